@@ -1,0 +1,1 @@
+"""Pulumi component resources, one package for each platform."""

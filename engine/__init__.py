@@ -1,0 +1,1 @@
+"""Runs Pulumi where the vendor's downloads cannot be reached."""

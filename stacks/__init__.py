@@ -1,0 +1,1 @@
+"""What people run: typed settings, blueprints, the falaj command."""

@@ -1,0 +1,1 @@
+"""Code that runs on the machines; it knows neither Pulumi nor the rest of Falaj."""

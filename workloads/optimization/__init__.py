@@ -1,0 +1,1 @@
+"""Export to ONNX and quantisation with an accuracy and speed gate."""

@@ -1,0 +1,1 @@
+"""Signed and encrypted model packages, the keys that protect them, and their versions."""
