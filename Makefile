@@ -1,0 +1,79 @@
+# Thin on purpose: every target calls a command that can be called without make.
+STACK ?= local
+TEMPLATE ?= local
+PYTHON ?= python3
+VENV := .venv
+FALAJ := $(VENV)/bin/python -m stacks.command
+PLATFORM = $(or $(shell sed -n 's/^ *falaj:platform: *//p' stacks/Pulumi.$(STACK).yaml stacks/templates/$(STACK).yaml 2>/dev/null | head -n 1),local)
+
+.DEFAULT_GOAL := help
+.PHONY: help up preview down status demo shell token rollback logs new environment test test-fast lint format bench lock clean
+
+help: ## Show what can be made
+	@sed -n 's/^\([a-z-]*\):.*## /\1	/p' $(MAKEFILE_LIST) | expand -t 14
+
+up: environment ## From nothing to a served model (STACK=local)
+	@$(FALAJ) up --stack $(STACK)
+
+preview: environment ## What `make up` would change
+	@$(FALAJ) preview --stack $(STACK)
+
+down: environment ## Destroy the stack: processes, ports, keys and data
+	@$(FALAJ) down --stack $(STACK)
+
+status: environment ## What runs and where
+	@$(FALAJ) status --stack $(STACK)
+
+demo: environment ## Send held-out samples to the served model
+	@$(FALAJ) demo --stack $(STACK)
+
+shell: environment ## A shell in which plain `pulumi` commands work
+	@$(FALAJ) shell --stack $(STACK)
+
+token: environment ## Print an authorisation header for the served model
+	@$(FALAJ) token --stack $(STACK)
+
+rollback: environment ## Serve the model's previous version again
+	@$(FALAJ) rollback --stack $(STACK)
+
+logs: environment ## Show the server's latest log lines
+	@$(FALAJ) logs --stack $(STACK)
+
+new: environment ## Make a stack file from a template (STACK=name TEMPLATE=local)
+	@$(FALAJ) new --stack $(STACK) --template $(TEMPLATE)
+
+environment:
+	@$(PYTHON) engine/environment.py --extra $(PLATFORM)
+
+environment-dev:
+	@$(PYTHON) engine/environment.py --extra local --extra dev
+
+test: environment-dev ## Every test, with its own set-up
+	@$(VENV)/bin/python -m engine ensure
+	@$(VENV)/bin/python -m pytest
+
+test-fast: environment-dev ## The tests that take seconds
+	@$(VENV)/bin/python -m pytest -m "not slow and not engine"
+
+lint: environment-dev ## ruff, pyright (strict), import direction
+	@$(VENV)/bin/ruff check .
+	@$(VENV)/bin/ruff format --check .
+	@$(VENV)/bin/pyright
+	@$(VENV)/bin/lint-imports
+
+format: environment-dev ## Put the code into its standard form
+	@$(VENV)/bin/ruff check --fix .
+	@$(VENV)/bin/ruff format .
+
+bench: environment-dev ## Measure the server, quantisation, training and a no-op `up`
+	@$(VENV)/bin/python -m engine ensure
+	@$(VENV)/bin/python -m pytest tests/benchmarks -o python_files='bench_*.py' --benchmark-only -q -s
+
+lock: ## Pin the requirements again
+	@for name in bootstrap base local dev; do \
+	  $(VENV)/bin/uv pip compile -q --upgrade --generate-hashes --universal --python-version 3.11 --no-emit-index-url \
+	    --custom-compile-command "make lock" requirements/$$name.in -o requirements/$$name.txt; done
+
+clean: ## Remove the environment and build leftovers (not stacks, not caches)
+	@rm -rf $(VENV) *.egg-info .pytest_cache .ruff_cache .hypothesis .import_linter_cache
+	@find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,0 +1,1 @@
+"""The ``falaj`` command: what the Makefile's targets call."""

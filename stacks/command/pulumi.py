@@ -1,0 +1,93 @@
+"""Runs the ``pulumi`` command for a stack of this project."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, cast
+
+from engine import backend, install, launch
+from stacks.command.console import say
+from stacks.command.project import ROOT, StackFile
+from stacks.errors import StackError
+
+#: Exit status of a command that was ended by Ctrl-C, as shells report it.
+INTERRUPTED = 130
+
+
+class Pulumi:
+    """The engine with its environment, for one stack."""
+
+    def __init__(self, stack: StackFile) -> None:
+        """Find, download or build the engine, and open the backend."""
+        self.stack = stack
+        self.engine = install.ensure_engine(say)
+        self.environment = launch.environment()
+
+    def stream(self, arguments: Sequence[str]) -> int:
+        """Run a command whose output goes to the person; returns its exit status."""
+        with subprocess.Popen([self._command(), *arguments], cwd=ROOT, env=self.environment) as child:
+            while True:
+                try:
+                    return child.wait()
+                except KeyboardInterrupt:
+                    # The terminal sent the signal to the engine as well: it is stopping its
+                    # resources (a training run leaves a checkpoint), so wait for it.
+                    say("stopping: waiting for the engine to leave the stack in order")
+
+    def capture(self, arguments: Sequence[str]) -> str:
+        """Standard output of a command.
+
+        Raises:
+            StackError: it failed; the message is what it printed.
+        """
+        done = subprocess.run(
+            [self._command(), *arguments],
+            cwd=ROOT,
+            env=self.environment,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        if done.returncode != 0:
+            printed = (done.stderr.strip() or done.stdout.strip()).removeprefix("error: ")
+            raise StackError(printed or f"pulumi {arguments[0]} failed")
+        return done.stdout
+
+    def exists(self) -> bool:
+        """Whether the backend knows the stack."""
+        listed = json.loads(self.capture(["stack", "ls", "--json", "--project", "falaj"]))
+        return any(self._short(entry["name"]) == self.stack.name for entry in listed)
+
+    def ensure_stack(self) -> None:
+        """Make the stack in the backend when it is new, and clear locks of ended processes."""
+        for line in backend.clear_stale_locks(self.environment.get("PULUMI_BACKEND_URL")):
+            say(line)
+        if not self.exists():
+            self.stack.forget_passphrase()
+            self.capture(["stack", "init", self.stack.name, "--non-interactive"])
+
+    def outputs(self) -> dict[str, Any]:
+        """The stack's outputs; secrets stay masked."""
+        text = self.capture(["stack", "output", "--json", "-s", self.stack.name])
+        return cast("dict[str, Any]", json.loads(text or "{}"))
+
+    def other_stacks(self) -> list[str]:
+        """Names of all the other stacks that the backend knows, of any project."""
+        listed = json.loads(self.capture(["stack", "ls", "--all", "--json"]))
+        names = [self._short(entry["name"]) for entry in listed]
+        return [name for name in names if name != self.stack.name]
+
+    def _command(self) -> str:
+        return str(self.engine.path)
+
+    @staticmethod
+    def _short(name: str) -> str:
+        return name.rpartition("/")[2]
+
+
+def site_of(outputs: dict[str, Any], stack: StackFile) -> Path:
+    """The stack's folder as its outputs name it, else where it would be."""
+    return Path(outputs.get("site") or stack.site)

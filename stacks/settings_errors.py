@@ -1,0 +1,143 @@
+"""Turns what pydantic found into messages with the key's path, the value and what is allowed."""
+
+from __future__ import annotations
+
+import difflib
+import types
+from collections.abc import Iterable, Sequence
+from typing import Any, Union, cast, get_args, get_origin
+
+from pydantic import BaseModel, ValidationError
+from pydantic_core import ErrorDetails
+
+
+def describe(error: ValidationError, model: type[BaseModel], namespace: str, stack: str) -> str:
+    """One paragraph for each problem, in the order of the file."""
+    return "\n".join(
+        dict.fromkeys(_one(problem, model, namespace, stack) for problem in error.errors())
+    )
+
+
+def unknown_namespace(key: str, allowed: Sequence[str]) -> str:
+    """Message for a key such as ``falja:dataset``."""
+    namespace = key.partition(":")[0]
+    close = difflib.get_close_matches(namespace, allowed, n=1)
+    hint = f"; did you mean {close[0]}:{key.partition(':')[2]}?" if close else ""
+    return f"{key}: unknown namespace {namespace!r}; allowed: {', '.join(allowed)}{hint}"
+
+
+def keys(model: type[BaseModel]) -> list[str]:
+    """The names that a section accepts, as they are written in the stack file."""
+    return [field.alias or name for name, field in model.model_fields.items()]
+
+
+def _one(problem: ErrorDetails, model: type[BaseModel], namespace: str, stack: str) -> str:
+    location = _location(problem["loc"], model)
+    path = f"{namespace}:{_dotted(location)}"
+    given = _shown(problem["input"])
+    kind = problem["type"]
+    if kind == "extra_forbidden":
+        allowed = keys(_section(model, location[:-1]))
+        close = difflib.get_close_matches(str(location[-1]), allowed, n=1)
+        hint = f"; did you mean {close[0]}?" if close else ""
+        return f"{path}: unknown key{hint}\n  allowed here: {', '.join(sorted(allowed))}"
+    if kind == "missing":
+        return f"{path}: missing"
+    flag = "--path " if len(location) > 1 else ""
+    return (
+        f"{path}: given {given}; allowed: "
+        f"{_allowed(problem, _section(model, location[:-1]), location[-1])}\n"
+        f"  set it with: pulumi config set {flag}{path} VALUE -s {stack}"
+    )
+
+
+def _location(loc: Iterable[int | str], model: type[BaseModel]) -> list[int | str]:
+    """Drop the branch names that pydantic adds to paths through optional values."""
+    kept: list[int | str] = []
+    section: type[BaseModel] | None = model
+    for part in loc:
+        if section is not None:
+            kept.append(part)
+            section = _child(section, part)
+        elif isinstance(part, int) or not kept:
+            kept.append(part)
+    return kept
+
+
+def _child(section: type[BaseModel], part: int | str) -> type[BaseModel] | None:
+    for name, field in section.model_fields.items():
+        if part in (name, field.alias):
+            return _model_of(field.annotation)
+    return None
+
+
+def _model_of(annotation: Any) -> type[BaseModel] | None:
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return annotation
+    if get_origin(annotation) in (Union, types.UnionType):
+        return next(filter(None, map(_model_of, get_args(annotation))), None)
+    return None
+
+
+def _section(model: type[BaseModel], path: Sequence[int | str]) -> type[BaseModel]:
+    for part in path:
+        model = _child(model, part) or model
+    return model
+
+
+def _dotted(location: Sequence[int | str]) -> str:
+    text = ""
+    for part in location:
+        if isinstance(part, int):
+            text += f"[{part}]"
+        else:
+            text += f".{part}" if text else part
+    return text
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, dict) and "secure" in cast("dict[str, Any]", value):
+        return "an encrypted value"
+    text = repr(value)
+    return text if len(text) <= 80 else text[:77] + "..."
+
+
+def _allowed(problem: ErrorDetails, section: type[BaseModel], key: int | str) -> str:
+    context = problem.get("ctx") or {}
+    if "expected" in context:
+        return str(context["expected"])
+    if "pattern" in context:
+        return f"text that matches {context['pattern']}"
+    if problem["type"] == "value_error":
+        return "a value that is not empty"
+    schema = property_schema(section, key)
+    return allowed_values(schema) if schema else problem["msg"].lower()
+
+
+def property_schema(section: type[BaseModel], key: int | str) -> dict[str, Any]:
+    """The JSON schema of one key, without the branch that stands for an absent value."""
+    schema: dict[str, Any] = section.model_json_schema()["properties"].get(key, {})
+    branches = cast("list[dict[str, Any]]", schema.get("anyOf", []))
+    return next((branch for branch in branches if branch.get("type") != "null"), schema)
+
+
+def allowed_values(schema: dict[str, Any]) -> str:
+    """What a key accepts, in words: its type and its limits."""
+    if "enum" in schema or "const" in schema:
+        return ", ".join(map(str, schema.get("enum", [schema.get("const")])))
+    words = {
+        "integer": "a whole number",
+        "number": "a number",
+        "boolean": "true or false",
+        "string": "text",
+        "array": "a list",
+    }
+    text = words.get(str(schema.get("type")), "a section of keys")
+    low = schema.get("minimum", schema.get("exclusiveMinimum"))
+    high = schema.get("maximum", schema.get("exclusiveMaximum"))
+    if low is not None and high is not None:
+        word = "above" if "exclusiveMinimum" in schema else "from"
+        text += f" {word} {low} {'up to' if word == 'above' else 'to'} {high}"
+    if "pattern" in schema:
+        text += f" that matches {schema['pattern']}"
+    return text

@@ -1,0 +1,67 @@
+"""Where settings come from: a stack file, or the engine that runs the program."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, cast
+
+import yaml
+
+from stacks.errors import SettingsError
+
+#: Configuration by namespaced key, as ``{"falaj:dataset": "digits"}``.
+Values = Mapping[str, Any]
+
+
+def from_file(path: Path) -> Values:
+    """The ``config`` section of a stack file.
+
+    Raises:
+        SettingsError: the file is missing, not UTF-8, not YAML, or has keys without a namespace.
+    """
+    try:
+        document = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise SettingsError(f"there is no stack file {path}") from None
+    except (OSError, UnicodeDecodeError) as error:
+        raise SettingsError(f"{path} cannot be read: {error}") from None
+    except yaml.YAMLError as error:
+        raise SettingsError(f"{path} is not valid YAML: {_one_line(error)}") from None
+    if document is None:
+        return {}
+    if not isinstance(document, dict):
+        raise SettingsError(f"{path}: expected a mapping with a `config` section")
+    config = cast("dict[Any, Any]", document).get("config") or {}
+    if not isinstance(config, dict):
+        raise SettingsError(f"{path}: `config` must be a mapping of namespaced keys")
+    values: dict[str, Any] = {}
+    for key, value in cast("dict[Any, Any]", config).items():
+        if not isinstance(key, str) or ":" not in key:
+            raise SettingsError(
+                f"{path}: config key {key!r} has no namespace; write it as falaj:{key}"
+            )
+        values[key] = value
+    return values
+
+
+def from_engine() -> Values:
+    """What the engine handed to the program: text, or JSON for structured values."""
+    from pulumi.runtime.config import CONFIG  # noqa: PLC0415 - absent where only files are read
+
+    return {key: _structured(value) for key, value in cast("dict[str, str]", CONFIG).items()}
+
+
+def _structured(value: str) -> Any:
+    """Objects and lists arrive as JSON text; scalars arrive as they were written."""
+    if value[:1] not in ("{", "["):
+        return value
+    try:
+        return json.loads(value)
+    except json.JSONDecodeError:
+        return value
+
+
+def _one_line(error: Exception) -> str:
+    return " ".join(str(error).split())
