@@ -31,6 +31,8 @@ def table(rows: list[tuple[str, ...]], *, indent: str = "  ") -> str:
     """Columns padded to the same width; the first row is the heading."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     return "\n".join(
-        (indent + "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True))).rstrip()
+        (
+            indent + "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True))
+        ).rstrip()
         for row in rows
     )

@@ -28,7 +28,9 @@ class Pulumi:
 
     def stream(self, arguments: Sequence[str]) -> int:
         """Run a command whose output goes to the person; returns its exit status."""
-        with subprocess.Popen([self._command(), *arguments], cwd=ROOT, env=self.environment) as child:
+        with subprocess.Popen(
+            [self._command(), *arguments], cwd=ROOT, env=self.environment
+        ) as child:
             while True:
                 try:
                     return child.wait()

@@ -1,0 +1,11 @@
+"""Settings shared by all tests."""
+
+from __future__ import annotations
+
+from hypothesis import HealthCheck, settings
+
+# Machines are shared: how long a draw takes says nothing about the code.
+settings.register_profile(
+    "falaj", deadline=None, suppress_health_check=[HealthCheck.too_slow], print_blob=True
+)
+settings.load_profile("falaj")

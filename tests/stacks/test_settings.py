@@ -1,0 +1,206 @@
+from __future__ import annotations
+
+import json
+import string
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from stacks.errors import SettingsError
+from stacks.settings import LocalSettings, load_file, validate
+from stacks.settings_errors import keys
+
+LOCAL = {"falaj:platform": "local"}
+
+
+def refused(values: dict[str, Any], root: Path = Path()) -> str:
+    with pytest.raises(SettingsError) as caught:
+        validate(values, root, stack="local")
+    return str(caught.value)
+
+
+def test_unknown_key_names_its_path_and_what_is_allowed() -> None:
+    message = refused({**LOCAL, "falaj:trainnig": {"epochs": 3}})
+    assert message.startswith("falaj:trainnig: unknown key; did you mean training?")
+    assert "dataClass" in message
+
+
+def test_unknown_nested_key_names_its_path() -> None:
+    message = refused({**LOCAL, "falaj:training": {"epoch": 3}})
+    assert message.startswith("falaj:training.epoch: unknown key; did you mean epochs?")
+    assert "batchSize" in message
+
+
+def test_unknown_namespace_suggests_the_right_one() -> None:
+    assert "did you mean falaj:dataset?" in refused({**LOCAL, "falja:dataset": "digits"})
+
+
+@pytest.mark.parametrize(
+    ("section", "value", "given_text", "allowed"),
+    [
+        ({"epochs": "many"}, "training.epochs", "'many'", "a whole number from 1 to 10000"),
+        ({"epochs": 0}, "training.epochs", "0", "a whole number from 1 to 10000"),
+        ({"epochs": True}, "training.epochs", "True", "a whole number from 1 to 10000"),
+        ({"batchSize": 2.5}, "training.batchSize", "2.5", "a whole number from 1 to 65536"),
+        ({"learningRate": 0}, "training.learningRate", "0", "a number above 0 up to 10"),
+        ({"learningRate": float("nan")}, "training.learningRate", "nan", "a number above 0"),
+        ({"precision": "int4"}, "training.precision", "'int4'", "'bfloat16' or 'float16'"),
+    ],
+)
+def test_wrong_hyperparameter(
+    section: dict[str, Any], value: str, given_text: str, allowed: str
+) -> None:
+    message = refused({**LOCAL, "falaj:training": section})
+    assert message.startswith(f"falaj:{value}: given {given_text}; allowed: ")
+    assert allowed in message
+    assert f"pulumi config set --path falaj:{value} VALUE -s local" in message
+
+
+@pytest.mark.parametrize(
+    ("values", "start"),
+    [
+        ({}, "falaj:platform: given nothing; allowed: local"),
+        ({"falaj:platform": "mainframe"}, "falaj:platform: given 'mainframe'; allowed: local"),
+        ({"falaj:platform": ["local"]}, "falaj:platform: given ['local']"),
+        ({**LOCAL, "falaj:retain": "perhaps"}, "falaj:retain: given 'perhaps'; allowed: true or"),
+        ({**LOCAL, "falaj:service": "fast"}, "falaj:service: given 'fast'; allowed: a section"),
+        ({**LOCAL, "falaj:service": {"port": 80}}, "falaj:service.port: given 80; allowed: a wh"),
+        ({**LOCAL, "falaj:service": {"names": ["?"]}}, "falaj:service.names[0]: given '?'"),
+        ({**LOCAL, "falaj:dataClass": "secret"}, "falaj:dataClass: given 'secret'; allowed: 'pu"),
+        ({**LOCAL, "falaj:dataset": " "}, "falaj:dataset: given ' '; allowed: a value that is"),
+        ({**LOCAL, "falaj:dataset": "table.xlsx"}, "falaj:dataset: given 'table.xlsx'; allowed"),
+        ({**LOCAL, "falaj:dataset": "absent.csv"}, "falaj:dataset: there is no file "),
+        ({**LOCAL, "falaj:target": "y"}, "falaj:target: given 'y', but the dataset digits"),
+        ({**LOCAL, "falaj:task": "regression"}, "falaj:task: given 'regression', but"),
+        ({**LOCAL, "falaj:model": "Has Spaces"}, "falaj:model: given 'Has Spaces'; allowed: text"),
+    ],
+)
+def test_refused(values: dict[str, Any], start: str) -> None:
+    assert refused(values).startswith(start)
+
+
+def test_encrypted_value_is_not_shown() -> None:
+    message = refused({**LOCAL, "falaj:dataset": {"secure": "v1:abcdef"}})
+    assert "an encrypted value" in message
+    assert "abcdef" not in message
+
+
+def test_every_problem_is_named_at_once() -> None:
+    message = refused({**LOCAL, "falaj:retain": "x", "falaj:split": {"holdout": 0.9}})
+    assert "falaj:retain" in message
+    assert "falaj:split.holdout" in message
+
+
+def test_table_needs_a_target(tmp_path: Path) -> None:
+    (tmp_path / "rows.csv").write_text("a,b\n1,2\n")
+    message = refused({**LOCAL, "falaj:dataset": "rows.csv"}, tmp_path)
+    assert message.startswith("falaj:target: missing; the dataset rows.csv needs")
+
+
+@given(st.text(string.ascii_letters, min_size=1, max_size=20))
+def test_any_key_that_is_not_a_setting_is_refused(key: str) -> None:
+    if key in keys(LocalSettings):
+        return
+    assert refused({**LOCAL, f"falaj:{key}": 1}).startswith(f"falaj:{key}: unknown key")
+
+
+@given(
+    st.dictionaries(
+        st.sampled_from(keys(LocalSettings)),
+        st.recursive(
+            st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=10),
+            lambda inner: (
+                st.lists(inner, max_size=3)
+                | st.dictionaries(st.text(max_size=8), inner, max_size=3)
+            ),
+            max_leaves=5,
+        ),
+        max_size=4,
+    )
+)
+def test_any_values_are_taken_or_refused_in_words(values: dict[str, Any]) -> None:
+    namespaced = {f"falaj:{key}": value for key, value in values.items()}
+    try:
+        settings = validate({**LOCAL, **namespaced}, Path(), stack="local")
+    except SettingsError as error:
+        assert str(error).startswith("falaj:")
+    else:
+        assert settings.platform == "local"
+
+
+def test_defaults_are_safe() -> None:
+    settings = validate(LOCAL, Path(), stack="local")
+    assert settings.service.host == "127.0.0.1"
+    assert settings.data_class == "internal"
+    assert not settings.retain
+    assert settings.model_name == "digits"
+
+
+def test_text_of_the_right_form_counts_as_its_type() -> None:
+    # `pulumi config set falaj:retain true` writes text into the stack file.
+    values = {**LOCAL, "falaj:retain": "true", "falaj:keepVersions": "3"}
+    settings = validate(values, Path(), stack="local")
+    assert settings.retain
+    assert settings.keep_versions == 3
+
+
+def test_paths_start_at_the_project_folder(tmp_path: Path) -> None:
+    table = tmp_path / "My Table (1).csv"
+    table.write_text("a,b\n1,2\n")
+    values = {**LOCAL, "falaj:dataset": table.name, "falaj:target": "b"}
+    settings = validate(values, tmp_path, stack="local")
+    assert settings.dataset_source(tmp_path) == str(table.resolve())
+    assert settings.model_name == "my-table--1"
+
+
+@pytest.mark.parametrize(
+    ("text", "start"),
+    [
+        ("config: [", "is not valid YAML"),
+        ("- a\n", "expected a mapping with a `config` section"),
+        ("config: 5\n", "`config` must be a mapping"),
+        ("config:\n  dataset: digits\n", "config key 'dataset' has no namespace; write it as"),
+    ],
+)
+def test_broken_stack_file(tmp_path: Path, text: str, start: str) -> None:
+    path = tmp_path / "Pulumi.local.yaml"
+    path.write_text(text)
+    with pytest.raises(SettingsError, match=start.replace("[", r"\[")):
+        load_file(path, tmp_path)
+
+
+def test_missing_stack_file(tmp_path: Path) -> None:
+    with pytest.raises(SettingsError, match="there is no stack file"):
+        load_file(tmp_path / "Pulumi.x.yaml", tmp_path)
+
+
+def test_file_and_engine_give_the_same_settings(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from pulumi.runtime import config as engine_config
+
+    from stacks.settings import load_engine
+
+    path = tmp_path / "Pulumi.local.yaml"
+    path.write_text(
+        "config:\n  falaj:platform: local\n  falaj:retain: true\n"
+        "  falaj:training: {epochs: 4, learningRate: 0.01}\n"
+    )
+    handed = {
+        "falaj:platform": "local",
+        "falaj:retain": "true",
+        "falaj:training": json.dumps({"epochs": 4, "learningRate": 0.01}),
+    }
+    monkeypatch.setattr(engine_config, "CONFIG", handed)
+    assert load_engine("local", tmp_path) == load_file(path, tmp_path)
+
+
+def test_every_template_is_valid() -> None:
+    root = Path(__file__).resolve().parents[2]
+    templates = sorted((root / "stacks" / "templates").glob("*.yaml"))
+    assert templates
+    for template in templates:
+        assert load_file(template, root).platform == "local"
