@@ -67,15 +67,16 @@ def _location(loc: Iterable[int | str], model: type[BaseModel]) -> list[int | st
 def _child(section: type[BaseModel], part: int | str) -> type[BaseModel] | None:
     for name, field in section.model_fields.items():
         if part in (name, field.alias):
-            return _model_of(field.annotation)
+            return model_of(field.annotation)
     return None
 
 
-def _model_of(annotation: Any) -> type[BaseModel] | None:
+def model_of(annotation: Any) -> type[BaseModel] | None:
+    """The section that an annotation stands for, also an optional one; None for a plain value."""
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         return annotation
     if get_origin(annotation) in (Union, types.UnionType):
-        return next(filter(None, map(_model_of, get_args(annotation))), None)
+        return next(filter(None, map(model_of, get_args(annotation))), None)
     return None
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 
 
@@ -19,7 +19,7 @@ def complain(text: str) -> None:
 
 
 @contextmanager
-def step(number: int, total: int, title: str) -> Iterator[None]:
+def step(number: int, total: int, title: str) -> Generator[None]:
     """Announce a step and say how long it took when it ended well."""
     say(f"[{number}/{total}] {title}")
     started = time.monotonic()

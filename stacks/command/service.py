@@ -1,0 +1,176 @@
+"""``falaj status``, ``demo``, ``token``, ``rollback``, ``logs``: a served model, looked after."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections import deque
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, cast
+
+import psutil
+
+from stacks.command.console import say, table
+from stacks.command.project import StackFile
+from stacks.errors import StackError
+
+
+def status(stack: StackFile) -> int:
+    """Print what runs and where; exit status 0 when the model is served, else 1."""
+    config = _config(stack)
+    if config is None:
+        say(f"stack {stack.name} is not up; start it with: make up STACK={stack.name}")
+        return 1
+    state = _read(Path(config["state"]))
+    running = _alive(state.get("pid"))
+    served = running and state.get("status") == "serving"
+    rows: list[tuple[str, ...]] = [
+        ("what", "state", "where"),
+        ("stack", stack.name, str(stack.site)),
+        ("endpoint", "open" if served else "closed", _endpoint(config)),
+        ("model", f"{config['model']} version {state.get('version')}", str(config["registry"])),
+        ("server", state.get("status", "unknown") if running else "stopped", _process(state)),
+    ]
+    for worker in state.get("workers", []) if running else []:
+        name = f"worker (version {worker['version']})"
+        rows.append((name, worker["state"], f"process {worker['pid']}"))
+    certificate = Path(config["tls"]["certificate"])
+    rows.append(("certificate", _expiry(certificate), str(certificate)))
+    rows.append(("logs", _size(Path(config["logs"])), str(config["logs"])))
+    rows.append(("disk", _size(stack.site), str(stack.site)))
+    say(table(rows))
+    if state.get("error"):
+        say(f"\nthe server says: {state['error']}")
+    if not served:
+        say(f"\nbring it back with: make up STACK={stack.name}")
+    return 0 if served else 1
+
+
+def demo(stack: StackFile) -> int:
+    """Send held-out samples to the endpoint and print predictions beside the truth."""
+    config = _require_config(stack)
+    dataset = Path(_client(stack)["dataset"])
+    return _workload(
+        ["workloads.demo", "--config", str(_config_path(stack)), "--dataset", str(dataset),
+         "--keyring", str(config["keyring"])]
+    )  # fmt: skip
+
+
+def token(stack: StackFile, scopes: Sequence[str] | None, minutes: int) -> int:
+    """Print ``Authorization: Bearer …`` for a request to the endpoint."""
+    config = _require_config(stack)
+    arguments = [
+        "workloads.inference", "token", "--header",
+        "--key", str(Path(config["keyring"]) / "tokens.pem"),
+        "--issuer", str(config["auth"]["issuer"]),
+        "--audience", str(config["auth"]["audience"]),
+        "--subject", f"{stack.name}-operator",
+        "--minutes", str(minutes),
+    ]  # fmt: skip
+    for scope in scopes or ["predict"]:
+        arguments += ["--scope", scope]
+    return _workload(arguments)
+
+
+def rollback(stack: StackFile) -> int:
+    """Point the model's alias at its previous version; the server follows without a pause."""
+    config = _require_config(stack)
+    status_code = _workload(
+        ["workloads.registry", "rollback", "--registry", str(config["registry"]),
+         "--model", str(config["model"]), "--alias", str(config["alias"])]
+    )  # fmt: skip
+    if status_code == 0:
+        say("the server follows within about a second; see: make status")
+    return status_code
+
+
+def logs(stack: StackFile, lines: int) -> int:
+    """Print the last lines of the server's logs."""
+    config = _require_config(stack)
+    for path in sorted(Path(config["logs"]).glob("*")):
+        if path.suffix in {".log", ".jsonl"}:
+            say(f"==> {path}")
+            with path.open(encoding="utf-8", errors="replace") as file:
+                for line in deque(file, maxlen=max(lines, 0)):
+                    say("  " + line.rstrip("\n"))
+    return 0
+
+
+def _config_path(stack: StackFile) -> Path:
+    return next(iter(sorted(stack.site.glob("service/*/service.json"))), stack.site / "service")
+
+
+def _config(stack: StackFile) -> dict[str, Any] | None:
+    path = _config_path(stack)
+    return _read(path) if path.is_file() else None
+
+
+def _require_config(stack: StackFile) -> dict[str, Any]:
+    config = _config(stack)
+    if config is None:
+        raise StackError(
+            f"stack {stack.name} serves nothing; start it with: make up STACK={stack.name}"
+        )
+    return config
+
+
+def _client(stack: StackFile) -> dict[str, Any]:
+    from stacks.command.pulumi import Pulumi  # noqa: PLC0415 - finding the engine takes time
+
+    outputs = Pulumi(stack).outputs()
+    if "dataset" not in outputs:
+        raise StackError(
+            f"stack {stack.name} is not complete; finish it with: make up STACK={stack.name}"
+        )
+    return outputs
+
+
+def _workload(arguments: Sequence[str]) -> int:
+    return subprocess.run([sys.executable, "-m", *arguments], check=False).returncode
+
+
+def _read(path: Path) -> dict[str, Any]:
+    try:
+        return cast("dict[str, Any]", json.loads(path.read_text(encoding="utf-8")))
+    except FileNotFoundError:
+        return {}
+    except (OSError, ValueError) as error:
+        raise StackError(f"{path} cannot be read: {error}") from None
+
+
+def _alive(pid: int | None) -> bool:
+    return pid is not None and psutil.pid_exists(pid)
+
+
+def _process(state: dict[str, Any]) -> str:
+    pid = state.get("pid")
+    if not _alive(pid):
+        return "no process"
+    memory = sum(
+        process.memory_info().rss
+        for process in [psutil.Process(pid), *psutil.Process(pid).children(recursive=True)]
+    )
+    return f"process {pid}, {memory / 2**20:.0f} MiB with its workers"
+
+
+def _endpoint(config: dict[str, Any]) -> str:
+    return f"https://{config['host']}:{config['port']}/v2/models/{config['model']}/infer"
+
+
+def _expiry(path: Path) -> str:
+    from cryptography import x509  # noqa: PLC0415 - only `status` reads certificates
+
+    try:
+        certificate = x509.load_pem_x509_certificate(path.read_bytes())
+    except (OSError, ValueError):
+        return "missing"
+    days = (certificate.not_valid_after_utc - datetime.now(UTC)).days
+    return f"{days} days left"
+
+
+def _size(path: Path) -> str:
+    total = sum(entry.stat().st_size for entry in path.rglob("*") if entry.is_file())
+    return f"{total / 2**20:.1f} MiB"

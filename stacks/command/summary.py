@@ -1,0 +1,119 @@
+"""What ``falaj up`` prints at its end: the endpoint, how to call it, figures, how to go on."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, cast
+
+from stacks.command.console import table
+from stacks.command.project import ROOT, StackFile
+
+
+def summary(outputs: Mapping[str, Any], stack: StackFile) -> str:
+    """The closing text for a local stack, from its outputs."""
+    suffix = "" if stack.name == "local" else f" STACK={stack.name}"
+    request = _example(outputs)
+    return "\n".join(
+        [
+            f"Serving {outputs['model']} version {outputs['version']} at {outputs['endpoint']}",
+            "",
+            _figures(outputs),
+            "",
+            "Call it with curl:",
+            _curl(outputs, request, suffix),
+            "",
+            "Call it with tritonclient:",
+            _tritonclient(outputs, request, suffix),
+            "",
+            f"See it work:   make demo{suffix}",
+            f"What runs:     make status{suffix}",
+            f"Change it:     edit {stack.path.relative_to(ROOT)}, then make up{suffix}",
+            f"Go back:       make rollback{suffix}",
+            f"Remove it all: make down{suffix}",
+        ]
+    )
+
+
+def _figures(outputs: Mapping[str, Any]) -> str:
+    evaluation = cast("dict[str, Any]", outputs["evaluation"])
+    metric = str(evaluation["metric"])
+    before, after = evaluation["float"], evaluation["int8"]
+    rows: list[tuple[str, ...]] = [("held-out rows", "float", "INT8", "")]
+    rows.append((metric, _metric(metric, before), _metric(metric, after), ""))
+    rows.append(("size", _bytes(before), _bytes(after), ""))
+    rows.append(("latency, one thread", _latency(before), _latency(after), ""))
+    served = "INT8" if evaluation["accepted"] == "int8" else "float"
+    return table(rows) + f"\n  served: {served} ({evaluation['reason']})"
+
+
+def _metric(name: str, figures: Mapping[str, Any] | None) -> str:
+    if figures is None:
+        return "-"
+    value = float(figures["metric"])
+    return f"{value:.2%}" if name == "accuracy" else f"{value:.5g}"
+
+
+def _bytes(figures: Mapping[str, Any] | None) -> str:
+    return "-" if figures is None else f"{int(figures['sizeBytes']) / 1024:.1f} KiB"
+
+
+def _latency(figures: Mapping[str, Any] | None) -> str:
+    return "-" if figures is None else f"{float(figures['latencyUs']):.1f} µs"
+
+
+def _example(outputs: Mapping[str, Any]) -> dict[str, Any]:
+    """A request body that the model accepts: a digit, or the table's typical row."""
+    done = subprocess.run(
+        [sys.executable, "-m", "workloads.demo", "--example", "--config", outputs["serviceConfig"],
+         "--dataset", outputs["dataset"], "--keyring", outputs["keyring"]],
+        capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    return cast("dict[str, Any]", json.loads(done.stdout))
+
+
+def _curl(outputs: Mapping[str, Any], request: Mapping[str, Any], suffix: str) -> str:
+    # The token goes through a pipe: a command line can be read by other users of the machine.
+    body = json.dumps(request, separators=(",", ":")).replace("'", "'\\''")
+    return (
+        f"  make -s token{suffix} | curl --cacert {outputs['caCertificate']} -H @- \\\n"
+        f"    {outputs['endpoint']} \\\n"
+        f"    -d '{body}'"
+    )
+
+
+def _tritonclient(outputs: Mapping[str, Any], request: Mapping[str, Any], suffix: str) -> str:
+    address = str(outputs["endpoint"]).removeprefix("https://").partition("/")[0]
+    tensors = ", ".join(
+        f"({entry['name']!r}, {entry['datatype']!r}, {entry['shape']!r}, {entry['data']!r})"
+        for entry in request["inputs"]
+    )
+    python = Path(sys.executable).relative_to(ROOT) if _inside(sys.executable) else sys.executable
+    return f"""{python} - <<'EOF'
+import subprocess, numpy as np, tritonclient.http as triton
+from tritonclient.utils import triton_to_np_dtype
+header = subprocess.check_output(['make', '-s', 'token'{_argument(suffix)}], text=True).strip()
+client = triton.InferenceServerClient({address!r}, ssl=True,
+    ssl_options={{'ca_certs': {outputs["caCertificate"]!r}}})
+inputs = []
+for name, datatype, shape, data in [{tensors}]:
+    tensor = triton.InferInput(name, shape, datatype)
+    kind = object if datatype == 'BYTES' else triton_to_np_dtype(datatype)
+    tensor.set_data_from_numpy(np.array(data, dtype=kind).reshape(shape))
+    inputs.append(tensor)
+result = client.infer({outputs["model"]!r}, inputs,
+    headers=dict([header.split(': ', 1)]))
+for output in result.get_response()['outputs']:
+    print(output['name'], result.as_numpy(output['name']))
+EOF"""
+
+
+def _argument(suffix: str) -> str:
+    return f", {suffix.strip()!r}" if suffix else ""
+
+
+def _inside(path: str) -> bool:
+    return Path(path).is_relative_to(ROOT)

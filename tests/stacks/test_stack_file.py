@@ -1,0 +1,107 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from stacks.command import __main__ as command
+from stacks.command import project
+from stacks.command.project import StackFile, data_home
+from stacks.errors import StackError
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A project folder with one template."""
+    templates = tmp_path / "stacks" / "templates"
+    templates.mkdir(parents=True)
+    (templates / "local.yaml").write_text("config:\n  falaj:platform: local\n")
+    monkeypatch.setattr(project, "ROOT", tmp_path)
+    monkeypatch.setattr("stacks.command.lifecycle.ROOT", tmp_path)
+    return tmp_path
+
+
+@pytest.mark.parametrize("name", ["", "../escape", "a/b", "-x", ".hidden", "a b", "x" * 101])
+def test_bad_stack_names_are_refused(name: str) -> None:
+    with pytest.raises(StackError, match="stack name: given"):
+        StackFile(name)
+
+
+def test_unknown_stack_says_how_to_make_one(folder: Path) -> None:
+    with pytest.raises(StackError, match="make new STACK=shop TEMPLATE=local"):
+        StackFile("shop").ensure()
+    assert not (folder / "stacks" / "Pulumi.shop.yaml").exists()
+
+
+def test_template_is_copied_once_and_never_over_a_persons_edits(folder: Path) -> None:
+    stack = StackFile("local")
+    assert stack.ensure()
+    stack.path.write_text("config:\n  falaj:platform: local\n  falaj:retain: true\n")
+    assert not stack.ensure()
+    assert stack.settings().retain
+    assert stack.path.is_relative_to(folder)
+
+
+def test_new_refuses_to_overwrite_and_unknown_templates(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert command.main(["new", "--stack", "shop"]) == 0
+    assert (folder / "stacks" / "Pulumi.shop.yaml").exists()
+    assert command.main(["new", "--stack", "shop"]) == 2
+    assert command.main(["new", "--stack", "other", "--template", "moon"]) == 2
+    printed = capsys.readouterr().err
+    assert "exists already; it was not touched" in printed
+    assert "template: given 'moon'; allowed: local" in printed
+    assert "Traceback" not in printed
+
+
+@pytest.mark.usefixtures("folder")
+def test_salt_goes_with_its_passphrase_but_not_with_encrypted_values() -> None:
+    stack = StackFile("local")
+    stack.ensure()
+    plain = stack.path.read_text()
+    stack.path.write_text("encryptionsalt: v1:abc=:v1:def\n" + plain)
+    stack.forget_passphrase()
+    assert stack.path.read_text() == plain
+    secret = "encryptionsalt: v1:abc\n" + plain + "  falaj:x:\n    secure: v1:zzz\n"
+    stack.path.write_text(secret)
+    stack.forget_passphrase()
+    assert stack.path.read_text() == secret
+
+
+def test_data_home_follows_the_environment(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.delenv("FALAJ_HOME", raising=False)
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "xdg"))
+    assert data_home() == tmp_path / "xdg" / "falaj"
+    monkeypatch.setenv("FALAJ_HOME", str(tmp_path / "own"))
+    assert data_home() == tmp_path / "own"
+
+
+@pytest.mark.parametrize("name", ["demo", "token", "rollback", "logs"])
+def test_commands_on_a_stack_that_serves_nothing(
+    name: str,
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setenv("FALAJ_HOME", str(tmp_path))
+    assert command.main([name]) == 2
+    printed = capsys.readouterr().err
+    assert printed.startswith("error: stack local serves nothing; start it with: make up")
+
+
+def test_status_of_a_stack_that_is_not_up(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("FALAJ_HOME", str(tmp_path))
+    assert command.main(["status"]) == 1
+    assert "is not up; start it with: make up STACK=local" in capsys.readouterr().out
+
+
+def test_settings_reference_lists_nested_keys(capsys: pytest.CaptureFixture[str]) -> None:
+    assert command.main(["settings"]) == 0
+    printed = capsys.readouterr().out
+    assert "falaj:training.epochs" in printed
+    assert "a whole number from 1024 to 65535" in printed

@@ -1,0 +1,193 @@
+"""Sends held-out samples to a served model over TLS 1.3 and shows predictions beside the truth.
+
+``python -m workloads.demo --config service.json --dataset DIR --keyring DIR``
+"""
+
+from __future__ import annotations
+
+import argparse
+import http.client
+import json
+import math
+import ssl
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from workloads.errors import WorkloadError
+from workloads.files import read_json
+from workloads.inference.tokens import mint
+from workloads.registry.keyring import KeyRing
+from workloads.training.artifacts import Rows, load_rows
+
+_SHADES = " .:-=+*#%@"
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run the command; returns its exit status."""
+    parser = argparse.ArgumentParser(prog="workloads.demo", description=__doc__)
+    parser.add_argument("--config", type=Path, required=True, help="the server's service.json")
+    parser.add_argument("--dataset", type=Path, required=True, help="the dataset's snapshot")
+    parser.add_argument(
+        "--keyring", type=Path, required=True, help="keys of the dataset and tokens"
+    )
+    parser.add_argument("--draw", type=int, default=3, help="how many images to draw (default 3)")
+    parser.add_argument("--show", type=int, default=12, help="how many predictions to list")
+    parser.add_argument(
+        "--example", action="store_true", help="print one request body and send nothing"
+    )
+    options = parser.parse_args(arguments)
+    try:
+        if options.example:
+            print(json.dumps(example(options.dataset, options.keyring)))
+            return 0
+        run(options.config, options.dataset, options.keyring, options.draw, options.show)
+    except WorkloadError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+    return 0
+
+
+def run(config_path: Path, dataset: Path, keyring_path: Path, draw: int, show: int) -> None:
+    """Send every held-out row and print what came back.
+
+    Raises:
+        WorkloadError: the service cannot be reached, or refused a request.
+    """
+    config = read_json(config_path, "service configuration")
+    described = read_json(dataset / "dataset.json", "dataset")
+    rows = load_rows(dataset, KeyRing.open(keyring_path), "held_out")
+    client = Client(config, keyring_path / "tokens.pem")
+    metadata = client.get(f"/v2/models/{config['model']}")
+    outputs = client.predict(rows.inputs, metadata, int(config["limits"]["max_rows"]))
+    print(
+        f"{len(rows.labels)} held-out rows sent to https://{client.host}:{client.port} over "
+        f"{client.protocol} with a token of scope predict"
+    )
+    if "prediction" in outputs:
+        _show_regression(outputs["prediction"], rows, show)
+    else:
+        _show_classification(outputs["label"], rows, described, draw, show)
+
+
+class Client:
+    """A small client of the inference protocol: TLS 1.3, the stack's own CA, a fresh token."""
+
+    def __init__(self, config: Mapping[str, Any], token_key: Path) -> None:
+        """Connect lazily; ``token_key`` is the private key that signs the token."""
+        host = str(config["host"])
+        # A server that listens on every address is reached through the loopback.
+        self.host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)  # noqa: S104
+        self.port = int(config["port"])
+        self.model = str(config["model"])
+        self.protocol = "TLS 1.3"
+        context = ssl.create_default_context(cafile=str(config["tls"]["client_ca"]))
+        context.minimum_version = ssl.TLSVersion.TLSv1_3
+        self._connection = http.client.HTTPSConnection(
+            self.host, self.port, context=context, timeout=30
+        )
+        token = mint(
+            token_key,
+            issuer=str(config["auth"]["issuer"]),
+            audience=str(config["auth"]["audience"]),
+            subject="demo",
+            scopes=["predict"],
+            minutes=10,
+        )
+        self._headers = {"Authorization": f"Bearer {token}", "Content-Type": "application/json"}
+
+    def get(self, path: str) -> dict[str, Any]:
+        """Parsed body of a GET."""
+        return self._request("GET", path, None)
+
+    def predict(
+        self, inputs: Mapping[str, NDArray[Any]], metadata: Mapping[str, Any], limit: int
+    ) -> dict[str, list[Any]]:
+        """Outputs by name for all rows, sent in requests of at most ``limit`` rows."""
+        datatypes = {entry["name"]: entry["datatype"] for entry in metadata["inputs"]}
+        count = len(next(iter(inputs.values())))
+        collected: dict[str, list[Any]] = {}
+        for start in range(0, count, limit):
+            body = {
+                "inputs": [
+                    _tensor(name, datatypes[name], values[start : start + limit])
+                    for name, values in inputs.items()
+                ]
+            }
+            answer = self._request("POST", f"/v2/models/{self.model}/infer", json.dumps(body))
+            for output in answer["outputs"]:
+                width = math.prod(output["shape"][1:])
+                data = output["data"]
+                grouped = (
+                    data
+                    if width == 1
+                    else [data[i : i + width] for i in range(0, len(data), width)]
+                )
+                collected.setdefault(output["name"], []).extend(grouped)
+        return collected
+
+    def _request(self, method: str, path: str, body: str | None) -> dict[str, Any]:
+        try:
+            self._connection.request(method, path, body, self._headers)
+            response = self._connection.getresponse()
+            text = response.read()
+        except (OSError, http.client.HTTPException) as error:
+            raise WorkloadError(
+                f"https://{self.host}:{self.port} cannot be reached: {error}\n"
+                "  see what runs with: make status"
+            ) from None
+        answer = json.loads(text)
+        if response.status != http.HTTPStatus.OK:
+            raise WorkloadError(f"{method} {path}: {response.status} {answer.get('error')}")
+        return answer
+
+
+def _tensor(name: str, datatype: str, values: NDArray[Any]) -> dict[str, Any]:
+    # NaN is not JSON; the server reads null in a float tensor as a missing value.
+    flat = [
+        None if isinstance(value, float) and math.isnan(value) else value
+        for value in values.reshape(-1).tolist()
+    ]
+    return {"name": name, "datatype": datatype, "shape": list(values.shape), "data": flat}
+
+
+def _show_classification(
+    labels: list[Any], rows: Rows, described: Mapping[str, Any], draw: int, show: int
+) -> None:
+    classes = [str(name) for name in described["classes"]]
+    truth = [classes[int(index)] for index in rows.labels]
+    predicted = [str(label) for label in labels]
+    image = rows.inputs.get("image")
+    for index in range(min(draw, len(truth)) if image is not None else 0):
+        assert image is not None  # noqa: S101 - narrowed by the range above
+        print(f"\npredicted {predicted[index]}, truth {truth[index]}")
+        print(drawing(image[index, 0]))
+    print("\npredicted  truth")
+    for one, other in list(zip(predicted, truth, strict=True))[:show]:
+        print(f"{one:<9}  {other}{'' if one == other else '   <- wrong'}")
+    right = sum(one == other for one, other in zip(predicted, truth, strict=True))
+    print(f"\naccuracy through the endpoint: {right}/{len(truth)} = {right / len(truth):.2%}")
+
+
+def _show_regression(predictions: list[Any], rows: Rows, show: int) -> None:
+    truth = np.asarray(rows.labels, dtype=np.float64)
+    predicted = np.asarray(predictions, dtype=np.float64).reshape(-1)
+    print("\npredicted     truth")
+    for one, other in list(zip(predicted, truth, strict=True))[:show]:
+        print(f"{one:<12.5g}  {other:.5g}")
+    error = float(np.sqrt(np.mean((predicted - truth) ** 2)))
+    print(f"\nRMSE through the endpoint: {error:.5g} over {len(truth)} rows")
+
+
+def drawing(image: NDArray[Any]) -> str:
+    """An image of shape (H, W), values 0 to 16, as text; each pixel is two characters wide."""
+    levels = np.clip(image / 16.0 * (len(_SHADES) - 1), 0, len(_SHADES) - 1).astype(int)
+    return "\n".join("  " + "".join(_SHADES[level] * 2 for level in row) for row in levels)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
