@@ -9,10 +9,11 @@ import sys
 from pathlib import Path
 
 from stacks.command.console import say, step
-from stacks.command.project import ROOT, StackFile, data_home
+from stacks.command.project import ROOT, StackFile
 from stacks.command.pulumi import INTERRUPTED, Pulumi
 from stacks.command.summary import summary
 from stacks.errors import StackError
+from stacks.folders import data_home
 
 
 def up(stack: StackFile) -> int:

@@ -2,25 +2,17 @@
 
 from __future__ import annotations
 
-import os
 import re
 from dataclasses import dataclass
 from pathlib import Path
 
 from stacks.errors import StackError
+from stacks.folders import data_home
 from stacks.settings import LocalSettings, load_file
 
 #: The folder that holds Pulumi.yaml.
 ROOT = Path(__file__).resolve().parents[2]
 _STACK_NAME = re.compile(r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,99}$")
-
-
-def data_home() -> Path:
-    """The folder of backend, passphrase and stacks: FALAJ_HOME, else the user's data folder."""
-    if home := os.environ.get("FALAJ_HOME"):
-        return Path(home).expanduser().resolve()
-    base = os.environ.get("XDG_DATA_HOME") or "~/.local/share"
-    return Path(base).expanduser().resolve() / "falaj"
 
 
 @dataclass(frozen=True)

@@ -50,19 +50,21 @@ def _figures(outputs: Mapping[str, Any]) -> str:
     return table(rows) + f"\n  served: {served} ({evaluation['reason']})"
 
 
-def _metric(name: str, figures: Mapping[str, Any] | None) -> str:
-    if figures is None:
+def _metric(name: str, figures: Mapping[str, Any]) -> str:
+    if figures.get("metric") is None:
         return "-"
     value = float(figures["metric"])
     return f"{value:.2%}" if name == "accuracy" else f"{value:.5g}"
 
 
-def _bytes(figures: Mapping[str, Any] | None) -> str:
-    return "-" if figures is None else f"{int(figures['sizeBytes']) / 1024:.1f} KiB"
+def _bytes(figures: Mapping[str, Any]) -> str:
+    return (
+        "-" if figures.get("sizeBytes") is None else f"{int(figures['sizeBytes']) / 1024:.1f} KiB"
+    )
 
 
-def _latency(figures: Mapping[str, Any] | None) -> str:
-    return "-" if figures is None else f"{float(figures['latencyUs']):.1f} µs"
+def _latency(figures: Mapping[str, Any]) -> str:
+    return "-" if figures.get("latencyUs") is None else f"{float(figures['latencyUs']):.1f} µs"
 
 
 def _example(outputs: Mapping[str, Any]) -> dict[str, Any]:

@@ -6,8 +6,9 @@ import pytest
 
 from stacks.command import __main__ as command
 from stacks.command import project
-from stacks.command.project import StackFile, data_home
+from stacks.command.project import StackFile
 from stacks.errors import StackError
+from stacks.folders import data_home
 
 
 @pytest.fixture

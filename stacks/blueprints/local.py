@@ -1,0 +1,207 @@
+"""One machine: a dataset becomes a trained, optimised, signed, encrypted and served model."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pulumi
+
+from components.local import (
+    Certificate,
+    CertificateAuthority,
+    Dataset,
+    InferenceService,
+    KeyRing,
+    LocalProvider,
+    ModelPackage,
+    TrainingRun,
+    Workspace,
+)
+from stacks.folders import data_home
+from stacks.settings import LocalSettings
+
+_CLIENT = "operator"
+
+
+def declare(settings: LocalSettings, root: Path) -> None:
+    """Register the resources of a local stack and export what its users need.
+
+    Args:
+        settings: the validated settings of the stack.
+        root: the project's folder, where relative dataset paths start.
+    """
+    stack = pulumi.get_stack()
+    site = str(data_home() / "stacks" / stack)
+    name = settings.model_name
+    options = pulumi.ResourceOptions(providers=[LocalProvider("local", {"site": site})])
+    workspace = Workspace(
+        "workspace",
+        {
+            "path": site,
+            "ports": [settings.service.port],
+            "host": settings.service.host,
+            "retain": settings.retain,
+        },
+        options,
+    )
+    keys = KeyRing(
+        "keys",
+        {
+            "site": workspace.path,
+            "rotation": settings.keys.rotation,
+            "retain": settings.retain,
+        },
+        options,
+    )
+    authority = CertificateAuthority(
+        "authority",
+        {
+            "site": workspace.path,
+            "common_name": f"falaj {stack}",
+            "retain": settings.retain,
+        },
+        options,
+    )
+    server = Certificate(
+        "server",
+        {
+            "site": workspace.path,
+            "file_name": "server",
+            "usage": "server",
+            "common_name": "localhost",
+            "names": settings.service.names,
+            "authority_fingerprint": authority.fingerprint,
+        },
+        options,
+    )
+    client = Certificate(
+        "client",
+        {
+            "site": workspace.path,
+            "file_name": _CLIENT,
+            "usage": "client",
+            "common_name": _CLIENT,
+            "authority_fingerprint": authority.fingerprint,
+        },
+        options,
+    )
+    dataset = Dataset(
+        "dataset",
+        {
+            "site": workspace.path,
+            "source": settings.dataset_source(root),
+            "target": settings.target,
+            "task": settings.task,
+            "seed": settings.split.seed,
+            "holdout": settings.split.holdout,
+            "keyring": keys.path,
+        },
+        options,
+    )
+    training = settings.training
+    run = TrainingRun(
+        "run",
+        {
+            "site": workspace.path,
+            "dataset": dataset.path,
+            "dataset_digest": dataset.digest,
+            "keyring": keys.path,
+            "epochs": training.epochs,
+            "batch_size": training.batch_size,
+            "learning_rate": training.learning_rate,
+            "weight_decay": training.weight_decay,
+            "patience": training.patience,
+            "gradient_clip": training.gradient_clip,
+            "width": training.width,
+            "seed": training.seed,
+            "processes": training.processes,
+            "precision": training.precision,
+        },
+        options,
+    )
+    package = ModelPackage(
+        "package",
+        {
+            "site": workspace.path,
+            "model": name,
+            "run": run.path,
+            "dataset": dataset.path,
+            "keyring": keys.path,
+            "max_accuracy_drop": settings.optimization.max_accuracy_drop,
+            "quantise": settings.optimization.quantise,
+            "keep_versions": settings.keep_versions,
+            "data_class": settings.data_class,
+        },
+        options,
+    )
+    service = InferenceService(
+        "service",
+        {
+            "site": workspace.path,
+            "name": name,
+            "model": package.model,
+            "version": package.version,
+            "keyring": keys.path,
+            "host": settings.service.host,
+            "port": settings.service.port,
+            "workers": settings.service.workers,
+            "threads": settings.service.threads,
+            "max_rows": settings.service.max_rows,
+            "max_body_bytes": settings.service.max_body_bytes,
+            "drain_seconds": settings.service.drain_seconds,
+            "certificate": server.certificate_path,
+            "private_key": server.private_key_path,
+            "client_ca": authority.certificate_path,
+            "certificate_fingerprint": server.fingerprint,
+            "issuer": f"falaj:{stack}",
+            "audience": f"falaj:{stack}:{name}",
+            "clients": {_CLIENT: ["predict", "observe"]},
+        },
+        options,
+    )
+    _export(workspace, keys, authority, client, dataset, package, service)
+
+
+def _export(
+    workspace: Workspace,
+    keys: KeyRing,
+    authority: CertificateAuthority,
+    client: Certificate,
+    dataset: Dataset,
+    package: ModelPackage,
+    service: InferenceService,
+) -> None:
+    exports: dict[str, pulumi.Input[object]] = {
+        "endpoint": pulumi.Output.format(
+            "{0}/v2/models/{1}/infer", service.endpoint, package.model
+        ),
+        "model": package.model,
+        "version": package.version,
+        "rows": dataset.rows,
+        "evaluation": {
+            "metric": package.metric_name,
+            "accepted": package.accepted,
+            "reason": package.reason,
+            "float": {
+                "metric": package.accuracy_float,
+                "sizeBytes": package.size_float,
+                "latencyUs": package.latency_float,
+            },
+            "int8": {
+                "metric": package.accuracy_int8,
+                "sizeBytes": package.size_int8,
+                "latencyUs": package.latency_int8,
+            },
+        },
+        "caCertificate": authority.certificate_path,
+        "clientCertificate": client.certificate_path,
+        "issuer": service.issuer,
+        "audience": service.audience,
+        "serviceConfig": service.config_path,
+        "dataset": dataset.path,
+        "keyring": keys.path,
+        "registry": package.registry,
+        "site": workspace.path,
+    }
+    for key, value in exports.items():
+        pulumi.export(key, value)

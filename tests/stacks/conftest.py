@@ -1,0 +1,170 @@
+"""A copy of the project with a home of its own, in which whole stacks are brought up and down."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+import yaml
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def free_port() -> int:
+    """A TCP port of the loopback that nobody holds now."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def wait_for(condition: Callable[[], Any], what: str, seconds: float = 60) -> Any:
+    """Poll until the condition holds; fails with ``what`` when it does not."""
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        if value := condition():
+            return value
+        time.sleep(0.1)
+    pytest.fail(f"waited {seconds:.0f} s in vain for {what}")
+
+
+@dataclass
+class Project:
+    """A copy of the project, its home folder, and one stack in it."""
+
+    root: Path
+    home: Path
+    stack: str
+    port: int
+
+    @property
+    def site(self) -> Path:
+        return self.home / "stacks" / self.stack
+
+    @property
+    def file(self) -> Path:
+        return self.root / "stacks" / f"Pulumi.{self.stack}.yaml"
+
+    @property
+    def environment(self) -> dict[str, str]:
+        return {
+            **os.environ,
+            "FALAJ_HOME": str(self.home),
+            "PYTHONPATH": str(self.root),
+            "PULUMI_HOME": str(self.home.parent / "pulumi"),
+        }
+
+    def configure(self, **values: Any) -> None:
+        """Write the stack file; ``training={"epochs": 2}`` stands for falaj:training."""
+        config: dict[str, Any] = {
+            "falaj:platform": "local",
+            "falaj:service": {"port": self.port, "drainSeconds": 3},
+            "pulumi:disable-default-providers": ["*"],
+        }
+        config |= {f"falaj:{key}": value for key, value in values.items()}
+        document: dict[str, Any] = {"config": config}
+        if self.file.exists():
+            before = yaml.safe_load(self.file.read_text())
+            document = {**before, "config": config}
+        self.file.write_text(yaml.safe_dump(document))
+
+    def start(self, *arguments: str) -> subprocess.Popen[str]:
+        """Start a falaj command in a process group of its own."""
+        return subprocess.Popen(
+            [sys.executable, "-m", "stacks.command", *arguments, "--stack", self.stack],
+            cwd=self.root,
+            env=self.environment,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            stdin=subprocess.DEVNULL,
+            text=True,
+            start_new_session=True,
+        )
+
+    def falaj(self, *arguments: str) -> subprocess.CompletedProcess[str]:
+        """Run a falaj command to its end; output and errors together in stdout."""
+        process = self.start(*arguments)
+        try:
+            printed, _ = process.communicate(timeout=280)
+        except subprocess.TimeoutExpired:
+            os.killpg(process.pid, signal.SIGKILL)
+            printed, _ = process.communicate()
+            pytest.fail(f"falaj {' '.join(arguments)} did not end:\n{printed}")
+        assert "Traceback" not in printed, printed
+        return subprocess.CompletedProcess(process.args, process.returncode, printed)
+
+    def up(self) -> str:
+        """`falaj up`, which must succeed; returns what it printed."""
+        done = self.falaj("up")
+        assert done.returncode == 0, done.stdout
+        return done.stdout
+
+    def down(self) -> str:
+        """`falaj down`, which must succeed; returns what it printed."""
+        done = self.falaj("down")
+        assert done.returncode == 0, done.stdout
+        return done.stdout
+
+    def state(self) -> dict[str, Any]:
+        """The server's own account of itself."""
+        path = next(iter(self.site.glob("service/*/state.json")), None)
+        return json.loads(path.read_text()) if path else {}
+
+    def processes(self) -> list[psutil.Process]:
+        """Processes that were started from this copy or work in its home."""
+        found: list[psutil.Process] = []
+        for process in psutil.process_iter():
+            try:
+                text = " ".join(process.cmdline())
+                if str(self.home) in text or str(self.root) in text:
+                    found.append(process)
+            except (psutil.NoSuchProcess, psutil.AccessDenied):
+                continue
+        return found
+
+    def sweep(self) -> None:
+        """End what a failed test may have left running."""
+        for process in self.processes():
+            try:
+                process.kill()
+            except psutil.NoSuchProcess:
+                continue
+
+
+def copy_project(target: Path) -> Path:
+    """Copy what git would commit, without the stack files that a person has made."""
+    listed = subprocess.run(
+        ["git", "ls-files", "-co", "--exclude-standard", "-z"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout.split("\0")
+    for name in filter(None, listed):
+        source = ROOT / name
+        if source.is_file() and not name.startswith("tests/"):
+            (target / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy2(source, target / name)
+    (target / ".venv").symlink_to(Path(sys.prefix))
+    return target
+
+
+@pytest.fixture(scope="module")
+def project(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Project]:
+    """A fresh copy for each module; whatever is left running at its end is ended."""
+    folder = tmp_path_factory.mktemp("falaj")
+    (folder / "home").mkdir()
+    made = Project(copy_project(folder / "project"), folder / "home", "local", free_port())
+    yield made
+    made.sweep()
