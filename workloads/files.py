@@ -1,0 +1,163 @@
+"""Files that are either wholly there or not there, private, and removable for good."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import json
+import os
+import secrets
+import stat
+import tempfile
+from collections.abc import Generator
+from pathlib import Path
+from typing import Any
+
+from workloads.errors import StorageFullError, WorkloadError
+
+PRIVATE_FILE = 0o600
+PRIVATE_FOLDER = 0o700
+TEMPORARY_PREFIX = ".tmp-"
+"""Files that an interrupted write left behind start with this; they may always be removed."""
+
+# EFBIG: the process's file size limit (RLIMIT_FSIZE) or the file system's.
+_FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
+_SHRED_BLOCK = 1 << 20
+
+
+@contextlib.contextmanager
+def storage_errors(path: Path) -> Generator[None, None, None]:
+    """Turn a fault of the disk while ``path`` is written into an error that a person can act on.
+
+    Raises:
+        StorageFullError: the disk, the quota or the file size limit ended the write.
+        WorkloadError: any other fault of the operating system (permission, read-only, …).
+    """
+    try:
+        yield
+    except OSError as error:
+        if error.errno in _FULL:
+            message = (
+                f"no space left while writing {path} ({error.strerror}); free space and run again"
+            )
+            raise StorageFullError(message) from error
+        raise WorkloadError(f"can't write {path}: {error.strerror or error}") from error
+
+
+def sync_folder(path: Path) -> None:
+    """Make the names in a folder (new, replaced, removed files) survive a power cut."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def write_atomic(path: Path, data: bytes | bytearray | memoryview, mode: int = 0o600) -> None:
+    """Write ``data`` to ``path`` so that readers see the old content or the new, never a part.
+
+    The bytes go to a temporary file in the same folder, are forced to the disk and renamed over
+    ``path``. The folder must exist.
+
+    Raises:
+        StorageFullError: no space; the old content is untouched and nothing is left behind.
+        WorkloadError: the folder is missing or can't be written.
+    """
+    with storage_errors(path):
+        descriptor, name = tempfile.mkstemp(prefix=TEMPORARY_PREFIX, dir=path.parent)
+        temporary = Path(name)
+        try:
+            with os.fdopen(descriptor, "wb") as file:
+                os.fchmod(file.fileno(), mode)
+                file.write(data)
+                file.flush()
+                os.fsync(file.fileno())
+            temporary.replace(path)
+        except BaseException:
+            temporary.unlink(missing_ok=True)
+            raise
+        sync_folder(path.parent)
+
+
+def write_json_atomic(path: Path, value: object, mode: int = 0o600) -> None:
+    """Write ``value`` as indented JSON, atomically; NaN and infinity are refused.
+
+    Raises:
+        WorkloadError: ``value`` can't be said in JSON, or see :func:`write_atomic`.
+    """
+    try:
+        text = json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False)
+    except (TypeError, ValueError) as error:
+        raise WorkloadError(f"can't write {path} as JSON: {error}") from error
+    write_atomic(path, (text + "\n").encode(), mode)
+
+
+def read_bytes(path: Path, what: str) -> bytes:
+    """Return a file's content; ``what`` names its role in the error ("the manifest").
+
+    Raises:
+        WorkloadError: it is missing or can't be read.
+    """
+    try:
+        return path.read_bytes()
+    except FileNotFoundError as error:
+        raise WorkloadError(f"{what} is missing: there is no file {path}") from error
+    except OSError as error:
+        raise WorkloadError(f"can't read {what} {path}: {error.strerror or error}") from error
+
+
+def read_json(path: Path, what: str) -> Any:
+    """Return the value of a JSON file; ``what`` names its role in the error ("the key ring").
+
+    Raises:
+        WorkloadError: the file is missing, can't be read or isn't JSON in UTF-8.
+    """
+    data = read_bytes(path, what)
+    try:
+        return json.loads(data)
+    except (ValueError, RecursionError) as error:
+        raise WorkloadError(f"{what} {path} isn't valid JSON: {error}") from error
+
+
+def make_private_folder(path: Path) -> Path:
+    """Make a folder, and missing ones above it, that only its owner can enter (mode 0700).
+
+    An existing folder gets the mode too. Returns ``path``.
+
+    Raises:
+        StorageFullError: no space. WorkloadError: a file stands there, or no permission.
+    """
+    with storage_errors(path):
+        path.mkdir(mode=PRIVATE_FOLDER, parents=True, exist_ok=True)
+        if stat.S_IMODE(path.stat().st_mode) != PRIVATE_FOLDER:
+            path.chmod(PRIVATE_FOLDER)
+    return path
+
+
+def shred(path: Path) -> None:
+    """Overwrite a file with random bytes, force them to the disk and remove it.
+
+    A missing file is fine; a symbolic link is removed and what it points to is left alone.
+    Overwriting reaches the blocks of ordinary file systems; copy-on-write file systems and flash
+    may keep old ones, which is why everything of value is encrypted as well.
+
+    Raises:
+        WorkloadError: ``path`` is a folder, or it can't be removed.
+    """
+    with storage_errors(path):
+        try:
+            found = path.lstat()
+        except FileNotFoundError:
+            return
+        if stat.S_ISDIR(found.st_mode):
+            raise WorkloadError(f"can't shred {path}: it is a folder, not a file")
+        if stat.S_ISREG(found.st_mode):
+            # The owner may have taken away the write permission (mode 0400).
+            path.chmod(PRIVATE_FILE)
+            with path.open("r+b", buffering=0) as file:
+                left = found.st_size
+                while left > 0:
+                    left -= file.write(secrets.token_bytes(min(left, _SHRED_BLOCK)))
+                os.fsync(file.fileno())
+        path.unlink()
+        sync_folder(path.parent)
