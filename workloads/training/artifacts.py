@@ -1,0 +1,108 @@
+"""What later stages read: a finished run's model and a dataset's rows."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+from torch import nn
+
+from workloads.errors import WorkloadError
+from workloads.training import checkpoint, models
+from workloads.training import record as records
+from workloads.training.preprocessing import TablePreprocessing
+from workloads.training.snapshot import Part, open_dataset
+from workloads.training.storage import read_json
+
+if TYPE_CHECKING:
+    from workloads.registry.keyring import KeyRing
+
+
+@dataclass(frozen=True)
+class Trained:
+    """A finished run's model.
+
+    Attributes:
+        family: ``images`` or ``table``.
+        task: ``classification`` or ``regression``.
+        module: in evaluation mode; takes one float32 tensor: raw images (N, C, H, W), or the
+            preprocessed features (N, F); gives logits (N, classes) or standardised values (N, 1).
+        preprocessing: the table's recipe, None for images.
+        classes: the names of the classes, None for a regression.
+        target: {"mean", "scale"} that bring a regression's output to real units, else None.
+        record: the content of record.json.
+    """
+
+    family: str
+    task: str
+    module: nn.Module
+    preprocessing: TablePreprocessing | None
+    classes: list[str] | None
+    target: dict[str, float] | None
+    record: dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Rows as the served model gets them.
+
+    Attributes:
+        inputs: by name. Images: float32 (N, 1, 8, 8), pixels 0 to 16. Tables: one (N, 1) array
+            per column, float32 with NaN where missing or str objects with "" where missing.
+        labels: int64 class numbers, or float32 values, (N,).
+    """
+
+    inputs: dict[str, NDArray[Any]]
+    labels: NDArray[Any]
+
+
+def load_trained(run_dir: Path, keyring: KeyRing | None) -> Trained:
+    """Read a finished run.
+
+    Raises:
+        WorkloadError: the run hasn't finished, or its files are missing, damaged or sealed with
+            other keys.
+    """
+    record = read_json(run_dir / records.RECORD, "run's record (has it finished?)")
+    if record.get("format") != records.FORMAT or record.get("status") != "finished":
+        raise WorkloadError(f"{run_dir} holds no finished run: train it first")
+    path = run_dir / records.MODEL
+    context = records.context_of(record["identity"], records.MODEL)
+    state = checkpoint.load(path, keyring, context)
+    if state.get("identity") != record["identity"]:
+        raise WorkloadError(f"{path} belongs to another run than {run_dir / records.RECORD}")
+    architecture = models.Architecture.from_json(json.loads(state["architecture"]))
+    module = models.build(architecture)
+    module.load_state_dict(state["state"])
+    recipe = record["preprocessing"]
+    return Trained(
+        family=record["family"],
+        task=record["task"],
+        module=module.eval().requires_grad_(False),
+        preprocessing=TablePreprocessing.from_json(recipe) if recipe is not None else None,
+        classes=record["classes"],
+        target=record["target"],
+        record=record,
+    )
+
+
+def load_rows(dataset_dir: Path, keyring: KeyRing | None, part: Part) -> Rows:
+    """Read one part of a dataset snapshot as served inputs.
+
+    Raises:
+        WorkloadError: as `snapshot.open_dataset`.
+    """
+    dataset = open_dataset(dataset_dir, keyring)
+    rows = dataset.rows(part)
+    inputs: dict[str, NDArray[Any]] = {}
+    for name, values in dataset.inputs.items():
+        chosen = values[rows]
+        if chosen.dtype != object:
+            chosen = chosen.astype(np.float32)
+        inputs[name] = chosen if chosen.ndim > 1 else chosen[:, None]
+    labels = dataset.labels[rows]
+    return Rows(inputs, labels.astype(np.int64 if dataset.classes is not None else np.float32))

@@ -1,0 +1,95 @@
+"""Checkpoints and model files: tensors without pickled code, with a digest, written atomically."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import pickle
+import random
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+
+from workloads.errors import WorkloadError
+from workloads.training.storage import read_artifact, stored_path, write_artifact
+
+if TYPE_CHECKING:
+    from workloads.registry.keyring import KeyRing
+
+_MAGIC = b"falaj.tensors/1\n"
+_DIGEST_BYTES = 32
+
+
+class DamagedFileError(WorkloadError):
+    """A checkpoint or model file isn't what was written."""
+
+
+def encode(state: dict[str, Any]) -> bytes:
+    """Return ``state`` (tensors, numbers, texts, lists, dicts) with a digest before it."""
+    buffer = io.BytesIO()
+    torch.save(state, buffer)
+    payload = buffer.getvalue()
+    return _MAGIC + hashlib.sha256(payload).digest() + payload
+
+
+def decode(data: bytes, path: Path) -> dict[str, Any]:
+    """Return what `encode` was given; no code from the file is ever run (``weights_only``).
+
+    Raises:
+        DamagedFileError: a byte is missing or differs; ``path`` names the file.
+    """
+    start = len(_MAGIC) + _DIGEST_BYTES
+    payload = data[start:]
+    intact = data[: len(_MAGIC)] == _MAGIC and (
+        hashlib.sha256(payload).digest() == data[len(_MAGIC) : start]
+    )
+    if not intact:
+        raise DamagedFileError(f"{path} is damaged: its digest does not match its content")
+    try:
+        return torch.load(io.BytesIO(payload), map_location="cpu", weights_only=True)
+    except (RuntimeError, pickle.UnpicklingError, EOFError, ValueError) as error:
+        raise DamagedFileError(f"{path} can't be read by this version of torch") from error
+
+
+def save(path: Path, state: dict[str, Any], keyring: KeyRing | None, context: str) -> None:
+    """Replace the file at ``path`` atomically; errors as `storage.write_artifact`."""
+    write_artifact(path, encode(state), keyring, context)
+
+
+def load(path: Path, keyring: KeyRing | None, context: str) -> dict[str, Any]:
+    """Return what `save` wrote.
+
+    Raises:
+        DamagedFileError: it isn't what was written.
+        WorkloadError: it is missing, or sealed for another role or with other keys.
+    """
+    return decode(read_artifact(path, keyring, context), stored_path(path, keyring))
+
+
+def random_state() -> dict[str, Any]:
+    """Return the state of every random generator of the process, for `restore_random_state`."""
+    version, internal, gauss = random.getstate()
+    name, keys, position, has_gauss, cached = np.random.get_state(legacy=True)
+    state: dict[str, Any] = {
+        "torch": torch.get_rng_state(),
+        "python": [version, list(internal), gauss],
+        "numpy": [name, torch.from_numpy(np.asarray(keys).astype(np.int64)), position,
+                  has_gauss, cached],
+    }  # fmt: skip
+    if torch.cuda.is_available():
+        state["cuda"] = torch.cuda.get_rng_state_all()
+    return state
+
+
+def restore_random_state(state: dict[str, Any]) -> None:
+    """Put every random generator of the process back to where `random_state` saw it."""
+    torch.set_rng_state(state["torch"])
+    version, internal, gauss = state["python"]
+    random.setstate((version, tuple(internal), gauss))
+    name, keys, position, has_gauss, cached = state["numpy"]
+    keys = keys.numpy().astype(np.uint32)
+    np.random.set_state((name, keys, position, has_gauss, cached))
+    if "cuda" in state and torch.cuda.device_count() == len(state["cuda"]):
+        torch.cuda.set_rng_state_all(state["cuda"])

@@ -1,0 +1,139 @@
+"""The command line of training: options in, exit status out."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from pathlib import Path
+
+from workloads.errors import WorkloadError
+from workloads.training.options import CLASS_WEIGHTS, DEVICES, PRECISIONS, Requested, check
+from workloads.training.stopping import StopRequest
+from workloads.training.target import TASKS
+
+BAD_INPUT = 2
+
+
+def main(arguments: list[str]) -> int:
+    """Run the command line; return 0, 2 (refused) or 75 (stopped, run again to go on)."""
+    options = build_parser().parse_args(arguments)
+    try:
+        return _dataset(options) if options.command == "dataset" else _run(options, arguments)
+    except WorkloadError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return BAD_INPUT
+
+
+def build_parser() -> argparse.ArgumentParser:
+    """Return the parser of both commands."""
+    parser = argparse.ArgumentParser(
+        prog="python -m workloads.training",
+        description="Make a versioned dataset from digits or a table, and train a model on it.",
+        epilog="Exit status: 0 done; 2 refused, the reason is on stderr; 75 stopped on request, "
+        "run again to go on.",
+    )
+    commands = parser.add_subparsers(dest="command", required=True, metavar="dataset|run")
+    _add_dataset(commands.add_parser("dataset", help="make a dataset snapshot"))
+    _add_run(commands.add_parser("run", help="train a model on a snapshot"))
+    return parser
+
+
+def _add_dataset(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument
+    add("--source", required=True, help="digits, or a .csv or .parquet file")
+    add("--target", help="column to predict (tables)")
+    add("--task", default="auto", choices=TASKS, help="default: decided by the target column")
+    add("--output", type=Path, help="folder that snapshots are kept in, each under its digest")
+    add("--keyring", type=Path, help="key ring folder; the rows are then encrypted at rest")
+    add("--encoding", help="of a CSV; default: UTF-8, or what its byte order mark says")
+    add("--seed", type=int, default=0, help="fixes the split (default 0)")
+    add("--holdout", type=float, default=0.2, help="share that training never sees (default 0.2)")
+    add("--dry-run", action="store_true", help="check and describe only, write nothing")
+    add("--json", action="store_true", help="print the description as one JSON object")
+
+
+def _add_run(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument
+    add("--dataset", type=Path, required=True, help="a snapshot's folder")
+    add("--output", type=Path, required=True, help="folder of this run")
+    add("--keyring", type=Path, help="key ring folder; model and checkpoint are then encrypted")
+    add("--epochs", type=int, help="most passes over the rows (default: by family and size)")
+    add("--batch-size", type=int, help="rows of a step over all processes (default: by family)")
+    add("--learning-rate", type=float, help="peak rate (default: by family)")
+    add("--weight-decay", type=float, help="default: by family")
+    add("--patience", type=int, help="epochs without gain before stopping early (default 20)")
+    add("--gradient-clip", type=float, help="largest gradient norm, 0: unlimited (default 1)")
+    add(
+        "--accumulation", type=int, help="parts a batch is computed in, to save memory (default 1)"
+    )
+    add("--width", type=int, help="channels or hidden units (default: by family)")
+    add(
+        "--class-weights",
+        default="auto",
+        choices=CLASS_WEIGHTS,
+        help="weigh rare classes more; auto: where one class has three times the rows of another",
+    )
+    add("--seed", type=int, default=0, help="default 0")
+    add("--processes", type=int, default=1, help="data-parallel processes (default 1)")
+    add("--precision", default="auto", choices=PRECISIONS, help="default: by the hardware")
+    add("--device", default="auto", choices=DEVICES, help="default: GPUs where there are enough")
+    add("--threads", type=int, help="CPU threads of a process (default: its share of the cores)")
+    add("--checkpoint-every", type=int, default=1, help="epochs between checkpoints (default 1)")
+    add(
+        "--resume",
+        default="auto",
+        choices=("auto", "never"),
+        help="auto: go on from a checkpoint of the same run; never: start afresh, replacing",
+    )
+    add("--progress", default="text", choices=("json", "text"), help="default: text")
+    add("--json", action="store_true", help="the same as --progress json")  # fmt: skip
+
+
+def _dataset(options: argparse.Namespace) -> int:
+    from workloads.training import dataset as datasets  # noqa: PLC0415 - keeps --help fast
+    from workloads.training.storage import open_keyring  # noqa: PLC0415
+
+    if options.output is None and not options.dry_run:
+        raise WorkloadError("name the folder for the snapshot (--output), or use --dry-run")
+    source = datasets.Source(
+        options.source, options.target, options.task, options.encoding, options.seed,
+        options.holdout,
+    )  # fmt: skip
+    dataset = datasets.build(source)
+    path = None
+    if not options.dry_run:
+        path = datasets.write(dataset, options.output, open_keyring(options.keyring))
+    description = {**dataset.description, "path": str(path) if path else None}
+    print(json.dumps(description, ensure_ascii=False) if options.json else summary(description))
+    return 0
+
+
+def summary(description: dict[str, object]) -> str:
+    """Return a dataset's description for people."""
+    rows, features, notes = description["rows"], description["features"], description["notes"]
+    assert isinstance(rows, dict)  # noqa: S101 - narrows the type
+    assert isinstance(features, list)  # noqa: S101
+    assert isinstance(notes, list)  # noqa: S101
+    lines = [
+        f"{description['task']} of {description['target']!r} from {len(features)} inputs",
+        f"rows: {rows['train']:,} for training, {rows['held_out']:,} held out",
+        *(f"note: {note}" for note in notes),
+        f"digest: {description['digest']}",
+        f"kept in: {description['path'] or '(dry run, nothing written)'}",
+    ]
+    return "\n".join(lines)
+
+
+def _run(options: argparse.Namespace, arguments: list[str]) -> int:
+    requested = Requested(
+        **{name: getattr(options, name) for name in Requested.__dataclass_fields__}
+    )
+    check(requested)
+    # Before torch is imported: that takes seconds in which a signal must not be lost.
+    stop = StopRequest()
+    stop.install()
+    from workloads.training.launcher import run  # noqa: PLC0415 - imports torch
+
+    style = "json" if options.json else options.progress
+    return run(options, requested, style, stop, arguments)

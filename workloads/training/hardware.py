@@ -1,0 +1,111 @@
+"""What this machine computes with: device, precision, CPU features, deterministic settings."""
+
+from __future__ import annotations
+
+import os
+import platform
+import random
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from workloads.errors import WorkloadError
+
+_BFLOAT16_FLAGS = {"avx512_bf16", "amx_bf16", "bf16"}  # x86, x86, Arm
+_CPUINFO = Path("/proc/cpuinfo")
+
+
+def cpu_flags() -> set[str]:
+    """Return the CPU's feature flags as Linux names them; empty where that is unknown."""
+    try:
+        lines = _CPUINFO.read_text(encoding="ascii", errors="replace").splitlines()
+    except OSError:
+        return set()
+    named = (line for line in lines if line.startswith(("flags", "Features")))
+    return set(next(named, ":").split(":", 1)[1].split())
+
+
+def resolve_device(requested: str, processes: int) -> str:
+    """Return ``cpu`` or ``cuda``; ``auto`` takes GPUs where there is one for each process.
+
+    Raises:
+        WorkloadError: ``cuda`` was asked for and there are too few GPUs.
+    """
+    gpus = torch.cuda.device_count() if torch.cuda.is_available() else 0
+    if requested == "cuda" and gpus < processes:
+        raise WorkloadError(
+            f"--device cuda with --processes {processes}: this machine offers {gpus} usable "
+            "GPUs, and each process needs one; use --device cpu or fewer processes"
+        )
+    if requested == "auto":
+        return "cuda" if gpus >= processes else "cpu"
+    return requested
+
+
+def resolve_precision(requested: str, device: str) -> str:
+    """Return the precision of the matrix products.
+
+    ``auto`` is bfloat16 on GPUs that have it, float16 on others, and float32 on CPUs: at these
+    sizes a step costs more in conversions than bfloat16 saves.
+
+    Raises:
+        WorkloadError: the hardware doesn't compute in the precision that was asked for.
+    """
+    if device == "cuda":
+        has_bfloat16 = torch.cuda.is_bf16_supported(including_emulation=False)
+        if requested == "auto":
+            return "bfloat16" if has_bfloat16 else "float16"
+        if requested == "bfloat16" and not has_bfloat16:
+            raise WorkloadError("--precision bfloat16: this GPU has none; use float16 or auto")
+        return requested
+    if requested == "float16":
+        raise WorkloadError("--precision float16 needs a GPU; on a CPU use float32 or auto")
+    if requested == "bfloat16" and not cpu_flags() & _BFLOAT16_FLAGS:
+        raise WorkloadError(
+            "--precision bfloat16: this CPU has none of the features "
+            f"{', '.join(sorted(_BFLOAT16_FLAGS))}; use float32 or auto"
+        )
+    return "float32" if requested == "auto" else requested
+
+
+def make_deterministic(seed: int, threads: int) -> None:
+    """Seed every generator and choose deterministic algorithms.
+
+    The same seed, data, versions, hardware and number of threads then give the same bits.
+    """
+    os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
+    torch.set_num_threads(threads)
+    torch.use_deterministic_algorithms(True)
+    torch.backends.cudnn.benchmark = False
+    random.seed(seed)
+    np.random.seed(seed % 2**32)
+    torch.manual_seed(seed)
+
+
+def describe(device: str) -> dict[str, Any]:
+    """Return what the run's record says about the machine and the versions."""
+    gpus = [torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count())]
+    return {
+        "python": platform.python_version(),
+        "torch": str(torch.__version__),
+        "numpy": np.__version__,
+        "system": platform.platform(),
+        "processor": _processor(),
+        "cores": os.cpu_count(),
+        "cpu_flags": sorted(
+            flag for flag in cpu_flags() if flag.startswith(("avx", "amx", "bf16", "sve"))
+        ),
+        "gpus": gpus if device == "cuda" else [],
+        "deterministic_algorithms": torch.are_deterministic_algorithms_enabled(),
+    }
+
+
+def _processor() -> str:
+    try:
+        text = _CPUINFO.read_text(encoding="ascii", errors="replace")
+    except OSError:
+        return platform.processor() or platform.machine()
+    names = (line for line in text.splitlines() if line.startswith("model name"))
+    return next(names, ":" + platform.machine()).split(":", 1)[1].strip()

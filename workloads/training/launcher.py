@@ -1,0 +1,127 @@
+"""Start of a run: opens the data, resolves the parameters, and trains here or in processes."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import filelock
+import numpy as np
+from torch.distributed import DistError
+
+from workloads.errors import WorkloadError
+from workloads.training import batches, distributed, hardware
+from workloads.training import record as records
+from workloads.training.options import Parameters, Requested, default_threads, family_defaults
+from workloads.training.progress import Progress
+from workloads.training.session import Session, Setting, report_finished
+from workloads.training.snapshot import Dataset, open_dataset
+from workloads.training.stopping import StopRequest
+from workloads.training.storage import explained, open_keyring, stored_path
+
+if TYPE_CHECKING:
+    from workloads.registry.keyring import KeyRing
+
+_LOCK = ".lock"
+
+
+def run(
+    options: argparse.Namespace,
+    requested: Requested,
+    style: str,
+    stop: StopRequest,
+    arguments: list[str],
+) -> int:
+    """Train as the command line says.
+
+    Args:
+        options: the parsed command line (dataset, output, keyring, resume).
+        requested: the parameters that were given.
+        style: of the progress, ``json`` or ``text``.
+        stop: says when to stop.
+        arguments: the command line, for further processes.
+
+    Returns:
+        0, or 75 when stopped.
+
+    Raises:
+        WorkloadError: the data, the parameters or the output folder can't be used.
+    """
+    output: Path = options.output
+    keyring = open_keyring(options.keyring)
+    dataset = open_dataset(options.dataset, keyring)
+    parameters = resolve(requested, dataset)
+    identity = parameters.identity(dataset.digest)
+    leads = distributed.is_leader()
+    progress = Progress(style, leads, lambda: stop.ask("nobody reads the progress any more"))
+    if options.resume == "auto":
+        records.check_folder(output, identity)
+        done = records.finished(output)
+        if done is not None:
+            report_finished(done, output, progress)
+            return 0
+    with explained(output):
+        output.mkdir(parents=True, exist_ok=True, mode=0o700)
+    if parameters.processes > 1 and not distributed.is_member():
+        return distributed.launch(arguments, parameters.processes, stop)
+    with _only_run(output) if leads else contextlib.nullcontext():
+        resume = options.resume == "auto" and _has_checkpoint(output, keyring)
+        if leads and not resume:
+            records.begin(output, identity, parameters.to_json(), dataset.digest)
+        setting = Setting(dataset, parameters, output, keyring, identity, resume)
+        return _train(setting, stop, progress)
+
+
+def resolve(requested: Requested, dataset: Dataset) -> Parameters:
+    """Fill in what was left open, by the dataset's family and size and by the hardware."""
+    values = {name: getattr(requested, name) for name in Requested.__dataclass_fields__}
+    rows = int(dataset.description["rows"]["train"])
+    for name, default in family_defaults(dataset.family, rows).items():
+        if values[name] is None:
+            values[name] = default
+    values["processes"] = distributed.world_size(requested.processes)
+    values["threads"] = requested.threads or default_threads(values["processes"])
+    values["device"] = hardware.resolve_device(requested.device, values["processes"])
+    values["precision"] = hardware.resolve_precision(requested.precision, values["device"])
+    if requested.class_weights == "auto" or dataset.classes is None:
+        labels = np.asarray(dataset.labels[dataset.rows("train")])
+        rare = dataset.classes is not None and batches.is_imbalanced(labels, len(dataset.classes))
+        values["class_weights"] = "balanced" if rare else "none"
+    return Parameters(**values)
+
+
+def _train(setting: Setting, stop: StopRequest, progress: Progress) -> int:
+    team = distributed.join(setting.parameters.device)
+    try:
+        return Session(setting, team, stop, progress).run()
+    except (DistError, RuntimeError) as error:
+        if team.processes > 1 and distributed.is_connection_loss(error):
+            print("another process of the run was lost", file=sys.stderr)
+            return distributed.LOST
+        raise
+    finally:
+        distributed.leave()
+
+
+def _has_checkpoint(output: Path, keyring: KeyRing | None) -> bool:
+    return stored_path(output / records.CHECKPOINT, keyring).exists()
+
+
+@contextlib.contextmanager
+def _only_run(output: Path) -> Iterator[None]:
+    """Keep two runs from writing to one folder."""
+    lock = filelock.FileLock(output / _LOCK)
+    try:
+        lock.acquire(timeout=0)
+    except filelock.Timeout:
+        raise WorkloadError(
+            f"another run is training in {output}: wait for it, or choose another --output"
+        ) from None
+    try:
+        yield
+    finally:
+        lock.release()

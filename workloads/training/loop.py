@@ -1,0 +1,192 @@
+"""The optimiser's side of training: steps, schedule, average of the weights, early stopping."""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import math
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from workloads.training.batches import Batches
+from workloads.training.distributed import Team
+from workloads.training.options import Parameters
+
+_WARM_UP_SHARE = 0.05
+_LAST_RATE_SHARE = 0.01
+_AVERAGE_DECAY = 0.99
+
+_PRECISIONS = {
+    "float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16,
+}  # fmt: skip
+
+
+@dataclass
+class Position:
+    """How far a run has come; all of it is in the checkpoint.
+
+    Attributes:
+        epoch: the epoch under way, or the number of epochs when all are done.
+        step: its next batch.
+        loss: its sum of batch losses so far, as float64 on the CPU.
+        gradient_norm: its sum of gradient norms so far, before clipping.
+        best_loss: the lowest validation loss.
+        best_epoch: the epoch that reached it.
+        ended: why training is over, None while it isn't.
+        seconds: time spent in training by all attempts.
+        history: the epochs' metrics, which metrics.jsonl repeats.
+    """
+
+    epoch: int = 0
+    step: int = 0
+    loss: float = 0.0
+    gradient_norm: float = 0.0
+    best_loss: float = math.inf
+    best_epoch: int = -1
+    ended: str | None = None
+    seconds: float = 0.0
+    history: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
+
+
+class Optimisation:
+    """The model in training, and everything that the next step depends on.
+
+    Args:
+        module: the fresh model, the same in every process.
+        batches: this process's rows.
+        parameters: the run's parameters.
+        team: the processes of the run.
+        task: ``classification`` or ``regression``.
+    """
+
+    def __init__(
+        self, module: nn.Module, batches: Batches, parameters: Parameters, team: Team, task: str
+    ) -> None:
+        self.module = module.to(team.device)
+        self.average = copy.deepcopy(self.module).requires_grad_(False)
+        self.best = _copied(self.average.state_dict())
+        self._wrapped = team.wrap(self.module)
+        self._batches, self._parameters, self._team, self._task = batches, parameters, team, task
+        self._type = _PRECISIONS[parameters.precision]
+        self._total = max(1, parameters.epochs * batches.steps)
+        matrices = [p for p in self.module.parameters() if p.ndim > 1]
+        others = [p for p in self.module.parameters() if p.ndim <= 1]
+        self._optimiser = torch.optim.AdamW(
+            [
+                {"params": matrices, "weight_decay": parameters.weight_decay},
+                {"params": others, "weight_decay": 0.0},
+            ],
+            lr=parameters.learning_rate,
+            fused=True,
+        )
+        self._scheduler = torch.optim.lr_scheduler.LambdaLR(
+            self._optimiser, lambda step: rate_share(step, self._total)
+        )
+        # Only float16 has so few exponent bits that small gradients vanish without a scale.
+        self._scaler = torch.amp.GradScaler(
+            team.device.type, enabled=parameters.precision == "float16"
+        )
+
+    @property
+    def learning_rate(self) -> float:
+        """Return the rate of the next step."""
+        return float(self._scheduler.get_last_lr()[0])
+
+    def step(self, order: Any, epoch: int, step: int) -> tuple[Tensor, Tensor]:
+        """Learn from one batch.
+
+        Returns:
+            The batch's loss and the gradient's norm before clipping, both float32 scalars on
+            the device; the loss is this process's share of it.
+        """
+        self._optimiser.zero_grad(set_to_none=True)
+        shares = list(self._batches.shares(order, epoch, step))
+        total = torch.zeros((), device=self._team.device)
+        for index, share in enumerate(shares):
+            with self._synchronised(index == len(shares) - 1):
+                with torch.autocast(
+                    self._team.device.type, self._type, enabled=self._type != torch.float32
+                ):
+                    outputs = self._wrapped(share.inputs)
+                losses = row_losses(outputs.float(), share.labels, self._task)
+                loss = (losses * share.weights).sum()
+                # The processes' gradients are averaged, their losses must add up.
+                self._scaler.scale(loss * self._team.processes).backward()
+            total += loss.detach()
+        self._scaler.unscale_(self._optimiser)
+        limit = self._parameters.gradient_clip or math.inf
+        norm = nn.utils.clip_grad_norm_(self.module.parameters(), limit, foreach=True)
+        self._scaler.step(self._optimiser)
+        self._scaler.update()
+        self._scheduler.step()
+        self._follow()
+        return total, norm.detach()
+
+    def keep_best(self) -> None:
+        """Remember the averaged weights as the best so far."""
+        self.best = _copied(self.average.state_dict())
+
+    def state(self) -> dict[str, Any]:
+        """Return all of it for a checkpoint."""
+        return {
+            "module": _copied(self.module.state_dict()),
+            "average": _copied(self.average.state_dict()),
+            "best": self.best,
+            "optimiser": self._optimiser.state_dict(),
+            "scheduler": self._scheduler.state_dict(),
+            "scaler": self._scaler.state_dict(),
+        }
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Go on from what `state` returned."""
+        self.module.load_state_dict(state["module"])
+        self.average.load_state_dict(state["average"])
+        self.best = state["best"]
+        self._optimiser.load_state_dict(state["optimiser"])
+        self._scheduler.load_state_dict(state["scheduler"])
+        self._scaler.load_state_dict(state["scaler"])
+
+    def _synchronised(self, last: bool) -> contextlib.AbstractContextManager[None]:
+        """Exchange gradients with the last part of a batch only."""
+        if last or self._team.processes == 1:
+            return contextlib.nullcontext()
+        return self._wrapped.no_sync()  # pyright: ignore[reportCallIssue]
+
+    @torch.no_grad()
+    def _follow(self) -> None:
+        """Let the average follow the weights, faster in the beginning."""
+        done = self._scheduler.last_epoch
+        decay = min(_AVERAGE_DECAY, (1 + done) / (10 + done))
+        averaged = list(self.average.parameters())
+        torch._foreach_lerp_(averaged, list(self.module.parameters()), 1 - decay)
+
+
+def rate_share(step: int, total: int) -> float:
+    """Return the share of the peak rate at ``step`` of ``total``: linear warm-up, then a cosine."""
+    warm_up = max(1.0, _WARM_UP_SHARE * total)
+    if step < warm_up:
+        return (step + 1) / (warm_up + 1)
+    passed = min(1.0, (step - warm_up) / max(1.0, total - warm_up))
+    return _LAST_RATE_SHARE + (1 - _LAST_RATE_SHARE) * 0.5 * (1 + math.cos(math.pi * passed))
+
+
+def row_losses(outputs: Tensor, labels: Tensor, task: str) -> Tensor:
+    """Return each row's loss (N,): cross-entropy, or squared error of the standardised target."""
+    if task == "classification":
+        return functional.cross_entropy(outputs, labels, reduction="none")
+    return (outputs.squeeze(1) - labels) ** 2
+
+
+@torch.no_grad()
+def predict(module: nn.Module, inputs: Tensor, rows: int = 4096) -> Tensor:
+    """Return the module's float32 outputs for all of ``inputs``, ``rows`` at a time."""
+    parts = [module(inputs[start : start + rows]) for start in range(0, len(inputs), rows)]
+    return torch.cat(parts)
+
+
+def _copied(state: dict[str, Tensor]) -> dict[str, Tensor]:
+    return {name: tensor.detach().cpu().clone() for name, tensor in state.items()}

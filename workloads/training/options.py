@@ -1,0 +1,158 @@
+"""The parameters of a training run: defaults by family and size, ranges, identity."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import asdict, dataclass, fields
+from typing import Any
+
+from workloads.errors import WorkloadError
+from workloads.training.storage import digest
+
+PRECISIONS = ("auto", "float32", "bfloat16", "float16")
+DEVICES = ("auto", "cpu", "cuda")
+CLASS_WEIGHTS = ("auto", "balanced", "none")
+
+_WITHOUT_EFFECT = {"processes", "threads", "device", "accumulation", "checkpoint_every"}
+
+_RANGES: dict[str, tuple[float, float]] = {
+    "epochs": (1, 100_000),
+    "batch_size": (1, 1_000_000),
+    "learning_rate": (1e-9, 10.0),
+    "weight_decay": (0.0, 10.0),
+    "patience": (1, 100_000),
+    "gradient_clip": (0.0, 1e6),
+    "accumulation": (1, 10_000),
+    "seed": (0, 2**63 - 1),
+    "processes": (1, 1_024),
+    "width": (1, 4_096),
+    "checkpoint_every": (1, 100_000),
+    "threads": (1, 1_024),
+}
+
+
+@dataclass(frozen=True)
+class Requested:
+    """What a person asked for; None leaves the choice to the family's default."""
+
+    epochs: int | None = None
+    batch_size: int | None = None
+    learning_rate: float | None = None
+    weight_decay: float | None = None
+    patience: int | None = None
+    gradient_clip: float | None = None
+    accumulation: int | None = None
+    seed: int = 0
+    processes: int = 1
+    precision: str = "auto"
+    device: str = "auto"
+    class_weights: str = "auto"
+    width: int | None = None
+    checkpoint_every: int = 1
+    threads: int | None = None
+
+
+@dataclass(frozen=True)
+class Parameters:
+    """The resolved parameters of a run; together with the dataset they fix its outcome.
+
+    Attributes:
+        epochs: the most passes over the training rows, and the length of the schedule.
+        batch_size: rows of one optimiser step, over all processes together.
+        learning_rate: the peak, reached after the warm-up, from where it falls as a cosine.
+        weight_decay: AdamW's, on weight matrices only.
+        patience: epochs without a lower validation loss before training stops early.
+        gradient_clip: the largest gradient norm; 0 means unlimited.
+        accumulation: parts that a batch is computed in one after the other, to save memory.
+        seed: fixes the weights' start, the order of the rows and the augmentation.
+        processes: how many processes share each batch.
+        precision: ``float32``, ``bfloat16`` or ``float16``.
+        device: ``cpu`` or ``cuda``.
+        class_weights: ``balanced`` weighs each class by its rarity; ``none`` does not.
+        width: the channels of the first convolution, or the units of a hidden layer.
+        checkpoint_every: epochs between checkpoints.
+        threads: CPU threads of each process.
+    """
+
+    epochs: int
+    batch_size: int
+    learning_rate: float
+    weight_decay: float
+    patience: int
+    gradient_clip: float
+    accumulation: int
+    seed: int
+    processes: int
+    precision: str
+    device: str
+    class_weights: str
+    width: int
+    checkpoint_every: int
+    threads: int
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the parameters by name."""
+        return asdict(self)
+
+    def identity(self, dataset_digest: str) -> str:
+        """Return the digest that tells this run from runs with other data or parameters.
+
+        On how many processes, threads and devices it is computed changes rounding only, and how
+        often checkpoints are written nothing: they don't count, so that a run can be resumed on
+        another machine.
+        """
+        values = {k: v for k, v in self.to_json().items() if k not in _WITHOUT_EFFECT}
+        return digest({"dataset": dataset_digest, "parameters": values})
+
+
+def check(requested: Requested) -> None:
+    """Refuse values out of range.
+
+    Raises:
+        WorkloadError: names the option, what was given and what is allowed.
+    """
+    for field in fields(requested):
+        value = getattr(requested, field.name)
+        option = "--" + field.name.replace("_", "-")
+        if value is None or field.name not in _RANGES:
+            continue
+        low, high = _RANGES[field.name]
+        if not low <= value <= high:
+            raise WorkloadError(f"{option} is {value}: allowed is {low:,g} to {high:,g}")
+    choices = {"precision": PRECISIONS, "device": DEVICES, "class_weights": CLASS_WEIGHTS}
+    for name, allowed in choices.items():
+        if getattr(requested, name) not in allowed:
+            option = "--" + name.replace("_", "-")
+            raise WorkloadError(
+                f"{option} is {getattr(requested, name)!r}: allowed are {', '.join(allowed)}"
+            )
+
+
+def default_threads(processes: int) -> int:
+    """Return the CPU threads of each of ``processes``: their share of the cores, at most 4.
+
+    Steps of models this small are too short to feed more.
+    """
+    available = (
+        len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    )
+    return max(1, min(4, (available or 1) // processes))
+
+
+def family_defaults(family: str, rows: int) -> dict[str, int | float]:
+    """Return the defaults for ``family`` and ``rows`` training rows.
+
+    Large tables take larger batches and fewer passes: the number of steps is what counts.
+    """
+    if family == "images":
+        return {
+            "epochs": 60, "batch_size": 64, "learning_rate": 4e-3, "weight_decay": 0.02,
+            "patience": 20, "gradient_clip": 1.0, "accumulation": 1, "width": 16,
+        }  # fmt: skip
+    epochs, batch_size = (
+        (100, 32) if rows < 10_000 else (40, 256) if rows < 100_000 else (15, 1024)
+    )
+    return {
+        "epochs": epochs, "batch_size": batch_size, "learning_rate": 2e-3, "weight_decay": 0.05,
+        "patience": 20, "gradient_clip": 1.0, "accumulation": 1, "width": 64,
+    }  # fmt: skip

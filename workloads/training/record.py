@@ -1,0 +1,75 @@
+"""The run's record: what was done with what, and what came of it. Written last."""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.metadata
+from pathlib import Path
+from typing import Any
+
+from workloads.errors import WorkloadError
+from workloads.training.storage import SEALED_SUFFIX, explained, read_json, write_json
+
+FORMAT = "falaj.run/1"
+RECORD = "record.json"
+PARAMETERS = "parameters.json"
+METRICS = "metrics.jsonl"
+CHECKPOINT = "checkpoint"
+MODEL = "model"
+MODEL_FORMAT = "falaj.model/1"
+
+
+def code_version() -> dict[str, str]:
+    """Return the version of the distribution and the SHA-256 over the training code."""
+    try:
+        version = importlib.metadata.version("falaj")
+    except importlib.metadata.PackageNotFoundError:
+        version = "unknown"
+    state = hashlib.sha256()
+    for path in sorted(Path(__file__).parent.glob("*.py")):
+        content = path.read_bytes()
+        state.update(f"{path.name} {len(content)}\n".encode() + content)
+    return {"version": version, "digest": state.hexdigest()}
+
+
+def context_of(identity: str, role: str) -> str:
+    """Return the role that a sealed file of a run is bound to: its checkpoint or its model."""
+    return f"run:{identity}:{role}"
+
+
+def check_folder(output: Path, identity: str) -> None:
+    """Refuse a folder in which another run, with other data or parameters, is kept.
+
+    Raises:
+        WorkloadError: says so, and how to go on.
+    """
+    path = output / PARAMETERS
+    if path.exists() and read_json(path, "run's parameters").get("identity") != identity:
+        raise WorkloadError(
+            f"{output} holds a run with other data or parameters (see {path}): choose another "
+            "--output, or replace that run with --resume never"
+        )
+
+
+def begin(output: Path, identity: str, parameters: dict[str, Any], dataset: str) -> None:
+    """Clear ``output`` of what an earlier run left and note what this one is."""
+    with explained(output):
+        for name in (RECORD, METRICS, CHECKPOINT, MODEL):
+            (output / name).unlink(missing_ok=True)
+            (output / (name + SEALED_SUFFIX)).unlink(missing_ok=True)
+    value = {"identity": identity, "dataset": dataset, "parameters": parameters}
+    write_json(output / PARAMETERS, value)
+
+
+def finished(output: Path) -> dict[str, Any] | None:
+    """Return the record in ``output`` if its run has finished, else None."""
+    path = output / RECORD
+    return read_json(path, "run's record") if path.exists() else None
+
+
+def headline(record: dict[str, Any]) -> dict[str, Any]:
+    """Return the figure of the held-out part that a person asks for first."""
+    held_out = record["metrics"]["held_out"]
+    if record["task"] == "classification":
+        return {"metric_name": "accuracy", "accuracy": held_out["accuracy"]}
+    return {"metric_name": "rmse", "rmse": held_out["rmse"]}

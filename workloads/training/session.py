@@ -1,0 +1,316 @@
+"""One training run in one process, from the snapshot to the record; resumes where it stopped."""
+
+from __future__ import annotations
+
+import datetime
+import json
+import math
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from workloads.errors import WorkloadError
+from workloads.training import checkpoint, evaluation, hardware, models
+from workloads.training import record as records
+from workloads.training.batches import Batches
+from workloads.training.distributed import STOPPED, Team
+from workloads.training.loop import Optimisation, Position, predict, row_losses
+from workloads.training.materials import Materials, features, prepare
+from workloads.training.options import Parameters
+from workloads.training.progress import Progress, duration
+from workloads.training.snapshot import Dataset
+from workloads.training.stopping import StopRequest
+from workloads.training.storage import write_bytes, write_json
+from workloads.training.telemetry import Telemetry
+
+if TYPE_CHECKING:
+    from workloads.registry.keyring import KeyRing
+
+
+@dataclass(frozen=True)
+class Setting:
+    """What a session is given. ``identity`` names the run; ``resume`` allows a checkpoint."""
+
+    dataset: Dataset
+    parameters: Parameters
+    output: Path
+    keyring: KeyRing | None
+    identity: str
+    resume: bool
+
+
+class Session:
+    """Trains until done or asked to stop.
+
+    Args:
+        setting: data, parameters and places.
+        team: the processes of the run.
+        stop: says when to stop early.
+        progress: tells the person.
+    """
+
+    def __init__(
+        self, setting: Setting, team: Team, stop: StopRequest, progress: Progress
+    ) -> None:
+        self._setting, self._team, self._stop, self._progress = setting, team, stop, progress
+        parameters = setting.parameters
+        hardware.make_deterministic(parameters.seed, parameters.threads)
+        self._materials = prepare(setting.dataset, parameters)
+        module = models.build(self._materials.architecture)
+        inputs, labels = (tensor.to(team.device) for tensor in self._materials.fit)
+        self._validation = tuple(tensor.to(team.device) for tensor in self._materials.validation)
+        self._batches = Batches(
+            inputs, labels, self._materials.fit_weights,
+            batch_size=parameters.batch_size, accumulation=parameters.accumulation,
+            augmentation=self._materials.augmentation, seed=parameters.seed,
+            rank=team.rank, processes=team.processes,
+        )  # fmt: skip
+        task = setting.dataset.task
+        self._optimisation = Optimisation(module, self._batches, parameters, team, task)
+        self._position = Position()
+        self._telemetry = Telemetry()
+        self._started = time.monotonic()
+        self._from_checkpoint = 0.0
+
+    def run(self) -> int:
+        """Train, evaluate, write; return 0, or 75 when asked to stop."""
+        self._announce(resumed=self._setting.resume and self._restore())
+        self._telemetry.start()
+        try:
+            while self._position.ended is None:
+                if not self._epoch():
+                    return self._stopped()
+        finally:
+            utilisation = self._telemetry.stop()
+        if self._team.leads:
+            self._finish(utilisation)
+        self._team.wait()
+        return 0
+
+    def _epoch(self) -> bool:
+        """Go through the rest of the current epoch; return False when asked to stop."""
+        position, parameters = self._position, self._setting.parameters
+        order = self._batches.order(position.epoch)
+        loss = torch.tensor(position.loss, dtype=torch.float64, device=self._team.device)
+        norm = torch.tensor(position.gradient_norm, dtype=torch.float64, device=self._team.device)
+        while position.step < self._batches.steps:
+            if self._team.any(self._stop.asked()):
+                position.loss, position.gradient_norm = float(loss), float(norm)
+                return False
+            step_loss, step_norm = self._optimisation.step(order, position.epoch, position.step)
+            loss += self._team.sum(step_loss)
+            norm += step_norm
+            position.step += 1
+        self._close_epoch(float(loss), float(norm))
+        last = position.ended is not None
+        if last or position.epoch % parameters.checkpoint_every == 0:
+            self._checkpoint()
+        return True
+
+    def _close_epoch(self, loss: float, norm: float) -> None:
+        position, parameters = self._position, self._setting.parameters
+        if not math.isfinite(loss):
+            raise WorkloadError(
+                f"the loss is no longer a number in epoch {position.epoch + 1}: training has "
+                f"diverged at --learning-rate {parameters.learning_rate:g}; use a lower one"
+            )
+        judged = self._validate() if self._team.leads else {"loss": 0.0}
+        validation_loss = self._team.from_leader(judged["loss"])
+        if validation_loss < position.best_loss:
+            position.best_loss, position.best_epoch = validation_loss, position.epoch
+            self._optimisation.keep_best()
+        line = {
+            "epoch": position.epoch + 1,
+            "steps": (position.epoch + 1) * self._batches.steps,
+            "loss": loss / self._batches.steps,
+            "gradient_norm": norm / self._batches.steps,
+            "learning_rate": self._optimisation.learning_rate,
+            **{f"validation_{name}": value for name, value in judged.items()},
+        }
+        position.epoch, position.step = position.epoch + 1, 0
+        position.loss = position.gradient_norm = 0.0
+        if position.epoch >= parameters.epochs:
+            position.ended = "all epochs are done"
+        elif position.epoch - 1 - position.best_epoch >= parameters.patience:
+            position.ended = f"no lower validation loss in {parameters.patience} epochs"
+        position.history.append({**line, "seconds": round(self._seconds(), 3)})
+        if self._team.leads:
+            self._report_epoch(line)
+
+    def _report_epoch(self, line: dict[str, Any]) -> None:
+        position, epochs = self._position, self._setting.parameters.epochs
+        usage = {**position.history[-1], **self._telemetry.latest()}
+        path = self._setting.output / records.METRICS
+        try:
+            with path.open("a", encoding="utf-8") as stream:
+                stream.write(json.dumps(usage) + "\n")
+        except OSError as error:
+            raise WorkloadError(f"cannot write {path}: {error.strerror}; free space") from error
+        left = self._seconds() / position.epoch * (epochs - position.epoch)
+        name = "accuracy" if self._setting.dataset.task == "classification" else "rmse"
+        value = line[f"validation_{name}"]
+        shown = f"{100 * value:.1f} %" if name == "accuracy" else f"{value:.4g}"
+        self._progress.emit(
+            "epoch",
+            f"epoch {position.epoch}/{epochs}: loss {line['loss']:.4f}, validation {name} "
+            f"{shown}, about {duration(left)} left",
+            epoch=position.epoch, epochs=epochs, loss=line["loss"], metric_name=name,
+            seconds_left=round(left, 1), **{name: value},
+        )  # fmt: skip
+
+    def _validate(self) -> dict[str, float]:
+        """Return the averaged weights' loss and first figure on the validation rows."""
+        inputs, labels, weights = self._validation
+        task = self._setting.dataset.task
+        outputs = predict(self._optimisation.average, inputs)
+        losses = row_losses(outputs, labels, task)
+        loss = float((losses * weights).sum() / weights.sum())
+        if task == "classification":
+            accuracy = float((outputs.argmax(1) == labels).double().mean())
+            return {"loss": loss, "accuracy": accuracy}
+        scale = (self._materials.target_scale or {"scale": 1.0})["scale"]
+        return {"loss": loss, "rmse": float(losses.double().mean()) ** 0.5 * scale}
+
+    def _restore(self) -> bool:
+        """Go on from the checkpoint, if there is a usable one; return whether there was.
+
+        A damaged checkpoint costs time only: a run is deterministic, so starting afresh ends in
+        the same model. Hence it is reported, not refused.
+        """
+        setting = self._setting
+        path = setting.output / records.CHECKPOINT
+        context = records.context_of(setting.identity, records.CHECKPOINT)
+        try:
+            state = checkpoint.load(path, setting.keyring, context)
+        except WorkloadError as error:
+            self._progress.emit("start", f"{error}; starting from the beginning instead")
+            return False
+        self._optimisation.restore(state["optimisation"])
+        self._position = Position(**state["position"])
+        checkpoint.restore_random_state(state["random"])
+        self._from_checkpoint = self._position.seconds
+        return True
+
+    def _checkpoint(self) -> None:
+        self._position.seconds = self._seconds()
+        if not self._team.leads:
+            return
+        setting = self._setting
+        state = {
+            "optimisation": self._optimisation.state(),
+            "position": vars(self._position),
+            "random": checkpoint.random_state(),
+        }
+        context = records.context_of(setting.identity, records.CHECKPOINT)
+        checkpoint.save(setting.output / records.CHECKPOINT, state, setting.keyring, context)
+
+    def _announce(self, resumed: bool) -> None:
+        if not self._team.leads:
+            return
+        setting, position = self._setting, self._position
+        # Lines of epochs after the checkpoint will be written again.
+        lines = "".join(json.dumps(line) + "\n" for line in position.history)
+        write_bytes(setting.output / records.METRICS, lines.encode())
+        count = models.parameter_count(self._optimisation.module)
+        where = f"{self._team.processes} process(es) on {self._team.device.type}"
+        if resumed:
+            message = f"going on from epoch {position.epoch}, step {position.step}"
+        else:
+            rows = setting.dataset.description["rows"]["train"]
+            message = f"training {count:,} parameters on {rows:,} rows, {where}"
+        self._progress.emit(
+            "resume" if resumed else "start", message,
+            epoch=position.epoch, epochs=setting.parameters.epochs,
+        )  # fmt: skip
+
+    def _stopped(self) -> int:
+        self._checkpoint()
+        self._team.wait()
+        position, reason = self._position, self._stop.reason or "another process stopped"
+        self._progress.emit(
+            "stopped",
+            f"stopped in epoch {position.epoch + 1}: {reason}; run again to go on from here",
+            epoch=position.epoch, epochs=self._setting.parameters.epochs,
+        )  # fmt: skip
+        return STOPPED
+
+    def _finish(self, utilisation: dict[str, Any]) -> None:
+        setting, position, dataset = self._setting, self._position, self._setting.dataset
+        module = self._optimisation.average
+        module.load_state_dict(self._optimisation.best)
+        metrics = {
+            "held_out": self._evaluate(module, self._materials),
+            "validation": {"loss": position.best_loss, "epoch": position.best_epoch + 1},
+        }
+        state = {
+            "format": records.MODEL_FORMAT,
+            "identity": setting.identity,
+            "architecture": json.dumps(self._materials.architecture.to_json()),
+            "state": self._optimisation.best,
+        }
+        context = records.context_of(setting.identity, records.MODEL)
+        checkpoint.save(setting.output / records.MODEL, state, setting.keyring, context)
+        recipe = self._materials.preprocessing
+        record = {
+            "format": records.FORMAT,
+            "status": "finished",
+            "identity": setting.identity,
+            "family": dataset.family,
+            "task": dataset.task,
+            "classes": dataset.classes,
+            "target": self._materials.target_scale,
+            "target_name": dataset.description["target"],
+            "preprocessing": recipe.to_json() if recipe is not None else None,
+            "parameters": setting.parameters.to_json(),
+            "dataset": {
+                key: dataset.description[key]
+                for key in ("digest", "content_digest", "split_digest", "rows", "seed", "source")
+            },
+            "model": {
+                "architecture": self._materials.architecture.to_json(),
+                "parameters": models.parameter_count(module),
+            },
+            "metrics": metrics,
+            "epochs": position.epoch,
+            "ended": position.ended,
+            "timings": {
+                "training_seconds": round(position.seconds, 3),
+                "this_attempt_seconds": round(time.monotonic() - self._started, 3),
+            },
+            "utilisation": utilisation,
+            "environment": hardware.describe(self._team.device.type),
+            "code": records.code_version(),
+            "created": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+        }
+        write_json(setting.output / records.RECORD, record)
+        report_finished(record, setting.output, self._progress)
+
+    def _evaluate(self, module: torch.nn.Module, materials: Materials) -> dict[str, Any]:
+        dataset = self._setting.dataset
+        inputs = features(dataset, "held_out", materials.preprocessing).to(self._team.device)
+        outputs = predict(module.eval(), inputs).cpu()
+        labels = dataset.labels[dataset.rows("held_out")]
+        if dataset.classes is not None:
+            return evaluation.classification(labels, outputs.argmax(1).numpy(), dataset.classes)
+        scale = materials.target_scale or {"mean": 0.0, "scale": 1.0}
+        values = outputs.squeeze(1).double().numpy() * scale["scale"] + scale["mean"]
+        return evaluation.regression(labels, values)
+
+    def _seconds(self) -> float:
+        return self._from_checkpoint + time.monotonic() - self._started
+
+
+def report_finished(record: dict[str, Any], output: Path, progress: Progress) -> None:
+    """Emit the last event of a run that is done."""
+    figure = records.headline(record)
+    name = figure["metric_name"]
+    shown = f"{100 * figure[name]:.2f} %" if name == "accuracy" else f"{figure[name]:.4g}"
+    progress.emit(
+        "finished",
+        f"held-out {name} {shown} after {record['epochs']} epochs; record in {output}",
+        epoch=record["epochs"], epochs=record["parameters"]["epochs"], seconds_left=0,
+        path=str(output), **figure,
+    )  # fmt: skip

@@ -1,0 +1,165 @@
+"""A dataset snapshot on disk: its description, its rows, and the proof that neither changed."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from numpy.typing import NDArray
+
+from workloads.errors import WorkloadError
+from workloads.training.storage import digest, read_artifact, read_json
+
+if TYPE_CHECKING:
+    from workloads.registry.keyring import KeyRing
+
+FORMAT = "falaj.dataset/1"
+DESCRIPTION = "dataset.json"
+DATA = "data.parquet"
+
+Part = Literal["train", "held_out"]
+
+_IDENTITY = (
+    "format", "family", "task", "target", "classes", "features", "seed", "holdout",
+    "content_digest", "stored_digest", "split_digest", "rows",
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Dataset:
+    """The rows of a snapshot, the training part first.
+
+    Attributes:
+        description: the content of dataset.json.
+        inputs: the served inputs by name. Images: ``image`` float32 (rows, 1, 8, 8), pixels 0 to
+            16. Tables: float64 (rows,) with NaN, or str objects (rows,) with "" where missing.
+        labels: int64 class numbers, or float64 values, (rows,).
+    """
+
+    description: dict[str, Any]
+    inputs: dict[str, NDArray[Any]]
+    labels: NDArray[Any]
+
+    @property
+    def digest(self) -> str:
+        """Return the SHA-256 that names the snapshot: content, target, task and split."""
+        return self.description["digest"]
+
+    @property
+    def family(self) -> str:
+        """Return ``images`` or ``table``."""
+        return self.description["family"]
+
+    @property
+    def task(self) -> str:
+        """Return ``classification`` or ``regression``."""
+        return self.description["task"]
+
+    @property
+    def classes(self) -> list[str] | None:
+        """Return the classes' names in the order of the labels, None for a regression."""
+        return self.description["classes"]
+
+    def rows(self, part: Part) -> slice:
+        """Return where the rows of ``part`` lie."""
+        train = int(self.description["rows"]["train"])
+        return slice(0, train) if part == "train" else slice(train, None)
+
+
+def describe_identity(description: dict[str, Any]) -> str:
+    """Return the digest over the fields of ``description`` that make a dataset what it is."""
+    return digest({key: description[key] for key in _IDENTITY})
+
+
+def digest_rows(inputs: dict[str, NDArray[Any]], labels: NDArray[Any]) -> str:
+    """Return the SHA-256 of the rows, independent of file formats and library versions."""
+    state = hashlib.sha256()
+    for name, values in (*inputs.items(), ("", labels)):
+        encoded = name.encode()
+        state.update(len(encoded).to_bytes(8, "little") + encoded)
+        if values.dtype == object:
+            texts = [str(value).encode() for value in values]
+            state.update(np.array([len(text) for text in texts], dtype="<i8").tobytes())
+            state.update(b"".join(texts))
+        else:
+            plain = values.astype(values.dtype.newbyteorder("<"))
+            if plain.dtype.kind == "f":
+                plain = np.where(np.isnan(plain), np.nan, plain)  # one bit pattern of NaN
+            state.update(np.ascontiguousarray(plain).tobytes())
+    return state.hexdigest()
+
+
+def context_of(identity: str) -> str:
+    """Return the role that a sealed data file is bound to."""
+    return f"dataset:{identity}:data"
+
+
+def encode(inputs: dict[str, NDArray[Any]], labels: NDArray[Any], target: str) -> bytes:
+    """Return the rows as a Parquet file."""
+    arrays: dict[str, pa.Array] = {}
+    for name, values in inputs.items():
+        if values.ndim > 1:
+            flat = pa.array(values.reshape(-1))
+            arrays[name] = pa.FixedSizeListArray.from_arrays(flat, int(np.prod(values.shape[1:])))
+        else:
+            arrays[name] = pa.array(values, pa.string() if values.dtype == object else None)
+    arrays[target] = pa.array(labels)
+    buffer = io.BytesIO()
+    pq.write_table(pa.table(arrays), buffer, compression="zstd")
+    return buffer.getvalue()
+
+
+def open_dataset(path: Path, keyring: KeyRing | None) -> Dataset:
+    """Read a snapshot and check that neither its description nor its rows changed.
+
+    Args:
+        path: the snapshot's folder (the one that holds dataset.json).
+        keyring: the keys it is sealed with; None for a plain snapshot.
+
+    Raises:
+        WorkloadError: it is no snapshot, needs other keys, or was changed on disk.
+    """
+    description = read_json(path / DESCRIPTION, "dataset description")
+    if description.get("format") != FORMAT:
+        raise WorkloadError(
+            f"{path / DESCRIPTION} has the format {description.get('format')!r}; this version "
+            f"reads {FORMAT!r}: make the dataset again"
+        )
+    changed = (
+        f"the dataset in {path} was changed after it was made: its digests no longer match. "
+        "Remove the folder and make the dataset again from its source"
+    )
+    try:
+        if describe_identity(description) != description["digest"]:
+            raise WorkloadError(changed)
+        data = read_artifact(path / DATA, keyring, context_of(description["digest"]))
+        inputs, labels = _decode(data, description)
+    except (KeyError, TypeError, ValueError, pa.ArrowException) as error:
+        raise WorkloadError(changed) from error
+    if digest_rows(inputs, labels) != description["stored_digest"]:
+        raise WorkloadError(changed)
+    return Dataset(description, inputs, labels)
+
+
+def _decode(
+    data: bytes, description: dict[str, Any]
+) -> tuple[dict[str, NDArray[Any]], NDArray[Any]]:
+    table = pq.read_table(pa.BufferReader(data))
+    inputs: dict[str, NDArray[Any]] = {}
+    for feature in description["features"]:
+        column = table.column(feature["name"]).combine_chunks()
+        if feature["kind"] == "image":
+            flat = column.flatten().to_numpy(zero_copy_only=False)
+            inputs[feature["name"]] = flat.reshape(-1, *feature["shape"])
+        elif feature["kind"] == "text":
+            inputs[feature["name"]] = np.asarray(column.to_pylist(), dtype=object)
+        else:
+            inputs[feature["name"]] = column.to_numpy(zero_copy_only=False)
+    labels = table.column(description["target"]).to_numpy()
+    return inputs, labels

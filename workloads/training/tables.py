@@ -1,0 +1,177 @@
+"""Reading of a person's table: CSV in any named encoding, or Parquet, with clear refusals."""
+
+from __future__ import annotations
+
+import codecs
+import csv
+import io
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.csv as pacsv
+import pyarrow.parquet as pq
+
+from workloads.errors import WorkloadError
+
+MAXIMUM_COLUMNS = 1_000
+"""Every column is one input tensor of every request to the served model."""
+
+MAXIMUM_BYTES = 2 << 30
+"""A table is read into memory whole."""
+
+_DELIMITERS = ",;\t|"
+_BYTE_ORDER_MARKS = {
+    codecs.BOM_UTF8: "utf-8",
+    codecs.BOM_UTF16_LE: "utf-16",
+    codecs.BOM_UTF16_BE: "utf-16",
+}
+
+
+def read_table(path: Path, encoding: str | None = None) -> pa.Table:
+    """Read ``path`` (.csv or .parquet).
+
+    Args:
+        path: the file.
+        encoding: the CSV file's encoding; None means UTF-8, or what its byte order mark says.
+
+    Returns:
+        A table; every column of a CSV is text as it stands in the file.
+
+    Raises:
+        WorkloadError: the file is missing, empty, too large, of another kind, wrongly encoded,
+            ragged, or its column names repeat.
+    """
+    suffix = path.suffix.lower()
+    if suffix not in {".csv", ".parquet"}:
+        raise WorkloadError(
+            f"{path} has the extension {suffix or '(none)'!r}: a table is a .csv or .parquet file"
+        )
+    if not path.is_file():
+        raise WorkloadError(f"there is no file {path}: give the path of a .csv or .parquet file")
+    try:
+        size = path.stat().st_size
+        if size == 0:
+            raise WorkloadError(f"{path} is empty: it needs a header line and rows")
+        if size > MAXIMUM_BYTES:
+            raise WorkloadError(
+                f"{path} holds {size:,} bytes; at most {MAXIMUM_BYTES:,} are read: take a sample"
+            )
+        table = _read_parquet(path) if suffix == ".parquet" else _read_csv(path, encoding)
+    except OSError as error:
+        raise WorkloadError(f"cannot read {path}: {error.strerror or error}") from error
+    if table.num_rows == 0:
+        raise WorkloadError(f"{path} has a header but no rows")
+    return table
+
+
+def check_header(names: list[str], path: Path) -> None:
+    """Refuse more than `MAXIMUM_COLUMNS` columns and names that occur twice."""
+    if len(names) > MAXIMUM_COLUMNS:
+        raise WorkloadError(
+            f"{path} has {len(names):,} columns; at most {MAXIMUM_COLUMNS:,} are allowed: keep "
+            "the informative ones, or reduce them first (for instance by principal components)"
+        )
+    repeated = sorted({name for name in names if name and names.count(name) > 1})
+    if repeated:
+        raise WorkloadError(
+            f"{path} has column names that occur more than once: {', '.join(map(repr, repeated))};"
+            " rename them so that each is unique"
+        )
+
+
+def _read_parquet(path: Path) -> pa.Table:
+    try:
+        with pq.ParquetFile(path) as file:
+            check_header(file.schema_arrow.names, path)
+            return file.read()
+    except pa.ArrowException as error:
+        reason = str(error).splitlines()[0]
+        raise WorkloadError(f"{path} is not a readable Parquet file: {reason}") from error
+
+
+def _read_csv(path: Path, encoding: str | None) -> pa.Table:
+    text = _decode(path, encoding)
+    first_line = text.lstrip("\r\n").split("\n", 1)[0].rstrip("\r")
+    if not text.strip():
+        raise WorkloadError(f"{path} holds only white space: it needs a header line and rows")
+    delimiter = _delimiter_of(first_line)
+    try:
+        # strict=False: an unusual quote in the header is the parser's business below.
+        header = next(csv.reader(io.StringIO(text.lstrip("\r\n")), delimiter=delimiter))
+    except csv.Error as error:
+        raise WorkloadError(f"{path}: the header line can't be read: {error}") from error
+    names = [name.strip() for name in header]
+    check_header(names, path)
+    # Arrow wants unique names; the caller sees columns without a name as "".
+    ragged: list[pacsv.InvalidRow] = []
+
+    def remember(row: pacsv.InvalidRow) -> str:
+        ragged.append(row)
+        return "skip"
+
+    keys = [str(index) for index in range(len(names))]
+    try:
+        table = pacsv.read_csv(
+            pa.BufferReader(text.lstrip("\r\n").encode("utf-8")),
+            # One thread: only then does Arrow know the numbers of invalid rows.
+            read_options=pacsv.ReadOptions(
+                use_threads=False, column_names=keys, skip_rows_after_names=1
+            ),
+            parse_options=pacsv.ParseOptions(
+                delimiter=delimiter, newlines_in_values=True, invalid_row_handler=remember
+            ),
+            convert_options=pacsv.ConvertOptions(
+                column_types=dict.fromkeys(keys, pa.string()), strings_can_be_null=False
+            ),
+        )
+    except pa.ArrowInvalid as error:
+        reason = str(error).splitlines()[0]
+        raise WorkloadError(f"{path} is not a readable CSV file: {reason}") from error
+    if ragged:
+        row = ragged[0]
+        raise WorkloadError(
+            f"{path}: {len(ragged):,} rows do not have the header's {row.expected_columns} "
+            f"columns; the first is row {row.number} with {row.actual_columns}: "
+            f"{row.text[:80]!r} (columns are separated by {delimiter!r}; a value that holds it "
+            "must be quoted)"
+        )
+    return table.rename_columns(names)
+
+
+def _decode(path: Path, encoding: str | None) -> str:
+    data = path.read_bytes()
+    chosen = encoding
+    if chosen is None:
+        chosen = next(
+            (e for mark, e in _BYTE_ORDER_MARKS.items() if data.startswith(mark)), "utf-8"
+        )
+    try:
+        codecs.lookup(chosen)
+    except LookupError:
+        raise WorkloadError(
+            f"unknown encoding {chosen!r}: use for instance utf-8, windows-1256 or latin-1"
+        ) from None
+    try:
+        text = data.decode(chosen)
+    except UnicodeDecodeError as error:
+        line = data.count(b"\n", 0, error.start) + 1
+        raise WorkloadError(
+            f"{path} is not {chosen}: byte 0x{data[error.start]:02x} at position {error.start:,} "
+            f"(line {line:,}) is invalid; save the file as UTF-8, or name its encoding "
+            "(--encoding windows-1256, for instance)"
+        ) from None
+    except UnicodeError as error:
+        raise WorkloadError(f"{path} is not {chosen}: {error}") from None
+    if "\0" in text:
+        position = text.index("\0")
+        raise WorkloadError(
+            f"{path} holds a NUL character at position {position:,}: it is not a text file, "
+            "or its encoding is another (--encoding utf-16, for instance)"
+        )
+    return text.removeprefix("\ufeff")
+
+
+def _delimiter_of(line: str) -> str:
+    """Return the separator that splits the header into the most names, a comma if none does."""
+    outside = "".join(part for index, part in enumerate(line.split('"')) if index % 2 == 0)
+    return max(_DELIMITERS, key=outside.count)
