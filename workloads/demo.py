@@ -155,6 +155,38 @@ def _tensor(name: str, datatype: str, values: NDArray[Any]) -> dict[str, Any]:
     return {"name": name, "datatype": datatype, "shape": list(values.shape), "data": flat}
 
 
+def example(dataset: Path, keyring_path: Path) -> dict[str, Any]:
+    """A request body that the model accepts.
+
+    For images it is the first held-out image. For tables it is a made-up row of medians and most
+    frequent categories: a person's own rows don't belong in the output of a command.
+
+    Raises:
+        WorkloadError: the dataset can't be read.
+    """
+    described = read_json(dataset / "dataset.json", "dataset")
+    if described["family"] == "images":
+        image = load_rows(dataset, KeyRing.open(keyring_path), "held_out").inputs["image"][:1]
+        return {"inputs": [_tensor("image", "FP32", image)]}
+    columns = {feature["name"] for feature in described["features"]}
+    return {
+        "inputs": [
+            _typical(name, statistics)
+            for name, statistics in described["statistics"]["features"].items()
+            if name in columns
+        ]
+    }
+
+
+def _typical(name: str, statistics: Mapping[str, Any]) -> dict[str, Any]:
+    if statistics["kind"] == "text":
+        value: Any = next(iter(statistics["categories"]), "")
+        return {"name": name, "datatype": "BYTES", "shape": [1, 1], "data": [value]}
+    edges = statistics.get("edges") or [statistics.get("mean", 0.0)]
+    value = edges[len(edges) // 2]
+    return {"name": name, "datatype": "FP32", "shape": [1, 1], "data": [value]}
+
+
 def _show_classification(
     labels: list[Any], rows: Rows, described: Mapping[str, Any], draw: int, show: int
 ) -> None:

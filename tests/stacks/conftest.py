@@ -104,6 +104,30 @@ class Project:
         assert "Traceback" not in printed, printed
         return subprocess.CompletedProcess(process.args, process.returncode, printed)
 
+    def pulumi(self, *arguments: str) -> subprocess.CompletedProcess[str]:
+        """Run plain pulumi as in `falaj shell`; output and errors together in stdout."""
+        return self._run(["pulumi", *arguments])
+
+    def shell(self, text: str) -> str:
+        """Run pasted text in a shell; it must succeed."""
+        done = self._run(["sh", "-ec", text])
+        assert done.returncode == 0, done.stdout
+        return done.stdout
+
+    def _run(self, command: list[str]) -> subprocess.CompletedProcess[str]:
+        program = "import sys; from engine import launch; sys.exit(launch.execute(sys.argv[1:]))"
+        return subprocess.run(
+            [sys.executable, "-c", program, *command],
+            cwd=self.root,
+            env=self.environment,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            stdin=subprocess.DEVNULL,
+            text=True,
+            timeout=280,
+            check=False,
+        )
+
     def up(self) -> str:
         """`falaj up`, which must succeed; returns what it printed."""
         done = self.falaj("up")
