@@ -1,0 +1,101 @@
+"""Command line: ``python -m workloads.optimization --run DIR --dataset DIR --output DIR``."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+from workloads.errors import WorkloadError
+
+BAD_INPUT = 2
+
+
+def main(arguments: list[str]) -> int:
+    """Run the command line; return 0, or 2 (refused, the reason is on stderr)."""
+    options = build_parser().parse_args(arguments)
+    try:
+        result = _optimise(options)
+    except WorkloadError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return BAD_INPUT
+    print(json.dumps(result, ensure_ascii=False) if options.json else summary(result))
+    return 0
+
+
+def build_parser() -> argparse.ArgumentParser:
+    """Return the parser of the command line."""
+    parser = argparse.ArgumentParser(
+        prog="python -m workloads.optimization",
+        description="Export a trained model to ONNX, quantise it to 8 bits, and keep the 8-bit "
+        "model only if it is accurate enough and faster on this machine.",
+        epilog="Exit status: 0 done; 2 refused, the reason is on stderr.",
+    )
+    add = parser.add_argument
+    add("--run", type=Path, required=True, help="folder of a finished training run")
+    add("--dataset", type=Path, required=True, help="folder of the snapshot it was trained on")
+    add("--output", type=Path, required=True, help="folder for the models and the record")
+    add("--keyring", type=Path, help="key ring of run and dataset; the models are then encrypted")
+    add(
+        "--max-accuracy-drop",
+        type=float,
+        default=0.5,
+        metavar="POINTS",
+        help="most percentage points of accuracy (regression: per cent of growth of the error) "
+        "that 8 bits may cost (default 0.5)",
+    )
+    add(
+        "--quantise",
+        default="auto",
+        choices=("auto", "never"),
+        help="auto: try 8 bits; never: keep float (default auto)",
+    )
+    add("--threads", type=int, default=1, help="threads while latency is measured (default 1)")
+    add(
+        "--data-class",
+        default="internal",
+        choices=("public", "internal", "confidential", "restricted"),
+        help="of the data that the model was made from (default internal)",
+    )
+    add("--json", action="store_true", help="print the record and the paths as one JSON object")
+    return parser
+
+
+def summary(result: dict[str, Any]) -> str:
+    """Return the outcome for people: a line for each model, the decision, the place."""
+    name = result["metric_name"]
+    lines: list[str] = []
+    for label in ("float", "int8"):
+        figures = result[label]
+        if figures is not None:
+            score = figures[name]
+            shown = f"{100 * score:.2f} %" if name == "accuracy" else f"{score:.6g}"
+            lines.append(
+                f"{label:>5}: held-out {name} {shown}, {figures['size_bytes']:,} bytes, "
+                f"{figures['latency_us']:.1f} µs a row with {result['threads']} thread(s)"
+            )
+    return "\n".join([*lines, result["reason"], f"kept in: {result['path']}"])
+
+
+def _optimise(options: argparse.Namespace) -> dict[str, Any]:
+    # Imported late: torch takes seconds, and --help and wrong options should not.
+    from workloads.optimization.pipeline import Request, optimise  # noqa: PLC0415
+    from workloads.training.storage import open_keyring  # noqa: PLC0415
+
+    request = Request(
+        run=options.run,
+        dataset=options.dataset,
+        output=options.output,
+        keyring=open_keyring(options.keyring),
+        bound_points=options.max_accuracy_drop,
+        quantise=options.quantise,
+        threads=options.threads,
+        data_class=options.data_class,
+    )
+    return optimise(request, lambda message: print(message, file=sys.stderr))
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,252 @@
+"""From a finished training run to the model that is served: export, quantise, compare, decide."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+
+from workloads.errors import WorkloadError
+from workloads.optimization import record as records
+from workloads.optimization.evaluate import check_parity, core_rows, metric_of, score
+from workloads.optimization.export import export_module
+from workloads.optimization.gate import Decision, Measured, check_bound, decide
+from workloads.optimization.latency import compare
+from workloads.optimization.quantise import pick_rows, quantise
+from workloads.optimization.runtime import (
+    Feed,
+    needs_reduced_range,
+    open_session,
+    relevant_cpu_flags,
+    versions,
+)
+from workloads.optimization.safety import check_model
+from workloads.optimization.served_graph import (
+    Serving,
+    assemble,
+    describe_inputs,
+    describe_outputs,
+)
+from workloads.training.artifacts import Rows, Trained, load_rows, load_trained
+from workloads.training.snapshot import DESCRIPTION
+from workloads.training.storage import digest, read_json
+
+if TYPE_CHECKING:
+    from workloads.registry.keyring import KeyRing
+
+QUANTISE = ("auto", "never")
+DATA_CLASSES = ("public", "internal", "confidential", "restricted")
+MOST_THREADS = 1_024
+
+
+@dataclass(frozen=True)
+class Request:
+    """What to optimise and how.
+
+    Attributes:
+        run: folder of a finished training run.
+        dataset: folder of the snapshot that it was trained on.
+        output: folder for the models and the record.
+        keyring: keys that run and dataset are sealed with, and the models will be.
+        bound_points: percentage points of accuracy (per cent of RMSE) that 8 bits may cost.
+        quantise: ``auto`` tries 8 bits; ``never`` keeps float.
+        threads: inside an operator, while latency is measured.
+        data_class: of the data that the model was made from.
+    """
+
+    run: Path
+    dataset: Path
+    output: Path
+    keyring: KeyRing | None = None
+    bound_points: float = 0.5
+    quantise: str = "auto"
+    threads: int = 1
+    data_class: str = "internal"
+
+
+def optimise(request: Request, report: Callable[[str], None]) -> dict[str, Any]:
+    """Do what ``request`` asks, or return what was done before with the same.
+
+    Args:
+        request: what to optimise and how.
+        report: told each step in words.
+
+    Returns:
+        The content of optimization.json and the paths of all files.
+
+    Raises:
+        WorkloadError: run or dataset are missing, unfinished, damaged or don't belong together,
+            an option is out of range, or the output can't be written.
+    """
+    _check_options(request)
+    description = read_json(request.dataset / DESCRIPTION, "dataset description")
+    trained = load_trained(request.run, request.keyring)
+    _check_together(trained, description, request)
+    held_out = load_rows(request.dataset, request.keyring, "held_out")
+    run = trained.record["identity"]
+    key = _key(request, trained)
+    existing = records.finished(request.output, key, run, request.keyring)
+    if existing is not None:
+        report(f"done before with the same inputs: {existing['reason']}")
+        return {**existing, **records.paths(request.output, request.keyring)}
+
+    serving = serving_of(trained, held_out)
+    report("exporting to ONNX")
+    core = export_module(trained.module, serving.shape)
+    served = assemble(core, serving)
+    original = served.SerializeToString()
+    parity = check_parity(original, trained.module, serving, held_out.inputs)
+    outcome, quantised = _compare(
+        request, trained, serving, (core, original), held_out, report=report
+    )
+    outcome = replace(outcome, key=key, parity=parity)
+    accepted = quantised if outcome.decision.accepted == "int8" and quantised else original
+    models = {records.MODEL: accepted, records.FLOAT_MODEL: original}
+    record = {
+        **outcome.to_json(),
+        "inputs": describe_inputs(served),
+        "outputs": describe_outputs(served, serving),
+        "files": {
+            name: {"size": len(data), "sha256": hashlib.sha256(data).hexdigest()}
+            for name, data in models.items()
+        },
+    }
+    fields = records.manifest_fields(record, trained.record, description, request.data_class)
+    records.write(request.output, models, record, fields, run=run, keyring=request.keyring)
+    report(outcome.decision.reason)
+    return {**record, **records.paths(request.output, request.keyring)}
+
+
+def serving_of(trained: Trained, rows: Rows) -> Serving:
+    """Return what is to stand around ``trained``'s core; ``rows`` show the shape of images."""
+    table = trained.preprocessing
+    shape = rows.inputs["image"].shape[1:] if table is None else (table.width,)
+    target = None
+    if trained.target is not None:
+        target = (float(trained.target["mean"]), float(trained.target["scale"]))
+    return Serving(
+        preprocessing=table,
+        shape=tuple(int(size) for size in shape),
+        classes=trained.classes,
+        text_labels=table is not None and trained.classes is not None,
+        target=target,
+    )
+
+
+def _compare(
+    request: Request,
+    trained: Trained,
+    serving: Serving,
+    float_model: tuple[Any, bytes],
+    held_out: Rows,
+    *,
+    report: Callable[[str], None],
+) -> tuple[records.Outcome, bytes | None]:
+    """Make the 8-bit model, measure both, decide; the outcome still lacks key and parity."""
+    core, original = float_model
+    metric = metric_of(serving)
+    reduced = needs_reduced_range(relevant_cpu_flags())
+    quantised: bytes | None = None
+    refusal = "kept float: 8 bits were not asked for (--quantise never)"
+    calibration_rows = 0
+    if request.quantise == "auto":
+        report("quantising to 8 bits, calibrated on training rows")
+        train = load_rows(request.dataset, request.keyring, "train")
+        chosen = pick_rows(len(train.labels))
+        rows = core_rows(serving, {name: values[chosen] for name, values in train.inputs.items()})
+        calibration_rows = len(rows)
+        try:
+            quantised = assemble(quantise(core, rows, reduced), serving).SerializeToString()
+        except WorkloadError as error:
+            refusal = f"kept float: {error}"
+    candidates = {"float": original} | ({"int8": quantised} if quantised is not None else {})
+    report("measuring " + " and ".join(candidates) + " on held-out rows")
+    measured = _measure(candidates, serving, held_out, request.threads)
+    if quantised is not None:
+        bound = request.bound_points
+        decision = decide(metric, measured["float"], measured["int8"], bound)
+    else:
+        decision = Decision("float", refusal)
+    outcome = records.Outcome(
+        key="",
+        metric=metric,
+        original=measured["float"],
+        quantised=measured.get("int8"),
+        decision=decision,
+        bound_points=request.bound_points,
+        threads=request.threads,
+        calibration_rows=calibration_rows,
+        reduced_range=reduced and quantised is not None,
+        parity=0.0,
+    )
+    return outcome, quantised
+
+
+def _measure(
+    candidates: dict[str, bytes], serving: Serving, held_out: Rows, threads: int
+) -> dict[str, Measured]:
+    one: Feed = {name: values[:1] for name, values in held_out.inputs.items()}
+    sessions = {name: open_session(model, threads) for name, model in candidates.items()}
+    times = compare(
+        {name: lambda run=session.run: run(None, one) for name, session in sessions.items()}
+    )
+    for model in candidates.values():
+        check_model(model)
+    return {
+        name: Measured(
+            score=score(model, serving, held_out.inputs, held_out.labels),
+            size_bytes=len(model),
+            latency_us=times[name].median_us,
+        )
+        for name, model in candidates.items()
+    }
+
+
+def _check_options(request: Request) -> None:
+    check_bound(request.bound_points)
+    if request.quantise not in QUANTISE:
+        raise WorkloadError(
+            f"--quantise is {request.quantise!r}: allowed are {', '.join(QUANTISE)}"
+        )
+    if request.data_class not in DATA_CLASSES:
+        raise WorkloadError(
+            f"--data-class is {request.data_class!r}: allowed are {', '.join(DATA_CLASSES)}"
+        )
+    if not 1 <= request.threads <= MOST_THREADS:
+        raise WorkloadError(f"--threads is {request.threads}: allowed is 1 to {MOST_THREADS:,}")
+
+
+def _check_together(trained: Trained, description: dict[str, Any], request: Request) -> None:
+    wanted, given = trained.record["dataset"]["digest"], description.get("digest")
+    if wanted != given:
+        raise WorkloadError(
+            f"{request.run} was trained on the dataset {str(wanted)[:16]}, but {request.dataset} "
+            f"is {str(given)[:16]}: the comparison would mix training and held-out rows. "
+            "Name the run's own dataset (--dataset)"
+        )
+
+
+def _key(request: Request, trained: Trained) -> str:
+    """Return the digest of everything that the outcome depends on, this machine included."""
+    weights = hashlib.sha256()
+    for name, tensor in sorted(trained.module.state_dict().items()):
+        weights.update(f"{name} {tuple(tensor.shape)} {tensor.dtype}\n".encode())
+        weights.update(np.ascontiguousarray(tensor.to(torch.float32).numpy()).tobytes())
+    return digest(
+        {
+            "run": trained.record,
+            "weights": weights.hexdigest(),
+            "bound_points": request.bound_points,
+            "quantise": request.quantise,
+            "threads": request.threads,
+            "data_class": request.data_class,
+            "runtime": versions(),
+            "cpu_flags": relevant_cpu_flags(),
+            "code": records.code_digest(),
+        }
+    )
