@@ -1,0 +1,88 @@
+"""Look at everything the engine depends on, change nothing, and say what to do."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from collections.abc import Callable
+
+from engine.backend import OWN_BACKEND, OWN_PASSPHRASE
+from engine.build import find_go
+from engine.download import release_site
+from engine.errors import EngineError
+from engine.folders import cache_home, data_home
+from engine.install import engine_home, installed_engine, kept_engine
+from engine.launchers import vendor_host
+from engine.progress import size
+from engine.versions import pins
+
+NEEDED_BYTES = 6_000_000_000
+"""A build with an empty Go cache takes about this much (modules 2 GB, build cache 3 GB)."""
+
+
+def main() -> int:
+    """Print one line per check; 0 when an engine is there or can be had, else 1."""
+    ready, lines = _engine()
+    for mark, text in [*lines, _python(), _backend(), _passphrase(), _space()]:
+        print(f"{mark:5} {text}")
+    return 0 if ready else 1
+
+
+def _engine() -> tuple[bool, list[tuple[str, str]]]:
+    lines: list[tuple[str, str]] = []
+
+    def note(line: str) -> None:
+        lines.append(("note", line))
+
+    found = installed_engine(note)
+    kept = kept_engine(engine_home())
+    if found or kept:
+        path = found or (kept[0] if kept else engine_home())
+        lines.append(("ok", f"engine: {path} ({'installed' if found else 'kept in the cache'})"))
+        host = vendor_host(path)
+        lines.append(("ok", f"Python language host: {host or 'Falaj’s own'}"))
+        return True, lines
+    lines.append(("note", f"engine: none yet; pulumi {pins().version} would be got"))
+    site = _answer(release_site)
+    lines.append((site[0], f"release site: {site[1]}"))
+    go = _answer(lambda: "{} (Go {})".format(*find_go()))
+    lines.append((go[0], f"Go for a build: {go[1]}"))
+    return "ok" in (site[0], go[0]), lines
+
+
+def _answer(question: Callable[[], str]) -> tuple[str, str]:
+    try:
+        return "ok", question()
+    except EngineError as error:
+        return "no", str(error)
+
+
+def _python() -> tuple[str, str]:
+    return "ok", f"Python: {sys.executable} ({sys.version.split()[0]})"
+
+
+def _backend() -> tuple[str, str]:
+    chosen = next((name for name in OWN_BACKEND if name in os.environ), None)
+    return "ok", f"backend: {'yours, by ' + chosen if chosen else data_home() / 'backend'}"
+
+
+def _passphrase() -> tuple[str, str]:
+    chosen = next((name for name in OWN_PASSPHRASE if name in os.environ), None)
+    if chosen:
+        return "ok", f"passphrase: yours, by {chosen}"
+    path = data_home() / "passphrase"
+    if not path.exists():
+        return "ok", f"passphrase: {path}, made on first use"
+    if path.stat().st_mode & 0o077:
+        return "no", f"passphrase: {path} can be read by others; `chmod 600` it"
+    return "ok", f"passphrase: {path}"
+
+
+def _space() -> tuple[str, str]:
+    folder = cache_home()
+    while not folder.exists():
+        folder = folder.parent
+    free = shutil.disk_usage(folder).free
+    mark = "ok" if free >= NEEDED_BYTES else "note"
+    return mark, f"free space: {size(free)} in {folder}; a build takes up to {size(NEEDED_BYTES)}"

@@ -1,0 +1,65 @@
+"""`pulumi-language-python ENGINE_ADDRESS`: print a port, serve on it until told or orphaned."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import os
+import signal
+import sys
+
+import grpc.aio
+from pulumi.runtime.proto import language_pb2_grpc
+
+from engine.languagehost.children import Children
+from engine.languagehost.server import PLUGIN_GRACE_SECONDS, PROGRAM_GRACE_SECONDS, LanguageHost
+from engine.languagehost.watch import parent_ended
+
+MAX_MESSAGE_BYTES = 400 * 1024 * 1024
+"""The engine's own limit (pulumi/pulumi, sdk/go/common/util/rpcutil)."""
+
+
+async def serve(engine_address: str, parent: int) -> None:
+    """Serve until SIGINT, SIGTERM or the end of `parent`; leave no child behind."""
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, stop.set)
+    children = Children()
+    server = grpc.aio.server(
+        options=[
+            ("grpc.max_receive_message_length", MAX_MESSAGE_BYTES),
+            ("grpc.max_send_message_length", MAX_MESSAGE_BYTES),
+        ]
+    )
+    language_pb2_grpc.add_LanguageRuntimeServicer_to_server(
+        LanguageHost(engine_address, children), server
+    )
+    port = server.add_insecure_port("127.0.0.1:0")
+    await server.start()
+    print(port, flush=True)
+    told, orphaned = asyncio.create_task(stop.wait()), asyncio.create_task(parent_ended(parent))
+    await asyncio.wait({told, orphaned}, return_when=asyncio.FIRST_COMPLETED)
+    # The engine waits 5 s for us and then kills; without it there is time for a checkpoint.
+    await children.close(PLUGIN_GRACE_SECONDS if orphaned.done() else PROGRAM_GRACE_SECONDS)
+    told.cancel()
+    orphaned.cancel()
+    await server.stop(None)
+
+
+def main() -> None:
+    """Read the engine's arguments and serve."""
+    parent = os.getppid()
+    parser = argparse.ArgumentParser(prog="pulumi-language-python", description=__doc__)
+    parser.add_argument("engine_address", nargs="?", default="")
+    # The engine passes its logging and tracing flags on to every plugin; they change nothing here.
+    parser.add_argument("--tracing", help=argparse.SUPPRESS)
+    arguments, _ = parser.parse_known_args()
+    try:
+        asyncio.run(serve(arguments.engine_address, parent))
+    except KeyboardInterrupt:
+        sys.exit(130)  # before the handlers were there
+
+
+if __name__ == "__main__":
+    main()

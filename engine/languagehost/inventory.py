@@ -1,0 +1,49 @@
+"""List the installed packages of the Python that runs this file, as one JSON array on stdout.
+
+Run as a script by the project's own interpreter: standard library only. Each entry: name, version,
+requires (normalised names), plugin (the content of the package's pulumi-plugin.json, or null).
+"""
+
+import importlib.metadata
+import importlib.util
+import json
+import re
+import sys
+from pathlib import Path
+
+
+def _normal(name):
+    return re.sub(r"[-_.]+", "-", name).lower()
+
+
+def _plugin(distribution, requires):
+    """What the package says of its provider plugin, if it is a Pulumi SDK at all."""
+    if "pulumi" not in requires:
+        return None
+    top = (distribution.read_text("top_level.txt") or "").split()
+    for module in top or [_normal(distribution.name).replace("-", "_")]:
+        spec = importlib.util.find_spec(module)
+        for folder in (spec.submodule_search_locations or []) if spec else []:
+            file = Path(folder) / "pulumi-plugin.json"
+            if file.is_file():
+                return json.loads(file.read_text(encoding="utf-8"))
+    return None
+
+
+def _entries():
+    for distribution in importlib.metadata.distributions():
+        if not distribution.name:
+            continue  # the remains of a broken installation
+        words = (re.match(r"[\w.-]+", text) for text in distribution.requires or [])
+        requires = sorted({_normal(word.group()) for word in words if word})
+        yield {
+            "name": distribution.name,
+            "version": distribution.version,
+            "requires": requires,
+            "plugin": _plugin(distribution, requires),
+        }
+
+
+if __name__ == "__main__":
+    del sys.path[0]  # this script's own folder
+    json.dump(sorted(_entries(), key=lambda entry: entry["name"].lower()), sys.stdout)

@@ -1,0 +1,219 @@
+"""The `LanguageRuntime` service that the engine calls."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import sys
+from collections.abc import AsyncIterator, Coroutine
+from pathlib import Path
+from typing import Any
+
+import grpc
+import grpc.aio
+from google.protobuf import empty_pb2, json_format
+from pulumi.runtime.proto import language_pb2, language_pb2_grpc, plugin_pb2
+
+from engine.languagehost import installation, packages
+from engine.languagehost.children import Children
+from engine.languagehost.execute import REPORTED
+from engine.languagehost.interpreter import Interpreter, RuntimeOptionError, resolve
+from engine.languagehost.programs import plugin_command, program_command, program_environment
+
+VERSION = "0.1.0"
+PROGRAM_GRACE_SECONDS = 4.0
+"""How long a cancelled program has to end; the engine kills a host 5 s after asking it to leave."""
+PLUGIN_GRACE_SECONDS = 15.0
+"""How long a cancelled plugin has: it may be waiting for a trainer that writes a checkpoint."""
+
+CANCELLED = 130
+"""What a program that was cancelled counts as: 128 + SIGINT, as in a shell."""
+
+Context = grpc.aio.ServicerContext[Any, Any]
+
+
+class LanguageHost(language_pb2_grpc.LanguageRuntimeServicer):
+    """Runs Python programs, plugins and policy packs for one engine."""
+
+    def __init__(self, engine_address: str, children: Children) -> None:
+        self._engine_address = engine_address
+        self._children = children
+        self._programs: set[asyncio.Task[int]] = set()
+
+    async def Handshake(
+        self, request: language_pb2.LanguageHandshakeRequest, context: Context
+    ) -> language_pb2.LanguageHandshakeResponse:
+        """Take the engine's address."""
+        self._engine_address = request.engine_address or self._engine_address
+        return language_pb2.LanguageHandshakeResponse()
+
+    async def GetPluginInfo(
+        self, request: empty_pb2.Empty, context: Context
+    ) -> plugin_pb2.PluginInfo:
+        """Say which version this host has."""
+        return plugin_pb2.PluginInfo(version=VERSION)
+
+    async def Run(
+        self, request: language_pb2.RunRequest, context: Context
+    ) -> language_pb2.RunResponse:
+        """Run a stack program; its output goes to ours, which the engine shows."""
+        told: set[str] = set()
+
+        async def show(stream: str, data: bytes) -> None:
+            told.add(stream)
+            target = sys.stdout.buffer if stream == "stdout" else sys.stderr.buffer
+            with contextlib.suppress(OSError):  # the engine is gone: our watch ends us
+                target.write(data)
+                target.flush()
+
+        try:
+            interpreter = _interpreter(request.info)
+            command = program_command(request, interpreter, self._engine_address)
+            env = program_environment(request, interpreter, os.environ)
+            code = await self._cancellable(
+                self._children.run(command, request.pwd or ".", env, show, PROGRAM_GRACE_SECONDS)
+            )
+        except RuntimeOptionError as error:
+            return language_pb2.RunResponse(error=str(error))
+        except OSError as error:
+            return language_pb2.RunResponse(error=f"the program could not be started: {error}")
+        if code == 0:
+            return language_pb2.RunResponse()
+        if code in (REPORTED, CANCELLED) or "stderr" in told:
+            # The person knows already: to say more would only hide it.
+            return language_pb2.RunResponse(bail=True)
+        return language_pb2.RunResponse(error=f"the program ended with exit code {code}")
+
+    async def RunPlugin(
+        self, request: language_pb2.RunPluginRequest, context: Context
+    ) -> AsyncIterator[language_pb2.RunPluginResponse]:
+        """Run a plugin or policy pack, handing on its output; the last message is its exit code."""
+        try:
+            interpreter = _interpreter(request.info)
+            command = plugin_command(request, interpreter)
+            given = dict(entry.split("=", 1) for entry in request.env if "=" in entry)
+            async for item in self._children.stream(
+                command,
+                request.pwd or ".",
+                interpreter.environment(given or os.environ),
+                PLUGIN_GRACE_SECONDS,
+            ):
+                if isinstance(item, int):
+                    yield language_pb2.RunPluginResponse(exitcode=item)
+                elif item[0] == "stdout":
+                    yield language_pb2.RunPluginResponse(stdout=item[1])
+                else:
+                    yield language_pb2.RunPluginResponse(stderr=item[1])
+        except (RuntimeOptionError, OSError) as error:
+            await context.abort(grpc.StatusCode.FAILED_PRECONDITION, str(error))
+
+    async def GetRequiredPackages(
+        self, request: language_pb2.GetRequiredPackagesRequest, context: Context
+    ) -> language_pb2.GetRequiredPackagesResponse:
+        """Name the provider plugins that the installed Python packages belong to."""
+        packages = await self._packages(request.info, context)
+        return language_pb2.GetRequiredPackagesResponse(
+            packages=[plugin for package in packages if (plugin := package.provider_plugin())]
+        )
+
+    async def GetProgramDependencies(
+        self, request: language_pb2.GetProgramDependenciesRequest, context: Context
+    ) -> language_pb2.GetProgramDependenciesResponse:
+        """Name the Python packages of the program."""
+        packages = await self._packages(request.info, context)
+        return language_pb2.GetProgramDependenciesResponse(
+            dependencies=[
+                language_pb2.DependencyInfo(name=package.name, version=package.version)
+                for package in packages
+                if request.transitiveDependencies or not package.needed_by_others
+            ]
+        )
+
+    async def _packages(
+        self, info: language_pb2.ProgramInfo, context: Context
+    ) -> list[packages.Package]:
+        try:
+            return await packages.installed(_interpreter(info))
+        except (RuntimeOptionError, OSError) as error:
+            await context.abort(grpc.StatusCode.FAILED_PRECONDITION, str(error))
+            raise
+
+    async def About(
+        self, request: language_pb2.AboutRequest, context: Context
+    ) -> language_pb2.AboutResponse:
+        """Say which Python runs the program."""
+        try:
+            interpreter = _interpreter(request.info)
+            version = await packages.python_version(interpreter)
+        except (RuntimeOptionError, OSError) as error:
+            await context.abort(grpc.StatusCode.FAILED_PRECONDITION, str(error))
+            raise
+        return language_pb2.AboutResponse(
+            executable=str(interpreter.python),
+            version=version,
+            metadata={"toolchain": interpreter.toolchain, "language host": f"falaj {VERSION}"},
+        )
+
+    async def InstallDependencies(
+        self, request: language_pb2.InstallDependenciesRequest, context: Context
+    ) -> AsyncIterator[language_pb2.InstallDependenciesResponse]:
+        """Make the virtual environment and install the requirements, showing the output."""
+        try:
+            options, root = _options(request.info), Path(request.info.root_directory)
+            folder = Path(request.directory or request.info.program_directory)
+            for step in installation.steps(options, root, folder):
+                async for item in self._children.stream(
+                    step.command, str(step.folder), step.environment(), PROGRAM_GRACE_SECONDS
+                ):
+                    if isinstance(item, int):
+                        if item != 0:
+                            await context.abort(
+                                grpc.StatusCode.ABORTED,
+                                f"`{' '.join(step.command)}` failed with exit code {item}",
+                            )
+                    elif item[0] == "stdout":
+                        yield language_pb2.InstallDependenciesResponse(stdout=item[1])
+                    else:
+                        yield language_pb2.InstallDependenciesResponse(stderr=item[1])
+        except (RuntimeOptionError, OSError) as error:
+            await context.abort(grpc.StatusCode.FAILED_PRECONDITION, str(error))
+
+    async def RuntimeOptionsPrompts(
+        self, request: language_pb2.RuntimeOptionsRequest, context: Context
+    ) -> language_pb2.RuntimeOptionsResponse:
+        """Ask nothing during `pulumi new`: the template's own options stand."""
+        return language_pb2.RuntimeOptionsResponse()
+
+    async def Cancel(self, request: empty_pb2.Empty, context: Context) -> empty_pb2.Empty:
+        """Stop the programs that run.
+
+        Plugins are left to the engine: each receives its own Cancel and then the end of its
+        `RunPlugin` stream, so that a provider can record what it was doing.
+        """
+        for task in self._programs:
+            task.cancel()
+        return empty_pb2.Empty()
+
+    async def _cancellable(self, program: Coroutine[Any, Any, int]) -> int:
+        """Await `program`; CANCELLED when the Cancel call stopped it."""
+        task = asyncio.create_task(program)
+        self._programs.add(task)
+        try:
+            # gather does not pass a cancelled child on as our own cancellation.
+            (result,) = await asyncio.gather(task, return_exceptions=True)
+        finally:
+            self._programs.discard(task)
+        if isinstance(result, asyncio.CancelledError):
+            return CANCELLED
+        if isinstance(result, BaseException):
+            raise result
+        return result
+
+
+def _options(info: language_pb2.ProgramInfo) -> dict[str, Any]:
+    return json_format.MessageToDict(info.options)
+
+
+def _interpreter(info: language_pb2.ProgramInfo) -> Interpreter:
+    return resolve(_options(info), Path(info.root_directory))

@@ -1,0 +1,75 @@
+"""Run plain `pulumi` with everything that it needs."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from types import FrameType
+
+from engine.backend import ensure_backend
+from engine.errors import EngineError
+from engine.install import Engine, ensure_engine
+from engine.launchers import PYTHON_VARIABLE
+from engine.locks import clear_stale_locks
+from engine.progress import Report, to_stderr
+
+
+def additions(engine: Engine, environ: Mapping[str, str] | None = None) -> dict[str, str]:
+    """The variables that plain `pulumi` needs beside those of `environ` (ours); none is a secret."""
+    base = os.environ if environ is None else environ
+    own = Path(sys.prefix) / "bin"
+    before = [str(folder) for folder in [own, *engine.bin_dirs]]
+    after = [part for part in base.get("PATH", os.defpath).split(os.pathsep) if part not in before]
+    return {
+        "PATH": os.pathsep.join([*before, *after]),
+        PYTHON_VARIABLE: sys.executable,
+        "PULUMI_SKIP_UPDATE_CHECK": "true",
+        **ensure_backend(base),
+    }
+
+
+def environment(report: Report = to_stderr) -> dict[str, str]:
+    """All variables for running plain `pulumi`: ours, and what it needs.
+
+    Gets an engine and makes the backend on first use. Raises EngineError.
+    """
+    return {**os.environ, **additions(ensure_engine(report))}
+
+
+def run(args: Sequence[str], cwd: Path | str | None = None, report: Report = to_stderr) -> int:
+    """Run `pulumi` with `args` in `cwd` and return its exit code (128 + n when signal n ended it).
+
+    Locks that killed engines left are cleared first. Ctrl-C reaches the engine from the terminal;
+    SIGTERM and SIGHUP are handed on to it as the interrupt that it understands, so that it stops
+    in order. Raises EngineError when there is no engine or it cannot be started.
+    """
+    engine = ensure_engine(report)
+    env = {**os.environ, **additions(engine)}
+    clear_stale_locks(env.get("PULUMI_BACKEND_URL", ""), report)
+    before = {number: signal.getsignal(number) for number in _HANDED_ON}
+    try:
+        # Until the engine runs there is nobody to hand a signal on to; ignored signals would be
+        # inherited, handlers are not.
+        process = subprocess.Popen([str(engine.path), *args], cwd=cwd, env=env)
+    except OSError as error:
+        raise EngineError(f"{engine.path} cannot be started: {error.strerror}") from error
+
+    def hand_on(number: int, frame: FrameType | None) -> None:
+        if number != signal.SIGINT:  # the terminal has sent it to the engine as well
+            process.send_signal(signal.SIGINT)
+
+    for number in _HANDED_ON:
+        signal.signal(number, hand_on)
+    try:
+        code = process.wait()
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+    return code if code >= 0 else 128 - code
+
+
+_HANDED_ON = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
