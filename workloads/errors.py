@@ -13,3 +13,7 @@ class WorkloadError(Exception):
 
 class StorageFullError(WorkloadError):
     """The disk, the quota or the file size limit ended a write; nothing half written was kept."""
+
+
+class IntegrityError(WorkloadError):
+    """What was read isn't what was written: changed, cut short, swapped, or of another key."""

@@ -1,0 +1,302 @@
+"""The keys of one site: versioned key-encryption keys, the signing key and the token key."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+from collections.abc import Generator
+from contextlib import AbstractContextManager
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, cast
+
+from cryptography.exceptions import InvalidTag
+from cryptography.hazmat.primitives.asymmetric.ed25519 import (
+    Ed25519PrivateKey,
+    Ed25519PublicKey,
+)
+from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+
+from workloads.errors import IntegrityError, WorkloadError
+from workloads.files import (
+    make_private_folder,
+    read_bytes,
+    read_json,
+    shred,
+    storage_errors,
+    write_atomic,
+    write_json_atomic,
+)
+from workloads.registry.keyservice import KEY_BYTES, WrappedKey
+from workloads.registry.locking import locked
+from workloads.registry.signing import (
+    check_private,
+    key_id,
+    make_private_key,
+    public_jwk,
+    read_private_key,
+    read_public_key,
+    write_public_key,
+)
+
+KEYRING_FORMAT = "falaj.keyring/1"
+_NONCE_BYTES = 12  # NIST SP 800-38D: 96 bits, at random; far fewer than 2^32 wraps per key
+_INDEX = "keyring.json"
+_LOCK = ".lock"
+_VERSION = re.compile(r"[1-9][0-9]{0,8}")
+
+
+class KeyRing:
+    """Keys in a private folder: ``keyring.json``, ``kek-<version>.key``, two Ed25519 keys.
+
+    Safe between processes: rotation waits for those inside :meth:`steady`, and they for it.
+    """
+
+    def __init__(self, path: Path, primary: str, keys: dict[str, str]) -> None:
+        """Use :meth:`create` or :meth:`open`."""
+        self.path = path
+        self._primary = primary
+        self._created = keys
+
+    @classmethod
+    def create(cls, path: Path) -> KeyRing:
+        """Make a key ring, or open the one that is there; an interrupted creation is completed.
+
+        Raises:
+            WorkloadError: the folder can't be made, or an existing ring is damaged.
+        """
+        make_private_folder(path)
+        with locked(path / _LOCK):
+            if not (path / _INDEX).exists():
+                # The index is written last: without it nothing was ever wrapped or signed here.
+                signing = make_private_key(path / "signing.pem")
+                write_public_key(path / "signing.pub.pem", signing.public_key())
+                tokens = make_private_key(path / "tokens.pem").public_key()
+                jwk = {**public_jwk(tokens), "kid": key_id(tokens), "use": "sig", "alg": "EdDSA"}
+                write_json_atomic(path / "tokens.jwks.json", {"keys": [jwk]}, mode=0o644)
+                _write_kek(path, "1")
+                _write_index(path, "1", {"1": _now()})
+        return cls.open(path)
+
+    @classmethod
+    def open(cls, path: Path) -> KeyRing:
+        """Open an existing key ring.
+
+        Raises:
+            WorkloadError: there is none, a key file is missing or open to other users, or the
+                index is damaged.
+        """
+        primary, keys = _read_index(path)
+        for version in keys:
+            check_private(_kek_path(path, version), f"version {version} of the key ring")
+        return cls(path, primary, keys)
+
+    @property
+    def primary(self) -> str:
+        """The version that new data keys are wrapped under."""
+        return self._primary
+
+    @property
+    def versions(self) -> list[str]:
+        """The versions that can unwrap, oldest first."""
+        return sorted(self._created, key=int)
+
+    @property
+    def signing_key_id(self) -> str:
+        """The thumbprint of the key that signs packages."""
+        return key_id(self.verify_key())
+
+    @property
+    def token_key_id(self) -> str:
+        """The thumbprint (``kid``) of the key that signs tokens."""
+        return key_id(read_private_key(self.path / "tokens.pem").public_key())
+
+    def signing_key(self) -> Ed25519PrivateKey:
+        """Return the private key that signs packages."""
+        return read_private_key(self.path / "signing.pem")
+
+    def verify_key(self) -> Ed25519PublicKey:
+        """Return the public key that packages are verified with."""
+        return read_public_key(self.path / "signing.pub.pem")
+
+    @contextlib.contextmanager
+    def steady(self) -> Generator[None, None, None]:
+        """Keep rotation out while the block runs, and see what an earlier one did.
+
+        Whoever wraps a key and stores it, or reads a wrapped key and unwraps it, does both inside
+        one such block. Blocks may nest; a rotation must not be started inside one.
+        """
+        with locked(self.path / _LOCK, shared=True):
+            self._reload()
+            yield
+
+    def wrap(self, key: bytes, context: bytes) -> WrappedKey:
+        """Encrypt a data key with AES-256-GCM under the primary version, bound to ``context``."""
+        nonce = os.urandom(_NONCE_BYTES)
+        version = self._primary
+        sealed = AESGCM(self._kek(version)).encrypt(nonce, key, _binding(version, context))
+        return WrappedKey(version, nonce + sealed)
+
+    def unwrap(self, wrapped: WrappedKey, context: bytes) -> bytes:
+        """Return the data key of ``wrapped``.
+
+        Raises:
+            IntegrityError: another context or key ring, or changed bytes.
+            WorkloadError: the version was retired.
+        """
+        version = wrapped.key_id
+        if version not in self._created:
+            have = ", ".join(self.versions)
+            message = f"the data key is wrapped under version {version!r} of a key ring"
+            raise WorkloadError(
+                f"{message}, but {self.path} has only {have}: it was retired or is of another ring"
+            )
+        nonce, sealed = wrapped.ciphertext[:_NONCE_BYTES], wrapped.ciphertext[_NONCE_BYTES:]
+        try:
+            return AESGCM(self._kek(version)).decrypt(nonce, sealed, _binding(version, context))
+        except (InvalidTag, ValueError) as error:
+            message = (
+                "the wrapped data key doesn't open: it was changed or belongs to another file"
+            )
+            raise IntegrityError(f"{message}, or {self.path} isn't its key ring") from error
+
+    def rotate(self) -> str:
+        """Make a new primary version and return it; older versions still unwrap.
+
+        Raises:
+            WorkloadError: the folder can't be written; the old primary stays.
+        """
+        with locked(self.path / _LOCK):
+            return self.rotate_locked()
+
+    def rotate_locked(self) -> str:
+        """As :meth:`rotate`, for a caller that is inside :meth:`exclusive`."""
+        self._reload()
+        # The primary is the newest and can't be retired, so a number never comes twice.
+        version = str(max(int(known) for known in self._created) + 1)
+        _write_kek(self.path, version)
+        _write_index(self.path, version, {**self._created, version: _now()})
+        self._reload()
+        return version
+
+    def retire(self, version: str) -> None:
+        """Forget a version and shred its key: what is still wrapped under it is lost for good.
+
+        Raises:
+            WorkloadError: it is the primary, or there is no such version.
+        """
+        with locked(self.path / _LOCK):
+            self.retire_locked(version)
+
+    def retire_locked(self, version: str) -> None:
+        """As :meth:`retire`, for a caller that is inside :meth:`exclusive`."""
+        self._reload()
+        if version == self._primary:
+            raise WorkloadError(f"version {version} is the primary of {self.path}: rotate first")
+        if version not in self._created:
+            have = ", ".join(self.versions)
+            raise WorkloadError(f"{self.path} has no version {version!r}; it has {have}")
+        left = {known: at for known, at in self._created.items() if known != version}
+        _write_index(self.path, self._primary, left)
+        self._reload()
+        self.shred_unlisted()
+
+    def shred_unlisted(self) -> None:
+        """Shred key files that the index doesn't name: leftovers of an interrupted rotation.
+
+        Only for a caller that is inside :meth:`exclusive`.
+        """
+        for path in self.path.glob("kek-*.key"):
+            if path.name not in {f"kek-{version}.key" for version in self._created}:
+                shred(path)
+
+    def exclusive(self) -> AbstractContextManager[None]:
+        """Keep everybody else out, for a rotation that re-wraps."""
+        return locked(self.path / _LOCK)
+
+    def shred(self) -> None:
+        """Overwrite and remove every key: nothing that was encrypted can be read again."""
+        shred_keyring(self.path)
+
+    def _reload(self) -> None:
+        self._primary, self._created = _read_index(self.path)
+
+    def _kek(self, version: str) -> bytes:
+        path = _kek_path(self.path, version)
+        what = f"version {version} of the key ring"
+        check_private(path, what)
+        key = read_bytes(path, what)
+        if len(key) != KEY_BYTES:
+            raise WorkloadError(
+                f"{path} holds {len(key)} bytes; a key has {KEY_BYTES}: restore it"
+            )
+        return key
+
+
+def shred_keyring(path: Path) -> None:
+    """Shred the key ring in ``path``, even a damaged one or one that is half shredded.
+
+    Files that aren't a key ring's are left, and the folder with them. A missing folder is fine.
+
+    Raises:
+        WorkloadError: a file can't be removed.
+    """
+    if not path.is_dir():
+        return
+    with locked(path / _LOCK):
+        # The index goes last: an interrupted shredding leaves a ring that opens with an error,
+        # not one that create would silently replace.
+        secrets = [*sorted(path.glob("kek-*.key")), path / "signing.pem", path / "tokens.pem"]
+        for file in [*secrets, *path.glob(".tmp-*"), path / "signing.pub.pem"]:
+            shred(file)
+        shred(path / "tokens.jwks.json")
+        shred(path / _INDEX)
+        shred(path / _LOCK)
+    if not any(path.iterdir()):
+        with storage_errors(path):
+            path.rmdir()
+
+
+def _kek_path(path: Path, version: str) -> Path:
+    return path / f"kek-{version}.key"
+
+
+def _write_kek(path: Path, version: str) -> None:
+    write_atomic(_kek_path(path, version), os.urandom(KEY_BYTES))
+
+
+def _write_index(path: Path, primary: str, created: dict[str, str]) -> None:
+    keys = {version: {"created": at} for version, at in created.items()}
+    index = {"format": KEYRING_FORMAT, "primary": primary, "keys": keys}
+    write_json_atomic(path / _INDEX, index)
+
+
+def _read_index(path: Path) -> tuple[str, dict[str, str]]:
+    if not (path / _INDEX).is_file():
+        message = f"there is no key ring in {path}"
+        raise WorkloadError(f"{message}; make one: python -m workloads.registry keyring create")
+    index: Any = read_json(path / _INDEX, "the key ring")
+    created: dict[str, str] = {}
+    match index:
+        case {"format": "falaj.keyring/1", "primary": str(primary), "keys": {**keys}}:
+            for version, entry in cast(dict[str, Any], keys).items():
+                match entry:
+                    case {"created": str(at)} if _VERSION.fullmatch(version):
+                        created[version] = at
+                    case _:
+                        raise WorkloadError(f"{path / _INDEX}: version {version!r} is malformed")
+            if primary in created:
+                return primary, created
+            raise WorkloadError(f"{path / _INDEX}: the primary {primary!r} isn't among its keys")
+        case _:
+            message = f"{path / _INDEX} isn't a key ring of format {KEYRING_FORMAT!r}"
+            raise WorkloadError(f"{message}: restore it, or shred the ring and make a new one")
+
+
+def _binding(version: str, context: bytes) -> bytes:
+    return b"falaj.wrap/1\0" + version.encode() + b"\0" + context
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat(timespec="seconds")
