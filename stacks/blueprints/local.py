@@ -159,18 +159,6 @@ def declare(settings: LocalSettings, root: Path) -> None:
         },
         options,
     )
-    _export(workspace, keys, authority, client, dataset, package, service)
-
-
-def _export(
-    workspace: Workspace,
-    keys: KeyRing,
-    authority: CertificateAuthority,
-    client: Certificate,
-    dataset: Dataset,
-    package: ModelPackage,
-    service: InferenceService,
-) -> None:
     exports: dict[str, pulumi.Input[object]] = {
         "endpoint": pulumi.Output.format(
             "{0}/v2/models/{1}/infer", service.endpoint, package.model

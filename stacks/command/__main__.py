@@ -7,6 +7,7 @@ import os
 import sys
 from collections.abc import Callable, Sequence
 
+from engine.errors import EngineError
 from stacks.command import lifecycle, reference, service
 from stacks.command.console import complain
 from stacks.command.project import StackFile
@@ -89,7 +90,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         stack = StackFile(getattr(options, "stack", "local"))
         return _COMMANDS[options.command][1](stack, options)
-    except StackError as error:
+    except (StackError, EngineError) as error:
         complain(str(error))
         return 2
     except KeyboardInterrupt:

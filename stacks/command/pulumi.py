@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, cast
 
-from engine import backend, install, launch
+from engine import install, launch
 from stacks.command.console import say
 from stacks.command.project import ROOT, StackFile
 from stacks.errors import StackError
@@ -24,20 +24,11 @@ class Pulumi:
         """Find, download or build the engine, and open the backend."""
         self.stack = stack
         self.engine = install.ensure_engine(say)
-        self.environment = launch.environment()
+        self.environment = launch.environment(say)
 
     def stream(self, arguments: Sequence[str]) -> int:
         """Run a command whose output goes to the person; returns its exit status."""
-        with subprocess.Popen(
-            [self._command(), *arguments], cwd=ROOT, env=self.environment
-        ) as child:
-            while True:
-                try:
-                    return child.wait()
-                except KeyboardInterrupt:
-                    # The terminal sent the signal to the engine as well: it is stopping its
-                    # resources (a training run leaves a checkpoint), so wait for it.
-                    say("stopping: waiting for the engine to leave the stack in order")
+        return launch.run(arguments, ROOT, say)
 
     def capture(self, arguments: Sequence[str]) -> str:
         """Standard output of a command.
@@ -64,9 +55,7 @@ class Pulumi:
         return any(self._short(entry["name"]) == self.stack.name for entry in listed)
 
     def ensure_stack(self) -> None:
-        """Make the stack in the backend when it is new, and clear locks of ended processes."""
-        for line in backend.clear_stale_locks(self.environment.get("PULUMI_BACKEND_URL")):
-            say(line)
+        """Make the stack in the backend when it is new."""
         if not self.exists():
             self.stack.forget_passphrase()
             self.capture(["stack", "init", self.stack.name, "--non-interactive"])

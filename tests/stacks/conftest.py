@@ -115,7 +115,10 @@ class Project:
         return done.stdout
 
     def _run(self, command: list[str]) -> subprocess.CompletedProcess[str]:
-        program = "import sys; from engine import launch; sys.exit(launch.execute(sys.argv[1:]))"
+        program = (
+            "import sys, subprocess; from engine import launch; "
+            "sys.exit(subprocess.run(sys.argv[1:], env=launch.environment()).returncode)"
+        )
         return subprocess.run(
             [sys.executable, "-c", program, *command],
             cwd=self.root,
