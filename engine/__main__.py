@@ -1,4 +1,4 @@
-"""`python -m engine ensure | env | doctor`: the engine, its environment, and what is wrong with it."""
+"""`python -m engine ensure | env | doctor`: the engine and what it needs."""
 
 from __future__ import annotations
 

@@ -38,29 +38,29 @@ MAX_ARCHIVE_BYTES = 1 << 30
 _MACHINES = {"x86_64": "x64", "amd64": "x64", "aarch64": "arm64", "arm64": "arm64"}
 
 
-class Unreachable(EngineError):
+class UnreachableError(EngineError):
     """The release site does not answer, or does not have the release: another way may work."""
 
 
-class ChecksumMismatch(EngineError):
+class ChecksumMismatchError(EngineError):
     """The archive is not what was pinned."""
 
 
 def machine_name() -> str:
     """This machine as the vendor names it: "linux-x64", "darwin-arm64".
 
-    Raises Unreachable when the vendor releases nothing for it.
+    Raises UnreachableError when the vendor releases nothing for it.
     """
     system, machine = platform.system().lower(), platform.machine().lower()
     if system not in ("linux", "darwin") or machine not in _MACHINES:
-        raise Unreachable(f"the vendor releases no engine for {system} on {machine}")
+        raise UnreachableError(f"the vendor releases no engine for {system} on {machine}")
     return f"{system}-{_MACHINES[machine]}"
 
 
 def download_engine(folder: Path, report: Report) -> None:
     """Put the pinned release's programs into `folder` (empty, in the caller's temporary place).
 
-    Raises Unreachable, ChecksumMismatch, or EngineError for a damaged archive or a full disk.
+    Raises UnreachableError, ChecksumMismatchError, or EngineError for a damaged archive or a full disk.
     """
     pinned, machine = pins(), machine_name()
     site = release_site()
@@ -69,9 +69,8 @@ def download_engine(folder: Path, report: Report) -> None:
     )
     expected = pinned.sha256.get(machine) or _vendor_checksum(site, name)
     archive = folder / "archive.tar.gz"
-    with step(
-        report, f"downloading {name} from {urllib.parse.urlsplit(site).hostname}"
-    ) as progress:
+    host = urllib.parse.urlsplit(site).hostname
+    with step(report, f"downloading {name} from {host}") as progress:
         try:
             with _open(f"{site}/{name}") as answer, archive.open("xb") as file:
                 total = int(answer.headers.get("Content-Length") or 0)
@@ -86,9 +85,9 @@ def download_engine(folder: Path, report: Report) -> None:
         except OSError as error:
             raise explain_os_error(error, f"saving {name}") from error
         if total and got != total:
-            raise Unreachable(f"{name} broke off after {size(got)} of {size(total)}")
+            raise UnreachableError(f"{name} broke off after {size(got)} of {size(total)}")
     if digest.hexdigest() != expected:
-        raise ChecksumMismatch(
+        raise ChecksumMismatchError(
             f"{site}/{name} has the SHA-256 {digest.hexdigest()}, but {expected} is expected; "
             "it was not used. A proxy may have changed it, or the pinned release was altered: "
             f"try again, or install pulumi {pinned.minimum} or newer yourself"
@@ -106,7 +105,8 @@ def release_site() -> str:
     if parts.scheme == "http" and parts.hostname in ("127.0.0.1", "localhost", "::1"):
         return site
     raise EngineError(
-        f"{SITE_VARIABLE} is {site!r}; it must be an https:// address, such as {pins().release_site}"
+        f"{SITE_VARIABLE} is {site!r}; it must be an https:// address, "
+        f"such as {pins().release_site}"
     )
 
 
@@ -116,7 +116,7 @@ def _vendor_checksum(site: str, name: str) -> str:
         text = b"".join(iter(lambda: _read(answer), b"")).decode("ascii", "replace")
     match = re.search(rf"^([0-9a-f]{{64}})\s+\*?{re.escape(name)}$", text, re.MULTILINE)
     if match is None:
-        raise Unreachable(f"{url} names no checksum for {name}")
+        raise UnreachableError(f"{url} names no checksum for {name}")
     return match[1]
 
 
@@ -128,21 +128,21 @@ def _open(url: str) -> http.client.HTTPResponse:
             port = parts.port or (443 if parts.scheme == "https" else 80)
             socket.create_connection((parts.hostname or "", port), CONNECT_SECONDS).close()
         except OSError as error:
-            raise Unreachable(f"{parts.hostname} cannot be reached: {error}") from error
+            raise UnreachableError(f"{parts.hostname} cannot be reached: {error}") from error
     try:
         return urllib.request.urlopen(url, timeout=READ_SECONDS)  # noqa: S310  see release_site
     except urllib.error.HTTPError as error:
-        raise Unreachable(f"{url} answers {error.code} {error.reason}") from error
+        raise UnreachableError(f"{url} answers {error.code} {error.reason}") from error
     except (urllib.error.URLError, OSError, http.client.HTTPException) as error:
         reason = getattr(error, "reason", None) or error
-        raise Unreachable(f"{parts.hostname} cannot be reached: {reason}") from error
+        raise UnreachableError(f"{parts.hostname} cannot be reached: {reason}") from error
 
 
 def _read(answer: IO[bytes] | Any) -> bytes:
     try:
         return answer.read(CHUNK_BYTES)
     except (OSError, http.client.HTTPException) as error:
-        raise Unreachable(f"the download broke off: {error}") from error
+        raise UnreachableError(f"the download broke off: {error}") from error
 
 
 def _unpack(archive: Path, folder: Path) -> None:

@@ -1,4 +1,4 @@
-"""Errors that a person can act on; every command line of this package prints them without a trace."""
+"""Errors that a person can act on; command lines print them without a trace."""
 
 from __future__ import annotations
 

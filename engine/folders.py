@@ -16,12 +16,18 @@ def _home(environ: Mapping[str, str], own: str, base: str, default: str) -> Path
 
 
 def data_home(environ: Mapping[str, str] | None = None) -> Path:
-    """Folder of state and secrets: $FALAJ_HOME, else $XDG_DATA_HOME/falaj, else ~/.local/share/falaj."""
+    """Folder of state and secrets.
+
+    $FALAJ_HOME, else $XDG_DATA_HOME/falaj, else ~/.local/share/falaj.
+    """
     return _home(environ or os.environ, "FALAJ_HOME", "XDG_DATA_HOME", ".local/share")
 
 
 def cache_home(environ: Mapping[str, str] | None = None) -> Path:
-    """Folder of things that can be made again: $FALAJ_CACHE, else $XDG_CACHE_HOME/falaj, else ~/.cache/falaj."""
+    """Folder of things that can be made again.
+
+    $FALAJ_CACHE, else $XDG_CACHE_HOME/falaj, else ~/.cache/falaj.
+    """
     return _home(environ or os.environ, "FALAJ_CACHE", "XDG_CACHE_HOME", ".cache")
 
 

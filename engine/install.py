@@ -1,4 +1,4 @@
-"""Have a Pulumi engine: the installed one, else the vendor's release, else one built from source."""
+"""Have a Pulumi engine: an installed one, else the vendor's release, else one built here."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from filelock import FileLock, Timeout
 
 from engine import launchers
 from engine.build import build_engine
-from engine.download import Unreachable, download_engine
+from engine.download import UnreachableError, download_engine
 from engine.errors import EngineError, explain_os_error
 from engine.folders import cache_home
 from engine.progress import Report, duration, to_stderr
@@ -152,7 +152,7 @@ def _get(home: Path, report: Report) -> tuple[Path, Source]:
             (work / "source").write_text(f"{source}\n", encoding="utf-8")
             work.chmod(0o755)
             work.rename(home)
-        except Unreachable as error:
+        except UnreachableError as error:
             report(f"{error}; building the engine instead")
             reasons.append(f"download: {error}")
         except EngineError as error:

@@ -19,7 +19,7 @@ from engine.progress import Report, to_stderr
 
 
 def additions(engine: Engine, environ: Mapping[str, str] | None = None) -> dict[str, str]:
-    """The variables that plain `pulumi` needs beside those of `environ` (ours); none is a secret."""
+    """What plain `pulumi` needs beside the variables `environ` (ours); none is a secret."""
     base = os.environ if environ is None else environ
     own = Path(sys.prefix) / "bin"
     before = [str(folder) for folder in [own, *engine.bin_dirs]]

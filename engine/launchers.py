@@ -1,4 +1,4 @@
-"""The small scripts by which the engine starts our language host, where the vendor's is missing."""
+"""The scripts by which the engine starts our language host where the vendor's is missing."""
 
 from __future__ import annotations
 

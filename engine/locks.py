@@ -1,7 +1,7 @@
 """Clear the locks of engines that were killed before they could.
 
-Pulumi's file backend locks a stack with a file `.pulumi/locks/…/<stack>/<uuid>.json` that names the
-process, the host and the time (pulumi/pulumi, pkg/backend/diy/lock.go). An engine that was killed
+Pulumi's file backend locks a stack with a file `.pulumi/locks/…/<stack>/<uuid>.json` that names
+the process, the host and the time (pulumi/pulumi, pkg/backend/diy/lock.go). An engine that was killed
 leaves it behind, and every later operation is refused.
 """
 

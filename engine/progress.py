@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 
 Report = Callable[[str], None]
@@ -39,11 +39,15 @@ class Progress:
     def line(self) -> str:
         """The step in one line, such as "building: 812 of about 1430 packages (1 min 5 s)"."""
         elapsed = duration(time.monotonic() - self._start)
-        return f"{self._what}: {self._state} ({elapsed})" if self._state else f"{self._what} ({elapsed})"
+        return (
+            f"{self._what}: {self._state} ({elapsed})"
+            if self._state
+            else f"{self._what} ({elapsed})"
+        )
 
 
 @contextmanager
-def step(report: Report, what: str) -> Iterator[Progress]:
+def step(report: Report, what: str) -> Generator[Progress]:
     """Report `what` at once, its progress every few seconds, and how long it took at the end."""
     progress = Progress(report, what)
     report(what)

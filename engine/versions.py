@@ -57,7 +57,7 @@ def go_version(output: str) -> Version:
 
 @dataclass(frozen=True)
 class Pins:
-    """What `versions.json` pins: the engine's release and checksums, and the Go toolchain for a build."""
+    """What `versions.json` pins: the engine's release, its checksums, and Go for a build."""
 
     version: Version
     minimum: Version

@@ -31,10 +31,10 @@ class Step:
 
 
 def steps(options: Mapping[str, Any], root: Path, folder: Path) -> list[Step]:
-    """The commands that install the dependencies of the project in `root`, whose program is in `folder`.
+    """The commands that install what the project in `root`, with its program in `folder`, needs.
 
     pip: makes the virtual environment where one is named and missing, then installs
-    requirements.txt. uv: `uv sync`, or the same two steps for a project with requirements.txt only.
+    requirements.txt. uv: `uv sync`, or the same two steps where there is a requirements.txt only.
     poetry: `poetry install`. Raises RuntimeOptionError: unknown toolchain, or its tool is missing.
     """
     toolchain = str(options.get("toolchain") or "pip").lower()

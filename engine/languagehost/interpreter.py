@@ -1,4 +1,4 @@
-"""Which Python runs a project: the `runtime.options` of Pulumi.yaml, PulumiPlugin.yaml, PulumiPolicy.yaml.
+"""Which Python runs a project: its `runtime.options` decide.
 
 The options and their meaning are the vendor's:
 https://www.pulumi.com/docs/iac/languages-sdks/python/#pulumi-python-options
@@ -18,7 +18,7 @@ TOOLCHAINS = ("pip", "uv", "poetry")
 
 
 class RuntimeOptionError(Exception):
-    """The project's runtime options cannot be honoured; the text says which, why and what to do."""
+    """Runtime options that cannot be honoured; the text says which, why and what to do."""
 
 
 @dataclass(frozen=True)
@@ -68,7 +68,7 @@ def resolve(options: Mapping[str, Any], root: Path) -> Interpreter:
 
 
 def environment_folder(toolchain: str, virtualenv: str, root: Path) -> Path | None:
-    """Where the project's virtual environment is, or would be; None when it has none of its own."""
+    """Where the project's virtual environment is or would be; None when it has none."""
     if virtualenv:
         return (root / virtualenv).absolute()
     if toolchain == "uv":

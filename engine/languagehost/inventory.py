@@ -4,19 +4,23 @@ Run as a script by the project's own interpreter: standard library only. Each en
 requires (normalised names), plugin (the content of the package's pulumi-plugin.json, or null).
 """
 
+from __future__ import annotations
+
 import importlib.metadata
 import importlib.util
 import json
 import re
 import sys
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 
-def _normal(name):
+def _normal(name: str) -> str:
     return re.sub(r"[-_.]+", "-", name).lower()
 
 
-def _plugin(distribution, requires):
+def _plugin(distribution: importlib.metadata.Distribution, requires: list[str]) -> Any:
     """What the package says of its provider plugin, if it is a Pulumi SDK at all."""
     if "pulumi" not in requires:
         return None
@@ -30,7 +34,7 @@ def _plugin(distribution, requires):
     return None
 
 
-def _entries():
+def _entries() -> Iterator[dict[str, Any]]:
     for distribution in importlib.metadata.distributions():
         if not distribution.name:
             continue  # the remains of a broken installation
@@ -46,4 +50,4 @@ def _entries():
 
 if __name__ == "__main__":
     del sys.path[0]  # this script's own folder
-    json.dump(sorted(_entries(), key=lambda entry: entry["name"].lower()), sys.stdout)
+    json.dump(sorted(_entries(), key=lambda entry: str(entry["name"]).lower()), sys.stdout)

@@ -41,7 +41,7 @@ def program_command(
 def program_environment(
     request: language_pb2.RunRequest, interpreter: Interpreter, base: Mapping[str, str]
 ) -> dict[str, str]:
-    """The variables of the stack program of `request`; configuration travels in them, not in argv."""
+    """The variables of the program of `request`; configuration travels in them, not in argv."""
     env = interpreter.environment(base)
     env["PULUMI_CONFIG"] = json.dumps(dict(request.config))
     env["PULUMI_CONFIG_SECRET_KEYS"] = json.dumps(list(request.configSecretKeys))
@@ -58,9 +58,9 @@ def plugin_command(request: language_pb2.RunPluginRequest, interpreter: Interpre
         *flags, address = arguments
         return [*python, "-m", "pulumi.policy", *flags, address, str(folder)]
     entry = folder / (request.info.entry_point or ".")
-    if entry.is_dir() and not (entry / "__main__.py").exists():
-        if name := _distribution_name(entry):
-            return [*python, "-m", "pulumi.run.plugin", name, *arguments]
+    runnable = not entry.is_dir() or (entry / "__main__.py").exists()
+    if not runnable and (name := _distribution_name(entry)):
+        return [*python, "-m", "pulumi.run.plugin", name, *arguments]
     return [*python, str(entry), *arguments]
 
 

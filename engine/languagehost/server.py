@@ -23,7 +23,7 @@ from engine.languagehost.programs import plugin_command, program_command, progra
 
 VERSION = "0.1.0"
 PROGRAM_GRACE_SECONDS = 4.0
-"""How long a cancelled program has to end; the engine kills a host 5 s after asking it to leave."""
+"""How long a cancelled program has; the engine kills a host 5 s after asking it to leave."""
 PLUGIN_GRACE_SECONDS = 15.0
 """How long a cancelled plugin has: it may be waiting for a trainer that writes a checkpoint."""
 
@@ -31,6 +31,9 @@ CANCELLED = 130
 """What a program that was cancelled counts as: 128 + SIGINT, as in a shell."""
 
 Context = grpc.aio.ServicerContext[Any, Any]
+
+
+# ruff: noqa: N802  the names of the calls are the protocol's
 
 
 class LanguageHost(language_pb2_grpc.LanguageRuntimeServicer):
@@ -88,7 +91,7 @@ class LanguageHost(language_pb2_grpc.LanguageRuntimeServicer):
     async def RunPlugin(
         self, request: language_pb2.RunPluginRequest, context: Context
     ) -> AsyncIterator[language_pb2.RunPluginResponse]:
-        """Run a plugin or policy pack, handing on its output; the last message is its exit code."""
+        """Run a plugin or policy pack: its output, then its exit code."""
         try:
             interpreter = _interpreter(request.info)
             command = plugin_command(request, interpreter)
