@@ -41,7 +41,7 @@ def _engine() -> tuple[bool, list[tuple[str, str]]]:
         path = found or (kept[0] if kept else engine_home())
         lines.append(("ok", f"engine: {path} ({'installed' if found else 'kept in the cache'})"))
         host = vendor_host(path)
-        lines.append(("ok", f"Python language host: {host or 'Falaj's own'}"))
+        lines.append(("ok", f"Python language host: {host or 'our own'}"))
         return True, lines
     lines.append(("note", f"engine: none yet; pulumi {pins().version} would be got"))
     site = _answer(release_site)

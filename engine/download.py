@@ -60,7 +60,7 @@ def machine_name() -> str:
 def download_engine(folder: Path, report: Report) -> None:
     """Put the pinned release's programs into `folder` (empty, in the caller's temporary place).
 
-    Raises UnreachableError, ChecksumMismatchError, or EngineError for a damaged archive or a full disk.
+    Raises UnreachableError, ChecksumMismatchError; EngineError: damaged archive, full disk.
     """
     pinned, machine = pins(), machine_name()
     site = release_site()

@@ -1,8 +1,8 @@
 """Clear the locks of engines that were killed before they could.
 
 Pulumi's file backend locks a stack with a file `.pulumi/locks/…/<stack>/<uuid>.json` that names
-the process, the host and the time (pulumi/pulumi, pkg/backend/diy/lock.go). An engine that was killed
-leaves it behind, and every later operation is refused.
+the process, the host and the time (pulumi/pulumi, pkg/backend/diy/lock.go). An engine that was
+killed leaves it behind, and every later operation is refused.
 """
 
 from __future__ import annotations

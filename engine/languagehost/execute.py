@@ -27,7 +27,7 @@ def main() -> int:
     del sys.path[0]  # this script's own folder: its modules must not hide the program's
     try:
         import pulumi  # noqa: PLC0415  may be missing, which deserves more than a trace
-        import pulumi.runtime  # noqa: PLC0415, F401  # pyright: ignore[reportUnusedImport]
+        import pulumi.runtime  # noqa: PLC0415  # pyright: ignore[reportUnusedImport]
     except ImportError as error:
         print(
             f"error: the Pulumi SDK cannot be imported by {sys.executable}: {error}\n"
