@@ -1,4 +1,4 @@
-"""A second `falaj up` with nothing to do, against the engine's own least: `pulumi stack output`."""
+"""A second `falaj up` with nothing to do, against reading the stack's outputs alone."""
 
 from __future__ import annotations
 
