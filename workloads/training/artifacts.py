@@ -5,21 +5,19 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from torch import nn
 
 from workloads.errors import WorkloadError
+from workloads.files import read_json
+from workloads.registry.keyring import KeyRing
 from workloads.training import checkpoint, models
 from workloads.training import record as records
 from workloads.training.preprocessing import TablePreprocessing
 from workloads.training.snapshot import Part, open_dataset
-from workloads.training.storage import read_json
-
-if TYPE_CHECKING:
-    from workloads.registry.keyring import KeyRing
 
 
 @dataclass(frozen=True)
@@ -67,7 +65,7 @@ def load_trained(run_dir: Path, keyring: KeyRing | None) -> Trained:
         WorkloadError: the run hasn't finished, or its files are missing, damaged or sealed with
             other keys.
     """
-    record = read_json(run_dir / records.RECORD, "run's record (has it finished?)")
+    record = read_json(run_dir / records.RECORD, "the record of a finished run")
     if record.get("format") != records.FORMAT or record.get("status") != "finished":
         raise WorkloadError(f"{run_dir} holds no finished run: train it first")
     path = run_dir / records.MODEL

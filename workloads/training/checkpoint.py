@@ -7,16 +7,14 @@ import io
 import pickle
 import random
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
 
 from workloads.errors import WorkloadError
-from workloads.training.storage import read_artifact, stored_path, write_artifact
-
-if TYPE_CHECKING:
-    from workloads.registry.keyring import KeyRing
+from workloads.registry.keyring import KeyRing
+from workloads.registry.sealed import artifact_path, read_artifact, write_artifact
 
 _MAGIC = b"falaj.tensors/1\n"
 _DIGEST_BYTES = 32
@@ -53,19 +51,19 @@ def decode(data: bytes, path: Path) -> dict[str, Any]:
         raise DamagedFileError(f"{path} can't be read by this version of torch") from error
 
 
-def save(path: Path, state: dict[str, Any], keyring: KeyRing | None, context: str) -> None:
-    """Replace the file at ``path`` atomically; errors as `storage.write_artifact`."""
+def save(path: Path, state: dict[str, Any], keyring: KeyRing | None, context: bytes) -> None:
+    """Replace the file at ``path`` atomically; errors as `sealed.write_artifact`."""
     write_artifact(path, encode(state), keyring, context)
 
 
-def load(path: Path, keyring: KeyRing | None, context: str) -> dict[str, Any]:
+def load(path: Path, keyring: KeyRing | None, context: bytes) -> dict[str, Any]:
     """Return what `save` wrote.
 
     Raises:
         DamagedFileError: it isn't what was written.
         WorkloadError: it is missing, or sealed for another role or with other keys.
     """
-    return decode(read_artifact(path, keyring, context), stored_path(path, keyring))
+    return decode(read_artifact(path, keyring, context), artifact_path(path, keyring))
 
 
 def random_state() -> dict[str, Any]:

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
+import pyarrow.compute
 from numpy.typing import NDArray
 
 from workloads.errors import WorkloadError
@@ -22,6 +22,9 @@ _IDENTIFIER_SHARE = 0.5
 _IDENTIFIER_FLOOR = 20
 _LARGEST_CATEGORY = 256
 _FEW_STRAYS = 0.05
+
+# Arrow makes these functions at import time and ships no types.
+_compute: Any = pyarrow.compute
 
 Values = NDArray[Any]
 
@@ -56,8 +59,8 @@ class Excluded:
     reason: str
 
 
-def interpret(name: str, data: pa.ChunkedArray) -> Column | Excluded:
-    """Return ``data`` as numbers or text, or why it is neither.
+def interpret(name: str, data: Any) -> Column | Excluded:
+    """Return ``data`` (a pyarrow.ChunkedArray) as numbers or text, or why it is neither.
 
     Raises:
         WorkloadError: it holds infinite numbers, or numbers beyond 32-bit floats.
@@ -69,11 +72,11 @@ def interpret(name: str, data: pa.ChunkedArray) -> Column | Excluded:
     if len(data) == data.null_count or pa.types.is_null(kind):
         return Excluded(name, "every value is missing")
     if pa.types.is_boolean(kind):
-        return _text(name, pc.if_else(data, "true", "false"))
+        return _text(name, _compute.if_else(data, "true", "false"))
     if pa.types.is_string(kind) or pa.types.is_large_string(kind):
         return _written(name, data)
     if pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind):
-        return _numeric(name, pc.cast(data, pa.float64(), safe=False))
+        return _numeric(name, _compute.cast(data, pa.float64(), safe=False))
     return Excluded(name, f"values of type {kind} are not supported: derive numbers or text first")
 
 
@@ -86,13 +89,22 @@ def useless(column: Column) -> str | None:
     if distinct < 2 and not column.missing.any():
         return f"every value is {_shown(present[0])}"
     if column.kind == "numeric":
-        whole = bool(np.all(present == np.round(present)))
-        counts = len(present) >= _IDENTIFIER_FLOOR and len(present) == len(column.values)
-        if whole and counts and distinct == len(present) == np.ptp(present) + 1:
-            return "it numbers the rows"
+        return _useless_numbers(present, len(column.values))
+    return _useless_texts(present)
+
+
+def _useless_numbers(present: Values, rows: int) -> str | None:
+    whole = bool(np.all(present == np.round(present)))
+    if not whole or len(present) != rows or rows < _IDENTIFIER_FLOOR:
         return None
+    consecutive = len(np.unique(present)) == rows == np.ptp(present) + 1
+    return "it numbers the rows" if consecutive else None
+
+
+def _useless_texts(present: Values) -> str | None:
     if max(map(len, present), default=0) > _LARGEST_CATEGORY:
         return f"it holds free text (values of more than {_LARGEST_CATEGORY} characters)"
+    distinct = len(np.unique(present))
     if distinct > max(_IDENTIFIER_FLOOR, _IDENTIFIER_SHARE * len(present)):
         return (
             f"it looks like an identifier: {distinct:,} different texts in {len(present):,} rows"
@@ -101,20 +113,22 @@ def useless(column: Column) -> str | None:
     return None
 
 
-def _written(name: str, data: pa.ChunkedArray) -> Column | Excluded:
-    trimmed = pc.utf8_trim_whitespace(pc.fill_null(data, ""))
-    missing = pc.is_in(pc.utf8_lower(trimmed), value_set=pa.array(MISSING_NUMBERS, trimmed.type))
-    if pc.all(missing).as_py():
+def _written(name: str, data: Any) -> Column | Excluded:
+    trimmed = _compute.utf8_trim_whitespace(_compute.fill_null(data, ""))
+    missing = _compute.is_in(
+        _compute.utf8_lower(trimmed), value_set=pa.array(MISSING_NUMBERS, trimmed.type)
+    )
+    if _compute.all(missing).as_py():
         return Excluded(name, "every value is missing")
     try:
-        numbers = pc.cast(pc.if_else(missing, None, trimmed), pa.float64())
+        numbers = _compute.cast(_compute.if_else(missing, None, trimmed), pa.float64())
     except pa.ArrowInvalid:
         return _text(name, trimmed)
     return _numeric(name, numbers)
 
 
-def _numeric(name: str, data: pa.ChunkedArray) -> Column:
-    values = np.asarray(pc.fill_null(data, np.nan).to_numpy(), dtype=np.float64)
+def _numeric(name: str, data: Any) -> Column:
+    values = np.asarray(_compute.fill_null(data, np.nan).to_numpy(), dtype=np.float64)
     beyond = np.abs(values) > LARGEST_FLOAT32  # NaN compares false
     if beyond.any():
         row = int(np.flatnonzero(beyond)[0])
@@ -126,8 +140,8 @@ def _numeric(name: str, data: pa.ChunkedArray) -> Column:
     return Column(name, "numeric", values)
 
 
-def _text(name: str, data: pa.ChunkedArray) -> Column:
-    values = np.asarray(pc.fill_null(data, "").to_pylist(), dtype=object)
+def _text(name: str, data: Any) -> Column:
+    values = np.asarray(_compute.fill_null(data, "").to_pylist(), dtype=object)
     return Column(name, "text", values)
 
 

@@ -6,6 +6,7 @@ import argparse
 import json
 import sys
 from pathlib import Path
+from typing import Any
 
 from workloads.errors import WorkloadError
 from workloads.training.options import CLASS_WEIGHTS, DEVICES, PRECISIONS, Requested, check
@@ -64,6 +65,7 @@ def _add_run(parser: argparse.ArgumentParser) -> None:
     add("--weight-decay", type=float, help="default: by family")
     add("--patience", type=int, help="epochs without gain before stopping early (default 20)")
     add("--gradient-clip", type=float, help="largest gradient norm, 0: unlimited (default 1)")
+    add("--label-smoothing", type=float, help="share spread over all classes (default: by family)")
     add(
         "--accumulation", type=int, help="parts a batch is computed in, to save memory (default 1)"
     )
@@ -94,7 +96,8 @@ def _dataset(options: argparse.Namespace) -> int:
     from workloads.training import dataset as datasets  # noqa: PLC0415 - keeps --help fast
     from workloads.training.storage import open_keyring  # noqa: PLC0415
 
-    if options.output is None and not options.dry_run:
+    output: Path | None = None if options.dry_run else options.output
+    if output is None and not options.dry_run:
         raise WorkloadError("name the folder for the snapshot (--output), or use --dry-run")
     source = datasets.Source(
         options.source, options.target, options.task, options.encoding, options.seed,
@@ -102,19 +105,16 @@ def _dataset(options: argparse.Namespace) -> int:
     )  # fmt: skip
     dataset = datasets.build(source)
     path = None
-    if not options.dry_run:
-        path = datasets.write(dataset, options.output, open_keyring(options.keyring))
+    if output is not None:
+        path = datasets.write(dataset, output, open_keyring(options.keyring))
     description = {**dataset.description, "path": str(path) if path else None}
     print(json.dumps(description, ensure_ascii=False) if options.json else summary(description))
     return 0
 
 
-def summary(description: dict[str, object]) -> str:
+def summary(description: dict[str, Any]) -> str:
     """Return a dataset's description for people."""
     rows, features, notes = description["rows"], description["features"], description["notes"]
-    assert isinstance(rows, dict)  # noqa: S101 - narrows the type
-    assert isinstance(features, list)  # noqa: S101
-    assert isinstance(notes, list)  # noqa: S101
     lines = [
         f"{description['task']} of {description['target']!r} from {len(features)} inputs",
         f"rows: {rows['train']:,} for training, {rows['held_out']:,} held out",

@@ -8,21 +8,21 @@ import shutil
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from workloads.errors import WorkloadError
+from workloads.files import TEMPORARY_PREFIX, storage_errors, write_json_atomic
+from workloads.registry.keyring import KeyRing
+from workloads.registry.sealed import artifact_path, write_artifact
 from workloads.training import digits, snapshot, statistics
 from workloads.training.columns import Column, Excluded, interpret, useless
 from workloads.training.split import generator, strata_of, stratified
-from workloads.training.storage import explained, stored_path, write_artifact, write_json
+from workloads.training.storage import make_folder
 from workloads.training.tables import read_table
 from workloads.training.target import TASKS, interpret_target
-
-if TYPE_CHECKING:
-    from workloads.registry.keyring import KeyRing
 
 MINIMUM_ROWS = 20
 """With fewer rows neither part of the split says anything."""
@@ -114,9 +114,8 @@ def write(dataset: snapshot.Dataset, output: Path, keyring: KeyRing | None) -> P
     final = output / dataset.digest[:16]
     if _is_whole(final, keyring):
         return final
-    with explained(output):
-        output.mkdir(parents=True, exist_ok=True, mode=0o700)
-        stage = Path(tempfile.mkdtemp(prefix=f".{final.name}.", dir=output))
+    with storage_errors(make_folder(output)):
+        stage = Path(tempfile.mkdtemp(prefix=TEMPORARY_PREFIX, dir=output))
     try:
         target = dataset.description["target"]
         data = snapshot.encode(dataset.inputs, dataset.labels, target)
@@ -124,8 +123,8 @@ def write(dataset: snapshot.Dataset, output: Path, keyring: KeyRing | None) -> P
         write_artifact(stage / snapshot.DATA, data, keyring, context)
         created = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
         description = {**dataset.description, "sealed": keyring is not None, "created": created}
-        write_json(stage / snapshot.DESCRIPTION, description)
-        with explained(final):
+        write_json_atomic(stage / snapshot.DESCRIPTION, description)
+        with storage_errors(final):
             if final.exists():
                 shutil.rmtree(final)
             stage.replace(final)
@@ -253,7 +252,7 @@ def _notes(rows: _Rows, dropped: int) -> list[str]:
 
 
 def _is_whole(path: Path, keyring: KeyRing | None) -> bool:
-    if not stored_path(path / snapshot.DATA, keyring).exists():
+    if not artifact_path(path / snapshot.DATA, keyring).exists():
         return False
     try:
         snapshot.open_dataset(path, keyring)

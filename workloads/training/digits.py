@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -17,6 +19,6 @@ def load() -> tuple[NDArray[np.float32], NDArray[np.int64]]:
     """Return the images, (1797, 1, 8, 8) with pixels from 0 to 16, and the digits, (1797,)."""
     from sklearn.datasets import load_digits  # noqa: PLC0415 - half a second, only for digits
 
-    bunch = load_digits()
+    bunch: Any = load_digits()
     images = np.asarray(bunch.images, dtype=np.float32)[:, None]
     return images, np.asarray(bunch.target, dtype=np.int64)

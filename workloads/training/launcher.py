@@ -5,26 +5,25 @@ from __future__ import annotations
 import argparse
 import contextlib
 import sys
-from collections.abc import Iterator
+from collections.abc import Generator
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import filelock
 import numpy as np
 from torch.distributed import DistError
 
 from workloads.errors import WorkloadError
+from workloads.registry.keyring import KeyRing
+from workloads.registry.sealed import artifact_path
 from workloads.training import batches, distributed, hardware
 from workloads.training import record as records
+from workloads.training.finishing import Setting, report_finished
 from workloads.training.options import Parameters, Requested, default_threads, family_defaults
 from workloads.training.progress import Progress
-from workloads.training.session import Session, Setting, report_finished
+from workloads.training.session import Session
 from workloads.training.snapshot import Dataset, open_dataset
 from workloads.training.stopping import StopRequest
-from workloads.training.storage import explained, open_keyring, stored_path
-
-if TYPE_CHECKING:
-    from workloads.registry.keyring import KeyRing
+from workloads.training.storage import make_folder, open_keyring
 
 _LOCK = ".lock"
 
@@ -64,8 +63,7 @@ def run(
         if done is not None:
             report_finished(done, output, progress)
             return 0
-    with explained(output):
-        output.mkdir(parents=True, exist_ok=True, mode=0o700)
+    make_folder(output)
     if parameters.processes > 1 and not distributed.is_member():
         return distributed.launch(arguments, parameters.processes, stop)
     with _only_run(output) if leads else contextlib.nullcontext():
@@ -84,7 +82,9 @@ def resolve(requested: Requested, dataset: Dataset) -> Parameters:
         if values[name] is None:
             values[name] = default
     values["processes"] = distributed.world_size(requested.processes)
-    values["threads"] = requested.threads or default_threads(values["processes"])
+    values["threads"] = requested.threads or default_threads(
+        values["processes"], values["batch_size"]
+    )
     values["device"] = hardware.resolve_device(requested.device, values["processes"])
     values["precision"] = hardware.resolve_precision(requested.precision, values["device"])
     if requested.class_weights == "auto" or dataset.classes is None:
@@ -108,11 +108,11 @@ def _train(setting: Setting, stop: StopRequest, progress: Progress) -> int:
 
 
 def _has_checkpoint(output: Path, keyring: KeyRing | None) -> bool:
-    return stored_path(output / records.CHECKPOINT, keyring).exists()
+    return artifact_path(output / records.CHECKPOINT, keyring).exists()
 
 
 @contextlib.contextmanager
-def _only_run(output: Path) -> Iterator[None]:
+def _only_run(output: Path) -> Generator[None, None, None]:
     """Keep two runs from writing to one folder."""
     lock = filelock.FileLock(output / _LOCK)
     try:

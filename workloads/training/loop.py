@@ -112,7 +112,9 @@ class Optimisation:
                     self._team.device.type, self._type, enabled=self._type != torch.float32
                 ):
                     outputs = self._wrapped(share.inputs)
-                losses = row_losses(outputs.float(), share.labels, self._task)
+                losses = row_losses(
+                    outputs.float(), share.labels, self._task, self._parameters.label_smoothing
+                )
                 loss = (losses * share.weights).sum()
                 # The processes' gradients are averaged, their losses must add up.
                 self._scaler.scale(loss * self._team.processes).backward()
@@ -161,12 +163,14 @@ class Optimisation:
         """Let the average follow the weights, faster in the beginning."""
         done = self._scheduler.last_epoch
         decay = min(_AVERAGE_DECAY, (1 + done) / (10 + done))
-        averaged = list(self.average.parameters())
-        torch._foreach_lerp_(averaged, list(self.module.parameters()), 1 - decay)
+        for averaged, current in zip(
+            self.average.parameters(), self.module.parameters(), strict=True
+        ):
+            averaged.lerp_(current, 1 - decay)
 
 
 def rate_share(step: int, total: int) -> float:
-    """Return the share of the peak rate at ``step`` of ``total``: linear warm-up, then a cosine."""
+    """Return the share of the peak rate at ``step`` of ``total``: warm-up, then a cosine."""
     warm_up = max(1.0, _WARM_UP_SHARE * total)
     if step < warm_up:
         return (step + 1) / (warm_up + 1)
@@ -174,10 +178,12 @@ def rate_share(step: int, total: int) -> float:
     return _LAST_RATE_SHARE + (1 - _LAST_RATE_SHARE) * 0.5 * (1 + math.cos(math.pi * passed))
 
 
-def row_losses(outputs: Tensor, labels: Tensor, task: str) -> Tensor:
+def row_losses(outputs: Tensor, labels: Tensor, task: str, smoothing: float) -> Tensor:
     """Return each row's loss (N,): cross-entropy, or squared error of the standardised target."""
     if task == "classification":
-        return functional.cross_entropy(outputs, labels, reduction="none")
+        return functional.cross_entropy(
+            outputs, labels, reduction="none", label_smoothing=smoothing
+        )
     return (outputs.squeeze(1) - labels) ** 2
 
 

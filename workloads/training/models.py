@@ -10,6 +10,8 @@ from torch import Tensor, nn
 
 from workloads.errors import WorkloadError
 
+_LAST_LAYER_START = 0.1
+
 SMALLEST_SIDE = 6
 """Below, nothing is left after the pooling and the unpadded convolution."""
 
@@ -39,7 +41,13 @@ class Architecture:
     @classmethod
     def from_json(cls, value: dict[str, Any]) -> Architecture:
         """Return what `to_json` wrote."""
-        return cls(**{**value, "shape": tuple(value["shape"])})
+        return cls(
+            family=value["family"],
+            shape=tuple(value["shape"]),
+            outputs=value["outputs"],
+            width=value["width"],
+            largest=value["largest"],
+        )
 
 
 class ConvolutionalNetwork(nn.Module):
@@ -72,7 +80,7 @@ class ConvolutionalNetwork(nn.Module):
             nn.Flatten(),
             nn.Linear(second * (height // 2 - 2) * (width // 2 - 2), architecture.outputs),
         )
-        _initialise(self)
+        _initialise(self.layers)
 
     def forward(self, images: Tensor) -> Tensor:
         """Return the classes' logits (N, classes) of raw images (N, channels, height, width)."""
@@ -100,7 +108,7 @@ class TableNetwork(nn.Module):
             nn.Linear(width, architecture.outputs),
         )
         self.straight = nn.Linear(features, architecture.outputs, bias=False)
-        _initialise(self)
+        _initialise(self.deep)
         nn.init.zeros_(self.straight.weight)
 
     def forward(self, features: Tensor) -> Tensor:
@@ -126,13 +134,12 @@ def parameter_count(module: nn.Module) -> int:
     return sum(parameter.numel() for parameter in module.parameters())
 
 
-def _initialise(module: nn.Module) -> None:
+def _initialise(layers: nn.Sequential) -> None:
     """He initialisation before each ReLU; a small last layer, so that training starts unsure."""
-    layers = [m for m in module.modules() if isinstance(m, nn.Conv2d | nn.Linear)]
     for layer in layers:
-        nn.init.kaiming_normal_(layer.weight, nonlinearity="relu")
-        if layer.bias is not None:
-            nn.init.zeros_(layer.bias)
-    last = [layer for layer in layers if isinstance(layer, nn.Linear) and layer.bias is not None]
+        if isinstance(layer, nn.Conv2d | nn.Linear):
+            nn.init.kaiming_normal_(layer.weight, nonlinearity="relu")
+            if layer.bias is not None:
+                nn.init.zeros_(layer.bias)
     with torch.no_grad():
-        last[-1].weight.mul_(0.1)
+        list(layers.parameters())[-2].mul_(_LAST_LAYER_START)

@@ -15,6 +15,8 @@ CLASS_WEIGHTS = ("auto", "balanced", "none")
 
 _WITHOUT_EFFECT = {"processes", "threads", "device", "accumulation", "checkpoint_every"}
 
+_ONE_THREAD_ROWS = 64
+
 _RANGES: dict[str, tuple[float, float]] = {
     "epochs": (1, 100_000),
     "batch_size": (1, 1_000_000),
@@ -22,6 +24,7 @@ _RANGES: dict[str, tuple[float, float]] = {
     "weight_decay": (0.0, 10.0),
     "patience": (1, 100_000),
     "gradient_clip": (0.0, 1e6),
+    "label_smoothing": (0.0, 0.5),
     "accumulation": (1, 10_000),
     "seed": (0, 2**63 - 1),
     "processes": (1, 1_024),
@@ -41,6 +44,7 @@ class Requested:
     weight_decay: float | None = None
     patience: int | None = None
     gradient_clip: float | None = None
+    label_smoothing: float | None = None
     accumulation: int | None = None
     seed: int = 0
     processes: int = 1
@@ -63,6 +67,7 @@ class Parameters:
         weight_decay: AdamW's, on weight matrices only.
         patience: epochs without a lower validation loss before training stops early.
         gradient_clip: the largest gradient norm; 0 means unlimited.
+        label_smoothing: the share of each row's target that is spread over all classes.
         accumulation: parts that a batch is computed in one after the other, to save memory.
         seed: fixes the weights' start, the order of the rows and the augmentation.
         processes: how many processes share each batch.
@@ -80,6 +85,7 @@ class Parameters:
     weight_decay: float
     patience: int
     gradient_clip: float
+    label_smoothing: float
     accumulation: int
     seed: int
     processes: int
@@ -128,11 +134,14 @@ def check(requested: Requested) -> None:
             )
 
 
-def default_threads(processes: int) -> int:
+def default_threads(processes: int, batch_size: int) -> int:
     """Return the CPU threads of each of ``processes``: their share of the cores, at most 4.
 
-    Steps of models this small are too short to feed more.
+    Batches of up to 64 rows get one: their steps are too short to be shared (the digits train
+    in 4.1 s on one thread and in 5.3 s on two).
     """
+    if batch_size <= _ONE_THREAD_ROWS:
+        return 1
     available = (
         len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
     )
@@ -144,15 +153,12 @@ def family_defaults(family: str, rows: int) -> dict[str, int | float]:
 
     Large tables take larger batches and fewer passes: the number of steps is what counts.
     """
+    values: dict[str, int | float] = {"patience": 20, "gradient_clip": 1.0, "accumulation": 1}
     if family == "images":
-        return {
-            "epochs": 60, "batch_size": 64, "learning_rate": 4e-3, "weight_decay": 0.02,
-            "patience": 20, "gradient_clip": 1.0, "accumulation": 1, "width": 16,
-        }  # fmt: skip
+        values |= {"epochs": 80, "batch_size": 64, "learning_rate": 4e-3, "weight_decay": 0.02}
+        return values | {"label_smoothing": 0.1, "patience": 30, "width": 16}
     epochs, batch_size = (
         (100, 32) if rows < 10_000 else (40, 256) if rows < 100_000 else (15, 1024)
     )
-    return {
-        "epochs": epochs, "batch_size": batch_size, "learning_rate": 2e-3, "weight_decay": 0.05,
-        "patience": 20, "gradient_clip": 1.0, "accumulation": 1, "width": 64,
-    }  # fmt: skip
+    values |= {"epochs": epochs, "batch_size": batch_size, "learning_rate": 2e-3}
+    return values | {"weight_decay": 0.05, "label_smoothing": 0.0, "width": 64}

@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from workloads.errors import WorkloadError
-from workloads.training.storage import SEALED_SUFFIX, explained, read_json, write_json
+from workloads.files import read_json, storage_errors, write_json_atomic
+from workloads.registry.sealed import SUFFIX
 
 FORMAT = "falaj.run/1"
 RECORD = "record.json"
@@ -32,9 +33,9 @@ def code_version() -> dict[str, str]:
     return {"version": version, "digest": state.hexdigest()}
 
 
-def context_of(identity: str, role: str) -> str:
+def context_of(identity: str, role: str) -> bytes:
     """Return the role that a sealed file of a run is bound to: its checkpoint or its model."""
-    return f"run:{identity}:{role}"
+    return f"run:{identity}:{role}".encode()
 
 
 def check_folder(output: Path, identity: str) -> None:
@@ -44,7 +45,7 @@ def check_folder(output: Path, identity: str) -> None:
         WorkloadError: says so, and how to go on.
     """
     path = output / PARAMETERS
-    if path.exists() and read_json(path, "run's parameters").get("identity") != identity:
+    if path.exists() and read_json(path, "the parameters of the run").get("identity") != identity:
         raise WorkloadError(
             f"{output} holds a run with other data or parameters (see {path}): choose another "
             "--output, or replace that run with --resume never"
@@ -53,18 +54,18 @@ def check_folder(output: Path, identity: str) -> None:
 
 def begin(output: Path, identity: str, parameters: dict[str, Any], dataset: str) -> None:
     """Clear ``output`` of what an earlier run left and note what this one is."""
-    with explained(output):
+    with storage_errors(output):
         for name in (RECORD, METRICS, CHECKPOINT, MODEL):
             (output / name).unlink(missing_ok=True)
-            (output / (name + SEALED_SUFFIX)).unlink(missing_ok=True)
+            (output / (name + SUFFIX)).unlink(missing_ok=True)
     value = {"identity": identity, "dataset": dataset, "parameters": parameters}
-    write_json(output / PARAMETERS, value)
+    write_json_atomic(output / PARAMETERS, value)
 
 
 def finished(output: Path) -> dict[str, Any] | None:
     """Return the record in ``output`` if its run has finished, else None."""
     path = output / RECORD
-    return read_json(path, "run's record") if path.exists() else None
+    return read_json(path, "the record of the run") if path.exists() else None
 
 
 def headline(record: dict[str, Any]) -> dict[str, Any]:

@@ -2,44 +2,25 @@
 
 from __future__ import annotations
 
-import datetime
 import json
 import math
 import time
-from dataclasses import dataclass
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 
 from workloads.errors import WorkloadError
-from workloads.training import checkpoint, evaluation, hardware, models
+from workloads.files import write_atomic
+from workloads.training import checkpoint, hardware, models
 from workloads.training import record as records
 from workloads.training.batches import Batches
 from workloads.training.distributed import STOPPED, Team
+from workloads.training.finishing import Setting, finish, report_finished
 from workloads.training.loop import Optimisation, Position, predict, row_losses
-from workloads.training.materials import Materials, features, prepare
-from workloads.training.options import Parameters
+from workloads.training.materials import prepare
 from workloads.training.progress import Progress, duration
-from workloads.training.snapshot import Dataset
 from workloads.training.stopping import StopRequest
-from workloads.training.storage import write_bytes, write_json
 from workloads.training.telemetry import Telemetry
-
-if TYPE_CHECKING:
-    from workloads.registry.keyring import KeyRing
-
-
-@dataclass(frozen=True)
-class Setting:
-    """What a session is given. ``identity`` names the run; ``resume`` allows a checkpoint."""
-
-    dataset: Dataset
-    parameters: Parameters
-    output: Path
-    keyring: KeyRing | None
-    identity: str
-    resume: bool
 
 
 class Session:
@@ -86,7 +67,11 @@ class Session:
         finally:
             utilisation = self._telemetry.stop()
         if self._team.leads:
-            self._finish(utilisation)
+            self._position.seconds = self._seconds()
+            module = self._optimisation.average
+            module.load_state_dict(self._optimisation.best)
+            record = finish(self._setting, self._materials, module, self._position, utilisation)
+            report_finished(record, self._setting.output, self._progress)
         self._team.wait()
         return 0
 
@@ -166,7 +151,7 @@ class Session:
         inputs, labels, weights = self._validation
         task = self._setting.dataset.task
         outputs = predict(self._optimisation.average, inputs)
-        losses = row_losses(outputs, labels, task)
+        losses = row_losses(outputs, labels, task, self._setting.parameters.label_smoothing)
         loss = float((losses * weights).sum() / weights.sum())
         if task == "classification":
             accuracy = float((outputs.argmax(1) == labels).double().mean())
@@ -213,7 +198,7 @@ class Session:
         setting, position = self._setting, self._position
         # Lines of epochs after the checkpoint will be written again.
         lines = "".join(json.dumps(line) + "\n" for line in position.history)
-        write_bytes(setting.output / records.METRICS, lines.encode())
+        write_atomic(setting.output / records.METRICS, lines.encode())
         count = models.parameter_count(self._optimisation.module)
         where = f"{self._team.processes} process(es) on {self._team.device.type}"
         if resumed:
@@ -237,80 +222,5 @@ class Session:
         )  # fmt: skip
         return STOPPED
 
-    def _finish(self, utilisation: dict[str, Any]) -> None:
-        setting, position, dataset = self._setting, self._position, self._setting.dataset
-        module = self._optimisation.average
-        module.load_state_dict(self._optimisation.best)
-        metrics = {
-            "held_out": self._evaluate(module, self._materials),
-            "validation": {"loss": position.best_loss, "epoch": position.best_epoch + 1},
-        }
-        state = {
-            "format": records.MODEL_FORMAT,
-            "identity": setting.identity,
-            "architecture": json.dumps(self._materials.architecture.to_json()),
-            "state": self._optimisation.best,
-        }
-        context = records.context_of(setting.identity, records.MODEL)
-        checkpoint.save(setting.output / records.MODEL, state, setting.keyring, context)
-        recipe = self._materials.preprocessing
-        record = {
-            "format": records.FORMAT,
-            "status": "finished",
-            "identity": setting.identity,
-            "family": dataset.family,
-            "task": dataset.task,
-            "classes": dataset.classes,
-            "target": self._materials.target_scale,
-            "target_name": dataset.description["target"],
-            "preprocessing": recipe.to_json() if recipe is not None else None,
-            "parameters": setting.parameters.to_json(),
-            "dataset": {
-                key: dataset.description[key]
-                for key in ("digest", "content_digest", "split_digest", "rows", "seed", "source")
-            },
-            "model": {
-                "architecture": self._materials.architecture.to_json(),
-                "parameters": models.parameter_count(module),
-            },
-            "metrics": metrics,
-            "epochs": position.epoch,
-            "ended": position.ended,
-            "timings": {
-                "training_seconds": round(position.seconds, 3),
-                "this_attempt_seconds": round(time.monotonic() - self._started, 3),
-            },
-            "utilisation": utilisation,
-            "environment": hardware.describe(self._team.device.type),
-            "code": records.code_version(),
-            "created": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
-        }
-        write_json(setting.output / records.RECORD, record)
-        report_finished(record, setting.output, self._progress)
-
-    def _evaluate(self, module: torch.nn.Module, materials: Materials) -> dict[str, Any]:
-        dataset = self._setting.dataset
-        inputs = features(dataset, "held_out", materials.preprocessing).to(self._team.device)
-        outputs = predict(module.eval(), inputs).cpu()
-        labels = dataset.labels[dataset.rows("held_out")]
-        if dataset.classes is not None:
-            return evaluation.classification(labels, outputs.argmax(1).numpy(), dataset.classes)
-        scale = materials.target_scale or {"mean": 0.0, "scale": 1.0}
-        values = outputs.squeeze(1).double().numpy() * scale["scale"] + scale["mean"]
-        return evaluation.regression(labels, values)
-
     def _seconds(self) -> float:
         return self._from_checkpoint + time.monotonic() - self._started
-
-
-def report_finished(record: dict[str, Any], output: Path, progress: Progress) -> None:
-    """Emit the last event of a run that is done."""
-    figure = records.headline(record)
-    name = figure["metric_name"]
-    shown = f"{100 * figure[name]:.2f} %" if name == "accuracy" else f"{figure[name]:.4g}"
-    progress.emit(
-        "finished",
-        f"held-out {name} {shown} after {record['epochs']} epochs; record in {output}",
-        epoch=record["epochs"], epochs=record["parameters"]["epochs"], seconds_left=0,
-        path=str(output), **figure,
-    )  # fmt: skip

@@ -6,7 +6,7 @@ import hashlib
 import io
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import numpy as np
 import pyarrow as pa
@@ -14,10 +14,10 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from workloads.errors import WorkloadError
-from workloads.training.storage import digest, read_artifact, read_json
-
-if TYPE_CHECKING:
-    from workloads.registry.keyring import KeyRing
+from workloads.files import read_json
+from workloads.registry.keyring import KeyRing
+from workloads.registry.sealed import read_artifact
+from workloads.training.storage import digest
 
 FORMAT = "falaj.dataset/1"
 DESCRIPTION = "dataset.json"
@@ -95,9 +95,9 @@ def digest_rows(inputs: dict[str, NDArray[Any]], labels: NDArray[Any]) -> str:
     return state.hexdigest()
 
 
-def context_of(identity: str) -> str:
+def context_of(identity: str) -> bytes:
     """Return the role that a sealed data file is bound to."""
-    return f"dataset:{identity}:data"
+    return f"dataset:{identity}:data".encode()
 
 
 def encode(inputs: dict[str, NDArray[Any]], labels: NDArray[Any], target: str) -> bytes:
@@ -125,11 +125,11 @@ def open_dataset(path: Path, keyring: KeyRing | None) -> Dataset:
     Raises:
         WorkloadError: it is no snapshot, needs other keys, or was changed on disk.
     """
-    description = read_json(path / DESCRIPTION, "dataset description")
-    if description.get("format") != FORMAT:
+    description = read_json(path / DESCRIPTION, "the dataset description")
+    if not isinstance(description, dict) or description.get("format") != FORMAT:
         raise WorkloadError(
-            f"{path / DESCRIPTION} has the format {description.get('format')!r}; this version "
-            f"reads {FORMAT!r}: make the dataset again"
+            f"{path / DESCRIPTION} is not a description of the format {FORMAT!r}, "
+            "which this version reads: make the dataset again"
         )
     changed = (
         f"the dataset in {path} was changed after it was made: its digests no longer match. "

@@ -6,6 +6,7 @@ import codecs
 import csv
 import io
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.csv as pacsv
@@ -27,7 +28,7 @@ _BYTE_ORDER_MARKS = {
 }
 
 
-def read_table(path: Path, encoding: str | None = None) -> pa.Table:
+def read_table(path: Path, encoding: str | None = None) -> Any:
     """Read ``path`` (.csv or .parquet).
 
     Args:
@@ -35,7 +36,7 @@ def read_table(path: Path, encoding: str | None = None) -> pa.Table:
         encoding: the CSV file's encoding; None means UTF-8, or what its byte order mark says.
 
     Returns:
-        A table; every column of a CSV is text as it stands in the file.
+        A pyarrow.Table; every column of a CSV is text as it stands in the file.
 
     Raises:
         WorkloadError: the file is missing, empty, too large, of another kind, wrongly encoded,
@@ -79,7 +80,7 @@ def check_header(names: list[str], path: Path) -> None:
         )
 
 
-def _read_parquet(path: Path) -> pa.Table:
+def _read_parquet(path: Path) -> Any:
     try:
         with pq.ParquetFile(path) as file:
             check_header(file.schema_arrow.names, path)
@@ -89,7 +90,7 @@ def _read_parquet(path: Path) -> pa.Table:
         raise WorkloadError(f"{path} is not a readable Parquet file: {reason}") from error
 
 
-def _read_csv(path: Path, encoding: str | None) -> pa.Table:
+def _read_csv(path: Path, encoding: str | None) -> Any:
     text = _decode(path, encoding)
     first_line = text.lstrip("\r\n").split("\n", 1)[0].rstrip("\r")
     if not text.strip():
@@ -103,9 +104,9 @@ def _read_csv(path: Path, encoding: str | None) -> pa.Table:
     names = [name.strip() for name in header]
     check_header(names, path)
     # Arrow wants unique names; the caller sees columns without a name as "".
-    ragged: list[pacsv.InvalidRow] = []
+    ragged: list[Any] = []
 
-    def remember(row: pacsv.InvalidRow) -> str:
+    def remember(row: Any) -> str:
         ragged.append(row)
         return "skip"
 
