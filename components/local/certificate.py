@@ -1,0 +1,75 @@
+"""A leaf certificate of a server or a client, signed by the site's authority."""
+
+from typing import Any, NotRequired, TypedDict
+
+import pulumi
+
+from components.local._resource import LocalComponent
+
+
+class CertificateArgs(TypedDict):
+    """Arguments of `Certificate`."""
+
+    site: pulumi.Input[str]
+    """Folder of the site (``Workspace.path``)."""
+    file_name: pulumi.Input[str]
+    """Name of its two files in ``pki/``, without suffix."""
+    common_name: pulumi.Input[str]
+    """Its common name; for a client it is the name that access is granted to."""
+    authority_fingerprint: pulumi.Input[str]
+    """The authority's fingerprint (``CertificateAuthority.fingerprint``): a new authority makes a
+    new leaf."""
+    usage: NotRequired[pulumi.Input[str]]
+    """``server`` or ``client``. Default: ``server``."""
+    names: NotRequired[pulumi.Input[list[str]]]
+    """DNS names and IP addresses. Default: none; a server always has localhost, 127.0.0.1 and ::1
+    too."""
+    days: NotRequired[pulumi.Input[int]]
+    """Its life in days; a new one is made on the first ``pulumi up`` after two thirds of it.
+    Default: 90."""
+
+
+class Certificate(LocalComponent):
+    """A leaf certificate of a server or a client, signed by the site's authority."""
+
+    certificate_path: pulumi.Output[str]
+    """PEM file of the certificate."""
+    private_key_path: pulumi.Output[str]
+    """PEM file of the private key, mode 0600."""
+    fingerprint: pulumi.Output[str]
+    """SHA-256 of the certificate, in hexadecimal."""
+    common_name: pulumi.Output[str]
+    """Its common name."""
+    not_before: pulumi.Output[str]
+    """Begin of its life (ISO 8601)."""
+    not_after: pulumi.Output[str]
+    """End of its life (ISO 8601)."""
+
+    def __init__(
+        self, name: str, args: CertificateArgs, opts: pulumi.ResourceOptions | None = None
+    ) -> None:
+        outputs = (
+            "certificate_path",
+            "private_key_path",
+            "fingerprint",
+            "not_before",
+            "not_after",
+        )
+        given: dict[str, Any] = {**args}
+        super().__init__("Certificate", name, given, outputs, opts)
+        self.certificate_path = self._output("certificate_path")
+        self.private_key_path = self._output("private_key_path")
+        self.fingerprint = self._output("fingerprint")
+        self.common_name = self._output("common_name")
+        self.not_before = self._output("not_before")
+        self.not_after = self._output("not_after")
+        self.register_outputs(
+            {
+                "certificate_path": self.certificate_path,
+                "private_key_path": self.private_key_path,
+                "fingerprint": self.fingerprint,
+                "common_name": self.common_name,
+                "not_before": self.not_before,
+                "not_after": self.not_after,
+            }
+        )

@@ -1,0 +1,71 @@
+"""The keys of a site: key-encryption keys, the signing key, the key of access tokens."""
+
+from typing import Any, NotRequired, TypedDict
+
+import pulumi
+
+from components.local._resource import LocalComponent
+
+
+class KeyRingArgs(TypedDict):
+    """Arguments of `KeyRing`."""
+
+    site: pulumi.Input[str]
+    """Folder of the site (``Workspace.path``)."""
+    rotation: NotRequired[pulumi.Input[int]]
+    """Raise it by one for a new key-encryption key: everything is wrapped with it again and the
+    old one is shredded. It can't be lowered. Default: 0, the first key."""
+    retain: NotRequired[pulumi.Input[bool]]
+    """Keep the keys when the stack is destroyed. Default: they are shredded."""
+
+
+class KeyRing(LocalComponent):
+    """The keys of a site: key-encryption keys, the signing key, the key of access tokens."""
+
+    path: pulumi.Output[str]
+    """Folder of the key ring."""
+    primary: pulumi.Output[str]
+    """Version of the key that new data keys are wrapped with."""
+    versions: pulumi.Output[list[str]]
+    """Versions of key-encryption keys that are still there."""
+    signing_key_id: pulumi.Output[str]
+    """Id of the key that signs packages."""
+    token_key_id: pulumi.Output[str]
+    """Id of the key that signs access tokens."""
+    token_key_path: pulumi.Output[str]
+    """File of the key that signs access tokens."""
+    jwks_path: pulumi.Output[str]
+    """File of the public keys that access tokens are verified with."""
+
+    def __init__(
+        self, name: str, args: KeyRingArgs, opts: pulumi.ResourceOptions | None = None
+    ) -> None:
+        outputs = (
+            "path",
+            "primary",
+            "versions",
+            "signing_key_id",
+            "token_key_id",
+            "token_key_path",
+            "jwks_path",
+        )
+        given: dict[str, Any] = {**args}
+        super().__init__("KeyRing", name, given, outputs, opts)
+        self.path = self._output("path")
+        self.primary = self._output("primary")
+        self.versions = self._output("versions")
+        self.signing_key_id = self._output("signing_key_id")
+        self.token_key_id = self._output("token_key_id")
+        self.token_key_path = self._output("token_key_path")
+        self.jwks_path = self._output("jwks_path")
+        self.register_outputs(
+            {
+                "path": self.path,
+                "primary": self.primary,
+                "versions": self.versions,
+                "signing_key_id": self.signing_key_id,
+                "token_key_id": self.token_key_id,
+                "token_key_path": self.token_key_path,
+                "jwks_path": self.jwks_path,
+            }
+        )

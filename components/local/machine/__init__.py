@@ -1,0 +1,1 @@
+"""This machine: files, processes and ports, and errors in plain words."""

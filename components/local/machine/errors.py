@@ -1,0 +1,39 @@
+"""Errors of the provider that a person can read and act upon."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+
+class LocalError(Exception):
+    """A mistake in what a person gave, or a fault that a person can put right.
+
+    The engine shows the message as it is, without a trace: it says what was wrong, what was
+    given, what is allowed and what to do.
+    """
+
+
+class StoppedError(LocalError):
+    """Work was stopped because the deployment was cancelled; what was done so far is kept."""
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """One input that was refused.
+
+    Attributes:
+        property: the input's name as the engine knows it; empty for the resource as a whole.
+        reason: what was given and what is allowed.
+    """
+
+    property: str
+    reason: str
+
+
+class InputsError(Exception):
+    """Inputs that ``check`` refuses; the engine shows each refusal beside its property."""
+
+    def __init__(self, refusals: Sequence[Refusal]) -> None:
+        super().__init__("; ".join(f"{r.property}: {r.reason}" for r in refusals))
+        self.refusals = tuple(refusals)

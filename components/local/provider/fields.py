@@ -1,0 +1,203 @@
+"""Tables of inputs: what a resource takes, checked in one place with one kind of message."""
+
+from __future__ import annotations
+
+import difflib
+import math
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal, cast
+
+from components.local.machine.errors import InputsError, Refusal
+from components.local.provider.values import UNKNOWN, Unknown, Value, Values, has_unknown
+
+Kind = Literal["text", "path", "whole", "number", "flag", "texts", "wholes", "lists"]
+
+KIND_NAMES: Mapping[Kind, str] = {
+    "text": "a text",
+    "path": "an absolute path",
+    "whole": "a whole number",
+    "number": "a number",
+    "flag": "true or false",
+    "texts": "a list of texts",
+    "wholes": "a list of whole numbers",
+    "lists": "a map from names to lists of texts",
+}
+
+
+@dataclass(frozen=True)
+class Field:
+    """One input of a resource.
+
+    Attributes:
+        kind: its type.
+        summary: one sentence for the schema.
+        required: whether it must be given.
+        default: what stands in when it isn't given; None leaves it out.
+        minimum, maximum: limits (inclusive) of a number, or of each number of a list.
+        choices: the allowed texts; empty allows every text.
+        pattern: what a text, or each text of a list, must match as a whole.
+        pattern_hint: the pattern in words.
+        replaces: whether a change makes a new resource instead of updating the old one.
+    """
+
+    kind: Kind
+    summary: str
+    required: bool = False
+    default: Value = None
+    minimum: float | None = None
+    maximum: float | None = None
+    choices: tuple[str, ...] = ()
+    pattern: str = ""
+    pattern_hint: str = ""
+    replaces: bool = False
+
+
+Table = Mapping[str, Field]
+
+
+def check(table: Table, given: Mapping[str, Value]) -> Values:
+    """The inputs with defaults filled in and None left out.
+
+    Raises:
+        InputsError: a key is unknown or missing, or a value is of the wrong type or out of range.
+    """
+    refusals = [
+        Refusal(key, _unknown_key(key, table)) for key in sorted(given) if key not in table
+    ]
+    checked: Values = {}
+    for key, field in table.items():
+        value = given.get(key)
+        if value is None:
+            value = field.default
+        if value is None:
+            if field.required:
+                refusals.append(Refusal(key, f"missing; give {KIND_NAMES[field.kind]}"))
+            continue
+        reason = _refuse(field, value)
+        if reason is None:
+            checked[key] = value
+        else:
+            refusals.append(Refusal(key, f"given {_show(value)}; allowed: {reason}"))
+    if refusals:
+        raise InputsError(refusals)
+    return checked
+
+
+def _unknown_key(key: str, table: Table) -> str:
+    close = difflib.get_close_matches(key, table, n=1)
+    hint = f"did you mean {close[0]!r}? " if close else ""
+    return f"unknown input {key!r}; {hint}allowed: {', '.join(sorted(table))}"
+
+
+def _refuse(field: Field, value: Value) -> str | None:
+    """What is allowed, when the value isn't; None when it is."""
+    if has_unknown(value) and (isinstance(value, Unknown) or not _is_kind(field.kind, value)):
+        return None
+    if not _is_kind(field.kind, value):
+        return KIND_NAMES[field.kind]
+    allowed = _allowed(field)
+    items = value if isinstance(value, Sequence) and not isinstance(value, str) else [value]
+    return allowed if any(not _fits(field, item) for item in items) else None
+
+
+def _is_kind(kind: Kind, value: Value) -> bool:
+    if kind in {"text", "path"}:
+        return isinstance(value, str)
+    if kind == "flag":
+        return isinstance(value, bool)
+    if kind == "whole":
+        return isinstance(value, int) and not isinstance(value, bool)
+    if kind == "number":
+        return isinstance(value, int | float) and not isinstance(value, bool)
+    if kind == "lists":
+        return isinstance(value, Mapping) and all(_is_kind("texts", v) for v in value.values())
+    if isinstance(value, str) or not isinstance(value, Sequence):
+        return False
+    inner: Kind = "text" if kind == "texts" else "whole"
+    return all(isinstance(item, Unknown) or _is_kind(inner, item) for item in value)
+
+
+def _fits(field: Field, item: Value) -> bool:
+    if isinstance(item, str):
+        if field.kind == "path" and not Path(item).is_absolute():
+            return False
+        if field.choices and item not in field.choices:
+            return False
+        return not field.pattern or re.fullmatch(field.pattern, item) is not None
+    if isinstance(item, int | float):
+        if not math.isfinite(item):
+            return False
+        low = field.minimum is None or item >= field.minimum
+        return low and (field.maximum is None or item <= field.maximum)
+    return True
+
+
+def _allowed(field: Field) -> str:
+    if field.choices:
+        return ", ".join(field.choices)
+    text = KIND_NAMES[field.kind]
+    if field.pattern_hint:
+        text += f" of {field.pattern_hint}"
+    if field.minimum is not None and field.maximum is not None:
+        return f"{text} from {field.minimum:g} to {field.maximum:g}"
+    if field.minimum is not None:
+        return f"{text} of at least {field.minimum:g}"
+    if field.maximum is not None:
+        return f"{text} of at most {field.maximum:g}"
+    return text
+
+
+def _show(value: Value) -> str:
+    text = repr(value)
+    return text if len(text) <= 80 else text[:77] + "..."
+
+
+def text(values: Mapping[str, Value], key: str) -> str:
+    """A text that `check` has let through (or that the state holds)."""
+    value = values.get(key)
+    if not isinstance(value, str):
+        raise KeyError(f"{key} is not a text but {type(value).__name__}")
+    return value
+
+
+def whole(values: Mapping[str, Value], key: str) -> int:
+    """A whole number that `check` has let through (or that the state holds)."""
+    value = values.get(key)
+    if not isinstance(value, int | float) or isinstance(value, bool):
+        raise KeyError(f"{key} is not a number but {type(value).__name__}")
+    return int(value)
+
+
+def number(values: Mapping[str, Value], key: str) -> float:
+    """A number that `check` has let through (or that the state holds)."""
+    value = values.get(key)
+    if not isinstance(value, int | float) or isinstance(value, bool):
+        raise KeyError(f"{key} is not a number but {type(value).__name__}")
+    return float(value)
+
+
+def flag(values: Mapping[str, Value], key: str) -> bool:
+    """A truth value; what isn't there is false."""
+    return values.get(key) is True
+
+
+def texts(values: Mapping[str, Value], key: str) -> list[str]:
+    """A list of texts; what isn't there is empty."""
+    value = values.get(key)
+    if value is None or isinstance(value, str) or not isinstance(value, Sequence):
+        return []
+    return [item for item in cast("Sequence[Value]", value) if isinstance(item, str)]
+
+
+def optional(values: Mapping[str, Value], key: str) -> str | int | float | None:
+    """A text or number that may be left out."""
+    value = values.get(key)
+    return value if isinstance(value, str | int | float) else None
+
+
+def known(values: Mapping[str, Value], *keys: str) -> bool:
+    """Whether all of these values are known and there."""
+    return all(values.get(key, UNKNOWN) is not UNKNOWN for key in keys)

@@ -1,0 +1,161 @@
+"""Dataset: an immutable snapshot of rows, named by the digest of its content."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, ClassVar, Final
+
+from components.local.machine import files
+from components.local.machine.errors import InputsError, Refusal
+from components.local.provider import workloads
+from components.local.provider.fields import Field, Table, optional, text
+from components.local.provider.handler import Change, Context, Handler
+from components.local.provider.resources.common import KEYRING, SITE
+from components.local.provider.values import UNKNOWN, Values, has_unknown
+
+#: The dataset that ships inside a Python package.
+DIGITS: Final = "digits"
+_SUFFIXES: Final = (".csv", ".parquet")
+_MODULE: Final = "workloads.training"
+
+
+class DatasetHandler(Handler):
+    """Takes the snapshot; another content, target or split is another dataset."""
+
+    type_name: ClassVar[str] = "Dataset"
+    summary: ClassVar[str] = "A snapshot of rows to learn from, with schema and statistics."
+    table: ClassVar[Table] = {
+        "site": SITE,
+        "source": Field(
+            "text", "digits, or the absolute path of a .csv or .parquet file.", default=DIGITS,
+            replaces=True,
+        ),
+        "sourceSha256": Field(
+            "text", "Filled in: digest of the source file, so that a changed file is a change.",
+            replaces=True,
+        ),
+        "target": Field("text", "Column to predict; tables need one.", replaces=True),
+        "task": Field(
+            "text", "What to learn; auto decides by the target column.", default="auto",
+            choices=("auto", "classification", "regression"), replaces=True,
+        ),
+        "seed": Field(
+            "whole", "Fixes the split.", default=7, minimum=0, maximum=2**31 - 1, replaces=True
+        ),
+        "holdout": Field(
+            "number", "Share of the rows that training never sees.", default=0.2, minimum=0.05,
+            maximum=0.5, replaces=True,
+        ),
+        "keyring": KEYRING,
+    }  # fmt: skip
+    outputs: ClassVar[Mapping[str, str]] = {
+        "path": "Folder of the snapshot.",
+        "digest": "SHA-256 that names the dataset: content, target and split.",
+        "family": "images or table.",
+        "resolvedTask": "classification or regression.",
+        "targetName": "Name of what is predicted.",
+        "rows": "Number of rows.",
+        "features": "Number of inputs.",
+        "classes": "Names of the classes; empty for regression.",
+    }
+
+    def check(self, given: Values, old: Values) -> Values:
+        """The file must be there; its digest becomes an input."""
+        checked = super().check({k: v for k, v in given.items() if k != "sourceSha256"}, old)
+        source = checked.get("source")
+        if not isinstance(source, str):
+            checked["sourceSha256"] = UNKNOWN
+            return checked
+        if source == DIGITS:
+            checked["sourceSha256"] = "built in"
+            return checked
+        path = Path(source)
+        if not path.is_absolute() or path.suffix.lower() not in _SUFFIXES:
+            reason = (
+                f"given {source!r}; allowed: digits, or the absolute path of a .csv or .parquet"
+            )
+            raise InputsError([Refusal("source", reason)])
+        if checked.get("target") is None:
+            reason = f"missing; a table needs the name of the column to predict ({source})"
+            raise InputsError([Refusal("target", reason)])
+        checked["sourceSha256"] = _digest(path)
+        return checked
+
+    def drift(self, state: Values) -> dict[str, Change]:
+        """A snapshot that someone has removed is taken again."""
+        if (Path(text(state, "path")) / "dataset.json").is_file():
+            return {}
+        return {"path": Change(replaces=True, is_input=False)}
+
+    def preview(self, inputs: Values, state: Values | None) -> Values:
+        """Reads the source without writing, so that bad rows are refused before any work."""
+        del state
+        if has_unknown({k: v for k, v in inputs.items() if k not in {"site", "keyring"}}):
+            return {**inputs, **dict.fromkeys(self.outputs, UNKNOWN)}
+        arguments = [*_options(inputs), "--dry-run", "--json"]
+        described = workloads.run(Context("preview"), _MODULE, ["dataset", *arguments])
+        expected = {**inputs, **_outputs(described)}
+        expected["path"] = UNKNOWN
+        if isinstance(inputs.get("site"), str):
+            expected["path"] = str(self.site_of(inputs).datasets / str(described["digest"])[:16])
+        return expected
+
+    def create(self, context: Context, inputs: Values) -> tuple[str, Values]:
+        """Take the snapshot; the same one from before is adopted."""
+        folder = self.site_of(inputs).datasets
+        files.make_folder(folder)
+        context.status("reading and checking the rows")
+        keyring = workloads.options({"keyring": optional(inputs, "keyring")})
+        arguments = [*_options(inputs), "--output", str(folder), *keyring, "--json"]
+        described = workloads.run(context, _MODULE, ["dataset", *arguments])
+        outputs = {**_outputs(described), "path": str(described["path"])}
+        context.say(f"{outputs['rows']:,} rows of {outputs['features']} inputs")
+        return Path(str(described["path"])).name, {**inputs, **outputs}
+
+    def read(self, resource_id: str, state: Values) -> Values | None:
+        """Gone when the snapshot is."""
+        described = files.read_json(Path(text(state, "path")) / "dataset.json")
+        return None if described is None else {**state, **_outputs(described)}
+
+    def update(self, context: Context, resource_id: str, state: Values, inputs: Values) -> Values:
+        """Nothing that can change in place needs work."""
+        del context, resource_id
+        return {**inputs, **{key: state[key] for key in self.outputs if key in state}}
+
+    def delete(self, context: Context, resource_id: str, state: Values) -> None:
+        """Remove the snapshot."""
+        del context
+        files.remove_tree(Path(text(state, "path")))
+
+
+def _digest(path: Path) -> str:
+    try:
+        with path.open("rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()
+    except IsADirectoryError:
+        reason = f"{path} is a folder; give the path of a .csv or .parquet file"
+    except FileNotFoundError:
+        reason = f"there is no file {path}; give the path of a .csv or .parquet file"
+    except OSError as error:
+        reason = f"{path} can't be read: {error.strerror}"
+    raise InputsError([Refusal("source", reason)])
+
+
+def _options(inputs: Values) -> list[str]:
+    keys = ("source", "target", "task", "seed", "holdout")
+    return workloads.options({key: optional(inputs, key) for key in keys})
+
+
+def _outputs(described: Mapping[str, Any]) -> Values:
+    rows = described["rows"]
+    return {
+        "digest": str(described["digest"]),
+        "family": str(described["family"]),
+        "resolvedTask": str(described["task"]),
+        "targetName": str(described["target"]),
+        "rows": int(rows["total"] if isinstance(rows, Mapping) else rows),
+        "features": len(described["features"]),
+        "classes": [str(name) for name in described.get("classes") or []],
+    }

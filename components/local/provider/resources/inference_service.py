@@ -1,0 +1,168 @@
+"""InferenceService: serves a published model, kept running by a supervisor."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import ClassVar
+
+from components.local.machine import files, ports
+from components.local.provider.fields import Field, Table, text, whole
+from components.local.provider.handler import Change, Context, Handler
+from components.local.provider.resources.common import KEYRING, NAME_HINT, NAME_PATTERN, SITE
+from components.local.provider.rollout import Rollout, write_config
+from components.local.provider.service_process import ServiceFiles
+from components.local.provider.values import UNKNOWN, Values
+from components.local.supervision.choice import AUTO, KINDS, choose
+from components.local.supervision.program import Supervisor
+
+_PORT_LIMIT_S = 15.0
+
+
+def _limit(summary: str, default: int, minimum: int, maximum: int) -> Field:
+    return Field("whole", summary, default=default, minimum=minimum, maximum=maximum)
+
+
+class InferenceServiceHandler(Handler):
+    """Starts, rolls and stops a server; another version is rolled to without a failed request."""
+
+    type_name: ClassVar[str] = "InferenceService"
+    summary: ClassVar[str] = "A server of the Open Inference Protocol v2 over TLS 1.3."
+    table: ClassVar[Table] = {
+        "site": SITE,
+        "name": Field(
+            "text", "Name of the service.", required=True, replaces=True, pattern=NAME_PATTERN,
+            pattern_hint=NAME_HINT,
+        ),
+        "model": Field("text", "The model (ModelPackage.model).", required=True),
+        "version": Field("whole", "The version (ModelPackage.version).", required=True, minimum=1),
+        "keyring": Field(KEYRING.kind, "Folder of the key ring (KeyRing.path).", required=True),
+        "host": Field("text", "Address to listen on.", default="127.0.0.1"),
+        "port": Field("whole", "Port to listen on.", required=True, minimum=1, maximum=65_535),
+        "workers": _limit("Worker processes.", 1, 1, 64),
+        "threads": _limit("Threads of each worker's runtime.", 1, 1, 64),
+        "certificate": Field("path", "PEM file of the server's certificate.", required=True),
+        "privateKey": Field("path", "PEM file of its private key.", required=True),
+        "clientCa": Field(
+            "path", "PEM file of the authority of client certificates.", required=True
+        ),
+        "certificateFingerprint": Field(
+            "text", "Fingerprint of the certificate: a renewed one is rolled out.", required=True
+        ),
+        "issuer": Field("text", "Issuer of access tokens.", required=True),
+        "audience": Field("text", "Audience of access tokens.", required=True),
+        "clients": Field(
+            "lists", "What each client certificate may do: scopes by common name.", default={},
+            choices=("predict", "observe", "admin"),
+        ),
+        "maxBodyBytes": _limit("Largest request body.", 8 << 20, 1_024, 1 << 30),
+        "maxRows": _limit("Most rows in a request.", 1_024, 1, 1 << 20),
+        "drainSeconds": _limit("How long an old version may finish its requests.", 10, 0, 600),
+        "supervisor": Field(
+            "text", "Who keeps it running; auto takes systemd where the user has it.",
+            default=AUTO, choices=(AUTO, *KINDS),
+        ),
+    }  # fmt: skip
+    outputs: ClassVar[Mapping[str, str]] = {
+        "endpoint": "Base URL of the service.",
+        "servedVersion": "The version that is really served (a rollback changes it).",
+        "status": "serving, or what it is instead.",
+        "pid": "Process id of the server.",
+        "keptBy": "systemd or supervisord.",
+        "tokenKeyPath": "File of the key that signs access tokens.",
+        "configPath": "The server's configuration.",
+    }
+
+    def drift(self, state: Values) -> dict[str, Change]:
+        """A service that doesn't run (a reboot, a killed supervisor) is started again."""
+        service = self._files(state)
+        rollout = Rollout(service, self._keeper(state), Context("diff"))
+        return {} if rollout.is_healthy() else {"status": Change(is_input=False)}
+
+    def preview(self, inputs: Values, state: Values | None) -> Values:
+        """Where it will be is known; what it serves only afterwards."""
+        expected = {**inputs, **dict.fromkeys(self.outputs, UNKNOWN)}
+        expected["endpoint"] = endpoint(inputs)
+        if isinstance(inputs.get("keyring"), str):
+            expected["tokenKeyPath"] = str(Path(text(inputs, "keyring")) / "tokens.pem")
+        if isinstance(inputs.get("site"), str):
+            expected["configPath"] = str(self._files(inputs).config)
+        return expected
+
+    def create(self, context: Context, inputs: Values) -> tuple[str, Values]:
+        """Start the service, adopting one that an interrupted deployment has started."""
+        service = self._files(inputs)
+        if service.read_state().get("port") != inputs["port"] or service.master() is None:
+            choose(text(inputs, "supervisor")).remove(service.program())
+            ports.require_free(text(inputs, "host"), whole(inputs, "port"))
+        return text(inputs, "name"), self._roll_out(context, inputs, None)
+
+    def read(self, resource_id: str, state: Values) -> Values | None:
+        """Gone when its configuration is; else what it really does."""
+        service = self._files(state)
+        if not service.config.is_file():
+            return None
+        rollout = Rollout(service, self._keeper(state), Context("refresh"))
+        return {**state, **rollout.observed()}
+
+    def update(self, context: Context, resource_id: str, state: Values, inputs: Values) -> Values:
+        """Roll to what is wanted; when that fails, the service is as it was."""
+        moved = any(inputs[key] != state.get(key) for key in ("host", "port"))
+        if moved:
+            # The port must be free for us before the old place is given up.
+            ports.require_free(text(inputs, "host"), whole(inputs, "port"))
+        outputs = self._roll_out(context, inputs, state)
+        if moved:
+            ports.wait_until_free(text(state, "host"), whole(state, "port"), _PORT_LIMIT_S)
+        return outputs
+
+    def delete(self, context: Context, resource_id: str, state: Values) -> None:
+        """Stop it; returns when processes are gone, the port is free and nothing is left."""
+        service = self._files(state)
+        port, host = whole(state, "port"), text(state, "host")
+        ours = service.read_state().get("port") == port and service.master() is not None
+        context.status("finishing requests and stopping")
+        self._keeper(state).remove(service.program())
+        if ours:
+            ports.wait_until_free(host, port, _PORT_LIMIT_S)
+        files.remove_tree(service.folder)
+
+    def _roll_out(self, context: Context, inputs: Values, state: Values | None) -> Values:
+        service = self._files(inputs)
+        keeper = choose(text(inputs, "supervisor"))
+        if state is not None and text(state, "keptBy") != keeper.kind:
+            KINDS[text(state, "keptBy")]().remove(service.program())
+        files.make_folder(service.folder)
+        files.make_folder(service.logs)
+        before = service.read_config()
+        write_config(service, inputs, self.site_of(inputs))
+        rollout = Rollout(service, keeper, context)
+        rollout.reach(whole(inputs, "version"), before, _renewed(state, inputs))
+        token_key = Path(text(inputs, "keyring")) / "tokens.pem"
+        return {
+            **inputs,
+            **rollout.observed(),
+            "endpoint": endpoint(inputs),
+            "keptBy": keeper.kind,
+            "tokenKeyPath": str(token_key),
+            "configPath": str(service.config),
+        }
+
+    def _files(self, values: Values) -> ServiceFiles:
+        return ServiceFiles(self.site_of(values).services / text(values, "name"))
+
+    def _keeper(self, state: Values) -> Supervisor:
+        return KINDS[text(state, "keptBy")]()
+
+
+def _renewed(state: Values | None, inputs: Values) -> bool:
+    key = "certificateFingerprint"
+    return state is not None and state.get(key) != inputs.get(key)
+
+
+def endpoint(inputs: Values) -> str:
+    """Base URL under which a client on this machine reaches the service."""
+    host = text(inputs, "host")
+    # An address that means every interface is not one to connect to.
+    shown = {"0.0.0.0": "localhost", "::": "localhost", "127.0.0.1": "localhost"}.get(host, host)  # noqa: S104
+    return f"https://{f'[{shown}]' if ':' in shown else shown}:{whole(inputs, 'port')}"

@@ -1,0 +1,172 @@
+"""ModelPackage: a trained model, optimised, signed, encrypted and published in the registry."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, ClassVar, Final
+
+from components.local.machine import files
+from components.local.provider import workloads
+from components.local.provider.fields import Field, Table, optional, text, whole
+from components.local.provider.handler import Change, Context, Handler
+from components.local.provider.resources.common import KEYRING, NAME_HINT, NAME_PATTERN, SITE
+from components.local.provider.values import UNKNOWN, Values
+
+_OPTIMIZATION: Final = "workloads.optimization"
+_REGISTRY: Final = "workloads.registry"
+
+
+class ModelPackageHandler(Handler):
+    """Publishes a version; another run is another version, and older ones stay for a rollback."""
+
+    type_name: ClassVar[str] = "ModelPackage"
+    summary: ClassVar[str] = "A model in the registry, with all versions that are kept of it."
+    table: ClassVar[Table] = {
+        "site": SITE,
+        "model": Field(
+            "text", "Name of the model.", required=True, replaces=True, pattern=NAME_PATTERN,
+            pattern_hint=NAME_HINT,
+        ),
+        "run": Field("path", "Folder of the training run (TrainingRun.path).", required=True),
+        "dataset": Field("path", "Folder of the snapshot (Dataset.path).", required=True),
+        "keyring": KEYRING,
+        "maxAccuracyDrop": Field(
+            "number", "How much quantisation may cost, in percentage points (of RMSE: percent).",
+            default=0.5, minimum=0, maximum=100,
+        ),
+        "quantise": Field(
+            "text", "auto takes 8 bits when accurate and faster; never keeps the float model.",
+            default="auto", choices=("auto", "never"),
+        ),
+        "threads": Field(
+            "whole", "Threads that latencies are measured with.", default=1, minimum=1, maximum=64
+        ),
+        "dataClass": Field(
+            "text", "Class of the data that the model has learnt from; kept in the manifest.",
+            default="internal", choices=("public", "internal", "confidential", "restricted"),
+        ),
+        "keepVersions": Field(
+            "whole", "Versions to keep; the served one and the one before it are always kept.",
+            default=5, minimum=2, maximum=1_000,
+        ),
+    }  # fmt: skip
+    outputs: ClassVar[Mapping[str, str]] = {
+        "version": "The version that was published from these inputs.",
+        "path": "Folder of the version.",
+        "digest": "Digest of the version's manifest.",
+        "registry": "Folder of the registry.",
+        "accepted": "int8 or float: which of the two is packaged.",
+        "reason": "Why.",
+        "metricName": "accuracy, or rmse for regression.",
+        "accuracyFloat": "The metric of the float model on held-out rows.",
+        "accuracyInt8": "The same of the 8-bit model, where there is one.",
+        "sizeFloat": "Size of the float model in bytes.",
+        "sizeInt8": "Size of the 8-bit model in bytes.",
+        "latencyFloat": "Latency of the float model in microseconds.",
+        "latencyInt8": "Latency of the 8-bit model in microseconds.",
+    }
+
+    def drift(self, state: Values) -> dict[str, Change]:
+        """A version that someone has removed is published again."""
+        if (Path(text(state, "path")) / "manifest.json").is_file():
+            return {}
+        return {"version": Change(is_input=False)}
+
+    def preview(self, inputs: Values, state: Values | None) -> Values:
+        """The version is known only when something else than its making changed."""
+        expected = {**inputs, **dict.fromkeys(self.outputs, UNKNOWN)}
+        if isinstance(inputs.get("site"), str):
+            expected["registry"] = str(self.site_of(inputs).registry)
+        if state is not None and not self._makes_version(state, inputs):
+            expected.update({key: state[key] for key in self.outputs if key in state})
+        return expected
+
+    def create(self, context: Context, inputs: Values) -> tuple[str, Values]:
+        """Optimise and publish; the same content published before keeps its version."""
+        return text(inputs, "model"), self._publish(context, inputs)
+
+    def read(self, resource_id: str, state: Values) -> Values | None:
+        """Gone when the version is."""
+        return dict(state) if not self.drift(state) else None
+
+    def update(self, context: Context, resource_id: str, state: Values, inputs: Values) -> Values:
+        """Publish a new version, or only prune old ones."""
+        if self._makes_version(state, inputs):
+            return self._publish(context, inputs)
+        self._prune(context, inputs)
+        return {**inputs, **{key: state[key] for key in self.outputs if key in state}}
+
+    def delete(self, context: Context, resource_id: str, state: Values) -> None:
+        """Remove all versions of the model."""
+        del context
+        files.remove_tree(self.site_of(state).registry / resource_id)
+
+    def _makes_version(self, state: Values, inputs: Values) -> bool:
+        changes = self.diff(state, inputs)
+        return bool(changes.keys() - {"keepVersions", "keyring"})
+
+    def _publish(self, context: Context, inputs: Values) -> Values:
+        site, model = self.site_of(inputs), text(inputs, "model")
+        run = Path(text(inputs, "run"))
+        keyring = workloads.options({"keyring": optional(inputs, "keyring")})
+        folder = run / "optimization" / _variant(inputs)
+        files.make_folder(folder)
+        context.status("exporting, quantising and comparing with the float model")
+        values = {
+            "max-accuracy-drop": optional(inputs, "maxAccuracyDrop"),
+            "quantise": optional(inputs, "quantise"),
+            "threads": optional(inputs, "threads"),
+            "data-class": optional(inputs, "dataClass"),
+        }
+        arguments = [
+            "--run", str(run), "--dataset", text(inputs, "dataset"), "--output", str(folder),
+            *keyring, *workloads.options(values), "--json",
+        ]  # fmt: skip
+        measured = workloads.run(context, _OPTIMIZATION, arguments)
+        context.say(f"{measured['accepted']} model is packaged: {measured['reason']}")
+        context.status("signing, encrypting and publishing")
+        files.make_folder(site.registry)
+        arguments = [
+            "publish", "--registry", str(site.registry), "--model", model, *keyring,
+            "--from", str(folder), "--fields", str(measured["fields"]), "--json",
+        ]  # fmt: skip
+        published = workloads.run(context, _REGISTRY, arguments)
+        self._prune(context, inputs)
+        return {
+            **inputs,
+            **_measurements(measured),
+            "version": int(published["version"]),
+            "path": str(published["path"]),
+            "digest": str(published["digest"]),
+            "registry": str(site.registry),
+        }
+
+    def _prune(self, context: Context, inputs: Values) -> None:
+        arguments = [
+            "prune", "--registry", str(self.site_of(inputs).registry),
+            "--model", text(inputs, "model"), "--keep", str(whole(inputs, "keepVersions")),
+            "--json",
+        ]  # fmt: skip
+        workloads.run(context, _REGISTRY, arguments)
+
+
+def _variant(inputs: Values) -> str:
+    """A folder name for one way of optimising, so that another way doesn't overwrite it."""
+    drop, threads = optional(inputs, "maxAccuracyDrop"), whole(inputs, "threads")
+    return f"{text(inputs, 'quantise')}-{drop}-{threads}-{text(inputs, 'dataClass')}"
+
+
+def _measurements(measured: Mapping[str, Any]) -> Values:
+    metric = str(measured["metric_name"])
+    outputs: Values = {
+        "accepted": str(measured["accepted"]),
+        "reason": str(measured["reason"]),
+        "metricName": metric,
+    }
+    for kind, suffix in (("float", "Float"), ("int8", "Int8")):
+        figures: Mapping[str, Any] = measured.get(kind) or {}
+        outputs[f"accuracy{suffix}"] = figures.get(metric)
+        outputs[f"size{suffix}"] = figures.get("size_bytes")
+        outputs[f"latency{suffix}"] = figures.get("latency_us")
+    return outputs

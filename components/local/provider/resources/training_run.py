@@ -1,0 +1,201 @@
+"""TrainingRun: one training of a model, named by the digest of everything that decides it."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, ClassVar, Final
+
+from components.local.machine import files, processes
+from components.local.provider import workloads
+from components.local.provider.fields import Field, Table, optional, text
+from components.local.provider.handler import Change, Context, Handler
+from components.local.provider.resources.common import KEYRING, SITE
+from components.local.provider.values import UNKNOWN, Values, has_unknown
+
+_MODULE: Final = "workloads.training"
+
+#: Hyperparameters and the options of ``workloads.training run`` that they become.
+_OPTIONS: Final[Mapping[str, str]] = {
+    "epochs": "epochs",
+    "batchSize": "batch-size",
+    "learningRate": "learning-rate",
+    "weightDecay": "weight-decay",
+    "patience": "patience",
+    "gradientClip": "gradient-clip",
+    "width": "width",
+    "seed": "seed",
+    "processes": "processes",
+    "precision": "precision",
+    "threads": "threads",
+}
+
+
+def _whole(summary: str, minimum: float, maximum: float) -> Field:
+    return Field("whole", summary, minimum=minimum, maximum=maximum, replaces=True)
+
+
+def _number(summary: str, minimum: float, maximum: float) -> Field:
+    return Field("number", summary, minimum=minimum, maximum=maximum, replaces=True)
+
+
+class TrainingRunHandler(Handler):
+    """Trains in a process group of its own, showing its progress; unchanged inputs do no work."""
+
+    type_name: ClassVar[str] = "TrainingRun"
+    summary: ClassVar[str] = "A training run; without a hyperparameter its family's default holds."
+    table: ClassVar[Table] = {
+        "site": SITE,
+        "dataset": Field("path", "Folder of the snapshot (Dataset.path).", required=True),
+        "datasetDigest": Field(
+            "text", "Digest of the dataset (Dataset.digest).", required=True, replaces=True
+        ),
+        "keyring": KEYRING,
+        "epochs": _whole("Most passes over the rows.", 1, 10_000),
+        "batchSize": _whole("Rows of a step, over all processes.", 1, 65_536),
+        "learningRate": _number("Peak learning rate.", 1e-9, 10),
+        "weightDecay": _number("Weight decay.", 0, 10),
+        "patience": _whole("Epochs without gain before it stops early.", 1, 10_000),
+        "gradientClip": _number("Largest norm of the gradients; 0 doesn't clip.", 0, 1e6),
+        "width": _whole("Channels or hidden units.", 4, 4_096),
+        "seed": _whole("Seed of everything random.", 0, 2**31 - 1),
+        "processes": _whole("Data-parallel processes.", 1, 64),
+        "precision": Field(
+            "text", "Precision of the arithmetic; auto decides by the hardware.",
+            choices=("auto", "float32", "bfloat16", "float16"), replaces=True,
+        ),
+        "threads": _whole("CPU threads of each process.", 1, 1_024),
+        "checkpointEvery": Field(
+            "whole", "Epochs between checkpoints; a change of it trains nothing again.",
+            minimum=1, maximum=10_000,
+        ),
+    }  # fmt: skip
+    outputs: ClassVar[Mapping[str, str]] = {
+        "path": "Folder of the run.",
+        "digest": "Digest that names the run: dataset and hyperparameters.",
+        "metricName": "accuracy, or rmse for regression.",
+        "score": "The metric on held-out rows.",
+        "epochsRun": "Epochs that were run.",
+        "seconds": "How long it trained.",
+    }
+
+    def drift(self, state: Values) -> dict[str, Change]:
+        """A run whose record someone has removed is done again."""
+        if (Path(text(state, "path")) / "record.json").is_file():
+            return {}
+        return {"path": Change(replaces=True, is_input=False)}
+
+    def preview(self, inputs: Values, state: Values | None) -> Values:
+        """The folder is known when the dataset is."""
+        expected = {**inputs, **dict.fromkeys(self.outputs, UNKNOWN)}
+        if state is not None:
+            expected.update({key: state[key] for key in self.outputs if key in state})
+        elif not has_unknown(inputs):
+            digest = run_digest(inputs)
+            expected["digest"] = digest
+            expected["path"] = str(self.site_of(inputs).runs / digest[:16])
+        return expected
+
+    def create(self, context: Context, inputs: Values) -> tuple[str, Values]:
+        """Train, or go on from the checkpoint of an interrupted run."""
+        site, digest = self.site_of(inputs), run_digest(inputs)
+        files.make_folder(site.runs)
+        folder = site.runs / digest[:16]
+        pid_file = site.runs / f"{digest[:16]}.pid"
+        _end_earlier(context, folder, pid_file)
+        values = {option: optional(inputs, key) for key, option in _OPTIONS.items()}
+        values["checkpoint-every"] = optional(inputs, "checkpointEvery")
+        values["keyring"] = optional(inputs, "keyring")
+        arguments = [
+            "run", "--dataset", text(inputs, "dataset"), "--output", str(folder),
+            *workloads.options(values), "--progress", "json",
+        ]  # fmt: skip
+        progress = _Progress(context)
+        workloads.run(context, _MODULE, arguments, on_line=progress.show, pid_file=pid_file)
+        record = files.read_json(folder / "record.json") or {}
+        return digest[:16], {**inputs, "path": str(folder), "digest": digest, **_outputs(record)}
+
+    def read(self, resource_id: str, state: Values) -> Values | None:
+        """Gone when the record is."""
+        record = files.read_json(Path(text(state, "path")) / "record.json")
+        return None if record is None else {**state, **_outputs(record)}
+
+    def update(self, context: Context, resource_id: str, state: Values, inputs: Values) -> Values:
+        """Nothing that can change in place trains again."""
+        del context, resource_id
+        return {**inputs, **{key: state[key] for key in self.outputs if key in state}}
+
+    def delete(self, context: Context, resource_id: str, state: Values) -> None:
+        """End what may still train, and remove the run."""
+        folder = Path(text(state, "path"))
+        pid_file = folder.with_name(f"{folder.name}.pid")
+        _end_earlier(context, folder, pid_file)
+        files.remove_tree(folder)
+
+
+def run_digest(inputs: Values) -> str:
+    """SHA-256 of the dataset's digest and every hyperparameter that was given."""
+    keys = ("datasetDigest", *_OPTIONS)
+    decisive = {key: inputs[key] for key in keys if inputs.get(key) is not None}
+    return hashlib.sha256(json.dumps(decisive, sort_keys=True).encode()).hexdigest()
+
+
+class _Progress:
+    """Turns the trainer's events into passing statuses, and now and then a line that stays."""
+
+    _LINE_EVERY_S: ClassVar[float] = 10.0
+    _SHARES: ClassVar[int] = 4
+
+    def __init__(self, context: Context) -> None:
+        self._context = context
+        self._said = time.monotonic()
+        self._share = 0
+
+    def show(self, line: str) -> None:
+        """Show one line of the trainer's output."""
+        try:
+            event: Any = json.loads(line)
+        except ValueError:
+            return
+        if not isinstance(event, dict) or not isinstance(event.get("message"), str):
+            return
+        message: str = event["message"]
+        if event.get("event") == "epoch" and not self._is_worth_a_line(event):
+            self._context.status(message)
+            return
+        self._said = time.monotonic()
+        self._context.say(message)
+
+    def _is_worth_a_line(self, event: Mapping[str, Any]) -> bool:
+        # Output that is not a terminal shows no passing status: it gets a line at each quarter,
+        # and at least one in ten seconds.
+        share = int(self._SHARES * int(event["epoch"]) / max(int(event["epochs"]), 1))
+        new_share = share > self._share
+        self._share = max(share, self._share)
+        return new_share or time.monotonic() - self._said >= self._LINE_EVERY_S
+
+
+def _end_earlier(context: Context, folder: Path, pid_file: Path) -> None:
+    """End a trainer that a killed deployment has left; it writes a checkpoint first."""
+    words = (_MODULE, str(folder))
+    pid = processes.read_pid(pid_file)
+    if processes.is_running(pid, words) and pid is not None:
+        context.status("waiting for the training of an interrupted deployment to write its state")
+        processes.end(pid, words, patience_s=120, group=True)
+    pid_file.unlink(missing_ok=True)
+
+
+def _outputs(record: Mapping[str, Any]) -> Values:
+    held_out: Mapping[str, Any] = (record.get("metrics") or {}).get("held_out") or {}
+    metric = "accuracy" if "accuracy" in held_out else "rmse"
+    epochs = record.get("epochs")
+    timings: Mapping[str, Any] = record.get("timings") or {}
+    return {
+        "metricName": metric,
+        "score": held_out.get(metric),
+        "epochsRun": epochs if isinstance(epochs, int) else None,
+        "seconds": timings.get("training_seconds"),
+    }

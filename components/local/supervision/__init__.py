@@ -1,0 +1,1 @@
+"""Keeps a program running after the deployment has ended: systemd user units, or supervisord."""

@@ -1,0 +1,92 @@
+"""A training run, named by the digest of the dataset and the hyperparameters."""
+
+from typing import Any, NotRequired, TypedDict
+
+import pulumi
+
+from components.local._resource import LocalComponent
+
+
+class TrainingRunArgs(TypedDict):
+    """Arguments of `TrainingRun`."""
+
+    site: pulumi.Input[str]
+    """Folder of the site (``Workspace.path``)."""
+    dataset: pulumi.Input[str]
+    """Folder of the snapshot (``Dataset.path``)."""
+    dataset_digest: pulumi.Input[str]
+    """Digest of the dataset (``Dataset.digest``)."""
+    keyring: NotRequired[pulumi.Input[str]]
+    """Folder of the key ring (``KeyRing.path``) that seals model and checkpoints. Default: they
+    lie unencrypted."""
+    epochs: NotRequired[pulumi.Input[int] | None]
+    """Most passes over the rows. Default: by the model's family and the number of rows."""
+    batch_size: NotRequired[pulumi.Input[int] | None]
+    """Rows of a step, over all processes. Default: by the family."""
+    learning_rate: NotRequired[pulumi.Input[float] | None]
+    """Peak learning rate. Default: by the family."""
+    weight_decay: NotRequired[pulumi.Input[float] | None]
+    """Weight decay. Default: by the family."""
+    patience: NotRequired[pulumi.Input[int] | None]
+    """Epochs without gain before it stops early. Default: 20."""
+    gradient_clip: NotRequired[pulumi.Input[float] | None]
+    """Largest norm of the gradients; 0 doesn't clip. Default: 1."""
+    width: NotRequired[pulumi.Input[int] | None]
+    """Channels or hidden units. Default: by the family."""
+    seed: NotRequired[pulumi.Input[int] | None]
+    """Seed of everything random. Default: 0."""
+    processes: NotRequired[pulumi.Input[int] | None]
+    """Data-parallel processes. Default: 1."""
+    precision: NotRequired[pulumi.Input[str] | None]
+    """``auto``, ``float32``, ``bfloat16`` or ``float16``. Default: ``auto``, by the hardware."""
+    threads: NotRequired[pulumi.Input[int] | None]
+    """CPU threads of each process. Default: its share of the cores."""
+    checkpoint_every: NotRequired[pulumi.Input[int] | None]
+    """Epochs between checkpoints. Default: 1. A change of it trains nothing again."""
+
+
+class TrainingRun(LocalComponent):
+    """A training run, named by the digest of the dataset and the hyperparameters."""
+
+    path: pulumi.Output[str]
+    """Folder of the run."""
+    digest: pulumi.Output[str]
+    """Digest that names the run."""
+    metric_name: pulumi.Output[str]
+    """``accuracy`` (0 to 1), or ``rmse`` for regression."""
+    score: pulumi.Output[float]
+    """The metric on held-out rows."""
+    epochs_run: pulumi.Output[int]
+    """Epochs that were run."""
+    seconds: pulumi.Output[float]
+    """How long it trained, in seconds."""
+
+    def __init__(
+        self, name: str, args: TrainingRunArgs, opts: pulumi.ResourceOptions | None = None
+    ) -> None:
+        outputs = (
+            "path",
+            "digest",
+            "metric_name",
+            "score",
+            "epochs_run",
+            "seconds",
+        )
+        given: dict[str, Any] = {**args}
+        super().__init__("TrainingRun", name, given, outputs, opts)
+        self.path = self._output("path")
+        self.digest = self._output("digest")
+        self.metric_name = self._output("metric_name")
+        self.score = self._output("score")
+        self.epochs_run = self._output("epochs_run")
+        self.seconds = self._output("seconds")
+        self.register_outputs(
+            {
+                "path": self.path,
+                "digest": self.digest,
+                "metric_name": self.metric_name,
+                "score": self.score,
+                "epochs_run": self.epochs_run,
+                "seconds": self.seconds,
+            }
+        )
