@@ -24,6 +24,7 @@ def up(stack: StackFile) -> int:
         say(f"      pulumi {pulumi.engine.version} ({pulumi.engine.source}): {pulumi.engine.path}")
     with step(2, 3, "backend"):
         pulumi.ensure_stack()
+        pulumi.settle_interrupted()
         say(f"      {pulumi.environment.get('PULUMI_BACKEND_URL', 'as logged in')}")
     with step(3, 3, f"pulumi up of stack {stack.name}"):
         status = pulumi.stream(["up", "--yes", "--skip-preview", "-s", stack.name, *_display()])
@@ -51,6 +52,7 @@ def down(stack: StackFile) -> int:
     retain = _retains(stack)
     pulumi = Pulumi(stack)
     pulumi.ensure_stack()
+    pulumi.settle_interrupted()
     status = pulumi.stream(["destroy", "--yes", "--skip-preview", "-s", stack.name, *_display()])
     if status != 0:
         _explain(stack, "down", status)

@@ -30,8 +30,8 @@ class Pulumi:
         """Run a command whose output goes to the person; returns its exit status."""
         return launch.run(arguments, ROOT, say)
 
-    def capture(self, arguments: Sequence[str]) -> str:
-        """Standard output of a command.
+    def capture(self, arguments: Sequence[str], given: str | None = None) -> str:
+        """Standard output of a command that reads ``given``.
 
         Raises:
             StackError: it failed; the message is what it printed.
@@ -40,6 +40,7 @@ class Pulumi:
             [self._command(), *arguments],
             cwd=ROOT,
             env=self.environment,
+            input=given,
             capture_output=True,
             text=True,
             check=False,
@@ -59,6 +60,22 @@ class Pulumi:
         if not self.exists():
             self.stack.forget_passphrase()
             self.capture(["stack", "init", self.stack.name, "--non-interactive"])
+
+    def settle_interrupted(self) -> None:
+        """Drop the record of operations that a killed engine had begun.
+
+        Only for the local platform: its creates adopt what is there already, so the next run can
+        simply do them again. On a cloud a person has to look first, as the engine's warning says.
+        """
+        exported = json.loads(self.capture(["stack", "export", "-s", self.stack.name]))
+        deployment = exported.get("deployment") or {}
+        pending = deployment.pop("pending_operations", None)
+        if not pending:
+            return
+        for operation in pending:
+            name = operation["resource"]["urn"].rpartition("::")[2]
+            say(f"the last run was interrupted while {operation['type']} {name}: doing it again")
+        self.capture(["stack", "import", "--force", "-s", self.stack.name], json.dumps(exported))
 
     def outputs(self) -> dict[str, Any]:
         """The stack's outputs; secrets stay masked."""

@@ -19,11 +19,11 @@ from stacks.errors import StackError
 
 
 def status(stack: StackFile) -> int:
-    """Print what runs and where; exit status 0 when the model is served, else 1."""
+    """Print what runs and where; exit status 1 when a model should be served and is not."""
     config = _config(stack)
     if config is None:
         say(f"stack {stack.name} is not up; start it with: make up STACK={stack.name}")
-        return 1
+        return 0
     state = _read(Path(config["state"]))
     running = _alive(state.get("pid"))
     served = running and state.get("status") == "serving"

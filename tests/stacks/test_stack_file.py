@@ -97,7 +97,7 @@ def test_status_of_a_stack_that_is_not_up(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("FALAJ_HOME", str(tmp_path))
-    assert command.main(["status"]) == 1
+    assert command.main(["status"]) == 0
     assert "is not up; start it with: make up STACK=local" in capsys.readouterr().out
 
 
