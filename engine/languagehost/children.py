@@ -57,16 +57,17 @@ class Children:
             process_group=0,
         )
         self._running.add(process)
-        pumps = asyncio.gather(
-            _pump(process.stdout, "stdout", output), _pump(process.stderr, "stderr", output)
-        )
+        pumps = [
+            asyncio.create_task(_pump(process.stdout, "stdout", output)),
+            asyncio.create_task(_pump(process.stderr, "stderr", output)),
+        ]
         try:
             code = await process.wait()
-            with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(pumps, AFTER_EXIT_SECONDS)
+            await asyncio.wait(pumps, timeout=AFTER_EXIT_SECONDS)
             return code if code >= 0 else 128 - code
         finally:
-            pumps.cancel()
+            for pump in pumps:
+                pump.cancel()
             await asyncio.shield(self._end(process, grace))
             self._running.discard(process)
 

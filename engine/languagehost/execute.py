@@ -96,7 +96,7 @@ def _start(program: str) -> None:
 def _trace(error: BaseException) -> str:
     """The trace from the program's first line on, without the machinery that led to it."""
     frame: TracebackType | None = error.__traceback__
-    while frame is not None and not _is_machinery(frame):
+    while frame is not None and frame.tb_frame.f_code is not _start.__code__:
         frame = frame.tb_next
     while frame is not None and _is_machinery(frame):
         frame = frame.tb_next
