@@ -48,9 +48,11 @@ def from_file(path: Path) -> Values:
 
 def from_engine() -> Values:
     """What the engine handed to the program: text, or JSON for structured values."""
-    from pulumi.runtime.config import CONFIG  # noqa: PLC0415 - absent where only files are read
+    from pulumi.runtime import config  # noqa: PLC0415 - a second that reading a file does not need
 
-    return {key: _structured(value) for key, value in cast("dict[str, str]", CONFIG).items()}
+    # A language host hands the configuration over in the environment or sets it directly.
+    values: dict[str, str] = {**config.get_config_env(), **config.CONFIG.get()}
+    return {key: _structured(value) for key, value in values.items()}
 
 
 def _structured(value: str) -> Any:

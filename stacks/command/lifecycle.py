@@ -41,7 +41,7 @@ def preview(stack: StackFile) -> int:
     _prepare_file(stack)
     pulumi = Pulumi(stack)
     pulumi.ensure_stack()
-    return pulumi.stream(["preview", "--diff", "-s", stack.name])
+    return pulumi.stream(["preview", "-s", stack.name, *_display()])
 
 
 def down(stack: StackFile) -> int:

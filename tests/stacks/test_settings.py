@@ -180,8 +180,6 @@ def test_missing_stack_file(tmp_path: Path) -> None:
 def test_file_and_engine_give_the_same_settings(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from pulumi.runtime import config as engine_config
-
     from stacks.settings import load_engine
 
     path = tmp_path / "Pulumi.local.yaml"
@@ -194,7 +192,7 @@ def test_file_and_engine_give_the_same_settings(
         "falaj:retain": "true",
         "falaj:training": json.dumps({"epochs": 4, "learningRate": 0.01}),
     }
-    monkeypatch.setattr(engine_config, "CONFIG", handed)
+    monkeypatch.setenv("PULUMI_CONFIG", json.dumps(handed))
     assert load_engine("local", tmp_path) == load_file(path, tmp_path)
 
 
