@@ -31,8 +31,8 @@ def is_free(host: str, port: int) -> bool:
             if error.errno == errno.EADDRINUSE:
                 return False
             raise LocalError(
-                f"nothing can listen on {host}:{port}: {error.strerror}; choose an address of this "
-                "machine and a port from 1024 to 65535"
+                f"nothing can listen on {host}:{port}: {error.strerror}; choose an address of "
+                "this machine and a port from 1024 to 65535"
             ) from None
     return True
 

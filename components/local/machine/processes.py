@@ -53,7 +53,7 @@ def find(words: Sequence[str]) -> list[int]:
 
 
 def end(pid: int, words: Sequence[str], *, patience_s: float, group: bool = False) -> None:
-    """End a process gracefully: SIGTERM, then after `patience_s` SIGKILL; one that is gone is fine.
+    """End a process gracefully, by SIGTERM and then by SIGKILL; one that is gone is fine.
 
     Args:
         pid: the process; for `group` the leader of its process group.

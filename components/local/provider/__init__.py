@@ -1,1 +1,1 @@
-"""The resource provider ``falaj-local``: what one machine needs to train, keep and serve a model."""
+"""The resource provider ``falaj-local``: all that one machine needs to train and serve."""

@@ -44,7 +44,7 @@ class Difference:
 
 
 class LocalProvider(Provider):
-    """Dispatches by resource type; work that blocks runs in threads, so that cancel gets through."""
+    """Dispatches by resource type; work runs in threads, so that a cancellation gets through."""
 
     def __init__(self, handlers: Sequence[Handler], reporter: Reporter, version: str) -> None:
         self._handlers = {f"{PACKAGE}:index:{handler.type_name}": handler for handler in handlers}

@@ -97,21 +97,26 @@ def _refuse(field: Field, value: Value) -> str | None:
     if has_unknown(value) and (isinstance(value, Unknown) or not _is_kind(field.kind, value)):
         return None
     if not _is_kind(field.kind, value):
-        return KIND_NAMES[field.kind]
-    allowed = _allowed(field)
+        return _allowed(field)
     items = value if isinstance(value, Sequence) and not isinstance(value, str) else [value]
-    return allowed if any(not _fits(field, item) for item in items) else None
+    if isinstance(value, Mapping):
+        items = [item for texts in value.values() if isinstance(texts, Sequence) for item in texts]
+    return _allowed(field) if any(not _fits(field, item) for item in items) else None
+
+
+_SIMPLE: Mapping[Kind, tuple[type, ...]] = {
+    "text": (str,),
+    "path": (str,),
+    "flag": (bool,),
+    "whole": (int,),
+    "number": (int, float),
+}
 
 
 def _is_kind(kind: Kind, value: Value) -> bool:
-    if kind in {"text", "path"}:
-        return isinstance(value, str)
-    if kind == "flag":
-        return isinstance(value, bool)
-    if kind == "whole":
-        return isinstance(value, int) and not isinstance(value, bool)
-    if kind == "number":
-        return isinstance(value, int | float) and not isinstance(value, bool)
+    if kind in _SIMPLE:
+        # For Python true is a whole number; for a person it isn't.
+        return isinstance(value, _SIMPLE[kind]) and (kind == "flag") == isinstance(value, bool)
     if kind == "lists":
         return isinstance(value, Mapping) and all(_is_kind("texts", v) for v in value.values())
     if isinstance(value, str) or not isinstance(value, Sequence):
@@ -137,7 +142,8 @@ def _fits(field: Field, item: Value) -> bool:
 
 def _allowed(field: Field) -> str:
     if field.choices:
-        return ", ".join(field.choices)
+        choices = ", ".join(field.choices)
+        return f"{KIND_NAMES[field.kind]} out of {choices}" if field.kind == "lists" else choices
     text = KIND_NAMES[field.kind]
     if field.pattern_hint:
         text += f" of {field.pattern_hint}"

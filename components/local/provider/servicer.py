@@ -197,7 +197,7 @@ class LocalServicer(ProviderServicer):
         return await self._plain(inner, context)
 
     async def _plain(self, work: Callable[[], Awaitable[Answer]], context: GrpcContext) -> Answer:
-        """Turn errors into one plain message; what is internal goes to a log file, with its trace."""
+        """Turn errors into one plain message; traces of internal ones go to a log file."""
         try:
             return await work()
         except (LocalError, InputsError) as error:

@@ -14,7 +14,7 @@ from google.protobuf import struct_pb2
 from pulumi.runtime import rpc
 
 SIGNATURE: Final = "4dabf18193072939515e22adb298388d"
-SECRET: Final = "1b47061264138c4ac30d75fd1eb44270"
+SECRET: Final = "1b47061264138c4ac30d75fd1eb44270"  # noqa: S105 - marks one, is none
 OUTPUT_VALUE: Final = "d0e6a833031e9bbcd3f4e8bde6ca49a4"
 
 
@@ -31,7 +31,7 @@ class Unknown:
 UNKNOWN: Final = Unknown()
 
 Value: TypeAlias = (
-    "None | bool | int | float | str | Unknown | Sequence[Value] | Mapping[str, Value]"
+    "bool | int | float | str | Unknown | Sequence[Value] | Mapping[str, Value] | None"
 )
 Values: TypeAlias = "dict[str, Value]"
 
@@ -111,7 +111,7 @@ def _decode_struct(struct: struct_pb2.Struct) -> tuple[Value, bool]:
     raise ValueError("assets, archives and resource references are not allowed here")
 
 
-def _encode(value: Value) -> struct_pb2.Value:
+def _encode(value: Value) -> struct_pb2.Value:  # noqa: PLR0911 - one for each kind
     if value is None:
         return struct_pb2.Value(null_value=struct_pb2.NULL_VALUE)
     if isinstance(value, Unknown):

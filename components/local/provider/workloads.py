@@ -37,6 +37,7 @@ def run(
     module: str,
     arguments: Sequence[str],
     *,
+    what: str = "",
     on_line: Callable[[str], None] | None = None,
     pid_file: Path | None = None,
 ) -> dict[str, Any]:
@@ -49,6 +50,7 @@ def run(
         context: for cancellation.
         module: for example ``workloads.training``.
         arguments: after the module's name; never a secret.
+        what: the work in words, for messages; by default module and first argument.
         on_line: called with each line of the standard output as it comes.
         pid_file: where the group's process id is kept while it runs, for a later clean-up.
 
@@ -77,7 +79,8 @@ def run(
         _end(process)
         if pid_file is not None:
             pid_file.unlink(missing_ok=True)
-    _judge(process.returncode, module, arguments, complaints, context)
+    named = arguments[:1] if arguments and not arguments[0].startswith("-") else []
+    _judge(process.returncode, what or " ".join([module, *named]), complaints, context)
     return _answer(module, last)
 
 
@@ -109,7 +112,7 @@ def _plain(value: str | float) -> str:
 def _follow(
     context: Context, process: subprocess.Popen[str], on_line: Callable[[str], None]
 ) -> tuple[str, list[str]]:
-    """Read both outputs until they end, passing on a cancellation; the last line and complaints."""
+    """Read both outputs until they end, passing on a cancellation."""
     lines: queue.Queue[str | None] = queue.Queue()
     complaints: deque[str] = deque(maxlen=_ERROR_LINES)
     output, errors = process.stdout, process.stderr
@@ -170,16 +173,13 @@ def _signal_group(leader: int, number: int) -> None:
         os.killpg(leader, number)
 
 
-def _judge(
-    status: int, module: str, arguments: Sequence[str], complaints: Sequence[str], context: Context
-) -> None:
+def _judge(status: int, what: str, complaints: Sequence[str], context: Context) -> None:
     if status == 0:
         return
-    what = f"{module} {arguments[0]}" if arguments and arguments[0][:1] != "-" else module
     if status == STOPPED or context.cancelled.is_set():
         raise StoppedError(
-            f"{what} was stopped on request; what it had is kept, and the next `pulumi up` resumes "
-            "from there"
+            f"{what} was stopped on request; what it had is kept, and the next `pulumi up` "
+            "resumes from there"
         )
     if status == REFUSED:
         raise LocalError(_complaint(complaints) or f"{what} refused its input without a reason")

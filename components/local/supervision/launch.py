@@ -1,4 +1,4 @@
-"""Starts a program, later and later when it keeps failing, so that a fault doesn't eat the machine.
+"""Starts a program; later and later when it keeps failing, so that the machine stays usable.
 
 Run as ``python -I launch.py STARTS_FILE PROGRAM ARGUMENT…``. It replaces itself by the program, so
 the supervisor sees and signals the program's own process.

@@ -160,8 +160,8 @@ def _plain(path: Path) -> str:
     text = str(path)
     if "\n" in text or ";" in text:
         raise LocalError(
-            f"the folder {text!r} can't be used: its name holds a line break or a semicolon, which "
-            "supervisord's configuration doesn't take; choose another data folder (FALAJ_HOME)"
+            f"the folder {text!r} can't be used: its name holds a line break or a semicolon, "
+            "which supervisord doesn't take; choose another data folder (FALAJ_HOME)"
         )
     return text.replace("%", "%%")
 

@@ -139,6 +139,5 @@ def _require(*arguments: str, may_fail: bool = False) -> None:
     except (OSError, subprocess.TimeoutExpired) as error:
         raise LocalError(f"systemctl --user {' '.join(arguments)} failed: {error}") from None
     if done.returncode != 0 and not may_fail:
-        raise LocalError(
-            f"systemctl --user {' '.join(arguments)} failed: {(done.stderr or done.stdout).strip()}"
-        )
+        reason = (done.stderr or done.stdout).strip()
+        raise LocalError(f"systemctl --user {' '.join(arguments)} failed: {reason}")

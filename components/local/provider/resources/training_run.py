@@ -114,7 +114,14 @@ class TrainingRunHandler(Handler):
             *workloads.options(values), "--progress", "json",
         ]  # fmt: skip
         progress = _Progress(context)
-        workloads.run(context, _MODULE, arguments, on_line=progress.show, pid_file=pid_file)
+        workloads.run(
+            context,
+            _MODULE,
+            arguments,
+            what="the training",
+            on_line=progress.show,
+            pid_file=pid_file,
+        )
         record = files.read_json(folder / "record.json") or {}
         return digest[:16], {**inputs, "path": str(folder), "digest": digest, **_outputs(record)}
 
@@ -163,7 +170,8 @@ class _Progress:
         if not isinstance(event, dict) or not isinstance(event.get("message"), str):
             return
         message: str = event["message"]
-        if event.get("event") == "epoch" and not self._is_worth_a_line(event):
+        kind = event.get("event")
+        if kind == "stopped" or (kind == "epoch" and not self._is_worth_a_line(event)):
             self._context.status(message)
             return
         self._said = time.monotonic()
