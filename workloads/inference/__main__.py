@@ -1,0 +1,106 @@
+"""``python -m workloads.inference serve|token|status|audit``."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import orjson
+import psutil
+import uvloop
+
+from workloads.errors import WorkloadError
+from workloads.inference import audit, settings, tokens
+from workloads.inference.master import Master
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="workloads.inference", description=__doc__)
+    commands = parser.add_subparsers(dest="command", required=True)
+    serve = commands.add_parser("serve", help="serve a model until SIGTERM")
+    serve.add_argument("--config", type=Path, required=True, help="the service.json")
+    token = commands.add_parser("token", help="make a bearer token")
+    token.add_argument("--key", type=Path, required=True, help="the token key (tokens.pem)")
+    token.add_argument("--issuer", required=True)
+    token.add_argument("--audience", required=True)
+    token.add_argument("--subject", required=True, help="whom the logs shall name")
+    token.add_argument(
+        "--scope", action="append", required=True, help=f"one of {', '.join(settings.SCOPES)}"
+    )
+    token.add_argument("--minutes", type=float, default=60, help="validity (default 60)")
+    token.add_argument(
+        "--header", action="store_true", help="print the whole Authorization header"
+    )
+    status = commands.add_parser("status", help="tell what a service does")
+    status.add_argument("--config", type=Path, required=True, help="the service.json")
+    status.add_argument("--json", action="store_true", help="one JSON object on the last line")
+    check = commands.add_parser("audit", help="verify the audit log and what it covers")
+    check.add_argument("--logs", type=Path, required=True, help="the folder of the logs")
+    check.add_argument("--json", action="store_true", help="one JSON object on the last line")
+    return parser
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run a command; returns its exit status."""
+    options = _parser().parse_args(arguments)
+    try:
+        return _run(options)
+    except WorkloadError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+
+
+def _run(options: argparse.Namespace) -> int:
+    if options.command == "serve":
+        return _serve(options.config)
+    if options.command == "token":
+        minted = tokens.mint(
+            options.key,
+            issuer=options.issuer,
+            audience=options.audience,
+            subject=options.subject,
+            scopes=options.scope,
+            minutes=options.minutes,
+        )
+        print(f"Authorization: Bearer {minted}" if options.header else minted)
+        return 0
+    if options.command == "status":
+        return _status(options.config, as_json=options.json)
+    report = audit.verify(options.logs)
+    print(json.dumps(report) if options.json else audit.words(report))
+    return 0
+
+
+def _serve(config: Path) -> int:
+    async def run() -> int:
+        return await Master(config.absolute()).run()
+
+    return uvloop.run(run())
+
+
+def _status(config: Path, *, as_json: bool) -> int:
+    known = settings.read(config)
+    state: dict[str, Any] = {"status": "stopped", "error": None, "workers": []}
+    with contextlib.suppress(OSError, orjson.JSONDecodeError):
+        state = orjson.loads(known.state.read_bytes())
+    running = psutil.pid_exists(int(state.get("pid", -1))) if "pid" in state else False
+    report = {**state, "name": known.name, "running": running}
+    if not running:
+        report |= {"status": "stopped" if state["status"] != "failed" else "failed", "workers": []}
+    if as_json:
+        print(json.dumps(report))
+        return 0
+    print(f"{known.name}: {report['status']}", end="")
+    if running:
+        print(f", version {report['version']} of {report['model']} on {known.host} "
+              f"port {report['port']}, process {report['pid']}", end="")  # fmt: skip
+    print(f"\n{report['error']}" if report.get("error") else "")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

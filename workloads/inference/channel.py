@@ -1,0 +1,80 @@
+"""Messages between the master and its workers: length, kind, payload over a stream socket.
+
+The end of the stream is a message too: a worker whose master is gone stops by itself.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import struct
+from collections.abc import Callable
+from typing import cast
+
+HEADER = struct.Struct("<IB")
+"""Payload length in bytes, kind."""
+MAX_PAYLOAD = 256 * 1024 * 1024
+
+# master to worker
+CONFIGURE = 1
+ACCEPT = 2
+DRAIN = 3
+METRICS_TEXT = 4
+# worker to master
+READY = 11
+FAILED = 12
+ACCEPTING = 13
+ACCESS_LINES = 14
+AUDIT_EVENT = 15
+COUNTERS = 16
+METRICS_REQUEST = 17
+
+
+class Channel(asyncio.Protocol):
+    """One end of the stream: calls ``received(kind, payload)`` per message, ``ended()`` once."""
+
+    def __init__(self, received: Callable[[int, bytes], None], ended: Callable[[], None]) -> None:
+        self._received = received
+        self._ended = ended
+        self._buffer = bytearray()
+        self._transport: asyncio.Transport | None = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Keep the transport to write to."""
+        self._transport = cast("asyncio.Transport", transport)
+
+    def data_received(self, data: bytes) -> None:
+        """Cut the stream into messages."""
+        buffer = self._buffer
+        buffer += data
+        while len(buffer) >= HEADER.size:
+            length, kind = HEADER.unpack_from(buffer)
+            if length > MAX_PAYLOAD:
+                self.close()
+                return
+            end = HEADER.size + length
+            if len(buffer) < end:
+                return
+            payload = bytes(buffer[HEADER.size : end])
+            del buffer[:end]
+            self._received(kind, payload)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Tell the owner that the other side is gone."""
+        del exc
+        self._transport = None
+        self._ended()
+
+    def send(self, kind: int, payload: bytes = b"") -> None:
+        """Write one message; nothing happens when the other side is gone."""
+        if self._transport is not None and not self._transport.is_closing():
+            self._transport.write(HEADER.pack(len(payload), kind) + payload)
+
+    @property
+    def backlog(self) -> int:
+        """Bytes that wait to be written."""
+        return self._transport.get_write_buffer_size() if self._transport is not None else 0
+
+    def close(self) -> None:
+        """Write what is waiting and end the stream."""
+        if self._transport is not None:
+            self._transport.close()

@@ -1,0 +1,39 @@
+"""What can go wrong in the server, and what a client is told about it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import orjson
+
+from workloads.errors import WorkloadError
+
+
+class InferenceError(WorkloadError):
+    """The server can't start or can't serve a version; the message says why and what to do."""
+
+
+class RequestError(Exception):
+    """A request that is refused: its HTTP status, a message and extra header lines.
+
+    ``close`` ends the connection after the answer: what follows in the stream can't be
+    trusted to be the start of a request any more, or isn't worth reading.
+    """
+
+    def __init__(
+        self, status: int, message: str, *, headers: Sequence[bytes] = (), close: bool = False
+    ) -> None:
+        super().__init__(message)
+        self.status = status
+        self.message = message
+        self.headers = tuple(headers)
+        self.close = close
+
+    def body(self) -> bytes:
+        """Return the error object of the Open Inference Protocol."""
+        return orjson.dumps({"error": self.message})
+
+
+def bad_request(message: str) -> RequestError:
+    """Return the refusal of a request whose content is wrong."""
+    return RequestError(400, message)

@@ -1,0 +1,343 @@
+"""The master process: listening socket, workers, versions, logs.
+
+It does no inference and decrypts nothing. A *generation* is the workers of one configuration
+and version. A new one is loaded and warmed up beside the old one, then accepts, and only then
+the old one drains; if it can't be loaded, the old one goes on and `state.json` says why.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import socket
+import sys
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from workloads.errors import WorkloadError
+from workloads.inference import channel, listener, settings
+from workloads.inference.errors import InferenceError
+from workloads.inference.handle import WorkerHandle
+from workloads.inference.logs import Logs
+from workloads.inference.metrics import Totals
+from workloads.inference.settings import Settings
+from workloads.inference.state import StateFile
+from workloads.registry.store import Store
+
+POLL_SECONDS = 0.5
+QUICK_DEATH_SECONDS = 30.0
+"""Workers that end sooner than this after another one are started again ever more slowly."""
+MAX_RESTART_DELAY = 10.0
+
+
+@dataclass
+class Generation:
+    """The workers of one configuration and version."""
+
+    settings: Settings
+    version: int
+    wish: tuple[object, ...]
+    listener: socket.socket
+    workers: list[WorkerHandle] = field(default_factory=list[WorkerHandle])
+
+
+class Master:
+    """Runs a service until it is told to leave."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.settings = settings.read(path)
+        self._state = StateFile(self.settings.state)
+        self._totals = Totals(self.settings.model)
+        self._logs: Logs | None = None
+        self._current: Generation | None = None
+        self._draining: list[WorkerHandle] = []
+        self._starting: list[WorkerHandle] = []
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._wake = asyncio.Event()
+        self._forced = False
+        self._leaving = False
+        self._status = "starting"
+        self._error: str | None = None
+        self._failed_wish: tuple[object, ...] | None = None
+        self._port = self.settings.port
+        self._last_death = 0.0
+        self._quick_deaths = 0
+
+    # -- life --------------------------------------------------------------------------------
+
+    async def run(self) -> int:
+        """Serve until SIGTERM or SIGINT; returns the exit status.
+
+        Raises:
+            WorkloadError: the service can't be started at all; `state.json` has the reason.
+        """
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, self._leave)
+        loop.add_signal_handler(signal.SIGHUP, self._reload)
+        try:
+            await self._start()
+        except WorkloadError as error:
+            self._status, self._error = "failed", str(error)
+            self._write_state()
+            raise
+        while not self._leaving:
+            try:
+                async with asyncio.timeout(POLL_SECONDS):
+                    await self._wake.wait()
+            except TimeoutError:
+                pass
+            self._wake.clear()
+            if not self._leaving:
+                await self._follow()
+        await self._stop()
+        return 0
+
+    async def _start(self) -> None:
+        patient = self._was_killed()
+        bound = listener.listen(self.settings.host, self.settings.port, patient=patient)
+        self._port = int(bound.getsockname()[1])
+        self._logs = Logs(self.settings.logs)
+        self._logs.event("started", service=self.settings.name, port=self._port, pid=os.getpid())
+        self._write_state()
+        version = Store(self.settings.registry).resolve(self.settings.model, self.settings.alias)
+        generation = Generation(self.settings, version, self._wish(self.settings, version), bound)
+        problem = await self._load(generation)
+        if problem is not None:
+            self._logs.event("version refused", version=version, reason=problem)
+            raise InferenceError(problem)
+        if self._leaving:
+            return
+        self._switch(generation)
+
+    def _was_killed(self) -> bool:
+        """Tell whether a master before this one left its state as if it were serving."""
+        try:
+            state = orjson.loads(self.settings.state.read_bytes())
+            return state.get("status") in {"serving", "starting", "draining"}
+        except (OSError, orjson.JSONDecodeError, AttributeError):
+            return False
+
+    def _leave(self) -> None:
+        self._leaving = True
+        self._wake.set()
+        for worker in self._starting:
+            worker.kill()
+
+    def _reload(self) -> None:
+        self._forced = True
+        self._wake.set()
+
+    async def _stop(self) -> None:
+        self._status = "draining"
+        self._write_state()
+        current = self._current
+        workers = list(self._draining)
+        if current is not None:
+            workers += current.workers
+            current.workers.clear()
+        seconds = self.settings.limits.drain_seconds
+        self._draining = workers
+        await asyncio.gather(*(worker.drain(seconds, leaving=True) for worker in workers))
+        if self._logs is not None:
+            self._logs.event("stopped", pid=os.getpid())
+            self._logs.close()
+        self._status, self._draining = "stopped", []
+        self._write_state()
+
+    # -- versions ----------------------------------------------------------------------------
+
+    def _wish(self, wanted: Settings, version: int) -> tuple[object, ...]:
+        """Return what the workers depend on: a difference calls for new ones."""
+        tls = wanted.tls
+        files = (tls.certificate, tls.private_key, tls.client_ca, wanted.auth.jwks)
+        return (wanted.digest, version, *(_fingerprint(path) for path in files if path))
+
+    async def _follow(self) -> None:
+        """Look at the configuration and the alias, and move to what they ask for."""
+        forced, self._forced = self._forced, False
+        current = self._current
+        if current is None:
+            return
+        try:
+            wanted = settings.read(self.path)
+            version = Store(wanted.registry).resolve(wanted.model, wanted.alias)
+            wish = self._wish(wanted, version)
+        except WorkloadError as error:
+            self._complain(str(error))
+            return
+        if not forced and wish in (current.wish, self._failed_wish):
+            if wish == current.wish:
+                self._complain(None)
+            return
+        try:
+            bound = self._listener_for(wanted, current)
+        except InferenceError as error:
+            self._failed_wish = wish
+            self._complain(str(error))
+            return
+        generation = Generation(wanted, version, wish, bound)
+        problem = await self._load(generation)
+        if problem is None and not self._leaving:
+            self._failed_wish = None
+            self._switch(generation)
+        elif problem is not None and not self._leaving:
+            self._failed_wish = wish
+            self._totals.failed_versions += 1
+            if bound is not current.listener:
+                bound.close()
+            self._event("version refused", version=version, reason=problem)
+            self._complain(problem)
+
+    def _complain(self, error: str | None) -> None:
+        if error is not None and error != self._error:
+            served = self._current.version if self._current is not None else None
+            print(f"error: {error}; version {served} goes on", file=sys.stderr, flush=True)
+        self._error = error
+        self._write_state()
+
+    def _listener_for(self, wanted: Settings, current: Generation) -> socket.socket:
+        before = current.settings
+        if (wanted.host, wanted.port) == (before.host, before.port):
+            return current.listener
+        return listener.listen(wanted.host, wanted.port)
+
+    async def _load(self, generation: Generation) -> str | None:
+        """Start the workers of a generation up to readiness; return what went wrong, if it did."""
+        workers = [self._worker(generation.version) for _ in range(generation.settings.workers)]
+        self._starting = workers
+        self._write_state()
+        results = await asyncio.gather(*(self._ready(w, generation) for w in workers))
+        self._starting = []
+        if self._leaving or not all(results):
+            for worker in workers:
+                worker.kill()
+            problems = [worker.error for worker in workers if worker.error]
+            return problems[0] if problems else "the workers could not be started"
+        generation.workers = workers
+        return None
+
+    def _worker(self, version: int) -> WorkerHandle:
+        return WorkerHandle(version, self._received, self._ended)
+
+    async def _ready(self, worker: WorkerHandle, generation: Generation) -> bool:
+        await worker.start(generation.listener, str(self.path), generation.settings.content)
+        return await worker.reach("ready")
+
+    def _switch(self, generation: Generation) -> None:
+        """Let the new generation accept, then the old one drain."""
+        before, self._current = self._current, generation
+        self.settings = generation.settings
+        self._totals.version = generation.version
+        self._port = int(generation.listener.getsockname()[1])
+        self._status, self._error = "serving", None
+        self._event("serving", model=self.settings.model, version=generation.version)
+        old = before.workers if before is not None else []
+        self._draining += old
+        self._spawn(self._hand_over(generation.workers, old, generation.settings))
+        if before is not None and before.listener is not generation.listener:
+            before.listener.close()
+
+    async def _hand_over(
+        self, new: list[WorkerHandle], old: list[WorkerHandle], by: Settings
+    ) -> None:
+        for worker in new:
+            worker.accept()
+        await asyncio.gather(*(worker.reach("serving", "draining") for worker in new))
+        self._write_state()
+        await asyncio.gather(
+            *(worker.drain(by.limits.drain_seconds, leaving=False) for worker in old)
+        )
+
+    # -- workers -----------------------------------------------------------------------------
+
+    def _spawn(self, work: Any) -> None:
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    def _received(self, worker: WorkerHandle, kind: int, payload: bytes) -> None:
+        logs = self._logs
+        if kind == channel.ACCESS_LINES and logs is not None:
+            header, _, lines = payload.partition(b"\n")
+            logs.access(lines, worker=worker.pid, **orjson.loads(header))
+            self._totals.dropped_lines = logs.dropped
+        elif kind == channel.COUNTERS:
+            self._totals.update(worker.pid, worker.version, orjson.loads(payload))
+        elif kind == channel.METRICS_REQUEST:
+            worker.send_metrics(self._totals.render())
+
+    def _ended(self, worker: WorkerHandle) -> None:
+        self._totals.ended(worker.pid)
+        if worker in self._draining:
+            self._draining.remove(worker)
+        generation = self._current
+        if generation is not None and worker in generation.workers and not self._leaving:
+            generation.workers.remove(worker)
+            self._totals.worker_restarts += 1
+            self._event("worker ended", worker=worker.pid, version=worker.version)
+            self._spawn(self._replace(generation))
+        self._write_state()
+
+    async def _replace(self, generation: Generation) -> None:
+        """Start a worker in the place of one that ended unasked; more slowly if it goes on so."""
+        now = time.monotonic()
+        quick = now - self._last_death < QUICK_DEATH_SECONDS
+        self._quick_deaths = self._quick_deaths + 1 if quick else 0
+        self._last_death = now
+        delay = 0.1 * 2 ** (self._quick_deaths - 3) if self._quick_deaths > 2 else 0
+        while generation is self._current and not self._leaving:
+            await asyncio.sleep(min(delay, MAX_RESTART_DELAY))
+            worker = self._worker(generation.version)
+            self._starting.append(worker)
+            ready = await self._ready(worker, generation)
+            if worker in self._starting:
+                self._starting.remove(worker)
+            if generation is not self._current or self._leaving:
+                worker.kill()
+                return
+            if ready:
+                generation.workers.append(worker)
+                worker.accept()
+                await worker.reach("serving", "draining")
+                self._complain(None)
+                return
+            worker.kill()
+            self._complain(worker.error or "a worker could not be started again")
+            delay = max(1.0, delay * 2)
+
+    # -- records -----------------------------------------------------------------------------
+
+    def _event(self, name: str, **fields: Any) -> None:
+        if self._logs is not None:
+            self._logs.event(name, **fields)
+
+    def _write_state(self) -> None:
+        current = self._current
+        workers = [*(current.workers if current is not None else ()), *self._draining]
+        workers += [worker for worker in self._starting if worker not in workers]
+        status = self._status
+        if status == "serving" and current is not None and not current.workers:
+            status = "failed" if self._error else "starting"
+        self._state.write(
+            port=self._port,
+            status=status,
+            model=self.settings.model,
+            version=current.version if current is not None else None,
+            workers=[worker.facts() for worker in workers],
+            error=self._error,
+        )
+
+
+def _fingerprint(path: Path) -> tuple[int, int, int] | None:
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return found.st_ino, found.st_size, found.st_mtime_ns

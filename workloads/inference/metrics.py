@@ -1,0 +1,131 @@
+"""What Prometheus reads: the sum of all workers, past and present, kept by the master.
+
+Workers send snapshots of plain counters (`counters.py`). The counts of ended workers stay in
+the totals of their version, so that a counter never falls when a version is switched.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client.core import (
+    CounterMetricFamily,
+    GaugeMetricFamily,
+    HistogramMetricFamily,
+    Metric,
+)
+from prometheus_client.registry import Collector
+
+from workloads.inference.counters import BOUNDS, add
+
+_PREFIX = "falaj_inference"
+_LABELS = ("model", "version")
+
+
+class Totals(Collector):
+    """Counts by version; renders them in the exposition format."""
+
+    def __init__(self, model: str) -> None:
+        self.model = model
+        self.version: int | None = None
+        self.worker_restarts = 0
+        self.failed_versions = 0
+        self.dropped_lines = 0
+        self._ended: dict[str, dict[str, Any]] = {}
+        self._running: dict[int, tuple[str, dict[str, Any]]] = {}
+        self._registry = CollectorRegistry(auto_describe=False)
+        self._registry.register(self)
+
+    def update(self, pid: int, version: int, snapshot: dict[str, Any]) -> None:
+        """Take a worker's newest snapshot."""
+        self._running[pid] = (str(version), snapshot)
+
+    def ended(self, pid: int) -> None:
+        """Keep the last counts of a worker that is gone."""
+        version, snapshot = self._running.pop(pid, ("", {}))
+        snapshot.pop("open_connections", None)
+        if snapshot:
+            add(self._ended.setdefault(version, {}), snapshot)
+
+    def render(self) -> bytes:
+        """Return the text of `/metrics`."""
+        return generate_latest(self._registry)
+
+    def _by_version(self) -> dict[str, dict[str, Any]]:
+        totals: dict[str, dict[str, Any]] = {}
+        for version, snapshot in (*self._ended.items(), *self._running.values()):
+            add(totals.setdefault(version, {}), snapshot)
+        return totals
+
+    def collect(self) -> Iterable[Metric]:
+        """Yield every family (called by prometheus-client)."""
+        totals = self._by_version()
+        yield self._histogram(totals, "latency", "request_duration_seconds",
+                              "Time from the last byte of a request to its answer.")  # fmt: skip
+        yield self._histogram(totals, "compute", "compute_duration_seconds",
+                              "Time of the model's run alone.")  # fmt: skip
+        yield self._counter(totals, "rows", "rows", "Rows that were predicted.")
+        yield self._counter(totals, "connections", "connections", "Connections taken.")
+        yield self._responses(totals)
+        denied = CounterMetricFamily(
+            f"{_PREFIX}_denied", "Requests without enough rights.", labels=(*_LABELS, "status")
+        )
+        for version, total in totals.items():
+            for status, count in total.get("denied", {}).items():
+                denied.add_metric((self.model, version, status), count)
+        yield denied
+        opened = GaugeMetricFamily(
+            f"{_PREFIX}_open_connections", "Connections that are open.", labels=_LABELS
+        )
+        for version, total in totals.items():
+            opened.add_metric((self.model, version), total.get("open_connections", 0))
+        yield opened
+        yield self._single("worker_restarts", "Workers that ended unasked.", self.worker_restarts)
+        yield self._single("failed_versions", "Versions that could not be loaded.",
+                           self.failed_versions)  # fmt: skip
+        lost = self.dropped_lines + sum(t.get("dropped_lines", 0) for t in totals.values())
+        yield self._single("dropped_log_lines", "Log lines that could not be written.", lost)
+        served = GaugeMetricFamily(f"{_PREFIX}_served_version", "The version that is served.",
+                                   labels=("model",))  # fmt: skip
+        served.add_metric((self.model,), self.version or 0)
+        yield served
+
+    def _histogram(
+        self, totals: dict[str, dict[str, Any]], key: str, name: str, words: str
+    ) -> Metric:
+        family = HistogramMetricFamily(f"{_PREFIX}_{name}", words, labels=_LABELS)
+        for version, total in totals.items():
+            buckets: list[tuple[str, float]] = []
+            count = 0
+            labels = (*(f"{bound:g}" for bound in BOUNDS), "+Inf")
+            for label, inside in zip(labels, total[key], strict=True):
+                count += inside
+                buckets.append((label, count))
+            family.add_metric((self.model, version), buckets, total[f"{key}_seconds"])
+        return family
+
+    def _counter(
+        self, totals: dict[str, dict[str, Any]], key: str, name: str, words: str
+    ) -> Metric:
+        family = CounterMetricFamily(f"{_PREFIX}_{name}", words, labels=_LABELS)
+        for version, total in totals.items():
+            family.add_metric((self.model, version), total.get(key, 0))
+        return family
+
+    def _responses(self, totals: dict[str, dict[str, Any]]) -> Metric:
+        family = CounterMetricFamily(
+            f"{_PREFIX}_responses",
+            "Answers by route and status.",
+            labels=(*_LABELS, "route", "status"),
+        )
+        for version, total in totals.items():
+            family.add_metric((self.model, version, "infer", "200"), sum(total["latency"]))
+            for key, count in total.get("responses", {}).items():
+                route, _, status = key.partition(" ")
+                family.add_metric((self.model, version, route, status), count)
+        return family
+
+    def _single(self, name: str, words: str, value: float) -> Metric:
+        return CounterMetricFamily(f"{_PREFIX}_{name}", words, value=value)

@@ -1,0 +1,285 @@
+"""What one worker answers: routes to handlers, identities, counts and log lines."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+import time
+from collections.abc import Awaitable, Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, Any, NamedTuple
+from weakref import WeakValueDictionary
+
+import orjson
+
+from workloads.inference import http, router
+from workloads.inference.auth import Authenticator, Identity
+from workloads.inference.counters import Counters
+from workloads.inference.errors import RequestError
+from workloads.inference.exchange import Exchange, Head, Heads
+from workloads.inference.model import Model
+from workloads.inference.oip import Inference
+from workloads.inference.settings import Settings
+
+if TYPE_CHECKING:
+    from workloads.inference.protocol import Connection
+
+PRODUCT = {"name": "falaj", "version": "0.1.0", "extensions": ["binary_tensor_data"]}
+HEADS_KEPT = 1024
+QUEUE_PER_THREAD = 32
+"""Inferences that may wait for each thread before new ones are answered with 503."""
+DENIALS_KEPT = 200
+INFERENCE_HEADER = b"Inference-Header-Content-Length: "
+
+
+class Answer(NamedTuple):
+    """What goes back: the connection turns it into bytes."""
+
+    status: int
+    body: bytes
+    content_type: bytes = http.JSON
+    headers: tuple[bytes, ...] = ()
+    close: bool = False
+
+
+class Service:
+    """The state that all connections of a worker share."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        *,
+        model: Model,
+        authenticator: Authenticator,
+        pool: ThreadPoolExecutor,
+        threads: int,
+        metrics: Callable[[], Awaitable[bytes]],
+    ) -> None:
+        self.settings = settings
+        self.limits = settings.limits
+        self.model = model
+        self.schema = model.schema
+        self.router = router.Router(model.name, model.version)
+        self.authenticator = authenticator
+        self.counters = Counters()
+        self.answers = http.Answers()
+        self.connections: set[Connection] = set()
+        self.max_connections = 16384
+        self.tasks: set[asyncio.Future[None]] = set()
+        self.draining = False
+        self.leaving = False
+        # Finished access lines, callers and refusals since the last flush.
+        self.lines: list[bytes] = []
+        self.callers: list[Identity] = []
+        self.denials: dict[tuple[str, str, int], int] = {}
+        self._pool = pool
+        self._queue_limit = threads * QUEUE_PER_THREAD
+        self._waiting = 0
+        self._metrics = metrics
+        # Known heads: a token speaks for itself, a certificate for its own connections only.
+        self._heads_of_tokens = Heads()
+        self._heads_of_certificates: WeakValueDictionary[str, Heads] = WeakValueDictionary()
+
+    # -- heads -----------------------------------------------------------------------------
+
+    def heads(self, certificate: Mapping[str, Any] | None) -> Heads:
+        """Return the known heads of connections with this client certificate."""
+        if certificate is None:
+            return self._heads_of_tokens
+        key = repr(certificate)
+        heads = self._heads_of_certificates.get(key)
+        if heads is None:
+            heads = self._heads_of_certificates[key] = Heads()
+        return heads
+
+    def remember(self, exchange: Exchange, heads: Heads) -> None:
+        """Keep the head of an answered inference request for the next ones like it."""
+        identity, head = exchange.identity, exchange.raw_head
+        if (
+            head is None
+            or identity is None
+            or exchange.route is None
+            or exchange.route.name != router.INFER
+            or self.draining
+            or not self.model.is_quick(1)
+            or not exchange.is_plain()
+        ):
+            return
+        if len(heads) >= HEADS_KEPT:
+            heads.clear()
+        # Where the wall clock is set while the server runs, `forget_heads` is called.
+        expires = time.perf_counter() + (identity.expires - time.time())
+        heads[head] = Head(exchange, identity, expires, log_part(exchange))
+
+    def forget_heads(self) -> None:
+        """Make every connection parse and authorise its next head anew."""
+        for heads in (self._heads_of_tokens, *self._heads_of_certificates.values()):
+            heads.clear()
+
+    def drain(self, *, leaving: bool) -> None:
+        """Answer what comes with `Connection: close`; ``leaving`` also ends readiness."""
+        self.draining = True
+        self.leaving = leaving
+        self.forget_heads()
+
+    # -- requests --------------------------------------------------------------------------
+
+    def admit(self, exchange: Exchange, certificate: Mapping[str, Any] | None) -> None:
+        """Find the route and check the caller, before a body is read.
+
+        Raises:
+            RequestError: 401, 403, 404 or 405.
+        """
+        route = self.router.find(exchange.url)
+        exchange.route = route
+        if route is None or route.scope is not None:
+            identity = self.authenticator.identify(
+                exchange.headers.get(b"authorization"), certificate
+            )
+            exchange.identity = identity
+            if route is not None and route.scope is not None:
+                identity.require(route.scope)
+        if route is None:
+            raise self.router.unknown(exchange.url)
+        if exchange.method != route.method:
+            raise RequestError(
+                405,
+                f"this path takes {route.method.decode()}, not {exchange.method.decode()}",
+                headers=(b"Allow: " + route.method,),
+            )
+
+    def handle(self, exchange: Exchange) -> Answer | Awaitable[Answer]:
+        """Answer an admitted request, at once or later.
+
+        Raises:
+            RequestError: the request is refused.
+        """
+        assert exchange.route is not None  # noqa: S101 - admitted requests have a route
+        name = exchange.route.name
+        if name == router.INFER:
+            return self.infer(exchange)
+        if name == router.METRICS:
+            return self._metrics_answer()
+        if name == router.READY:
+            status = 503 if self.leaving else 200
+            return Answer(status, orjson.dumps({"live": True, "ready": not self.leaving}))
+        model = self.model
+        documents: dict[str, Callable[[], dict[str, Any]]] = {
+            router.LIVE: lambda: {"live": True},
+            router.SERVER: lambda: PRODUCT,
+            router.MODEL_READY: lambda: {"name": model.name, "ready": True},
+            router.MODEL: lambda: {
+                "name": model.name,
+                "versions": [model.version],
+                "platform": "onnx_onnxv1",
+                **model.schema.metadata(),
+            },
+        }
+        return Answer(200, orjson.dumps(documents[name]()))
+
+    async def _metrics_answer(self) -> Answer:
+        return Answer(200, await self._metrics(), http.TEXT)
+
+    def infer(self, exchange: Exchange) -> Answer | Awaitable[Answer]:
+        """Check the tensors and run the model: here if it is quick, else in a thread."""
+        inference = self.schema.read(exchange.body(), exchange.header_length)
+        if self.model.is_quick(inference.rows):
+            start = time.perf_counter()
+            results = self.run(inference)
+            end = time.perf_counter()
+            answer = self._inferred(inference, results)
+            self.model.observe(inference.rows, end - start)
+            self.counters.inferred(
+                time.perf_counter() - exchange.started, end - start, inference.rows
+            )
+            return answer
+        if self._waiting >= self._queue_limit:
+            raise RequestError(
+                503,
+                f"{self._waiting} inferences are waiting already; try again",
+                headers=(b"Retry-After: 1",),
+            )
+        self._waiting += 1
+        return self._infer_in_thread(exchange, inference)
+
+    async def _infer_in_thread(self, exchange: Exchange, inference: Inference) -> Answer:
+        def work() -> tuple[Any, float]:
+            start = time.perf_counter()
+            return self.run(inference), time.perf_counter() - start
+
+        try:
+            results, seconds = await asyncio.get_running_loop().run_in_executor(self._pool, work)
+        finally:
+            self._waiting -= 1
+        self.model.observe(inference.rows, seconds)
+        answer = self._inferred(inference, results)
+        self.counters.inferred(time.perf_counter() - exchange.started, seconds, inference.rows)
+        return answer
+
+    def run(self, inference: Inference) -> Any:
+        """Run the model; a failure inside the runtime is told to the client without its detail."""
+        try:
+            return self.model.run(inference)
+        except Exception as error:  # the runtime's exceptions share no public base class
+            print(f"the model failed on a request: {error}"[:500], file=sys.stderr, flush=True)
+            raise RequestError(500, "the model could not run on this input") from error
+
+    def _inferred(self, inference: Inference, results: Any) -> Answer:
+        body, header_length = self.schema.write(inference, results)
+        if header_length is None:
+            return Answer(200, body)
+        return Answer(200, body, http.BINARY, (INFERENCE_HEADER + str(header_length).encode(),))
+
+    # -- records ---------------------------------------------------------------------------
+
+    def called(self, identity: Identity) -> None:
+        """Count a request of this caller for the audit record of the next flush."""
+        if not identity.calls:
+            self.callers.append(identity)
+        identity.calls += 1
+
+    def finished(self, exchange: Exchange, client: bytes, status: int, sent: int) -> None:
+        """Write the access line of an answer and count it."""
+        now = time.perf_counter()
+        self.lines.append(
+            ACCESS_LINE
+            % (
+                time.time_ns() // 1000,
+                client,
+                log_part(exchange),
+                status,
+                round((now - exchange.started) * 1e6) if exchange.started else 0,
+                exchange.received,
+                sent,
+            )
+        )
+        route = exchange.route.name if exchange.route is not None else "unknown"
+        if route != router.INFER or status != 200:
+            self.counters.responded(route, status)
+        if exchange.identity is not None:
+            self.called(exchange.identity)
+
+    def denied(self, error: RequestError, client: bytes) -> None:
+        """Note a refused caller for the audit; a flood of them is summed up by address."""
+        reason = str(error.status)
+        self.counters.denied[reason] = self.counters.denied.get(reason, 0) + 1
+        address = client.decode().strip('"').rpartition(":")[0]
+        key = (address, error.message, error.status)
+        if key not in self.denials and len(self.denials) >= DENIALS_KEPT:
+            key = ("others", "more than could be listed", error.status)
+        self.denials[key] = self.denials.get(key, 0) + 1
+
+
+ACCESS_LINE = (
+    b'{"time_us":%d,"client":%b,%b,"status":%d,"microseconds":%d,"received":%d,"sent":%d}\n'
+)
+
+
+def log_part(exchange: Exchange) -> bytes:
+    """Return the members of an access line that come from the request's head."""
+    subject = exchange.identity.log_subject if exchange.identity is not None else b"null"
+    return b'"subject":%b,"method":%b,"path":%b' % (
+        subject,
+        orjson.dumps(exchange.method.decode("ascii", "replace")),
+        orjson.dumps(exchange.url.decode("ascii", "replace")[:500]),
+    )

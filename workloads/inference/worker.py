@@ -1,0 +1,285 @@
+"""A worker process: one version of the model behind the shared listening socket.
+
+Started by the master with two inherited descriptors: the listening socket and its end of the
+channel. The package is verified, decrypted and warmed up before the worker says that it is ready;
+it never writes plaintext anywhere. When the channel ends, the master is gone and so goes this.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ctypes
+import gc
+import os
+import resource
+import signal
+import socket
+import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import orjson
+import uvloop
+
+from workloads.errors import WorkloadError
+from workloads.inference import channel, model, settings, tls
+from workloads.inference.auth import Authenticator
+from workloads.inference.channel import Channel
+from workloads.inference.errors import RequestError
+from workloads.inference.protocol import Connection
+from workloads.inference.service import Service
+from workloads.registry.keyring import KeyRing
+from workloads.registry.store import Store
+
+FLUSH_SECONDS = 0.5
+SWEEP_SECONDS = 0.25
+METRICS_SECONDS = 2.0
+"""Time for the master to answer with everybody's counts."""
+LOG_BACKLOG_BYTES = 32 * 1024 * 1024
+"""Access lines that wait for a stuck master, before they are dropped and counted."""
+CLOCK_STEP_SECONDS = 1.0
+_PR_SET_PDEATHSIG = 1
+_PR_SET_DUMPABLE = 4
+
+
+class Worker:
+    """Loads, serves, drains."""
+
+    def __init__(self, listener: socket.socket, channel_socket: socket.socket) -> None:
+        self._listener = listener
+        self._channel_socket = channel_socket
+        self._channel = Channel(self._received, self._master_gone)
+        self._messages: asyncio.Queue[tuple[int, bytes] | None] = asyncio.Queue()
+        self._service: Service | None = None
+        self._server: asyncio.AbstractServer | None = None
+        self._metrics: list[asyncio.Future[bytes]] = []
+        self._dropped_lines = 0
+        self._finished = asyncio.Event()
+
+    async def run(self) -> int:
+        """Do everything; returns the exit status."""
+        loop = asyncio.get_running_loop()
+        loop.set_exception_handler(_connection_fault)
+        await loop.create_connection(lambda: self._channel, sock=self._channel_socket)
+        message = await self._messages.get()
+        if message is None or message[0] != channel.CONFIGURE:
+            return 1
+        try:
+            context = self._load(message[1])
+        except WorkloadError as error:
+            self._channel.send(channel.FAILED, orjson.dumps({"error": str(error)}))
+            await asyncio.sleep(0)
+            self._channel.close()
+            return 2
+        service = self._service
+        assert service is not None  # noqa: S101 - made by _load
+        # From here the end of the channel tells of the master's death, and requests under way
+        # are still answered; while loading, nothing listens to it.
+        _die_with_parent(0)
+        self._channel.send(channel.READY, orjson.dumps({"pid": os.getpid()}))
+        timers = [asyncio.ensure_future(self._flush_often()), asyncio.ensure_future(self._sweep())]
+        while (message := await self._messages.get()) is not None:
+            kind, payload = message
+            if kind == channel.ACCEPT and self._server is None:
+                self._server = await loop.create_server(
+                    lambda: Connection(service),
+                    sock=self._listener,
+                    ssl=context,
+                    backlog=1024,
+                    ssl_handshake_timeout=service.limits.header_timeout_seconds,
+                    ssl_shutdown_timeout=2.0,
+                )
+                self._channel.send(channel.ACCEPTING)
+            elif kind == channel.DRAIN:
+                await self._drain(float(orjson.loads(payload)["seconds"]), payload)
+                break
+        else:
+            await self._drain(1.0, b'{"leaving":true}')
+        for timer in timers:
+            timer.cancel()
+        self._flush()
+        self._channel.close()
+        return 0
+
+    # -- loading -------------------------------------------------------------------------------
+
+    def _load(self, payload: bytes) -> Any:
+        document = orjson.loads(payload)
+        path = Path(document["path"])
+        configuration = settings.parse(path, str(document["settings"]).encode())
+        version = int(document["version"])
+        keyring = KeyRing.open(configuration.keyring)
+        package = Store(configuration.registry).load(
+            configuration.model, version, keyring, keyring.verify_key()
+        )
+        context = tls.server_context(configuration.tls)
+        loaded = model.load(
+            package.read(model.MODEL_FILE),
+            name=configuration.model,
+            version=str(version),
+            manifest=package.manifest,
+            threads=configuration.threads,
+            limits=configuration.limits,
+        )
+        cores = len(os.sched_getaffinity(0))
+        threads = max(1, cores // (configuration.workers * configuration.threads))
+        self._service = Service(
+            configuration,
+            model=loaded,
+            authenticator=Authenticator(configuration.auth),
+            pool=ThreadPoolExecutor(threads, "inference"),
+            threads=threads,
+            metrics=self._ask_metrics,
+        )
+        self._service.max_connections = _connection_limit()
+        # What has been loaded stays: the collector need not walk over it again.
+        gc.collect()
+        gc.freeze()
+        return context
+
+    # -- channel -------------------------------------------------------------------------------
+
+    def _received(self, kind: int, payload: bytes) -> None:
+        if kind == channel.METRICS_TEXT:
+            waiting, self._metrics = self._metrics, []
+            for future in waiting:
+                if not future.done():
+                    future.set_result(payload)
+        else:
+            self._messages.put_nowait((kind, payload))
+
+    def _master_gone(self) -> None:
+        self._messages.put_nowait(None)
+
+    async def _ask_metrics(self) -> bytes:
+        future: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
+        self._metrics.append(future)
+        self._send_counters()
+        self._channel.send(channel.METRICS_REQUEST)
+        try:
+            return await asyncio.wait_for(future, METRICS_SECONDS)
+        except TimeoutError as error:
+            raise RequestError(503, "the metrics are not to be had now; try again") from error
+
+    def _send_counters(self) -> None:
+        service = self._service
+        if service is not None:
+            snapshot = service.counters.snapshot() | {
+                "open_connections": len(service.connections),
+                "dropped_lines": self._dropped_lines,
+            }
+            self._channel.send(channel.COUNTERS, orjson.dumps(snapshot))
+
+    # -- regular work ----------------------------------------------------------------------------
+
+    def _flush(self) -> None:
+        """Hand finished access lines, callers and refusals to the master."""
+        service = self._service
+        if service is None or not (service.lines or service.denials):
+            return
+        lines, service.lines = service.lines, []
+        callers, service.callers = service.callers, []
+        denials, service.denials = service.denials, {}
+        calls: dict[str, int] = {}
+        for identity in callers:
+            calls[identity.subject] = calls.get(identity.subject, 0) + identity.calls
+            identity.calls = 0
+        header = {
+            "version": service.model.version,
+            "callers": calls,
+            "denied": [
+                {"client": client, "reason": reason, "status": status, "count": count}
+                for (client, reason, status), count in denials.items()
+            ],
+        }
+        if self._channel.backlog > LOG_BACKLOG_BYTES:
+            self._dropped_lines += len(lines)
+            lines = []
+        self._channel.send(channel.ACCESS_LINES, orjson.dumps(header) + b"\n" + b"".join(lines))
+        self._send_counters()
+
+    async def _flush_often(self) -> None:
+        while True:
+            await asyncio.sleep(FLUSH_SECONDS)
+            self._flush()
+
+    async def _sweep(self) -> None:
+        """Close what has timed out; renew the date; notice a changed clock."""
+        service = self._service
+        assert service is not None  # noqa: S101 - runs after _load
+        offset = time.time() - time.perf_counter()
+        while True:
+            await asyncio.sleep(SWEEP_SECONDS)
+            service.answers.tick()
+            now = time.perf_counter()
+            for connection in [c for c in service.connections if c.deadline < now]:
+                connection.expire()
+            if abs(time.time() - now - offset) > CLOCK_STEP_SECONDS:
+                offset = time.time() - now
+                service.forget_heads()
+
+    async def _drain(self, seconds: float, payload: bytes) -> None:
+        """Stop accepting, answer what is and comes in, close the rest at the deadline."""
+        service = self._service
+        assert service is not None  # noqa: S101 - runs after _load
+        leaving = bool(orjson.loads(payload).get("leaving"))
+        service.drain(leaving=leaving)
+        if self._server is not None:
+            self._server.close()
+        deadline = time.perf_counter() + seconds
+        while service.connections and time.perf_counter() < deadline:
+            if leaving:
+                # Nobody takes over: a client that asks again is better told at once.
+                for connection in [c for c in service.connections if c.is_idle()]:
+                    connection.close()
+            await asyncio.sleep(0.02)
+        for connection in list(service.connections):
+            connection.close()
+        await asyncio.sleep(0.05)
+
+
+def _connection_limit() -> int:
+    """Raise the limit of open files as far as allowed; leave some for everything else."""
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    soft = min(hard, 65536) if hard != resource.RLIM_INFINITY else 65536
+    resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    return max(64, soft - 128)
+
+
+def _connection_fault(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+    """Tell of a failed handshake or a broken connection in one line, of anything else in full."""
+    error = context.get("exception")
+    if isinstance(error, OSError):  # SSLError, ConnectionError, TimeoutError
+        print(f"connection ended: {error}"[:300], file=sys.stderr, flush=True)
+        return
+    loop.default_exception_handler(context)
+
+
+def _die_with_parent(signal_number: int) -> None:
+    ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal_number, 0, 0, 0)
+
+
+def main() -> int:
+    """Run a worker: `worker LISTENER_FD CHANNEL_FD PARENT_PID`, started by the master only."""
+    listener_number, channel_number, parent = (int(text) for text in sys.argv[1:4])
+    _die_with_parent(signal.SIGKILL)
+    if os.getppid() != parent:
+        return 1
+    # A decrypted model and a token are in this memory: no core dumps, no debugger of others.
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    ctypes.CDLL(None).prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0)
+    # The terminal's Ctrl-C goes to the whole group: the master drains the workers.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    listener = socket.socket(fileno=listener_number)
+    channel_socket = socket.socket(fileno=channel_number)
+    channel_socket.setblocking(False)
+    worker = Worker(listener, channel_socket)
+    return uvloop.run(worker.run())
+
+
+if __name__ == "__main__":
+    sys.exit(main())
