@@ -150,7 +150,8 @@ stopsignal=TERM
 stopwaitsecs={program.stop_seconds + _GRACE_S}
 killasgroup=true
 redirect_stderr=true
-stdout_logfile={_plain(log)}
+; This one is expanded twice (supervisor 4.3).
+stdout_logfile={_plain(Path(_plain(log)))}
 stdout_logfile_maxbytes=5MB
 stdout_logfile_backups=2
 """
