@@ -74,7 +74,7 @@ def _add_run(parser: argparse.ArgumentParser) -> None:
         "--class-weights",
         default="auto",
         choices=CLASS_WEIGHTS,
-        help="weigh rare classes more; auto: where one class has three times the rows of another",
+        help="weigh rare classes more (auto: tempered, where one class has thrice the rows of another)",
     )
     add("--seed", type=int, default=0, help="default 0")
     add("--processes", type=int, default=1, help="data-parallel processes (default 1)")

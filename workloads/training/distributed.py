@@ -7,6 +7,7 @@ import os
 import sys
 import tempfile
 import uuid
+import warnings
 from dataclasses import dataclass
 from typing import Any
 
@@ -52,6 +53,8 @@ class Team:
         """Return ``module`` with gradients that are averaged over the processes."""
         if self.processes == 1:
             return module
+        # About the memory layout of one-channel kernels; of no weight at this size.
+        warnings.filterwarnings("ignore", message="Grad strides do not match bucket view strides")
         ids = [self.device.index] if self.device.type == "cuda" else None
         return DistributedDataParallel(module, device_ids=ids)
 

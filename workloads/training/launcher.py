@@ -90,7 +90,7 @@ def resolve(requested: Requested, dataset: Dataset) -> Parameters:
     if requested.class_weights == "auto" or dataset.classes is None:
         labels = np.asarray(dataset.labels[dataset.rows("train")])
         rare = dataset.classes is not None and batches.is_imbalanced(labels, len(dataset.classes))
-        values["class_weights"] = "balanced" if rare else "none"
+        values["class_weights"] = "tempered" if rare else "none"
     return Parameters(**values)
 
 

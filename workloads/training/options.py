@@ -11,7 +11,7 @@ from workloads.training.storage import digest
 
 PRECISIONS = ("auto", "float32", "bfloat16", "float16")
 DEVICES = ("auto", "cpu", "cuda")
-CLASS_WEIGHTS = ("auto", "balanced", "none")
+CLASS_WEIGHTS = ("auto", "tempered", "balanced", "none")
 
 _WITHOUT_EFFECT = {"processes", "threads", "device", "accumulation", "checkpoint_every"}
 
@@ -73,7 +73,8 @@ class Parameters:
         processes: how many processes share each batch.
         precision: ``float32``, ``bfloat16`` or ``float16``.
         device: ``cpu`` or ``cuda``.
-        class_weights: ``balanced`` weighs each class by its rarity; ``none`` does not.
+        class_weights: ``balanced`` makes every class count the same, ``tempered`` goes half the way
+            (square roots), ``none`` counts rows.
         width: the channels of the first convolution, or the units of a hidden layer.
         checkpoint_every: epochs between checkpoints.
         threads: CPU threads of each process.
@@ -151,14 +152,20 @@ def default_threads(processes: int, batch_size: int) -> int:
 def family_defaults(family: str, rows: int) -> dict[str, int | float]:
     """Return the defaults for ``family`` and ``rows`` training rows.
 
-    Large tables take larger batches and fewer passes: the number of steps is what counts.
+    Small tables are held back by a strong weight decay. Large ones take larger batches and fewer
+    passes: the number of steps is what counts.
     """
-    values: dict[str, int | float] = {"patience": 20, "gradient_clip": 1.0, "accumulation": 1}
+    values: dict[str, int | float] = {
+        "patience": 20, "gradient_clip": 1.0, "accumulation": 1, "label_smoothing": 0.1,
+    }  # fmt: skip
     if family == "images":
         values |= {"epochs": 80, "batch_size": 64, "learning_rate": 4e-3, "weight_decay": 0.02}
-        return values | {"label_smoothing": 0.1, "patience": 30, "width": 16}
-    epochs, batch_size = (
-        (100, 32) if rows < 10_000 else (40, 256) if rows < 100_000 else (15, 1024)
-    )
-    values |= {"epochs": epochs, "batch_size": batch_size, "learning_rate": 2e-3}
-    return values | {"weight_decay": 0.05, "label_smoothing": 0.0, "width": 64}
+        return values | {"patience": 30, "width": 16}
+    values |= {"width": 64, "learning_rate": 2e-3, "weight_decay": 0.1}
+    if rows >= 100_000:
+        return values | {"epochs": 15, "batch_size": 1024}
+    if rows >= 10_000:
+        return values | {"epochs": 40, "batch_size": 256}
+    return values | {
+        "epochs": 100, "batch_size": 32, "learning_rate": 1e-3, "weight_decay": 1.0,
+    }  # fmt: skip
