@@ -10,6 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from engine.errors import EngineError, explain_os_error
+from engine.guard import guarded
 from engine.progress import Report, step
 from engine.versions import Version, go_version, pins
 
@@ -122,7 +123,7 @@ def _run(command: list[str], cwd: Path, env: dict[str, str], count: Callable[[st
     with (
         tempfile.TemporaryFile("w+") as output,
         subprocess.Popen(
-            command, cwd=cwd, env=env, stdout=output, stderr=subprocess.PIPE, text=True
+            guarded(command), cwd=cwd, env=env, stdout=output, stderr=subprocess.PIPE, text=True
         ) as process,
     ):
         said: list[str] = []

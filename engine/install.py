@@ -15,7 +15,7 @@ from filelock import FileLock, Timeout
 
 from engine import launchers
 from engine.build import build_engine
-from engine.download import UnreachableError, download_engine
+from engine.download import download_engine
 from engine.errors import EngineError, explain_os_error
 from engine.folders import cache_home
 from engine.progress import Report, duration, to_stderr
@@ -152,11 +152,10 @@ def _get(home: Path, report: Report) -> tuple[Path, Source]:
             (work / "source").write_text(f"{source}\n", encoding="utf-8")
             work.chmod(0o755)
             work.rename(home)
-        except UnreachableError as error:
-            report(f"{error}; building the engine instead")
-            reasons.append(f"download: {error}")
         except EngineError as error:
             reasons.append(f"{'download' if source == 'downloaded' else 'build'}: {error}")
+            if source == "downloaded":
+                report(f"{error}; building the engine instead")
         else:
             return home / "bin" / "pulumi", source
         finally:

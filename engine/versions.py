@@ -12,7 +12,7 @@ from engine.errors import EngineError
 
 _VERSION = re.compile(
     r"v?(?P<major>\d{1,9})\.(?P<minor>\d{1,9})(?:\.(?P<patch>\d{1,9}))?"
-    r"(?:-?(?P<pre>[0-9A-Za-z][0-9A-Za-z.-]*))?(?:\+[0-9A-Za-z.-]+)?"
+    r"(?:-(?P<pre>[0-9A-Za-z.-]+)|(?P<go>(?:beta|rc)\d+))?(?:\+[0-9A-Za-z.-]+)?"
 )
 
 
@@ -36,7 +36,7 @@ class Version:
         if match is None:
             raise ValueError(f"not a version: {text.strip()[:80]!r}")
         numbers = (int(match[part] or 0) for part in ("major", "minor", "patch"))
-        return cls(*numbers, pre=match["pre"] or "")
+        return cls(*numbers, pre=match["pre"] or match["go"] or "")
 
     def at_least(self, floor: Version) -> bool:
         """Whether this version is `floor` or newer; a pre-release of `floor` itself is older."""

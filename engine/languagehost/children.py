@@ -2,7 +2,7 @@
 
 A child is its own process group, so that the engine's SIGINT to the host's group does not reach it
 and ending it reaches all that it started in its group. It dies with the host even if the host is
-killed outright (see `guard.py`).
+killed outright (see `engine/guard.py`).
 """
 
 from __future__ import annotations
@@ -11,11 +11,10 @@ import asyncio
 import contextlib
 import os
 import signal
-import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from pathlib import Path
 
-GUARD = Path(__file__).with_name("guard.py")
+from engine.guard import guarded
+
 CHUNK = 65536
 AFTER_EXIT_SECONDS = 1.0
 """How long to go on reading after the end of a child: something that it left running in the
@@ -46,9 +45,7 @@ class Children:
         if self._closed:
             raise asyncio.CancelledError
         process = await asyncio.create_subprocess_exec(
-            sys.executable,
-            *("-I", "-S", str(GUARD), str(os.getpid())),
-            *command,
+            *guarded(command),
             cwd=cwd,
             env=dict(env),
             stdin=asyncio.subprocess.DEVNULL,

@@ -1,9 +1,11 @@
 """Start a command that ends when its parent does: `guard.py PARENT_PID COMMAND [ARGUMENT …]`.
 
-Run as a script by whichever Python the program uses, so it needs nothing but the standard library.
 It asks Linux to send SIGTERM when the parent dies, then becomes the command. The request survives
-`execve` (prctl(2), PR_SET_PDEATHSIG). Elsewhere the language host's own watch has to do.
+`execve` (prctl(2), PR_SET_PDEATHSIG). On other systems the command just runs.
+Run as a script, with nothing but the standard library, so that it costs a few milliseconds.
 """
+
+from __future__ import annotations
 
 import ctypes
 import os
@@ -11,6 +13,11 @@ import signal
 import sys
 
 _PR_SET_PDEATHSIG = 1  # linux/prctl.h
+
+
+def guarded(command: list[str]) -> list[str]:
+    """`command` such that it gets SIGTERM when this process (or the starting thread) ends."""
+    return [sys.executable, "-I", "-S", __file__, str(os.getpid()), *command]
 
 
 def main() -> None:
