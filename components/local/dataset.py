@@ -27,6 +27,9 @@ class DatasetArgs(TypedDict):
     keyring: NotRequired[pulumi.Input[str]]
     """Folder of the key ring (``KeyRing.path``) that seals the rows. Default: they lie
     unencrypted."""
+    retain: NotRequired[pulumi.Input[bool]]
+    """Keep it when it is replaced or destroyed; a later one with the same content adopts it.
+    Default: it is removed."""
 
 
 class Dataset(LocalComponent):

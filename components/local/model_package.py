@@ -32,6 +32,9 @@ class ModelPackageArgs(TypedDict):
     ``internal``."""
     keep_versions: NotRequired[pulumi.Input[int]]
     """Versions to keep; the served one and the one before it are always kept. Default: 5."""
+    retain: NotRequired[pulumi.Input[bool]]
+    """Keep it when it is replaced or destroyed; a later one with the same content adopts it.
+    Default: it is removed."""
 
 
 class ModelPackage(LocalComponent):

@@ -43,6 +43,9 @@ class TrainingRunArgs(TypedDict):
     """CPU threads of each process. Default: its share of the cores."""
     checkpoint_every: NotRequired[pulumi.Input[int] | None]
     """Epochs between checkpoints. Default: 1. A change of it trains nothing again."""
+    retain: NotRequired[pulumi.Input[bool]]
+    """Keep it when it is replaced or destroyed; a later one with the same content adopts it.
+    Default: it is removed."""
 
 
 class TrainingRun(LocalComponent):

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import os
-import signal
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -19,7 +17,7 @@ from components.local.provider.handler import Context
 from components.local.provider.service_process import ServiceFiles
 from components.local.provider.site import Site
 from components.local.provider.values import Values
-from components.local.supervision.program import Status, Supervisor
+from components.local.supervision.program import Supervisor
 
 ALIAS: Final = "production"
 _REGISTRY: Final = "workloads.registry"
@@ -57,64 +55,61 @@ class Rollout:
         version = state.get("version")
         said = str(state.get("status"))
         return {
-            # One that drains an old version is serving the new one.
-            "status": "serving" if said in {"serving", "draining"} else said,
+            "status": said,
             "servedVersion": int(version) if version is not None else None,
             "pid": pid if isinstance(pid, int) else None,
         }
 
-    def reach(self, version: int, before: Mapping[str, Any], renewed: bool) -> None:
-        """Serve this version with the configuration as it is written now.
+    def reach(self, wanted: Mapping[str, Any], version: int) -> None:
+        """Serve this version by this configuration.
 
         Args:
+            wanted: the content of ``service.json``.
             version: the version of the model.
-            before: the configuration before; empty for a new service. It is put back on failure.
-            renewed: whether the certificate was renewed under the same name.
 
         Raises:
             LocalError: it isn't served; the service is as it was before.
         """
-        previous = self._promoted()
+        before = self.service.read_config()
+        previous = promoted(wanted)
+        workers = self._workers() if before != wanted or previous != version else frozenset[int]()
+        started = time.time()
         try:
-            started = self._start(version, before, renewed)
-            self._wait(version, started)
+            # First the alias: the server then finds both changes at once, and rolls once.
+            if previous != version:
+                self.context.status(f"promoting version {version}")
+                self._promote(wanted, version)
+            if before != wanted:
+                files.write_json(self.service.config, wanted)
+            self._run()
+            self._wait(wanted, version, started, workers)
         except BaseException:
-            self._go_back(previous, before)
+            self._go_back(before, wanted, previous)
             raise
 
-    def _start(self, version: int, before: Mapping[str, Any], renewed: bool) -> float:
-        """Set off what leads to the version; the moment after which the server's words count."""
-        config = self.service.read_config()
-        running = self.is_healthy()
-        if self._promoted() != version:
-            self.context.status(f"promoting version {version}")
-            self._registry("promote", "--version", str(version))
-        started = time.time()
-        moved = any(before.get(key) != config.get(key) for key in ("host", "port"))
-        if running and not moved:
-            master = self.service.master()
-            if renewed and master is not None:
-                # The files have changed under the same names: the server can't see that.
-                with contextlib.suppress(ProcessLookupError):
-                    os.kill(master, signal.SIGHUP)
-            self.keeper.start(self.service.program())
-            return started
+    def _run(self) -> None:
+        """Have the supervisor keep it; a server that runs follows its files by itself."""
+        state = self.service.read_state()
+        alive = self.service.master() is not None and state.get("status") != "failed"
+        program = self.service.program()
+        if alive and self.keeper.status(program).running:
+            return
         self.context.status("starting the service")
         self.service.state.unlink(missing_ok=True)
-        self.keeper.restart(self.service.program())
-        return started
+        self.keeper.restart(program)
 
-    def _wait(self, version: int, started: float) -> None:
+    def _wait(
+        self, wanted: Mapping[str, Any], version: int, started: float, before: frozenset[int]
+    ) -> None:
         self.context.status(f"waiting until version {version} is loaded, verified and warm")
         deadline = time.monotonic() + _SERVED_LIMIT_S
         while True:
             self.context.stop_if_cancelled("the roll-out")
             state = self.service.read_state()
-            status = self.keeper.status(self.service.program())
-            if self._serves(state, version):
+            if self._serves(state, wanted, version) and not (before & self._workers()):
                 self.context.say(f"version {version} is served on port {state.get('port')}")
                 return
-            self._refuse_failure(state, status, started)
+            self._refuse_failure(state, started)
             if time.monotonic() > deadline:
                 raise LocalError(
                     f"version {version} was not served within {_SERVED_LIMIT_S:.0f} s; the "
@@ -123,16 +118,21 @@ class Rollout:
                 )
             time.sleep(_POLL_S)
 
-    def _serves(self, state: Mapping[str, Any], version: int) -> bool:
-        config = self.service.read_config()
+    def _serves(self, state: Mapping[str, Any], wanted: Mapping[str, Any], version: int) -> bool:
         return (
-            state.get("status") in {"serving", "draining"}
-            and str(state.get("version")) == str(version)
-            and state.get("port") == config.get("port")
+            state.get("status") == "serving"
+            and state.get("version") == version
+            and state.get("port") == wanted["port"]
             and self.service.master() is not None
         )
 
-    def _refuse_failure(self, state: Mapping[str, Any], status: Status, started: float) -> None:
+    def _workers(self) -> frozenset[int]:
+        """Process ids of the workers that take new connections."""
+        workers = self.service.read_state().get("workers")
+        entries = workers if isinstance(workers, list) else []
+        return frozenset(entry["pid"] for entry in entries if entry.get("state") == "serving")
+
+    def _refuse_failure(self, state: Mapping[str, Any], started: float) -> None:
         """End the waiting when the server has said why it can't, or is gone for good.
 
         Raises:
@@ -141,6 +141,7 @@ class Rollout:
         error = state.get("error")
         if error and self.service.state.stat().st_mtime >= started:
             raise LocalError(str(error))
+        status = self.keeper.status(self.service.program())
         if not status.running and status.exit_status is not None:
             raise LocalError(
                 f"the service ended with status {status.exit_status} before it served: "
@@ -155,52 +156,42 @@ class Rollout:
         lines = [line for line in log.splitlines() if line.strip()]
         return "\n".join(lines[-5:])
 
-    def _go_back(self, previous: int | None, before: Mapping[str, Any]) -> None:
+    def _go_back(
+        self, before: Mapping[str, Any], wanted: Mapping[str, Any], previous: int | None
+    ) -> None:
         """Put alias and configuration back; the version that served goes on serving."""
         # The first failure is what the person must see, not a second one from putting back.
         with contextlib.suppress(LocalError):
             if not before:
                 self.keeper.remove(self.service.program())
+                self.service.config.unlink(missing_ok=True)
                 return
+            if previous is not None and promoted(wanted) != previous:
+                # Also when the deployment is being cancelled, which a new context doesn't know.
+                Rollout(self.service, self.keeper, Context(self.context.name))._promote(
+                    wanted, previous
+                )
             files.write_json(self.service.config, before)
-            if previous is not None and self._promoted() != previous:
-                quiet = Rollout(self.service, self.keeper, Context(self.context.name))
-                quiet._registry("promote", "--version", str(previous))
-            if not self.is_healthy():
-                self.keeper.restart(self.service.program())
+            self._run()
 
-    def _promoted(self) -> int | None:
-        config = self.service.read_config()
-        path = _model_folder(config) / "aliases.json"
-        alias = (files.read_json(path) or {}).get(ALIAS)
-        version = alias.get("version") if isinstance(alias, Mapping) else None
-        return int(version) if version is not None else None
-
-    def _registry(self, command: str, *more: str) -> None:
-        config = self.service.read_config()
+    def _promote(self, wanted: Mapping[str, Any], version: int) -> None:
         arguments = [
-            command, "--registry", str(config["registry"]), "--model", str(config["model"]),
-            "--alias", ALIAS, *more, "--json",
+            "promote", "--registry", str(wanted["registry"]), "--model", str(wanted["model"]),
+            "--alias", ALIAS, "--version", str(version), "--json",
         ]  # fmt: skip
-        workloads.run(self.context, _REGISTRY, arguments)
+        workloads.run(self.context, _REGISTRY, arguments, what="the promotion")
 
 
-def write_config(service: ServiceFiles, inputs: Values, site: Site) -> None:
-    """Write ``service.json`` when it differs: the server rolls to a changed one by itself.
-
-    Raises:
-        LocalError: it can't be written.
-    """
-    wanted = _config(service, inputs, site)
-    if service.read_config() != wanted:
-        files.write_json(service.config, wanted)
+def promoted(config: Mapping[str, Any]) -> int | None:
+    """The version that the alias of a service's model points to; None when there is none."""
+    path = Path(str(config["registry"])) / str(config["model"]) / "aliases.json"
+    alias = (files.read_json(path) or {}).get(ALIAS)
+    version = alias.get("version") if isinstance(alias, Mapping) else None
+    return int(version) if version is not None else None
 
 
-def _model_folder(config: Mapping[str, Any]) -> Path:
-    return Path(str(config.get("registry"))) / str(config.get("model"))
-
-
-def _config(service: ServiceFiles, inputs: Values, site: Site) -> dict[str, Any]:
+def configuration(service: ServiceFiles, inputs: Values, site: Site) -> dict[str, Any]:
+    """The content of ``service.json``."""
     return {
         "format": "falaj.service/1",
         "name": text(inputs, "name"),

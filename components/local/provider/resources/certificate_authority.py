@@ -45,6 +45,8 @@ class CertificateAuthorityHandler(Handler):
         expected = {**inputs, **dict.fromkeys(self.outputs, UNKNOWN)}
         if isinstance(inputs.get("site"), str):
             expected["certificatePath"] = str(self.site_of(inputs).pki / "ca.crt")
+        if state is not None and not _is_renamed(state, inputs) and not self.drift(state):
+            expected.update({key: state[key] for key in self.outputs})
         return expected
 
     def create(self, context: Context, inputs: Values) -> tuple[str, Values]:
@@ -64,8 +66,7 @@ class CertificateAuthorityHandler(Handler):
     def update(self, context: Context, resource_id: str, state: Values, inputs: Values) -> Values:
         """Make a new one, with a new key; leafs follow because its fingerprint changes."""
         found = _load(self.site_of(inputs))
-        named = any(inputs.get(key) != state.get(key) for key in ("commonName", "days"))
-        if found is None or named or is_over(found):
+        if found is None or _is_renamed(state, inputs) or is_over(found):
             found = _make(self.site_of(inputs), inputs)
             context.say(f"made a certificate authority, good until {ends(found)}")
         return {**inputs, **describe(found)}
@@ -111,6 +112,10 @@ def ends(issued: pki.Issued) -> str:
     """The last day of a certificate."""
     moment: datetime = issued.certificate.not_valid_after_utc
     return moment.date().isoformat()
+
+
+def _is_renamed(state: Values, inputs: Values) -> bool:
+    return any(inputs.get(key) != state.get(key) for key in ("commonName", "days"))
 
 
 def _load(site: Site) -> pki.Issued | None:

@@ -10,4 +10,10 @@ SITE = Field("path", "Folder of the stack's site (Workspace.path).", required=Tr
 NAME_PATTERN = r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?"
 NAME_HINT = "up to 63 lower-case letters, digits and inner hyphens"
 
+RETAIN = Field(
+    "flag",
+    "Keep it when it is replaced or destroyed; a later one with the same content adopts it.",
+    default=False,
+)
+
 KEYRING = Field("path", "Folder of the key ring (KeyRing.path); without it nothing is sealed.")

@@ -10,9 +10,9 @@ from typing import Any, ClassVar, Final
 from components.local.machine import files
 from components.local.machine.errors import InputsError, Refusal
 from components.local.provider import workloads
-from components.local.provider.fields import Field, Table, optional, text
+from components.local.provider.fields import Field, Table, flag, optional, text
 from components.local.provider.handler import Change, Context, Handler
-from components.local.provider.resources.common import KEYRING, SITE
+from components.local.provider.resources.common import KEYRING, RETAIN, SITE
 from components.local.provider.values import UNKNOWN, Values, has_unknown
 
 #: The dataset that ships inside a Python package.
@@ -49,6 +49,7 @@ class DatasetHandler(Handler):
             maximum=0.5, replaces=True,
         ),
         "keyring": KEYRING,
+        "retain": RETAIN,
     }  # fmt: skip
     outputs: ClassVar[Mapping[str, str]] = {
         "path": "Folder of the snapshot.",
@@ -92,7 +93,9 @@ class DatasetHandler(Handler):
     def preview(self, inputs: Values, state: Values | None) -> Values:
         """Reads the source without writing, so that bad rows are refused before any work."""
         del state
-        if has_unknown({k: v for k, v in inputs.items() if k not in {"site", "keyring"}}):
+        if has_unknown(
+            {k: v for k, v in inputs.items() if k not in {"site", "keyring", "retain"}}
+        ):
             return {**inputs, **dict.fromkeys(self.outputs, UNKNOWN)}
         arguments = [*_options(inputs), "--dry-run", "--json"]
         described = workloads.run(Context("preview"), _MODULE, ["dataset", *arguments])
@@ -125,9 +128,10 @@ class DatasetHandler(Handler):
         return {**inputs, **{key: state[key] for key in self.outputs if key in state}}
 
     def delete(self, context: Context, resource_id: str, state: Values) -> None:
-        """Remove the snapshot."""
+        """Remove the snapshot, unless it is retained."""
         del context
-        files.remove_tree(Path(text(state, "path")))
+        if not flag(state, "retain"):
+            files.remove_tree(Path(text(state, "path")))
 
 
 def _digest(path: Path) -> str:

@@ -10,7 +10,7 @@ from components.local.machine import files, ports
 from components.local.provider.fields import Field, Table, text, whole
 from components.local.provider.handler import Change, Context, Handler
 from components.local.provider.resources.common import KEYRING, NAME_HINT, NAME_PATTERN, SITE
-from components.local.provider.rollout import Rollout, write_config
+from components.local.provider.rollout import Rollout, configuration, promoted
 from components.local.provider.service_process import ServiceFiles
 from components.local.provider.values import UNKNOWN, Values
 from components.local.supervision.choice import AUTO, KINDS, choose
@@ -134,10 +134,13 @@ class InferenceServiceHandler(Handler):
             KINDS[text(state, "keptBy")]().remove(service.program())
         files.make_folder(service.folder)
         files.make_folder(service.logs)
-        before = service.read_config()
-        write_config(service, inputs, self.site_of(inputs))
         rollout = Rollout(service, keeper, context)
-        rollout.reach(whole(inputs, "version"), before, _renewed(state, inputs))
+        wanted = configuration(service, inputs, self.site_of(inputs))
+        version = whole(inputs, "version")
+        if state is not None and whole(state, "version") == version:
+            # Nobody asked for another one: what a person has rolled back to stays.
+            version = promoted(wanted) or version
+        rollout.reach(wanted, version)
         token_key = Path(text(inputs, "keyring")) / "tokens.pem"
         return {
             **inputs,
@@ -153,11 +156,6 @@ class InferenceServiceHandler(Handler):
 
     def _keeper(self, state: Values) -> Supervisor:
         return KINDS[text(state, "keptBy")]()
-
-
-def _renewed(state: Values | None, inputs: Values) -> bool:
-    key = "certificateFingerprint"
-    return state is not None and state.get(key) != inputs.get(key)
 
 
 def endpoint(inputs: Values) -> str:

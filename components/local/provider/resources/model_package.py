@@ -8,9 +8,15 @@ from typing import Any, ClassVar, Final
 
 from components.local.machine import files
 from components.local.provider import workloads
-from components.local.provider.fields import Field, Table, optional, text, whole
+from components.local.provider.fields import Field, Table, flag, optional, text, whole
 from components.local.provider.handler import Change, Context, Handler
-from components.local.provider.resources.common import KEYRING, NAME_HINT, NAME_PATTERN, SITE
+from components.local.provider.resources.common import (
+    KEYRING,
+    NAME_HINT,
+    NAME_PATTERN,
+    RETAIN,
+    SITE,
+)
 from components.local.provider.values import UNKNOWN, Values
 
 _OPTIMIZATION: Final = "workloads.optimization"
@@ -31,6 +37,7 @@ class ModelPackageHandler(Handler):
         "run": Field("path", "Folder of the training run (TrainingRun.path).", required=True),
         "dataset": Field("path", "Folder of the snapshot (Dataset.path).", required=True),
         "keyring": KEYRING,
+        "retain": RETAIN,
         "maxAccuracyDrop": Field(
             "number", "How much quantisation may cost, in percentage points (of RMSE: percent).",
             default=0.5, minimum=0, maximum=100,
@@ -98,13 +105,14 @@ class ModelPackageHandler(Handler):
         return {**inputs, **{key: state[key] for key in self.outputs if key in state}}
 
     def delete(self, context: Context, resource_id: str, state: Values) -> None:
-        """Remove all versions of the model."""
+        """Remove all versions of the model, unless they are retained."""
         del context
-        files.remove_tree(self.site_of(state).registry / resource_id)
+        if not flag(state, "retain"):
+            files.remove_tree(self.site_of(state).registry / resource_id)
 
     def _makes_version(self, state: Values, inputs: Values) -> bool:
         changes = self.diff(state, inputs)
-        return bool(changes.keys() - {"keepVersions", "keyring"})
+        return bool(changes.keys() - {"keepVersions", "keyring", "retain"})
 
     def _publish(self, context: Context, inputs: Values) -> Values:
         site, model = self.site_of(inputs), text(inputs, "model")

@@ -11,9 +11,9 @@ from typing import Any, ClassVar, Final
 
 from components.local.machine import files, processes
 from components.local.provider import workloads
-from components.local.provider.fields import Field, Table, optional, text
+from components.local.provider.fields import Field, Table, flag, optional, text
 from components.local.provider.handler import Change, Context, Handler
-from components.local.provider.resources.common import KEYRING, SITE
+from components.local.provider.resources.common import KEYRING, RETAIN, SITE
 from components.local.provider.values import UNKNOWN, Values, has_unknown
 
 _MODULE: Final = "workloads.training"
@@ -54,6 +54,7 @@ class TrainingRunHandler(Handler):
             "text", "Digest of the dataset (Dataset.digest).", required=True, replaces=True
         ),
         "keyring": KEYRING,
+        "retain": RETAIN,
         "epochs": _whole("Most passes over the rows.", 1, 10_000),
         "batchSize": _whole("Rows of a step, over all processes.", 1, 65_536),
         "learningRate": _number("Peak learning rate.", 1e-9, 10),
@@ -136,11 +137,12 @@ class TrainingRunHandler(Handler):
         return {**inputs, **{key: state[key] for key in self.outputs if key in state}}
 
     def delete(self, context: Context, resource_id: str, state: Values) -> None:
-        """End what may still train, and remove the run."""
+        """End what may still train, and remove the run, unless it is retained."""
         folder = Path(text(state, "path"))
         pid_file = folder.with_name(f"{folder.name}.pid")
         _end_earlier(context, folder, pid_file)
-        files.remove_tree(folder)
+        if not flag(state, "retain"):
+            files.remove_tree(folder)
 
 
 def run_digest(inputs: Values) -> str:

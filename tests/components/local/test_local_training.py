@@ -1,0 +1,242 @@
+"""Datasets and training runs through the provider: digests, progress, stopping, going on."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import grpc
+import psutil
+import pytest
+from google.protobuf import empty_pb2
+from pulumi.runtime import proto
+
+from components.local.machine import processes
+from components.local.machine.errors import InputsError
+from components.local.provider.resources.dataset import DatasetHandler
+from components.local.provider.resources.training_run import TrainingRunHandler, run_digest
+from components.local.provider.values import UNKNOWN, encode
+
+
+@pytest.fixture
+def table(tmp_path: Path) -> Path:
+    """A small table with something to learn."""
+    path = tmp_path / "rows.csv"
+    rows = [
+        f"{i % 7},{'red' if i % 3 else 'blue'},{'yes' if i % 7 > 3 else 'no'}" for i in range(120)
+    ]
+    path.write_text("size,colour,answer\n" + "\n".join(rows) + "\n")
+    return path
+
+
+@pytest.mark.parametrize(
+    ("change", "key", "words"),
+    [
+        ({"source": "rows.csv"}, "source", "allowed: digits, or the absolute path"),
+        ({"source": "/nowhere/rows.csv"}, "source", "there is no file /nowhere/rows.csv"),
+        ({"source": "/etc/hostname"}, "source", "allowed: digits, or the absolute path of a .csv"),
+        ({"target": None}, "target", "missing; a table needs the name of the column"),
+        ({"holdout": 0.9}, "holdout", "given 0.9; allowed: a number from 0.05 to 0.5"),
+    ],
+)
+def test_a_source_that_cannot_be_used_is_refused(
+    table: Path, site: Path, change: dict[str, Any], key: str, words: str
+) -> None:
+    given = {"site": str(site), "source": str(table), "target": "answer", **change}
+    with pytest.raises(InputsError) as caught:
+        DatasetHandler().check(given, {})
+    assert words in {r.property: r.reason for r in caught.value.refusals}[key]
+
+
+def test_a_changed_file_is_another_dataset(table: Path, site: Path) -> None:
+    given: dict[str, Any] = {"site": str(site), "source": str(table), "target": "answer"}
+    handler = DatasetHandler()
+    before = handler.check(given, {})
+    table.write_text(table.read_text() + "9,red,yes\n")
+    after = handler.check(given, {})
+    path = site / "datasets" / "x"
+    path.mkdir(parents=True)
+    (path / "dataset.json").write_text("{}")
+    changes = handler.diff({**before, "path": str(path)}, after)
+    assert set(changes) == {"sourceSha256"}
+    assert changes["sourceSha256"].replaces
+
+
+def test_a_digest_that_a_person_gives_is_not_believed(site: Path) -> None:
+    checked = DatasetHandler().check({"site": str(site), "sourceSha256": "made up"}, {})
+    assert checked["sourceSha256"] == "built in"
+
+
+def test_bad_rows_are_refused_in_a_preview_in_plain_words(
+    provider: Any, table: Path, site: Path
+) -> None:
+    table.write_text("a,answer\n1,5\n2,5\n3,5\n")
+    with pytest.raises(grpc.RpcError) as caught:
+        provider.create(
+            "Dataset",
+            {"site": str(site), "source": str(table), "target": "answer"},
+            preview=True,
+        )
+    assert "constant" in caught.value.details()
+    assert "Traceback" not in caught.value.details()
+    assert not caught.value.details().startswith("error:")
+    assert list(site.iterdir()) == []
+
+
+def test_dataset_life(provider: Any, table: Path, site: Path) -> None:
+    inputs = {"site": str(site), "source": str(table), "target": "answer"}
+    _, expected = provider.create("Dataset", inputs, preview=True)
+    made, state = provider.create("Dataset", inputs)
+    assert expected == {key: state[key] for key in expected}
+    assert made == state["digest"][:16]
+    assert state["resolvedTask"] == "classification"
+    assert state["classes"] == ["no", "yes"]
+    assert (state["rows"], state["features"]) == (120, 2)
+    assert provider.diff("Dataset", made, state, inputs).changes == proto.DiffResponse.DIFF_NONE
+    assert provider.read("Dataset", made, state)[1]["digest"] == state["digest"]
+    again, _ = provider.create("Dataset", inputs)
+    assert again == made
+    # That was a later incarnation of the same snapshot: the first one no longer owns it.
+    provider.delete("Dataset", made, state)
+    assert Path(state["path"]).is_dir()
+    provider.delete("Dataset", made, {**state, "claim": claim_of(site)})
+    assert not Path(state["path"]).exists()
+    assert provider.read("Dataset", made, state)[0] == ""
+
+
+def claim_of(site: Path) -> str:
+    (place,) = (site / ".claims").iterdir()
+    return place.read_text()
+
+
+INPUTS: dict[str, Any] = {"site": "/s", "dataset": "/d", "datasetDigest": "abc", "epochs": 3}
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"epochs": 4}, {"learningRate": 0.01}, {"seed": 1}, {"datasetDigest": "def"}, {"width": 8}],
+)
+def test_another_hyperparameter_is_another_run(change: dict[str, Any], tmp_path: Path) -> None:
+    handler = TrainingRunHandler()
+    (tmp_path / "record.json").write_text("{}")
+    before, after = handler.check(INPUTS, {}), handler.check({**INPUTS, **change}, {})
+    changes = handler.diff({**before, "path": str(tmp_path)}, after)
+    assert [entry.replaces for entry in changes.values()] == [True]
+    assert run_digest(before) != run_digest(after)
+
+
+@pytest.mark.parametrize("change", [{"checkpointEvery": 5}, {"keyring": "/k"}, {"dataset": "/e"}])
+def test_what_decides_nothing_trains_nothing(change: dict[str, Any], tmp_path: Path) -> None:
+    handler = TrainingRunHandler()
+    (tmp_path / "record.json").write_text("{}")
+    before, after = handler.check(INPUTS, {}), handler.check({**INPUTS, **change}, {})
+    changes = handler.diff({**before, "path": str(tmp_path)}, after)
+    assert [entry.replaces for entry in changes.values()] == [False]
+    assert run_digest(before) == run_digest(after)
+
+
+def test_a_lost_run_is_done_again(tmp_path: Path) -> None:
+    state = {**TrainingRunHandler().check(INPUTS, {}), "path": str(tmp_path)}
+    changes = TrainingRunHandler().diff(state, TrainingRunHandler().check(INPUTS, {}))
+    assert changes["path"].replaces
+
+
+def test_an_unknown_dataset_leaves_the_run_unknown() -> None:
+    inputs = {**TrainingRunHandler().check(INPUTS, {}), "datasetDigest": UNKNOWN}
+    assert TrainingRunHandler().preview(inputs, None)["path"] is UNKNOWN
+
+
+def wait_for(condition: Any, what: str, limit_s: float = 90) -> None:
+    deadline = time.monotonic() + limit_s
+    while not condition():
+        assert time.monotonic() < deadline, f"timed out waiting: {what}"
+        time.sleep(0.05)
+
+
+@pytest.mark.slow
+def test_cancelling_leaves_a_checkpoint_that_the_next_run_goes_on_from(
+    own_provider: Any, provider: Any, table: Path, site: Path
+) -> None:
+    source = {"site": str(site), "source": str(table), "target": "answer"}
+    _, dataset = provider.create("Dataset", source)
+    inputs = {
+        "site": str(site),
+        "dataset": dataset["path"],
+        "datasetDigest": dataset["digest"],
+        "epochs": 60,
+        "patience": 100,
+        "threads": 1,
+    }
+    checked, _ = own_provider.check("TrainingRun", inputs)
+    request = proto.CreateRequest(urn=own_provider.urn("TrainingRun"), properties=encode(checked))
+    failures: list[Any] = []
+
+    def create() -> None:
+        try:
+            own_provider.stub.Create(request, timeout=120)
+        except grpc.RpcError as error:
+            failures.append(error)
+
+    waiting = threading.Thread(target=create)
+    waiting.start()
+
+    def epochs() -> list[str]:
+        return [text for _, text, _ in own_provider.engine.messages if text.startswith("epoch ")]
+
+    wait_for(lambda: len(epochs()) >= 2, "two epochs")
+    own_provider.stub.Cancel(empty_pb2.Empty())
+    waiting.join(timeout=120)
+    (failure,) = failures
+    assert failure.details() == (
+        "the training was stopped on request; what it had is kept, and the next `pulumi up` "
+        "resumes from there"
+    )
+    folder = site / "runs" / run_digest(checked)[:16]
+    assert (folder / "checkpoint").is_file()
+    assert not (folder / "record.json").exists()
+    assert processes.find(("workloads.training", str(site))) == []
+    assert not folder.with_name(f"{folder.name}.pid").exists()
+
+    made, state = provider.create("TrainingRun", inputs)
+    assert made == folder.name
+    assert any("going on" in text for _, text, _ in provider.engine.messages)
+    assert state["metricName"] == "accuracy"
+    assert (
+        state["score"]
+        == json.loads((folder / "record.json").read_text())["metrics"]["held_out"]["accuracy"]
+    )
+    provider.delete("TrainingRun", made, state)
+    assert not folder.exists()
+
+
+@pytest.mark.slow
+def test_a_killed_provider_leaves_no_trainer(
+    own_provider: Any, provider: Any, table: Path, site: Path
+) -> None:
+    source = {"site": str(site), "source": str(table), "target": "answer"}
+    _, dataset = provider.create("Dataset", source)
+    checked, _ = own_provider.check(
+        "TrainingRun",
+        {
+            "site": str(site),
+            "dataset": dataset["path"],
+            "datasetDigest": dataset["digest"],
+            "epochs": 5000,
+            "patience": 5000,
+        },
+    )
+    call = own_provider.stub.Create.future(
+        proto.CreateRequest(urn=own_provider.urn("TrainingRun"), properties=encode(checked))
+    )
+    words = ("workloads.training", str(site))
+    wait_for(lambda: processes.find(words), "the trainer")
+    wait_for(lambda: any(own_provider.engine.messages), "the first word of the trainer")
+    (trainer, *_) = processes.find(words)
+    own_provider.process.kill()
+    wait_for(lambda: not processes.is_running(trainer, words), "the trainer's end")
+    assert processes.find(words) == []
+    assert not psutil.pid_exists(trainer) or psutil.Process(trainer).status() == "zombie"
+    call.cancel()
