@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import sys
 from pathlib import Path
 from typing import Any
@@ -22,7 +23,8 @@ def main(arguments: list[str]) -> int:
     try:
         return _dataset(options) if options.command == "dataset" else _run(options, arguments)
     except WorkloadError as error:
-        print(f"error: {error}", file=sys.stderr)
+        if os.environ.get("RANK", "0") == "0":  # of several processes one speaks
+            print(f"error: {error}", file=sys.stderr)
         return BAD_INPUT
 
 
@@ -65,7 +67,7 @@ def _add_run(parser: argparse.ArgumentParser) -> None:
     add("--weight-decay", type=float, help="default: by family")
     add("--patience", type=int, help="epochs without gain before stopping early (default 20)")
     add("--gradient-clip", type=float, help="largest gradient norm, 0: unlimited (default 1)")
-    add("--label-smoothing", type=float, help="share spread over all classes (default: by family)")
+    add("--label-smoothing", type=float, help="share spread over all classes (default 0.1)")
     add(
         "--accumulation", type=int, help="parts a batch is computed in, to save memory (default 1)"
     )
@@ -74,7 +76,7 @@ def _add_run(parser: argparse.ArgumentParser) -> None:
         "--class-weights",
         default="auto",
         choices=CLASS_WEIGHTS,
-        help="weigh rare classes more (auto: tempered, where one class has thrice the rows of another)",
+        help="weigh rare classes more (auto: tempered where one has thrice the rows of another)",
     )
     add("--seed", type=int, default=0, help="default 0")
     add("--processes", type=int, default=1, help="data-parallel processes (default 1)")

@@ -73,7 +73,7 @@ class Parameters:
         processes: how many processes share each batch.
         precision: ``float32``, ``bfloat16`` or ``float16``.
         device: ``cpu`` or ``cuda``.
-        class_weights: ``balanced`` makes every class count the same, ``tempered`` goes half the way
+        class_weights: ``balanced`` makes every class count the same, ``tempered`` goes half way
             (square roots), ``none`` counts rows.
         width: the channels of the first convolution, or the units of a hidden layer.
         checkpoint_every: epochs between checkpoints.

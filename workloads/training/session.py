@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 from workloads.errors import WorkloadError
-from workloads.files import write_atomic
+from workloads.files import storage_errors, write_atomic
 from workloads.training import checkpoint, hardware, models
 from workloads.training import record as records
 from workloads.training.batches import Batches
@@ -129,11 +129,8 @@ class Session:
         position, epochs = self._position, self._setting.parameters.epochs
         usage = {**position.history[-1], **self._telemetry.latest()}
         path = self._setting.output / records.METRICS
-        try:
-            with path.open("a", encoding="utf-8") as stream:
-                stream.write(json.dumps(usage) + "\n")
-        except OSError as error:
-            raise WorkloadError(f"cannot write {path}: {error.strerror}; free space") from error
+        with storage_errors(path), path.open("a", encoding="utf-8") as stream:
+            stream.write(json.dumps(usage) + "\n")
         left = self._seconds() / position.epoch * (epochs - position.epoch)
         name = "accuracy" if self._setting.dataset.task == "classification" else "rmse"
         value = line[f"validation_{name}"]

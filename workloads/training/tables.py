@@ -20,6 +20,7 @@ MAXIMUM_COLUMNS = 1_000
 MAXIMUM_BYTES = 2 << 30
 """A table is read into memory whole."""
 
+_LONGEST_ROW_BYTES = 16 << 20
 _DELIMITERS = ",;\t|"
 _BYTE_ORDER_MARKS = {
     codecs.BOM_UTF8: "utf-8",
@@ -95,6 +96,12 @@ def _read_csv(path: Path, encoding: str | None) -> Any:
     first_line = text.lstrip("\r\n").split("\n", 1)[0].rstrip("\r")
     if not text.strip():
         raise WorkloadError(f"{path} holds only white space: it needs a header line and rows")
+    if text.count('"') % 2:
+        line = text.count("\n", 0, text.rindex('"')) + 1
+        raise WorkloadError(
+            f"{path} has an odd number of quotation marks (the last is in line {line:,}): one is "
+            'never closed, and would swallow rows. Inside a quoted value write "" for "'
+        )
     delimiter = _delimiter_of(first_line)
     try:
         # strict=False: an unusual quote in the header is the parser's business below.
@@ -113,10 +120,13 @@ def _read_csv(path: Path, encoding: str | None) -> Any:
     keys = [str(index) for index in range(len(names))]
     try:
         table = pacsv.read_csv(
-            pa.BufferReader(text.lstrip("\r\n").encode("utf-8")),
+            pa.BufferReader(text.strip("\r\n").encode("utf-8") + b"\n"),
             # One thread: only then does Arrow know the numbers of invalid rows.
             read_options=pacsv.ReadOptions(
-                use_threads=False, column_names=keys, skip_rows_after_names=1
+                use_threads=False,
+                column_names=keys,
+                skip_rows_after_names=1,
+                block_size=_LONGEST_ROW_BYTES,
             ),
             parse_options=pacsv.ParseOptions(
                 delimiter=delimiter, newlines_in_values=True, invalid_row_handler=remember

@@ -1,0 +1,95 @@
+"""Small tables and runs for the tests of training."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from workloads.training import dataset as datasets
+from workloads.training import distributed, launcher
+from workloads.training.finishing import Setting
+from workloads.training.options import Requested
+from workloads.training.progress import Progress
+from workloads.training.session import Session
+from workloads.training.snapshot import Dataset
+from workloads.training.stopping import StopRequest
+
+WriteCsv = Callable[..., Path]
+Train = Callable[..., int]
+
+
+class StopAfter(StopRequest):
+    """Asks to stop once the run has looked ``looks`` times."""
+
+    def __init__(self, looks: int) -> None:
+        super().__init__()
+        self._looks = looks
+
+    def asked(self) -> bool:
+        self._looks -= 1
+        if self._looks < 0:
+            self.ask("the test says so")
+        return self.reason is not None
+
+
+@pytest.fixture
+def write_csv(tmp_path: Path) -> WriteCsv:
+    def write(header: list[str], rows: list[list[Any]], name: str = "table.csv") -> Path:
+        path = tmp_path / name
+        with path.open("w", newline="", encoding="utf-8") as stream:
+            csv.writer(stream).writerows([header, *rows])
+        return path
+
+    return write
+
+
+@pytest.fixture
+def mixed_rows() -> list[list[Any]]:
+    """120 customers: id, city, age (some missing), income, owner, empty, and the target churn."""
+    random = np.random.default_rng(5)
+    rows: list[list[Any]] = []
+    for number in range(120):
+        city = str(random.choice(["Dubai", "Sharjah", "العين", ""]))
+        age = int(random.integers(18, 80))
+        owner = bool(random.random() < 0.5)
+        churn = (age > 50) != (city == "Dubai" and owner)
+        shown = "" if random.random() < 0.1 else age
+        income = round(float(random.lognormal(9, 0.5)), 2)
+        rows.append([f"C{number}", city, shown, income, owner, "", "yes" if churn else "no"])
+    return rows
+
+
+MIXED_HEADER = ["customer", "city", "age", "income", "owner", "note", "churn"]
+
+
+@pytest.fixture
+def mixed(write_csv: WriteCsv, mixed_rows: list[list[Any]]) -> Path:
+    return write_csv(MIXED_HEADER, mixed_rows)
+
+
+@pytest.fixture
+def mixed_dataset(mixed: Path) -> Dataset:
+    return datasets.build(datasets.Source(str(mixed), "churn", seed=3))
+
+
+@pytest.fixture
+def train() -> Train:
+    """Train in this process; returns the exit status."""
+
+    def run(
+        dataset: Dataset, output: Path, stop: StopRequest | None = None, **requested: Any
+    ) -> int:
+        parameters = launcher.resolve(Requested(**{"device": "cpu", **requested}), dataset)
+        identity = parameters.identity(dataset.digest)
+        output.mkdir(exist_ok=True)
+        resume = (output / "checkpoint").exists()
+        setting = Setting(dataset, parameters, output, None, identity, resume)
+        progress = Progress("json", True, lambda: None)
+        return Session(setting, distributed.join("cpu"), stop or StopAfter(10**9), progress).run()
+
+    return run
