@@ -28,6 +28,10 @@ async def serve(engine_address: str, handlers: Sequence[Handler]) -> None:
 
     The port is printed on the standard output, as the engine expects of a plugin.
     """
+    leaving = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, leaving.set)
     provider = LocalProvider(handlers, EngineLog(engine_address), VERSION)
     server = grpc.aio.server(
         options=[
@@ -42,10 +46,6 @@ async def serve(engine_address: str, handlers: Sequence[Handler]) -> None:
     sys.stdout.write(f"{port}\n")
     sys.stdout.flush()
 
-    leaving = asyncio.Event()
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(number, leaving.set)
     watch = asyncio.create_task(_wait_until_alone(engine_address))
     left = asyncio.create_task(leaving.wait())
     await asyncio.wait({watch, left}, return_when=asyncio.FIRST_COMPLETED)
