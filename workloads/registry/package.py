@@ -1,0 +1,310 @@
+"""One package on disk: a signed manifest, encrypted files, and their wrapped data keys.
+
+::
+
+    manifest.json     canonical JSON; digests of every file, plain and encrypted
+    manifest.sig      detached Ed25519 signature of manifest.json
+    keys.json         the wrapped data keys; not signed, so that a rotation can replace them, but
+                      each is bound to its model, version and file name
+    files/NAME.enc    encrypted streams
+
+Reading goes from trust to content: signature, then the digest of the encrypted bytes, then
+decryption in memory, then the digest of the plain bytes.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import stat
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, cast
+
+from cryptography.hazmat.primitives.asymmetric.ed25519 import (
+    Ed25519PrivateKey,
+    Ed25519PublicKey,
+)
+
+from workloads.errors import IntegrityError, WorkloadError
+from workloads.files import (
+    TEMPORARY_PREFIX,
+    make_private_folder,
+    read_json,
+    write_atomic,
+    write_json_atomic,
+)
+from workloads.registry.keyservice import KeyService, WrappedKey
+from workloads.registry.manifest import PAYLOAD_TYPE, FileEntry, Manifest
+from workloads.registry.signing import sign, verify
+from workloads.registry.stream import CHUNK_BYTES, StreamHeader, decrypt, encrypt, new_data_key
+
+MANIFEST = "manifest.json"
+SIGNATURE = "manifest.sig"
+KEYS = "keys.json"
+FILES = "files"
+KEYS_FORMAT = "falaj.keys/1"
+_SUFFIX = ".enc"
+_MAX_MANIFEST_BYTES = 1 << 26
+
+
+@dataclass(frozen=True, slots=True)
+class Package:
+    """A package whose signature was verified and whose folder holds what it should.
+
+    Attributes:
+        path: its folder.
+        manifest: the signed document, as plain JSON values.
+        contents: the same, typed.
+        digest: SHA-256 of the manifest, and so of everything in the package but wrapped keys.
+    """
+
+    path: Path
+    contents: Manifest
+    digest: str
+    _keys: KeyService
+
+    @property
+    def manifest(self) -> Mapping[str, Any]:
+        """The signed document, as plain JSON values."""
+        return self.contents.to_json()
+
+    @property
+    def model(self) -> str:
+        """The model's name."""
+        return self.contents.model
+
+    @property
+    def version(self) -> int:
+        """The version, as signed."""
+        return self.contents.version
+
+    @property
+    def names(self) -> list[str]:
+        """The names of its files, sorted."""
+        return sorted(self.contents.files)
+
+    def read(self, name: str) -> bytes:
+        """Return a file's content, verified and decrypted in memory.
+
+        Raises:
+            IntegrityError: the file, its wrapped key or their order isn't what was published.
+            WorkloadError: there is no such file, or its key was retired.
+        """
+        what = f"{name} of {self.model} version {self.version}"
+        entry = self.contents.files.get(name)
+        if entry is None:
+            raise WorkloadError(f"there is no {what}; it has: {', '.join(self.names)}")
+        encrypted = _read(self.path / FILES / (name + _SUFFIX), entry.encrypted_size, what)
+        if hashlib.sha256(encrypted).hexdigest() != entry.sha256_encrypted:
+            raise IntegrityError(f"{what} isn't what was signed: its encrypted bytes were changed")
+        context = file_context(self.model, self.version, name)
+        with self._keys.steady():
+            wrapped = read_wrapped_keys(self.path / KEYS)
+            if name not in wrapped.keys:
+                raise IntegrityError(f"{self.path / KEYS} has no key for {what}: it was changed")
+            key = self._keys.unwrap(wrapped.keys[name], context)
+        plain = decrypt(encrypted, key, context, what)
+        if len(plain) != entry.size or hashlib.sha256(plain).hexdigest() != entry.sha256:
+            raise IntegrityError(f"{what} isn't what was signed: its content was changed")
+        return plain
+
+    def verify(self) -> None:
+        """Read every file, and refuse wrapped keys for files that aren't there.
+
+        Raises:
+            IntegrityError: anything isn't what was published.
+        """
+        for name in self.names:
+            self.read(name)
+        wrapped = read_wrapped_keys(self.path / KEYS)
+        identity = (wrapped.model, wrapped.version, sorted(wrapped.keys))
+        if identity != (self.model, self.version, self.names):
+            raise IntegrityError(f"{self.path / KEYS} isn't of this package: it was changed")
+
+
+@dataclass(frozen=True, slots=True)
+class WrappedKeys:
+    """The content of ``keys.json``; what it says of model and version is only a hint."""
+
+    model: str
+    version: int
+    keys: Mapping[str, WrappedKey]
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the document."""
+        files = {name: wrapped.to_json() for name, wrapped in self.keys.items()}
+        return {
+            "format": KEYS_FORMAT,
+            "model": self.model,
+            "version": self.version,
+            "files": files,
+        }
+
+
+def read_wrapped_keys(path: Path) -> WrappedKeys:
+    """Read ``keys.json``.
+
+    Raises:
+        IntegrityError: malformed.
+        WorkloadError: missing.
+    """
+    document = read_json(path, "the list of wrapped keys")
+    match document:
+        case {
+            "format": "falaj.keys/1",
+            "model": str(model),
+            "version": int(version),
+            "files": {**files},
+            **rest,
+        } if not rest:
+            entries = cast(dict[str, Any], files)
+            keys = {
+                name: WrappedKey.from_json(v, f"{path} ({name})") for name, v in entries.items()
+            }
+            return WrappedKeys(model, version, keys)
+        case _:
+            raise IntegrityError(f"{path} isn't a list of wrapped keys: it was changed")
+
+
+def file_context(model: str, version: int, name: str) -> bytes:
+    """Return what a file's data key and chunks are bound to. Names never hold a zero byte."""
+    return b"\0".join([b"falaj.package/1", model.encode(), str(version).encode(), name.encode()])
+
+
+def write_package(
+    folder: Path,
+    files: Mapping[str, bytes],
+    draft: Manifest,
+    *,
+    keys: KeyService,
+    signing_key: Ed25519PrivateKey,
+    chunk_bytes: int = CHUNK_BYTES,
+) -> Manifest:
+    """Encrypt and write a package into an empty folder; the caller then moves it into place.
+
+    The caller is inside ``keys.steady()`` and stays there until the package is in its place, so
+    that no rotation retires the key between wrapping and publishing.
+
+    Args:
+        folder: exists and is empty.
+        files: contents by name.
+        draft: the manifest without its file entries.
+        keys: wraps the data keys.
+        signing_key: signs the manifest.
+        chunk_bytes: plaintext bytes per chunk; 1 MiB by default.
+
+    Returns:
+        The manifest as signed.
+
+    Raises:
+        StorageFullError: no space; the caller removes the folder.
+    """
+    make_private_folder(folder / FILES)
+    entries: dict[str, FileEntry] = {}
+    wrapped: dict[str, WrappedKey] = {}
+    for name, data in files.items():
+        context = file_context(draft.model, draft.version, name)
+        key = new_data_key()
+        encrypted = encrypt(data, key, StreamHeader.new(chunk_bytes), context)
+        write_atomic(folder / FILES / (name + _SUFFIX), encrypted)
+        wrapped[name] = keys.wrap(key, context)
+        plain_digest = hashlib.sha256(data).hexdigest()
+        encrypted_digest = hashlib.sha256(encrypted).hexdigest()
+        entries[name] = FileEntry(len(data), plain_digest, encrypted_digest, chunk_bytes)
+    manifest = Manifest(
+        draft.model, draft.version, draft.created, draft.signer, entries, draft.fields
+    )
+    payload = manifest.to_bytes()
+    write_json_atomic(folder / KEYS, WrappedKeys(draft.model, draft.version, wrapped).to_json())
+    write_atomic(folder / SIGNATURE, sign(payload, PAYLOAD_TYPE, signing_key))
+    write_atomic(folder / MANIFEST, payload)
+    return manifest
+
+
+def open_package(
+    path: Path, model: str, version: int, keys: KeyService, verify_key: Ed25519PublicKey
+) -> Package:
+    """Open the package in ``path``: verify its signature and that it is the one asked for.
+
+    Raises:
+        IntegrityError: another signer, changed manifest, another model or version, a file too
+            many or too few, or a link.
+    """
+    what = f"the manifest of {model} version {version}"
+    _check_entries(path, {MANIFEST, SIGNATURE, KEYS}, {FILES})
+    payload = _read(path / MANIFEST, None, what)
+    signature = _read(path / SIGNATURE, None, f"the signature of {what}")
+    verify(payload, PAYLOAD_TYPE, signature, verify_key, what)
+    manifest = Manifest.from_bytes(payload, what)
+    if (manifest.model, manifest.version) != (model, version):
+        found = f"{manifest.model} version {manifest.version}"
+        raise IntegrityError(f"{path} holds {found}, not {model} version {version}: it was moved")
+    _check_entries(path / FILES, {name + _SUFFIX for name in manifest.files}, set())
+    return Package(path, manifest, hashlib.sha256(payload).hexdigest(), keys)
+
+
+def _check_entries(folder: Path, files: set[str], folders: set[str]) -> None:
+    """Refuse links, what is missing, and what shouldn't be there."""
+    if folder.is_symlink() or not folder.is_dir():
+        raise IntegrityError(f"{folder} isn't a folder: the package is damaged or was changed")
+    found: set[str] = set()
+    for entry in os.scandir(folder):
+        regular = entry.is_file(follow_symlinks=False)
+        if regular and entry.name.startswith(TEMPORARY_PREFIX):
+            continue  # a rotation is writing keys.json, or was killed while it did; never read
+        if (entry.name in files and regular) or (
+            entry.name in folders and entry.is_dir(follow_symlinks=False)
+        ):
+            found.add(entry.name)
+            continue
+        kind = "a symbolic link" if entry.is_symlink() else "an entry"
+        raise IntegrityError(f"{folder} holds {kind} that doesn't belong there: {entry.name!r}")
+    missing = sorted((files | folders) - found)
+    if missing:
+        raise IntegrityError(f"{folder} lacks {', '.join(missing)}: the package is damaged")
+
+
+def _read(path: Path, size: int | None, what: str) -> bytes:
+    """Read an ordinary file once, never through a link, and only if its size is plausible."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    except OSError as error:
+        raise IntegrityError(f"can't read {what} ({path}): {error.strerror}") from error
+    with os.fdopen(descriptor, "rb") as file:
+        found = os.fstat(descriptor)
+        if not stat.S_ISREG(found.st_mode):
+            raise IntegrityError(f"{path} isn't an ordinary file")
+        if size is not None and found.st_size != size:
+            message = f"{what} has {found.st_size} encrypted bytes, {size} were signed"
+            raise IntegrityError(f"{message}: it was changed or cut short")
+        if size is None and found.st_size > _MAX_MANIFEST_BYTES:
+            message = f"{what} has {found.st_size} bytes; allowed: {_MAX_MANIFEST_BYTES}"
+            raise IntegrityError(message)
+        return file.read()
+
+
+def rewrap_package_keys(path: Path, keys: KeyService) -> bool:
+    """Wrap the keys of a ``keys.json`` under the primary version, atomically: all or none.
+
+    Nothing else of the package changes or is looked at. The caller keeps others from publishing
+    (:meth:`KeyRing.exclusive`).
+
+    Returns:
+        Whether the file was rewritten; False if all was under the primary version already.
+
+    Raises:
+        IntegrityError: malformed, or a key isn't of the model, version and file it is named for.
+    """
+    listed = read_wrapped_keys(path)
+    renewed: dict[str, WrappedKey] = {}
+    for name, wrapped in listed.keys.items():
+        context = file_context(listed.model, listed.version, name)
+        # Unwrapped even when there is nothing to do: damage is found while the old key exists.
+        key = keys.unwrap(wrapped, context)
+        renewed[name] = wrapped if wrapped.key_id == keys.primary else keys.wrap(key, context)
+    if renewed == listed.keys:
+        return False
+    write_json_atomic(path, WrappedKeys(listed.model, listed.version, renewed).to_json())
+    return True

@@ -1,0 +1,121 @@
+"""Rotation: a new key-encryption key, under which every data key is wrapped anew.
+
+Only wrapped keys are rewritten, each file atomically. The old key-encryption keys go last, when
+all that was found opens under the new one; until then everything stays readable, so that a
+rotation that was interrupted is completed by running it again.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from workloads.errors import StorageFullError, WorkloadError
+from workloads.files import TEMPORARY_PREFIX, storage_errors
+from workloads.registry.keyring import KeyRing
+from workloads.registry.numbering import REMOVED, STAGING
+from workloads.registry.package import FILES, KEYS, MANIFEST, SIGNATURE, rewrap_package_keys
+from workloads.registry.sealed import SUFFIX, rewrap
+
+_SHOWN_PROBLEMS = 10
+
+
+@dataclass(frozen=True, slots=True)
+class Rotation:
+    """What was done: the new primary, how many files were re-wrapped, the versions retired."""
+
+    primary: str
+    rewrapped: int
+    retired: list[str]
+
+
+def rotate(keyring: KeyRing, folders: Sequence[Path] = ()) -> Rotation:
+    """Make a new primary; if folders are given, re-wrap all below them and retire older keys.
+
+    Writers and readers of keys wait meanwhile. What is wrapped under an old key and lies outside
+    of ``folders`` can't be read afterwards; without folders no key is retired.
+
+    Args:
+        keyring: the key ring.
+        folders: below them, every ``keys.json`` of a package and every ``*.sealed`` file is
+            re-wrapped.
+
+    Raises:
+        StorageFullError: no space; nothing is lost: free space and run again.
+        WorkloadError: a folder is missing, or a file can't be re-wrapped. Then the others were
+            re-wrapped and every old key is kept.
+    """
+    for folder in folders:
+        if not folder.is_dir():
+            raise WorkloadError(f"there is no folder {folder} to re-wrap; no key was changed")
+    with keyring.exclusive():
+        primary = keyring.rotate_locked()
+        if not folders:
+            return Rotation(primary, 0, [])
+        rewrapped = _rewrap_all(keyring, folders)
+        retired = [version for version in keyring.versions if version != primary]
+        for version in retired:
+            keyring.retire_locked(version)
+        keyring.shred_unlisted()
+    return Rotation(primary, rewrapped, retired)
+
+
+def _rewrap_all(keyring: KeyRing, folders: Sequence[Path]) -> int:
+    total = 0
+    while True:
+        # Again until a pass finds nothing: a folder that was renamed during one pass (a finished
+        # training run, say) may have been missed by it. Nobody can wrap anything new meanwhile.
+        done, problems = _rewrap_once(keyring, folders)
+        total += done
+        if problems:
+            shown = "\n".join(f"  {problem}" for problem in problems[:_SHOWN_PROBLEMS])
+            message = f"{len(problems)} files can't be re-wrapped, so every old key is kept:"
+            advice = "restore or remove them and run the rotation again"
+            raise WorkloadError(f"{message}\n{shown}\n{advice}")
+        if not done:
+            return total
+
+
+def _rewrap_once(keyring: KeyRing, folders: Sequence[Path]) -> tuple[int, list[str]]:
+    done = 0
+    problems: list[str] = []
+    for folder in folders:
+        for path in _wrapped_files(folder):
+            try:
+                if path.is_symlink():
+                    raise WorkloadError(f"{path} is a symbolic link")
+                done += _rewrap_file(path, keyring)
+            except StorageFullError:
+                raise
+            except WorkloadError as error:
+                if path.is_symlink() or path.exists():  # else it was removed meanwhile
+                    problems.append(str(error))
+    return done, problems
+
+
+def _rewrap_file(path: Path, keyring: KeyRing) -> bool:
+    if path.name != KEYS:
+        return rewrap(path, keyring)
+    for leftover in path.parent.glob(f"{TEMPORARY_PREFIX}*"):
+        # Of a rotation that was killed; only rotations write into a published package.
+        with storage_errors(leftover):
+            leftover.unlink(missing_ok=True)
+    return rewrap_package_keys(path, keyring)
+
+
+def _wrapped_files(folder: Path) -> Iterator[Path]:
+    def refuse(error: OSError) -> None:
+        if isinstance(error, FileNotFoundError):
+            return  # removed meanwhile
+        raise WorkloadError(f"can't look into {error.filename}: {error.strerror}") from error
+
+    for parent, folders, names in os.walk(folder, onerror=refuse):
+        # What an interrupted publication or pruning left is never read again.
+        folders[:] = [name for name in folders if not name.startswith((STAGING, REMOVED))]
+        # Any trace of a package counts: one that lost a file may be restored, its keys may not.
+        is_package = FILES in folders or MANIFEST in names or SIGNATURE in names
+        for name in sorted(names):
+            if name.endswith(SUFFIX) or (name == KEYS and is_package):
+                yield Path(parent) / name
