@@ -34,6 +34,22 @@ class Exchange:
     raw_head: bytes | None = None
     """The head's bytes, where they came in one piece from the start of a message."""
 
+    @classmethod
+    def of(cls, head: Head, started: float) -> Exchange:
+        """Return a request with a known head and a body that has been read."""
+        return cls(
+            method=head.method,
+            url=head.url,
+            route=head.route,
+            identity=head.identity,
+            received=head.length,
+            started=started,
+        )
+
+    def expects(self) -> bool:
+        """Tell whether the client waits for `100 Continue` before it sends the body."""
+        return self.headers.get(b"expect", b"").lower() == b"100-continue"
+
     def is_plain(self) -> bool:
         """Tell whether the raw head is exactly what the parser saw: one line per header.
 

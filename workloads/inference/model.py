@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import onnxruntime as ort
 
-from workloads.inference import graph
+from workloads.inference import graph, row
 from workloads.inference.errors import InferenceError
 from workloads.inference.oip import Inference, Schema
 from workloads.inference.settings import Limits
@@ -35,6 +35,7 @@ class Model:
         self._session = session
         self._run = session.run
         self._names = schema.output_names
+        self.row: row.RowModel | None = None
         # Expected seconds of a run, by the bit length of its number of rows.
         self.expected = [0.0] * 32
 
@@ -136,6 +137,8 @@ def load(
     )
     model = Model(name, version, session, schema)
     model.warm_up(max_rows=limits.max_rows, batched=batched)
+    # What a graph's outputs leave open is the number of rows, if its inputs are batched.
+    model.row = row.bind(session, inputs, outputs, schema.head) if batched else None
     return model
 
 

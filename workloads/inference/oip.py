@@ -56,7 +56,7 @@ class Schema:
         self._batched = batched
         self._max_rows = max_rows
         self._max_elements = max_elements
-        self._prefix = orjson.dumps({"model_name": name, "model_version": version})[:-1]
+        self.head = orjson.dumps({"model_name": name, "model_version": version})[:-1]
 
     def metadata(self) -> dict[str, Any]:
         """Return the tensors of `$metadata_model_response`."""
@@ -233,7 +233,7 @@ class Schema:
 
     def write(self, inference: Inference, results: Sequence[Any]) -> tuple[bytes, int | None]:
         """Return the answer's body, and the length of its JSON part if binary data follow it."""
-        head = self._prefix
+        head = self.head
         if inference.identifier is not None:
             head += b',"id":' + orjson.dumps(inference.identifier)
         if inference.outputs is None:
