@@ -23,20 +23,6 @@ WriteCsv = Callable[..., Path]
 Train = Callable[..., int]
 
 
-class StopAfter(StopRequest):
-    """Asks to stop once the run has looked ``looks`` times."""
-
-    def __init__(self, looks: int) -> None:
-        super().__init__()
-        self._looks = looks
-
-    def asked(self) -> bool:
-        self._looks -= 1
-        if self._looks < 0:
-            self.ask("the test says so")
-        return self.reason is not None
-
-
 @pytest.fixture
 def write_csv(tmp_path: Path) -> WriteCsv:
     def write(header: list[str], rows: list[list[Any]], name: str = "table.csv") -> Path:
@@ -90,6 +76,6 @@ def train() -> Train:
         resume = (output / "checkpoint").exists()
         setting = Setting(dataset, parameters, output, None, identity, resume)
         progress = Progress("json", True, lambda: None)
-        return Session(setting, distributed.join("cpu"), stop or StopAfter(10**9), progress).run()
+        return Session(setting, distributed.join("cpu"), stop or StopRequest(), progress).run()
 
     return run

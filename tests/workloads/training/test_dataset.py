@@ -42,7 +42,7 @@ def test_too_few_rows_are_refused(write_csv: Any) -> None:
 
 def test_no_usable_column_is_refused_with_reasons(write_csv: Any) -> None:
     path = write_csv(["id", "y"], [[n, n % 2] for n in range(40)])
-    with pytest.raises(WorkloadError, match="no usable column .*'id': it numbers the rows"):
+    with pytest.raises(WorkloadError, match=r"no usable column .*'id': it numbers the rows"):
         build(Source(str(path), "y"))
 
 
