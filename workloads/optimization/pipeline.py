@@ -12,6 +12,7 @@ import numpy as np
 import torch
 
 from workloads.errors import WorkloadError
+from workloads.files import read_json
 from workloads.optimization import record as records
 from workloads.optimization.evaluate import check_parity, core_rows, metric_of, score
 from workloads.optimization.export import export_module
@@ -34,7 +35,7 @@ from workloads.optimization.served_graph import (
 )
 from workloads.training.artifacts import Rows, Trained, load_rows, load_trained
 from workloads.training.snapshot import DESCRIPTION
-from workloads.training.storage import digest, read_json
+from workloads.training.storage import digest
 
 if TYPE_CHECKING:
     from workloads.registry.keyring import KeyRing

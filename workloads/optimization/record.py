@@ -8,18 +8,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from workloads.errors import WorkloadError
+from workloads.files import make_private_folder, read_json, storage_errors, write_json_atomic
 from workloads.optimization.gate import Decision, Measured, Metric
 from workloads.optimization.runtime import relevant_cpu_flags, versions
+from workloads.registry.sealed import SUFFIX, artifact_path, read_artifact, write_artifact
 from workloads.training.record import code_version
-from workloads.training.storage import (
-    SEALED_SUFFIX,
-    explained,
-    read_artifact,
-    read_json,
-    stored_path,
-    write_artifact,
-    write_json,
-)
 
 if TYPE_CHECKING:
     from workloads.registry.keyring import KeyRing
@@ -31,14 +24,14 @@ MODEL = "model.onnx"
 FLOAT_MODEL = "model.float.onnx"
 
 
-def context_of(run: str, name: str) -> str:
+def context_of(run: str, name: str) -> bytes:
     """Return the role that a sealed file is bound to.
 
     Args:
         run: the identity of the training run.
         name: `MODEL` or `FLOAT_MODEL`.
     """
-    return f"optimization:{run}:{name}"
+    return f"optimization:{run}:{name}".encode()
 
 
 def code_digest() -> str:
@@ -191,23 +184,23 @@ def write(
         StorageFullError: there is no space; nothing half written stays.
         WorkloadError: the folder can't be written.
     """
-    with explained(output):
-        output.mkdir(parents=True, exist_ok=True, mode=0o700)
+    make_private_folder(output)
+    with storage_errors(output):
         for name in (RECORD, FIELDS, *models):
             (output / name).unlink(missing_ok=True)
-            (output / (name + SEALED_SUFFIX)).unlink(missing_ok=True)
+            (output / (name + SUFFIX)).unlink(missing_ok=True)
     for name, data in models.items():
         write_artifact(output / name, data, keyring, context_of(run, name))
-    write_json(output / FIELDS, fields)
-    write_json(output / RECORD, record)
+    write_json_atomic(output / FIELDS, fields)
+    write_json_atomic(output / RECORD, record)
 
 
 def paths(output: Path, keyring: KeyRing | None) -> dict[str, str]:
     """Return where the files of an optimisation lie, by role."""
     return {
         "path": str(output),
-        "model": str(stored_path(output / MODEL, keyring)),
-        "float_model": str(stored_path(output / FLOAT_MODEL, keyring)),
+        "model": str(artifact_path(output / MODEL, keyring)),
+        "float_model": str(artifact_path(output / FLOAT_MODEL, keyring)),
         "fields": str(output / FIELDS),
         "record": str(output / RECORD),
     }
