@@ -1,0 +1,113 @@
+"""Small ONNX models that are made, not trained."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import onnx
+from onnx import TensorProto, helper, numpy_helper
+
+NAMES = {
+    TensorProto.FLOAT: "FP32",
+    TensorProto.DOUBLE: "FP64",
+    TensorProto.FLOAT16: "FP16",
+    TensorProto.INT64: "INT64",
+    TensorProto.INT32: "INT32",
+    TensorProto.INT8: "INT8",
+    TensorProto.UINT8: "UINT8",
+    TensorProto.UINT64: "UINT64",
+    TensorProto.BOOL: "BOOL",
+    TensorProto.STRING: "BYTES",
+}
+
+
+def mlp(seed: int = 0, *, sizes: tuple[int, ...] = (64, 128, 64, 10)) -> bytes:
+    """Return 64-128-64-10 with random weights: `input` FP32 (N,64) -> `probabilities` (N,10)."""
+    random = np.random.default_rng(seed)
+    nodes: list[Any] = []
+    weights: list[Any] = []
+    previous = "input"
+    for index, (wide, high) in enumerate(zip(sizes, sizes[1:], strict=False)):
+        weight = (random.standard_normal((wide, high)) / np.sqrt(wide)).astype(np.float32)
+        weights.append(numpy_helper.from_array(weight, f"w{index}"))
+        weights.append(numpy_helper.from_array(np.zeros(high, np.float32), f"b{index}"))
+        nodes.append(helper.make_node("Gemm", [previous, f"w{index}", f"b{index}"], [f"g{index}"]))
+        previous = f"g{index}"
+        if index < len(sizes) - 2:
+            nodes.append(helper.make_node("Relu", [previous], [f"r{index}"]))
+            previous = f"r{index}"
+    nodes.append(helper.make_node("Softmax", [previous], ["probabilities"], axis=1))
+    inputs = [helper.make_tensor_value_info("input", TensorProto.FLOAT, ["batch", sizes[0]])]
+    outputs = [
+        helper.make_tensor_value_info("probabilities", TensorProto.FLOAT, ["batch", sizes[-1]])
+    ]
+    return _model(nodes, inputs, outputs, weights)
+
+
+def echo(types: dict[str, int], shape: tuple[Any, ...] = ("batch", 1)) -> bytes:
+    """Return a model that gives each input `x` back as `x_out`."""
+    nodes = [helper.make_node("Identity", [name], [f"{name}_out"]) for name in types]
+    inputs = [helper.make_tensor_value_info(name, kind, shape) for name, kind in types.items()]
+    outputs = [
+        helper.make_tensor_value_info(f"{name}_out", kind, shape) for name, kind in types.items()
+    ]
+    return _model(nodes, inputs, outputs, [])
+
+
+def table() -> bytes:
+    """Return a model of raw rows: `age` FP32 and `city` BYTES (N,1) -> `score`, `label`.
+
+    `score` is the age, 40 where it is missing; `label` is the city, as text (N).
+    """
+    nodes = [
+        helper.make_node("IsNaN", ["age"], ["missing"]),
+        helper.make_node("Where", ["missing", "fill", "age"], ["score"]),
+        helper.make_node("Squeeze", ["city", "axis"], ["label"]),
+    ]
+    constants = [
+        numpy_helper.from_array(np.array([40.0], np.float32), "fill"),
+        numpy_helper.from_array(np.array([1], np.int64), "axis"),
+    ]
+    inputs = [
+        helper.make_tensor_value_info("age", TensorProto.FLOAT, ["batch", 1]),
+        helper.make_tensor_value_info("city", TensorProto.STRING, ["batch", 1]),
+    ]
+    outputs = [
+        helper.make_tensor_value_info("score", TensorProto.FLOAT, ["batch", 1]),
+        helper.make_tensor_value_info("label", TensorProto.STRING, ["batch"]),
+    ]
+    return _model(nodes, inputs, outputs, constants)
+
+
+def heavy() -> bytes:
+    """Return a model whose run takes milliseconds, so that it belongs in a thread."""
+    return mlp(sizes=(64, 2048, 2048, 2048, 10))
+
+
+def _model(nodes: list[Any], inputs: list[Any], outputs: list[Any], weights: list[Any]) -> bytes:
+    graph = helper.make_graph(nodes, "model", inputs, outputs, weights)
+    opset = [helper.make_opsetid("", 17)]
+    return helper.make_model(graph, opset_imports=opset, ir_version=9).SerializeToString()
+
+
+def fields(model: bytes, run: str = "run-1") -> dict[str, Any]:
+    """Return the manifest's fields for a model."""
+    graph = onnx.load_model_from_string(model).graph
+
+    def tensors(values: Any) -> list[dict[str, Any]]:
+        return [
+            {
+                "name": value.name,
+                "datatype": NAMES[value.type.tensor_type.elem_type],
+                "shape": [d.dim_value or -1 for d in value.type.tensor_type.shape.dim],
+            }
+            for value in values
+        ]
+
+    return {
+        "dataset": {"digest": "0" * 64},
+        "lineage": {"run": run, "dataset": "0" * 64},
+        "inputs": tensors(graph.input),
+        "outputs": tensors(graph.output),
+    }

@@ -1,0 +1,257 @@
+"""Kills, tampering, full disks, taken ports, and versions that change under load."""
+
+from __future__ import annotations
+
+import json
+import resource
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.workloads.inference import models
+from tests.workloads.inference.serving import Server, Site, call, gone, row, send_signal
+from workloads.inference import audit
+
+Start = Callable[..., Server]
+
+
+def serve_once(site: Site) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "workloads.inference", "serve", "--config", str(site.config)]
+    return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+
+
+def refused(site: Site) -> str:
+    done = serve_once(site)
+    assert done.returncode == 2
+    assert "Traceback" not in done.stderr
+    return done.stderr
+
+
+def test_port_in_use_is_a_clear_error(site: Site) -> None:
+    site.publish(models.mlp())
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        port = other.getsockname()[1]
+        site.write(port=port)
+        message = refused(site)
+    assert f"port {port} on 127.0.0.1 is in use" in message
+    assert json.loads(site.state.read_text())["status"] == "failed"
+
+
+def test_no_package_is_a_clear_error(site: Site) -> None:
+    message = refused(site)
+    assert "promote" in message
+    assert "alias" in json.loads(site.state.read_text())["error"]
+
+
+@pytest.mark.parametrize("part", ["manifest.json", "manifest.sig", "keys.json", "files"])
+def test_tampered_package_is_not_served(site: Site, part: str) -> None:
+    version = site.publish(models.mlp())
+    path = site.store.path("mlp", version) / part
+    path = next(path.iterdir()) if path.is_dir() else path
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 1
+    path.chmod(0o600)
+    path.write_bytes(content)
+    message = refused(site)
+    assert message.startswith("error: ")
+    state = json.loads(site.state.read_text())
+    assert state["status"] == "failed"
+    assert state["error"]
+
+
+def test_manifest_of_another_model_is_refused(site: Site) -> None:
+    model = models.mlp()
+    wrong = models.fields(model)
+    wrong["inputs"][0]["datatype"] = "FP64"
+    published = site.store.publish("mlp", {"model.onnx": model}, wrong, site.keyring)
+    site.store.promote("mlp", published.version)
+    assert "the manifest's inputs aren't the model's" in refused(site)
+
+
+def test_broken_tls_key_is_refused(site: Site) -> None:
+    site.publish(models.mlp())
+    Path(site.document["tls"]["private_key"]).write_text("nothing")
+    assert "can't use the certificate" in refused(site)
+
+
+def test_tampered_update_leaves_the_old_version_serving(site: Site, start: Start) -> None:
+    first = site.publish(models.mlp(1))
+    server = start(site).serving(first)
+    second = site.publish(models.mlp(2), promote=False)
+    path = next((site.store.path("mlp", second) / "files").iterdir())
+    content = bytearray(path.read_bytes())
+    content[-1] ^= 1
+    path.write_bytes(content)
+    site.store.promote("mlp", second)
+    state = server.wait(lambda s: s["error"], "the refusal isn't in the state")
+    assert state["status"] == "serving"
+    assert state["version"] == first
+    status, answer = call(
+        server.connect(), "POST", "/v2/models/mlp/infer", token=site.token(), body=row()
+    )
+    assert (status, answer["model_version"]) == (200, str(first))
+    # The way back is open: the refusal is forgotten with what caused it.
+    site.store.rollback("mlp")
+    server.wait(lambda s: s["error"] is None, "the error stays")
+    assert server.stop() == 0
+
+
+def test_unreadable_configuration_leaves_the_old_one(site: Site, start: Start) -> None:
+    version = site.publish(models.mlp())
+    server = start(site).serving(version)
+    site.write(surprise=1)
+    state = server.wait(lambda s: s["error"], "the mistake isn't in the state")
+    assert "surprise is not a known key" in state["error"]
+    assert state["status"] == "serving"
+
+
+class Hammer:
+    """Threads that send requests all the time, on kept and on fresh connections."""
+
+    def __init__(self, server: Server, kept: int = 3, fresh: int = 1) -> None:
+        self.server = server
+        self.port = server.port
+        self.failures: list[str] = []
+        self.versions: dict[str, int] = {}
+        self._token = server.site.token()
+        self._stop = threading.Event()
+        self._threads = [threading.Thread(target=self._run, args=(False,)) for _ in range(kept)]
+        self._threads += [threading.Thread(target=self._run, args=(True,)) for _ in range(fresh)]
+
+    def __enter__(self) -> Hammer:
+        for thread in self._threads:
+            thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stop.set()
+        for thread in self._threads:
+            thread.join(30)
+
+    def _run(self, fresh: bool) -> None:
+        connection = self.server.connect()
+        while not self._stop.is_set():
+            try:
+                status, answer = call(
+                    connection, "POST", "/v2/models/mlp/infer", token=self._token, body=row()
+                )
+                if status != 200:
+                    self.failures.append(f"{status} {answer}")
+                version = answer.get("model_version", "")
+                self.versions[version] = self.versions.get(version, 0) + 1
+            except (OSError, ValueError) as error:
+                self.failures.append(repr(error))
+                connection.close()
+            if fresh:
+                connection.close()
+        connection.close()
+
+
+def test_versions_change_under_load_without_a_failed_request(site: Site, start: Start) -> None:
+    site.write(limits={"drain_seconds": 3})
+    first = site.publish(models.mlp(1))
+    server = start(site).serving(first)
+    second = site.publish(models.mlp(2), promote=False)
+    with Hammer(server) as hammer:
+        for _ in range(2):
+            site.store.promote("mlp", second)
+            server.serving(second)
+            time.sleep(0.3)
+            site.store.rollback("mlp")
+            server.serving(first)
+            time.sleep(0.3)
+    assert hammer.failures == []
+    assert set(hammer.versions) == {str(first), str(second)}
+    assert server.stop() == 0
+    assert audit.verify(site.logs)["access_lines"] == sum(hammer.versions.values())
+
+
+def test_killed_worker_is_replaced_and_the_port_stays(site: Site, start: Start) -> None:
+    version = site.publish(models.mlp())
+    server = start(site).serving(version)
+    port = server.port
+    (worker,) = server.workers()
+    send_signal(worker, signal.SIGKILL)
+    # The socket is the master's: a connection waits for the new worker instead of failing.
+    status, _ = call(server.connect(), "GET", "/v2/health/ready")
+    assert status == 200
+    server.wait(
+        lambda s: (
+            [w["pid"] for w in s["workers"] if w["state"] == "serving"] not in ([], [worker])
+        ),
+        "there is no new worker",
+    )
+    assert server.port == port
+    assert server.stop() == 0
+
+
+def test_killed_master_leaves_no_worker_and_the_port_is_taken_again(
+    site: Site, start: Start
+) -> None:
+    site.write(workers=2)
+    version = site.publish(models.mlp())
+    server = start(site).serving(version)
+    port = server.port
+    site.write(port=port)
+    server.wait(lambda s: len(s["workers"]) == 2 and s["error"] is None, "no two workers")
+    server.wait(
+        lambda s: all(w["state"] == "serving" for w in s["workers"]), "the new port isn't taken"
+    )
+    workers = server.workers()
+    server.process.kill()
+    server.process.wait(10)
+    again = start(site).serving(version)
+    assert again.port == port
+    assert gone(workers)
+    assert call(again.connect(), "GET", "/v2/health/live")[0] == 200
+    assert again.stop() == 0
+
+
+def test_termination_answers_and_leaves_nothing(site: Site, start: Start) -> None:
+    version = site.publish(models.mlp())
+    server = start(site).serving(version)
+    workers = server.workers()
+    connection = server.connect()
+    call(connection, "POST", "/v2/models/mlp/infer", token=site.token(), body=row())
+    assert server.stop() == 0
+    assert gone(workers, 1)
+    assert server.state()["status"] == "stopped"
+    assert audit.verify(site.logs)["access_lines"] == 1
+
+
+def test_full_disk_does_not_stop_the_server(site: Site, start: Start) -> None:
+    def small_files() -> None:
+        # As if the disk were full: a write beyond this size fails (EFBIG).
+        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, 20_000))
+
+    version = site.publish(models.mlp())
+    server = start(site, preexec=small_files).serving(version)
+    connection = server.connect()
+    token = site.token("predict", "observe")
+    for _ in range(3):
+        for _ in range(100):
+            status, _ = call(connection, "POST", "/v2/models/mlp/infer", token=token, body=row())
+            assert status == 200
+        time.sleep(0.6)
+    deadline = time.monotonic() + 20
+    while "lines are dropped" not in server.errors.read_text() and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert server.errors.read_text().count("lines are dropped") == 1
+    _, text = call(connection, "GET", "/metrics", token=token)
+    dropped = next(
+        float(line.split()[1])
+        for line in text.decode().splitlines()
+        if line.startswith("falaj_inference_dropped_log_lines_total")
+    )
+    assert dropped >= 100
+    assert server.stop() == 0
+    # What was written is whole, and the chain over it is intact.
+    assert audit.verify(site.logs)["records"] > 0
