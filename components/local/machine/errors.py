@@ -11,7 +11,15 @@ class LocalError(Exception):
 
     The engine shows the message as it is, without a trace: it says what was wrong, what was
     given, what is allowed and what to do.
+
+    Args:
+        message: what the person sees.
+        details: what only helps to find the cause; it goes to the site's log.
     """
+
+    def __init__(self, message: str, details: str = "") -> None:
+        super().__init__(message)
+        self.details = details
 
 
 class StoppedError(LocalError):

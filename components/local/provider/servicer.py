@@ -202,6 +202,9 @@ class LocalServicer(ProviderServicer):
             return await work()
         except (LocalError, InputsError) as error:
             message = str(error)
+            if isinstance(error, LocalError) and error.details:
+                place = record_fault(self._local.site, error.details)
+                message = f"{message}\nthe details are in {place}"
         except asyncio.CancelledError:
             raise
         except Exception as error:

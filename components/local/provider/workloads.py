@@ -184,8 +184,9 @@ def _judge(status: int, what: str, complaints: Sequence[str], context: Context) 
     if status == REFUSED:
         raise LocalError(_complaint(complaints) or f"{what} refused its input without a reason")
     ended = f"signal {signal.Signals(-status).name}" if status < 0 else f"status {status}"
-    tail = "\n".join(complaints[-8:])
-    raise LocalError(f"{what} failed with {ended}" + (f":\n{tail}" if tail else ""))
+    # The last line of a trace names the error; the rest is for the log.
+    named = f": {complaints[-1].strip()}" if complaints else ""
+    raise LocalError(f"{what} failed with {ended}{named}", "\n".join(complaints))
 
 
 def _complaint(complaints: Sequence[str]) -> str:

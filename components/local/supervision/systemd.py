@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import getpass
 import os
 import shutil
 import subprocess
@@ -25,6 +26,11 @@ def is_usable() -> bool:
     except (OSError, subprocess.TimeoutExpired):
         return False
     return asked.stdout.strip() in {"running", "degraded", "starting"}
+
+
+def survives_logout() -> bool:
+    """Whether the user's systemd goes on without a session (``loginctl enable-linger``)."""
+    return Path("/var/lib/systemd/linger", getpass.getuser()).exists()
 
 
 class Systemd:

@@ -98,7 +98,9 @@ class DatasetHandler(Handler):
         ):
             return {**inputs, **dict.fromkeys(self.outputs, UNKNOWN)}
         arguments = [*_options(inputs), "--dry-run", "--json"]
-        described = workloads.run(Context("preview"), _MODULE, ["dataset", *arguments])
+        described = workloads.run(
+            Context("preview"), _MODULE, ["dataset", *arguments], what="the dataset's check"
+        )
         expected = {**inputs, **_outputs(described)}
         expected["path"] = UNKNOWN
         if isinstance(inputs.get("site"), str):
@@ -112,7 +114,9 @@ class DatasetHandler(Handler):
         context.status("reading and checking the rows")
         keyring = workloads.options({"keyring": optional(inputs, "keyring")})
         arguments = [*_options(inputs), "--output", str(folder), *keyring, "--json"]
-        described = workloads.run(context, _MODULE, ["dataset", *arguments])
+        described = workloads.run(
+            context, _MODULE, ["dataset", *arguments], what="the dataset's snapshot"
+        )
         outputs = {**_outputs(described), "path": str(described["path"])}
         context.say(f"{outputs['rows']:,} rows of {outputs['features']} inputs")
         return Path(str(described["path"])).name, {**inputs, **outputs}

@@ -13,6 +13,7 @@ from components.local.provider.resources.common import KEYRING, NAME_HINT, NAME_
 from components.local.provider.rollout import Rollout, configuration, promoted
 from components.local.provider.service_process import ServiceFiles
 from components.local.provider.values import UNKNOWN, Values
+from components.local.supervision import systemd
 from components.local.supervision.choice import AUTO, KINDS, choose
 from components.local.supervision.program import Supervisor
 
@@ -141,6 +142,8 @@ class InferenceServiceHandler(Handler):
             # Nobody asked for another one: what a person has rolled back to stays.
             version = promoted(wanted) or version
         rollout.reach(wanted, version)
+        if keeper.kind == "systemd" and not systemd.survives_logout():
+            context.say("it ends when you log out; `loginctl enable-linger` keeps it running")
         token_key = Path(text(inputs, "keyring")) / "tokens.pem"
         return {
             **inputs,

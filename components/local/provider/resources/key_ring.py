@@ -111,7 +111,7 @@ class KeyRingHandler(Handler):
 
 def _keyring(context: Context, command: str, site: Site, *more: str) -> dict[str, Any]:
     arguments = ["keyring", command, "--path", str(site.keyring), *more, "--json"]
-    return workloads.run(context, _MODULE, arguments)
+    return workloads.run(context, _MODULE, arguments, what=f"the key ring's command {command!r}")
 
 
 def _key_files(folder: Path) -> list[Path]:

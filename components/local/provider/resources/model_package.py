@@ -131,7 +131,7 @@ class ModelPackageHandler(Handler):
             "--run", str(run), "--dataset", text(inputs, "dataset"), "--output", str(folder),
             *keyring, *workloads.options(values), "--json",
         ]  # fmt: skip
-        measured = workloads.run(context, _OPTIMIZATION, arguments)
+        measured = workloads.run(context, _OPTIMIZATION, arguments, what="the optimisation")
         context.say(f"{measured['accepted']} model is packaged: {measured['reason']}")
         context.status("signing, encrypting and publishing")
         files.make_folder(site.registry)
@@ -139,7 +139,7 @@ class ModelPackageHandler(Handler):
             "publish", "--registry", str(site.registry), "--model", model, *keyring,
             "--from", str(folder), "--fields", str(measured["fields"]), "--json",
         ]  # fmt: skip
-        published = workloads.run(context, _REGISTRY, arguments)
+        published = workloads.run(context, _REGISTRY, arguments, what="the publication")
         self._prune(context, inputs)
         return {
             **inputs,
@@ -156,7 +156,7 @@ class ModelPackageHandler(Handler):
             "--model", text(inputs, "model"), "--keep", str(whole(inputs, "keepVersions")),
             "--json",
         ]  # fmt: skip
-        workloads.run(context, _REGISTRY, arguments)
+        workloads.run(context, _REGISTRY, arguments, what="the pruning of old versions")
 
 
 def _variant(inputs: Values) -> str:

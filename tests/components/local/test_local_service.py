@@ -1,0 +1,341 @@
+"""Key rings and services through the provider: real keys, real packages, a real server."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import ssl
+import subprocess
+import sys
+import threading
+import time
+import urllib.request
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import grpc
+import psutil
+import pytest
+from onnx import TensorProto, helper
+from pulumi.runtime import proto
+
+from components.local.machine import processes
+from components.local.provider.resources import KeyRingHandler
+
+
+def workload(*arguments: str) -> Any:
+    done = subprocess.run(
+        [sys.executable, "-m", *arguments], capture_output=True, text=True, check=True
+    )
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+def wait_for(condition: Callable[[], object], what: str, limit_s: float = 60) -> None:
+    deadline = time.monotonic() + limit_s
+    while not condition():
+        assert time.monotonic() < deadline, f"timed out waiting: {what}"
+        time.sleep(0.05)
+
+
+def tiny_model(factor: float) -> bytes:
+    """``prediction`` = `factor` times ``value``."""
+    constant = helper.make_tensor("factor", TensorProto.FLOAT, [1], [factor])
+    graph = helper.make_graph(
+        [helper.make_node("Mul", ["value", "factor"], ["prediction"])],
+        "tiny",
+        [helper.make_tensor_value_info("value", TensorProto.FLOAT, ["batch", 1])],
+        [helper.make_tensor_value_info("prediction", TensorProto.FLOAT, ["batch", 1])],
+        [constant],
+    )
+    opset = [helper.make_opsetid("", 17)]
+    return helper.make_model(graph, opset_imports=opset, ir_version=9).SerializeToString()
+
+
+FIELDS: dict[str, Any] = {
+    "dataset": {"digest": "0" * 64},
+    "inputs": [{"name": "value", "datatype": "FP32", "shape": [-1, 1]}],
+    "outputs": [{"name": "prediction", "datatype": "FP32", "shape": [-1, 1]}],
+}
+
+
+@dataclass
+class Stack:
+    """A site with keys, certificates and packages, ready for a service."""
+
+    site: Path
+    keys: dict[str, Any]
+    inputs: dict[str, Any]
+
+    def publish(self, factor: float) -> int:
+        folder = self.site / "made"
+        folder.mkdir(exist_ok=True)
+        (folder / "model.onnx").write_bytes(tiny_model(factor))
+        (folder / "fields.json").write_text(
+            json.dumps({**FIELDS, "lineage": {"run": f"run-{factor}"}})
+        )
+        published = workload(
+            "workloads.registry", "publish", "--registry", str(self.site / "registry"),
+            "--model", "tiny", "--keyring", self.keys["path"], "--from", str(folder),
+            "--fields", str(folder / "fields.json"), "--json",
+        )  # fmt: skip
+        return int(published["version"])
+
+    def token(self) -> str:
+        return subprocess.run(
+            [
+                sys.executable, "-m", "workloads.inference", "token", "--key",
+                self.keys["tokenKeyPath"], "--issuer", "falaj:test", "--audience",
+                "falaj:test:tiny", "--subject", "tester", "--scope", "predict",
+            ],
+            capture_output=True, text=True, check=True,
+        ).stdout.strip()  # fmt: skip
+
+    def predict(self, endpoint: str, token: str) -> float:
+        body = {"inputs": [{"name": "value", "datatype": "FP32", "shape": [1, 1], "data": [2.0]}]}
+        request = urllib.request.Request(  # noqa: S310 - the endpoint is https
+            f"{endpoint}/v2/models/tiny/infer",
+            data=json.dumps(body).encode(),
+            headers={"Authorization": f"Bearer {token}", "Content-Type": "application/json"},
+        )
+        trust = ssl.create_default_context(cafile=str(self.site / "pki" / "ca.crt"))
+        with urllib.request.urlopen(request, context=trust, timeout=20) as answer:  # noqa: S310
+            return float(json.load(answer)["outputs"][0]["data"][0])
+
+
+def free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as probe:
+        return int(probe.getsockname()[1])
+
+
+@pytest.fixture
+def stack(provider: Any, tmp_path: Path) -> Iterator[Stack]:
+    site = tmp_path / "site"
+    made, workspace = provider.create("Workspace", {"path": str(site)})
+    _, keys = provider.create("KeyRing", {"site": str(site)})
+    _, authority = provider.create("CertificateAuthority", {"site": str(site)})
+    leaf = {
+        "site": str(site),
+        "fileName": "server",
+        "commonName": "localhost",
+        "authorityFingerprint": authority["fingerprint"],
+    }
+    _, server = provider.create("Certificate", leaf)
+    inputs = {
+        "site": str(site),
+        "name": "tiny",
+        "model": "tiny",
+        "keyring": keys["path"],
+        "port": free_port(),
+        "certificate": server["certificatePath"],
+        "privateKey": server["privateKeyPath"],
+        "clientCa": authority["certificatePath"],
+        "certificateFingerprint": server["fingerprint"],
+        "issuer": "falaj:test",
+        "audience": "falaj:test:tiny",
+        "drainSeconds": 1,
+        "supervisor": "supervisord",
+    }
+    yield Stack(site, keys, inputs)
+    # Removing the workspace ends whatever a failed test has left running.
+    provider.delete("Workspace", made, {**workspace, "claim": None, "retain": False})
+    leftovers = processes.find((str(site),))
+    assert leftovers == []
+
+
+def test_rotation_does_not_go_back(provider: Any, site: Path) -> None:
+    old = {"site": str(site), "rotation": 3}
+    _, failures = provider.check("KeyRing", {**old, "rotation": 2}, old)
+    assert failures["rotation"].startswith("given 2; allowed: 3 or more")
+
+
+def test_a_lost_key_ring_is_not_replaced_while_sealed_data_is_there(
+    provider: Any, stack: Stack
+) -> None:
+    stack.publish(1.0)
+    for file in (stack.site / "keyring").iterdir():
+        file.unlink()
+    inputs = {"site": str(stack.site)}
+    state = {**stack.keys}
+    assert list(provider.diff("KeyRing", state["path"], state, inputs).detailedDiff) == ["path"]
+    with pytest.raises(grpc.RpcError) as caught:
+        provider.update("KeyRing", state["path"], state, inputs)
+    assert "put the folder back from a backup" in caught.value.details()
+    assert provider.read("KeyRing", state["path"], state)[0] == ""
+
+
+def test_key_ring_life(provider: Any, stack: Stack) -> None:
+    version = stack.publish(3.0)
+    keys = stack.keys
+    inputs = {"site": str(stack.site), "rotation": 0}
+    again, adopted = provider.create("KeyRing", inputs)
+    assert adopted["signingKeyId"] == keys["signingKeyId"]
+    unchanged = provider.diff("KeyRing", again, adopted, inputs)
+    assert unchanged.changes == proto.DiffResponse.DIFF_NONE
+    rotated = provider.update("KeyRing", again, adopted, {**inputs, "rotation": 1})
+    assert rotated["primary"] != keys["primary"]
+    assert rotated["versions"] == [rotated["primary"]]
+    assert rotated["signingKeyId"] == keys["signingKeyId"]
+    verified = workload(
+        "workloads.registry", "verify", "--registry", str(stack.site / "registry"), "--model",
+        "tiny", "--version", str(version), "--keyring", keys["path"], "--json",
+    )  # fmt: skip
+    assert verified
+    provider.delete("KeyRing", again, rotated)
+    assert not Path(keys["path"]).exists()
+
+
+def test_no_key_reaches_the_state(stack: Stack) -> None:
+    files = [path for path in (stack.site / "keyring").iterdir() if path.suffix == ".key"]
+    assert files
+    for file in files:
+        assert file.read_bytes().hex() not in repr(stack.keys)
+        assert file.stat().st_mode & 0o077 == 0
+    assert "PRIVATE" not in repr(stack.keys)
+
+
+def test_every_key_output_is_declared(stack: Stack) -> None:
+    assert stack.keys.keys() >= KeyRingHandler.outputs.keys()
+
+
+@pytest.mark.slow
+def test_a_service_serves_rolls_fails_well_and_leaves_nothing(provider: Any, stack: Stack) -> None:
+    first, second = stack.publish(3.0), stack.publish(5.0)
+    inputs = {**stack.inputs, "version": first}
+    made, state = provider.create("InferenceService", inputs)
+    assert (state["status"], state["servedVersion"], state["keptBy"]) == (
+        "serving",
+        first,
+        "supervisord",
+    )
+    token = stack.token()
+    assert stack.predict(state["endpoint"], token) == 6.0
+    same = provider.diff("InferenceService", made, state, inputs)
+    assert same.changes == proto.DiffResponse.DIFF_NONE
+
+    # Another version, while a client goes on asking: no request fails.
+    answers: list[float] = []
+    failures: list[Exception] = []
+    stop = threading.Event()
+
+    def ask() -> None:
+        while not stop.is_set():
+            try:
+                answers.append(stack.predict(state["endpoint"], token))
+            except Exception as error:
+                failures.append(error)
+
+    client = threading.Thread(target=ask)
+    client.start()
+    inputs["version"] = second
+    rolled = provider.update("InferenceService", made, state, inputs)
+    wait_for(lambda: answers[-1:] == [10.0], "an answer of the new version")
+    stop.set()
+    client.join()
+    assert failures == []
+    assert set(answers) == {6.0, 10.0}
+    assert (rolled["servedVersion"], rolled["pid"]) == (second, state["pid"])
+
+    # A rolled-back alias is told, and stays: also through an update of something else.
+    workload(
+        "workloads.registry", "rollback", "--registry", str(stack.site / "registry"),
+        "--model", "tiny", "--json",
+    )  # fmt: skip
+    wait_for(
+        lambda: provider.read("InferenceService", made, rolled)[1]["servedVersion"] == first,
+        "the older version",
+    )
+    back = provider.read("InferenceService", made, rolled)[1]
+    same = provider.diff("InferenceService", made, back, inputs)
+    assert same.changes == proto.DiffResponse.DIFF_NONE
+    inputs["maxRows"] = 7
+    limited = provider.update("InferenceService", made, back, inputs)
+    assert limited["servedVersion"] == first
+
+    # A version that can't be loaded: the reason is told, the old one goes on.
+    with pytest.raises(grpc.RpcError) as caught:
+        provider.update("InferenceService", made, limited, {**inputs, "version": 99})
+    assert "99" in caught.value.details()
+    assert "Traceback" not in caught.value.details()
+    assert stack.predict(state["endpoint"], token) == 6.0
+
+    provider.delete("InferenceService", made, limited)
+    assert not (stack.site / "service" / "tiny").exists()
+    assert processes.find((str(stack.site / "service"),)) == []
+    with socket.create_server(("127.0.0.1", inputs["port"])):
+        pass
+    provider.delete("InferenceService", made, limited)  # gone is fine
+
+
+@pytest.mark.slow
+def test_a_service_comes_back_after_kills_and_moves_to_another_port(
+    provider: Any, stack: Stack
+) -> None:
+    inputs = {**stack.inputs, "version": stack.publish(3.0)}
+    made, state = provider.create("InferenceService", inputs)
+    token = stack.token()
+
+    # The server is killed: the supervisor brings it back at the same port.
+    os.kill(int(state["pid"]), signal.SIGKILL)
+    wait_for(
+        lambda: (
+            provider.read("InferenceService", made, state)[1]["pid"] not in (None, state["pid"])
+        ),
+        "another server",
+    )
+    wait_for(
+        lambda: provider.read("InferenceService", made, state)[1]["status"] == "serving", "serving"
+    )
+    assert stack.predict(state["endpoint"], token) == 6.0
+
+    # Supervisor and server are gone, as after a reboot: a change that `up` puts right.
+    found = provider.read("InferenceService", made, state)[1]
+    server = psutil.Process(int(found["pid"]))
+    keeper = server.parent()
+    assert keeper is not None
+    keeper.kill()
+    server.kill()
+    wait_for(
+        lambda: provider.read("InferenceService", made, state)[1]["status"] == "stopped", "its end"
+    )
+    down = provider.diff("InferenceService", made, found, inputs)
+    assert list(down.detailedDiff) == ["status"]
+    assert not down.detailedDiff["status"].inputDiff
+    up = provider.update("InferenceService", made, found, inputs)
+    assert up["status"] == "serving"
+    assert stack.predict(up["endpoint"], token) == 6.0
+
+    # A held port is refused, and the service stays where it was.
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        held = int(other.getsockname()[1])
+        with pytest.raises(grpc.RpcError) as caught:
+            provider.update("InferenceService", made, up, {**inputs, "port": held})
+        assert f"port {held} on 127.0.0.1 is in use by python" in caught.value.details()
+    assert stack.predict(up["endpoint"], token) == 6.0
+
+    moved = provider.update("InferenceService", made, up, {**inputs, "port": held})
+    assert moved["endpoint"] == f"https://localhost:{held}"
+    assert stack.predict(moved["endpoint"], token) == 6.0
+    with socket.create_server(("127.0.0.1", inputs["port"])):
+        pass
+
+    # Interrupted right after the start: the next creation adopts the running server.
+    _, adopted = provider.create("InferenceService", {**inputs, "port": held})
+    assert adopted["pid"] == moved["pid"]
+    provider.delete("InferenceService", made, adopted)
+    assert processes.find((str(stack.site / "service"),)) == []
+
+
+@pytest.mark.slow
+def test_a_first_version_that_cannot_be_served_leaves_nothing(provider: Any, stack: Stack) -> None:
+    version = stack.publish(3.0)
+    manifest = stack.site / "registry" / "tiny" / "versions" / str(version) / "manifest.json"
+    manifest.write_bytes(manifest.read_bytes().replace(b"prediction", b"predictiom"))
+    with pytest.raises(grpc.RpcError) as caught:
+        provider.create("InferenceService", {**stack.inputs, "version": version})
+    assert "Traceback" not in caught.value.details()
+    assert "signature" in caught.value.details()
+    assert processes.find((str(stack.site / "service"),)) == []
