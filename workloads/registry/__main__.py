@@ -122,16 +122,23 @@ def _verify(options: argparse.Namespace) -> Answer:
     return answer, f"{text}: {files}"
 
 
-def _show(options: argparse.Namespace) -> Answer:
+def _verify_if_asked(options: argparse.Namespace) -> bool:
     if options.keyring is not None:
         _verify(options)
+    elif options.verify_key is not None:
+        raise WorkloadError("--verify-key was given without --keyring; verifying needs both")
+    return options.keyring is not None
+
+
+def _show(options: argparse.Namespace) -> Answer:
+    verified = _verify_if_asked(options)
     store = Store(options.registry)
     alias = options.version is None
     version = store.resolve(options.model, options.alias) if alias else options.version
     answer = describe_version(store, options.model, version)
     if "error" in answer:
         raise WorkloadError(answer["error"])
-    answer["verified"] = options.keyring is not None
+    answer["verified"] = verified
     return answer, json.dumps(answer, indent=2, ensure_ascii=False)
 
 
@@ -140,8 +147,7 @@ def _list(options: argparse.Namespace) -> Answer:
 
 
 def _promote(options: argparse.Namespace) -> Answer:
-    if options.keyring is not None:
-        _verify(options)
+    _verify_if_asked(options)
     return _moved(Store(options.registry).promote(options.model, options.version, options.alias))
 
 
