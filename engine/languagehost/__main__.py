@@ -41,7 +41,7 @@ async def serve(engine_address: str, parent: int) -> None:
     told, orphaned = asyncio.create_task(stop.wait()), asyncio.create_task(parent_ended(parent))
     await asyncio.wait({told, orphaned}, return_when=asyncio.FIRST_COMPLETED)
     # The engine waits 5 s for us and then kills; without it there is time for a checkpoint.
-    await children.close(PLUGIN_GRACE_SECONDS if orphaned.done() else PROGRAM_GRACE_SECONDS)
+    await children.close(PROGRAM_GRACE_SECONDS if told.done() else PLUGIN_GRACE_SECONDS)
     told.cancel()
     orphaned.cancel()
     await server.stop(None)

@@ -11,26 +11,48 @@ import asyncio
 import contextlib
 import os
 import signal
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+import subprocess
+from collections.abc import AsyncIterator, Callable, Mapping
+
+import psutil
 
 from engine.guard import guarded
 
-CHUNK = 65536
 AFTER_EXIT_SECONDS = 1.0
 """How long to go on reading after the end of a child: something that it left running in the
 background may hold its pipes open for ever."""
-
 POLL_SECONDS = 0.02
 
-Output = Callable[[str, bytes], Awaitable[None]]
+Output = Callable[[str, bytes], None]
 """Receives ("stdout" or "stderr", bytes as they come)."""
+
+
+class _Child(asyncio.SubprocessProtocol):
+    """Hands on a process's output; tells its end from the end of its pipes."""
+
+    def __init__(self, output: Output) -> None:
+        self._output = output
+        self._open_pipes = 2
+        self.exited = asyncio.Event()
+        self.drained = asyncio.Event()
+
+    def pipe_data_received(self, fd: int, data: bytes) -> None:
+        self._output("stdout" if fd == 1 else "stderr", data)
+
+    def pipe_connection_lost(self, fd: int, exc: Exception | None) -> None:
+        self._open_pipes -= 1
+        if self._open_pipes == 0:
+            self.drained.set()
+
+    def process_exited(self) -> None:
+        self.exited.set()
 
 
 class Children:
     """Runs commands and ends them; one per host."""
 
     def __init__(self) -> None:
-        self._running: set[asyncio.subprocess.Process] = set()
+        self._running: dict[int, _Child] = {}
         self._tasks: set[asyncio.Task[int]] = set()
         self._closed = False
 
@@ -44,29 +66,26 @@ class Children:
         """
         if self._closed:
             raise asyncio.CancelledError
-        process = await asyncio.create_subprocess_exec(
+        transport, child = await asyncio.get_running_loop().subprocess_exec(
+            lambda: _Child(output),
             *guarded(command),
             cwd=cwd,
             env=dict(env),
-            stdin=asyncio.subprocess.DEVNULL,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.PIPE,
+            stdin=subprocess.DEVNULL,
             process_group=0,
         )
-        self._running.add(process)
-        pumps = [
-            asyncio.create_task(_pump(process.stdout, "stdout", output)),
-            asyncio.create_task(_pump(process.stderr, "stderr", output)),
-        ]
+        pid = transport.get_pid()
+        self._running[pid] = child
         try:
-            code = await process.wait()
-            await asyncio.wait(pumps, timeout=AFTER_EXIT_SECONDS)
+            await child.exited.wait()
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(child.drained.wait(), AFTER_EXIT_SECONDS)
+            code = transport.get_returncode() or 0
             return code if code >= 0 else 128 - code
         finally:
-            for pump in pumps:
-                pump.cancel()
-            await asyncio.shield(self._end(process, grace))
-            self._running.discard(process)
+            await asyncio.shield(_end(pid, child, grace))
+            transport.close()
+            self._running.pop(pid, None)
 
     async def stream(
         self, command: list[str], cwd: str, env: Mapping[str, str], grace: float
@@ -77,7 +96,7 @@ class Children:
         """
         output: asyncio.Queue[tuple[str, bytes] | None] = asyncio.Queue()
 
-        async def queue(stream: str, data: bytes) -> None:
+        def queue(stream: str, data: bytes) -> None:
             output.put_nowait((stream, data))
 
         task = asyncio.create_task(self.run(command, cwd, env, queue, grace))
@@ -95,26 +114,22 @@ class Children:
     async def close(self, grace: float) -> None:
         """End every child, all at the same time, and start no more."""
         self._closed = True
-        await asyncio.gather(*(self._end(process, grace) for process in set(self._running)))
-
-    async def _end(self, process: asyncio.subprocess.Process, grace: float) -> None:
-        """End the child and whatever else is left in its process group."""
-        deadline = asyncio.get_running_loop().time() + grace
-        asked = False
-        while process.returncode is None or _group_exists(process.pid):
-            if asyncio.get_running_loop().time() >= deadline:
-                _signal_group(process.pid, signal.SIGKILL)
-                break
-            if not asked:
-                _signal_group(process.pid, signal.SIGTERM)
-                asked = True
-            await asyncio.sleep(POLL_SECONDS)
-        await process.wait()
+        await asyncio.gather(*(_end(pid, child, grace) for pid, child in self._running.items()))
 
 
-async def _pump(stream: asyncio.StreamReader | None, name: str, output: Output) -> None:
-    while stream is not None and (data := await stream.read(CHUNK)):
-        await output(name, data)
+async def _end(pid: int, child: _Child, grace: float) -> None:
+    """End the child and whatever else is left in its process group."""
+    deadline = asyncio.get_running_loop().time() + grace
+    asked = False
+    while not child.exited.is_set() or _others_live(pid):
+        if asyncio.get_running_loop().time() >= deadline:
+            _signal_group(pid, signal.SIGKILL)
+            break
+        if not asked:
+            _signal_group(pid, signal.SIGTERM)
+            asked = True
+        await asyncio.sleep(POLL_SECONDS)
+    await child.exited.wait()
 
 
 def _signal_group(pid: int, number: signal.Signals) -> None:
@@ -122,11 +137,17 @@ def _signal_group(pid: int, number: signal.Signals) -> None:
         os.killpg(pid, number)
 
 
-def _group_exists(pid: int) -> bool:
+def _others_live(group: int) -> bool:
+    """Whether a process of the group runs on after its leader's end."""
     try:
-        os.killpg(pid, 0)
+        os.killpg(group, 0)
     except ProcessLookupError:
         return False
     except PermissionError:
         pass
-    return True
+    # Zombies count for the kernel, and where nobody reaps orphans they stay for ever.
+    for process in psutil.process_iter():
+        with contextlib.suppress(psutil.Error, ProcessLookupError):
+            if os.getpgid(process.pid) == group and process.status() != psutil.STATUS_ZOMBIE:
+                return True
+    return False

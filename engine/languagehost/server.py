@@ -63,7 +63,7 @@ class LanguageHost(language_pb2_grpc.LanguageRuntimeServicer):
         """Run a stack program; its output goes to ours, which the engine shows."""
         told: set[str] = set()
 
-        async def show(stream: str, data: bytes) -> None:
+        def show(stream: str, data: bytes) -> None:
             told.add(stream)
             target = sys.stdout.buffer if stream == "stdout" else sys.stderr.buffer
             with contextlib.suppress(OSError):  # the engine is gone: our watch ends us
