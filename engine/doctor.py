@@ -38,7 +38,7 @@ def _engine() -> tuple[bool, list[tuple[str, str]]]:
     found = installed_engine(note)
     kept = kept_engine(engine_home())
     if found or kept:
-        path = found or (kept[0] if kept else engine_home())
+        path = found[0] if found else (kept[0] if kept else engine_home())
         lines.append(("ok", f"engine: {path} ({'installed' if found else 'kept in the cache'})"))
         host = vendor_host(path)
         lines.append(("ok", f"Python language host: {host or 'our own'}"))

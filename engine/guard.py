@@ -12,6 +12,9 @@ import os
 import signal
 import sys
 
+NOT_STARTED = 127
+"""The exit code for a command that cannot be started, as in a shell."""
+
 _PR_SET_PDEATHSIG = 1  # linux/prctl.h
 
 
@@ -27,7 +30,11 @@ def main() -> None:
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM, 0, 0, 0)
     if os.getppid() != parent:
         sys.exit(128 + signal.SIGTERM)  # it died before we could ask
-    os.execv(command[0], command)  # noqa: S606  no shell wanted
+    try:
+        os.execv(command[0], command)  # noqa: S606  no shell wanted
+    except OSError as error:
+        print(f"error: {command[0]} cannot be started: {error.strerror}", file=sys.stderr)
+        sys.exit(NOT_STARTED)
 
 
 if __name__ == "__main__":

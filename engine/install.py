@@ -51,7 +51,7 @@ def ensure_engine(report: Report = to_stderr) -> Engine:
     engine. Raises EngineError when no way works, with the reason of each.
     """
     if installed := installed_engine(report):
-        return _with_language_host(installed, "installed")
+        return _with_language_host(installed[0], "installed", installed[1])
     home = engine_home()
     if kept := kept_engine(home):
         return _with_language_host(*kept)
@@ -91,7 +91,7 @@ def engine_version(path: Path) -> Version:
         raise EngineError(f"{path} does not tell its version: {error}") from error
 
 
-def installed_engine(report: Report) -> Path | None:
+def installed_engine(report: Report) -> tuple[Path, Version] | None:
     """`pulumi` on the PATH when it is new enough and not one of ours."""
     ours = cache_home().resolve()
     for folder in os.get_exec_path():
@@ -105,7 +105,7 @@ def installed_engine(report: Report) -> Path | None:
             report(f"{error}; looking for another engine")
             continue
         if version.at_least(pins().minimum):
-            return path
+            return path, version
         report(f"{path} is version {version}, older than {pins().minimum}; not using it")
     return None
 
@@ -167,8 +167,8 @@ def _get(home: Path, report: Report) -> tuple[Path, Source]:
     )
 
 
-def _with_language_host(path: Path, source: Source) -> Engine:
-    version = str(pins().version) if source != "installed" else str(engine_version(path))
+def _with_language_host(path: Path, source: Source, found: Version | None = None) -> Engine:
+    version = str(found or pins().version)  # what we got is what is pinned
     if launchers.vendor_host(path) is not None:
         return Engine(path, version, source, "vendor", [path.parent])
     # Beside an engine of ours the engine finds it without a warning; we do not write elsewhere.

@@ -12,6 +12,7 @@ from types import FrameType
 
 from engine.backend import ensure_backend
 from engine.errors import EngineError
+from engine.guard import guarded
 from engine.install import Engine, ensure_engine
 from engine.launchers import PYTHON_VARIABLE
 from engine.locks import clear_stale_locks
@@ -32,35 +33,41 @@ def additions(engine: Engine, environ: Mapping[str, str] | None = None) -> dict[
     }
 
 
-def environment(report: Report = to_stderr) -> dict[str, str]:
+def environment(report: Report = to_stderr, engine: Engine | None = None) -> dict[str, str]:
     """All variables for running plain `pulumi`: ours, and what it needs.
 
-    Gets an engine and makes the backend on first use. Raises EngineError.
+    Makes the backend on first use, and gets an engine unless `engine` is one. Raises EngineError.
     """
-    return {**os.environ, **additions(ensure_engine(report))}
+    return {**os.environ, **additions(engine or ensure_engine(report))}
 
 
-def run(args: Sequence[str], cwd: Path | str | None = None, report: Report = to_stderr) -> int:
+def run(
+    args: Sequence[str],
+    cwd: Path | str | None = None,
+    report: Report = to_stderr,
+    engine: Engine | None = None,
+) -> int:
     """Run `pulumi` with `args` in `cwd` and return its exit code (128 + n when signal n ended it).
 
-    Locks that killed engines left are cleared first. Ctrl-C reaches the engine from the terminal;
-    SIGTERM and SIGHUP are handed on to it as the interrupt that it understands, so that it stops
-    in order. Raises EngineError when there is no engine or it cannot be started.
+    Gets an engine unless `engine` is one; clears the locks that killed engines left. The engine
+    stops in order (cancelling what it does) on Ctrl-C, which reaches it from the terminal, and
+    when we get SIGTERM or SIGHUP or are killed. Raises EngineError when there is no engine or it
+    cannot be started.
     """
-    engine = ensure_engine(report)
+    engine = engine or ensure_engine(report)
     env = {**os.environ, **additions(engine)}
     clear_stale_locks(env.get("PULUMI_BACKEND_URL", ""), report)
     before = {number: signal.getsignal(number) for number in _HANDED_ON}
     try:
         # Until the engine runs there is nobody to hand a signal on to; ignored signals would be
         # inherited, handlers are not.
-        process = subprocess.Popen([str(engine.path), *args], cwd=cwd, env=env)
+        process = subprocess.Popen(guarded([str(engine.path), *args]), cwd=cwd, env=env)
     except OSError as error:
         raise EngineError(f"{engine.path} cannot be started: {error.strerror}") from error
 
     def hand_on(number: int, frame: FrameType | None) -> None:
         if number != signal.SIGINT:  # the terminal has sent it to the engine as well
-            process.send_signal(signal.SIGINT)
+            process.send_signal(signal.SIGTERM)
 
     for number in _HANDED_ON:
         signal.signal(number, hand_on)
