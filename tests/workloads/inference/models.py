@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -28,7 +29,7 @@ def mlp(seed: int = 0, *, sizes: tuple[int, ...] = (64, 128, 64, 10)) -> bytes:
     nodes: list[Any] = []
     weights: list[Any] = []
     previous = "input"
-    for index, (wide, high) in enumerate(zip(sizes, sizes[1:], strict=False)):
+    for index, (wide, high) in enumerate(pairwise(sizes)):
         weight = (random.standard_normal((wide, high)) / np.sqrt(wide)).astype(np.float32)
         weights.append(numpy_helper.from_array(weight, f"w{index}"))
         weights.append(numpy_helper.from_array(np.zeros(high, np.float32), f"b{index}"))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import http.client
 import ipaddress
 import json
@@ -220,10 +221,8 @@ class Server:
     def kill(self) -> None:
         """End everything at once."""
         children = []
-        try:
+        with contextlib.suppress(psutil.NoSuchProcess):
             children = psutil.Process(self.process.pid).children(recursive=True)
-        except psutil.NoSuchProcess:
-            pass
         for process in children:
             try:
                 process.kill()
