@@ -41,6 +41,7 @@ def wait_until_gone(pids: list[int], seconds: float = 30) -> list[int]:
     return [pid for pid in pids if psutil.pid_exists(pid)]
 
 
+@pytest.mark.slow
 def test_life_of_a_stack(project: Project) -> None:
     assert "+ 2 to create" in project.run("preview", "-s", "dev")
     assert project.event_names() == []
@@ -200,6 +201,21 @@ def test_the_program_sees_the_project_and_its_folder(project: Project, tmp_path:
         assert project.run("stack", "output", name, "-s", "dev").strip() == str(project.folder)
     prefix = project.run("stack", "output", "prefix", "-s", "dev").strip()
     assert prefix == str(project.folder / "environment")
+
+
+def test_dynamic_providers_run_in_the_programs_own_python(project: Project) -> None:
+    project.program(
+        "import sys, pulumi\n"
+        "from pulumi.dynamic import CreateResult, Resource, ResourceProvider\n"
+        "class Maker(ResourceProvider):\n"
+        "    def create(self, props):\n"
+        "        return CreateResult('id', {'made': 'by the provider'})\n"
+        "class Made(Resource):\n"
+        "    made: pulumi.Output[str]\n"
+        "pulumi.export('made', Made(Maker(), 'one', {'made': None}).made)\n"
+    )
+    project.run(*UP)
+    assert project.run("stack", "output", "made", "-s", "dev").strip() == "by the provider"
 
 
 def test_about_and_install_answer(project: Project) -> None:
