@@ -27,6 +27,7 @@ from components.local.provider.site import PROJECT_ROOT
 
 REFUSED: Final = 2
 STOPPED: Final = 75
+_CREDENTIALS: Final = ("PULUMI_", "AWS_", "AZURE_", "ARM_", "GOOGLE_")
 _GUARD: Final = Path(guard.__file__)
 _ERROR_LINES: Final = 40
 _STOP_LIMIT_S: Final = 120.0
@@ -85,12 +86,11 @@ def run(
 
 
 def environment() -> dict[str, str]:
-    """The environment of workload processes: the provider's, without the engine's secrets."""
-    kept = {
-        key: value
-        for key, value in os.environ.items()
-        if not key.startswith("PULUMI_") and not key.startswith("AWS_SECRET")
-    }
+    """The environment of workload processes: the provider's, without credentials.
+
+    A service runs for months; it has no use for the engine's passphrase or a cloud's keys.
+    """
+    kept = {k: v for k, v in os.environ.items() if not k.startswith(_CREDENTIALS)}
     kept["PYTHONUNBUFFERED"] = "1"
     return kept
 

@@ -132,7 +132,7 @@ class ModelPackageHandler(Handler):
             *keyring, *workloads.options(values), "--json",
         ]  # fmt: skip
         measured = workloads.run(context, _OPTIMIZATION, arguments, what="the optimisation")
-        context.say(f"{measured['accepted']} model is packaged: {measured['reason']}")
+        context.say(str(measured["reason"]))
         context.status("signing, encrypting and publishing")
         files.make_folder(site.registry)
         arguments = [

@@ -1,0 +1,85 @@
+"""Files of a site: whole or not at all, private, shredded."""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+from pathlib import Path
+
+import pytest
+
+from components.local.machine import files
+from components.local.machine.errors import LocalError
+
+
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT, errno.EFBIG])
+def test_a_full_disk_leaves_the_old_file_and_no_part(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
+    path = tmp_path / "service.json"
+    path.write_text("old")
+
+    def full(_descriptor: int) -> None:
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(LocalError, match=r"no space left while writing .*; free space and run"):
+        files.write_file(path, b"new")
+    assert [entry.name for entry in tmp_path.iterdir()] == ["service.json"]
+    assert path.read_text() == "old"
+
+
+def test_a_folder_in_the_way_is_a_plain_error(tmp_path: Path) -> None:
+    (tmp_path / "a").mkdir()
+    with pytest.raises(LocalError, match=r"writing .* failed"):
+        files.write_file(tmp_path / "a", b"x")
+
+
+def test_a_file_in_the_way_of_a_folder_is_a_plain_error(tmp_path: Path) -> None:
+    (tmp_path / "a").write_text("")
+    with pytest.raises(LocalError, match="move it away"):
+        files.make_folder(tmp_path / "a")
+
+
+def test_files_and_folders_are_private(tmp_path: Path) -> None:
+    files.make_folder(tmp_path / "a")
+    files.write_file(tmp_path / "a" / "b", b"x")
+    assert stat.S_IMODE((tmp_path / "a").stat().st_mode) == 0o700
+    assert stat.S_IMODE((tmp_path / "a" / "b").stat().st_mode) == 0o600
+
+
+def test_shredding_overwrites_before_it_removes(tmp_path: Path) -> None:
+    key, other = tmp_path / "x.key", tmp_path / "link"
+    key.write_bytes(b"secret" * 100)
+    os.link(key, other)  # shows what happened to the content
+    files.shred(key)
+    assert not key.exists()
+    assert b"secret" not in other.read_bytes()
+    assert len(other.read_bytes()) == 600
+    files.shred(key)  # gone is fine
+
+
+def test_a_link_is_removed_without_touching_its_target(tmp_path: Path) -> None:
+    target = tmp_path / "precious"
+    target.write_text("keep")
+    (tmp_path / "site").mkdir()
+    (tmp_path / "site" / "x.key").symlink_to(target)
+    files.remove_tree(tmp_path / "site")
+    assert target.read_text() == "keep"
+    assert not (tmp_path / "site").exists()
+
+
+def test_a_tree_that_is_a_link_is_left_alone(tmp_path: Path) -> None:
+    (tmp_path / "real").mkdir()
+    (tmp_path / "site").symlink_to(tmp_path / "real")
+    files.remove_tree(tmp_path / "site")
+    assert (tmp_path / "real").is_dir()
+
+
+def test_a_damaged_json_file_counts_as_none(tmp_path: Path) -> None:
+    (tmp_path / "a.json").write_text("{")
+    (tmp_path / "b.json").write_text("[]")
+    assert files.read_json(tmp_path / "a.json") is None
+    assert files.read_json(tmp_path / "b.json") is None
+    assert files.read_json(tmp_path / "c.json") is None
