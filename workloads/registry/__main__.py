@@ -168,7 +168,7 @@ def _moved(moved: Moved) -> Answer:
 
 def _prune(options: argparse.Namespace) -> Answer:
     store = Store(options.registry)
-    removed = store.prune(options.model, options.keep)
+    removed = store.prune(options.model, options.keep, options.protect)
     answer: dict[str, Any] = {
         "model": options.model,
         "removed": removed,

@@ -45,6 +45,14 @@ def parser() -> argparse.ArgumentParser:
     _of_model(prune).add_argument(
         "--keep", type=int, required=True, help="how many of the newest stay"
     )
+    prune.add_argument(
+        "--protect",
+        type=int,
+        action="append",
+        default=[],
+        metavar="VERSION",
+        help="a version that stays, whatever its age; may be repeated",
+    )
     log = commands.add_parser("audit", help="check the log of changes and print it")
     _registry(log)
     _json(log)

@@ -20,7 +20,7 @@ import stat
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import (
     Ed25519PrivateKey,
@@ -31,10 +31,10 @@ from workloads.errors import IntegrityError, WorkloadError
 from workloads.files import (
     TEMPORARY_PREFIX,
     make_private_folder,
-    read_json,
     write_atomic,
     write_json_atomic,
 )
+from workloads.registry.keylist import WrappedKeys, file_context, read_wrapped_keys
 from workloads.registry.keyservice import KeyService, WrappedKey
 from workloads.registry.manifest import PAYLOAD_TYPE, FileEntry, Manifest
 from workloads.registry.signing import sign, verify
@@ -44,7 +44,6 @@ MANIFEST = "manifest.json"
 SIGNATURE = "manifest.sig"
 KEYS = "keys.json"
 FILES = "files"
-KEYS_FORMAT = "falaj.keys/1"
 _SUFFIX = ".enc"
 _MAX_MANIFEST_BYTES = 1 << 26
 
@@ -122,55 +121,6 @@ class Package:
         identity = (wrapped.model, wrapped.version, sorted(wrapped.keys))
         if identity != (self.model, self.version, self.names):
             raise IntegrityError(f"{self.path / KEYS} isn't of this package: it was changed")
-
-
-@dataclass(frozen=True, slots=True)
-class WrappedKeys:
-    """The content of ``keys.json``; what it says of model and version is only a hint."""
-
-    model: str
-    version: int
-    keys: Mapping[str, WrappedKey]
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the document."""
-        files = {name: wrapped.to_json() for name, wrapped in self.keys.items()}
-        return {
-            "format": KEYS_FORMAT,
-            "model": self.model,
-            "version": self.version,
-            "files": files,
-        }
-
-
-def read_wrapped_keys(path: Path) -> WrappedKeys:
-    """Read ``keys.json``.
-
-    Raises:
-        IntegrityError: malformed.
-        WorkloadError: missing.
-    """
-    document = read_json(path, "the list of wrapped keys")
-    match document:
-        case {
-            "format": "falaj.keys/1",
-            "model": str(model),
-            "version": int(version),
-            "files": {**files},
-            **rest,
-        } if not rest:
-            entries = cast(dict[str, Any], files)
-            keys = {
-                name: WrappedKey.from_json(v, f"{path} ({name})") for name, v in entries.items()
-            }
-            return WrappedKeys(model, version, keys)
-        case _:
-            raise IntegrityError(f"{path} isn't a list of wrapped keys: it was changed")
-
-
-def file_context(model: str, version: int, name: str) -> bytes:
-    """Return what a file's data key and chunks are bound to. Names never hold a zero byte."""
-    return b"\0".join([b"falaj.package/1", model.encode(), str(version).encode(), name.encode()])
 
 
 def write_package(
@@ -283,28 +233,3 @@ def _read(path: Path, size: int | None, what: str) -> bytes:
             message = f"{what} has {found.st_size} bytes; allowed: {_MAX_MANIFEST_BYTES}"
             raise IntegrityError(message)
         return file.read()
-
-
-def rewrap_package_keys(path: Path, keys: KeyService) -> bool:
-    """Wrap the keys of a ``keys.json`` under the primary version, atomically: all or none.
-
-    Nothing else of the package changes or is looked at. The caller keeps others from publishing
-    (:meth:`KeyRing.exclusive`).
-
-    Returns:
-        Whether the file was rewritten; False if all was under the primary version already.
-
-    Raises:
-        IntegrityError: malformed, or a key isn't of the model, version and file it is named for.
-    """
-    listed = read_wrapped_keys(path)
-    renewed: dict[str, WrappedKey] = {}
-    for name, wrapped in listed.keys.items():
-        context = file_context(listed.model, listed.version, name)
-        # Unwrapped even when there is nothing to do: damage is found while the old key exists.
-        key = keys.unwrap(wrapped, context)
-        renewed[name] = wrapped if wrapped.key_id == keys.primary else keys.wrap(key, context)
-    if renewed == listed.keys:
-        return False
-    write_json_atomic(path, WrappedKeys(listed.model, listed.version, renewed).to_json())
-    return True

@@ -14,9 +14,10 @@ from pathlib import Path
 
 from workloads.errors import StorageFullError, WorkloadError
 from workloads.files import TEMPORARY_PREFIX, storage_errors
+from workloads.registry.keylist import rewrap_package_keys
 from workloads.registry.keyring import KeyRing
 from workloads.registry.numbering import REMOVED, STAGING
-from workloads.registry.package import FILES, KEYS, MANIFEST, SIGNATURE, rewrap_package_keys
+from workloads.registry.package import FILES, KEYS, MANIFEST, SIGNATURE
 from workloads.registry.sealed import SUFFIX, rewrap
 
 _SHOWN_PROBLEMS = 10

@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import shutil
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -236,10 +236,11 @@ class Store:
             self._move("rollback", model, aliases, alias, moved)
         return Moved(model, alias, moved.version, current)
 
-    def prune(self, model: str, keep: int) -> list[int]:
+    def prune(self, model: str, keep: int, protect: Iterable[int] = ()) -> list[int]:
         """Remove all but the newest ``keep`` versions; return those removed.
 
-        A version that an alias stands for, or would roll back to, is never removed.
+        A version that an alias stands for, or would roll back to, is never removed, nor one in
+        ``protect`` (such as one that is about to be promoted).
 
         Raises:
             WorkloadError: ``keep`` is less than 1, or there is no such model.
@@ -254,7 +255,7 @@ class Store:
             versions = self.versions(model)
             # Written before anything goes: a removed version's number is never given again.
             numbering.note_used(folder, versions[-1])
-            kept = set(versions[-keep:])
+            kept = {*versions[-keep:], *protect}
             for alias in read_aliases(folder).values():
                 back = alias.rolled_back(set(versions).__contains__)
                 kept |= {alias.version} | ({back.version} if back else set())

@@ -10,9 +10,10 @@ import pytest
 
 from workloads.errors import IntegrityError, WorkloadError
 from workloads.files import write_atomic
+from workloads.registry.keylist import file_context
 from workloads.registry.keyring import KeyRing
 from workloads.registry.manifest import PAYLOAD_TYPE
-from workloads.registry.package import Package, file_context
+from workloads.registry.package import Package
 from workloads.registry.signing import sign
 from workloads.registry.store import Store
 from workloads.registry.stream import HEADER_BYTES, TAG_BYTES

@@ -162,7 +162,7 @@ def test_the_way_of_a_version(cli: Cli) -> None:
     assert cli.json(*cli.model("show", "--keyring", cli.ring))["verified"]
     listed = cli.json("list", "--registry", cli.registry)["models"][0]["versions"]
     assert [version["aliases"] for version in listed] == [["production"], []]
-    assert cli.json(*cli.model("prune", "--keep", "1")) == {
+    assert cli.json(*cli.model("prune", "--keep", "1", "--protect", "1")) == {
         "model": "digits", "removed": [], "kept": [1, 2],
     }  # fmt: skip
     log = cli.json("audit", "--registry", cli.registry)

@@ -160,7 +160,8 @@ def test_prune_keeps_what_aliases_need(store: Store, keyring: KeyRing, fields: F
     for version in (1, 2, 3):
         store.promote("digits", version)
     store.promote("digits", 4, "canary")
-    assert store.prune("digits", 1) == [1, 5]
+    assert store.prune("digits", 1, protect=[5]) == [1]
+    assert store.prune("digits", 1) == [5]
     assert store.versions("digits") == [2, 3, 4, 6]
     assert store.rollback("digits").version == 2
     assert store.prune("digits", 1) == [3]
