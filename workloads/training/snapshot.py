@@ -150,7 +150,9 @@ def open_dataset(path: Path, keyring: KeyRing | None) -> Dataset:
 def _decode(
     data: bytes, description: dict[str, Any]
 ) -> tuple[dict[str, NDArray[Any]], NDArray[Any]]:
-    table = pq.read_table(pa.BufferReader(data))
+    # Arrow's thread pools and torch's in one process sometimes abort it at its end ("terminate
+    # called without an active exception"): one thread is enough here.
+    table = pq.ParquetFile(pa.BufferReader(data), pre_buffer=False).read(use_threads=False)
     inputs: dict[str, NDArray[Any]] = {}
     for feature in description["features"]:
         column = table.column(feature["name"]).combine_chunks()

@@ -83,9 +83,9 @@ def check_header(names: list[str], path: Path) -> None:
 
 def _read_parquet(path: Path) -> Any:
     try:
-        with pq.ParquetFile(path) as file:
+        with pq.ParquetFile(path, pre_buffer=False) as file:
             check_header(file.schema_arrow.names, path)
-            return file.read()
+            return file.read(use_threads=False)
     except pa.ArrowException as error:
         reason = str(error).splitlines()[0]
         raise WorkloadError(f"{path} is not a readable Parquet file: {reason}") from error
