@@ -168,6 +168,11 @@ def _make_venv(venv: Path, report: Report) -> None:
             f"{sys.executable} lacks the module {' and '.join(missing)}; install it "
             "(Debian and Ubuntu: the package python3-venv) and run again"
         )
+    # Making it anew removes what is there: never somebody's folder that is no environment.
+    if venv.exists() and not (venv / "pyvenv.cfg").is_file() and any(venv.iterdir()):
+        raise EngineError(
+            f"{venv} exists and is no virtual environment; name another folder with --venv"
+        )
     with step(report, f"making the virtual environment {venv}") as progress:
         _run([sys.executable, "-m", "venv", "--clear", str(venv)], progress)
 

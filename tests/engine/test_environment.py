@@ -72,6 +72,15 @@ def test_a_python_without_venv_is_explained(
     assert recorder.commands == []
 
 
+def test_a_folder_that_is_no_environment_is_left_alone(recorder: Recorder, tmp_path: Path) -> None:
+    (tmp_path / "thesis").mkdir()
+    (tmp_path / "thesis" / "chapter.txt").touch()
+    with pytest.raises(EngineError, match="is no virtual environment; name another folder"):
+        ensure_environment(tmp_path / "thesis", [], silent)
+    assert (tmp_path / "thesis" / "chapter.txt").exists()
+    assert recorder.commands == []
+
+
 def test_a_failed_step_is_done_again(recorder: Recorder, tmp_path: Path) -> None:
     venv = tmp_path / "venv"
     recorder.fail = "-e"
@@ -136,7 +145,7 @@ def test_a_damaged_environment_is_repaired(
     ensure_environment(venv, ["dev"], silent)
     recorder.names()
     if damage == "python":
-        (venv / "bin" / "python").unlink()
+        (venv / "bin" / "python").unlink()  # as after the base Python was removed
     elif damage == "moved":
         venv = venv.rename(tmp_path / "moved")
         (venv / "lib").rename(venv / "library")

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Generator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import grpc
@@ -15,7 +16,14 @@ import psutil
 import pytest
 from google.protobuf import empty_pb2
 from google.protobuf.struct_pb2 import Struct
-from pulumi.runtime.proto import language_pb2, language_pb2_grpc
+from pulumi.runtime.proto import (
+    engine_pb2,
+    engine_pb2_grpc,
+    language_pb2,
+    language_pb2_grpc,
+    resource_pb2,
+    resource_pb2_grpc,
+)
 
 HOST = [sys.executable, "-P", "-m", "engine.languagehost", "127.0.0.1:1"]
 SECONDS = 30
@@ -26,6 +34,7 @@ class Host:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
+        self.monitor = ""
         self.process = subprocess.Popen(
             HOST,
             cwd=folder,
@@ -158,14 +167,95 @@ def test_cancelling_the_call_stops_the_plugin_in_order(host: Host) -> None:
     assert host.client.GetPluginInfo(empty_pb2.Empty()).version
 
 
-def test_cancel_stops_the_program_and_reports_nothing_more(host: Host) -> None:
-    host.write(WAIT)
-    request = language_pb2.RunRequest(info=host.info(), pwd=str(host.folder), monitor_address="")
-    call = host.client.Run.future(request)
-    # Without a monitor the SDK cannot start the stack: what counts is that the call ends.
+class Monitor(resource_pb2_grpc.ResourceMonitorServicer, engine_pb2_grpc.EngineServicer):
+    """As much of an engine as an empty program needs; keeps the errors that are logged."""
+
+    def __init__(self) -> None:
+        self.errors: list[str] = []
+
+    def SupportsFeature(self, request, context):  # noqa: N802
+        return resource_pb2.SupportsFeatureResponse(hasSupport=False)
+
+    def RegisterResource(self, request, context):  # noqa: N802
+        return resource_pb2.RegisterResourceResponse(urn=f"urn:pulumi:dev::p::{request.type}::s")
+
+    def RegisterResourceOutputs(self, request, context):  # noqa: N802
+        return empty_pb2.Empty()
+
+    def Log(self, request, context):  # noqa: N802
+        if request.severity == engine_pb2.ERROR:
+            self.errors.append(request.message)
+        return empty_pb2.Empty()
+
+
+@pytest.fixture
+def monitor(host: Host) -> Generator[Monitor]:
+    made = Monitor()
+    server = grpc.server(ThreadPoolExecutor(4))
+    resource_pb2_grpc.add_ResourceMonitorServicer_to_server(made, server)
+    engine_pb2_grpc.add_EngineServicer_to_server(made, server)
+    host.monitor = f"127.0.0.1:{server.add_insecure_port('127.0.0.1:0')}"
+    server.start()
+    host.client.Handshake(language_pb2.LanguageHandshakeRequest(engine_address=host.monitor))
+    yield made
+    server.stop(None).wait()
+
+
+def run_program(host: Host, text: str) -> grpc.Future[language_pb2.RunResponse]:
+    host.write(text)
+    request = language_pb2.RunRequest(
+        info=host.info(),
+        pwd=str(host.folder),
+        project="p",
+        stack="dev",
+        parallel=4,
+        monitor_address=host.monitor,
+    )
+    return host.client.Run.future(request)
+
+
+ENDS = {
+    # program: (bail, error of the answer, error logged)
+    "": (False, "", ""),
+    "raise SystemExit(0)": (False, "", ""),
+    "raise SystemExit(5)": (False, "the program ended with exit code 5", ""),
+    "import sys; sys.stderr.write('told'); sys.exit(5)": (True, "", ""),
+    "raise SystemExit('told')": (True, "", "told"),
+    "import pulumi; raise pulumi.RunError('told')": (True, "", "told"),
+    "1 / 0": (True, "", "ZeroDivisionError"),
+    "import nothing_like_it": (True, "", "No module named 'nothing_like_it'"),
+    "def (:": (True, "", "SyntaxError"),
+    "import os; os.kill(os.getpid(), 9)": (False, "ended with exit code 137", ""),
+}
+
+
+def test_every_end_of_a_program_is_reported_once(host: Host, monitor: Monitor) -> None:
+    for text, (bail, error, logged) in ENDS.items():
+        monitor.errors.clear()
+        answer = run_program(host, text).result(timeout=SECONDS)
+        assert answer.bail == bail, text
+        assert error in answer.error, text
+        assert bool(answer.error) == bool(error), text
+        assert len(monitor.errors) == bool(logged), text
+        assert logged in "".join(monitor.errors), text
+
+
+def test_cancel_stops_the_program_and_reports_nothing_more(host: Host, monitor: Monitor) -> None:
+    call = run_program(host, WAIT)
+    pid = number_in(host.folder / "pid")
     host.client.Cancel(empty_pb2.Empty())
     answer = call.result(timeout=SECONDS)
-    assert answer.bail or answer.error
+    assert (answer.bail, answer.error) == (True, "")
+    assert gone(pid)
+    assert monitor.errors == []
+
+
+def test_cancelling_the_call_stops_the_program(host: Host, monitor: Monitor) -> None:
+    call = run_program(host, WAIT)
+    pid = number_in(host.folder / "pid")
+    call.cancel()
+    assert gone(pid)
+    assert (host.folder / "left").exists()
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
@@ -187,7 +277,8 @@ def test_children_that_ignore_the_request_are_killed_with_theirs(host: Host) -> 
     host.process.communicate(timeout=SECONDS)
     assert gone(pid)
     assert gone(child)
-    assert not call.is_active()
+    with pytest.raises(grpc.RpcError):
+        list(call)
 
 
 def test_the_end_of_the_engine_ends_everything(host: Host) -> None:
@@ -268,13 +359,19 @@ def test_required_plugins_come_from_the_installed_sdks(host: Host, tmp_path: Pat
 
 
 def test_installation_shows_what_it_does_and_fails_with_a_reason(host: Host) -> None:
-    (host.folder / "requirements.txt").write_text("falaj-no-such-package @ file:///nowhere.whl\n")
+    (host.folder / "requirements.txt").write_text("falaj-no-such-package\n")
+    # An environment without pip: the step must fail, quickly and without a network.
+    subprocess.run(
+        [sys.executable, "-m", "venv", "--without-pip", host.folder / "made"], check=True
+    )
     answers = host.client.InstallDependencies(
         language_pb2.InstallDependenciesRequest(
             info=host.info(virtualenv="made"), directory=str(host.folder)
         )
     )
+    shown: list[bytes] = []
     with pytest.raises(grpc.RpcError) as raised:
-        list(answers)
-    assert "pip install" in raised.value.details()
-    assert (host.folder / "made" / "bin" / "python").exists()
+        shown.extend(answer.stderr for answer in answers)
+    assert b"No module named pip" in b"".join(shown)
+    assert "-m pip install" in raised.value.details()
+    assert "failed with exit code 1" in raised.value.details()
