@@ -20,8 +20,8 @@ class Counters:
     """
 
     __slots__ = (
-        "compute", "compute_seconds", "connections", "denied", "latency", "latency_seconds",
-        "refused_connections", "responses", "rows",
+        "compute", "compute_seconds", "connections", "denied", "failed_handshakes", "latency",
+        "latency_seconds", "refused_connections", "responses", "rows",
     )  # fmt: skip
 
     def __init__(self) -> None:
@@ -35,6 +35,7 @@ class Counters:
         self.denied: dict[str, int] = {}
         self.connections = 0
         self.refused_connections = 0
+        self.failed_handshakes = 0
 
     def inferred(self, seconds: float, compute_seconds: float, rows: int) -> None:
         """Count one answered inference."""
@@ -61,6 +62,7 @@ class Counters:
             "denied": self.denied,
             "connections": self.connections,
             "refused_connections": self.refused_connections,
+            "failed_handshakes": self.failed_handshakes,
         }
 
 

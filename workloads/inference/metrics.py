@@ -68,6 +68,10 @@ class Totals(Collector):
                               "Time of the model's run alone.")  # fmt: skip
         yield self._counter(totals, "rows", "rows", "Rows that were predicted.")
         yield self._counter(totals, "connections", "connections", "Connections taken.")
+        yield self._counter(totals, "refused_connections", "refused_connections",
+                            "Connections over the limit of open files.")  # fmt: skip
+        yield self._counter(totals, "failed_handshakes", "failed_handshakes",
+                            "TLS handshakes that failed.")  # fmt: skip
         yield self._responses(totals)
         denied = CounterMetricFamily(
             f"{_PREFIX}_denied", "Requests without enough rights.", labels=(*_LABELS, "status")

@@ -28,6 +28,10 @@ BODY_BYTES_PER_SECOND = 64 * 1024
 """The slowest body that is waited for, after the header timeout."""
 LINGER_SECONDS = 1.0
 """Time for which a closing connection still reads: a reset would destroy the answer on its way."""
+FLUSH_SECONDS = 30.0
+"""Time for a slow client to take the last answer of a connection."""
+FAREWELL_SECONDS = 0.5
+"""Time for an idle client to answer the end of its TLS session."""
 _NEVER = float("inf")
 
 
@@ -279,6 +283,7 @@ class Connection(asyncio.Protocol):
             if not self._transport.is_reading():
                 self._transport.resume_reading()
         else:
+            self.deadline = time.perf_counter() + FLUSH_SECONDS
             self._transport.close()
 
     # -- called by the worker ------------------------------------------------------------------
@@ -303,7 +308,10 @@ class Connection(asyncio.Protocol):
 
     def close(self) -> None:
         """Close without another answer."""
+        if self._closing:
+            return
         self._closing = True
+        self.deadline = time.perf_counter() + FAREWELL_SECONDS
         self._transport.close()
 
 

@@ -72,6 +72,7 @@ class Service:
         self.lines: list[bytes] = []
         self.callers: list[Identity] = []
         self.denials: dict[tuple[str, str, int], int] = {}
+        self.failed_handshakes: dict[str, int] = {}
         self._pool = pool
         self._queue_limit = threads * QUEUE_PER_THREAD
         self._waiting = 0
@@ -268,6 +269,11 @@ class Service:
         if key not in self.denials and len(self.denials) >= DENIALS_KEPT:
             key = ("others", "more than could be listed", error.status)
         self.denials[key] = self.denials.get(key, 0) + 1
+
+    def handshake_failed(self, reason: str) -> None:
+        """Count a connection that never came to be; told and summed up by the next sweep."""
+        self.counters.failed_handshakes += 1
+        self.failed_handshakes[reason] = self.failed_handshakes.get(reason, 0) + 1
 
 
 ACCESS_LINE = (

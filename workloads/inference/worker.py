@@ -75,6 +75,7 @@ class Worker:
             return 2
         service = self._service
         assert service is not None  # noqa: S101 - made by _load
+        context.failed = service.handshake_failed
         # From here the end of the channel tells of the master's death, and requests under way
         # are still answered; while loading, nothing listens to it.
         _die_with_parent(0)
@@ -89,7 +90,6 @@ class Worker:
                     ssl=context,
                     backlog=1024,
                     ssl_handshake_timeout=service.limits.header_timeout_seconds,
-                    ssl_shutdown_timeout=2.0,
                 )
                 self._channel.send(channel.ACCEPTING)
             elif kind == channel.DRAIN:
@@ -105,7 +105,7 @@ class Worker:
 
     # -- loading -------------------------------------------------------------------------------
 
-    def _load(self, payload: bytes) -> Any:
+    def _load(self, payload: bytes) -> tls.ServerContext:
         document = orjson.loads(payload)
         path = Path(document["path"])
         configuration = settings.parse(path, str(document["settings"]).encode())
@@ -213,12 +213,20 @@ class Worker:
         while True:
             await asyncio.sleep(SWEEP_SECONDS)
             service.answers.tick()
+            self._tell_failed_handshakes(service)
             now = time.perf_counter()
             for connection in [c for c in service.connections if c.deadline < now]:
                 connection.expire()
             if abs(time.time() - now - offset) > CLOCK_STEP_SECONDS:
                 offset = time.time() - now
                 service.forget_heads()
+
+    @staticmethod
+    def _tell_failed_handshakes(service: Service) -> None:
+        failed, service.failed_handshakes = service.failed_handshakes, {}
+        for reason, count in failed.items():
+            times = f" ({count} times)" if count > 1 else ""
+            print(f"connection refused: {reason}{times}", file=sys.stderr, flush=True)
 
     async def _drain(self, seconds: float, payload: bytes) -> None:
         """Stop accepting, answer what is and comes in, close the rest at the deadline."""
