@@ -1,0 +1,96 @@
+"""`service.json`: what is refused, and how it is said."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from workloads.inference import settings
+from workloads.inference.errors import InferenceError
+
+GOOD: dict[str, Any] = {
+    "format": "falaj.service/1",
+    "name": "digits",
+    "port": 8443,
+    "registry": "/r",
+    "model": "digits",
+    "keyring": "/k",
+    "tls": {"certificate": "/c", "private_key": "/p"},
+    "auth": {"issuer": "i", "audience": "a", "jwks": "/j"},
+    "logs": "/l",
+    "state": "/s",
+}
+PATH = Path("service.json")
+
+
+def parse(document: Any) -> settings.Settings:
+    return settings.parse(PATH, json.dumps(document).encode())
+
+
+def without(key: str) -> dict[str, Any]:
+    return {name: value for name, value in GOOD.items() if name != key}
+
+
+@pytest.mark.parametrize(
+    ("document", "words"),
+    [
+        ([], "the whole file: got [], allowed is an object"),
+        (GOOD | {"format": "falaj.service/2"}, 'allowed is "falaj.service/1"'),
+        (GOOD | {"colour": 1}, "colour is not a known key"),
+        (GOOD | {"port": "8443"}, 'port: got "8443", allowed is a whole number from 0 to 65535'),
+        (GOOD | {"port": 65536}, "port: got 65536"),
+        (GOOD | {"port": True}, "port: got true"),
+        (GOOD | {"workers": 0}, "workers: got 0"),
+        (GOOD | {"name": ""}, 'name: got ""'),
+        (GOOD | {"tls": {}}, "tls.certificate is missing"),
+        (GOOD | {"tls": []}, "tls: got []"),
+        (GOOD | {"tls": GOOD["tls"] | {"x": 1}}, "tls.x is not a known key"),
+        (GOOD | {"tls": GOOD["tls"] | {"client_ca": 3}}, "tls.client_ca: got 3"),
+        (GOOD | {"auth": GOOD["auth"] | {"clients": {"a": "predict"}}}, "auth.clients.a"),
+        (GOOD | {"auth": GOOD["auth"] | {"clients": {"a": ["root"]}}}, "predict, observe, admin"),
+        (GOOD | {"limits": {"max_rows": 0}}, "limits.max_rows: got 0"),
+        (GOOD | {"limits": {"drain_seconds": -1}}, "limits.drain_seconds: got -1"),
+        (GOOD | {"limits": {"drain_seconds": "1"}}, 'limits.drain_seconds: got "1"'),
+        (GOOD | {"limits": {"max_rwos": 1}}, "limits.max_rwos is not a known key; allowed here"),
+        *[(without(key), f"{key} is missing") for key in GOOD],
+    ],
+)
+def test_bad_settings_are_refused(document: Any, words: str) -> None:
+    with pytest.raises(InferenceError) as caught:
+        parse(document)
+    assert words in str(caught.value)
+
+
+def test_unreadable_files(tmp_path: Path) -> None:
+    with pytest.raises(InferenceError, match="can't read"):
+        settings.read(tmp_path / "none.json")
+    with pytest.raises(InferenceError, match="is not JSON"):
+        settings.parse(PATH, b"{")
+
+
+def test_defaults() -> None:
+    found = parse(GOOD)
+    assert (found.host, found.workers, found.threads) == ("127.0.0.1", 1, 1)
+    assert found.alias == "production"
+    assert found.limits == settings.Limits()
+    assert found.tls.client_ca is None
+    assert found.auth.clients == {}
+
+
+@given(
+    st.recursive(
+        st.none() | st.booleans() | st.integers() | st.text(max_size=5),
+        lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner),
+    ),
+    st.sampled_from(sorted(GOOD)),
+)
+def test_nothing_but_clear_refusals(value: Any, key: str) -> None:
+    try:
+        parse(GOOD | {key: value})
+    except InferenceError as error:
+        assert key in str(error)
