@@ -63,7 +63,8 @@ def build_engine(target: Path, report: Report) -> None:
         # Go may want to write beside go.mod; our source folder may be read-only or shared.
         for name in ("go.mod", "go.sum"):
             shutil.copyfile(MODULE / name, work / name)
-        env = dict(os.environ)
+        # A workspace file above the cache folder must not take part.
+        env = {**os.environ, "GOWORK": "off"}
         if not version.at_least(pinned.go_toolchain):
             # The engine's module asks for this patch release; Go gets it from the module proxy.
             env["GOTOOLCHAIN"] = f"go{pinned.go_toolchain}+auto"
@@ -82,7 +83,7 @@ def build_engine(target: Path, report: Report) -> None:
             variable = f"{pinned.go_version_variable}=v{pinned.version}"
             _run(
                 [
-                    *(str(go), "build", "-v", "-mod=readonly"),
+                    *(str(go), "build", "-v", "-mod=readonly", "-buildvcs=false"),
                     *("-ldflags", f"-s -w -X {variable}"),
                     *("-o", str(target), pinned.go_package),
                 ],

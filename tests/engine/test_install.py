@@ -223,8 +223,8 @@ def gone(pid: int) -> bool:
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGKILL])
 def test_an_interrupted_build_leaves_no_engine(machine: Machine, number: signal.Signals) -> None:
-    # A build that has begun to write its result, the seventh argument, and goes no further.
-    machine.go(during='echo half > "$7"; exec sleep 60')
+    # A build that has begun to write its result, the eighth argument, and goes no further.
+    machine.go(during='echo half > "$8"; exec sleep 60')
     run = machine.ensure()
     wait_for_build(machine)
     run.send_signal(number)
