@@ -143,8 +143,11 @@ def test_record_holds_what_later_stages_need(
 
 def test_regression_learns_in_real_units(train: Any, write_csv: Any, tmp_path: Path) -> None:
     random = np.random.default_rng(1)
-    rows = [[x, c, 1000 + 50 * x + 30 * (c == "b") + random.normal(0, 2)]
-            for x, c in zip(random.normal(size=300), random.choice(["a", "b"], 300), strict=True)]  # fmt: skip
+    letters = random.choice(["a", "b"], 300)
+    rows = [
+        [x, letter, 1000 + 50 * x + 30 * (letter == "b") + random.normal(0, 2)]
+        for x, letter in zip(random.normal(size=300), letters, strict=True)
+    ]
     dataset = datasets.build(datasets.Source(str(write_csv(["x", "c", "y"], rows)), "y"))
     assert dataset.task == "regression"
     train(dataset, tmp_path / "run", epochs=60)

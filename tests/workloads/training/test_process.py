@@ -1,0 +1,297 @@
+"""Training as its own process: signals, kill -9, full disks, dead parents, several processes.
+
+To start Python and torch takes seconds, so only what needs a process of its own gets one.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import filelock
+import psutil
+import pytest
+
+from workloads.registry.keyring import KeyRing
+from workloads.training import command
+from workloads.training import dataset as datasets
+from workloads.training.artifacts import load_trained
+from workloads.training.snapshot import Dataset, open_dataset
+from workloads.training.stopping import StopRequest
+
+COMMAND = [sys.executable, "-m", "workloads.training"]
+EPOCHS = 60
+
+Main = Callable[[list[str]], tuple[int, list[dict[str, Any]], str]]
+
+
+@pytest.fixture
+def snapshot(mixed_dataset: Dataset, tmp_path: Path) -> Path:
+    return datasets.write(mixed_dataset, tmp_path / "datasets", None)
+
+
+@pytest.fixture
+def main(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Main:
+    """Run the command line in this process, whose signal handlers stay as they are."""
+    monkeypatch.setattr(StopRequest, "install", lambda _: None)
+
+    def run(arguments: list[str]) -> tuple[int, list[dict[str, Any]], str]:
+        capsys.readouterr()
+        code = command.main(arguments)
+        output, errors = capsys.readouterr()
+        return code, [json.loads(line) for line in output.splitlines()], errors
+
+    return run
+
+
+def _run(snapshot: Path, output: Path, *more: str) -> list[str]:
+    return [
+        "run", "--dataset", str(snapshot), "--output", str(output), "--device", "cpu",
+        "--epochs", str(EPOCHS), "--patience", "100000", "--progress", "json", *more,
+    ]  # fmt: skip
+
+
+def _finish(arguments: list[str]) -> tuple[int, list[dict[str, Any]], str]:
+    done = subprocess.run([*COMMAND, *arguments], capture_output=True, text=True, check=False)
+    return done.returncode, [json.loads(line) for line in done.stdout.splitlines()], done.stderr
+
+
+@contextlib.contextmanager
+def _started(full_command: list[str], epochs: int) -> Iterator[subprocess.Popen[str]]:
+    """Start a process and give it when it has gone through ``epochs`` epochs."""
+    process = subprocess.Popen(full_command, stdout=subprocess.PIPE, text=True)
+    try:
+        _until(process, "epoch", epochs)
+        yield process
+    finally:
+        if process.poll() is None:
+            process.kill()
+        process.wait()
+        assert process.stdout is not None
+        process.stdout.close()
+
+
+def _until(process: subprocess.Popen[str], event: str, epoch: int) -> None:
+    assert process.stdout is not None
+    for line in process.stdout:
+        said = json.loads(line)
+        if said["event"] == event and said["epoch"] >= epoch:
+            return
+    raise AssertionError(f"the process ended before {event} {epoch}")
+
+
+def _weights(output: Path) -> bytes:
+    state = load_trained(output, None).module.state_dict()
+    return b"".join(tensor.numpy().tobytes() for tensor in state.values())
+
+
+def _gone(pids: list[int], seconds: float = 30) -> bool:
+    """Return whether all of ``pids`` have ended, waiting for them."""
+    deadline = time.monotonic() + seconds
+    while any(_alive(pid) for pid in pids):
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(0.05)
+    return True
+
+
+def _alive(pid: int) -> bool:
+    try:
+        return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
+
+
+@pytest.mark.parametrize(("arguments", "reason"), [
+    (["dataset", "--source", "absent.csv", "--target", "y", "--dry-run"], "no file absent.csv"),
+    (["dataset", "--source", "digits"], "--output"),
+    (["run", "--dataset", "absent", "--output", "out"], "dataset description"),
+    (["run", "--dataset", "absent", "--output", "out", "--epochs", "0"], "--epochs is 0"),
+    (["run", "--dataset", "absent", "--output", "out", "--keyring", "absent"], "key ring"),
+])  # fmt: skip
+def test_mistakes_end_with_2_and_one_line(
+    main: Main, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: list[str], reason: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    code, events, errors = main(arguments)
+    assert (code, events) == (2, [])
+    assert errors.startswith("error: ")
+    assert reason in errors
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_unknown_option_ends_with_2() -> None:
+    done = subprocess.run(
+        [*COMMAND, "run", "--epoch-count", "3"], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 2
+    assert "usage: " in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_dry_run_describes_and_writes_nothing(main: Main, mixed: Path, tmp_path: Path) -> None:
+    arguments = ["dataset", "--source", str(mixed), "--target", "churn", "--json"]
+    code, events, _ = main([*arguments, "--output", str(tmp_path / "d"), "--dry-run"])
+    assert code == 0
+    assert events[0]["path"] is None
+    assert events[0]["classes"] == ["no", "yes"]
+    assert not (tmp_path / "d").exists()
+
+
+def test_help_and_dry_run_do_not_wait_for_torch(mixed: Path) -> None:
+    script = (
+        "import sys; from workloads.training.command import main; "
+        f"main(['dataset', '--source', {str(mixed)!r}, '--target', 'churn', '--dry-run']); "
+        "sys.exit('torch' in sys.modules or 'sklearn' in sys.modules)"
+    )
+    assert subprocess.run([sys.executable, "-c", script], check=False).returncode == 0
+
+
+def test_another_runs_folder_is_kept(main: Main, snapshot: Path, tmp_path: Path) -> None:
+    output = tmp_path / "run"
+    assert main(_run(snapshot, output, "--epochs", "1"))[0] == 0
+    record = (output / "record.json").read_bytes()
+    code, events, _ = main(_run(snapshot, output, "--epochs", "1"))
+    assert (code, [event["event"] for event in events]) == (0, ["finished"])
+    assert (output / "record.json").read_bytes() == record
+    code, _, errors = main(_run(snapshot, output, "--epochs", "2"))
+    assert code == 2
+    assert "other data or parameters" in errors
+    assert (output / "record.json").read_bytes() == record
+    assert main(_run(snapshot, output, "--epochs", "2", "--resume", "never"))[0] == 0
+    assert json.loads((output / "record.json").read_text())["epochs"] == 2
+
+
+def test_two_runs_in_one_folder_are_refused(main: Main, snapshot: Path, tmp_path: Path) -> None:
+    output = tmp_path / "run"
+    output.mkdir()
+    with filelock.FileLock(output / ".lock"):
+        code, _, errors = main(_run(snapshot, output))
+    assert code == 2
+    assert "another run is training in" in errors
+    assert main(_run(snapshot, output, "--epochs", "1"))[0] == 0
+
+
+def test_full_disk_is_said_and_the_run_can_be_repeated(
+    main: Main, snapshot: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    output, synced, fsync = tmp_path / "run", [0], os.fsync
+
+    def full(descriptor: int) -> None:
+        synced[0] += 1
+        if synced[0] > 12:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        fsync(descriptor)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fsync", full)
+        code, events, errors = main(_run(snapshot, output))
+    assert code == 2
+    assert "no space left while writing" in errors
+    assert events[-1]["event"] == "epoch"
+    assert not [path for path in output.iterdir() if path.name.startswith(".tmp")]
+    code, events, _ = main(_run(snapshot, output))
+    assert (code, events[0]["event"], events[-1]["event"]) == (0, "resume", "finished")
+
+
+def test_sealed_run_leaves_no_plain_weights(
+    main: Main, mixed_dataset: Dataset, tmp_path: Path
+) -> None:
+    keyring = KeyRing.create(tmp_path / "keyring")
+    snapshot = datasets.write(mixed_dataset, tmp_path / "datasets", keyring)
+    output = tmp_path / "run"
+    arguments = _run(snapshot, output, "--epochs", "2", "--keyring", str(tmp_path / "keyring"))
+    assert main(arguments)[0] == 0
+    assert {"model.sealed", "checkpoint.sealed"} <= {path.name for path in output.iterdir()}
+    assert not {"model", "checkpoint"} & {path.name for path in output.iterdir()}
+    assert load_trained(output, keyring).classes == ["no", "yes"]
+
+
+def test_reader_that_goes_away_stops_the_run(snapshot: Path, tmp_path: Path) -> None:
+    full = [*COMMAND, *_run(snapshot, tmp_path / "run", "--epochs", "20000")]
+    with _started(full, 2) as process:
+        assert process.stdout is not None
+        process.stdout.close()
+        assert process.wait(60) == 75
+    assert (tmp_path / "run" / "checkpoint").exists()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
+def test_ended_run_goes_on_to_the_same_bits(
+    main: Main, train: Any, snapshot: Path, tmp_path: Path, number: signal.Signals
+) -> None:
+    whole, parts = tmp_path / "whole", tmp_path / "parts"
+    epochs = 400
+    train(open_dataset(snapshot, None), whole, epochs=epochs, patience=100000)
+    more = ("--epochs", str(epochs))
+    with _started([*COMMAND, *_run(snapshot, parts, *more)], 20) as process:
+        process.send_signal(number)
+        assert process.wait(60) == (-number if number == signal.SIGKILL else 75)
+    assert not (parts / "record.json").exists()
+    code, events, _ = main(_run(snapshot, parts, *more))
+    assert code == 0
+    assert events[0]["event"] == "resume"
+    assert events[0]["epoch"] >= 19
+    assert events[-1]["event"] == "finished"
+    assert _weights(parts) == _weights(whole)
+    lines = (parts / "metrics.jsonl").read_text().splitlines()
+    assert [json.loads(line)["epoch"] for line in lines] == list(range(1, epochs + 1))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("processes", ["1", "2"])
+def test_run_ends_with_its_parent(snapshot: Path, tmp_path: Path, processes: str) -> None:
+    output = tmp_path / "run"
+    arguments = _run(snapshot, output, "--epochs", "20000", "--processes", processes)
+    script = f"import subprocess; subprocess.run({[*COMMAND, *arguments]!r})"
+    with _started([sys.executable, "-c", script], 3) as parent:
+        children = [child.pid for child in psutil.Process(parent.pid).children(recursive=True)]
+        assert len(children) >= int(processes)
+        parent.kill()
+        parent.wait()
+        assert _gone(children)
+    assert (output / "checkpoint").exists()
+    assert not (output / "record.json").exists()
+
+
+@pytest.mark.slow
+def test_processes_are_stopped_lost_and_still_train_as_one(
+    train: Any, snapshot: Path, tmp_path: Path
+) -> None:
+    alone, whole, parts = (tmp_path / name for name in ("alone", "whole", "parts"))
+    train(open_dataset(snapshot, None), alone, epochs=EPOCHS, patience=100000)
+    code, events, errors = _finish(_run(snapshot, whole, "--processes", "2"))
+    assert (code, events[-1]["event"]) == (0, "finished"), errors
+    assert [event["event"] for event in events].count("start") == 1
+    for one, two in zip(_losses(alone)[:5], _losses(whole)[:5], strict=True):
+        assert two == pytest.approx(one, rel=1e-5)
+
+    full = [*COMMAND, *_run(snapshot, parts, "--processes", "2")]
+    with _started(full, 3) as process:
+        members = psutil.Process(process.pid).children(recursive=True)
+        next(member for member in members if member.environ().get("RANK") == "1").kill()
+        _until(process, "resume", 2)
+        _until(process, "epoch", 6)
+        children = [child.pid for child in psutil.Process(process.pid).children(recursive=True)]
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(60) == 75
+        assert _gone(children)
+    assert not (parts / "record.json").exists()
+    code, events, _ = _finish(_run(snapshot, parts, "--processes", "2"))
+    assert (code, events[0]["event"]) == (0, "resume")
+    assert _weights(parts) == _weights(whole)
+
+
+def _losses(output: Path) -> list[float]:
+    lines = (output / "metrics.jsonl").read_text().splitlines()
+    return [json.loads(line)["loss"] for line in lines]
