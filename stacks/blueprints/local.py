@@ -95,6 +95,7 @@ def declare(settings: LocalSettings, root: Path) -> None:
             "seed": settings.split.seed,
             "holdout": settings.split.holdout,
             "keyring": keys.path,
+            "retain": settings.retain,
         },
         options,
     )
@@ -116,6 +117,7 @@ def declare(settings: LocalSettings, root: Path) -> None:
             "seed": training.seed,
             "processes": training.processes,
             "precision": training.precision,
+            "retain": settings.retain,
         },
         options,
     )
@@ -131,6 +133,7 @@ def declare(settings: LocalSettings, root: Path) -> None:
             "quantise": settings.optimization.quantise,
             "keep_versions": settings.keep_versions,
             "data_class": settings.data_class,
+            "retain": settings.retain,
         },
         options,
     )

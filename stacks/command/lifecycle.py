@@ -6,6 +6,7 @@ import os
 import shutil
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 from stacks.command.console import say, step
@@ -26,11 +27,13 @@ def up(stack: StackFile) -> int:
         pulumi.ensure_stack()
         pulumi.settle_interrupted()
         say(f"      {pulumi.environment.get('PULUMI_BACKEND_URL', 'as logged in')}")
-    with step(3, 3, f"pulumi up of stack {stack.name}"):
-        status = pulumi.stream(["up", "--yes", "--skip-preview", "-s", stack.name, *_display()])
-        if status != 0:
-            _explain(stack, "up", status)
-            return status
+    say(f"[3/3] pulumi up of stack {stack.name}")
+    started = time.monotonic()
+    status = pulumi.stream(["up", "--yes", "--skip-preview", "-s", stack.name, *_display()])
+    if status != 0:
+        _explain(stack, "up", status)
+        return status
+    say(f"[3/3] pulumi up of stack {stack.name}: done in {time.monotonic() - started:.1f} s")
     say()
     say(summary(pulumi.outputs(), stack))
     return 0

@@ -167,19 +167,23 @@ class Rollout:
                 self.service.config.unlink(missing_ok=True)
                 return
             if previous is not None and promoted(wanted) != previous:
-                # Also when the deployment is being cancelled, which a new context doesn't know.
-                Rollout(self.service, self.keeper, Context(self.context.name))._promote(
-                    wanted, previous
-                )
+                # `rollback` takes the refused version out of the alias's history, so that no later
+                # rollback goes to it. Also when the deployment is being cancelled, which a new
+                # context doesn't know.
+                back = Rollout(self.service, self.keeper, Context(self.context.name))
+                back._turn_alias("rollback", wanted)
             files.write_json(self.service.config, before)
             self._run()
 
     def _promote(self, wanted: Mapping[str, Any], version: int) -> None:
+        self._turn_alias("promote", wanted, "--version", str(version))
+
+    def _turn_alias(self, verb: str, wanted: Mapping[str, Any], *options: str) -> None:
         arguments = [
-            "promote", "--registry", str(wanted["registry"]), "--model", str(wanted["model"]),
-            "--alias", ALIAS, "--version", str(version), "--json",
+            verb, "--registry", str(wanted["registry"]), "--model", str(wanted["model"]),
+            "--alias", ALIAS, *options, "--json",
         ]  # fmt: skip
-        workloads.run(self.context, _REGISTRY, arguments, what="the promotion")
+        workloads.run(self.context, _REGISTRY, arguments, what=f"the registry's {verb}")
 
 
 def promoted(config: Mapping[str, Any]) -> int | None:

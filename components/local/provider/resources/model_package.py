@@ -101,7 +101,7 @@ class ModelPackageHandler(Handler):
         """Publish a new version, or only prune old ones."""
         if self._makes_version(state, inputs):
             return self._publish(context, inputs)
-        self._prune(context, inputs)
+        self._prune(context, inputs, whole(state, "version"))
         return {**inputs, **{key: state[key] for key in self.outputs if key in state}}
 
     def delete(self, context: Context, resource_id: str, state: Values) -> None:
@@ -140,7 +140,7 @@ class ModelPackageHandler(Handler):
             "--from", str(folder), "--fields", str(measured["fields"]), "--json",
         ]  # fmt: skip
         published = workloads.run(context, _REGISTRY, arguments, what="the publication")
-        self._prune(context, inputs)
+        self._prune(context, inputs, int(published["version"]))
         return {
             **inputs,
             **_measurements(measured),
@@ -150,11 +150,11 @@ class ModelPackageHandler(Handler):
             "registry": str(site.registry),
         }
 
-    def _prune(self, context: Context, inputs: Values) -> None:
+    def _prune(self, context: Context, inputs: Values, published: int) -> None:
         arguments = [
             "prune", "--registry", str(self.site_of(inputs).registry),
             "--model", text(inputs, "model"), "--keep", str(whole(inputs, "keepVersions")),
-            "--json",
+            "--protect", str(published), "--json",
         ]  # fmt: skip
         workloads.run(context, _REGISTRY, arguments, what="the pruning of old versions")
 

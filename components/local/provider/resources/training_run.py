@@ -156,11 +156,12 @@ class _Progress:
     """Turns the trainer's events into passing statuses, and now and then a line that stays."""
 
     _LINE_EVERY_S: ClassVar[float] = 10.0
+    _STATUS_EVERY_S: ClassVar[float] = 1.0
     _SHARES: ClassVar[int] = 4
 
     def __init__(self, context: Context) -> None:
         self._context = context
-        self._said = time.monotonic()
+        self._said = self._shown = time.monotonic()
         self._share = 0
 
     def show(self, line: str) -> None:
@@ -174,7 +175,10 @@ class _Progress:
         message: str = event["message"]
         kind = event.get("event")
         if kind == "stopped" or (kind == "epoch" and not self._is_worth_a_line(event)):
-            self._context.status(message)
+            # Where there is no terminal the engine prints each status: at most one a second.
+            if kind == "stopped" or time.monotonic() - self._shown >= self._STATUS_EVERY_S:
+                self._shown = time.monotonic()
+                self._context.status(message)
             return
         self._said = time.monotonic()
         self._context.say(message)
