@@ -24,6 +24,7 @@ ALGORITHMS = {("OKP", "Ed25519"): "EdDSA", ("EC", "P-256"): "ES256"}
 """Key type and curve of a JWK, and the one algorithm that it may be used with."""
 MAX_TOKEN_BYTES = 8192
 MAX_REMEMBERED = 4096
+MAX_SUBJECT_CHARACTERS = 256
 REQUIRED_CLAIMS = ["exp", "iss", "aud", "sub"]
 CHALLENGE = b"WWW-Authenticate: Bearer"
 
@@ -152,9 +153,10 @@ class Authenticator:
         scope = claims.get("scope", "")
         if not isinstance(scope, str):
             raise _refuse("the token's scope claim must be a text of names, separated by spaces")
-        identity = Identity(
-            str(claims["sub"]), frozenset(scope.split()), "token", float(claims["exp"])
-        )
+        subject = str(claims["sub"])
+        if not subject.isprintable() or len(subject) > MAX_SUBJECT_CHARACTERS:
+            raise _refuse("the token's subject must be a short, printable text")
+        identity = Identity(subject, frozenset(scope.split()), "token", float(claims["exp"]))
         if len(self._remembered) >= MAX_REMEMBERED:
             self._remembered.clear()
         self._remembered[authorization] = identity

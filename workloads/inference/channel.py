@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import struct
+import traceback
 from collections.abc import Callable
 from typing import cast
 
@@ -56,7 +57,10 @@ class Channel(asyncio.Protocol):
                 return
             payload = bytes(buffer[HEADER.size : end])
             del buffer[:end]
-            self._received(kind, payload)
+            try:
+                self._received(kind, payload)
+            except Exception:  # a fault in one message must not end the channel
+                traceback.print_exc()
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Tell the owner that the other side is gone."""

@@ -109,11 +109,11 @@ class Master:
         version = Store(self.settings.registry).resolve(self.settings.model, self.settings.alias)
         generation = Generation(self.settings, version, self._wish(self.settings, version), bound)
         problem = await self._load(generation)
+        if self._leaving:
+            return
         if problem is not None:
             self._logs.event("version refused", version=version, reason=problem)
             raise InferenceError(problem)
-        if self._leaving:
-            return
         self._switch(generation)
 
     def _was_killed(self) -> bool:
@@ -174,6 +174,8 @@ class Master:
             return
         if not forced and wish in (current.wish, self._failed_wish):
             if wish == current.wish:
+                # What failed before may be asked for again, and is then tried again.
+                self._failed_wish = None
                 self._complain(None)
             return
         try:

@@ -16,6 +16,8 @@ import signal
 import socket
 import sys
 import time
+import traceback
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -56,7 +58,7 @@ class Worker:
         self._server: asyncio.AbstractServer | None = None
         self._metrics: list[asyncio.Future[bytes]] = []
         self._dropped_lines = 0
-        self._finished = asyncio.Event()
+        self._clock_offset = time.time() - time.perf_counter()
 
     async def run(self) -> int:
         """Do everything; returns the exit status."""
@@ -80,7 +82,10 @@ class Worker:
         # are still answered; while loading, nothing listens to it.
         _die_with_parent(0)
         self._channel.send(channel.READY, orjson.dumps({"pid": os.getpid()}))
-        timers = [asyncio.ensure_future(self._flush_often()), asyncio.ensure_future(self._sweep())]
+        timers = [
+            asyncio.ensure_future(_every(FLUSH_SECONDS, self._flush)),
+            asyncio.ensure_future(_every(SWEEP_SECONDS, self._sweep)),
+        ]
         while (message := await self._messages.get()) is not None:
             kind, payload = message
             if kind == channel.ACCEPT and self._server is None:
@@ -200,26 +205,19 @@ class Worker:
         self._channel.send(channel.ACCESS_LINES, orjson.dumps(header) + b"\n" + b"".join(lines))
         self._send_counters()
 
-    async def _flush_often(self) -> None:
-        while True:
-            await asyncio.sleep(FLUSH_SECONDS)
-            self._flush()
-
-    async def _sweep(self) -> None:
+    def _sweep(self) -> None:
         """Close what has timed out; renew the date; notice a changed clock."""
         service = self._service
         assert service is not None  # noqa: S101 - runs after _load
-        offset = time.time() - time.perf_counter()
-        while True:
-            await asyncio.sleep(SWEEP_SECONDS)
-            service.answers.tick()
-            self._tell_failed_handshakes(service)
-            now = time.perf_counter()
-            for connection in [c for c in service.connections if c.deadline < now]:
-                connection.expire()
-            if abs(time.time() - now - offset) > CLOCK_STEP_SECONDS:
-                offset = time.time() - now
-                service.forget_heads()
+        service.answers.tick()
+        self._tell_failed_handshakes(service)
+        now = time.perf_counter()
+        for connection in [c for c in service.connections if c.deadline < now]:
+            connection.expire()
+        offset = time.time() - now
+        if abs(offset - self._clock_offset) > CLOCK_STEP_SECONDS:
+            self._clock_offset = offset
+            service.forget_heads()
 
     @staticmethod
     def _tell_failed_handshakes(service: Service) -> None:
@@ -246,6 +244,15 @@ class Worker:
         for connection in list(service.connections):
             connection.close()
         await asyncio.sleep(0.05)
+
+
+async def _every(seconds: float, work: Callable[[], None]) -> None:
+    while True:
+        await asyncio.sleep(seconds)
+        try:
+            work()
+        except Exception:  # timeouts and logs must go on, whatever is wrong once
+            traceback.print_exc()
 
 
 def _connection_limit() -> int:

@@ -73,6 +73,8 @@ WRONG: dict[str, tuple[Callable[[Site], str], str]] = {
     "not a token": (lambda s: "hello", "not a valid JWT"),
     "too long": (lambda s: "a" * 9000, "longer than"),
     "empty": (lambda s: "", "Bearer"),
+    "unprintable subject": (lambda s: signed(s, sub="a\nb"), "printable"),
+    "surrogate in the subject": (lambda s: signed(s, sub="\ud800"), "printable"),
     "odd claims": (lambda s: signed(s, exp="soon"), "not a valid JWT"),
 }
 

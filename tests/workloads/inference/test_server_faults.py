@@ -14,6 +14,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from cryptography.x509.oid import ExtendedKeyUsageOID
 
 from tests.workloads.inference import models
 from tests.workloads.inference.serving import Server, Site, call, gone, row, send_signal
@@ -212,6 +213,49 @@ def test_killed_master_leaves_no_worker_and_the_port_is_taken_again(
     assert gone(workers)
     assert call(again.connect(), "GET", "/v2/health/live")[0] == 200
     assert again.stop() == 0
+
+
+def test_termination_while_loading(site: Site, start: Start) -> None:
+    site.publish(models.mlp())
+    server = start(site)
+    server.wait(lambda s: s["status"] == "starting" and s["workers"], "no worker starts")
+    workers = [worker["pid"] for worker in server.state()["workers"]]
+    assert server.stop() == 0
+    assert gone(workers, 2)
+    assert server.state()["status"] == "stopped"
+
+
+def test_hangup_starts_new_workers(site: Site, start: Start) -> None:
+    version = site.publish(models.mlp())
+    server = start(site).serving(version)
+    (worker,) = server.workers()
+    with Hammer(server, kept=1, fresh=0) as hammer:
+        send_signal(server.process.pid, signal.SIGHUP)
+        server.wait(lambda s: worker not in [w["pid"] for w in s["workers"]], "no new worker")
+    assert hammer.failures == []
+    assert server.stop() == 0
+
+
+def test_renewed_certificate_is_taken(site: Site, start: Start) -> None:
+    def serial() -> object:
+        connection = server.connect()
+        connection.connect()
+        certificate = connection.sock.getpeercert()  # pyright: ignore
+        connection.close()
+        return certificate["serialNumber"]
+
+    version = site.publish(models.mlp())
+    server = start(site).serving(version)
+    before, (worker,) = serial(), server.workers()
+    site.pki.issue("server", "localhost", ExtendedKeyUsageOID.SERVER_AUTH)
+    server.wait(
+        lambda s: (
+            [w["pid"] for w in s["workers"] if w["state"] == "serving"] not in ([], [worker])
+        ),
+        "the certificate isn't taken",
+    )
+    assert serial() != before
+    assert server.stop() == 0
 
 
 def test_termination_answers_and_leaves_nothing(site: Site, start: Start) -> None:

@@ -1,0 +1,228 @@
+"""Inferences in threads: their bound, their order on a connection, and faults in them."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, cast
+
+import pytest
+
+from tests.workloads.inference import models
+from tests.workloads.inference.serving import Site, row
+from workloads.inference import model, settings
+from workloads.inference.auth import Authenticator
+from workloads.inference.model import Model
+from workloads.inference.oip import Inference
+from workloads.inference.protocol import Connection
+from workloads.inference.service import QUEUE_PER_THREAD, Service
+
+
+class Transport:
+    """What a connection needs of a transport; keeps what is written."""
+
+    def __init__(self) -> None:
+        self.written = b""
+        self.reading = True
+        self.closed = False
+
+    def write(self, data: bytes) -> None:
+        self.written += data
+
+    def get_extra_info(self, name: str) -> Any:
+        return ("127.0.0.1", 1) if name == "peername" else None
+
+    def is_reading(self) -> bool:
+        return self.reading
+
+    def pause_reading(self) -> None:
+        self.reading = False
+
+    def resume_reading(self) -> None:
+        self.reading = True
+
+    def close(self) -> None:
+        self.closed = True
+
+    def statuses(self) -> list[int]:
+        return [int(part[:3]) for part in self.written.split(b"HTTP/1.1 ")[1:]]
+
+
+class Slow:
+    """Makes the model's runs wait for a sign, in their thread."""
+
+    def __init__(self, served: Model) -> None:
+        self.go = threading.Event()
+        self._run = served.run
+        served.run = self.run  # type: ignore[method-assign]
+        served.expected = [1.0] * 32
+
+    def run(self, inference: Inference) -> Any:
+        self.go.wait(20)
+        return self._run(inference)
+
+
+async def no_metrics() -> bytes:
+    return b""
+
+
+@pytest.fixture
+def service(site: Site) -> Service:
+    configuration = settings.read(site.config)
+    loaded = model.load(
+        models.mlp(),
+        name="mlp",
+        version="1",
+        manifest={},
+        threads=1,
+        limits=configuration.limits,
+    )
+    return Service(
+        configuration,
+        model=loaded,
+        authenticator=Authenticator(configuration.auth),
+        pool=ThreadPoolExecutor(1),
+        threads=1,
+        metrics=no_metrics,
+    )
+
+
+def connect(service: Service) -> tuple[Connection, Transport]:
+    connection, transport = Connection(service), Transport()
+    connection.connection_made(cast("asyncio.Transport", transport))
+    return connection, transport
+
+
+def request(site: Site, **more: Any) -> bytes:
+    body = json.dumps(row(**more)).encode()
+    return (
+        b"POST /v2/models/mlp/infer HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer %b\r\n"
+        b"Content-Length: %d\r\n\r\n%b" % (site.token().encode(), len(body), body)
+    )
+
+
+LIVE = b"GET /v2/health/live HTTP/1.1\r\nHost: x\r\n\r\n"
+
+
+async def until(condition: Any) -> None:
+    async with asyncio.timeout(20):
+        while not condition():
+            await asyncio.sleep(0.005)
+
+
+def test_too_many_waiting_inferences_are_refused(site: Site, service: Service) -> None:
+    async def run() -> None:
+        slow = Slow(service.model)
+        clients = [connect(service) for _ in range(QUEUE_PER_THREAD + 2)]
+        for connection, _ in clients:
+            connection.data_received(request(site))
+        refused = [t for _, t in clients if t.written]
+        assert [t.statuses() for t in refused] == [[503], [503]]
+        assert b"Retry-After: 1" in refused[0].written
+        slow.go.set()
+        await until(lambda: all(t.written for _, t in clients))
+        assert sorted(t.statuses()[0] for _, t in clients) == [200] * QUEUE_PER_THREAD + [503] * 2
+        connection, transport = clients[0]
+        connection.data_received(request(site))
+        await until(lambda: len(transport.statuses()) == 2)
+
+    asyncio.run(run())
+
+
+def test_answers_keep_their_order_and_reading_waits(site: Site, service: Service) -> None:
+    async def run() -> None:
+        slow = Slow(service.model)
+        connection, transport = connect(service)
+        connection.data_received(LIVE + request(site, id="a") + LIVE + request(site, id="b"))
+        assert transport.statuses() == [200]
+        assert not transport.reading
+        assert connection.deadline == float("inf")
+        slow.go.set()
+        await until(lambda: len(transport.statuses()) == 4)
+        assert transport.reading
+        assert transport.written.index(b'"id":"a"') < transport.written.index(b'"id":"b"')
+
+    asyncio.run(run())
+
+
+def test_a_client_that_left_is_not_answered(site: Site, service: Service) -> None:
+    async def run() -> None:
+        slow = Slow(service.model)
+        connection, transport = connect(service)
+        connection.data_received(request(site) * 2)
+        connection.connection_lost(None)
+        slow.go.set()
+        await until(lambda: not service.tasks)
+        assert transport.written == b""
+        assert not service.connections
+
+    asyncio.run(run())
+
+
+def test_draining_closes_after_the_last_request_in_hand(site: Site, service: Service) -> None:
+    async def run() -> None:
+        connection, transport = connect(service)
+        connection.data_received(request(site))
+        service.drain(leaving=False)
+        connection.data_received(request(site) * 3)
+        assert transport.statuses() == [200] * 4
+        assert transport.written.count(b"Connection: close") == 1
+        assert transport.closed
+        connection.data_received(request(site))
+        assert len(transport.statuses()) == 4
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize("quick", [True, False])
+def test_a_model_that_fails_is_told_without_its_words(
+    site: Site, service: Service, quick: bool, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def fail(inference: Inference) -> Any:
+        del inference
+        raise RuntimeError("secret detail")
+
+    async def run() -> None:
+        service.model.run = fail  # type: ignore[method-assign]
+        service.model.row = None
+        if not quick:
+            service.model.expected = [1.0] * 32
+        connection, transport = connect(service)
+        connection.data_received(request(site) + LIVE)
+        await until(lambda: len(transport.statuses()) == 2)
+        assert transport.statuses() == [500, 200]
+        assert b"secret" not in transport.written
+
+    asyncio.run(run())
+    assert "secret detail" in capsys.readouterr().err
+
+
+def test_a_fault_of_the_server_is_answered(
+    site: Site, service: Service, capsys: pytest.CaptureFixture[str]
+) -> None:
+    async def run() -> None:
+        service.schema.read = None  # type: ignore[assignment]
+        connection, transport = connect(service)
+        connection.data_received(request(site) + LIVE)
+        assert transport.statuses() == [500, 200]
+
+    asyncio.run(run())
+    assert "Traceback" in capsys.readouterr().err
+
+
+def test_connections_over_the_limit_are_refused(service: Service) -> None:
+    class Aborted(Transport):
+        def abort(self) -> None:
+            self.closed = True
+
+    service.max_connections = 1
+    connect(service)
+    second = Connection(service)
+    transport = Aborted()
+    second.connection_made(cast("asyncio.Transport", transport))
+    assert transport.closed
+    second.data_received(LIVE)
+    assert transport.written == b""
+    assert service.counters.refused_connections == 1
