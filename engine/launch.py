@@ -12,6 +12,7 @@ from types import FrameType
 
 from engine.backend import ensure_backend
 from engine.errors import EngineError
+from engine.folders import cache_home
 from engine.guard import guarded
 from engine.install import Engine, ensure_engine
 from engine.launchers import PYTHON_VARIABLE
@@ -25,12 +26,17 @@ def additions(engine: Engine, environ: Mapping[str, str] | None = None) -> dict[
     own = Path(sys.prefix) / "bin"
     before = [str(folder) for folder in [own, *engine.bin_dirs]]
     after = [part for part in base.get("PATH", os.defpath).split(os.pathsep) if part not in before]
-    return {
+    found = {
         "PATH": os.pathsep.join([*before, *after]),
         PYTHON_VARIABLE: sys.executable,
         "PULUMI_SKIP_UPDATE_CHECK": "true",
         **ensure_backend(base),
     }
+    if engine.source != "installed" and "PULUMI_HOME" not in base:
+        # Who has no Pulumi of their own gets no ~/.pulumi either: what an engine of ours keeps
+        # beside the state (plugins, selections) can be made again.
+        found["PULUMI_HOME"] = str(cache_home(base) / "pulumi")
+    return found
 
 
 def environment(report: Report = to_stderr, engine: Engine | None = None) -> dict[str, str]:

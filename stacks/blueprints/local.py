@@ -17,7 +17,7 @@ from components.local import (
     TrainingRun,
     Workspace,
 )
-from stacks.folders import data_home
+from engine.folders import data_home
 from stacks.settings import LocalSettings
 
 _CLIENT = "operator"

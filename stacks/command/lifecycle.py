@@ -9,12 +9,12 @@ import sys
 import time
 from pathlib import Path
 
+from engine.folders import data_home
 from stacks.command.console import say, step
 from stacks.command.project import ROOT, StackFile
 from stacks.command.pulumi import INTERRUPTED, Pulumi
 from stacks.command.summary import summary
 from stacks.errors import StackError
-from stacks.folders import data_home
 
 
 def up(stack: StackFile) -> int:

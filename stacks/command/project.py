@@ -6,8 +6,8 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
+from engine.folders import data_home
 from stacks.errors import StackError
-from stacks.folders import data_home
 from stacks.settings import LocalSettings, load_file
 
 #: The folder that holds Pulumi.yaml.

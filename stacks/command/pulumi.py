@@ -24,11 +24,11 @@ class Pulumi:
         """Find, download or build the engine, and open the backend."""
         self.stack = stack
         self.engine = install.ensure_engine(say)
-        self.environment = launch.environment(say)
+        self.environment = launch.environment(say, self.engine)
 
     def stream(self, arguments: Sequence[str]) -> int:
         """Run a command whose output goes to the person; returns its exit status."""
-        return launch.run(arguments, ROOT, say)
+        return launch.run(arguments, ROOT, say, self.engine)
 
     def capture(self, arguments: Sequence[str], given: str | None = None) -> str:
         """Standard output of a command that reads ``given``.

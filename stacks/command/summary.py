@@ -84,7 +84,7 @@ def _curl(outputs: Mapping[str, Any], request: Mapping[str, Any], suffix: str) -
     # The token goes through a pipe: a command line can be read by other users of the machine.
     body = json.dumps(request, separators=(",", ":")).replace("'", "'\\''")
     return (
-        f"  make -s token{suffix} | curl --cacert {outputs['caCertificate']} -H @- \\\n"
+        f"  make -s token{suffix} | curl -sS --cacert {outputs['caCertificate']} -H @- \\\n"
         f"    {outputs['endpoint']} \\\n"
         f"    -d '{body}'"
     )

@@ -4,11 +4,11 @@ from pathlib import Path
 
 import pytest
 
+from engine.folders import data_home
 from stacks.command import __main__ as command
 from stacks.command import project
 from stacks.command.project import StackFile
 from stacks.errors import StackError
-from stacks.folders import data_home
 
 
 @pytest.fixture
