@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import logging
 import os
 import sys
 import tempfile
@@ -147,22 +148,31 @@ def launch(arguments: list[str], processes: int, stop: StopRequest) -> int:
         stop: notices when this process's parent dies.
 
     Returns:
-        The exit status: 0, 2, 75, or 1 when the processes kept dying.
+        The exit status: 0, 1, 2 or 75.
+
+    Raises:
+        WorkloadError: processes were lost at each attempt.
     """
     from torch.distributed.elastic.multiprocessing.api import SignalException  # noqa: PLC0415
     from torch.distributed.elastic.multiprocessing.errors import ChildFailedError  # noqa: PLC0415
     from torch.distributed.launcher.api import elastic_launch  # noqa: PLC0415
 
+    # The agent's own account of a lost process is for its developers; ours follows below.
+    for name in ("multiprocessing.api", "agent.server.api"):
+        logging.getLogger(f"torch.distributed.elastic.{name}").setLevel(logging.CRITICAL)
     # All are on this machine: a host name that doesn't resolve must not matter.
     os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo0" if sys.platform == "darwin" else "lo")
     terminate_when_orphaned(stop)
     command = ["-m", "workloads.training", *arguments]
+    again = [*command, "--resume", "auto"]  # the last one counts: never must not lose an attempt
     for attempt in range(1, _ATTEMPTS + 1):
         if stop.asked():
             return STOPPED
         with tempfile.TemporaryDirectory(prefix="falaj-training-") as logs:
             try:
-                elastic_launch(_configuration(processes, logs), sys.executable)(*command)
+                elastic_launch(_configuration(processes, logs), sys.executable)(
+                    *(command if attempt == 1 else again)
+                )
             except SignalException:
                 return STOPPED
             except ChildFailedError as error:
@@ -171,8 +181,8 @@ def launch(arguments: list[str], processes: int, stop: StopRequest) -> int:
                 return 0
         if STOPPED in codes:
             return STOPPED
-        if 2 in codes:
-            return 2
+        if codes & {1, 2}:  # a fault that will come again; it has been explained
+            return 2 if 2 in codes else 1
         if attempt < _ATTEMPTS:
             print(
                 f"a training process was lost (exit status {sorted(codes)}); starting again from "

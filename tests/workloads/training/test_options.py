@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from workloads.errors import WorkloadError
 from workloads.training import hardware, launcher
+from workloads.training.artifacts import load_trained
 from workloads.training.options import Requested, check
 from workloads.training.snapshot import Dataset
 
@@ -55,3 +57,14 @@ def test_more_gpus_than_there_are_are_refused(monkeypatch: pytest.MonkeyPatch) -
     with pytest.raises(WorkloadError, match="0 usable GPUs"):
         hardware.resolve_device("cuda", 1)
     assert hardware.resolve_device("auto", 1) == "cpu"
+
+
+def test_reduced_precision_trains(
+    train: Any, mixed_dataset: Dataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # torch computes bfloat16 on every CPU; only on some is it fast.
+    monkeypatch.setattr(hardware, "cpu_flags", lambda: {"avx512_bf16"})
+    assert train(mixed_dataset, tmp_path / "run", epochs=30, precision="bfloat16") == 0
+    record = load_trained(tmp_path / "run", None).record
+    assert record["parameters"]["precision"] == "bfloat16"
+    assert record["metrics"]["held_out"]["accuracy"] > 0.5

@@ -269,14 +269,15 @@ def test_processes_are_stopped_lost_and_still_train_as_one(
     train: Any, snapshot: Path, tmp_path: Path
 ) -> None:
     alone, whole, parts = (tmp_path / name for name in ("alone", "whole", "parts"))
-    train(open_dataset(snapshot, None), alone, epochs=EPOCHS, patience=100000)
-    code, events, errors = _finish(_run(snapshot, whole, "--processes", "2"))
+    more = ("--processes", "2", "--batch-size", "48")
+    train(open_dataset(snapshot, None), alone, epochs=EPOCHS, patience=100000, batch_size=48)
+    code, events, errors = _finish(_run(snapshot, whole, *more))
     assert (code, events[-1]["event"]) == (0, "finished"), errors
     assert [event["event"] for event in events].count("start") == 1
     for one, two in zip(_losses(alone)[:5], _losses(whole)[:5], strict=True):
         assert two == pytest.approx(one, rel=1e-5)
 
-    full = [*COMMAND, *_run(snapshot, parts, "--processes", "2")]
+    full = [*COMMAND, *_run(snapshot, parts, *more)]
     with _started(full, 3) as process:
         members = psutil.Process(process.pid).children(recursive=True)
         next(member for member in members if member.environ().get("RANK") == "1").kill()
@@ -287,7 +288,7 @@ def test_processes_are_stopped_lost_and_still_train_as_one(
         assert process.wait(60) == 75
         assert _gone(children)
     assert not (parts / "record.json").exists()
-    code, events, _ = _finish(_run(snapshot, parts, "--processes", "2"))
+    code, events, _ = _finish(_run(snapshot, parts, *more))
     assert (code, events[0]["event"]) == (0, "resume")
     assert _weights(parts) == _weights(whole)
 
