@@ -6,7 +6,7 @@ import hashlib
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 import torch
@@ -85,8 +85,8 @@ def optimise(request: Request, report: Callable[[str], None]) -> dict[str, Any]:
             an option is out of range, or the output can't be written.
     """
     _check_options(request)
-    description = read_json(request.dataset / DESCRIPTION, "dataset description")
-    trained = load_trained(request.run, request.keyring)
+    description = _description(request.dataset)
+    trained = _trained(request)
     _check_together(trained, description, request)
     held_out = load_rows(request.dataset, request.keyring, "held_out")
     run = trained.record["identity"]
@@ -220,6 +220,28 @@ def _check_options(request: Request) -> None:
         )
     if not 1 <= request.threads <= MOST_THREADS:
         raise WorkloadError(f"--threads is {request.threads}: allowed is 1 to {MOST_THREADS:,}")
+
+
+def _description(dataset: Path) -> dict[str, Any]:
+    value: object = read_json(dataset / DESCRIPTION, "the dataset's description")
+    if not isinstance(value, dict):
+        raise WorkloadError(f"{dataset / DESCRIPTION} is damaged: make the dataset again")
+    return cast("dict[str, Any]", value)
+
+
+def _trained(request: Request) -> Trained:
+    try:
+        trained = load_trained(request.run, request.keyring)
+        if "digest" in trained.record["dataset"]:
+            return trained
+    except (AttributeError, KeyError, RuntimeError, TypeError, ValueError) as error:
+        # The files' digests hold, but the record was edited, or another version wrote it.
+        raise WorkloadError(_damaged(request.run)) from error
+    raise WorkloadError(_damaged(request.run))
+
+
+def _damaged(run: Path) -> str:
+    return f"the run in {run} is damaged: its record lacks what its model needs; train it again"
 
 
 def _check_together(trained: Trained, description: dict[str, Any], request: Request) -> None:

@@ -99,7 +99,7 @@ def measure_ranges(
         for name in tensors:
             low[name] = min(low[name], values[name].min())
             high[name] = max(high[name], values[name].max())
-            if not np.isfinite(low[name] + high[name]):
+            if not (np.isfinite(low[name]) and np.isfinite(high[name])):
                 raise WorkloadError(
                     f"the model computes infinite or undefined values on training rows ({name}): "
                     "it can't be quantised; train again with a lower --learning-rate"

@@ -161,7 +161,7 @@ def finished(output: Path, key: str, run: str, keyring: KeyRing | None) -> dict[
             data = read_artifact(output / name, keyring, context_of(run, name))
             if hashlib.sha256(data).hexdigest() != record["files"][name]["sha256"]:
                 return None
-    except (WorkloadError, KeyError, TypeError):
+    except (WorkloadError, KeyError, TypeError, AttributeError):  # damaged: made again
         return None
     return record
 

@@ -40,8 +40,8 @@ def check_model(model: bytes) -> onnx.ModelProto:
         parsed = onnx.ModelProto.FromString(model)
     except DecodeError:
         raise UnsafeModelError("not an ONNX model: damaged, or another kind of file") from None
-    if not parsed.graph.node:
-        raise UnsafeModelError("the ONNX model is empty: damaged, or another kind of file")
+    if not parsed.graph.node or not parsed.opset_import:
+        raise UnsafeModelError("the ONNX model is not whole: damaged, or another kind of file")
     check_graph(parsed)
     return parsed
 

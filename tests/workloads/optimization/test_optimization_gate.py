@@ -1,0 +1,88 @@
+"""The decision between float and 8 bits."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from workloads.errors import WorkloadError
+from workloads.optimization.gate import Measured, check_bound, decide, loss_points
+
+accuracies = st.floats(0, 1)
+errors = st.floats(0, 1e6)
+latencies = st.floats(0.1, 1e6)
+bounds = st.floats(0, 100)
+
+
+def measured(score: float, latency_us: float = 10.0) -> Measured:
+    return Measured(score, 1_000, latency_us)
+
+
+@given(accuracies, accuracies, latencies, latencies, bounds)
+def test_accuracy_is_never_traded_beyond_the_bound_nor_for_nothing(
+    before: float, after: float, slow: float, fast: float, bound: float
+) -> None:
+    decision = decide("accuracy", measured(before, slow), measured(after, fast), bound)
+    within = 100 * (before - after) <= bound + 1e-6
+    if not within or fast >= slow:
+        assert decision.accepted == "float"
+    if 100 * (before - after) <= bound and fast < slow:
+        assert decision.accepted == "int8"
+
+
+@given(errors, errors, latencies, latencies, bounds)
+def test_an_error_never_grows_beyond_the_bound(
+    before: float, after: float, slow: float, fast: float, bound: float
+) -> None:
+    decision = decide("rmse", measured(before, slow), measured(after, fast), bound)
+    if decision.accepted == "int8":
+        assert fast < slow
+        assert after <= before * (1 + bound / 100) * (1 + 1e-9)
+
+
+@given(accuracies, latencies, bounds)
+def test_as_fast_is_not_faster(score: float, latency: float, bound: float) -> None:
+    same = measured(score, latency)
+    assert decide("accuracy", same, same, bound).accepted == "float"
+
+
+@pytest.mark.parametrize("broken", [measured(math.nan, 1), measured(0.9, math.nan)])
+def test_figures_of_a_broken_model_refuse_it(broken: Measured) -> None:
+    assert decide("accuracy", measured(0.9), broken, 0.5).accepted == "float"
+
+
+def test_the_reason_names_each_complaint_with_its_figures() -> None:
+    reason = decide("accuracy", measured(0.98, 10), measured(0.90, 20), 0.5).reason
+    assert "98.00 % to 90.00 %" in reason
+    assert "0.5 points" in reason
+    assert "10.0 to 20.0 µs" in reason
+
+
+def test_only_what_is_wrong_is_complained_about() -> None:
+    reason = decide("accuracy", measured(0.98, 10), measured(0.98, 20), 0.5).reason
+    assert "not faster" in reason
+    assert "more than" not in reason
+
+
+def test_accepting_says_what_it_costs_and_gives() -> None:
+    decision = decide("accuracy", measured(0.98, 20), measured(0.976, 10), 0.5)
+    assert decision.accepted == "int8"
+    assert "98.00 % to 97.60 %" in decision.reason
+
+
+def test_a_loss_of_exactly_the_bound_is_allowed() -> None:
+    assert decide("accuracy", measured(0.990, 2), measured(0.985, 1), 0.5).accepted == "int8"
+
+
+def test_any_error_is_infinitely_more_than_none() -> None:
+    assert loss_points("rmse", 0.0, 1e-9) == math.inf
+    assert loss_points("rmse", 0.0, 0.0) == 0
+
+
+@pytest.mark.parametrize("points", [-0.1, 100.1, math.nan, math.inf])
+def test_an_impossible_bound_is_refused(points: float) -> None:
+    with pytest.raises(WorkloadError, match=r"--max-accuracy-drop is .*allowed is 0 to 100"):
+        check_bound(points)
