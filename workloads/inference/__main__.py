@@ -82,12 +82,20 @@ def _serve(config: Path) -> int:
     return uvloop.run(run())
 
 
+def _is_server(pid: object) -> bool:
+    """Tell whether the process still is the server, and not another one with its number."""
+    try:
+        return isinstance(pid, int) and "workloads.inference" in psutil.Process(pid).cmdline()
+    except psutil.Error:
+        return False
+
+
 def _status(config: Path, *, as_json: bool) -> int:
     known = settings.read(config)
     state: dict[str, Any] = {"status": "stopped", "error": None, "workers": []}
     with contextlib.suppress(OSError, orjson.JSONDecodeError):
         state = orjson.loads(known.state.read_bytes())
-    running = psutil.pid_exists(int(state.get("pid", -1))) if "pid" in state else False
+    running = _is_server(state.get("pid"))
     report = {**state, "name": known.name, "running": running}
     if not running:
         report |= {"status": "stopped" if state["status"] != "failed" else "failed", "workers": []}

@@ -6,6 +6,7 @@ The end of the stream is a message too: a worker whose master is gone stops by i
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import struct
 import traceback
 from collections.abc import Callable
@@ -38,6 +39,7 @@ class Channel(asyncio.Protocol):
         self._ended = ended
         self._buffer = bytearray()
         self._transport: asyncio.Transport | None = None
+        self._is_over = asyncio.Event()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Keep the transport to write to."""
@@ -66,6 +68,7 @@ class Channel(asyncio.Protocol):
         """Tell the owner that the other side is gone."""
         del exc
         self._transport = None
+        self._is_over.set()
         self._ended()
 
     def send(self, kind: int, payload: bytes = b"") -> None:
@@ -82,3 +85,9 @@ class Channel(asyncio.Protocol):
         """Write what is waiting and end the stream."""
         if self._transport is not None:
             self._transport.close()
+
+    async def over(self, seconds: float) -> None:
+        """Wait until everything has been written or read and the stream has ended."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self._is_over.wait()

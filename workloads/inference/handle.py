@@ -17,6 +17,7 @@ from workloads.inference import channel
 from workloads.inference.channel import Channel
 
 LOAD_SECONDS = 300.0
+LAST_WORDS_SECONDS = 5.0
 KILL_SECONDS = 5.0
 """Time after the end of a drain before a worker that hangs is killed."""
 
@@ -77,8 +78,8 @@ class WorkerHandle:
         if self.state == "starting" and self.error is None:
             # The worker had no chance to say why: killed, or a fault of ours (trace on stderr).
             self.error = f"the worker ended while loading ({_reason(status)})"
-        # The socket may still hold the worker's last log lines.
-        await asyncio.sleep(0.05)
+        # The stream may still hold the worker's last access lines.
+        await self._channel.over(LAST_WORDS_SECONDS)
         self._channel.close()
         self._set("ended")
         self._ended(self)

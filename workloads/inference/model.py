@@ -44,9 +44,14 @@ class Model:
         return self._run(inference.outputs or self._names, inference.feed)
 
     def observe(self, rows: int, seconds: float) -> None:
-        """Move the expected time of runs with about ``rows`` rows towards ``seconds``."""
+        """Move the expected time of runs with about ``rows`` rows towards ``seconds``.
+
+        One run that the system interrupted for milliseconds says nothing about the model, so a
+        single step is bounded; a model that has become slower is still noticed in some 30 runs.
+        """
         index = rows.bit_length()
-        self.expected[index] += EWMA_WEIGHT * (seconds - self.expected[index])
+        before = self.expected[index]
+        self.expected[index] = before + EWMA_WEIGHT * (min(seconds, 4 * before + 1e-5) - before)
 
     def is_quick(self, rows: int) -> bool:
         """Tell whether a run with ``rows`` rows belongs on the event loop."""

@@ -18,7 +18,6 @@ from workloads.inference import http
 from workloads.inference.counters import BOUNDS
 from workloads.inference.errors import RequestError
 from workloads.inference.exchange import Exchange, Head, Heads
-from workloads.inference.model import EWMA_WEIGHT
 from workloads.inference.reader import Reader
 from workloads.inference.service import ACCESS_LINE, INFERENCE_HEADER, Answer, Service
 
@@ -158,13 +157,11 @@ class Connection(asyncio.Protocol):
             line = INFERENCE_HEADER + b"%d" % header_length
             sent = answers.make(200, body, http.BINARY, (line,))
         self._transport.write(sent)
-        # The rest is `Counters.inferred`, `Model.observe` and `Service.finished`, without the
-        # calls: they would cost as much as what they do.
+        # The rest is `Counters.inferred` and `Service.finished`, without the calls: they would
+        # cost as much as what they do.
         now = time.perf_counter()
         self.deadline = now + service.limits.idle_timeout_seconds
-        expected = model.expected
-        index = rows.bit_length()
-        expected[index] += EWMA_WEIGHT * (run_seconds - expected[index])
+        model.observe(rows, run_seconds)
         seconds = now - start
         counters = service.counters
         counters.latency[bisect_left(BOUNDS, seconds)] += 1

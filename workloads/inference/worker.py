@@ -42,6 +42,8 @@ METRICS_SECONDS = 2.0
 LOG_BACKLOG_BYTES = 32 * 1024 * 1024
 """Access lines that wait for a stuck master, before they are dropped and counted."""
 CLOCK_STEP_SECONDS = 1.0
+LAST_WORDS_SECONDS = 5.0
+"""Time for the master to take the last access lines."""
 _PR_SET_PDEATHSIG = 1
 _PR_SET_DUMPABLE = 4
 
@@ -72,8 +74,7 @@ class Worker:
             context = self._load(message[1])
         except WorkloadError as error:
             self._channel.send(channel.FAILED, orjson.dumps({"error": str(error)}))
-            await asyncio.sleep(0)
-            self._channel.close()
+            await self._end_channel()
             return 2
         service = self._service
         assert service is not None  # noqa: S101 - made by _load
@@ -105,8 +106,12 @@ class Worker:
         for timer in timers:
             timer.cancel()
         self._flush()
-        self._channel.close()
+        await self._end_channel()
         return 0
+
+    async def _end_channel(self) -> None:
+        self._channel.close()
+        await self._channel.over(LAST_WORDS_SECONDS)
 
     # -- loading -------------------------------------------------------------------------------
 
