@@ -46,6 +46,21 @@ def mlp(seed: int = 0, *, sizes: tuple[int, ...] = (64, 128, 64, 10)) -> bytes:
     return _model(nodes, inputs, outputs, weights)
 
 
+def classifier() -> bytes:
+    """Return `image` FP32 (N,1,8,8) -> `probabilities` FP32 (N,64) and `label` INT64 (N)."""
+    nodes = [
+        helper.make_node("Flatten", ["image"], ["flat"]),
+        helper.make_node("Softmax", ["flat"], ["probabilities"], axis=1),
+        helper.make_node("ArgMax", ["probabilities"], ["label"], axis=1, keepdims=0),
+    ]
+    inputs = [helper.make_tensor_value_info("image", TensorProto.FLOAT, ["batch", 1, 8, 8])]
+    outputs = [
+        helper.make_tensor_value_info("probabilities", TensorProto.FLOAT, ["batch", 64]),
+        helper.make_tensor_value_info("label", TensorProto.INT64, ["batch"]),
+    ]
+    return _model(nodes, inputs, outputs, [])
+
+
 def echo(types: dict[str, int], shape: tuple[Any, ...] = ("batch", 1)) -> bytes:
     """Return a model that gives each input `x` back as `x_out`."""
     nodes = [helper.make_node("Identity", [name], [f"{name}_out"]) for name in types]

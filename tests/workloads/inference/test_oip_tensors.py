@@ -381,6 +381,32 @@ def test_the_short_way_answers_as_the_long_one(
         assert short_data == pytest.approx(long_data, rel=1e-5)
 
 
+def test_images_with_a_label() -> None:
+    served = loaded(models.classifier())
+    image = [0.0] * 64
+    image[37] = 5.0
+    tensor = {"name": "image", "datatype": "FP32", "shape": [1, 1, 8, 8]}
+    body = json.dumps({"inputs": [tensor | {"data": image}]}).encode()
+    assert served.row is not None
+    short = json.loads(served.row.answer(body) or b"")
+    assert short == answer(served, body)
+    probabilities, label = short["outputs"]
+    assert (probabilities["shape"], label["shape"], label["datatype"]) == ([1, 64], [1], "INT64")
+    assert label["data"] == [37]
+    nested = [[[image[n : n + 8] for n in range(0, 64, 8)]]]
+    found = answer(served, {"inputs": [tensor | {"data": nested}]})
+    assert found["outputs"][1]["data"] == [37]
+
+
+def test_a_model_with_fixed_sizes() -> None:
+    served = loaded(models.echo({"x": TensorProto.FLOAT}, (2, 3)))
+    assert served.row is None
+    found = answer(served, echo_request("FP32", [1, 2, 3, 4, 5, 6], (2, 3)))
+    assert found["outputs"][0]["shape"] == [2, 3]
+    assert "doesn't fit" in refusal(served, echo_request("FP32", [1, 2, 3], (1, 3)))
+    assert served.schema.read(bytes(24), 0).feed["x"].shape == (2, 3)
+
+
 def test_the_short_way_is_taken_where_it_can_be() -> None:
     assert MLP.row is not None
     assert MLP.row.answer(json.dumps(row()).encode()) is not None
