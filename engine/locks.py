@@ -55,8 +55,11 @@ class Lock:
         if not self.host or self.host != socket.gethostname():
             return False
         try:
-            # The same number, but started after the lock was written: another process.
-            return psutil.Process(self.pid).create_time() > self.written + CLOCK_SLACK_SECONDS
+            process = psutil.Process(self.pid)
+            # The same number, but started after the lock was written: another process. One that
+            # ended but was not yet waited for does nothing any more.
+            later = process.create_time() > self.written + CLOCK_SLACK_SECONDS
+            return later or process.status() == psutil.STATUS_ZOMBIE
         except psutil.NoSuchProcess:
             return True
         except psutil.Error:

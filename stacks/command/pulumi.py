@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, cast
 
-from engine import install, launch
+from engine import install, launch, locks
 from stacks.command.console import say
 from stacks.command.project import ROOT, StackFile
 from stacks.errors import StackError
@@ -56,7 +56,8 @@ class Pulumi:
         return any(self._short(entry["name"]) == self.stack.name for entry in listed)
 
     def ensure_stack(self) -> None:
-        """Make the stack in the backend when it is new."""
+        """Make the stack in the backend when it is new, and clear locks of killed engines."""
+        locks.clear_stale_locks(self.environment.get("PULUMI_BACKEND_URL", ""), say)
         if not self.exists():
             self.stack.forget_passphrase()
             self.capture(["stack", "init", self.stack.name, "--non-interactive"])

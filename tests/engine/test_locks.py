@@ -5,10 +5,12 @@ import os
 import socket
 import subprocess
 import sys
+import time
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -92,3 +94,13 @@ def test_any_text_is_a_lock_or_a_value_error(text: str) -> None:
         assert Lock.parse(text).pid > 0
     except ValueError as error:
         assert str(error)
+
+
+def test_lock_of_a_dead_process_that_nobody_waited_for_is_stale() -> None:
+    ended = subprocess.Popen([sys.executable, "-c", ""])
+    try:
+        while psutil.Process(ended.pid).status() != psutil.STATUS_ZOMBIE:
+            time.sleep(0.01)
+        assert Lock(ended.pid, socket.gethostname(), time.time()).is_stale()
+    finally:
+        ended.wait()

@@ -72,6 +72,11 @@ class Project:
             "falaj:service": {"port": self.port, "drainSeconds": 3},
             "pulumi:disable-default-providers": ["*"],
         }
+        keyring = self.site / "keyring" / "keyring.json"
+        if keyring.exists():
+            # Rotation counts upwards only: keep what an earlier test has rotated to.
+            rotation = int(json.loads(keyring.read_text())["primary"]) - 1
+            config["falaj:keys"] = {"rotation": rotation}
         config |= {f"falaj:{key}": value for key, value in values.items()}
         document: dict[str, Any] = {"config": config}
         if self.file.exists():
