@@ -6,10 +6,12 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import psutil
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from workloads.errors import WorkloadError
 from workloads.training import preprocessing
 from workloads.training.batches import Augmentation, class_weights
 from workloads.training.models import Architecture
@@ -19,6 +21,7 @@ from workloads.training.snapshot import Dataset, Part
 from workloads.training.split import generator, strata_of, stratified
 
 _VALIDATION = 3  # stream of randomness below the run's seed
+_COPIES = 3  # the features, their fit and validation parts, and what making them takes
 _VALIDATION_SHARE = {"images": 0.1, "table": 0.15}
 
 
@@ -57,6 +60,7 @@ def prepare(dataset: Dataset, parameters: Parameters) -> Materials:
     recipe = None
     if dataset.family == "table":
         recipe = preprocessing.fit({name: v[rows] for name, v in dataset.inputs.items()})
+        _check_memory(len(labels), recipe.width)
     inputs = features(dataset, "train", recipe)
     scale = None if classification else _scale(labels)
     targets = _targets(labels, scale)
@@ -101,6 +105,18 @@ def features(dataset: Dataset, part: Part, recipe: TablePreprocessing | None) ->
         (name,) = dataset.inputs
         return torch.from_numpy(np.array(dataset.inputs[name][rows], dtype=np.float32))
     return torch.from_numpy(recipe.transform({n: v[rows] for n, v in dataset.inputs.items()}))
+
+
+def _check_memory(rows: int, width: int) -> None:
+    """Refuse features that would not fit: a killed process tells nobody why."""
+    needed = _COPIES * rows * width * 4
+    available = psutil.virtual_memory().available
+    if needed > available:
+        raise WorkloadError(
+            f"{rows:,} training rows of {width:,} features need about {needed / 2**30:.1f} GiB "
+            f"of memory, and {available / 2**30:.1f} GiB are free: take a sample of the rows, or "
+            "leave out columns with many different texts"
+        )
 
 
 def _scale(labels: NDArray[Any]) -> dict[str, float]:

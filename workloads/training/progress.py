@@ -35,8 +35,8 @@ class Progress:
         if not self._enabled:
             return
         if self._style == "json":
-            finite = {key: _finite(value) for key, value in fields.items()}
-            line = json.dumps({"event": event, **finite, "message": message}, ensure_ascii=False)
+            said = {key: finite_or_none(value) for key, value in fields.items()}
+            line = json.dumps({"event": event, **said, "message": message}, ensure_ascii=False)
         else:
             line = message
         try:
@@ -55,5 +55,6 @@ def duration(seconds: float) -> str:
     return f"{whole} s" if whole < 60 else f"{whole // 60} min {whole % 60:02d} s"
 
 
-def _finite(value: Any) -> Any:
+def finite_or_none(value: Any) -> Any:
+    """Return ``value``, or None for a number that JSON has no word for."""
     return None if isinstance(value, float) and not math.isfinite(value) else value

@@ -18,7 +18,7 @@ from workloads.training.distributed import STOPPED, Team
 from workloads.training.finishing import Setting, finish, report_finished
 from workloads.training.loop import Optimisation, Position, predict, row_losses
 from workloads.training.materials import prepare
-from workloads.training.progress import Progress, duration
+from workloads.training.progress import Progress, duration, finite_or_none
 from workloads.training.stopping import StopRequest
 from workloads.training.telemetry import Telemetry
 
@@ -97,13 +97,13 @@ class Session:
 
     def _close_epoch(self, loss: float, norm: float) -> None:
         position, parameters = self._position, self._setting.parameters
-        if not math.isfinite(loss):
+        judged = self._validate() if self._team.leads else {"loss": 0.0}
+        validation_loss = self._team.from_leader(judged["loss"])
+        if not math.isfinite(loss) or not math.isfinite(validation_loss):
             raise WorkloadError(
                 f"the loss is no longer a number in epoch {position.epoch + 1}: training has "
                 f"diverged at --learning-rate {parameters.learning_rate:g}; use a lower one"
             )
-        judged = self._validate() if self._team.leads else {"loss": 0.0}
-        validation_loss = self._team.from_leader(judged["loss"])
         if validation_loss < position.best_loss:
             position.best_loss, position.best_epoch = validation_loss, position.epoch
             self._optimisation.keep_best()
@@ -111,7 +111,8 @@ class Session:
             "epoch": position.epoch + 1,
             "steps": (position.epoch + 1) * self._batches.steps,
             "loss": loss / self._batches.steps,
-            "gradient_norm": norm / self._batches.steps,
+            # float16 meets infinite gradients while it looks for its scale.
+            "gradient_norm": finite_or_none(norm / self._batches.steps),
             "learning_rate": self._optimisation.learning_rate,
             **{f"validation_{name}": value for name, value in judged.items()},
         }

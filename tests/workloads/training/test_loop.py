@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -244,3 +245,11 @@ def test_images_too_small_for_the_network_are_refused() -> None:
 def test_compact_network_has_the_stated_size() -> None:
     network = models.build(models.Architecture("images", (1, 8, 8), 10, 16, 16.0))
     assert models.parameter_count(network) == 15_338
+
+
+def test_table_beyond_the_memory_is_refused(
+    train: Any, mixed_dataset: Dataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("psutil.virtual_memory", lambda: SimpleNamespace(available=1000))
+    with pytest.raises(WorkloadError, match=r"96 training rows of \d+ features need about"):
+        train(mixed_dataset, tmp_path / "run")
