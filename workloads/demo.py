@@ -22,7 +22,7 @@ from workloads.errors import WorkloadError
 from workloads.files import read_json
 from workloads.inference.tokens import mint
 from workloads.registry.keyring import KeyRing
-from workloads.training.artifacts import Rows, load_rows
+from workloads.training.rows import Rows, load_rows
 
 _SHADES = " .:-=+*#%@"
 

@@ -7,8 +7,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
 from torch import nn
 
 from workloads.errors import WorkloadError
@@ -17,7 +15,9 @@ from workloads.registry.keyring import KeyRing
 from workloads.training import checkpoint, models
 from workloads.training import record as records
 from workloads.training.preprocessing import TablePreprocessing
-from workloads.training.snapshot import Part, open_dataset
+from workloads.training.rows import Rows, load_rows
+
+__all__ = ["Rows", "Trained", "load_rows", "load_trained"]
 
 
 @dataclass(frozen=True)
@@ -42,20 +42,6 @@ class Trained:
     classes: list[str] | None
     target: dict[str, float] | None
     record: dict[str, Any]
-
-
-@dataclass(frozen=True)
-class Rows:
-    """Rows as the served model gets them.
-
-    Attributes:
-        inputs: by name. Images: float32 (N, 1, 8, 8), pixels 0 to 16. Tables: one (N, 1) array
-            per column, float32 with NaN where missing or str objects with "" where missing.
-        labels: int64 class numbers, or float32 values, (N,).
-    """
-
-    inputs: dict[str, NDArray[Any]]
-    labels: NDArray[Any]
 
 
 def load_trained(run_dir: Path, keyring: KeyRing | None) -> Trained:
@@ -86,21 +72,3 @@ def load_trained(run_dir: Path, keyring: KeyRing | None) -> Trained:
         target=record["target"],
         record=record,
     )
-
-
-def load_rows(dataset_dir: Path, keyring: KeyRing | None, part: Part) -> Rows:
-    """Read one part of a dataset snapshot as served inputs.
-
-    Raises:
-        WorkloadError: as `snapshot.open_dataset`.
-    """
-    dataset = open_dataset(dataset_dir, keyring)
-    rows = dataset.rows(part)
-    inputs: dict[str, NDArray[Any]] = {}
-    for name, values in dataset.inputs.items():
-        chosen = values[rows]
-        if chosen.dtype != object:
-            chosen = chosen.astype(np.float32)
-        inputs[name] = chosen if chosen.ndim > 1 else chosen[:, None]
-    labels = dataset.labels[rows]
-    return Rows(inputs, labels.astype(np.int64 if dataset.classes is not None else np.float32))
