@@ -42,7 +42,7 @@ def test_each_gets_its_own_time() -> None:
     clock = Clock()
     times = compare({"a": clock.work("a", 10), "b": clock.work("b", 30)}, 5, clock)
     assert (times["a"].median_us, times["b"].median_us) == (10, 30)
-    assert times["a"].calls == 400
+    assert times["a"].calls == 100
     assert times["a"].rounds == 5
 
 
@@ -58,7 +58,7 @@ def test_a_slow_spell_does_not_move_the_median() -> None:
     quick = clock.work("a", 10)
 
     def disturbed() -> None:
-        clock.slowness = 50 if 1_000 < len(clock.calls) < 1_300 else 1
+        clock.slowness = 50 if 300 < len(clock.calls) < 500 else 1
         quick()
 
     times = compare({"a": disturbed}, 11, clock)
