@@ -29,6 +29,8 @@ class InferenceServiceHandler(Handler):
 
     type_name: ClassVar[str] = "InferenceService"
     summary: ClassVar[str] = "A server of the Open Inference Protocol v2 over TLS 1.3."
+    # A service of another name is another service, and two can't listen on one port.
+    delete_before_replace: ClassVar[bool] = True
     table: ClassVar[Table] = {
         "site": SITE,
         "name": Field(
