@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from workloads.errors import WorkloadError
-from workloads.optimization.gate import Measured, check_bound, decide, loss_points
+from workloads.optimization.gate import CLEAR_GAIN, Measured, check_bound, decide, loss_points
 
 accuracies = st.floats(0, 1)
 errors = st.floats(0, 1e6)
@@ -29,7 +29,7 @@ def test_accuracy_is_never_traded_beyond_the_bound_nor_for_nothing(
     within = 100 * (before - after) <= bound + 1e-6
     if not within or fast >= slow:
         assert decision.accepted == "float"
-    if 100 * (before - after) <= bound and fast < slow:
+    if 100 * (before - after) <= bound and fast < slow * (1 - 2 * CLEAR_GAIN):
         assert decision.accepted == "int8"
 
 
@@ -47,6 +47,12 @@ def test_an_error_never_grows_beyond_the_bound(
 def test_as_fast_is_not_faster(score: float, latency: float, bound: float) -> None:
     same = measured(score, latency)
     assert decide("accuracy", same, same, bound).accepted == "float"
+
+
+def test_a_gain_within_the_noise_is_not_faster() -> None:
+    decision = decide("accuracy", measured(0.98, 100.0), measured(0.98, 99.0), 0.5)
+    assert decision.accepted == "float"
+    assert "not faster by 2 % or more" in decision.reason
 
 
 @pytest.mark.parametrize("broken", [measured(math.nan, 1), measured(0.9, math.nan)])
