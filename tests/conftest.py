@@ -4,6 +4,11 @@ from __future__ import annotations
 
 from hypothesis import HealthCheck, settings
 
+import workloads
+
+# Before any test loads ONNX Runtime: the import is what keeps its telemetry off.
+assert workloads.__doc__
+
 # Machines are shared: how long a draw takes says nothing about the code.
 settings.register_profile(
     "falaj", deadline=None, suppress_health_check=[HealthCheck.too_slow], print_blob=True
