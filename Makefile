@@ -7,7 +7,7 @@ FALAJ := $(VENV)/bin/python -m stacks.command
 PLATFORM = $(or $(shell sed -n 's/^ *falaj:platform: *//p' stacks/Pulumi.$(STACK).yaml stacks/templates/$(STACK).yaml 2>/dev/null | head -n 1),local)
 
 .DEFAULT_GOAL := help
-.PHONY: help up preview down status demo shell token rollback logs new environment test test-fast lint format bench lock clean
+.PHONY: help up preview down status demo shell token rollback logs new environment environment-dev test test-fast test-gpu lint format bench lock clean
 
 help: ## Show what can be made
 	@sed -n 's/^\([a-z-]*\):.*## /\1	/p' $(MAKEFILE_LIST) | expand -t 14
@@ -54,6 +54,9 @@ test: environment-dev ## Every test, with its own set-up
 
 test-fast: environment-dev ## The tests that take seconds
 	@$(VENV)/bin/python -m pytest -m "not slow and not engine"
+
+test-gpu: environment-dev ## The checks that need an NVIDIA GPU; fails where there is none
+	@$(VENV)/bin/python -m pytest tests/gpu -o python_files='check_*.py'
 
 lint: environment-dev ## ruff, pyright (strict), import direction
 	@$(VENV)/bin/ruff check .

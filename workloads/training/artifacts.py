@@ -54,6 +54,16 @@ def load_trained(run_dir: Path, keyring: KeyRing | None) -> Trained:
     record = read_json(run_dir / records.RECORD, "the record of a finished run")
     if record.get("format") != records.FORMAT or record.get("status") != "finished":
         raise WorkloadError(f"{run_dir} holds no finished run: train it first")
+    try:
+        return _trained(run_dir, record, keyring)
+    except (KeyError, TypeError, ValueError) as error:
+        raise WorkloadError(
+            f"{run_dir / records.RECORD} was changed after the run finished ({error!r}); "
+            "train again"
+        ) from error
+
+
+def _trained(run_dir: Path, record: dict[str, Any], keyring: KeyRing | None) -> Trained:
     path = run_dir / records.MODEL
     context = records.context_of(record["identity"], records.MODEL)
     state = checkpoint.load(path, keyring, context)
