@@ -20,7 +20,7 @@ def summary(outputs: Mapping[str, Any], stack: StackFile) -> str:
     request = _example(outputs)
     return "\n".join(
         [
-            f"Serving {outputs['model']} version {outputs['version']} at {outputs['endpoint']}",
+            f"Serving {outputs['model']} version {_served(outputs)} at {outputs['endpoint']}",
             "",
             _figures(outputs),
             "",
@@ -37,6 +37,16 @@ def summary(outputs: Mapping[str, Any], stack: StackFile) -> str:
             f"Remove it all: make down{suffix}",
         ]
     )
+
+
+def _served(outputs: Mapping[str, Any]) -> str:
+    """The version that answers now, and why it is not the newest one where it is not."""
+    config = json.loads(Path(outputs["serviceConfig"]).read_text(encoding="utf-8"))
+    state = json.loads(Path(config["state"]).read_text(encoding="utf-8"))
+    served, newest = state.get("version"), outputs["version"]
+    if served == newest:
+        return str(newest)
+    return f"{served} (rolled back; the figures below are those of version {newest})"
 
 
 def _figures(outputs: Mapping[str, Any]) -> str:

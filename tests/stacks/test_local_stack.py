@@ -160,6 +160,10 @@ def test_hyperparameter_change_and_rollback_lose_no_request(project: Project) ->
         assert after > before
         assert project.falaj("rollback").returncode == 0
         wait_for(lambda: seen[-1] == str(before), "the old version")
+        printed = project.up()
+        assert unchanged(printed), printed
+        assert f"version {before} (rolled back; the figures below are those of" in printed
+        assert seen[-1] == str(before)
     finally:
         stop.set()
         for thread in threads:
