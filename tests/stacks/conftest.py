@@ -72,17 +72,19 @@ class Project:
             "falaj:service": {"port": self.port, "drainSeconds": 3},
             "pulumi:disable-default-providers": ["*"],
         }
-        keyring = self.site / "keyring" / "keyring.json"
-        if keyring.exists():
-            # Rotation counts upwards only: keep what an earlier test has rotated to.
-            rotation = int(json.loads(keyring.read_text())["primary"]) - 1
-            config["falaj:keys"] = {"rotation": rotation}
-        config |= {f"falaj:{key}": value for key, value in values.items()}
-        document: dict[str, Any] = {"config": config}
+        document: dict[str, Any] = {}
         if self.file.exists():
-            before = yaml.safe_load(self.file.read_text())
-            document = {**before, "config": config}
+            document = yaml.safe_load(self.file.read_text())
+            # Rotation counts upwards only: keep what an earlier test has rotated to.
+            config["falaj:keys"] = {"rotation": self.rotation}
+        document["config"] = config | {f"falaj:{key}": value for key, value in values.items()}
         self.file.write_text(yaml.safe_dump(document))
+
+    @property
+    def rotation(self) -> int:
+        """How often the stack's file has asked for other keys."""
+        config = yaml.safe_load(self.file.read_text())["config"]
+        return int(config.get("falaj:keys", {}).get("rotation", 0))
 
     def start(self, *arguments: str) -> subprocess.Popen[str]:
         """Start a falaj command in a process group of its own."""

@@ -175,8 +175,8 @@ def test_hyperparameter_change_and_rollback_lose_no_request(project: Project) ->
 def test_key_rotation_keeps_everything_readable(project: Project) -> None:
     config = served(project)
     before = json.loads((Path(config["keyring"]) / "keyring.json").read_text())["primary"]
-    rotation = int(before)
-    project.configure(dataset="digits", training=QUICK, keys={"rotation": rotation})
+    keys = {"rotation": project.rotation + 1}
+    project.configure(dataset="digits", training=QUICK, keys=keys)
     project.up()
     after = json.loads((Path(config["keyring"]) / "keyring.json").read_text())
     assert after["primary"] != before
