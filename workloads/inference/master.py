@@ -63,7 +63,8 @@ class Master:
         self._forced = False
         self._leaving = False
         self._status = "starting"
-        self._error: str | None = None
+        self._refused: str | None = None  # why a version or configuration is not served
+        self._broken: str | None = None  # why an ended worker has no successor
         self._failed_wish: tuple[object, ...] | None = None
         self._port = self.settings.port
         self._last_death = 0.0
@@ -84,7 +85,7 @@ class Master:
         try:
             await self._start()
         except WorkloadError as error:
-            self._status, self._error = "failed", str(error)
+            self._status, self._refused = "failed", str(error)
             self._write_state()
             raise
         while not self._leaving:
@@ -198,10 +199,18 @@ class Master:
             self._complain(problem)
 
     def _complain(self, error: str | None) -> None:
-        if error is not None and error != self._error:
+        """Tell that a version or configuration was refused; None when what is asked for serves."""
+        if error is not None and error != self._refused:
             served = self._current.version if self._current is not None else None
             print(f"error: {error}; version {served} goes on", file=sys.stderr, flush=True)
-        self._error = error
+        self._refused = error
+        self._write_state()
+
+    def _lament(self, error: str | None) -> None:
+        """Tell why no worker can take the place of an ended one; None when one has."""
+        if error is not None and error != self._broken:
+            print(f"error: {error}; trying again", file=sys.stderr, flush=True)
+        self._broken = error
         self._write_state()
 
     def _listener_for(self, wanted: Settings, current: Generation) -> socket.socket:
@@ -238,7 +247,7 @@ class Master:
         self.settings = generation.settings
         self._totals.version = generation.version
         self._port = int(generation.listener.getsockname()[1])
-        self._status, self._error = "serving", None
+        self._status, self._refused, self._broken = "serving", None, None
         self._event("serving", model=self.settings.model, version=generation.version)
         old = before.workers if before is not None else []
         self._draining += old
@@ -308,10 +317,10 @@ class Master:
                 generation.workers.append(worker)
                 worker.accept()
                 await worker.reach("serving", "draining")
-                self._complain(None)
+                self._lament(None)
                 return
             worker.kill()
-            self._complain(worker.error or "a worker could not be started again")
+            self._lament(worker.error or "a worker could not be started again")
             delay = max(1.0, delay * 2)
 
     # -- records -----------------------------------------------------------------------------
@@ -326,14 +335,14 @@ class Master:
         workers += [worker for worker in self._starting if worker not in workers]
         status = self._status
         if status == "serving" and current is not None and not current.workers:
-            status = "failed" if self._error else "starting"
+            status = "failed" if self._broken else "starting"
         self._state.write(
             port=self._port,
             status=status,
             model=self.settings.model,
             version=current.version if current is not None else None,
             workers=[worker.facts() for worker in workers],
-            error=self._error,
+            error=self._broken or self._refused,
         )
 
 

@@ -193,6 +193,24 @@ def test_killed_worker_is_replaced_and_the_port_stays(site: Site, start: Start) 
     assert server.stop() == 0
 
 
+def test_worker_that_cannot_be_replaced_is_told_and_tried_again(site: Site, start: Start) -> None:
+    version = site.publish(models.mlp())
+    server = start(site).serving(version)
+    path = next((site.store.path("mlp", version) / "files").iterdir())
+    whole = path.read_bytes()
+    path.write_bytes(whole[:-1] + bytes([whole[-1] ^ 1]))
+    (worker,) = server.workers()
+    send_signal(worker, signal.SIGKILL)
+    state = server.wait(lambda s: s["error"], "the reason isn't in the state")
+    assert state["status"] == "failed"
+    assert "isn't what was signed" in state["error"]
+    time.sleep(1.5)  # longer than the master needs to look at alias and configuration again
+    assert json.loads(site.state.read_text())["error"] == state["error"]
+    path.write_bytes(whole)
+    server.wait(lambda s: s["status"] == "serving" and s["error"] is None, "it isn't served again")
+    assert server.stop() == 0
+
+
 def test_killed_master_leaves_no_worker_and_the_port_is_taken_again(
     site: Site, start: Start
 ) -> None:
