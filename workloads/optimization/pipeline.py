@@ -86,7 +86,7 @@ def optimise(request: Request, report: Callable[[str], None]) -> dict[str, Any]:
     """
     _check_options(request)
     description = _description(request.dataset)
-    trained = _trained(request)
+    trained = load_trained(request.run, request.keyring)
     _check_together(trained, description, request)
     held_out = load_rows(request.dataset, request.keyring, "held_out")
     run = trained.record["identity"]
@@ -227,21 +227,6 @@ def _description(dataset: Path) -> dict[str, Any]:
     if not isinstance(value, dict):
         raise WorkloadError(f"{dataset / DESCRIPTION} is damaged: make the dataset again")
     return cast("dict[str, Any]", value)
-
-
-def _trained(request: Request) -> Trained:
-    try:
-        trained = load_trained(request.run, request.keyring)
-        if "digest" in trained.record["dataset"]:
-            return trained
-    except (AttributeError, KeyError, RuntimeError, TypeError, ValueError) as error:
-        # The files' digests hold, but the record was edited, or another version wrote it.
-        raise WorkloadError(_damaged(request.run)) from error
-    raise WorkloadError(_damaged(request.run))
-
-
-def _damaged(run: Path) -> str:
-    return f"the run in {run} is damaged: its record lacks what its model needs; train it again"
 
 
 def _check_together(trained: Trained, description: dict[str, Any], request: Request) -> None:

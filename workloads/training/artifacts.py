@@ -56,10 +56,11 @@ def load_trained(run_dir: Path, keyring: KeyRing | None) -> Trained:
         raise WorkloadError(f"{run_dir} holds no finished run: train it first")
     try:
         return _trained(run_dir, record, keyring)
-    except (KeyError, TypeError, ValueError) as error:
+    except (AttributeError, KeyError, RuntimeError, TypeError, ValueError) as error:
+        # The files' digests hold, but the record was edited, or another version wrote it.
         raise WorkloadError(
-            f"{run_dir / records.RECORD} was changed after the run finished ({error!r}); "
-            "train again"
+            f"the run in {run_dir} is damaged: its record lacks what its model needs; "
+            "train it again"
         ) from error
 
 
@@ -73,6 +74,8 @@ def _trained(run_dir: Path, record: dict[str, Any], keyring: KeyRing | None) -> 
     module = models.build(architecture)
     module.load_state_dict(state["state"])
     recipe = record["preprocessing"]
+    if "digest" not in record["dataset"]:
+        raise KeyError("dataset.digest")
     return Trained(
         family=record["family"],
         task=record["task"],
