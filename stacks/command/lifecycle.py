@@ -129,8 +129,12 @@ def _retains(stack: StackFile) -> bool:
 
 
 def _remove_leftovers(stack: StackFile) -> None:
-    """What an interrupted run may have left in the stack's folder after its resources are gone."""
-    if stack.site.exists():
+    """The folder of a workspace whose creation was interrupted before it was recorded.
+
+    One with keys in it was kept because the stack retained them when it was last brought up, even
+    if its file says otherwise by now.
+    """
+    if stack.site.exists() and not (stack.site / "keyring").exists():
         shutil.rmtree(stack.site)
     _remove_empty(stack.site.parent)
 

@@ -285,6 +285,12 @@ def test_retained_keys_and_data_stay(project: Project) -> None:
     assert (project.site / "keyring").is_dir()
     assert not project.processes()
     project.up()
+    # A file that was changed but never brought up does not take what the stack retains.
+    project.configure(dataset="digits", training=QUICK, retain=False)
+    project.down()
+    assert (project.site / "keyring").is_dir()
+    project.configure(dataset="digits", training=QUICK, retain=True)
+    project.up()
     project.configure(dataset="digits", training=QUICK, retain=False)
     project.up()
     project.down()
