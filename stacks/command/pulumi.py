@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import subprocess
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any, cast
 
 from engine import install, launch, locks
@@ -95,8 +94,3 @@ class Pulumi:
     @staticmethod
     def _short(name: str) -> str:
         return name.rpartition("/")[2]
-
-
-def site_of(outputs: dict[str, Any], stack: StackFile) -> Path:
-    """The stack's folder as its outputs name it, else where it would be."""
-    return Path(outputs.get("site") or stack.site)

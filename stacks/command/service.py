@@ -24,7 +24,7 @@ def status(stack: StackFile) -> int:
     if config is None:
         say(f"stack {stack.name} is not up; start it with: make up STACK={stack.name}")
         return 0
-    state = _read(Path(config["state"]))
+    state = read_account(Path(config["state"]))
     running = _alive(state.get("pid"))
     served = running and state.get("status") == "serving"
     rows: list[tuple[str, ...]] = [
@@ -52,7 +52,7 @@ def status(stack: StackFile) -> int:
 def demo(stack: StackFile) -> int:
     """Send held-out samples to the endpoint and print predictions beside the truth."""
     config = _require_config(stack)
-    dataset = Path(_client(stack)["dataset"])
+    dataset = _dataset(stack)
     return _workload(
         ["workloads.demo", "--config", str(_config_path(stack)), "--dataset", str(dataset),
          "--keyring", str(config["keyring"])]
@@ -105,7 +105,7 @@ def _config_path(stack: StackFile) -> Path:
 
 def _config(stack: StackFile) -> dict[str, Any] | None:
     path = _config_path(stack)
-    return _read(path) if path.is_file() else None
+    return read_account(path) if path.is_file() else None
 
 
 def _require_config(stack: StackFile) -> dict[str, Any]:
@@ -117,7 +117,7 @@ def _require_config(stack: StackFile) -> dict[str, Any]:
     return config
 
 
-def _client(stack: StackFile) -> dict[str, Any]:
+def _dataset(stack: StackFile) -> Path:
     from stacks.command.pulumi import Pulumi  # noqa: PLC0415 - finding the engine takes time
 
     outputs = Pulumi(stack).outputs()
@@ -125,14 +125,19 @@ def _client(stack: StackFile) -> dict[str, Any]:
         raise StackError(
             f"stack {stack.name} is not complete; finish it with: make up STACK={stack.name}"
         )
-    return outputs
+    return Path(outputs["dataset"])
 
 
 def _workload(arguments: Sequence[str]) -> int:
     return subprocess.run([sys.executable, "-m", *arguments], check=False).returncode
 
 
-def _read(path: Path) -> dict[str, Any]:
+def read_account(path: Path) -> dict[str, Any]:
+    """A JSON file that the service keeps about itself; empty when there is none.
+
+    Raises:
+        StackError: it can't be read.
+    """
     try:
         return cast("dict[str, Any]", json.loads(path.read_text(encoding="utf-8")))
     except FileNotFoundError:

@@ -11,6 +11,7 @@ from typing import Any, cast
 
 from stacks.command.console import table
 from stacks.command.project import ROOT, StackFile
+from stacks.command.service import read_account
 from stacks.errors import StackError
 
 
@@ -41,8 +42,8 @@ def summary(outputs: Mapping[str, Any], stack: StackFile) -> str:
 
 def _served(outputs: Mapping[str, Any]) -> str:
     """The version that answers now, and why it is not the newest one where it is not."""
-    config = json.loads(Path(outputs["serviceConfig"]).read_text(encoding="utf-8"))
-    state = json.loads(Path(config["state"]).read_text(encoding="utf-8"))
+    config = read_account(Path(outputs["serviceConfig"]))
+    state = read_account(Path(config["state"]))
     served, newest = state.get("version"), outputs["version"]
     if served == newest:
         return str(newest)
