@@ -16,7 +16,7 @@ from pulumi.provider.experimental.provider import GetSchemaRequest, GetSchemaRes
 from components.local.machine.errors import InputsError, LocalError, Refusal
 from components.local.provider import claims, fields, schema
 from components.local.provider.handler import Change, Context, Handler
-from components.local.provider.values import Values
+from wire.values import Values
 
 PACKAGE = "falaj-local"
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Literal, cast
 
 from components.local.machine.errors import InputsError, Refusal
-from components.local.provider.values import UNKNOWN, Unknown, Value, Values, has_unknown
+from wire.values import UNKNOWN, Unknown, Value, Values, has_unknown
 
 Kind = Literal["text", "path", "whole", "number", "flag", "texts", "wholes", "lists"]
 

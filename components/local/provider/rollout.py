@@ -16,8 +16,8 @@ from components.local.provider.fields import text, whole
 from components.local.provider.handler import Context
 from components.local.provider.service_process import ServiceFiles
 from components.local.provider.site import Site
-from components.local.provider.values import Values
 from components.local.supervision.program import Supervisor
+from wire.values import Values
 
 ALIAS: Final = "production"
 _REGISTRY: Final = "workloads.registry"

@@ -22,7 +22,7 @@ from components.local.machine.errors import InputsError, LocalError
 from components.local.provider.dispatch import LocalProvider
 from components.local.provider.faults import record_fault
 from components.local.provider.handler import Change
-from components.local.provider.values import Values, decode, encode
+from wire.values import Values, decode, encode
 
 Answer = TypeVar("Answer")
 GrpcContext = grpc.aio.ServicerContext[Any, Any]

@@ -17,7 +17,7 @@ from pulumi.runtime import proto
 from pulumi.runtime.proto import engine_pb2_grpc, provider_pb2_grpc
 
 from components.local.provider.handler import Context
-from components.local.provider.values import decode, encode
+from wire.values import decode, encode
 
 PROVIDER = Path(__file__).parents[3] / "components" / "local" / "provider"
 

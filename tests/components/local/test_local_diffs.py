@@ -16,7 +16,7 @@ from components.local.provider.leftovers import end_leftovers, holds_port
 from components.local.provider.resources import HANDLERS
 from components.local.provider.resources.model_package import ModelPackageHandler
 from components.local.provider.site import Site
-from components.local.provider.values import UNKNOWN
+from wire.values import UNKNOWN
 
 REPLACES: dict[str, set[str]] = {
     "Workspace": {"path"},

@@ -9,7 +9,7 @@ import pytest
 from components.local.machine.errors import InputsError
 from components.local.provider.fields import Field, check
 from components.local.provider.resources import HANDLERS
-from components.local.provider.values import UNKNOWN
+from wire.values import UNKNOWN
 
 TABLE = {
     "count": Field("whole", "A count.", required=True, minimum=1, maximum=9),

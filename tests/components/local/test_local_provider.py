@@ -16,7 +16,7 @@ from google.protobuf import empty_pb2, struct_pb2
 from pulumi.runtime import proto
 
 from components.local.provider.site import PROJECT_ROOT
-from components.local.provider.values import SECRET, SIGNATURE, UNKNOWN, decode, encode
+from wire.values import SECRET, SIGNATURE, UNKNOWN, decode, encode
 
 
 def test_an_unknown_type_is_refused_without_a_trace(provider: Any) -> None:

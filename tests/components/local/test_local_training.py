@@ -18,7 +18,7 @@ from components.local.machine import processes
 from components.local.machine.errors import InputsError
 from components.local.provider.resources.dataset import DatasetHandler
 from components.local.provider.resources.training_run import TrainingRunHandler, run_digest
-from components.local.provider.values import UNKNOWN, encode
+from wire.values import UNKNOWN, encode
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ from components.local.provider.fields import Field, Table, text, texts, whole
 from components.local.provider.handler import Change, Context, Handler
 from components.local.provider.resources.certificate_authority import describe, ends, renewal
 from components.local.provider.resources.common import NAME_HINT, NAME_PATTERN, SITE
-from components.local.provider.values import UNKNOWN, Values
+from wire.values import UNKNOWN, Values
 
 _DNS_OR_IP = r"[A-Za-z0-9*:]([A-Za-z0-9.:_-]{0,251}[A-Za-z0-9])?"
 

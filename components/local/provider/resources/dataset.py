@@ -13,7 +13,7 @@ from components.local.provider import workloads
 from components.local.provider.fields import Field, Table, flag, optional, text
 from components.local.provider.handler import Change, Context, Handler
 from components.local.provider.resources.common import KEYRING, RETAIN, SITE
-from components.local.provider.values import UNKNOWN, Values, has_unknown
+from wire.values import UNKNOWN, Values, has_unknown
 
 #: The dataset that ships inside a Python package.
 DIGITS: Final = "digits"

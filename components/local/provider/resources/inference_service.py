@@ -12,10 +12,10 @@ from components.local.provider.handler import Change, Context, Handler
 from components.local.provider.resources.common import KEYRING, NAME_HINT, NAME_PATTERN, SITE
 from components.local.provider.rollout import Rollout, configuration, promoted
 from components.local.provider.service_process import ServiceFiles
-from components.local.provider.values import UNKNOWN, Values
 from components.local.supervision import systemd
 from components.local.supervision.choice import AUTO, KINDS, choose
 from components.local.supervision.program import Supervisor
+from wire.values import UNKNOWN, Values
 
 _PORT_LIMIT_S = 15.0
 

@@ -13,7 +13,7 @@ from components.local.provider.fields import Field, Table, flag, whole
 from components.local.provider.handler import Change, Context, Handler
 from components.local.provider.resources.common import SITE
 from components.local.provider.site import Site
-from components.local.provider.values import UNKNOWN, Values
+from wire.values import UNKNOWN, Values
 
 _MODULE = "workloads.registry"
 

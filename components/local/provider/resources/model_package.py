@@ -17,7 +17,7 @@ from components.local.provider.resources.common import (
     RETAIN,
     SITE,
 )
-from components.local.provider.values import UNKNOWN, Values
+from wire.values import UNKNOWN, Values
 
 _OPTIMIZATION: Final = "workloads.optimization"
 _REGISTRY: Final = "workloads.registry"

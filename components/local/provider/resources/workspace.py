@@ -11,7 +11,7 @@ from components.local.provider.fields import Field, Table, flag, text
 from components.local.provider.handler import Change, Context, Handler
 from components.local.provider.leftovers import end_leftovers, holds_port
 from components.local.provider.site import Site
-from components.local.provider.values import Values, has_unknown
+from wire.values import Values, has_unknown
 
 
 class WorkspaceHandler(Handler):

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pulumi.runtime import rpc
 
-from components.local.provider.values import (
+from wire.values import (
     OUTPUT_VALUE,
     SECRET,
     SIGNATURE,

@@ -1,0 +1,1 @@
+"""Stands in for the clouds' providers: stacks run without credentials and without network."""

@@ -1,0 +1,1 @@
+"""What each cloud would say: identities, outputs, cross-checks, answers to queries."""

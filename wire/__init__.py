@@ -1,0 +1,29 @@
+"""The engine's values in plain Python, for every provider that Falaj has; knows nobody."""
+
+from __future__ import annotations
+
+from wire.values import (
+    OUTPUT_VALUE,
+    SECRET,
+    SIGNATURE,
+    UNKNOWN,
+    Unknown,
+    Value,
+    Values,
+    decode,
+    encode,
+    has_unknown,
+)
+
+__all__ = [
+    "OUTPUT_VALUE",
+    "SECRET",
+    "SIGNATURE",
+    "UNKNOWN",
+    "Unknown",
+    "Value",
+    "Values",
+    "decode",
+    "encode",
+    "has_unknown",
+]
