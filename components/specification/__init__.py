@@ -1,0 +1,1 @@
+"""What the components take: the same names, arguments and rules on every cloud."""
