@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, cast
 
 import pulumi
 
@@ -22,7 +23,29 @@ class Refusals:
 
     def say(self, argument: str, reason: str) -> None:
         """A problem in words of its own: what was wrong, what is allowed, what to change."""
-        self._found.append((argument, reason))
+        if (argument, reason) not in self._found:
+            self._found.append((argument, reason))
+
+    def names(self, args: Mapping[str, Any], kind: type) -> None:
+        """Refuse arguments that ``kind``, a TypedDict, doesn't have; and the lack of one it needs.
+
+        Other languages and programs without a type checker get here whatever was written.
+        """
+        known: list[str] = sorted(kind.__annotations__)
+        for name in args:
+            if name in known:
+                continue
+            near = difflib.get_close_matches(name, known, n=1)
+            hint = f"did you mean {near[0]!r}?" if near else f"allowed: {', '.join(known)}"
+            self.say(name, f"is not an argument of {kind.__name__}; {hint}")
+        required = cast("frozenset[str]", getattr(kind, "__required_keys__", frozenset[str]()))
+        self.needed(args, sorted(required))
+
+    def needed(self, args: Mapping[str, Any], arguments: Sequence[str], where: str = "") -> None:
+        """Refuse the lack of ``arguments``; ``where`` says for what they are needed."""
+        for argument in arguments:
+            if args.get(argument) is None:
+                self.say(argument, "missing" + (f"; needed {where}" if where else ""))
 
     def text(self, args: Mapping[str, Any], argument: str) -> str:
         """A required plain text; empty where it was refused."""
@@ -58,6 +81,29 @@ class Refusals:
             return int(value)
         self.add(argument, value, f"a whole number from {low} to {high}")
         return low
+
+    def flag(self, argument: str, value: object) -> bool:
+        """True or false; false where it was refused."""
+        if isinstance(value, bool):
+            return value
+        self.add(argument, value, "true or false")
+        return False
+
+    def texts(self, argument: str, value: object) -> tuple[str, ...]:
+        """A list of plain texts, each once; those that can't be used are refused."""
+        if isinstance(value, str) or not isinstance(value, Sequence):
+            self.add(argument, value, "a list of texts, plain values known before anything runs")
+            return ()
+        found: list[str] = []
+        for position, item in enumerate(cast("Sequence[object]", value)):
+            at = f"{argument}[{position}]"
+            if not isinstance(item, str) or not item.strip():
+                self.add(at, item, "text that is not empty")
+            elif item.strip() in found:
+                self.add(at, item, "each only once", "leave out the second")
+            else:
+                found.append(item.strip())
+        return tuple(found)
 
     def raise_if_any(self) -> None:
         """Refuse the component if something was wrong.

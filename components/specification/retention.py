@@ -1,0 +1,25 @@
+"""How long logs can be kept where they are searched."""
+
+from __future__ import annotations
+
+from components.specification.refusals import Refusals
+
+#: What a CloudWatch log group takes: https://docs.aws.amazon.com/AmazonCloudWatchLogs/latest/
+#: APIReference/API_PutRetentionPolicy.html
+_AWS_DAYS = (
+    *(1, 3, 5, 7, 14, 30, 60, 90, 120, 150, 180, 365, 400, 545, 731),
+    *(1096, 1827, 2192, 2557, 2922, 3288, 3653),
+)
+#: What a Log Analytics workspace keeps for interactive use:
+#: https://learn.microsoft.com/azure/azure-monitor/logs/data-retention-configure
+_AZURE_DAYS = range(30, 731)
+
+
+def log_days(cloud: str, argument: str, value: object, refusals: Refusals) -> int:
+    """Days of retention that the cloud's log store takes; what was given where it was refused."""
+    allowed = _AWS_DAYS if cloud == "aws" else _AZURE_DAYS
+    days = refusals.whole(argument, value, allowed[0], allowed[-1])
+    if days not in allowed:
+        near = next(each for each in allowed if each >= days)
+        refusals.add(argument, value, ", ".join(map(str, allowed)), f"{near} is the next longer")
+    return days
