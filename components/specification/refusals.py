@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Mapping, Sequence
-from typing import Any, cast
+from typing import Any, cast, get_type_hints
 
 import pulumi
+
+_OUTPUT = "is an output; it has to be a plain value, known before anything runs"
 
 
 class Refusals:
@@ -29,11 +31,15 @@ class Refusals:
     def names(self, args: Mapping[str, Any], kind: type) -> None:
         """Refuse arguments that ``kind``, a TypedDict, doesn't have; and the lack of one it needs.
 
-        Other languages and programs without a type checker get here whatever was written.
+        Other languages and programs without a type checker get here whatever was written. An
+        output where a plain value is needed is refused, too: it would be known too late.
         """
-        known: list[str] = sorted(kind.__annotations__)
-        for name in args:
-            if name in known:
+        hints = get_type_hints(kind)
+        known: list[str] = sorted(hints)
+        for name, value in args.items():
+            if name in hints:
+                if isinstance(value, pulumi.Output) and "Output[" not in str(hints[name]):
+                    self.say(name, _OUTPUT)
                 continue
             near = difflib.get_close_matches(name, known, n=1)
             hint = f"did you mean {near[0]!r}?" if near else f"allowed: {', '.join(known)}"
@@ -53,9 +59,7 @@ class Refusals:
         if isinstance(value, str) and value.strip():
             return value.strip()
         if isinstance(value, pulumi.Output):
-            self.say(
-                argument, "is an output; it has to be a plain value, known before anything runs"
-            )
+            self.say(argument, _OUTPUT)
         elif value is None:
             self.say(argument, "missing")
         else:
@@ -104,6 +108,15 @@ class Refusals:
             else:
                 found.append(item.strip())
         return tuple(found)
+
+    def mapping(self, argument: str, value: object) -> dict[str, str]:
+        """Plain texts by name; empty where it was refused."""
+        if isinstance(value, Mapping):
+            items = dict(cast("Mapping[object, object]", value))
+            if all(isinstance(k, str) and isinstance(v, str) for k, v in items.items()):
+                return {str(key): str(text) for key, text in items.items()}
+        self.add(argument, value, "texts by name")
+        return {}
 
     def raise_if_any(self) -> None:
         """Refuse the component if something was wrong.
