@@ -1,0 +1,66 @@
+"""What the clouds sell inside the country, zone by zone, with sources and dates.
+
+>>> from components import catalogue
+>>> place = catalogue.place("aws", "me-central-1")
+>>> place.resolve(gpu="H200", count=8, fabric="efa").name
+'p5en.48xlarge'
+
+Facts only: nothing here calls a cloud, and nothing is guessed. What no source says is None, and is
+printed as unknown.
+"""
+
+from __future__ import annotations
+
+from components.catalogue import cost
+from components.catalogue.cost import Cost, CostRange
+from components.catalogue.demand import Demand
+from components.catalogue.errors import (
+    CatalogueError,
+    DegradedRegionError,
+    DemandError,
+    NotSoldError,
+    PlaceError,
+    PlacementError,
+)
+from components.catalogue.gpus import GPUS, Gpu
+from components.catalogue.machines import InstructionSets, MachineType
+from components.catalogue.place import (
+    PLACES,
+    REGIONS,
+    Place,
+    RegionStatus,
+    Service,
+    Zone,
+    all_places,
+    parse,
+    place,
+)
+from components.catalogue.sources import SOURCES, Source
+
+__all__ = [
+    "GPUS",
+    "PLACES",
+    "REGIONS",
+    "SOURCES",
+    "CatalogueError",
+    "Cost",
+    "CostRange",
+    "DegradedRegionError",
+    "Demand",
+    "DemandError",
+    "Gpu",
+    "InstructionSets",
+    "MachineType",
+    "NotSoldError",
+    "Place",
+    "PlaceError",
+    "PlacementError",
+    "RegionStatus",
+    "Service",
+    "Source",
+    "Zone",
+    "all_places",
+    "cost",
+    "parse",
+    "place",
+]

@@ -1,0 +1,1 @@
+"""The catalogue's data: JSON files, each with its date and the ids of its sources."""

@@ -1,0 +1,74 @@
+"""Words for what isn't sold: what was asked, why not, and what is sold instead, closest first."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+from itertools import groupby
+from typing import TYPE_CHECKING
+
+from components.catalogue.demand import Demand, as_fraction
+from components.catalogue.machines import MachineType
+
+if TYPE_CHECKING:
+    from components.catalogue.place import Place
+
+_SHOWN = 5
+
+
+def machine(place: Place, name: str, reason: str | None) -> str:
+    """Why a machine type of that name is refused in a place."""
+    why = f": {reason}" if reason else ""
+    names = [m.name for m in place.machines()]
+    near = difflib.get_close_matches(name, names, n=3, cutoff=0.5)
+    instead = f"; closest names sold there: {', '.join(near)}" if near else ""
+    command = f"`python -m components.catalogue gpus --place {place.name}` (or cpus) lists all"
+    return f"{name} is not sold in {place.name}{why}{instead}; {command}"
+
+
+def demand(place: Place, asked: Demand) -> str:
+    """Why nothing in a place satisfies a demand, and what there is instead."""
+    kind = "gpu" if asked.wants_gpu else "cpu"
+    machines = place.machines(kind)
+    sold = [f"{m.gpu_text} ({m.name})" if m.gpu else m.name for m in _closest(asked, machines)]
+    almost = _almost(asked, machines)
+    text = f"{place.name} does not sell {asked}"
+    if almost:
+        text += f"; nearest: {almost}"
+    if sold:
+        text += f"; sold there, closest first: {', '.join(sold)}"
+    return text
+
+
+def _almost(asked: Demand, machines: Iterable[MachineType]) -> str:
+    """Machines that lack one thing only, each with what it lacks."""
+    near = [(m, asked.shortfalls(m)) for m in machines]
+    one = [(m, lacks[0]) for m, lacks in near if len(lacks) == 1]
+    of_model = [(m, lack) for m, lack in one if not asked.gpus or m.gpu in asked.gpus]
+    return "; ".join(f"{m.name}, but {lack}" for m, lack in of_model[:3])
+
+
+def _closest(asked: Demand, machines: Iterable[MachineType]) -> list[MachineType]:
+    """One machine of each GPU and count, or the first few without GPUs, closest first."""
+    generations = {gpu.architecture for gpu in asked.gpus}
+    vendors = {gpu.vendor for gpu in asked.gpus}
+
+    def distance(m: MachineType) -> tuple[object, ...]:
+        count = 0.0 if asked.count is None else abs(float(as_fraction(asked.count) - m.gpu_count))
+        generation = m.gpu.architecture if m.gpu else None
+        return (
+            m.gpu not in asked.gpus,
+            m.caution is not None,
+            count,
+            generation not in generations,
+            bool(m.gpu and m.gpu.vendor not in vendors),
+            len(asked.shortfalls(m)),
+        )
+
+    ordered = sorted(machines, key=distance)
+    if not asked.wants_gpu:
+        return ordered[:_SHOWN]
+    seen: dict[str, MachineType] = {}
+    for text, group in groupby(ordered, key=lambda m: m.gpu_text):
+        seen.setdefault(text, next(group))
+    return list(seen.values())[:_SHOWN]
