@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Mapping, Sequence
-from typing import Any, cast, get_type_hints
+from typing import Any, cast
 
 import pulumi
 
@@ -34,7 +34,7 @@ class Refusals:
         Other languages and programs without a type checker get here whatever was written. An
         output where a plain value is needed is refused, too: it would be known too late.
         """
-        hints = get_type_hints(kind)
+        hints = kind.__annotations__
         known: list[str] = sorted(hints)
         for name, value in args.items():
             if name in hints:
