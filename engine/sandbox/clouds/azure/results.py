@@ -1,0 +1,72 @@
+"""The outputs that every resource has."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from engine.sandbox.clouds.azure import invented, known, places
+from engine.sandbox.clouds.azure.ask import Ask
+from engine.sandbox.clouds.azure.kind import Kind
+from engine.sandbox.clouds.azure.shape import shape
+
+
+def common(kind: Kind, ask: Ask) -> dict[str, Any]:
+    """The inputs, and what Resource Manager adds to each resource."""
+    id = ask.id or ""
+    found: dict[str, Any] = {key: value for key, value in ask.inputs.items() if value is not None}
+    given = shape(ask.token)
+    expected = given.outputs if given else frozenset[str]()
+    found["name"] = arm_name(id)
+    found["type"] = kind.arm_type
+    found["azureApiVersion"] = given.api_version if given else ""
+    if "location" in expected and (region := location(ask)):
+        found["location"] = region
+    if "provisioningState" in expected:
+        found["provisioningState"] = "Succeeded"
+    if "systemData" in expected:
+        found["systemData"] = invented.system_data()
+    for name in ("etag", "eTag"):
+        if name in expected:
+            found[name] = invented.etag(id)
+    if "identity" in expected and isinstance(ask.at("identity"), dict):
+        found["identity"] = identity(ask)
+    if "resourceGuid" in expected:
+        found["resourceGuid"] = invented.guid("guid", id)
+    return found
+
+
+def arm_name(id: str) -> str:
+    """The last segment of an id."""
+    return id.rstrip("/").rpartition("/")[2]
+
+
+def location(ask: Ask) -> str | None:
+    """The resource's region: its own, the provider's, or its resource group's."""
+    if ask.region:
+        return ask.region
+    group = ask.text("resourceGroupName")
+    if ask.world is None or group is None:
+        return None
+    region = known.region_of(known.group(ask.world, group))
+    return places.normalise(region) if region else None
+
+
+def identity(ask: Ask) -> dict[str, Any]:
+    """The managed identities of a resource, with the ids that Entra would give them."""
+    given = ask.at("identity")
+    found: dict[str, Any] = dict(given) if isinstance(given, dict) else {}
+    kind = ask.text("identity.type") or ""
+    if "systemassigned" in kind.lower():
+        found["principalId"] = invented.guid("principal", ask.id or "")
+        found["tenantId"] = invented.TENANT
+    assigned = ask.at("identity.userAssignedIdentities")
+    names = [item for item in assigned if isinstance(item, str)] if assigned else []
+    if names:
+        found["userAssignedIdentities"] = {
+            item: {
+                "principalId": invented.guid("principal", item),
+                "clientId": invented.guid("client", item),
+            }
+            for item in names
+        }
+    return found

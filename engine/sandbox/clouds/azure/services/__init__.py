@@ -1,0 +1,1 @@
+"""Azure's services: for each type its row, its rules and what it computes."""
