@@ -1,7 +1,8 @@
 """The interface between the sandbox and what it knows of a cloud.
 
 The sandbox itself checks inputs against the SDK's types, keeps what was made, compares and
-replaces. A `CloudModel` adds what only that cloud's service would say.
+replaces. A `CloudModel` adds what only that cloud's service would say. Each of the packages
+`engine.sandbox.clouds.aws`, `.azure` and `.kubernetes` offers one, named ``MODEL``.
 """
 
 from __future__ import annotations
@@ -97,7 +98,12 @@ class CloudModel(Protocol):
     def identity(
         self, token: str, name: str, inputs: Properties, config: Properties, urn: str
     ) -> str:
-        """The id that a new resource gets: well-formed, and the same in each run."""
+        """The id that a new resource gets: well-formed, and the same in each run.
+
+        Empty for a type that the model doesn't know. A resource that is made while an older one
+        of the same URN still exists (it is about to be replaced) comes with another URN, so that
+        ids made from the URN differ.
+        """
         ...
 
     def outputs(

@@ -1,0 +1,312 @@
+"""One cloud of the sandbox: what its provider does, with plain values in and out."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+from typing import Any, Final, TypeVar
+
+from engine.errors import EngineError
+from engine.sandbox import diff, faults, urns
+from engine.sandbox.checker import Checker
+from engine.sandbox.clouds.model import CloudModel, Made, Problem, Properties
+from engine.sandbox.errors import ModelError, SandboxError
+from engine.sandbox.properties import plausible, without_nulls
+from engine.sandbox.schema.tables import Tables
+from engine.sandbox.settings import decode_settings
+from engine.sandbox.store import Store
+from wire import UNKNOWN, has_unknown
+
+MARK: Final = "__falajSandbox"
+"""Output of everything that the sandbox made; the engine keeps it and shows it nowhere."""
+
+# A resource gets a new automatic name with each replacement that overlaps the one before.
+_GENERATIONS_LOOKED_AT: Final = 4
+
+Result = TypeVar("Result")
+
+
+class Cloud:
+    """Checks, makes, changes and removes resources of one package.
+
+    Args:
+        model: what this cloud knows beyond its SDK's types.
+        store: what exists.
+    """
+
+    def __init__(self, model: CloudModel, store: Store) -> None:
+        self.package = model.package
+        self.tables = Tables(model.package)
+        self.checker = Checker(self.tables)
+        self.store = store
+        self.config: dict[str, Any] = {}
+        self._model = model
+
+    # The provider's own settings
+
+    def check_settings(self, given: Properties) -> list[Problem]:
+        """What is wrong with the provider's own settings."""
+        settings = decode_settings(self.tables, given)
+        return self.checker.settings(settings) or self._ask(
+            lambda: self._model.check_configuration(settings), "its settings"
+        )
+
+    def configure(self, given: Properties) -> None:
+        """Take over the provider's own settings."""
+        self.config = decode_settings(self.tables, given)
+
+    # Resources
+
+    def check(
+        self, urn: str, inputs: Properties, old: Properties
+    ) -> tuple[dict[str, Any], list[Problem]]:
+        """The inputs with what the provider fills in, and what is wrong with them."""
+        token, name = urns.token(urn), urns.name(urn)
+        given = without_nulls(inputs)
+        problems = self.checker.resource(token, given)
+        if problems:
+            return given, problems
+        checked = {**self._defaults(token, name, urn, given, old), **given}
+        problems = self._ask(lambda: self._model.problems(token, checked, self.config), name)
+        return checked, problems
+
+    def difference(
+        self,
+        urn: str,
+        old: Properties,
+        new: Properties,
+        id: str,
+        ignored: list[str],
+    ) -> tuple[list[diff.Change], bool]:
+        """What differs, and whether the old must go before a new one can be made."""
+        token, name = urns.token(urn), urns.name(urn)
+        changes = diff.compare(old, new, self._model.replacements(token), ignored)
+        if not any(change.replaces for change in changes) or has_unknown(new):
+            return changes, False
+        other = _of_generation(urn, self._generation(urn))
+        return changes, self._identity(token, name, new, other) == id
+
+    def preview_create(self, urn: str, inputs: Properties) -> dict[str, Any]:
+        """The outputs as far as they are known before a resource is made."""
+        found = self.tables.resource(urns.token(urn))
+        computed = {} if found is None else dict.fromkeys(found.outputs, UNKNOWN)
+        return {**computed, **inputs}
+
+    def create(self, urn: str, inputs: Properties) -> tuple[str, dict[str, Any]]:
+        """Make a resource: its id and outputs.
+
+        Raises:
+            SandboxError: the cloud would refuse it.
+            FaultError: a fault was asked for.
+        """
+        token, name = urns.token(urn), urns.name(urn)
+        fault = faults.meet(self.store, "create", token, name)
+        if fault is not None and not fault.timed_out:
+            raise fault
+        with self.store.transaction():
+            generation = self._generation(urn)
+            own = _of_generation(urn, generation)
+            self._refuse(token, name, inputs, None, "made")
+            made_id = self._identity(token, name, inputs, own)
+            if self.store.by_id(token, made_id) is not None:
+                raise SandboxError(
+                    [Problem("", f"{token} {made_id!r} already exists; choose another name")],
+                    f"{name} can't be made",
+                )
+            made = self._made(urn, token, made_id, inputs)
+            self.store.add(made, generation)
+        if fault is not None:
+            raise fault.with_state(made_id, made.outputs, inputs)
+        return made_id, dict(made.outputs)
+
+    def read(
+        self,
+        urn: str,
+        id: str,
+        state: Properties,
+    ) -> Made | None:
+        """What is true of a resource now; None when it is gone, or never was (an import)."""
+        token, name = urns.token(urn), urns.name(urn)
+        fault = faults.meet(self.store, "read", token, name)
+        if fault is not None:
+            raise fault
+        return self._own(token, id, state)
+
+    def preview_update(
+        self, state: Properties, old: Properties, new: Properties
+    ) -> dict[str, Any]:
+        """The outputs as far as they are known before a resource is changed."""
+        kept = {name: value for name, value in state.items() if name not in old or name in new}
+        return {**kept, **new}
+
+    def update(
+        self,
+        urn: str,
+        id: str,
+        state: Properties,
+        inputs: Properties,
+    ) -> dict[str, Any]:
+        """Change a resource: its new outputs. Raises SandboxError, FaultError."""
+        token, name = urns.token(urn), urns.name(urn)
+        fault = faults.meet(self.store, "update", token, name)
+        if fault is not None and not fault.timed_out:
+            raise fault
+        with self.store.transaction():
+            if self._own(token, id, state) is None:
+                raise SandboxError(
+                    [Problem("", f"{token} {id!r} no longer exists; run `pulumi refresh`")],
+                    f"{name} can't be changed",
+                )
+            self._refuse(token, name, inputs, id, "changed")
+            made = self._made(urn, token, id, inputs)
+            self.store.change(made)
+        if fault is not None:
+            raise fault.with_state(id, made.outputs, inputs)
+        return dict(made.outputs)
+
+    def delete(
+        self,
+        urn: str,
+        id: str,
+        state: Properties,
+    ) -> None:
+        """Remove a resource; one that is gone already is no mistake. Raises as `update` does."""
+        token, name = urns.token(urn), urns.name(urn)
+        fault = faults.meet(self.store, "delete", token, name)
+        if fault is not None and not fault.timed_out:
+            raise fault
+        with self.store.transaction():
+            made = self._own(token, id, state)
+            if made is not None:
+                found = self._ask(lambda: self._model.obstacles(token, made, self.store), name)
+                if found:
+                    raise SandboxError(found, f"{name} can't be deleted")
+                self.store.remove(token, id)
+        if fault is not None:
+            raise fault
+
+    def invoke(self, token: str, arguments: Properties) -> dict[str, Any]:
+        """The answer to a query. Raises SandboxError for one that isn't known or is refused."""
+        problems = self.checker.query(token, arguments)
+        if problems:
+            raise SandboxError(problems, f"{token} can't be asked")
+        try:
+            return dict(
+                self._ask(
+                    lambda: self._model.invoke(token, arguments, self.config, self.store), token
+                )
+            )
+        except LookupError as error:
+            reason = str(error.args[0]) if error.args else "the sandbox doesn't know this query"
+            raise SandboxError([Problem("", reason)], f"{token} can't be answered") from error
+
+    # Parts of the above
+
+    def _defaults(
+        self, token: str, name: str, urn: str, given: Properties, old: Properties
+    ) -> dict[str, Any]:
+        """What the provider fills in; an automatic name stays as long as the resource does.
+
+        The engine checks a resource that is to be replaced as if there were no old one: it gets
+        the name of the next generation, so that both can exist for a while.
+        """
+
+        def asked(own: str) -> dict[str, Any]:
+            filled = self._ask(
+                lambda: self._model.defaults(token, name, given, self.config, own), name
+            )
+            return {key: value for key, value in filled.items() if given.get(key) is None}
+
+        if not old:
+            return asked(_of_generation(urn, self._generation(urn)))
+        found = asked(urn)
+        differing = [key for key, value in found.items() if old.get(key) not in (None, value)]
+        for generation in range(1, _GENERATIONS_LOOKED_AT) if differing else ():
+            other = asked(_of_generation(urn, generation))
+            found |= {key: old[key] for key in differing if other.get(key) == old[key]}
+        return found
+
+    def _generation(self, urn: str) -> int:
+        """The number of a new resource of this URN: 0 unless others of it still exist."""
+        taken = self.store.generations(urn)
+        return next(number for number in range(len(taken) + 1) if number not in taken)
+
+    def _identity(self, token: str, name: str, inputs: Properties, own: str) -> str:
+        found = self._ask(
+            lambda: self._model.identity(token, name, inputs, self.config, own), name
+        )
+        digest = hashlib.sha256(f"{token}|{own}".encode()).hexdigest()[:17]
+        return found or f"{name}-{digest}"
+
+    def _made(
+        self,
+        urn: str,
+        token: str,
+        id: str,
+        inputs: Properties,
+    ) -> Made:
+        name = urns.name(urn)
+        answered = self._ask(
+            lambda: self._model.outputs(token, id, inputs, self.config, self.store), name
+        )
+        outputs: dict[str, Any] = {**inputs, **answered}
+        found = self.tables.resource(token)
+        for output, known in ({} if found is None else found.outputs).items():
+            if known.required and outputs.get(output) is None and output != "id":
+                outputs[output] = plausible(known.type, f"{name}-{output}")
+        outputs = {key: value for key, value in outputs.items() if value is not None}
+        outputs[MARK] = "nothing real was made"
+        region = outputs.get("region") or outputs.get("location") or self.config.get("region")
+        return Made(urn, token, id, dict(inputs), outputs, str(region or ""), urns.stack(urn))
+
+    def _refuse(
+        self,
+        token: str,
+        name: str,
+        inputs: Properties,
+        id: str | None,
+        what: str,
+    ) -> None:
+        # What was unknown in the preview is checked for the first time here.
+        found = self.checker.resource(token, inputs) or self._ask(
+            lambda: [
+                *self._model.problems(token, inputs, self.config),
+                *self._model.conflicts(token, inputs, self.config, self.store, id),
+            ],
+            name,
+        )
+        if found:
+            raise SandboxError(found, f"{name} can't be {what}")
+
+    def _own(
+        self,
+        token: str,
+        id: str,
+        state: Properties,
+    ) -> Made | None:
+        """The resource, unless it is gone.
+
+        Raises:
+            EngineError: its state wasn't written by the sandbox.
+        """
+        if state and MARK not in state:
+            raise EngineError(
+                f"{token} {id!r} was not made in the sandbox: its state comes from a real cloud "
+                "or another provider, and the sandbox touches nothing of the kind; run this stack "
+                "without the sandbox, or take the resource out of this state with "
+                "`pulumi state delete`"
+            )
+        return self.store.by_id(token, id)
+
+    def _ask(self, question: Callable[[], Result], about: str) -> Result:
+        """Ask the model; its own mistakes are told as such, without a trace."""
+        try:
+            return question()
+        except (EngineError, LookupError):
+            raise
+        except Exception as error:
+            raise ModelError(self.package, about, error) from error
+
+
+def _of_generation(urn: str, generation: int) -> str:
+    return urn if generation == 0 else f"{urn}#{generation}"

@@ -1,0 +1,38 @@
+"""What the sandbox knows of each cloud, loaded when that cloud is asked for."""
+
+from __future__ import annotations
+
+import importlib
+from typing import Final
+
+from engine.errors import EngineError
+from engine.sandbox.clouds.generic import GenericModel
+from engine.sandbox.clouds.model import CloudModel
+
+_MODULES: Final = {
+    "aws": "engine.sandbox.clouds.aws",
+    "azure-native": "engine.sandbox.clouds.azure",
+    "kubernetes": "engine.sandbox.clouds.kubernetes",
+}
+
+PACKAGES: Final = tuple(_MODULES)
+"""The packages that the sandbox stands in for."""
+
+
+def load(package: str) -> CloudModel:
+    """The model of a package's cloud.
+
+    Raises:
+        EngineError: there is none for that package.
+    """
+    module = _MODULES.get(package)
+    if module is None:
+        raise EngineError(
+            f"{package!r} is no cloud that the sandbox stands in for; "
+            f"allowed: {', '.join(PACKAGES)}"
+        )
+    try:
+        model: CloudModel = importlib.import_module(module).MODEL
+    except (ImportError, AttributeError):
+        return GenericModel(package)
+    return model

@@ -1,0 +1,43 @@
+"""Small operations on properties."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from engine.sandbox.clouds.model import Properties
+from engine.sandbox.schema import types
+
+
+def without_nulls(values: Properties) -> dict[str, Any]:
+    """Properties without those that are null, at any depth: to a service they aren't there."""
+    return {name: _inside(value) for name, value in values.items() if value is not None}
+
+
+def _inside(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return without_nulls(value)
+    if isinstance(value, list):
+        return [_inside(entry) for entry in value]
+    return value
+
+
+def plausible(kind: types.Type, text: str) -> Any:
+    """A value for an output that always has one, where the model gives none."""
+    found: Any = None
+    match kind:
+        case types.Choice(_, values, _):
+            found = values[0]
+        case types.ListOf():
+            found = []
+        case types.MapOf() | types.Reference():
+            found = {}
+        case types.Scalar("boolean"):
+            found = False
+        case types.Scalar("integer" | "number"):
+            found = 0
+        case types.Scalar("string"):
+            found = text
+        case _:
+            pass
+    return found

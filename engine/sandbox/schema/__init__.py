@@ -1,0 +1,1 @@
+"""The types of the installed SDKs: what each resource takes and gives."""

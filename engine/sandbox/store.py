@@ -1,0 +1,209 @@
+"""What exists in the sandbox: one SQLite file that several provider processes share.
+
+Every change is one transaction, so a check against what exists and the change that follows it
+can't be torn apart by another process.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import sqlite3
+from collections.abc import Generator, Iterable, Mapping
+from pathlib import Path
+from typing import Any, Final
+
+from engine.errors import EngineError
+from engine.folders import make_private
+from engine.sandbox.clouds.model import Made
+
+_BUSY_TIMEOUT_MS: Final = 30_000
+_FORMAT: Final = 1
+
+_TABLES: Final = """
+CREATE TABLE resources (
+    token TEXT NOT NULL, id TEXT NOT NULL, urn TEXT NOT NULL, stack TEXT NOT NULL,
+    generation INTEGER NOT NULL, region TEXT NOT NULL,
+    inputs TEXT NOT NULL, outputs TEXT NOT NULL,
+    revision INTEGER NOT NULL DEFAULT 0, place INTEGER PRIMARY KEY AUTOINCREMENT,
+    UNIQUE (token, id)
+);
+CREATE INDEX resources_by_urn ON resources (urn);
+CREATE TABLE faults (
+    number INTEGER PRIMARY KEY AUTOINCREMENT,
+    action TEXT NOT NULL, token TEXT, name TEXT, nth INTEGER NOT NULL,
+    timeout INTEGER NOT NULL, always INTEGER NOT NULL,
+    seen INTEGER NOT NULL DEFAULT 0, spent INTEGER NOT NULL DEFAULT 0
+);
+"""
+
+
+class Store:
+    """The sandbox's cloud, and the world that its models look at.
+
+    Args:
+        path: the SQLite file, or ``:memory:``.
+
+    Raises:
+        EngineError: the file can't be used.
+    """
+
+    def __init__(self, path: str | Path) -> None:
+        self._path = str(path)
+        self._known: dict[int, tuple[int, Made]] = {}
+        try:
+            if self._path != ":memory:":
+                make_private(Path(path).parent)
+            # The servicer's event loop and the caller's thread may differ; calls never overlap.
+            self.connection = sqlite3.connect(
+                self._path, isolation_level=None, check_same_thread=False
+            )
+            self.connection.execute(f"PRAGMA busy_timeout = {_BUSY_TIMEOUT_MS}")
+            self.connection.execute("PRAGMA journal_mode = WAL")
+            # The file may lose its last moments when the machine loses power, never its order.
+            self.connection.execute("PRAGMA synchronous = OFF")
+            with self.transaction():
+                self._ensure_tables()
+        except (OSError, sqlite3.Error) as error:
+            raise EngineError(
+                f"the sandbox's cloud in {self._path} can't be used: {error}; remove the file to "
+                "start with an empty one (`pulumi refresh` then drops what was in it)"
+            ) from error
+
+    def close(self) -> None:
+        """Close the file."""
+        self.connection.close()
+
+    @contextlib.contextmanager
+    def transaction(self) -> Generator[None]:
+        """All or nothing of what is done inside; other processes wait."""
+        if self.connection.in_transaction:
+            yield
+            return
+        self.connection.execute("BEGIN IMMEDIATE")
+        try:
+            yield
+        except BaseException:
+            self.connection.execute("ROLLBACK")
+            self._known.clear()  # revisions that never were may come again with other contents
+            raise
+        self.connection.execute("COMMIT")
+
+    # What models see (the protocol World)
+
+    def by_id(self, token: str, id: str) -> Made | None:
+        """The resource of that type and id; None when there is none."""
+        return next(iter(self._made("WHERE token = ? AND id = ?", (token, id))), None)
+
+    def all(self, token: str | None = None) -> list[Made]:
+        """Every resource, or every one of a type, in the order in which they were made."""
+        if token is None:
+            return self._made("", ())
+        return self._made("WHERE token = ?", (token,))
+
+    def find(self, token: str, **equal: Any) -> list[Made]:
+        """The resources of a type whose outputs equal all that is given."""
+        return [
+            made
+            for made in self.all(token)
+            if all(made.outputs.get(name) == value for name, value in equal.items())
+        ]
+
+    # What the sandbox itself needs
+
+    def of_urn(self, urn: str) -> list[Made]:
+        """The resources of a URN: two while one of them is being replaced."""
+        return self._made("WHERE urn = ?", (urn,))
+
+    def generations(self, urn: str) -> list[int]:
+        """Which numbers the resources of this URN have that exist now."""
+        rows = self.connection.execute(
+            "SELECT generation FROM resources WHERE urn = ? ORDER BY generation", (urn,)
+        )
+        return [row[0] for row in rows]
+
+    def add(self, made: Made, generation: int) -> None:
+        """Make a resource; its type and id must be new."""
+        self.connection.execute(
+            "INSERT INTO resources (token, id, urn, stack, generation, region, inputs, outputs) "
+            "VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+            (
+                made.token,
+                made.id,
+                made.urn,
+                made.stack,
+                generation,
+                made.region,
+                _dump(made.inputs),
+                _dump(made.outputs),
+            ),
+        )
+
+    def change(self, made: Made) -> None:
+        """Set a resource's inputs, outputs and region."""
+        self.connection.execute(
+            "UPDATE resources SET inputs = ?, outputs = ?, region = ?, urn = ?, "
+            "revision = revision + 1 WHERE token = ? AND id = ?",
+            (
+                _dump(made.inputs),
+                _dump(made.outputs),
+                made.region,
+                made.urn,
+                made.token,
+                made.id,
+            ),
+        )
+
+    def remove(self, token: str, id: str) -> bool:
+        """Remove a resource; whether it was there."""
+        done = self.connection.execute(
+            "DELETE FROM resources WHERE token = ? AND id = ?", (token, id)
+        )
+        return done.rowcount > 0
+
+    def clear(self) -> int:
+        """Remove everything, faults too; how many resources there were."""
+        with self.transaction():
+            self.connection.execute("DELETE FROM faults")
+            return self.connection.execute("DELETE FROM resources").rowcount
+
+    def _made(self, where: str, values: Iterable[Any]) -> list[Made]:
+        """Rows as objects; each revision of a row is read and decoded once."""
+        heads = self.connection.execute(
+            f"SELECT place, revision FROM resources {where} ORDER BY place",  # noqa: S608
+            tuple(values),
+        ).fetchall()
+        found: list[Made] = []
+        for place, revision in heads:
+            known = self._known.get(place)
+            if known is None or known[0] != revision:
+                row = self.connection.execute(
+                    "SELECT urn, token, id, inputs, outputs, region, stack FROM resources "
+                    "WHERE place = ?",
+                    (place,),
+                ).fetchone()
+                if row is None:  # gone between the two queries
+                    continue
+                urn, token, made_id, inputs, outputs, region, stack = row
+                made = Made(
+                    urn, token, made_id, json.loads(inputs), json.loads(outputs), region, stack
+                )
+                known = self._known[place] = (revision, made)
+            found.append(known[1])
+        return found
+
+    def _ensure_tables(self) -> None:
+        (version,) = self.connection.execute("PRAGMA user_version").fetchone()
+        if version == 0:
+            for statement in _TABLES.split(";"):
+                self.connection.execute(statement)
+            self.connection.execute(f"PRAGMA user_version = {_FORMAT}")
+        elif version != _FORMAT:
+            raise EngineError(
+                f"the sandbox's cloud in {self._path} has format {version}, this Falaj writes "
+                f"{_FORMAT}; destroy its stacks with the Falaj that made them, or remove the file"
+            )
+
+
+def _dump(values: Mapping[str, Any]) -> str:
+    return json.dumps(values, separators=(",", ":"), ensure_ascii=False)
