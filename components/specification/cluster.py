@@ -1,10 +1,21 @@
 """Arguments of `Cluster`."""
 
-from typing import NotRequired
+import ipaddress
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, NotRequired
 
 import pulumi
 
-from components.specification.placed import PlacedArgs
+from components.specification.kubernetes_version import DEFAULT as DEFAULT_VERSION
+from components.specification.kubernetes_version import checked_version
+from components.specification.machine_choice import checked_subnets
+from components.specification.placed import Placed, PlacedArgs, check_placed
+from components.specification.principals import checked_principals
+from components.specification.refusals import Refusals
+from components.specification.retention import log_days
+from components.specification.zones import chosen_zones, region_zones
 
 
 class ClusterArgs(PlacedArgs):
@@ -32,7 +43,8 @@ class ClusterArgs(PlacedArgs):
     """``AuditTrail.log_destination_id``. Needed on Azure; on AWS the cluster has a log group of
     its own."""
     zones: NotRequired[list[str]]
-    """Zones of ``node_subnet_ids``, as plain values. Default: every zone of the region that is not
+    """Zones of ``node_subnet_ids`` to use, as plain values. Default on AWS: every zone that the
+    network covers, of which EKS needs two or more; on Azure every zone of the region that is not
     reported as impaired."""
     administrators: NotRequired[list[str]]
     """Principals that administer the cluster: role ARNs, or object ids of Entra groups. Default:
@@ -47,3 +59,124 @@ class ClusterArgs(PlacedArgs):
     """Days that control-plane logs are kept. Default: 365."""
     boundary_id: NotRequired[pulumi.Input[str]]
     """``Identity.boundary_id``. Default: none. AWS only."""
+
+
+#: Most that the CIDR of services may hold and least that add-ons need:
+#: docs.aws.amazon.com/eks/latest/APIReference/API_KubernetesNetworkConfigRequest.html (/24 to
+#: /12); learn.microsoft.com/azure/aks/configure-azure-cni (smaller than /12).
+_SERVICE_PREFIXES = range(13, 25)
+_PRIVATE = tuple(
+    ipaddress.IPv4Network(text) for text in ("10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16")
+)
+#: What AKS keeps for itself: learn.microsoft.com/azure/aks/concepts-network-ip-address-planning;
+#: and 172.17.0.0/16, which containers on EKS nodes use.
+_TAKEN = tuple(
+    ipaddress.IPv4Network(text)
+    for text in ("172.17.0.0/16", "172.30.0.0/16", "172.31.0.0/16", "192.0.2.0/24")
+)
+_NAME = re.compile(r"^[a-z][a-z0-9-]{0,38}[a-z0-9]$")
+_AZURE_NEEDS = ("key_identity_id", "key_ring_id", "registry_id", "log_destination_id")
+
+
+@dataclass(frozen=True)
+class ClusterSpec:
+    """The plain arguments of `Cluster`, checked."""
+
+    placed: Placed
+    name: str
+    zones: tuple[str, ...]
+    zones_named: bool
+    """Whether the user named the zones; else those that the network covers are used."""
+    administrators: tuple[str, ...]
+    viewers: tuple[str, ...]
+    kubernetes_version: str
+    service_cidr: str
+    log_days: int
+
+
+def check(cloud: str, name: str, args: ClusterArgs) -> ClusterSpec:
+    """Check what is plain in a cluster's arguments.
+
+    Args:
+        cloud: ``aws`` or ``azure``.
+        name: the component's name.
+        args: its arguments.
+
+    Raises:
+        pulumi.InputPropertiesError: with every argument that was refused, and why.
+    """
+    refusals = Refusals(f"Cluster {name!r}")
+    given: Mapping[str, Any] = args
+    refusals.names(given, ClusterArgs)
+    if not _NAME.match(name):
+        refusals.add("name", name, "2 to 40 of a-z, 0-9 and '-', first a letter, last no '-'")
+    placed = check_placed(cloud, given, refusals)
+    if cloud == "azure":
+        refusals.needed(given, _AZURE_NEEDS, "on Azure")
+        if given.get("boundary_id") is not None:
+            refusals.say(
+                "boundary_id", "permissions boundaries exist on AWS only; leave it out on Azure"
+            )
+    administrators = checked_principals(
+        cloud, "administrators", given.get("administrators", []), refusals
+    )
+    viewers = checked_principals(cloud, "viewers", given.get("viewers", []), refusals)
+    for both in sorted(set(administrators) & set(viewers)):
+        refusals.add(
+            "viewers", both, "principals that are not administrators",
+            "an administrator can read already",
+        )  # fmt: skip
+    version = checked_version(given.get("kubernetes_version", DEFAULT_VERSION), refusals)
+    cidr = _service_cidr(given.get("service_cidr", "172.20.0.0/16"), refusals)
+    days = log_days(cloud, "log_days", given.get("log_days", 365), refusals)
+    zones = _zones(placed, given, refusals) if placed else ()
+    checked_subnets(given, "node_subnet_ids", zones, refusals)
+    refusals.raise_if_any()
+    if placed is None:
+        raise AssertionError("a place that can't be used was refused")
+    return ClusterSpec(
+        placed,
+        name,
+        zones,
+        given.get("zones") is not None,
+        administrators,
+        viewers,
+        version,
+        cidr,
+        days,
+    )
+
+
+def _zones(placed: Placed, args: Mapping[str, Any], refusals: Refusals) -> tuple[str, ...]:
+    if placed.place.cloud != "aws":
+        return chosen_zones(placed, args, refusals)
+    if args.get("zones") is None:
+        return region_zones(placed.place)
+    zones = chosen_zones(placed, args, refusals)
+    if len(zones) == 1:
+        # docs.aws.amazon.com/eks/latest/userguide/network-reqs.html
+        refusals.add(
+            "zones", list(zones), "two zones or more, which EKS needs for its control plane",
+            "name another zone (pools need not use it), or leave 'zones' out",
+        )  # fmt: skip
+    return zones
+
+
+def _service_cidr(value: object, refusals: Refusals) -> str:
+    try:
+        network = ipaddress.IPv4Network(str(value))
+    except ValueError as error:
+        refusals.add("service_cidr", value, f"a private range such as 172.20.0.0/16 ({error})")
+        return str(value)
+    if network.prefixlen not in _SERVICE_PREFIXES or not any(
+        network.subnet_of(private) for private in _PRIVATE
+    ):
+        refusals.add(
+            "service_cidr",
+            value,
+            f"a /13 to /24 inside {', '.join(map(str, _PRIVATE))}",
+        )
+    for taken in _TAKEN:
+        if network.overlaps(taken):
+            refusals.add("service_cidr", value, f"a range apart from {taken}, which is taken")
+    return str(network)

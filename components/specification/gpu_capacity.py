@@ -1,0 +1,143 @@
+"""How GPU machines are bought, linked and placed: choices that don't imply one another.
+
+EFA doesn't force a placement group, and a reservation doesn't either: a group that was made behind
+the user's back is why reserved machines fail to start.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from components import catalogue
+from components.specification.placed import Placed
+from components.specification.refusals import Refusals
+
+CAPACITIES = {
+    "aws": ("on-demand", "spot", "reservation", "capacity-block"),
+    "azure": ("on-demand", "spot", "reservation"),
+}
+FABRICS = {"aws": ("none", "efa"), "azure": ("none", "infiniband")}
+PLACEMENT_GROUPS = ("none", "cluster", "existing")
+RESERVED = ("reservation", "capacity-block")
+_OTHER_FABRIC = {"aws": ("infiniband", "efa"), "azure": ("efa", "infiniband")}
+_RESERVATION_ID = {
+    "aws": re.compile(r"^cr-(?:[0-9a-f]{8}|[0-9a-f]{17})$"),
+    "azure": re.compile(
+        r"^/subscriptions/[^/]+/resourceGroups/[^/]+/providers/Microsoft\.Compute/"
+        r"capacityReservationGroups/[^/]+$",
+        re.IGNORECASE,
+    ),
+}
+_RESERVATION_FORM = {
+    "aws": "a reservation's id, such as cr-0123456789abcdef0",
+    "azure": "/subscriptions/…/resourceGroups/…/providers/Microsoft.Compute/"
+    "capacityReservationGroups/NAME",
+}
+
+
+def checked_capacity(cloud: str, args: Mapping[str, Any], refusals: Refusals) -> str:
+    """The argument ``capacity``: how the machines are bought."""
+    capacity: object = args.get("capacity", "on-demand")
+    if cloud == "azure" and capacity == "capacity-block":
+        refusals.add(
+            "capacity", capacity, ", ".join(CAPACITIES[cloud]),
+            "capacity blocks exist on AWS only; on Azure use 'reservation' with a capacity "
+            "reservation group",
+        )  # fmt: skip
+    else:
+        refusals.choice("capacity", capacity, CAPACITIES[cloud])
+    return str(capacity)
+
+
+def checked_reservation(
+    cloud: str, capacity: str, args: Mapping[str, Any], refusals: Refusals
+) -> str | None:
+    """The argument ``reservation_id``, which only reserved capacity has."""
+    given: object = args.get("reservation_id")
+    if capacity not in RESERVED:
+        if given is not None:
+            refusals.say(
+                "reservation_id",
+                f"given {given!r}, but capacity is {capacity!r}, which uses no reservation; set "
+                f"capacity to {' or '.join(c for c in CAPACITIES[cloud] if c in RESERVED)}, or "
+                "leave reservation_id out",
+            )
+        return None
+    if given is None:
+        refusals.say(
+            "reservation_id",
+            f"missing; capacity {capacity!r} needs {_RESERVATION_FORM[cloud]}; name it, or set "
+            "capacity to 'on-demand'",
+        )
+        return None
+    if not isinstance(given, str) or not _RESERVATION_ID[cloud].match(given):
+        refusals.add("reservation_id", given, _RESERVATION_FORM[cloud])
+    return str(given)
+
+
+def checked_fabric(cloud: str, args: Mapping[str, Any], refusals: Refusals) -> str:
+    """The argument ``fabric``: how the machines talk to each other."""
+    fabric: object = args.get("fabric", "none")
+    foreign, own = _OTHER_FABRIC[cloud]
+    if fabric == foreign:
+        where = "Azure" if foreign == "infiniband" else "AWS"
+        refusals.add(
+            "fabric",
+            fabric,
+            ", ".join(FABRICS[cloud]),
+            f"{foreign} exists on {where} only; use {own}",
+        )
+    else:
+        refusals.choice("fabric", fabric, FABRICS[cloud])
+    return str(fabric) if fabric in FABRICS[cloud] else "none"
+
+
+def checked_placement(
+    args: Mapping[str, Any], capacity: str, refusals: Refusals
+) -> tuple[str, str | None]:
+    """The arguments ``placement_group`` and ``placement_group_name``."""
+    group: object = args.get("placement_group", "none")
+    name: object = args.get("placement_group_name")
+    refusals.choice("placement_group", group, PLACEMENT_GROUPS)
+    if group == "existing":
+        if not isinstance(name, str) or not name.strip():
+            refusals.say(
+                "placement_group_name",
+                f"given {name!r}; placement_group 'existing' needs the group's name (AWS) or id "
+                "(Azure); name it, or set placement_group to 'cluster' to have one made",
+            )
+    elif name is not None:
+        refusals.say(
+            "placement_group_name",
+            f"given {name!r}, but placement_group is {group!r}; set it to 'existing', or leave "
+            "placement_group_name out",
+        )
+    if group == "cluster" and capacity == "reservation":
+        # docs.aws.amazon.com/AWSEC2/latest/UserGuide/cr-cpg.html: capacity is reserved in a group
+        # from the start or never; on Azure the reservation has its own place, too.
+        refusals.add(
+            "placement_group", "cluster", "none or existing, with capacity 'reservation'",
+            "a reservation that exists can't be moved into a new group: name the group it was "
+            "made in, or use none",
+        )  # fmt: skip
+    if group in ("cluster", "existing") and capacity == "capacity-block":
+        # docs.aws.amazon.com/AWSEC2/latest/UserGuide/capacity-blocks-using.html
+        refusals.add(
+            "placement_group", group, "none, with capacity 'capacity-block'",
+            "the machines of a capacity block are close to each other already, and a group of "
+            "your own can keep some of them from starting",
+        )  # fmt: skip
+    return str(group), name if isinstance(name, str) and group == "existing" else None
+
+
+def capacity_notes(capacity: str, placed: Placed, machine: catalogue.MachineType) -> list[str]:
+    """What to know about the way the machines are bought."""
+    if capacity != "capacity-block":
+        return []
+    # No page read lists the region among those that sell Capacity Blocks.
+    return [
+        f"whether {placed.region} sells capacity blocks of {machine} is unknown; ask with "
+        "`aws ec2 describe-capacity-block-offerings` first"
+    ]

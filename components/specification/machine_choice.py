@@ -1,0 +1,160 @@
+"""Finds the machine for a demand, and the zones to use it in."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from components import catalogue
+from components.specification.placed import Placed
+from components.specification.refusals import Refusals
+from components.specification.zones import chosen_zones, region_zones
+
+
+def chosen_machine(
+    placed: Placed,
+    args: Mapping[str, Any],
+    refusals: Refusals,
+    *,
+    blame: str,
+    **demand: Any,
+) -> catalogue.MachineType | None:
+    """The machine of the argument ``machine`` or the cheapest that satisfies ``demand``.
+
+    Args:
+        placed: where it has to be sold.
+        args: the component's arguments.
+        refusals: gets what is wrong, with what is sold instead.
+        blame: the argument that is named where nothing satisfies the demand.
+        demand: as `catalogue.Demand` takes it.
+    """
+    zones = _named_zones(placed, args, refusals)
+    # A zone that is reported as impaired counts only where the user has named it.
+    preferred = zones or (_sound_zones(placed) if placed.place.cloud == "aws" else ())
+    named = args.get("machine")
+    try:
+        if named is None:
+            return placed.place.resolve(**demand, zones=preferred or None)
+        machine = placed.place.machine(str(named))
+        shortfalls = catalogue.Demand(**demand, zones=zones or None).shortfalls(machine)
+    except catalogue.CatalogueError as error:
+        refusals.say("machine" if named is not None else blame, str(error))
+        return None
+    if shortfalls:
+        asked = catalogue.Demand(**demand, zones=zones or None)
+        refusals.say(
+            "machine",
+            f"given {machine.name!r}, but {'; '.join(shortfalls)}; asked for: {asked}; change "
+            "what is asked, or leave out 'machine' for the cheapest that has it",
+        )
+        return None
+    return machine
+
+
+def machine_zones(
+    placed: Placed,
+    args: Mapping[str, Any],
+    machine: catalogue.MachineType,
+    refusals: Refusals,
+) -> tuple[str, ...]:
+    """Zones in which the machine is used, in the region's order.
+
+    Default: every zone that sells it (or, where no source says so, every zone of the region) and
+    is not reported as impaired. Zones named by the user are taken even if impaired: who gets here
+    has acknowledged the region's status.
+    """
+    known = region_zones(placed.place)
+    sold = tuple(zone for zone in known if zone in machine.zone_ids) if machine.zone_ids else known
+    if args.get("zones") is None:
+        impaired = set(placed.place.status.impaired_zones)
+        sound = tuple(zone for zone in sold if zone not in impaired)
+        if not sound:
+            refusals.say(
+                "zones",
+                f"{machine} is sold only in zones that are reported as impaired: "
+                f"{', '.join(sold)}; name them in 'zones' to accept that, or ask for another "
+                "machine",
+            )
+        return sound
+    named = chosen_zones(placed, args, refusals)
+    elsewhere = tuple(zone for zone in named if zone not in sold)
+    if elsewhere:
+        refusals.say(
+            "zones",
+            f"{machine} is not sold in {', '.join(elsewhere)}; it is sold in {', '.join(sold)}",
+        )
+    return tuple(zone for zone in named if zone in sold)
+
+
+def checked_subnets(
+    args: Mapping[str, Any], argument: str, zones: Sequence[str], refusals: Refusals
+) -> None:
+    """Refuse plain subnets that lack a zone the user has named.
+
+    Those that are outputs of a network are looked at when they are known, see `subnets_of`.
+    """
+    subnets: object = args.get(argument)
+    if not isinstance(subnets, Mapping) or args.get("zones") is None:
+        return
+    keys = [str(key) for key in subnets]
+    lacking = [zone for zone in zones if zone not in keys]
+    if lacking:
+        refusals.say(
+            "zones",
+            f"{', '.join(lacking)} has no subnet in {argument}, which has "
+            f"{', '.join(keys) or 'none'}; add the zone to the network or leave it out here",
+        )
+
+
+def subnets_of(
+    subnets: Mapping[str, str], zones: Sequence[str], *, where: str, all_needed: bool
+) -> list[str]:
+    """Subnets of the zones, in their order.
+
+    Args:
+        subnets: subnet ids by zone.
+        zones: zones to use.
+        where: argument and component, for the message.
+        all_needed: whether each zone has to have one (it was named by the user), or only those
+            that the network covers are used.
+
+    Raises:
+        ValueError: a zone, or each of them, has no subnet.
+    """
+    found = [subnets[zone] for zone in zones if zone in subnets]
+    lacking = [zone for zone in zones if zone not in subnets]
+    if not found or (lacking and all_needed):
+        raise ValueError(
+            f"{where} has no subnet in {', '.join(lacking)}; it has "
+            f"{', '.join(sorted(subnets)) or 'none'}; add the zone to the network, or name others "
+            "in 'zones'"
+        )
+    return found
+
+
+def machine_notes(
+    machine: catalogue.MachineType, placed: Placed, zones: Sequence[str]
+) -> list[str]:
+    """What to know about a machine before it is used; printed as warnings."""
+    notes: list[str] = []
+    if machine.caution:
+        notes.append(f"{machine}: {machine.caution}")
+    if not machine.zones_known:
+        notes.append(f"no source says which zones of {placed.region} sell {machine}")
+    impaired = [zone for zone in zones if zone in placed.place.status.impaired_zones]
+    if impaired:
+        notes.append(
+            f"{', '.join(impaired)} is reported as impaired as of {placed.place.status.as_of}"
+        )
+    return notes
+
+
+def _named_zones(placed: Placed, args: Mapping[str, Any], refusals: Refusals) -> tuple[str, ...]:
+    if args.get("zones") is None or placed.place.cloud != "aws":
+        return ()
+    return chosen_zones(placed, args, refusals)
+
+
+def _sound_zones(placed: Placed) -> tuple[str, ...]:
+    impaired = set(placed.place.status.impaired_zones)
+    return tuple(zone for zone in region_zones(placed.place) if zone not in impaired)

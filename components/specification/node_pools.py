@@ -1,0 +1,92 @@
+"""What GPU and CPU node pools have in common: sizes, capacity, disks, names."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from components import catalogue
+from components.specification.refusals import Refusals
+
+#: Most nodes of an EKS managed node group and of an AKS pool with scale sets, by default quota:
+#: docs.aws.amazon.com/eks/latest/userguide/service-quotas.html (450),
+#: learn.microsoft.com/azure/aks/quotas-skus-regions (1,000). The stricter holds for both.
+MOST_NODES = 450
+#: The smallest disk that holds the cloud's node image and a few container images; the largest gp3
+#: volume (16 TiB) is above Azure's largest OS disk (4,095 GiB).
+LEAST_DISK_GIB, MOST_DISK_GIB = 50, 4095
+_POOL_NAME = re.compile(r"^[a-z][a-z0-9-]{0,38}[a-z0-9]$")
+
+
+@dataclass(frozen=True)
+class Size:
+    """How many nodes a pool has."""
+
+    least: int
+    most: int
+    initial: int
+
+
+def checked_name(name: str, refusals: Refusals) -> None:
+    """Refuse a pool's name that can't be a label and part of the names in the cloud."""
+    if not _POOL_NAME.match(name):
+        refusals.add("name", name, "2 to 40 of a-z, 0-9 and '-', first a letter, last no '-'")
+
+
+def checked_size(args: Mapping[str, Any], refusals: Refusals, *, least: int, most: int) -> Size:
+    """The arguments ``min_nodes``, ``max_nodes`` and ``nodes``; ``least`` and ``most`` are the
+    defaults of the first two."""
+    low = refusals.whole("min_nodes", args.get("min_nodes", least), 0, MOST_NODES)
+    # A minimum above the default maximum was meant to be a size, not a contradiction.
+    high = refusals.whole("max_nodes", args.get("max_nodes", max(most, low)), 1, MOST_NODES)
+    initial = refusals.whole("nodes", args.get("nodes", low), 0, MOST_NODES)
+    if low > high:
+        refusals.add(
+            "min_nodes", low, f"at most max_nodes, which is {high}", "lower it or raise max_nodes"
+        )
+    elif not low <= initial <= high:
+        refusals.add(
+            "nodes", initial, f"{low} to {high} (min_nodes to max_nodes)",
+            "change it or the limits",
+        )  # fmt: skip
+    return Size(low, high, initial)
+
+
+def checked_disk(args: Mapping[str, Any], refusals: Refusals, default: int) -> int:
+    """The argument ``disk_gib``."""
+    return refusals.whole("disk_gib", args.get("disk_gib", default), LEAST_DISK_GIB, MOST_DISK_GIB)
+
+
+def refuse_spot_for(data_class: str, capacity: str, refusals: Refusals) -> None:
+    """Refuse spot machines for restricted data: the cloud may take them away at any moment, and
+    with them whatever was in memory or on the scratch disks before it was wiped on our terms."""
+    if capacity == "spot" and data_class == "restricted":
+        refusals.add(
+            "capacity", "spot", "on-demand, where data_class is 'restricted'",
+            "the cloud ends spot machines at any moment, before data could be wiped",
+        )  # fmt: skip
+
+
+def refuse_unsold_capacity(
+    capacity: str, machine: str, usage_classes: tuple[str, ...], refusals: Refusals
+) -> None:
+    """Refuse spot or capacity blocks of a machine that isn't sold that way."""
+    if capacity in ("spot", "capacity-block") and usage_classes and capacity not in usage_classes:
+        sold = ", ".join(usage_classes)
+        refusals.say("capacity", f"{machine} is not sold as {capacity!r}; it is sold as: {sold}")
+
+
+def pool_summary(
+    machine: catalogue.MachineType,
+    zones: tuple[str, ...],
+    size: Size,
+    least: catalogue.Cost,
+    most: catalogue.Cost,
+) -> str:
+    """Machine, zones and cost of a pool on one line."""
+    return (
+        f"{machine} ({machine.gpu_text}) in {', '.join(zones)}; "
+        f"{size.least} to {size.most} nodes; at the minimum: {least}; at the maximum: {most}"
+    )
