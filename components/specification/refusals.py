@@ -19,6 +19,11 @@ class Refusals:
         self._component = component
         self._found: list[tuple[str, str]] = []
 
+    @property
+    def count(self) -> int:
+        """How many problems were found so far."""
+        return len(self._found)
+
     def add(self, argument: str, given: object, allowed: str, hint: str = "") -> None:
         """A value that isn't allowed; ``hint`` says what to change."""
         self.say(argument, f"given {given!r}; allowed: {allowed}" + (f"; {hint}" if hint else ""))
