@@ -1,8 +1,20 @@
 """Arguments of `Budget`."""
 
-from typing import NotRequired
+import math
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, NotRequired, cast
 
-from components.specification.placed import PlacedArgs
+from components.specification.emails import checked_emails
+from components.specification.placed import Placed, PlacedArgs, check_placed
+from components.specification.refusals import Refusals
+
+#: Azure takes five alerts, one of which is the forecast's; AWS ten: https://learn.microsoft.com/
+#: azure/cost-management-billing/costs/tutorial-acm-create-budgets
+MOST_THRESHOLDS = 4
+_DEFAULT_PERCENT = (50, 80, 100)
+_MONTH = re.compile(r"^20\d\d-(?:0[1-9]|1[0-2])$")
 
 
 class BudgetArgs(PlacedArgs):
@@ -13,7 +25,74 @@ class BudgetArgs(PlacedArgs):
     emails: list[str]
     """Who is told, one to ten addresses."""
     alert_percent: NotRequired[list[int]]
-    """Shares of the limit at which they are told. Default: 50, 80, 100; and when the forecast
-    passes 100."""
+    """Shares of the limit at which they are told. One to four, 1 to 1000. Default: 50,
+    80, 100; and when the forecast passes 100."""
     start: NotRequired[str]
     """First month, ``2026-11``. Default: the month in which it is made, and kept after that."""
+
+
+@dataclass(frozen=True)
+class BudgetSpec:
+    """The plain arguments of `Budget`, checked."""
+
+    placed: Placed
+    monthly_usd: float
+    emails: tuple[str, ...]
+    alert_percent: tuple[int, ...]
+    start: str | None
+
+
+def check(cloud: str, name: str, args: BudgetArgs) -> BudgetSpec:
+    """Check what is plain in the arguments of `Budget`.
+
+    Args:
+        cloud: ``aws`` or ``azure``.
+        name: the component's name.
+        args: its arguments.
+
+    Raises:
+        pulumi.InputPropertiesError: with every argument that was refused, and why.
+    """
+    refusals = Refusals(f"Budget {name!r}")
+    given: Mapping[str, Any] = args
+    refusals.names(given, BudgetArgs)
+    placed = check_placed(cloud, given, refusals)
+    limit = _limit(given.get("monthly_usd"), refusals)
+    emails = checked_emails("emails", given.get("emails", []), refusals, least=1)
+    percent = _percent(given.get("alert_percent"), refusals)
+    start = given.get("start")
+    if start is not None and not _MONTH.match(str(start)):
+        refusals.add("start", start, "a month such as 2026-11")
+    refusals.raise_if_any()
+    if placed is None:
+        raise AssertionError("what can't be used was refused")
+    return BudgetSpec(placed, limit, emails, percent, start)
+
+
+def _limit(value: object, refusals: Refusals) -> float:
+    if (
+        isinstance(value, int | float)
+        and not isinstance(value, bool)
+        and math.isfinite(value)
+        and 1 <= value <= 1e9
+    ):
+        return round(float(value), 2)
+    if value is not None:
+        refusals.add("monthly_usd", value, "US dollars, from 1 to 1000000000")
+    return 1.0
+
+
+def _percent(value: object, refusals: Refusals) -> tuple[int, ...]:
+    if value is None:
+        return _DEFAULT_PERCENT
+    if not isinstance(value, list | tuple):
+        refusals.add("alert_percent", value, "a list of whole numbers such as [50, 80, 100]")
+        return ()
+    items = cast("list[object]", value)
+    found = [
+        refusals.whole(f"alert_percent[{position}]", item, 1, 1000)
+        for position, item in enumerate(items)
+    ]
+    if not 1 <= len(found) <= MOST_THRESHOLDS or len(set(found)) != len(found):
+        refusals.add("alert_percent", items, f"1 to {MOST_THRESHOLDS} numbers, each only once")
+    return tuple(sorted(found))

@@ -1,10 +1,38 @@
 """Arguments of `Identity`."""
 
-from typing import NotRequired
+from collections.abc import Mapping
+from dataclasses import dataclass
+from itertools import combinations
+from typing import Any, NotRequired, cast
 
 import pulumi
 
-from components.specification.placed import PlacedArgs
+from components.specification.placed import Placed, PlacedArgs, check_placed
+from components.specification.principals import checked_principals
+from components.specification.refusals import Refusals
+
+PROVISIONER = "provisioner"
+TRAINER = "trainer"
+DEPLOYER = "deployer"
+AUDITOR = "auditor"
+KEY_ADMINISTRATOR = "key-administrator"
+DUTIES = (PROVISIONER, TRAINER, DEPLOYER, AUDITOR, KEY_ADMINISTRATOR)
+
+_OVERSEES = "who checks others' work must not do it"
+_KEYS = "who can delete or hand out keys must not hold what they protect"
+#: Duties that nobody may hold together, and why. Only provisioner and deployer go together: both
+#: put in place what others made and approved.
+CONFLICTS: dict[frozenset[str], str] = {
+    frozenset((AUDITOR, PROVISIONER)): _OVERSEES,
+    frozenset((AUDITOR, TRAINER)): _OVERSEES,
+    frozenset((AUDITOR, DEPLOYER)): _OVERSEES,
+    frozenset((AUDITOR, KEY_ADMINISTRATOR)): _OVERSEES,
+    frozenset((KEY_ADMINISTRATOR, PROVISIONER)): _KEYS,
+    frozenset((KEY_ADMINISTRATOR, TRAINER)): _KEYS,
+    frozenset((KEY_ADMINISTRATOR, DEPLOYER)): _KEYS,
+    frozenset((TRAINER, DEPLOYER)): "a model is released by somebody who did not train it",
+    frozenset((TRAINER, PROVISIONER)): "who reads the data must not change the walls around them",
+}
 
 
 class IdentityArgs(PlacedArgs):
@@ -21,6 +49,78 @@ class IdentityArgs(PlacedArgs):
     key_ids: pulumi.Input[dict[str, str]]
     """``KeyRing.key_ids``."""
     require_mfa: NotRequired[bool]
-    """Whether people need a second factor. Default: true."""
+    """Whether people need a second factor. Default: true. On AWS it is asked of users; roles are
+    used by federated people and by machines, and their second factor is the matter of whoever
+    signs them in."""
     session_minutes: NotRequired[int]
     """How long a session lasts, 60 to 720. Default: 60."""
+
+
+@dataclass(frozen=True)
+class IdentitySpec:
+    """The plain arguments of `Identity`, checked."""
+
+    placed: Placed
+    members: dict[str, tuple[str, ...]]
+    """Every duty, also those that nobody has."""
+    require_mfa: bool
+    session_minutes: int
+
+
+def check(cloud: str, name: str, args: IdentityArgs) -> IdentitySpec:
+    """Check what is plain in the arguments of `Identity`.
+
+    Args:
+        cloud: ``aws`` or ``azure``.
+        name: the component's name.
+        args: its arguments.
+
+    Raises:
+        pulumi.InputPropertiesError: with every argument that was refused, and why.
+    """
+    refusals = Refusals(f"Identity {name!r}")
+    given: Mapping[str, Any] = args
+    refusals.names(given, IdentityArgs)
+    placed = check_placed(cloud, given, refusals)
+    members = _members(cloud, given.get("members", {}), refusals)
+    mfa = refusals.flag("require_mfa", given.get("require_mfa", True))
+    minutes = refusals.whole("session_minutes", given.get("session_minutes", 60), 60, 720)
+    refusals.raise_if_any()
+    if placed is None:
+        raise AssertionError("what can't be used was refused")
+    return IdentitySpec(placed, members, mfa, minutes)
+
+
+def conflict(duties: tuple[str, ...]) -> tuple[str, str, str] | None:
+    """The first two of ``duties`` that nobody may hold together, and why; None without any."""
+    for one, other in combinations(duties, 2):
+        reason = CONFLICTS.get(frozenset((one, other)))
+        if reason:
+            return one, other, reason
+    return None
+
+
+def _members(cloud: str, value: object, refusals: Refusals) -> dict[str, tuple[str, ...]]:
+    found: dict[str, tuple[str, ...]] = dict.fromkeys(DUTIES, ())
+    if not isinstance(value, Mapping):
+        refusals.add("members", value, f"lists of principals by duty: {', '.join(DUTIES)}")
+        return found
+    for duty, principals in cast("Mapping[str, object]", value).items():
+        if duty not in DUTIES:
+            refusals.add("members", duty, ", ".join(DUTIES))
+            continue
+        found[duty] = checked_principals(cloud, f"members.{duty}", principals, refusals)
+    held: dict[str, tuple[str, ...]] = {}
+    for duty, principals in found.items():
+        for principal in principals:
+            held[principal] = (*held.get(principal, ()), duty)
+    for principal, duties in held.items():
+        clash = conflict(duties)
+        if clash:
+            one, other, reason = clash
+            refusals.say(
+                f"members.{other}",
+                f"{principal} is {one} and {other}: {reason}; give one of the duties to "
+                "somebody else",
+            )
+    return found

@@ -1,10 +1,27 @@
 """Arguments of `Network`."""
 
-from typing import NotRequired
+import ipaddress
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, NotRequired
 
 import pulumi
 
-from components.specification.placed import PlacedArgs
+from components.specification.address_plan import AddressPlan
+from components.specification.placed import Placed, PlacedArgs, check_placed
+from components.specification.refusals import Refusals
+from components.specification.retention import log_days
+from components.specification.zones import REGIONAL, chosen_zones, region_zones
+
+DEFAULT_CIDR = "10.64.0.0/16"
+#: https://www.rfc-editor.org/rfc/rfc1918#section-3
+_PRIVATE = tuple(
+    ipaddress.IPv4Network(each) for each in ("10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16")
+)
+_LABEL = r"[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?"
+_DOMAIN = re.compile(rf"^\.?(?:{_LABEL}\.)+[a-z](?:[a-z0-9-]{{0,61}}[a-z0-9])$")
+_ORGANIZATION = re.compile(r"^o-[a-z0-9]{10,32}$")
 
 
 class NetworkArgs(PlacedArgs):
@@ -31,3 +48,84 @@ class NetworkArgs(PlacedArgs):
     this account. Not used on Azure, where an endpoint leads to one resource."""
     flow_log_days: NotRequired[int]
     """Days that flow logs are kept. Default: 365."""
+
+
+@dataclass(frozen=True)
+class NetworkSpec:
+    """The plain arguments of `Network`, checked."""
+
+    placed: Placed
+    cidr: str
+    plan: AddressPlan
+    """Subnets of every zone of the region; on Azure, whose subnets span zones, of one block."""
+    zones: tuple[str, ...]
+    """Zones in use; `zones.REGIONAL` alone where the region has none."""
+    egress_domains: tuple[str, ...]
+    organization_id: str | None
+    flow_log_days: int
+
+
+def check(cloud: str, name: str, args: NetworkArgs) -> NetworkSpec:
+    """Check what is plain in the arguments of `Network`.
+
+    Args:
+        cloud: ``aws`` or ``azure``.
+        name: the component's name.
+        args: its arguments.
+
+    Raises:
+        pulumi.InputPropertiesError: with every argument that was refused, and why.
+    """
+    refusals = Refusals(f"Network {name!r}")
+    given: Mapping[str, Any] = args
+    refusals.names(given, NetworkArgs)
+    placed = check_placed(cloud, given, refusals)
+    zones = chosen_zones(placed, given, refusals) if placed else ()
+    network = _cidr(given.get("cidr", DEFAULT_CIDR), refusals)
+    domains = _domains(given.get("egress_domains", []), refusals)
+    organization = given.get("organization_id")
+    if organization is not None and not _ORGANIZATION.match(str(organization)):
+        refusals.add("organization_id", organization, "an organisation's id such as o-a1b2c3d4e5")
+    days = log_days(cloud, "flow_log_days", given.get("flow_log_days", 365), refusals)
+    if cloud == "azure":
+        refusals.needed(given, ("key_identity_id",), "on Azure")
+    refusals.raise_if_any()
+    if placed is None or network is None:
+        raise AssertionError("what can't be used was refused")
+    planned = (REGIONAL,) if cloud == "azure" else region_zones(placed.place)
+    plan = AddressPlan(network, planned)
+    return NetworkSpec(placed, str(network), plan, zones, domains, organization, days)
+
+
+def _cidr(value: object, refusals: Refusals) -> ipaddress.IPv4Network | None:
+    allowed = "a private range from /16 to /22 such as 10.64.0.0/16"
+    try:
+        network = ipaddress.IPv4Network(value if isinstance(value, str) else "")
+    except ValueError as error:
+        refusals.add("cidr", value, allowed, str(error))
+        return None
+    inside = any(network.subnet_of(private) for private in _PRIVATE)
+    if not inside or not 16 <= network.prefixlen <= 22:
+        refusals.add("cidr", value, allowed + ", inside 10/8, 172.16/12 or 192.168/16")
+        return None
+    return network
+
+
+def _domains(value: object, refusals: Refusals) -> tuple[str, ...]:
+    found: list[str] = []
+    for position, given in enumerate(refusals.texts("egress_domains", value)):
+        domain = given.lower()
+        at = f"egress_domains[{position}]"
+        if not _DOMAIN.match(domain) or len(domain) > 253:
+            refusals.add(
+                at,
+                given,
+                "a domain of two labels or more (pypi.org), or one with all below it "
+                "(.example.ae)",
+                "leave out scheme, port, path and '*', and write out no address",
+            )
+        elif domain in found:
+            refusals.add(at, given, "each only once", "leave out the second")
+        else:
+            found.append(domain)
+    return tuple(found)

@@ -1,10 +1,17 @@
 """Arguments of `ObjectStore`."""
 
-from typing import NotRequired
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, NotRequired
 
 import pulumi
 
-from components.specification.placed import PlacedArgs
+from components import catalogue
+from components.specification.placed import Placed, PlacedArgs, check_placed
+from components.specification.refusals import Refusals
+
+BUCKETS = ("datasets", "models", "checkpoints", "audit", "state")
+REDUNDANCIES = ("local", "zone", "geo")
 
 
 class ObjectStoreArgs(PlacedArgs):
@@ -36,3 +43,100 @@ class ObjectStoreArgs(PlacedArgs):
     allowed_regions: NotRequired[list[str]]
     """Regions where data may be. Default: ``region`` alone; ``geo`` needs both of the pair
     here."""
+
+
+@dataclass(frozen=True)
+class ObjectStoreSpec:
+    """The plain arguments of `ObjectStore`, checked."""
+
+    placed: Placed
+    buckets: tuple[str, ...]
+    audit_retention_days: int
+    old_version_days: int
+    redundancy: str
+    allowed_regions: tuple[str, ...]
+
+
+def check(cloud: str, name: str, args: ObjectStoreArgs) -> ObjectStoreSpec:
+    """Check what is plain in the arguments of `ObjectStore`.
+
+    Args:
+        cloud: ``aws`` or ``azure``.
+        name: the component's name.
+        args: its arguments.
+
+    Raises:
+        pulumi.InputPropertiesError: with every argument that was refused, and why.
+    """
+    refusals = Refusals(f"ObjectStore {name!r}")
+    given: Mapping[str, Any] = args
+    refusals.names(given, ObjectStoreArgs)
+    placed = check_placed(cloud, given, refusals)
+    buckets = refusals.texts("buckets", given.get("buckets", BUCKETS))
+    for position, bucket in enumerate(buckets):
+        refusals.choice(f"buckets[{position}]", bucket, BUCKETS)
+    if not buckets:
+        refusals.add("buckets", [], f"at least one of {', '.join(BUCKETS)}")
+    # A hundred years: what S3 Object Lock takes at most, https://docs.aws.amazon.com/AmazonS3/
+    # latest/userguide/object-lock.html
+    audit = refusals.whole(
+        "audit_retention_days", given.get("audit_retention_days", 365), 1, 36500
+    )
+    old = refusals.whole("old_version_days", given.get("old_version_days", 30), 1, 365)
+    if cloud == "azure":
+        needed = ("key_identity_id", "network_id", "endpoint_subnet_id")
+        refusals.needed(given, needed, "on Azure")
+    regions: tuple[str, ...] = ()
+    redundancy = "zone"
+    if placed:
+        regions = _regions(placed, given.get("allowed_regions"), refusals)
+        redundancy = _redundancy(placed, given.get("redundancy"), regions, refusals)
+    refusals.raise_if_any()
+    if placed is None:
+        raise AssertionError("what can't be used was refused")
+    ordered = tuple(each for each in BUCKETS if each in buckets)
+    return ObjectStoreSpec(placed, ordered, audit, old, redundancy, regions)
+
+
+def _regions(placed: Placed, value: object, refusals: Refusals) -> tuple[str, ...]:
+    if value is None:
+        return (placed.region,)
+    found = refusals.texts("allowed_regions", value)
+    for position, region in enumerate(found):
+        try:
+            catalogue.place(placed.place.cloud, region)
+        except catalogue.CatalogueError as error:
+            refusals.say(f"allowed_regions[{position}]", str(error))
+    if placed.region not in found:
+        refusals.add("allowed_regions", list(found), f"regions with {placed.region} among them")
+    return found
+
+
+def _redundancy(
+    placed: Placed, value: object, regions: tuple[str, ...], refusals: Refusals
+) -> str:
+    has_zones = bool(placed.place.zones)
+    if value is None:
+        return "zone" if has_zones else "local"
+    refusals.choice("redundancy", value, REDUNDANCIES)
+    if placed.place.cloud == "aws" and value != "zone":
+        refusals.add(
+            "redundancy",
+            value,
+            "zone",
+            "S3 keeps data in several zones of the one region that AWS has in the country",
+        )
+    elif value == "zone" and not has_zones:
+        refusals.add("redundancy", value, "local, geo", f"{placed.region} has no zones")
+    elif value == "geo":
+        pair = placed.place.pair
+        if pair is None:
+            refusals.add("redundancy", value, "local, zone", f"{placed.region} has no pair")
+        elif pair not in regions:
+            refusals.add(
+                "redundancy",
+                value,
+                "local, zone",
+                f"data would be copied to {pair}: name it in allowed_regions if it may be",
+            )
+    return str(value)

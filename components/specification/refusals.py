@@ -91,6 +91,11 @@ class Refusals:
         self.add(argument, value, f"a whole number from {low} to {high}")
         return low
 
+    def choice_of_numbers(self, argument: str, value: object, allowed: Sequence[int]) -> None:
+        """Refuse a value that is none of the numbers ``allowed``."""
+        if isinstance(value, bool) or value not in allowed:
+            self.add(argument, value, ", ".join(str(each) for each in allowed))
+
     def flag(self, argument: str, value: object) -> bool:
         """True or false; false where it was refused."""
         if isinstance(value, bool):

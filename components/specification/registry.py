@@ -1,10 +1,27 @@
 """Arguments of `Registry`."""
 
-from typing import NotRequired
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, NotRequired
 
 import pulumi
 
-from components.specification.placed import PlacedArgs
+from components.specification.placed import Placed, PlacedArgs, check_placed
+from components.specification.refusals import Refusals
+
+REPOSITORIES = ("training", "inference", "platform")
+#: Registries that each cloud's registry can pull through without credentials of ours:
+#: https://docs.aws.amazon.com/AmazonECR/latest/userguide/pull-through-cache.html;
+#: https://learn.microsoft.com/azure/container-registry/artifact-cache-overview
+UPSTREAMS = {
+    "aws": ("public.ecr.aws", "quay.io", "registry.k8s.io"),
+    "azure": ("mcr.microsoft.com", "public.ecr.aws", "quay.io", "registry.k8s.io", "nvcr.io"),
+}
+_PART = r"[a-z0-9]+(?:(?:[._]|__|-+)[a-z0-9]+)*"
+#: The stricter of both clouds' rules is ECR's: https://docs.aws.amazon.com/AmazonECR/latest/
+#: APIReference/API_CreateRepository.html
+_REPOSITORY = re.compile(rf"^{_PART}(?:/{_PART})*$")
 
 
 class RegistryArgs(PlacedArgs):
@@ -22,9 +39,64 @@ class RegistryArgs(PlacedArgs):
     repositories: NotRequired[list[str]]
     """Repositories to make. Default: ``training``, ``inference``, ``platform``."""
     upstreams: NotRequired[list[str]]
-    """Registries that may be pulled through (``registry.k8s.io``, ``quay.io``, ``nvcr.io`` …).
+    """Registries that may be pulled through (``registry.k8s.io``, ``quay.io`` …).
     Default: none."""
     keep_images: NotRequired[int]
     """Newest images that are kept in each repository. Default: 100."""
     log_destination_id: NotRequired[pulumi.Input[str]]
     """``AuditTrail.log_destination_id``, for the registry's own log. Azure only. Default: none."""
+
+
+@dataclass(frozen=True)
+class RegistrySpec:
+    """The plain arguments of `Registry`, checked."""
+
+    placed: Placed
+    repositories: tuple[str, ...]
+    upstreams: tuple[str, ...]
+    keep_images: int
+
+
+def check(cloud: str, name: str, args: RegistryArgs) -> RegistrySpec:
+    """Check what is plain in the arguments of `Registry`.
+
+    Args:
+        cloud: ``aws`` or ``azure``.
+        name: the component's name.
+        args: its arguments.
+
+    Raises:
+        pulumi.InputPropertiesError: with every argument that was refused, and why.
+    """
+    refusals = Refusals(f"Registry {name!r}")
+    given: Mapping[str, Any] = args
+    refusals.names(given, RegistryArgs)
+    placed = check_placed(cloud, given, refusals)
+    repositories = refusals.texts("repositories", given.get("repositories", REPOSITORIES))
+    for position, repository in enumerate(repositories):
+        if not _REPOSITORY.match(repository) or not 2 <= len(repository) <= 128:
+            refusals.add(
+                f"repositories[{position}]",
+                repository,
+                "2 to 128 of a-z and 0-9, with single '.', '_', '-' and '/' between them",
+            )
+    if not repositories:
+        refusals.add("repositories", [], "at least one name")
+    upstreams = refusals.texts("upstreams", given.get("upstreams", []))
+    for position, upstream in enumerate(upstreams):
+        if upstream not in UPSTREAMS[cloud]:
+            refusals.add(
+                f"upstreams[{position}]",
+                upstream,
+                ", ".join(UPSTREAMS[cloud]),
+                "others need credentials or can't be pulled through: copy their images into a "
+                "repository of your own",
+            )
+    keep = refusals.whole("keep_images", given.get("keep_images", 100), 1, 10000)
+    if cloud == "azure":
+        needed = ("key_identity_id", "network_id", "endpoint_subnet_id")
+        refusals.needed(given, needed, "on Azure")
+    refusals.raise_if_any()
+    if placed is None:
+        raise AssertionError("what can't be used was refused")
+    return RegistrySpec(placed, repositories, upstreams, keep)

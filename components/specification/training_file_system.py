@@ -1,10 +1,23 @@
 """Arguments of `TrainingFileSystem`."""
 
-from typing import NotRequired
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, NotRequired
 
 import pulumi
 
-from components.specification.placed import PlacedArgs
+from components.specification.placed import Placed, PlacedArgs, check_placed
+from components.specification.refusals import Refusals
+from components.specification.zones import chosen_zones, region_zones
+
+LUSTRE = "lustre"
+NETAPP = "netapp"
+_SERVICES = {"aws": (LUSTRE,), "azure": (NETAPP, LUSTRE)}
+#: MB/s for each TiB of SSD: https://docs.aws.amazon.com/fsx/latest/LustreGuide/performance.html;
+#: https://learn.microsoft.com/azure/azure-managed-lustre/create-file-system-portal
+_THROUGHPUT = {"aws": (125, 250, 500, 1000), "azure": (125, 250, 500)}
+#: Azure Managed Lustre grows in steps, in GiB, by throughput (the same page).
+_AZURE_STEP = {125: 16384, 250: 8192, 500: 4096}
 
 
 class TrainingFileSystemArgs(PlacedArgs):
@@ -33,10 +46,113 @@ class TrainingFileSystemArgs(PlacedArgs):
     service: NotRequired[str]
     """``lustre``, or ``netapp`` on Azure. Default: ``lustre`` on AWS, ``netapp`` on Azure."""
     capacity_gib: NotRequired[int]
-    """Size of the fast file system. Default: 1200 (Lustre), 2048 (NetApp): the smallest."""
+    """Size of the fast file system. Default: the smallest: 1200 (FSx for Lustre), 2048
+    (NetApp), and on Azure Managed Lustre 16384, 8192 or 4096 by throughput."""
     throughput_mbs_per_tib: NotRequired[int]
-    """Throughput for each TiB: 125, 250, 500 or 1000 MB/s. Default: 250. Lustre only."""
+    """Throughput for each TiB: 125, 250, 500 or (AWS) 1000 MB/s. Default: 250. Lustre only."""
     homes: NotRequired[bool]
     """Shared homes beside the fast file system (EFS; Azure Files premium). Default: true."""
     homes_gib: NotRequired[int]
     """Size of the homes where it has to be said. Default: 256. Azure only."""
+
+
+@dataclass(frozen=True)
+class TrainingFileSystemSpec:
+    """The plain arguments of `TrainingFileSystem`, checked."""
+
+    placed: Placed
+    zone: str
+    zones: tuple[str, ...]
+    service: str
+    capacity_gib: int
+    throughput_mbs_per_tib: int
+    """Of Lustre; not used by NetApp."""
+    homes: bool
+    homes_gib: int
+
+
+def check(cloud: str, name: str, args: TrainingFileSystemArgs) -> TrainingFileSystemSpec:
+    """Check what is plain in the arguments of `TrainingFileSystem`.
+
+    Args:
+        cloud: ``aws`` or ``azure``.
+        name: the component's name.
+        args: its arguments.
+
+    Raises:
+        pulumi.InputPropertiesError: with every argument that was refused, and why.
+    """
+    refusals = Refusals(f"TrainingFileSystem {name!r}")
+    given: Mapping[str, Any] = args
+    refusals.names(given, TrainingFileSystemArgs)
+    placed = check_placed(cloud, given, refusals)
+    zones = chosen_zones(placed, given, refusals) if placed else ()
+    zone = _zone(placed, given.get("zone"), zones, refusals) if placed else ""
+    offered = _SERVICES[cloud]
+    service = given.get("service", offered[0])
+    refusals.choice("service", service, offered)
+    throughput = given.get("throughput_mbs_per_tib")
+    if service == NETAPP and throughput is not None:
+        refusals.say(
+            "throughput_mbs_per_tib",
+            f"given {throughput!r}; only Lustre has it: leave it out, or choose service 'lustre'",
+        )
+    throughput = 250 if throughput is None else throughput
+    refusals.choice_of_numbers("throughput_mbs_per_tib", throughput, _THROUGHPUT[cloud])
+    capacity = _capacity(cloud, service, throughput, given.get("capacity_gib"), refusals)
+    homes = refusals.flag("homes", given.get("homes", True))
+    homes_gib = _homes_gib(cloud, homes, given.get("homes_gib"), refusals)
+    if cloud == "azure":
+        needed = ("key_identity_id", "key_ring_id", "endpoint_subnet_id")
+        refusals.needed(given, needed, "on Azure")
+    refusals.raise_if_any()
+    if placed is None:
+        raise AssertionError("what can't be used was refused")
+    return TrainingFileSystemSpec(
+        placed, zone, zones, service, capacity, int(throughput), homes, homes_gib
+    )
+
+
+def _zone(placed: Placed, value: object, zones: tuple[str, ...], refusals: Refusals) -> str:
+    if value is None:
+        return zones[0] if zones else ""
+    if value not in zones:
+        known = ", ".join(zones)
+        hint = "name it in zones, too" if value in region_zones(placed.place) else ""
+        refusals.add("zone", value, known, hint)
+    return str(value)
+
+
+def _capacity(
+    cloud: str, service: object, throughput: object, value: object, refusals: Refusals
+) -> int:
+    if service == NETAPP:
+        # A capacity pool has 1 TiB at least and 1 PiB at most: https://learn.microsoft.com/azure/
+        # azure-netapp-files/azure-netapp-files-resource-limits
+        size = refusals.whole("capacity_gib", 2048 if value is None else value, 1024, 1048576)
+        if size % 1024:
+            refusals.add("capacity_gib", value, "whole TiB: 1024, 2048, 3072 …")
+        return size
+    if cloud == "azure":
+        step = _AZURE_STEP.get(throughput if isinstance(throughput, int) else 250, 8192)
+        size = refusals.whole("capacity_gib", step if value is None else value, step, 1048576)
+        if size % step:
+            refusals.add("capacity_gib", value, f"multiples of {step} at {throughput} MB/s/TiB")
+        return size
+    size = refusals.whole("capacity_gib", 1200 if value is None else value, 1200, 1_000_800)
+    if size != 1200 and size % 2400:
+        # https://docs.aws.amazon.com/fsx/latest/APIReference/API_CreateFileSystem.html
+        near = -(-size // 2400) * 2400
+        refusals.add("capacity_gib", value, "1200, 2400 and multiples of 2400", f"such as {near}")
+    return size
+
+
+def _homes_gib(cloud: str, homes: bool, value: object, refusals: Refusals) -> int:
+    if value is None:
+        return 256
+    if cloud == "aws":
+        refusals.say("homes_gib", f"given {value!r}; EFS grows by itself: leave it out on AWS")
+    elif not homes:
+        refusals.say("homes_gib", f"given {value!r} without homes: leave it out, or set homes")
+    # Premium Azure Files: https://learn.microsoft.com/azure/storage/files/storage-files-scale-targets
+    return refusals.whole("homes_gib", value, 100, 102400)

@@ -1,10 +1,22 @@
 """Arguments of `WorkloadIdentity`."""
 
-from typing import NotRequired
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, NotRequired
 
 import pulumi
 
-from components.specification.placed import PlacedArgs
+from components.specification.identity import DEPLOYER, TRAINER
+from components.specification.placed import Placed, PlacedArgs, check_placed
+from components.specification.refusals import Refusals
+
+#: Duties of pods: what people do beside these is not done by pods.
+DUTIES = (TRAINER, DEPLOYER)
+#: https://kubernetes.io/docs/concepts/overview/working-with-objects/names
+_LABEL = re.compile(r"^[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?$")
+#: Namespaces of the cluster itself.
+_RESERVED = re.compile(r"^kube-")
 
 
 class WorkloadIdentityArgs(PlacedArgs):
@@ -26,3 +38,51 @@ class WorkloadIdentityArgs(PlacedArgs):
     """``KeyRing.key_ids["data"]``."""
     boundary_id: NotRequired[pulumi.Input[str]]
     """``Identity.boundary_id``. Default: none. AWS only."""
+
+
+@dataclass(frozen=True)
+class WorkloadIdentitySpec:
+    """The plain arguments of `WorkloadIdentity`, checked."""
+
+    placed: Placed
+    namespace: str
+    service_account: str
+    duty: str
+
+
+def check(cloud: str, name: str, args: WorkloadIdentityArgs) -> WorkloadIdentitySpec:
+    """Check what is plain in the arguments of `WorkloadIdentity`.
+
+    Args:
+        cloud: ``aws`` or ``azure``.
+        name: the component's name.
+        args: its arguments.
+
+    Raises:
+        pulumi.InputPropertiesError: with every argument that was refused, and why.
+    """
+    refusals = Refusals(f"WorkloadIdentity {name!r}")
+    given: Mapping[str, Any] = args
+    refusals.names(given, WorkloadIdentityArgs)
+    placed = check_placed(cloud, given, refusals)
+    texts = {key: refusals.text(given, key) for key in ("namespace", "service_account", "duty")}
+    for key in ("namespace", "service_account"):
+        if texts[key] and not _LABEL.match(texts[key]):
+            refusals.add(key, texts[key], "1 to 63 of a-z, 0-9 and '-', first and last no '-'")
+    if _RESERVED.match(texts["namespace"]):
+        refusals.add(
+            "namespace", texts["namespace"], "a namespace of your own", "kube-… are the cluster's"
+        )
+    if texts["service_account"] == "default":
+        refusals.add(
+            "service_account",
+            "default",
+            "a service account of its own",
+            "every pod of the namespace has 'default'",
+        )
+    if texts["duty"]:
+        refusals.choice("duty", texts["duty"], DUTIES)
+    refusals.raise_if_any()
+    if placed is None:
+        raise AssertionError("what can't be used was refused")
+    return WorkloadIdentitySpec(placed, **texts)
