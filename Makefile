@@ -4,31 +4,38 @@ TEMPLATE ?= local
 PYTHON ?= python3
 VENV := .venv
 FALAJ := $(VENV)/bin/python -m stacks.command
-PLATFORM = $(or $(shell sed -n 's/^ *falaj:platform: *//p' stacks/Pulumi.$(STACK).yaml stacks/templates/$(STACK).yaml 2>/dev/null | head -n 1),local)
+# The clouds whose SDKs the stack needs: named by its platform or by its places.
+STACK_FILES = stacks/Pulumi.$(STACK).yaml stacks/templates/$(STACK).yaml
+PLATFORMS = $(or $(shell grep -ohE '^ *(falaj:platform|- *(aws|azure)/|falaj:placement).*' $(STACK_FILES) 2>/dev/null \
+  | grep -oE '\b(local|aws|azure)\b' | sort -u),local)
+SANDBOX_OPTION = $(if $(filter 1 true yes,$(SANDBOX)),--sandbox)
 
 .DEFAULT_GOAL := help
-.PHONY: help up preview down status demo shell token rollback logs new environment environment-dev test test-fast test-gpu lint format bench lock clean
+.PHONY: help up preview refresh down status demo shell token rollback logs new environment environment-dev test test-fast test-gpu lint format bench lock clean
 
 help: ## Show what can be made
 	@sed -n 's/^\([a-z-]*\):.*## /\1	/p' $(MAKEFILE_LIST) | expand -t 14
 
-up: environment ## From nothing to a served model (STACK=local)
-	@$(FALAJ) up --stack $(STACK)
+up: environment ## From nothing to a served model (STACK=local; SANDBOX=1 for stacks in a cloud)
+	@$(FALAJ) up --stack $(STACK) $(SANDBOX_OPTION)
 
 preview: environment ## What `make up` would change
-	@$(FALAJ) preview --stack $(STACK)
+	@$(FALAJ) preview --stack $(STACK) $(SANDBOX_OPTION)
+
+refresh: environment ## Read what is really there; `make up` then mends drift
+	@$(FALAJ) refresh --stack $(STACK) $(SANDBOX_OPTION)
 
 down: environment ## Destroy the stack: processes, ports, keys and data
-	@$(FALAJ) down --stack $(STACK)
+	@$(FALAJ) down --stack $(STACK) $(SANDBOX_OPTION)
 
 status: environment ## What runs and where
-	@$(FALAJ) status --stack $(STACK)
+	@$(FALAJ) status --stack $(STACK) $(SANDBOX_OPTION)
 
 demo: environment ## Send held-out samples to the served model
 	@$(FALAJ) demo --stack $(STACK)
 
 shell: environment ## A shell in which plain `pulumi` commands work
-	@$(FALAJ) shell --stack $(STACK)
+	@$(FALAJ) shell --stack $(STACK) $(SANDBOX_OPTION)
 
 token: environment ## Print an authorisation header for the served model
 	@$(FALAJ) token --stack $(STACK)
@@ -43,7 +50,7 @@ new: environment ## Make a stack file from a template (STACK=name TEMPLATE=local
 	@$(FALAJ) new --stack $(STACK) --template $(TEMPLATE)
 
 environment:
-	@$(PYTHON) engine/environment.py --extra $(PLATFORM)
+	@$(PYTHON) engine/environment.py $(foreach platform,$(PLATFORMS),--extra $(platform))
 
 environment-dev:
 	@$(PYTHON) engine/environment.py $(foreach extra,local aws azure kubernetes dev,--extra $(extra))

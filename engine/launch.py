@@ -52,16 +52,18 @@ def run(
     cwd: Path | str | None = None,
     report: Report = to_stderr,
     engine: Engine | None = None,
+    environ: Mapping[str, str] | None = None,
 ) -> int:
     """Run `pulumi` with `args` in `cwd` and return its exit code (128 + n when signal n ended it).
 
-    Gets an engine unless `engine` is one; clears the locks that killed engines left. The engine
-    stops in order (cancelling what it does) on Ctrl-C, which reaches it from the terminal, and
-    when we get SIGTERM or SIGHUP or are killed. Raises EngineError when there is no engine or it
-    cannot be started.
+    Gets an engine unless `engine` is one, and runs it with the variables `environ` where they are
+    given (as `environment` makes them), else with ours and what it needs; clears the locks that
+    killed engines left. The engine stops in order (cancelling what it does) on Ctrl-C, which
+    reaches it from the terminal, and when we get SIGTERM or SIGHUP or are killed.
+    Raises EngineError when there is no engine or it cannot be started.
     """
     engine = engine or ensure_engine(report)
-    env = {**os.environ, **additions(engine)}
+    env = environment(report, engine) if environ is None else dict(environ)
     clear_stale_locks(env.get("PULUMI_BACKEND_URL", ""), report)
     before = {number: signal.getsignal(number) for number in _HANDED_ON}
     try:

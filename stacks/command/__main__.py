@@ -6,64 +6,91 @@ import argparse
 import os
 import sys
 from collections.abc import Callable, Sequence
+from pathlib import Path
 
 from engine.errors import EngineError
 from stacks.command import lifecycle, reference, service
 from stacks.command.console import complain
-from stacks.command.project import StackFile
+from stacks.command.lifecycle import Call
+from stacks.command.project import Project, StackFile
 from stacks.command.pulumi import INTERRUPTED
 from stacks.errors import StackError
 
-_COMMANDS: dict[str, tuple[str, Callable[[StackFile, argparse.Namespace], int]]] = {
+_COMMANDS: dict[str, tuple[str, Callable[[Call, argparse.Namespace], int]]] = {
     "up": (
         "bring a stack to what its file says",
-        lambda stack, _: lifecycle.up(stack),
+        lambda call, _: lifecycle.up(call),
     ),
     "preview": (
         "show what `up` would change, and change nothing",
-        lambda stack, _: lifecycle.preview(stack),
+        lambda call, _: lifecycle.preview(call),
+    ),
+    "refresh": (
+        "read what is really there, so that the next `up` mends drift",
+        lambda call, _: lifecycle.refresh(call),
     ),
     "down": (
         "destroy everything of a stack (what it retains stays)",
-        lambda stack, _: lifecycle.down(stack),
+        lambda call, _: lifecycle.down(call),
     ),
     "shell": (
         "open a shell in which plain `pulumi` commands work",
-        lambda stack, _: lifecycle.shell(stack),
+        lambda call, _: lifecycle.shell(call),
     ),
     "new": (
         "make a stack's file from a template",
-        lambda stack, options: lifecycle.new(stack, options.template),
+        lambda call, options: lifecycle.new(call, options.template),
     ),
     "status": (
         "show what runs and where",
-        lambda stack, _: service.status(stack),
+        lambda call, _: lifecycle.status(call),
     ),
     "demo": (
         "send held-out samples to the served model",
-        lambda stack, _: service.demo(stack),
+        lambda call, _: service.demo(call.stack),
     ),
     "token": (
         "print an authorisation header for the served model",
-        lambda stack, options: service.token(stack, options.scope, options.minutes),
+        lambda call, options: service.token(call.stack, options.scope, options.minutes),
     ),
     "rollback": (
         "serve the model's previous version again",
-        lambda stack, _: service.rollback(stack),
+        lambda call, _: service.rollback(call.stack),
     ),
     "logs": (
         "show the server's latest log lines",
-        lambda stack, options: service.logs(stack, options.lines),
+        lambda call, options: service.logs(call.stack, options.lines),
     ),
     "settings": (
         "list the keys of a stack file, what is allowed and the defaults",
-        lambda stack, _: reference.settings(),
+        lambda call, _: reference.settings(),
     ),
 }
+#: Commands that can go to the sandbox.
+_SANDBOXED = ("up", "preview", "refresh", "down", "shell", "status")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command; returns its exit status: 0 done, 1 failed, 2 refused, 130 interrupted."""
+    options = _parser().parse_args(arguments)
+    try:
+        folder = getattr(options, "project", None)
+        project = Project.find(Path(folder) if folder else None)
+        stack = StackFile(getattr(options, "stack", "local"), project)
+        call = Call(stack, getattr(options, "sandbox", False))
+        return _COMMANDS[options.command][1](call, options)
+    except (StackError, EngineError) as error:
+        complain(str(error))
+        return 2
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    except BrokenPipeError:
+        # The reader of our output left (`falaj status | head`): nobody is there to be told.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
+
+
+def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="falaj", description=__doc__)
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     for name, (help_text, _) in _COMMANDS.items():
@@ -71,6 +98,20 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if name != "settings":
             command.add_argument(
                 "--stack", default="local", help="the stack's name (default: local)"
+            )
+            command.add_argument(
+                "--project",
+                metavar="FOLDER",
+                help="folder with the Pulumi.yaml (default: the working folder if it has one, "
+                "else Falaj's own)",
+            )
+        if name in _SANDBOXED:
+            command.add_argument(
+                "--sandbox",
+                action="store_true",
+                default=os.environ.get("SANDBOX") == "1",
+                help="let stand-ins answer for the cloud: no credentials, no network, nothing "
+                "real (also SANDBOX=1, or falaj:sandbox in the stack's file)",
             )
         if name == "new":
             command.add_argument("--template", default="local", help="default: local")
@@ -86,19 +127,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             )
         if name == "logs":
             command.add_argument("--lines", type=int, default=20, help="default: 20")
-    options = parser.parse_args(arguments)
-    try:
-        stack = StackFile(getattr(options, "stack", "local"))
-        return _COMMANDS[options.command][1](stack, options)
-    except (StackError, EngineError) as error:
-        complain(str(error))
-        return 2
-    except KeyboardInterrupt:
-        return INTERRUPTED
-    except BrokenPipeError:
-        # The reader of our output left (`falaj status | head`): nobody is there to be told.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 1
+    return parser
 
 
 if __name__ == "__main__":

@@ -1,108 +1,207 @@
-"""``falaj up``, ``preview``, ``down`` and ``shell``: the life of a stack."""
+"""``falaj up``, ``preview``, ``refresh``, ``down``, ``shell`` and ``new``: the life of a stack."""
 
 from __future__ import annotations
 
 import os
-import shutil
 import subprocess
 import sys
 import time
-from pathlib import Path
+from dataclasses import dataclass
 
-from engine.folders import data_home
+from stacks.command import service
+from stacks.command.cloud import closing, prepare_cloud
 from stacks.command.console import say, step
-from stacks.command.project import ROOT, StackFile
+from stacks.command.leftovers import remove_leftovers
+from stacks.command.project import StackFile
 from stacks.command.pulumi import INTERRUPTED, Pulumi
 from stacks.command.summary import summary
 from stacks.errors import StackError
+from stacks.settings import CloudSettings, LocalSettings, Settings
 
 
-def up(stack: StackFile) -> int:
+@dataclass(frozen=True)
+class Call:
+    """A command's stack, and whether it goes to the sandbox."""
+
+    stack: StackFile
+    sandbox: bool
+
+    def settings(self) -> Settings:
+        """The stack's settings; its file is made from its template first where that is needed."""
+        if self.stack.ensure():
+            say(f"made {self.stack.shown_path} from its template; it is yours to edit")
+        found = self.stack.settings()
+        if self.sandbox and isinstance(found, LocalSettings):
+            raise StackError(
+                f"--sandbox: stack {self.stack.name} is of the platform local; allowed: stacks in "
+                "a cloud\n  a local stack needs no credentials: run it without --sandbox"
+            )
+        return found
+
+    def sandboxed(self, settings: Settings) -> bool:
+        """Whether the command goes to the sandbox, because of the call or of the stack's file."""
+        return self.sandbox or (isinstance(settings, CloudSettings) and settings.sandbox)
+
+    def again(self, target: str) -> str:
+        """How to call a target of make for this stack."""
+        return f"make {target} STACK={self.stack.name}" + (" SANDBOX=1" if self.sandbox else "")
+
+
+def up(call: Call) -> int:
     """Validate the settings, get the engine, and bring the stack to what its file says."""
-    _prepare_file(stack)
+    settings = call.settings()
+    stack = call.stack
+    if isinstance(settings, CloudSettings):
+        prepare_cloud(call.stack, settings, sandbox=call.sandboxed(settings))
     with step(1, 3, "engine"):
-        pulumi = Pulumi(stack)
+        pulumi = Pulumi(stack, sandbox=call.sandboxed(settings))
         say(f"      pulumi {pulumi.engine.version} ({pulumi.engine.source}): {pulumi.engine.path}")
     with step(2, 3, "backend"):
         pulumi.ensure_stack()
-        pulumi.settle_interrupted()
+        if isinstance(settings, LocalSettings):
+            pulumi.settle_interrupted()
         say(f"      {pulumi.environment.get('PULUMI_BACKEND_URL', 'as logged in')}")
+    if isinstance(settings, CloudSettings):
+        bring_up_foundation(pulumi, settings)
     say(f"[3/3] pulumi up of stack {stack.name}")
     started = time.monotonic()
     status = pulumi.stream(["up", "--yes", "--skip-preview", "-s", stack.name, *_display()])
     if status != 0:
-        _explain(stack, "up", status)
+        _explain(call, "up", status)
         return status
     say(f"[3/3] pulumi up of stack {stack.name}: done in {time.monotonic() - started:.1f} s")
     say()
-    say(summary(pulumi.outputs(), stack))
+    if isinstance(settings, LocalSettings):
+        say(summary(pulumi.outputs(), stack))
+    else:
+        say(closing(pulumi.outputs(), stack, sandbox=pulumi.sandbox))
     return 0
 
 
-def preview(stack: StackFile) -> int:
+def preview(call: Call) -> int:
     """Show what ``up`` would change, and change nothing."""
-    _prepare_file(stack)
-    pulumi = Pulumi(stack)
+    settings = call.settings()
+    if isinstance(settings, CloudSettings):
+        prepare_cloud(call.stack, settings, sandbox=call.sandboxed(settings))
+    pulumi = Pulumi(call.stack, sandbox=call.sandboxed(settings))
     pulumi.ensure_stack()
-    return pulumi.stream(["preview", "-s", stack.name, *_display()])
+    if isinstance(settings, CloudSettings):
+        bring_up_foundation(pulumi, settings)
+    return pulumi.stream(["preview", "-s", call.stack.name, *_display()])
 
 
-def down(stack: StackFile) -> int:
+def refresh(call: Call) -> int:
+    """Read what is really there into the stack's state, so that the next ``up`` mends drift."""
+    settings = call.settings()
+    pulumi = Pulumi(call.stack, sandbox=call.sandboxed(settings))
+    pulumi.ensure_stack()
+    return pulumi.stream(["refresh", "--yes", "-s", call.stack.name, *_display()])
+
+
+def down(call: Call) -> int:
     """Destroy everything of the stack, then forget the stack; what it retains stays."""
+    stack = call.stack
     if not stack.path.exists():
         say(f"stack {stack.name} has no file; nothing runs")
         return 0
-    retain = _retains(stack)
-    pulumi = Pulumi(stack)
+    settings = _settings_or_none(stack)
+    local = settings if isinstance(settings, LocalSettings) else None
+    sandboxed = call.sandbox or (settings is not None and call.sandboxed(settings))
+    pulumi = Pulumi(stack, sandbox=sandboxed)
     pulumi.ensure_stack()
-    pulumi.settle_interrupted()
+    if not isinstance(settings, CloudSettings) and not sandboxed:
+        pulumi.settle_interrupted()
+    if pulumi.sandbox:
+        # Nothing real is protected in the sandbox; on a cloud a person lifts the protection.
+        pulumi.capture(["state", "unprotect", "--all", "--yes", "-s", stack.name])
     status = pulumi.stream(["destroy", "--yes", "--skip-preview", "-s", stack.name, *_display()])
     if status != 0:
-        _explain(stack, "down", status)
+        _explain(call, "down", status)
         return status
     pulumi.capture(["stack", "rm", stack.name, "--yes", "--preserve-config"])
-    if not retain:
-        _remove_leftovers(stack)
-    if not pulumi.other_stacks():
-        _remove_backend(pulumi, stack)
+    if not isinstance(settings, CloudSettings) and not pulumi.sandbox:
+        # A file that became invalid must not stop its stack from being destroyed; keep the data.
+        remove_leftovers(pulumi, stack, retain=local is None or local.retain)
     say(f"stack {stack.name} is down")
     if stack.site.exists():
         say(f"  retained, as the stack says: {stack.site}")
     return 0
 
 
-def shell(stack: StackFile) -> int:
-    """A shell in which plain ``pulumi up -s local`` works."""
-    _prepare_file(stack)
-    pulumi = Pulumi(stack)
-    pulumi.ensure_stack()
-    program = os.environ.get("SHELL") or "/bin/sh"
-    say(f"pulumi {pulumi.engine.version} is ready; try: pulumi preview -s {stack.name}")
-    say("leave with: exit")
-    environment = {**pulumi.environment, "VIRTUAL_ENV": sys.prefix}
-    return subprocess.run([program], cwd=ROOT, env=environment, check=False).returncode
-
-
-def new(stack: StackFile, template: str) -> int:
-    """Make a stack's file from a template."""
-    source = ROOT / "stacks" / "templates" / f"{template}.yaml"
-    if not source.is_file():
-        names = ", ".join(sorted(path.stem for path in source.parent.glob("*.yaml")))
-        raise StackError(f"template: given {template!r}; allowed: {names}")
-    if stack.path.exists():
-        raise StackError(
-            f"{stack.path.relative_to(ROOT)} exists already; it was not touched\n"
-            "  choose another name, or edit that file"
-        )
-    stack.create_from(source)
-    say(f"made {stack.path.relative_to(ROOT)}; edit it, then: make up STACK={stack.name}")
+def status(call: Call) -> int:
+    """Show what runs and where; of a stack in a cloud, what it last came to."""
+    settings = _settings_or_none(call.stack)
+    if not isinstance(settings, CloudSettings):
+        return service.status(call.stack)
+    pulumi = Pulumi(call.stack, sandbox=call.sandboxed(settings))
+    outputs = pulumi.outputs() if pulumi.exists() else {}
+    if not outputs:
+        say(f"stack {call.stack.name} is not up; start it with: {call.again('up')}")
+        return 0
+    say(closing(outputs, call.stack, sandbox=pulumi.sandbox))
     return 0
 
 
-def _prepare_file(stack: StackFile) -> None:
-    if stack.ensure():
-        say(f"made {stack.path.relative_to(ROOT)} from its template; it is yours to edit")
-    stack.settings()
+def shell(call: Call) -> int:
+    """A shell in which plain ``pulumi up -s NAME`` works."""
+    settings = call.settings()
+    pulumi = Pulumi(call.stack, sandbox=call.sandboxed(settings))
+    pulumi.ensure_stack()
+    program = os.environ.get("SHELL") or "/bin/sh"
+    say(f"pulumi {pulumi.engine.version} is ready; try: pulumi preview -s {call.stack.name}")
+    if pulumi.sandbox:
+        say(f"this shell is in the sandbox's copy of the project: {pulumi.folder}")
+    say("leave with: exit")
+    environment = {**pulumi.environment, "VIRTUAL_ENV": sys.prefix}
+    return subprocess.run([program], cwd=pulumi.folder, env=environment, check=False).returncode
+
+
+def new(call: Call, template: str) -> int:
+    """Make a stack's file from a template."""
+    stack = call.stack
+    templates = stack.project.templates
+    if template not in templates:
+        raise StackError(f"template: given {template!r}; allowed: {', '.join(templates)}")
+    if stack.path.exists():
+        raise StackError(
+            f"{stack.shown_path} exists already; it was not touched\n"
+            "  choose another name, or edit that file"
+        )
+    stack.create_from(templates[template])
+    say(f"made {stack.shown_path}; edit it, then: make up STACK={stack.name}")
+    return 0
+
+
+def bring_up_foundation(pulumi: Pulumi, settings: CloudSettings) -> None:
+    """Make sure that the stack which this one refers to is there; in the sandbox, make it.
+
+    Raises:
+        StackError: it isn't there, or can't be made.
+    """
+    name = getattr(settings, "foundation", None)
+    if name is None:
+        return
+    stack = pulumi.stack.sibling(str(name))
+    other = Pulumi(stack, sandbox=pulumi.sandbox)
+    if other.exists() and other.outputs():
+        return
+    if not pulumi.sandbox:
+        raise StackError(
+            f"falaj:foundation: stack {name} is not up, and {pulumi.stack.name} stands on it\n"
+            f"  bring it up first with: make up STACK={name}"
+        )
+    say(f"{pulumi.stack.name} stands on {name}, which the sandbox hasn't got: making it there")
+    found = Call(stack, sandbox=True).settings()
+    if not isinstance(found, CloudSettings):
+        raise StackError(
+            f"falaj:foundation: given {name!r}, a stack of the platform local; allowed: a stack "
+            "of the blueprint foundation"
+        )
+    prepare_cloud(stack, found, sandbox=True)
+    other.ensure_stack()
+    status = other.stream(["up", "--yes", "--skip-preview", "-s", stack.name, *_display()])
+    if status != 0:
+        raise StackError(f"stack {name} could not be made in the sandbox (exit {status})")
 
 
 def _display() -> list[str]:
@@ -110,49 +209,18 @@ def _display() -> list[str]:
     return [] if sys.stdout.isatty() else ["--non-interactive"]
 
 
-def _explain(stack: StackFile, target: str, status: int) -> None:
+def _explain(call: Call, target: str, status: int) -> None:
     if status < 0 or status == INTERRUPTED:
-        say(f"interrupted; run `make {target} STACK={stack.name}` again to go on from here")
+        say(f"interrupted; run `{call.again(target)}` again to go on from here")
     else:
         say(
             f"not finished (exit {status}); put right what is named above, then run "
-            f"`make {target} STACK={stack.name}` again"
+            f"`{call.again(target)}` again"
         )
 
 
-def _retains(stack: StackFile) -> bool:
+def _settings_or_none(stack: StackFile) -> Settings | None:
     try:
-        return stack.settings().retain
+        return stack.settings()
     except StackError:
-        # A file that became invalid must not stop its stack from being destroyed; keep the data.
-        return True
-
-
-def _remove_leftovers(stack: StackFile) -> None:
-    """The folder of a workspace whose creation was interrupted before it was recorded.
-
-    One with keys in it was kept because the stack retained them when it was last brought up, even
-    if its file says otherwise by now.
-    """
-    if stack.site.exists() and not (stack.site / "keyring").exists():
-        shutil.rmtree(stack.site)
-    _remove_empty(stack.site.parent)
-
-
-def _remove_backend(pulumi: Pulumi, stack: StackFile) -> None:
-    """The embedded backend and its passphrase, when no stack is left in them."""
-    home = data_home()
-    if pulumi.environment.get("PULUMI_BACKEND_URL") != (home / "backend").as_uri():
-        return
-    if "secure:" in stack.path.read_text(encoding="utf-8"):
-        say(f"  kept {home / 'passphrase'}: {stack.path.name} holds values encrypted with it")
-        return
-    shutil.rmtree(home / "backend", ignore_errors=True)
-    (home / "passphrase").unlink(missing_ok=True)
-    stack.forget_passphrase()
-    _remove_empty(home)
-
-
-def _remove_empty(folder: Path) -> None:
-    if folder.is_dir() and not any(folder.iterdir()):
-        folder.rmdir()
+        return None

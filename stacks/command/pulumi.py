@@ -1,15 +1,18 @@
-"""Runs the ``pulumi`` command for a stack of this project."""
+"""Runs the ``pulumi`` command for a stack of a project, on the real cloud or in the sandbox."""
 
 from __future__ import annotations
 
 import json
 import subprocess
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any, cast
 
 from engine import install, launch, locks
+from engine.sandbox import activation
 from stacks.command.console import say
-from stacks.command.project import ROOT, StackFile
+from stacks.command.project import StackFile
+from stacks.command.shadow import make_shadow
 from stacks.errors import StackError
 
 #: Exit status of a command that was ended by Ctrl-C, as shells report it.
@@ -19,15 +22,26 @@ INTERRUPTED = 130
 class Pulumi:
     """The engine with its environment, for one stack."""
 
-    def __init__(self, stack: StackFile) -> None:
-        """Find, download or build the engine, and open the backend."""
+    def __init__(self, stack: StackFile, *, sandbox: bool = False) -> None:
+        """Find, download or build the engine, and open the backend.
+
+        Args:
+            stack: the stack that commands are for.
+            sandbox: let the sandbox's providers answer, with a backend of their own.
+        """
         self.stack = stack
+        self.sandbox = sandbox
         self.engine = install.ensure_engine(say)
-        self.environment = launch.environment(say, self.engine)
+        if sandbox:
+            self.environment = activation.environment(launch.environment(say, self.engine))
+            self.folder: Path = make_shadow(stack)
+        else:
+            self.environment = launch.environment(say, self.engine)
+            self.folder = stack.project.root
 
     def stream(self, arguments: Sequence[str]) -> int:
         """Run a command whose output goes to the person; returns its exit status."""
-        return launch.run(arguments, ROOT, say, self.engine)
+        return launch.run(arguments, self.folder, say, self.engine, self.environment)
 
     def capture(self, arguments: Sequence[str], given: str | None = None) -> str:
         """Standard output of a command that reads ``given``.
@@ -37,7 +51,7 @@ class Pulumi:
         """
         done = subprocess.run(
             [self._command(), *arguments],
-            cwd=ROOT,
+            cwd=self.folder,
             env=self.environment,
             input=given,
             capture_output=True,
@@ -51,21 +65,24 @@ class Pulumi:
 
     def exists(self) -> bool:
         """Whether the backend knows the stack."""
-        listed = json.loads(self.capture(["stack", "ls", "--json", "--project", "falaj"]))
+        name = self.stack.project.name
+        listed = json.loads(self.capture(["stack", "ls", "--json", "--project", name]))
         return any(self._short(entry["name"]) == self.stack.name for entry in listed)
 
     def ensure_stack(self) -> None:
         """Make the stack in the backend when it is new, and clear locks of killed engines."""
         locks.clear_stale_locks(self.environment.get("PULUMI_BACKEND_URL", ""), say)
         if not self.exists():
-            self.stack.forget_passphrase()
+            if not self.sandbox:
+                self.stack.forget_passphrase()
             self.capture(["stack", "init", self.stack.name, "--non-interactive"])
 
     def settle_interrupted(self) -> None:
         """Drop the record of operations that a killed engine had begun.
 
-        Only for the local platform: its creates adopt what is there already, so the next run can
-        simply do them again. On a cloud a person has to look first, as the engine's warning says.
+        Only for the local platform and the sandbox: their creates adopt what is there already, so
+        the next run can simply do them again. On a cloud a person has to look first, as the
+        engine's warning says.
         """
         exported = json.loads(self.capture(["stack", "export", "-s", self.stack.name]))
         deployment = exported.get("deployment") or {}

@@ -7,14 +7,22 @@ from typing import Any
 from pydantic import BaseModel
 
 from stacks.command.console import say, table
-from stacks.settings import NAMESPACE, LocalSettings
-from stacks.settings_errors import allowed_values, model_of, property_schema
+from stacks.settings import NAMESPACE
+from stacks.settings.errors import (
+    allowed_values,
+    model_of,
+    property_schema,
+    section_of_mapping,
+)
+from stacks.settings.load import sections
 
 
 def settings() -> int:
-    """Print the reference; returns the exit status."""
-    rows = [("key", "default", "allowed"), *_rows(LocalSettings, f"{NAMESPACE}:")]
-    say(table(rows))
+    """Print the reference of every kind of stack; returns the exit status."""
+    for name, section in sections().items():
+        say(f"{name}:")
+        say(table([("key", "default", "allowed"), *_rows(section, f"{NAMESPACE}:")]))
+        say()
     return 0
 
 
@@ -22,11 +30,15 @@ def _rows(section: type[BaseModel], prefix: str) -> list[tuple[str, ...]]:
     rows: list[tuple[str, ...]] = []
     for name, field in section.model_fields.items():
         key = field.alias or name
-        inner = model_of(field.annotation)
+        inner, entry = model_of(field.annotation), section_of_mapping(field.annotation)
         if inner is not None:
             rows += _rows(inner, f"{prefix}{key}.")
+        elif entry is not None:
+            rows += _rows(entry, f"{prefix}{key}.NAME.")
         else:
-            default = "" if field.is_required() else _shown(field.default)
+            default = (
+                "" if field.is_required() else _shown(field.get_default(call_default_factory=True))
+            )
             rows.append((prefix + key, default, allowed_values(property_schema(section, key))))
     return rows
 

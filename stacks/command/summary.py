@@ -33,7 +33,7 @@ def summary(outputs: Mapping[str, Any], stack: StackFile) -> str:
             "",
             f"See it work:   make demo{suffix}",
             f"What runs:     make status{suffix}",
-            f"Change it:     edit {stack.path.relative_to(ROOT)}, then make up{suffix}",
+            f"Change it:     edit {stack.shown_path}, then make up{suffix}",
             f"Go back:       make rollback{suffix}",
             f"Remove it all: make down{suffix}",
         ]

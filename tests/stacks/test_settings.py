@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from stacks.errors import SettingsError
 from stacks.settings import LocalSettings, load_file, validate
-from stacks.settings_errors import keys
+from stacks.settings.errors import keys
 
 LOCAL = {"falaj:platform": "local"}
 
@@ -62,7 +62,7 @@ def test_wrong_hyperparameter(
 @pytest.mark.parametrize(
     ("values", "start"),
     [
-        ({}, "falaj:platform: given nothing; allowed: local"),
+        ({}, "falaj:platform: given nothing; allowed: local, aws, azure"),
         ({"falaj:platform": "mainframe"}, "falaj:platform: given 'mainframe'; allowed: local"),
         ({"falaj:platform": ["local"]}, "falaj:platform: given ['local']"),
         ({**LOCAL, "falaj:retain": "perhaps"}, "falaj:retain: given 'perhaps'; allowed: true or"),

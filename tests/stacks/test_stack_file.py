@@ -6,9 +6,9 @@ import pytest
 
 from engine.folders import data_home
 from stacks.command import __main__ as command
-from stacks.command import project
-from stacks.command.project import StackFile
+from stacks.command.project import Project, StackFile
 from stacks.errors import StackError
+from stacks.settings import LocalSettings
 
 
 @pytest.fixture
@@ -17,29 +17,35 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     templates = tmp_path / "stacks" / "templates"
     templates.mkdir(parents=True)
     (templates / "local.yaml").write_text("config:\n  falaj:platform: local\n")
-    monkeypatch.setattr(project, "ROOT", tmp_path)
-    monkeypatch.setattr("stacks.command.lifecycle.ROOT", tmp_path)
+    (tmp_path / "Pulumi.yaml").write_text("name: falaj\nmain: stacks\nstackConfigDir: stacks\n")
+    monkeypatch.chdir(tmp_path)
     return tmp_path
+
+
+def stack_file(name: str) -> StackFile:
+    return StackFile(name, Project.find())
 
 
 @pytest.mark.parametrize("name", ["", "../escape", "a/b", "-x", ".hidden", "a b", "x" * 101])
 def test_bad_stack_names_are_refused(name: str) -> None:
     with pytest.raises(StackError, match="stack name: given"):
-        StackFile(name)
+        stack_file(name)
 
 
 def test_unknown_stack_says_how_to_make_one(folder: Path) -> None:
     with pytest.raises(StackError, match="make new STACK=shop TEMPLATE=local"):
-        StackFile("shop").ensure()
+        stack_file("shop").ensure()
     assert not (folder / "stacks" / "Pulumi.shop.yaml").exists()
 
 
 def test_template_is_copied_once_and_never_over_a_persons_edits(folder: Path) -> None:
-    stack = StackFile("local")
+    stack = stack_file("local")
     assert stack.ensure()
     stack.path.write_text("config:\n  falaj:platform: local\n  falaj:retain: true\n")
     assert not stack.ensure()
-    assert stack.settings().retain
+    settings = stack.settings()
+    assert isinstance(settings, LocalSettings)
+    assert settings.retain
     assert stack.path.is_relative_to(folder)
 
 
@@ -58,7 +64,7 @@ def test_new_refuses_to_overwrite_and_unknown_templates(
 
 @pytest.mark.usefixtures("folder")
 def test_salt_goes_with_its_passphrase_but_not_with_encrypted_values() -> None:
-    stack = StackFile("local")
+    stack = stack_file("local")
     stack.ensure()
     plain = stack.path.read_text()
     stack.path.write_text("encryptionsalt: v1:abc=:v1:def\n" + plain)

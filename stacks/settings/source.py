@@ -15,8 +15,12 @@ from stacks.errors import SettingsError
 Values = Mapping[str, Any]
 
 
-def from_file(path: Path) -> Values:
+def from_file(path: Path, *, namespace_needed: bool = True) -> Values:
     """The ``config`` section of a stack file.
+
+    Args:
+        path: the file.
+        namespace_needed: whether a key without one is refused.
 
     Raises:
         SettingsError: the file is missing, not UTF-8, not YAML, or has keys without a namespace.
@@ -38,12 +42,35 @@ def from_file(path: Path) -> Values:
         raise SettingsError(f"{path}: `config` must be a mapping of namespaced keys")
     values: dict[str, Any] = {}
     for key, value in cast("dict[Any, Any]", config).items():
-        if not isinstance(key, str) or ":" not in key:
+        if not isinstance(key, str) or (namespace_needed and ":" not in key):
             raise SettingsError(
                 f"{path}: config key {key!r} has no namespace; write it as falaj:{key}"
             )
         values[key] = value
     return values
+
+
+def from_project_and_stack(path: Path, root: Path) -> Values:
+    """What the engine would hand to the program: the project's values, and the stack's over them.
+
+    Raises:
+        SettingsError: one of the files can't be used.
+    """
+    project = root / "Pulumi.yaml"
+    return {**(_project_values(project) if project.is_file() else {}), **from_file(path)}
+
+
+def _project_values(path: Path) -> Values:
+    """The ``config`` section of a project file, whose values stand below a key ``value``."""
+    values: dict[str, Any] = {}
+    for key, entry in from_file(path, namespace_needed=False).items():
+        if isinstance(entry, dict):
+            fields = cast("dict[str, Any]", entry)
+            if "value" in fields:
+                values[key] = fields["value"]
+        else:
+            values[key] = entry
+    return {key: value for key, value in values.items() if ":" in key}
 
 
 def from_engine() -> Values:

@@ -1,55 +1,16 @@
-"""Typed settings of a stack: the only way by which ``Pulumi.<stack>.yaml`` reaches a blueprint.
-
-Unknown keys, wrong types and impossible combinations are refused before the engine does anything.
-Region, cloud and data class are plain strings here, known before any resource is registered.
-"""
+"""Settings of the ``local`` platform: one machine."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
-from pydantic import (
-    BaseModel,
-    ConfigDict,
-    Field,
-    ValidationError,
-    ValidationInfo,
-    field_validator,
-)
-from pydantic.alias_generators import to_camel
-from pydantic_core import PydanticCustomError
+from pydantic import Field, field_validator
 
 from stacks.errors import SettingsError
-from stacks.settings_errors import describe, unknown_namespace
-from stacks.settings_source import Values, from_engine, from_file
+from stacks.settings.section import DataClass, Section
 
-NAMESPACE = "falaj"
-#: Namespaces that a stack file may hold: ours, the engine's, and those of the clouds' providers.
-NAMESPACES = (NAMESPACE, "pulumi", "aws", "azure-native", "kubernetes")
-
-DataClass = Literal["public", "internal", "confidential", "restricted"]
-
-
-class Section(BaseModel):
-    """A group of keys: unknown ones are refused, names are written in camelCase."""
-
-    model_config = ConfigDict(
-        extra="forbid",
-        frozen=True,
-        alias_generator=to_camel,
-        coerce_numbers_to_str=True,
-    )
-
-    @field_validator("*", mode="before")
-    @classmethod
-    def _no_truth_for_numbers(cls, value: Any, info: ValidationInfo) -> Any:
-        # Without this, `epochs: true` would count as 1.
-        field = cls.model_fields[info.field_name or ""]
-        if isinstance(value, bool) and field.annotation is not bool:
-            raise PydanticCustomError("wrong_type", "another type")
-        return value
+HostName = Annotated[str, Field(pattern=r"^[A-Za-z0-9*]([A-Za-z0-9.-]{0,251})$")]
 
 
 class SplitSettings(Section):
@@ -86,7 +47,7 @@ class ServiceSettings(Section):
 
     host: Literal["127.0.0.1", "0.0.0.0", "::1", "::"] = "127.0.0.1"  # noqa: S104 - the stack's own choice
     port: Annotated[int, Field(ge=1024, le=65_535)] = 8443
-    names: list[Annotated[str, Field(pattern=r"^[A-Za-z0-9*]([A-Za-z0-9.-]{0,251})$")]] = []
+    names: Annotated[list[HostName], Field(default_factory=list)]
     workers: Annotated[int, Field(ge=1, le=64)] = 1
     threads: Annotated[int, Field(ge=1, le=64)] = 1
     max_rows: Annotated[int, Field(ge=1, le=1_000_000)] = 1_024
@@ -139,57 +100,12 @@ class LocalSettings(Section):
         return str((root / Path(self.dataset).expanduser()).resolve())
 
 
-#: The platforms that this version can run, and the settings of each.
-PLATFORMS: Mapping[str, type[LocalSettings]] = {"local": LocalSettings}
-
-
-def load_file(path: Path, root: Path) -> LocalSettings:
-    """Settings of a stack file, without an engine.
+def check_combinations(settings: LocalSettings, root: Path, stack: str) -> None:
+    """Refuse keys that contradict each other, or a dataset that is not there.
 
     Raises:
-        SettingsError: the file is missing or not YAML, or a value was refused.
+        SettingsError: names the key, the value and what is allowed.
     """
-    return validate(from_file(path), root, stack=path.stem.removeprefix("Pulumi."))
-
-
-def load_engine(stack: str, root: Path) -> LocalSettings:
-    """Settings that the engine handed to the running program.
-
-    Raises:
-        SettingsError: a value was refused.
-    """
-    return validate(from_engine(), root, stack=stack)
-
-
-def validate(values: Values, root: Path, *, stack: str) -> LocalSettings:
-    """Check namespaced values (``falaj:dataset``) and return the platform's settings.
-
-    Raises:
-        SettingsError: names every refused key with its path, the value and what is allowed.
-    """
-    own: dict[str, Any] = {}
-    for key, value in values.items():
-        namespace, _, name = key.partition(":")
-        if namespace not in NAMESPACES:
-            raise SettingsError(unknown_namespace(key, NAMESPACES))
-        if namespace == NAMESPACE:
-            own[name] = value
-    platform = own.get("platform")
-    if not isinstance(platform, str) or platform not in PLATFORMS:
-        given = "nothing" if platform is None else repr(platform)
-        raise SettingsError(
-            f"falaj:platform: given {given}; allowed: {', '.join(PLATFORMS)}\n"
-            f"  set it with: pulumi config set falaj:platform local -s {stack}"
-        )
-    try:
-        settings = PLATFORMS[platform].model_validate(own)
-    except ValidationError as error:
-        raise SettingsError(describe(error, PLATFORMS[platform], NAMESPACE, stack)) from None
-    _check_combinations(settings, root, stack)
-    return settings
-
-
-def _check_combinations(settings: LocalSettings, root: Path, stack: str) -> None:
     if settings.dataset == "digits":
         if settings.target is not None:
             raise SettingsError(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import types
 from collections.abc import Iterable, Sequence
-from typing import Any, Union, cast, get_args, get_origin
+from typing import Annotated, Any, Union, cast, get_args, get_origin
 
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
@@ -54,36 +54,72 @@ def _one(problem: ErrorDetails, model: type[BaseModel], namespace: str, stack: s
 def _location(loc: Iterable[int | str], model: type[BaseModel]) -> list[int | str]:
     """Drop the branch names that pydantic adds to paths through optional values."""
     kept: list[int | str] = []
-    section: type[BaseModel] | None = model
+    annotation: Any = model
     for part in loc:
-        if section is not None:
+        inner = _inner(annotation, part)
+        if inner is not _NOTHING or isinstance(part, int) or not kept or _is_section(annotation):
             kept.append(part)
-            section = _child(section, part)
-        elif isinstance(part, int) or not kept:
-            kept.append(part)
+            annotation = inner
     return kept
 
 
-def _child(section: type[BaseModel], part: int | str) -> type[BaseModel] | None:
-    for name, field in section.model_fields.items():
-        if part in (name, field.alias):
-            return model_of(field.annotation)
-    return None
+#: Stands for "there is nothing below": None is the annotation of an absent value.
+_NOTHING: Any = object()
+
+
+def _is_section(annotation: Any) -> bool:
+    return model_of(annotation) is not None
+
+
+def _inner(annotation: Any, part: int | str) -> Any:
+    """The annotation of what lies below ``part``: a key of a section, of a mapping, or an item."""
+    section = model_of(annotation)
+    if section is not None:
+        for name, field in section.model_fields.items():
+            if part in (name, field.alias):
+                return field.annotation
+        return _NOTHING
+    for choice in _choices(annotation):
+        origin, arguments = get_origin(choice), get_args(choice)
+        if origin is dict and part != "[key]":
+            return arguments[1]
+        if origin is list and isinstance(part, int):
+            return arguments[0]
+    return _NOTHING
+
+
+def _choices(annotation: Any) -> tuple[Any, ...]:
+    origin = get_origin(annotation)
+    if origin is Annotated:
+        return _choices(get_args(annotation)[0])
+    if origin in (Union, types.UnionType):
+        return tuple(inner for choice in get_args(annotation) for inner in _choices(choice))
+    return (annotation,)
 
 
 def model_of(annotation: Any) -> type[BaseModel] | None:
     """The section that an annotation stands for, also an optional one; None for a plain value."""
-    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
-        return annotation
-    if get_origin(annotation) in (Union, types.UnionType):
-        return next(filter(None, map(model_of, get_args(annotation))), None)
+    for choice in _choices(annotation):
+        if isinstance(choice, type) and issubclass(choice, BaseModel):
+            return choice
+    return None
+
+
+def section_of_mapping(annotation: Any) -> type[BaseModel] | None:
+    """The section of each entry of a mapping by name, such as the pools; None for other values."""
+    for choice in _choices(annotation):
+        if get_origin(choice) is dict:
+            return model_of(get_args(choice)[1])
     return None
 
 
 def _section(model: type[BaseModel], path: Sequence[int | str]) -> type[BaseModel]:
+    annotation: Any = model
+    found = model
     for part in path:
-        model = _child(model, part) or model
-    return model
+        annotation = _inner(annotation, part)
+        found = model_of(annotation) or found
+    return found
 
 
 def _dotted(location: Sequence[int | str]) -> str:

@@ -1,0 +1,74 @@
+"""What the blueprints in a cloud share: its components, its provider, its owner."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import ModuleType
+from typing import Any
+
+import pulumi
+from pydantic import BaseModel
+
+from components import catalogue
+from components.specification.placed import PlacedArgs
+from stacks.errors import StackError
+from stacks.settings import CloudSettings
+
+
+@dataclass(frozen=True)
+class Cloud:
+    """The chosen place: its components (the same names in every cloud) and what they all take."""
+
+    place: catalogue.Place
+    components: ModuleType
+    common: PlacedArgs
+    options: pulumi.ResourceOptions
+
+    def args(self, section: BaseModel | None = None, **inputs: Any) -> dict[str, Any]:
+        """Arguments of a component: the common ones, a settings section's, and ``inputs``.
+
+        Keys that the stack leaves out, and inputs that are None, take the component's default.
+        """
+        given: dict[str, Any] = section.model_dump(exclude_none=True) if section else {}
+        return {
+            **self.common,
+            **given,
+            **{name: value for name, value in inputs.items() if value is not None},
+        }
+
+
+def open_cloud(settings: CloudSettings, place: catalogue.Place) -> Cloud:
+    """Load the components of the place's cloud and make its pinned provider.
+
+    Raises:
+        StackError: the cloud's SDK is not installed.
+    """
+    try:
+        components = importlib.import_module(f"components.{place.cloud}")
+    except ModuleNotFoundError as error:
+        if error.name and error.name.startswith("components"):
+            raise
+        raise StackError(
+            f"stacks on {place.cloud} need its SDK ({error.name} is missing); install it with: "
+            f"python3 engine/environment.py --extra {place.cloud}"
+        ) from None
+    common: PlacedArgs = {
+        "region": place.region,
+        "tenant": settings.tenant,
+        "owner": settings.owner,
+        "data_class": settings.data_class,
+        "cost_center": settings.cost_center,
+        "environment": settings.environment,
+    }
+    accepted = settings.acknowledged.get(place.region)
+    if accepted is not None:
+        common["acknowledge_degraded"] = accepted
+    provider = components.RegionProvider(place.cloud, {"region": place.region})
+    return Cloud(place, components, common, pulumi.ResourceOptions(providers=[provider]))
+
+
+def first(values: pulumi.Output[Mapping[str, str]]) -> pulumi.Output[str]:
+    """The entry of the first zone: where one subnet is enough."""
+    return values.apply(lambda found: found[min(found)])

@@ -1,0 +1,45 @@
+"""The small business's tier: a model package served from CPU machines or containers."""
+
+from __future__ import annotations
+
+import pulumi
+
+from stacks.blueprints import foundation
+from stacks.blueprints.cloud import Cloud
+from stacks.settings import SmbSettings
+
+_REPOSITORY = "inference"
+
+
+def declare(settings: SmbSettings, cloud: Cloud) -> None:
+    """Register the resources of an inference tier and export its endpoint."""
+    base = foundation.of(settings, settings.foundation, cloud)
+    given = settings.inference.model_dump(exclude_none=True, exclude={"image_digest"})
+    digest = settings.inference.image_digest
+    tier = cloud.components.CpuInferenceTier(
+        "inference",
+        cloud.args(
+            **given,
+            network_id=base.network_id,
+            serving_subnet_ids=base.serving_subnet_ids,
+            security_group_id=base.security_group_ids["serving"],
+            disk_encryption_id=base.disk_encryption_id,
+            data_key_id=base.key_ids["data"],
+            log_key_id=base.key_ids["logs"],
+            key_identity_id=base.key_identity_id,
+            model_bucket_id=base.bucket_ids["models"],
+            registry_id=base.registry_id,
+            repository_id=base.repository_ids[_REPOSITORY],
+            log_destination_id=base.log_destination_id,
+            boundary_id=base.boundary_id,
+            image=pulumi.Output.concat(base.repository_urls[_REPOSITORY], "@", digest),
+        ),
+        cloud.options,
+    )
+    if settings.foundation is None:
+        base.export()
+    pulumi.export("endpoint", tier.endpoint)
+    pulumi.export("identityId", tier.identity_id)
+    pulumi.export("machine", tier.machine)
+    pulumi.export("costAtMinimum", tier.cost_at_minimum)
+    pulumi.export("costAtMaximum", tier.cost_at_maximum)

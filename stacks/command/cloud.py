@@ -1,0 +1,69 @@
+"""What the command says and checks before and after a stack in a cloud."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from stacks.command.console import say, table
+from stacks.command.project import StackFile
+from stacks.placement import choose
+from stacks.reality import check_reality
+from stacks.settings import CloudSettings
+
+
+def prepare_cloud(stack: StackFile, settings: CloudSettings, *, sandbox: bool) -> None:
+    """Check all that can be known before the engine starts, and say where the stack goes.
+
+    Raises:
+        StackError: the stack isn't meant for this, or no place sells what it asks for.
+    """
+    check_reality(settings, sandboxed=sandbox)
+    choice = choose(settings)
+    if sandbox:
+        say(f"SANDBOX: nothing real is read or made; stack {stack.name} goes to stand-ins")
+    for reason in choice.reasons:
+        say(reason)
+    status = choice.place.status
+    if status.degraded:
+        zones = ", ".join(status.impaired_zones) or "not named"
+        say(
+            f"WARNING: {choice.place} was reported as degraded on {status.as_of} (zones {zones}); "
+            "the stack's file accepts that"
+        )
+
+
+def closing(outputs: Mapping[str, Any], stack: StackFile, *, sandbox: bool) -> str:
+    """The closing text of ``up``: where it is, what its machines cost, how to go on."""
+    suffix = f" STACK={stack.name}" + (" SANDBOX=1" if sandbox else "")
+    where = "the sandbox's stand-in for " if sandbox else ""
+    lines = [f"Stack {stack.name} is in {where}{outputs.get('place', 'its place')}"]
+    rows = _machines(outputs)
+    if len(rows) > 1:
+        lines += ["", table(rows)]
+    lines += [
+        "",
+        f"What it offers: {', '.join(sorted(outputs))}",
+        f"Find drift:     make refresh{suffix}",
+        f"Change it:      edit {stack.shown_path}, then make up{suffix}",
+        f"Remove it all:  make down{suffix}",
+    ]
+    return "\n".join(lines)
+
+
+def _machines(outputs: Mapping[str, Any]) -> list[tuple[str, ...]]:
+    rows: list[tuple[str, ...]] = [("pool", "machine", "zones", "at least", "at most")]
+    pools: dict[str, Mapping[str, Any]] = dict(outputs.get("pools") or {})
+    if outputs.get("machine"):
+        pools["inference"] = outputs
+    for name, pool in pools.items():
+        rows.append(
+            (
+                name,
+                str(pool["machine"]),
+                ", ".join(pool.get("zones") or []),
+                str(pool["costAtMinimum"]),
+                str(pool["costAtMaximum"]),
+            )
+        )
+    return rows

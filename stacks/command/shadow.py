@@ -1,0 +1,70 @@
+"""A stack's project as the sandbox sees it: copies, so that nothing of the real one is touched.
+
+The engine writes the salt of a passphrase into a stack's file, and a sandbox has a passphrase of
+its own. What only a real key could decrypt is replaced by a plain stand-in.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any, cast
+
+import yaml
+
+from engine.folders import data_home, make_private
+from stacks.command.project import StackFile
+from stacks.settings.source import from_project_and_stack
+
+#: What stands for an encrypted value, which the sandbox has no key for.
+STAND_IN = "sandbox"
+
+
+def make_shadow(stack: StackFile) -> Path:
+    """Write the copies of the project's and the stack's file; returns the copy's folder.
+
+    Raises:
+        SettingsError: the stack's file can't be read.
+    """
+    project = stack.project
+    folder = data_home() / "sandbox" / "projects" / project.name
+    make_private(data_home())
+    make_private(data_home() / "sandbox")
+    (folder / "stacks").mkdir(parents=True, exist_ok=True)
+    document = {
+        "name": project.name,
+        "runtime": {"name": "python", "options": {"virtualenv": sys.prefix}},
+        "main": str((project.root / project.main).resolve()),
+        "stackConfigDir": "stacks",
+        "requiredPulumiVersion": ">=3.255.0",
+    }
+    _write(folder / "Pulumi.yaml", document)
+    values = from_project_and_stack(stack.path, project.root)
+    config = {key: _without_secrets(value) for key, value in values.items()}
+    target = folder / "stacks" / stack.path.name
+    salt: Any = None
+    if target.exists():
+        before = cast("dict[str, Any]", yaml.safe_load(target.read_text(encoding="utf-8")) or {})
+        salt = before.get("encryptionsalt")
+    _write(target, {"config": config} | ({"encryptionsalt": salt} if salt else {}))
+    return folder
+
+
+def _without_secrets(value: Any) -> Any:
+    if isinstance(value, dict):
+        entries = cast("dict[str, Any]", value)
+        if set(entries) == {"secure"}:
+            return STAND_IN
+        return {key: _without_secrets(item) for key, item in entries.items()}
+    if isinstance(value, list):
+        return [_without_secrets(item) for item in cast("list[Any]", value)]
+    return value
+
+
+def _write(path: Path, document: dict[str, Any]) -> None:
+    text = yaml.safe_dump(document, sort_keys=False)
+    if path.exists() and path.read_text(encoding="utf-8") == text:
+        return
+    temporary = path.with_suffix(".yaml.part")
+    temporary.write_text(text, encoding="utf-8")
+    temporary.replace(path)

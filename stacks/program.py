@@ -1,0 +1,56 @@
+"""Runs a stack: its settings, its place, its blueprint. Programs of templates call `main`."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pulumi
+
+from stacks.blueprints import cluster, foundation, local, smb
+from stacks.blueprints.cloud import open_cloud
+from stacks.errors import StackError
+from stacks.placement import choose
+from stacks.reality import check_reality
+from stacks.settings import CloudSettings, ClusterSettings, LocalSettings, SmbSettings, load_engine
+from stacks.settings.foundation import OwnFoundation
+
+#: Set in the environment that the sandbox makes, and nowhere else.
+SANDBOX_VARIABLE = "FALAJ_SANDBOX"
+
+
+def main(root: Path | None = None) -> None:
+    """Declare the stack's resources.
+
+    Args:
+        root: folder where relative paths of the settings start. Default: the project's folder.
+
+    Raises:
+        pulumi.RunError: the configuration was refused; no resource was registered.
+    """
+    folder = root or Path(__file__).resolve().parents[1]
+    try:
+        settings = load_engine(pulumi.get_stack(), folder)
+        if isinstance(settings, LocalSettings):
+            local.declare(settings, folder)
+        else:
+            _declare_in_cloud(settings)
+    except (StackError, pulumi.InputPropertiesError) as error:
+        raise pulumi.RunError(str(error)) from None
+
+
+def _declare_in_cloud(settings: CloudSettings) -> None:
+    sandboxed = os.environ.get(SANDBOX_VARIABLE) == "1"
+    check_reality(settings, sandboxed=sandboxed)
+    choice = choose(settings)
+    for reason in choice.reasons:
+        pulumi.log.info(reason)
+    cloud = open_cloud(settings, choice.place)
+    pulumi.export("place", str(choice.place))
+    pulumi.export("sandbox", sandboxed)
+    if isinstance(settings, ClusterSettings):
+        cluster.declare(settings, cloud)
+    elif isinstance(settings, SmbSettings):
+        smb.declare(settings, cloud)
+    elif isinstance(settings, OwnFoundation):
+        foundation.declare(settings, cloud)

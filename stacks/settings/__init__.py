@@ -1,0 +1,35 @@
+"""Typed settings of a stack: the only way by which ``Pulumi.<stack>.yaml`` reaches a blueprint.
+
+Unknown keys, wrong types and impossible combinations are refused before the engine does anything.
+Region, cloud and data class are plain strings here, known before any resource is registered.
+"""
+
+from stacks.settings.cloud import CloudSettings
+from stacks.settings.cluster import ClusterSettings
+from stacks.settings.foundation import FoundationSettings
+from stacks.settings.load import (
+    BLUEPRINTS,
+    NAMESPACE,
+    PLATFORMS,
+    Settings,
+    load_engine,
+    load_file,
+    validate,
+)
+from stacks.settings.local import LocalSettings
+from stacks.settings.smb import SmbSettings
+
+__all__ = [
+    "BLUEPRINTS",
+    "NAMESPACE",
+    "PLATFORMS",
+    "CloudSettings",
+    "ClusterSettings",
+    "FoundationSettings",
+    "LocalSettings",
+    "Settings",
+    "SmbSettings",
+    "load_engine",
+    "load_file",
+    "validate",
+]

@@ -1,0 +1,211 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from hypothesis import given
+from hypothesis import strategies as st
+
+from stacks.errors import SettingsError
+from stacks.reality import check_reality
+from stacks.settings import (
+    BLUEPRINTS,
+    CloudSettings,
+    ClusterSettings,
+    LocalSettings,
+    SmbSettings,
+    load_engine,
+    load_file,
+    validate,
+)
+from stacks.settings.nesting import nest
+
+ROOT = Path(__file__).resolve().parents[2]
+SHIPPED = sorted((ROOT / "stacks").glob("Pulumi.*-*.yaml"))
+
+OWNED = {
+    "falaj:tenant": "shop",
+    "falaj:owner": "it@example.ae",
+    "falaj:dataClass": "internal",
+    "falaj:costCenter": "it",
+}
+FOUNDATION = {"falaj:platform": "azure", "falaj:blueprint": "foundation", **OWNED}
+CLUSTER = {
+    **FOUNDATION,
+    "falaj:blueprint": "cluster",
+    "falaj:cpuPools": {"system": {"system": True}},
+}
+
+
+def refused(values: dict[str, Any]) -> str:
+    with pytest.raises(SettingsError) as caught:
+        validate(values, ROOT, stack="shop")
+    return str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("changes", "start"),
+    [
+        ({"falaj:blueprint": None}, "falaj:blueprint: given nothing; allowed: foundation, clu"),
+        ({"falaj:blueprint": "palace"}, "falaj:blueprint: given 'palace'; allowed: foundation"),
+        ({"falaj:platform": "gcp"}, "falaj:platform: given 'gcp'; allowed: local, aws, azure"),
+        ({"falaj:region": "westeurope"}, "falaj:region: "),
+        ({"falaj:region": "me-central-1"}, "falaj:region: "),
+        ({"falaj:region": "me-south-1"}, "falaj:region: "),
+        ({"falaj:tenant": "Shop!"}, "falaj:tenant: given 'Shop!'; allowed: text that matches"),
+        ({"falaj:tenant": None}, "falaj:tenant: missing"),
+        ({"falaj:dataClass": "secret"}, "falaj:dataClass: given 'secret'; allowed: 'public'"),
+        ({"falaj:environment": "staging"}, "falaj:environment: given 'staging'; allowed: "),
+        ({"falaj:keys": {"rotationDays": 7}}, "falaj:keys.rotationDays: given 7; allowed: a wh"),
+        ({"falaj:network": {"cdir": "x"}}, "falaj:network.cdir: unknown key; did you mean cidr?"),
+        ({"falaj:storage": {"redundancy": "world"}}, "falaj:storage.redundancy: given 'world'"),
+        ({"falaj:identity": {"members": {"king": []}}}, "falaj:identity.members.king"),
+        ({"falaj:budget": {"monthlyUsd": 0, "emails": ["a@b.ae"]}}, "falaj:budget.monthlyUsd: g"),
+        ({"falaj:budget": {"monthlyUsd": 5, "emails": []}}, "falaj:budget.emails: given []"),
+        ({"falaj:placement": ["azure/uaenorth"]}, "falaj:platform: given 'azure' beside falaj:pl"),
+    ],
+)
+def test_refused(changes: dict[str, Any], start: str) -> None:
+    values = {k: v for k, v in {**FOUNDATION, **changes}.items() if v is not None}
+    assert refused(values).startswith(start)
+
+
+@pytest.mark.parametrize(
+    ("pools", "start"),
+    [
+        ({"train": {"gpu": "H200"}}, "falaj:gpuPools.train.count: missing"),
+        ({"train": {"gpu": "H200", "count": 8, "gpus": 1}}, "falaj:gpuPools.train.gpus: unknown"),
+        ({"train": {"gpu": "H200", "count": 0}}, "falaj:gpuPools.train.count: given 0; allowed"),
+        ({"train": {"gpu": "H200", "count": 8, "capacity": "free"}}, "falaj:gpuPools.train.capac"),
+        ({"Train-1": {"gpu": "H200", "count": 8}}, "falaj:gpuPools.Train-1"),
+        ([], "falaj:gpuPools: given []; allowed: a section of keys"),
+    ],
+)
+def test_pools_are_refused_with_their_path(pools: Any, start: str) -> None:
+    assert refused({**CLUSTER, "falaj:gpuPools": pools}).startswith(start)
+
+
+@pytest.mark.parametrize(
+    ("places", "said"),
+    [
+        (["azure/westeurope"], "falaj:placement: "),
+        (["aws/us-east-1", "azure/uaenorth"], "falaj:placement: "),
+        (["gcp/me-central1"], "falaj:placement: given 'gcp/me-central1'; allowed: "),
+        (["kubernetes/lab"], "falaj:placement: given 'kubernetes/lab'; allowed: "),
+        ([""], "falaj:placement: given ''"),
+    ],
+)
+def test_places_abroad_are_refused(places: list[str], said: str) -> None:
+    values = {k: v for k, v in FOUNDATION.items() if k != "falaj:platform"}
+    assert refused({**values, "falaj:placement": places}).startswith(said)
+
+
+@given(st.text(max_size=30))
+def test_no_region_but_the_countrys_is_ever_taken(region: str) -> None:
+    try:
+        found = validate({**FOUNDATION, "falaj:region": region}, ROOT, stack="shop")
+    except SettingsError:
+        return
+    assert isinstance(found, CloudSettings)
+    assert found.places[0] in ("azure/uaenorth", "azure/uaecentral")
+
+
+def test_a_region_beside_places_is_refused() -> None:
+    values = {k: v for k, v in FOUNDATION.items() if k != "falaj:platform"}
+    message = refused({**values, "falaj:placement": ["azure/uaenorth"], "falaj:region": "x"})
+    assert "remove it with: pulumi config rm falaj:region -s shop" in message
+
+
+def test_places_keep_their_order() -> None:
+    values = {k: v for k, v in FOUNDATION.items() if k != "falaj:platform"}
+    places = ["azure/uaenorth", "aws/me-central-1"]
+    found = validate({**values, "falaj:placement": places}, ROOT, stack="shop")
+    assert isinstance(found, CloudSettings)
+    assert found.places == tuple(places)
+
+
+def test_dotted_keys_stand_for_nested_ones() -> None:
+    values = {**FOUNDATION, "falaj:keys.rotationDays": "180", "falaj:network": {"cidr": "x"}}
+    nested = {**FOUNDATION, "falaj:keys": {"rotationDays": 180}, "falaj:network": {"cidr": "x"}}
+    assert validate(values, ROOT, stack="shop") == validate(nested, ROOT, stack="shop")
+
+
+@pytest.mark.parametrize(
+    ("values", "said"),
+    [
+        ({"a": {"b": 1}, "a.b": 2}, "falaj:a.b: given twice"),
+        ({"a": 1, "a.b": 2}, "falaj:a.b: falaj:a is given as 1"),
+    ],
+)
+def test_a_dotted_key_that_contradicts_is_refused(values: dict[str, Any], said: str) -> None:
+    with pytest.raises(SettingsError, match=said):
+        nest(values, "falaj")
+
+
+def test_nesting_leaves_what_it_was_given_alone() -> None:
+    given_values = {"a": {"b": {"c": 1}}, "a.b.d": 2}
+    assert nest(given_values, "falaj") == {"a": {"b": {"c": 1, "d": 2}}}
+    assert given_values == {"a": {"b": {"c": 1}}, "a.b.d": 2}
+
+
+@pytest.mark.parametrize("path", SHIPPED, ids=lambda path: path.name)
+def test_shipped_stacks_are_valid_for_the_sandbox_only_where_they_must(path: Path) -> None:
+    found = load_file(path, ROOT)
+    assert isinstance(found, CloudSettings)
+    check_reality(found, sandboxed=True)
+    degraded = "me-central-1" in found.places[0]
+    if degraded or isinstance(found, SmbSettings):
+        with pytest.raises(SettingsError, match="allowed: "):
+            check_reality(found, sandboxed=False)
+
+
+def test_all_six_stacks_are_shipped() -> None:
+    names = {path.name.removeprefix("Pulumi.").removesuffix(".yaml") for path in SHIPPED}
+    assert names == {f"{cloud}-{kind}" for cloud in ("aws", "azure") for kind in BLUEPRINTS}
+
+
+def test_a_stack_for_the_sandbox_is_refused_by_the_real_cloud() -> None:
+    found = validate({**FOUNDATION, "falaj:sandbox": "true"}, ROOT, stack="shop")
+    assert isinstance(found, CloudSettings)
+    with pytest.raises(SettingsError, match="falaj:sandbox: given true, but this engine would"):
+        check_reality(found, sandboxed=False)
+    check_reality(found, sandboxed=True)
+
+
+def test_an_unquoted_date_is_a_date(tmp_path: Path) -> None:
+    path = tmp_path / "Pulumi.shop.yaml"
+    accepted = {"region": "uaenorth", "for": "deployment"}
+    config = {**FOUNDATION, "falaj:acknowledgeDegraded": accepted}
+    text = yaml.safe_dump({"config": config})
+    path.write_text(text.replace("for: deployment", "for: deployment\n    asOf: 2026-04-30"))
+    found = load_file(path, ROOT)
+    assert isinstance(found, CloudSettings)
+    assert found.acknowledge_degraded is not None
+    assert found.acknowledge_degraded.as_of == "2026-04-30"
+
+
+def test_file_and_engine_give_the_same_cluster(monkeypatch: pytest.MonkeyPatch) -> None:
+    path = ROOT / "stacks" / "Pulumi.azure-cluster.yaml"
+    config = yaml.safe_load(path.read_text())["config"]
+    handed = {
+        key: json.dumps(value) if isinstance(value, dict | list) else str(value)
+        for key, value in config.items()
+    }
+    monkeypatch.setenv("PULUMI_CONFIG", json.dumps(handed))
+    found = load_engine("azure-cluster", ROOT)
+    assert found == load_file(path, ROOT)
+    assert isinstance(found, ClusterSettings)
+    assert found.gpu_pools["h200"].count == 8
+
+
+def test_a_projects_own_values_are_defaults_of_its_stacks(tmp_path: Path) -> None:
+    (tmp_path / "Pulumi.yaml").write_text(
+        "name: x\nconfig:\n  falaj:platform: {value: local}\n  falaj:retain: true\n  own: 5\n"
+    )
+    (tmp_path / "Pulumi.dev.yaml").write_text("config:\n  falaj:retain: false\n")
+    found = load_file(tmp_path / "Pulumi.dev.yaml", tmp_path)
+    assert isinstance(found, LocalSettings)
+    assert not found.retain
