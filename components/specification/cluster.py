@@ -34,7 +34,8 @@ class ClusterArgs(PlacedArgs):
     disk_encryption_id: pulumi.Input[str]
     """``KeyRing.disk_encryption_id``."""
     key_identity_id: NotRequired[pulumi.Input[str]]
-    """``KeyRing.key_identity_id``. Needed on Azure."""
+    """``KeyRing.key_identity_id``. Not needed: an AKS cluster has an identity of its own, which
+    may use this one key only."""
     key_ring_id: NotRequired[pulumi.Input[str]]
     """``KeyRing.key_ring_id``. Needed on Azure."""
     registry_id: NotRequired[pulumi.Input[str]]
@@ -56,7 +57,8 @@ class ClusterArgs(PlacedArgs):
     service_cidr: NotRequired[str]
     """Range of service addresses, outside of the network's. Default: ``172.20.0.0/16``."""
     log_days: NotRequired[int]
-    """Days that control-plane logs are kept. Default: 365."""
+    """Days that control-plane logs are kept. Default: 365. AWS only: on Azure they are in the
+    workspace, see ``AuditTrail.retention_days``."""
     boundary_id: NotRequired[pulumi.Input[str]]
     """``Identity.boundary_id``. Default: none. AWS only."""
 
@@ -74,8 +76,10 @@ _TAKEN = tuple(
     ipaddress.IPv4Network(text)
     for text in ("172.17.0.0/16", "172.30.0.0/16", "172.31.0.0/16", "192.0.2.0/24")
 )
+#: Where pods of an AKS cluster have their addresses, in an overlay; free in the network as well.
+POD_CIDR = "10.244.0.0/16"
 _NAME = re.compile(r"^[a-z][a-z0-9-]{0,38}[a-z0-9]$")
-_AZURE_NEEDS = ("key_identity_id", "key_ring_id", "registry_id", "log_destination_id")
+_AZURE_NEEDS = ("key_ring_id", "registry_id", "log_destination_id")
 
 
 @dataclass(frozen=True)
@@ -117,6 +121,12 @@ def check(cloud: str, name: str, args: ClusterArgs) -> ClusterSpec:
             refusals.say(
                 "boundary_id", "permissions boundaries exist on AWS only; leave it out on Azure"
             )
+        if given.get("log_days") is not None:
+            refusals.say(
+                "log_days",
+                "the workspace decides on Azure; set retention_days of AuditTrail, and leave it "
+                "out here",
+            )
     administrators = checked_principals(
         cloud, "administrators", given.get("administrators", []), refusals
     )
@@ -127,7 +137,7 @@ def check(cloud: str, name: str, args: ClusterArgs) -> ClusterSpec:
             "an administrator can read already",
         )  # fmt: skip
     version = checked_version(given.get("kubernetes_version", DEFAULT_VERSION), refusals)
-    cidr = _service_cidr(given.get("service_cidr", "172.20.0.0/16"), refusals)
+    cidr = _service_cidr(given.get("service_cidr", "172.20.0.0/16"), refusals, cloud)
     days = log_days(cloud, "log_days", given.get("log_days", 365), refusals)
     zones = _zones(placed, given, refusals) if placed else ()
     checked_subnets(given, "node_subnet_ids", zones, refusals)
@@ -162,7 +172,7 @@ def _zones(placed: Placed, args: Mapping[str, Any], refusals: Refusals) -> tuple
     return zones
 
 
-def _service_cidr(value: object, refusals: Refusals) -> str:
+def _service_cidr(value: object, refusals: Refusals, cloud: str) -> str:
     try:
         network = ipaddress.IPv4Network(str(value))
     except ValueError as error:
@@ -176,7 +186,8 @@ def _service_cidr(value: object, refusals: Refusals) -> str:
             value,
             f"a /13 to /24 inside {', '.join(map(str, _PRIVATE))}",
         )
-    for taken in _TAKEN:
+    pods = (ipaddress.IPv4Network(POD_CIDR),) if cloud == "azure" else ()
+    for taken in (*_TAKEN, *pods):
         if network.overlaps(taken):
             refusals.add("service_cidr", value, f"a range apart from {taken}, which is taken")
     return str(network)
