@@ -57,6 +57,10 @@ class Demand:
     """Ids of zones; it has to be sold in at least one. Where a cloud doesn't say which zone sells
     what (Azure), machines are taken and have to be checked with the cloud."""
 
+    confidential: bool = False
+    """Whether memory has to be encrypted against the operator. False leaves such machines out:
+    they don't start without a security profile of their own."""
+
     _gpus: tuple[Gpu, ...] = field(init=False, repr=False, compare=False, default=())
 
     def __post_init__(self) -> None:
@@ -116,6 +120,12 @@ class Demand:
             lacking.append(
                 f"its CPUs guarantee {has.int8 or 'no such instructions'} for 8-bit integers"
             )
+        if self.confidential != (machine.confidential is not None):
+            lacking.append(
+                f"it is confidential ({machine.confidential}) and needs a security profile"
+                if machine.confidential
+                else "its memory is not encrypted against the operator"
+            )
         if self.zones and machine.zones_known and not set(self.zones) & set(machine.zone_ids):
             lacking.append(f"it is sold in {', '.join(machine.zone_ids)} only")
         return tuple(lacking)
@@ -137,6 +147,8 @@ class Demand:
             parts.append(_ARCHITECTURES[self.arch])
         if self.int8 not in (None, "any"):
             parts.append(f"int8 by {self.int8}")
+        if self.confidential:
+            parts.append("confidential")
         if self.zones:
             parts.append(f"in {' or '.join(self.zones)}")
         return ", ".join(parts)
@@ -157,18 +169,24 @@ def same_count(asked: int | float | Fraction, has: Fraction) -> bool:
 def cheapest_first(machine: MachineType) -> tuple[object, ...]:
     """Sort key: known prices upwards, then unknown ones.
 
-    Equal prices, or none, are put in the order of size, then of what the CPUs can do, then newest
-    in the region first.
+    A machine whose price is unknown comes right before the bigger one of its family that bounds
+    it. Of equal known prices the bigger machine comes first, of unknown ones the smaller; then
+    what the CPUs can do, then the newest in the region, then the name.
     """
+    limit = machine.usd_per_hour_at_most
+    known = machine.usd_per_hour is not None
     unknown = float("inf")
+    vcpu = unknown if machine.vcpu is None else machine.vcpu
+    memory = unknown if machine.memory_gib is None else machine.memory_gib
     rank = {"amx": 0, "i8mm": 0, "vnni": 1, "dotprod": 2}
     seen = (machine.first_seen or "").removeprefix("<=").replace("-", "")
     return (
-        machine.usd_per_hour is None,
-        machine.usd_per_hour or 0,
+        limit is None,
+        limit or 0,
+        known,
         machine.gpu_count,
-        unknown if machine.vcpu is None else machine.vcpu,
-        unknown if machine.memory_gib is None else machine.memory_gib,
+        -vcpu if known else vcpu,
+        -memory if known else memory,
         rank.get(machine.instruction_sets.int8 or "", 3),
         -int(seen or 0),
         machine.name,

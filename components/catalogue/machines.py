@@ -72,10 +72,18 @@ class MachineType:
     prices_as_of: str
     offer_status: str
     """How sure it is that it is sold: what was seen, and what was not."""
+    usd_per_hour_at_most: Decimal | None
+    """The price, or where it is unknown that of the cheapest bigger size of the same family with
+    the same GPUs: a smaller size doesn't cost more. None where neither is known."""
     first_seen: str | None
     """When it first appeared in the region, as ``YYYY-MM-DD`` or ``<=YYYY-MM-DD``."""
+    confidential: str | None
+    """Hardware that encrypts memory against the operator: ``SEV-SNP``, ``SGX`` …; such machines
+    need a security profile of their own. None for ordinary ones."""
     caution: str | None
     """Why not to choose it although it is sold; None for no reason."""
+    note: str | None
+    """What else the sources say, such as which figure comes from memory."""
 
     @property
     def zones_known(self) -> bool:

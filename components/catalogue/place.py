@@ -182,6 +182,7 @@ class Place:
         arch: str | None = None,
         int8: str | None = None,
         zones: Sequence[str] | None = None,
+        confidential: bool = False,
     ) -> tuple[MachineType, ...]:
         """Machine types that satisfy a `Demand`, cheapest first, unknown prices last.
 
@@ -189,7 +190,9 @@ class Place:
             DemandError: a GPU, count, fabric, architecture or instruction set that doesn't exist.
             PlaceError: a zone that the region doesn't have.
         """
-        return self.satisfying(Demand(gpu, count, fabric, vcpu, memory_gib, arch, int8, zones))
+        return self.satisfying(
+            Demand(gpu, count, fabric, vcpu, memory_gib, arch, int8, zones, confidential)
+        )
 
     def resolve(
         self,
@@ -202,6 +205,7 @@ class Place:
         arch: str | None = None,
         int8: str | None = None,
         zones: Sequence[str] | None = None,
+        confidential: bool = False,
     ) -> MachineType:
         """The first of `offers`.
 
@@ -210,7 +214,9 @@ class Place:
             DemandError: see `offers`.
             PlaceError: see `offers`.
         """
-        return self.first(Demand(gpu, count, fabric, vcpu, memory_gib, arch, int8, zones))
+        return self.first(
+            Demand(gpu, count, fabric, vcpu, memory_gib, arch, int8, zones, confidential)
+        )
 
     def satisfying(self, demand: Demand) -> tuple[MachineType, ...]:
         """As `offers`, for a demand made before."""

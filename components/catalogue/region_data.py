@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import re
 from decimal import Decimal
 from fractions import Fraction
@@ -27,13 +28,38 @@ def machines(file: str) -> MappingProxyType[str, MachineType]:
     """Every machine type of a region that is not refused, by name."""
     data = data_files.load(file)
     build = _aws if data["cloud"] == "aws" else _azure
-    return MappingProxyType(
-        {
-            name: build(data, name, row)
-            for kind in ("gpu_machines", "cpu_machines")
-            for name, row in data[kind].items()
-            if not row.get("refused")
-        }
+    found = {
+        name: build(data, name, row)
+        for kind in ("gpu_machines", "cpu_machines")
+        for name, row in data[kind].items()
+        if not row.get("refused")
+    }
+    priced = [m for m in found.values() if m.usd_per_hour is not None]
+    return MappingProxyType({name: _bound(m, priced) for name, m in found.items()})
+
+
+def _bound(machine: MachineType, priced: list[MachineType]) -> MachineType:
+    """The machine with the upper bound of its price, where there is one."""
+    prices = [
+        other.usd_per_hour
+        for other in priced
+        if other.usd_per_hour is not None and _contains(other, machine)
+    ]
+    return dataclasses.replace(machine, usd_per_hour_at_most=min(prices)) if prices else machine
+
+
+def _contains(bigger: MachineType, machine: MachineType) -> bool:
+    """Whether a size is the same one or has at least as much of everything, in one family."""
+    if bigger is machine:
+        return True
+    return (
+        machine.usd_per_hour is None
+        and (bigger.family, bigger.gpu, bigger.gpu_count)
+        == (machine.family, machine.gpu, machine.gpu_count)
+        and None not in (bigger.vcpu, machine.vcpu, bigger.memory_gib, machine.memory_gib)
+        and (bigger.vcpu or 0) >= (machine.vcpu or 0)
+        and (bigger.memory_gib or 0) >= (machine.memory_gib or 0)
+        and (bigger.local_nvme_gb or 0) >= (machine.local_nvme_gb or 0)
     )
 
 
@@ -63,8 +89,11 @@ def _aws(data: dict[str, Any], name: str, row: dict[str, Any]) -> MachineType:
         price_source=row.get("price_source"),
         prices_as_of=data["prices_as_of"],
         offer_status=_AWS_OFFERED,
+        usd_per_hour_at_most=None,
         first_seen=row.get("first_seen") or (family or {}).get("first_seen"),
+        confidential=None,
         caution=None,
+        note=None,
     )
 
 
@@ -97,8 +126,11 @@ def _azure(data: dict[str, Any], name: str, row: dict[str, Any]) -> MachineType:
         price_source="S_KARP_AZ",
         prices_as_of=data["prices_as_of"],
         offer_status=_azure_status(family),
+        usd_per_hour_at_most=None,
         first_seen=None,
-        caution=row.get("note"),
+        confidential=(family or {}).get("confidential"),
+        caution=row.get("caution"),
+        note=row.get("note"),
     )
 
 
