@@ -44,7 +44,7 @@ class RegionStatus:
     impaired_zones: tuple[str, ...]
     text: str
     signals: tuple[str, ...]
-    """What later data show, each with its date."""
+    """What other reports say and later data show."""
     sources: tuple[str, ...]
 
     def __str__(self) -> str:
@@ -82,7 +82,7 @@ class Place:
             row["degraded"],
             date.fromisoformat(row["as_of"]),
             tuple(row["impaired_zones"]),
-            row["text"] + (f"; {row['zones_note']}" if row["zones_note"] else ""),
+            row["text"],
             tuple(row["signals"]),
             tuple(row["sources"]),
         )
