@@ -13,6 +13,7 @@ from components.specification.kubernetes_version import checked_version
 from components.specification.machine_choice import checked_subnets
 from components.specification.placed import Placed, PlacedArgs, check_placed
 from components.specification.principals import checked_principals
+from components.specification.private_ranges import PRIVATE
 from components.specification.refusals import Refusals
 from components.specification.retention import log_days
 from components.specification.zones import chosen_zones, region_zones
@@ -67,9 +68,6 @@ class ClusterArgs(PlacedArgs):
 #: docs.aws.amazon.com/eks/latest/APIReference/API_KubernetesNetworkConfigRequest.html (/24 to
 #: /12); learn.microsoft.com/azure/aks/configure-azure-cni (smaller than /12).
 _SERVICE_PREFIXES = range(13, 25)
-_PRIVATE = tuple(
-    ipaddress.IPv4Network(text) for text in ("10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16")
-)
 #: What AKS keeps for itself: learn.microsoft.com/azure/aks/concepts-network-ip-address-planning;
 #: and 172.17.0.0/16, which containers on EKS nodes use.
 _TAKEN = tuple(
@@ -179,12 +177,12 @@ def _service_cidr(value: object, refusals: Refusals, cloud: str) -> str:
         refusals.add("service_cidr", value, f"a private range such as 172.20.0.0/16 ({error})")
         return str(value)
     if network.prefixlen not in _SERVICE_PREFIXES or not any(
-        network.subnet_of(private) for private in _PRIVATE
+        network.subnet_of(private) for private in PRIVATE
     ):
         refusals.add(
             "service_cidr",
             value,
-            f"a /13 to /24 inside {', '.join(map(str, _PRIVATE))}",
+            f"a /13 to /24 inside {', '.join(map(str, PRIVATE))}",
         )
     pods = (ipaddress.IPv4Network(POD_CIDR),) if cloud == "azure" else ()
     for taken in (*_TAKEN, *pods):

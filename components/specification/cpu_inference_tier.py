@@ -1,10 +1,27 @@
 """Arguments of `CpuInferenceTier`."""
 
-from typing import NotRequired
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, NotRequired
 
 import pulumi
 
-from components.specification.placed import PlacedArgs
+from components import catalogue
+from components.specification.cpu_demand import cpu_demand
+from components.specification.machine_choice import (
+    checked_subnets,
+    chosen_machine,
+    machine_notes,
+    machine_zones,
+)
+from components.specification.node_pools import checked_name
+from components.specification.placed import Placed, PlacedArgs, check_placed
+from components.specification.private_ranges import private_ranges
+from components.specification.refusals import Refusals
+from components.specification.retention import log_days
+from components.specification.serverless_size import serverless_size
+from components.specification.zones import chosen_zones
 
 
 class CpuInferenceTierArgs(PlacedArgs):
@@ -34,8 +51,17 @@ class CpuInferenceTierArgs(PlacedArgs):
     """``AuditTrail.log_destination_id``. Needed on Azure."""
     image: pulumi.Input[str]
     """Inference image in the registry, by digest (``host/inference@sha256:…``)."""
+    tools_image: NotRequired[pulumi.Input[str]]
+    """Image with the cloud's command line in the registry, by digest; it fetches the model before
+    the server starts. Needed for ``serverless``; machines have the command line themselves."""
+    keyring_secret_id: NotRequired[pulumi.Input[str]]
+    """Secret with what the server needs of the model's key ring: a tar archive in base64 of
+    ``keyring.json``, ``kek-*.key``, ``signing.pub.pem`` and ``tokens.jwks.json``. Default on AWS:
+    a secret is made under ``data_key_id``, empty until a key administrator fills it; needed on
+    Azure."""
     model_package: str
-    """Key of the signed model package in the bucket, such as ``packages/churn/3``."""
+    """Key of the signed model package in the bucket; the last two parts are the model and its
+    version: ``packages/churn/3``."""
     certificate_id: NotRequired[pulumi.Input[str]]
     """Certificate of the listener: ACM ARN, or id of a Key Vault secret. Default on AWS: a private
     certificate authority of the tier's own; on Azure needed for ``instances``."""
@@ -48,12 +74,12 @@ class CpuInferenceTierArgs(PlacedArgs):
     memory_gib: NotRequired[int]
     """Least memory of each machine. Default: 4."""
     int8: NotRequired[str]
-    """``amx``, ``vnni``, ``i8mm`` or ``any``. Default: ``vnni``: instances only."""
+    """``amx``, ``vnni``, ``i8mm`` or ``any``. Default: ``vnni``. Instances only."""
     machine: NotRequired[str]
     """Instance type or VM size. Default: the cheapest that has what is asked."""
     machine_image: NotRequired[str]
-    """Machine image: AMI id or SSM parameter; Azure image id. Default: the cloud's minimal Linux
-    of the machine's architecture."""
+    """Machine image: AMI id or SSM parameter; Azure image id. Default: the newest of the cloud's
+    own Linux for the machine's architecture. Name one to pin it."""
     zones: NotRequired[list[str]]
     """Zones to use. Default: every zone that sells the machine and is not reported as impaired."""
     min_instances: NotRequired[int]
@@ -66,5 +92,201 @@ class CpuInferenceTierArgs(PlacedArgs):
     """Port of the listener. Default: 443."""
     allowed_cidrs: NotRequired[list[str]]
     """Private ranges that may call. Default: the network's own."""
+    log_days: NotRequired[int]
+    """Days that the server's log is kept. Default: 365."""
     boundary_id: NotRequired[pulumi.Input[str]]
     """``Identity.boundary_id``. Default: none. AWS only."""
+
+
+MODES = ("instances", "serverless")
+MOST_INSTANCES = 100
+_PACKAGE = re.compile(
+    r"^(?:[A-Za-z0-9._-]+/)*([A-Za-z0-9][A-Za-z0-9._-]{0,63})/([1-9][0-9]{0,8})$"
+)
+_HOST = re.compile(
+    r"^(?=.{3,253}$)(?:[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?\.)+[a-z](?:[a-z0-9-]{0,61}[a-z0-9])$"
+)
+_DIGEST = re.compile(r"^[^@\s]+/[^@\s]+@sha256:[0-9a-f]{64}$")
+_INSTANCES_ONLY = ("int8", "machine", "machine_image")
+_AWS_NEEDS = ("repository_id",)
+_AZURE_NEEDS = ("key_identity_id", "log_destination_id", "keyring_secret_id")
+
+
+@dataclass(frozen=True)
+class CpuInferenceTierSpec:
+    """The plain arguments of `CpuInferenceTier`, checked."""
+
+    placed: Placed
+    name: str
+    mode: str
+    machine: catalogue.MachineType | None
+    """None for ``serverless``."""
+    machine_image: str | None
+    vcpu: int
+    memory_gib: int
+    """Asked for; of a serverless container, what it gets."""
+    zones: tuple[str, ...]
+    zones_named: bool
+    """Whether the user named the zones; else those that the network covers are used."""
+    model_package: str
+    model: str
+    version: int
+    host_name: str
+    min_instances: int
+    max_instances: int
+    cpu_target_percent: int
+    port: int
+    allowed_cidrs: tuple[str, ...]
+    """Empty: the network's own range."""
+    log_days: int
+    notes: tuple[str, ...]
+    """What to know before it is made; the component logs them as warnings."""
+
+    @property
+    def cost_at_minimum(self) -> str:
+        """What its machines cost at the floor; unknown for serverless containers."""
+        return self._cost(self.min_instances)
+
+    @property
+    def cost_at_maximum(self) -> str:
+        """What its machines cost at the ceiling; unknown for serverless containers."""
+        return self._cost(self.max_instances)
+
+    @property
+    def summary(self) -> str:
+        """Machine, zones and cost on one line."""
+        what = self.machine or f"serverless, {self.vcpu} vCPU and {self.memory_gib} GiB"
+        return (
+            f"{what} in {', '.join(self.zones)}; {self.min_instances} to {self.max_instances}; "
+            f"at the minimum: {self.cost_at_minimum}; at the maximum: {self.cost_at_maximum}"
+        )
+
+    def _cost(self, instances: int) -> str:
+        if self.machine is None:
+            return "cost unknown"
+        return str(catalogue.cost.pool(self.machine, instances))
+
+
+def check(cloud: str, name: str, args: CpuInferenceTierArgs) -> CpuInferenceTierSpec:
+    """Check what is plain in a tier's arguments, and find the machine and its zones.
+
+    Args:
+        cloud: ``aws`` or ``azure``.
+        name: the component's name.
+        args: its arguments.
+
+    Raises:
+        pulumi.InputPropertiesError: with every argument that was refused, and why.
+    """
+    refusals = Refusals(f"CpuInferenceTier {name!r}")
+    given: Mapping[str, Any] = args
+    refusals.names(given, CpuInferenceTierArgs)
+    checked_name(name, refusals)
+    placed = check_placed(cloud, given, refusals)
+    mode: object = given.get("mode", "instances")
+    refusals.choice("mode", mode, MODES)
+    _check_needs(cloud, mode, given, refusals)
+    for image in ("image", "tools_image"):
+        value: object = given.get(image)
+        if isinstance(value, str) and not _DIGEST.match(value):
+            refusals.add(
+                image, value, "an image of the registry by digest: host/name@sha256:…",
+                "a tag can be moved to another image",
+            )  # fmt: skip
+    package = refusals.text(given, "model_package")
+    match = _PACKAGE.match(package)
+    if package and not match:
+        refusals.add(
+            "model_package", package, "…/MODEL/VERSION with a number as the version, such as "
+            "packages/churn/3",
+        )  # fmt: skip
+    tenant = placed.tenant if placed else "tenant"
+    host: object = given.get("host_name", f"inference.{tenant}.internal")
+    if not isinstance(host, str) or not _HOST.match(host):
+        refusals.add("host_name", host, "a full name such as inference.noor.internal")
+    low = refusals.whole("min_instances", given.get("min_instances", 1), 1, MOST_INSTANCES)
+    high = refusals.whole(
+        "max_instances", given.get("max_instances", max(3, low)), 1, MOST_INSTANCES
+    )
+    if low > high:
+        refusals.add("min_instances", low, f"at most max_instances, which is {high}")
+    target = refusals.whole("cpu_target_percent", given.get("cpu_target_percent", 60), 10, 90)
+    port = refusals.whole("port", given.get("port", 443), 1, 65_535)
+    if port in (22, 3389):
+        refusals.add("port", port, "any port but those of remote shells", "443 is usual")
+    cidrs = private_ranges(given, "allowed_cidrs", refusals)
+    days = log_days(cloud, "log_days", given.get("log_days", 365), refusals)
+    machine, zones, size = None, (), (2, 4)
+    if placed and mode == "instances":
+        machine, zones, size = _instances(placed, given, refusals)
+    elif placed and mode == "serverless":
+        zones, size = (
+            chosen_zones(placed, given, refusals),
+            serverless_size(cloud, given, refusals),
+        )
+    checked_subnets(given, "serving_subnet_ids", zones, refusals)
+    refusals.raise_if_any()
+    if placed is None or match is None:
+        raise AssertionError("what can't be used was refused")
+    notes = machine_notes(machine, placed, zones) if machine else []
+    return CpuInferenceTierSpec(
+        placed,
+        name,
+        str(mode),
+        machine,
+        given.get("machine_image"),
+        *size,
+        zones,
+        given.get("zones") is not None,
+        package,
+        match.group(1),
+        int(match.group(2)),
+        str(host),
+        low,
+        high,
+        target,
+        port,
+        cidrs,
+        days,
+        tuple(notes),
+    )
+
+
+def _check_needs(cloud: str, mode: object, args: Mapping[str, Any], refusals: Refusals) -> None:
+    """Refuse the lack of what a cloud or mode needs, and what it has no use for."""
+    if cloud == "aws":
+        refusals.needed(args, _AWS_NEEDS, "on AWS")
+    else:
+        refusals.needed(args, _AZURE_NEEDS, "on Azure")
+        if args.get("boundary_id") is not None:
+            refusals.say(
+                "boundary_id", "permissions boundaries exist on AWS only; leave it out on Azure"
+            )
+        if mode == "instances":
+            refusals.needed(args, ("certificate_id",), "for instances on Azure")
+    if mode == "serverless":
+        refusals.needed(args, ("tools_image",), "for mode 'serverless'")
+        for argument in _INSTANCES_ONLY:
+            if args.get(argument) is not None:
+                refusals.say(
+                    argument,
+                    f"given {args[argument]!r}, but mode is 'serverless', where the cloud picks "
+                    "the machine; leave it out, or set mode to 'instances'",
+                )
+
+
+def _instances(
+    placed: Placed, args: Mapping[str, Any], refusals: Refusals
+) -> tuple[catalogue.MachineType | None, tuple[str, ...], tuple[int, int]]:
+    image: object = args.get("machine_image")
+    if image is not None and (not isinstance(image, str) or not image.strip()):
+        refusals.add("machine_image", image, "the id of an image, or no such argument")
+    demand = cpu_demand(args, refusals, vcpu=2, int8="vnni", arch=None, memory_gib=4)
+    if demand is None:
+        return None, (), (2, 4)
+    machine = chosen_machine(placed, args, refusals, blame="vcpu", **demand)
+    if machine is None:
+        return None, (), (2, 4)
+    zones = machine_zones(placed, args, machine, refusals)
+    size = int(demand.get("vcpu") or 2), int(demand.get("memory_gib") or 4)
+    return machine, zones, size

@@ -1,0 +1,43 @@
+"""How much CPU and memory a serverless container may have."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from components.specification.refusals import Refusals
+
+#: Memory in GiB that goes with so many vCPUs: docs.aws.amazon.com/AmazonECS/latest/developerguide/
+#: task-cpu-memory-error.html; learn.microsoft.com/azure/container-apps/containers (exactly twice).
+_SERVERLESS = {
+    "aws": {
+        1: range(2, 9),
+        2: range(4, 17),
+        4: range(8, 31),
+        8: range(16, 61, 4),
+        16: range(32, 121, 8),
+    },
+    "azure": {1: range(2, 3), 2: range(4, 5), 3: range(6, 7), 4: range(8, 9)},
+}
+
+
+def serverless_size(cloud: str, args: Mapping[str, Any], refusals: Refusals) -> tuple[int, int]:
+    """vCPU and GiB of memory, from ``vcpu`` and ``memory_gib``; defaults: 2, and the least."""
+    sizes = _SERVERLESS[cloud]
+    vcpu: object = args.get("vcpu", 2)
+    if vcpu not in sizes:
+        refusals.add(
+            "vcpu", vcpu, f"{', '.join(map(str, sizes))}, for mode 'serverless'",
+            "larger ones need mode 'instances'",
+        )  # fmt: skip
+        return 2, 4
+    cpus = int(vcpu) if isinstance(vcpu, int | float) else 2
+    memories = sizes[cpus]
+    memory: object = args.get("memory_gib", memories[0])
+    if memory not in memories:
+        refusals.add(
+            "memory_gib", memory, f"{', '.join(map(str, memories))} GiB with {cpus} vCPU, for "
+            "mode 'serverless'",
+        )  # fmt: skip
+        return cpus, memories[0]
+    return cpus, int(memory) if isinstance(memory, int | float) else memories[0]
