@@ -1,0 +1,58 @@
+"""What the AWS components share: their tokens, inputs and the options of what they make."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import pulumi
+import pulumi_aws as aws
+
+from components.specification.names import physical_name
+from components.specification.placed import Placed
+
+#: https://docs.aws.amazon.com/IAM/latest/UserGuide/reference_iam-quotas.html
+ROLE_LIMIT = 64
+
+
+def token(name: str) -> str:
+    """The type token of a component."""
+    return f"falaj-aws:index:{name}"
+
+
+def inputs(args: Mapping[str, Any]) -> dict[str, Any]:
+    """A component's arguments as the engine writes them, so that policies see what was asked."""
+    return {_camel(key): value for key, value in args.items() if value is not None}
+
+
+def named(placed: Placed, *parts: str, limit: int) -> str:
+    """The name of something in the cloud: tenant, stack and ``parts``."""
+    return physical_name(placed.tenant, pulumi.get_stack(), *parts, limit=limit)
+
+
+def log_group_name(placed: Placed, *parts: str) -> str:
+    """The name of a log group: a path that begins with the tenant and the stack."""
+    # https://docs.aws.amazon.com/AmazonCloudWatchLogs/latest/APIReference/API_CreateLogGroup.html
+    return "/".join(("/falaj", placed.tenant, pulumi.get_stack(), *parts))[:512]
+
+
+def child(parent: pulumi.Resource, **options: Any) -> pulumi.ResourceOptions:
+    """Options of a resource that may come and go with the stack."""
+    return pulumi.ResourceOptions(parent=parent, **options)
+
+
+def stateful(parent: pulumi.Resource, placed: Placed, **options: Any) -> pulumi.ResourceOptions:
+    """Options of a resource that holds data: protected and retained where `Placed.retained`."""
+    kept = True if placed.retained else None
+    return pulumi.ResourceOptions(parent=parent, protect=kept, retain_on_delete=kept, **options)
+
+
+def account_of(parent: pulumi.Resource) -> pulumi.Output[str]:
+    """Number of the account that the parent's provider deploys into."""
+    identity = aws.get_caller_identity_output(opts=pulumi.InvokeOutputOptions(parent=parent))
+    return identity.account_id
+
+
+def _camel(key: str) -> str:
+    first, *others = key.split("_")
+    return first + "".join(each.capitalize() for each in others)

@@ -1,0 +1,99 @@
+"""The key ring: who may do what with which key."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pulumi
+import pytest
+
+from components.aws.key_ring import KeyRing
+
+ADMIN = "arn:aws:iam::000000000000:role/key-administrators"
+PURPOSES = ["cluster", "data", "disks", "logs", "registry", "state"]
+CRYPTOGRAPHIC = {"kms:Decrypt", "kms:Encrypt", "kms:GenerateDataKey", "kms:ReEncryptFrom"}
+
+
+def test_a_module_of_ones_own_is_refused(placed: dict[str, Any]) -> None:
+    with pytest.raises(pulumi.InputPropertiesError, match="managed_hsm"):
+        KeyRing("keys", {**placed, "managed_hsm": True})
+
+
+def test_a_session_is_no_administrator(placed: dict[str, Any]) -> None:
+    session = "arn:aws:sts::000000000000:assumed-role/platform/me"
+    with pytest.raises(pulumi.InputPropertiesError, match=r"administrators\[0\]"):
+        KeyRing("keys", {**placed, "administrators": [session]})
+
+
+def test_each_purpose_has_a_key_that_stays_here(deploy: Any, placed: dict[str, Any]) -> None:
+    made = deploy(lambda opts: KeyRing("keys", placed, opts))
+    keys = made.of_type("aws:kms/key:Key")
+    assert sorted(made.returned["key_ids"]) == PURPOSES
+    assert len(keys) == len(PURPOSES)
+    for key in keys:
+        assert key.inputs["multiRegion"] is False
+        assert key.inputs["enableKeyRotation"] is True
+        assert key.inputs["rotationPeriodInDays"] == 365
+        assert key.inputs["deletionWindowInDays"] == 7
+        assert key.inputs["tags"]["falaj:data-class"] == "restricted"
+        assert ":me-central-1:" in key.outputs["arn"]
+    aliases = {each.inputs["name"] for each in made.of_type("aws:kms/alias:Alias")}
+    assert "alias/acme-dev-keys-data" in aliases
+    assert made.returned["key_identity_id"] is None
+    assert made.returned["disk_encryption_id"] == made.returned["key_ids"]["disks"]
+
+
+@pytest.mark.parametrize("purpose", PURPOSES)
+def test_administrators_cannot_use_and_users_cannot_manage(
+    deploy: Any, placed: dict[str, Any], purpose: str
+) -> None:
+    made = deploy(lambda opts: KeyRing("keys", {**placed, "administrators": [ADMIN]}, opts))
+    key = next(each for each in made.of_type("aws:kms/key:Key") if each.name == f"keys-{purpose}")
+    document = next(doc for each, _, doc in made.documents() if each is key)
+    for statement in document["Statement"]:
+        actions = set(statement["Action"])
+        assert not any("*" in action for action in actions)
+        if statement["Sid"] in ("Administer", "Recover"):
+            assert not actions & CRYPTOGRAPHIC
+            assert "kms:CreateGrant" not in actions
+        else:
+            assert "kms:PutKeyPolicy" not in actions
+            assert "kms:ScheduleKeyDeletion" not in actions
+            assert statement["Condition"]
+    by_id = {each["Sid"]: each for each in document["Statement"]}
+    assert by_id["Administer"]["Principal"] == {"AWS": [ADMIN]}
+
+
+@pytest.mark.parametrize(
+    ("purpose", "host"),
+    [
+        ("data", "s3.me-central-1.amazonaws.com"),
+        ("disks", "ec2.me-central-1.amazonaws.com"),
+        ("registry", "ecr.me-central-1.amazonaws.com"),
+        ("logs", "logs.me-central-1.amazonaws.com"),
+    ],
+)
+def test_a_key_is_used_through_its_services_only(
+    deploy: Any, placed: dict[str, Any], purpose: str, host: str
+) -> None:
+    made = deploy(lambda opts: KeyRing("keys", {**placed, "purposes": [purpose]}, opts))
+    document = next(doc for each, _, doc in made.documents())
+    use = next(each for each in document["Statement"] if each["Sid"] == "Use")
+    condition = use["Condition"]["StringEquals"]
+    assert host in condition["kms:ViaService"]
+    assert condition["kms:CallerAccount"] == "000000000000"
+
+
+def test_chosen_values_are_taken(deploy: Any, placed: dict[str, Any]) -> None:
+    args = {
+        **placed,
+        "environment": "production",
+        "purposes": ["data"],
+        "rotation_days": 90.0,
+        "deletion_window_days": 14,
+    }
+    made = deploy(lambda opts: KeyRing("keys", args, opts))
+    (key,) = made.of_type("aws:kms/key:Key")
+    assert key.inputs["rotationPeriodInDays"] == 90
+    assert key.inputs["deletionWindowInDays"] == 14
+    assert made.returned["disk_encryption_id"] is None
