@@ -21,6 +21,9 @@ FABRIC = f"{PREFIX}fabric"
 INT8 = f"{PREFIX}int8"
 SYSTEM = f"{PREFIX}system"
 
+#: Each becomes a tag of the scaling group, which takes 50 with the cluster's and Falaj's own:
+#: docs.aws.amazon.com/autoscaling/ec2/userguide/ec2-auto-scaling-quotas.html
+MOST_LABELS = 25
 EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
 #: https://kubernetes.io/docs/concepts/overview/working-with-objects/labels/
 _NAME = re.compile(r"^[A-Za-z0-9](?:[A-Za-z0-9._-]{0,61}[A-Za-z0-9])?$")
@@ -51,7 +54,10 @@ def checked_labels(args: Mapping[str, Any], refusals: Refusals) -> dict[str, str
     found: dict[str, str] = {}
     if args.get("labels") is None:
         return found
-    for key, value in refusals.mapping("labels", args["labels"]).items():
+    given = refusals.mapping("labels", args["labels"])
+    if len(given) > MOST_LABELS:
+        refusals.add("labels", f"{len(given)} labels", f"at most {MOST_LABELS}")
+    for key, value in given.items():
         at = f"labels[{key!r}]"
         if _key_allowed(at, key, refusals):
             if value and not _NAME.match(value):
