@@ -15,11 +15,14 @@ ROLES = {
     "Azure Kubernetes Service RBAC Cluster Admin": "b1ff04bb-8a4e-4dc4-8eb5-8693973ce19b",
     "Azure Kubernetes Service RBAC Reader": "7f6c6a51-bcf8-42ba-9220-52d62157d7db",
     "Key Vault Contributor": "f25e0fa2-a7c8-4377-a976-54943a77a395",
+    "Key Vault Crypto Service Encryption User": "e147488a-f6f5-4113-8e2d-b22465e65bf6",
     "Key Vault Crypto User": "12338af0-0e69-4776-bea7-57ae8d297424",
     "Key Vault Secrets User": "4633458b-17de-408a-b874-0445c86b69e6",
     "Managed Identity Operator": "f1a07417-d97a-45cb-824c-7a7467783830",
     "Network Contributor": "4d97b98b-1d4f-4787-a291-c67834d212e7",
+    "Virtual Machine Contributor": "9980e02c-c2be-4d73-94e8-173b1dc7cf3c",
     "Reader": "acdd72a7-3385-48ef-bd42-f606fba81ae7",
+    "Storage Blob Data Contributor": "ba92f5b4-2d11-453d-a403-e96b0029c9fe",
     "Storage Blob Data Reader": "2a2b9908-6ea1-4ae2-8e65-a410df84e7d1",
 }
 

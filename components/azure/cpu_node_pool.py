@@ -1,0 +1,119 @@
+"""CPU nodes of an AKS cluster, by what their processors can do."""
+
+import pulumi
+from pulumi_azure_native import containerservice as aks
+
+from components.azure import _agent_pool
+from components.azure._inputs import pulumi_inputs
+from components.specification.cpu_node_pool import CpuNodePoolArgs, CpuNodePoolSpec, check
+
+#: Confidential sizes encrypt memory and attest themselves in a way of their own, and have no
+#: Trusted Launch; neither have Arm nodes of AKS: https://learn.microsoft.com/azure/aks/
+#: use-trusted-launch
+_CONFIDENTIAL = ("Standard_DC", "Standard_EC")
+
+
+class CpuNodePool(pulumi.ComponentResource):
+    """CPU nodes of an AKS cluster.
+
+    The catalogue finds the cheapest size with the processors asked for: Intel with AMX, anything
+    with VNNI, or Arm (Cobalt) with i8mm.
+
+    Example::
+
+        pool = CpuNodePool("general", {
+            "region": "uaenorth", "tenant": "acme", "owner": "platform@acme.ae",
+            "data_class": "confidential", "cost_center": "4711",
+            "cluster_id": cluster.cluster_id, "node_subnet_ids": network.node_subnet_ids,
+            "node_identity_id": cluster.node_identity_id,
+            "security_group_id": network.security_group_ids["nodes"],
+            "disk_encryption_id": keys.disk_encryption_id,
+            "vcpu": 8, "int8": "amx", "max_nodes": 10,
+        })
+
+    Makes: an agent pool. With ``system`` it carries the cluster's own add-ons beside the cluster's
+    system nodes. On Azure the identity of nodes, the subnet's security group and the disk
+    encryption set are the cluster's: ``node_identity_id``, ``security_group_id`` and
+    ``disk_encryption_id`` change nothing here. No source says which zones sell which size: unless
+    ``zones`` names them, the region chooses. A change of machine, disk, capacity or zones replaces
+    the pool, the old one first.
+    """
+
+    pool_id: pulumi.Output[str]
+    """Id of the agent pool."""
+    pool_name: pulumi.Output[str]
+    """Its name in AKS; the label ``falaj.io/pool`` has the name given here."""
+    machine: str
+    """VM size."""
+    zones: list[str]
+    """Zones that the pool asks for; empty where the region chooses."""
+    cost_at_minimum: str
+    """What it costs with the fewest nodes; ``unknown`` where there is no price."""
+    cost_at_maximum: str
+    """What it costs with the most nodes."""
+
+    def __init__(
+        self, name: str, args: CpuNodePoolArgs, opts: pulumi.ResourceOptions | None = None
+    ) -> None:
+        spec = check("azure", name, args)
+        super().__init__("falaj-azure:index:CpuNodePool", name, pulumi_inputs(args), opts)
+        zones = _agent_pool.used_zones(spec.machine, spec.zones, named=spec.zones_named)
+        for note in spec.notes:
+            pulumi.log.warn(note, self)
+        pulumi.log.info(spec.summary, self)
+        home = _agent_pool.home_of(args["cluster_id"])
+        pool = aks.AgentPool(
+            name,
+            resource_group_name=home.group,
+            resource_name_=home.cluster,
+            agent_pool_name=_agent_pool.pool_name(name),
+            mode=aks.AgentPoolMode.SYSTEM if spec.system else aks.AgentPoolMode.USER,
+            vm_size=spec.machine.name,
+            vnet_subnet_id=_agent_pool.pool_subnet(
+                args, spec.zones, f"CpuNodePool {name!r}", named=spec.zones_named
+            ),
+            availability_zones=list(zones) or None,
+            orchestrator_version=spec.kubernetes_version,
+            node_labels=spec.labels,
+            node_taints=_agent_pool.taint_texts(spec.taints, spec.capacity),
+            security_profile=_security(spec),
+            # Spot pools take no such settings.
+            upgrade_settings=None
+            if spec.capacity == "spot"
+            else aks.AgentPoolUpgradeSettingsArgs(max_surge="33%", drain_timeout_in_minutes=30),
+            tags=spec.placed.tags(name),
+            **_agent_pool.hardened(),
+            **_agent_pool.scaling(spec.size),
+            **_agent_pool.priority(spec.capacity),
+            **_agent_pool.disk(spec.machine, spec.disk_gib),
+            opts=pulumi.ResourceOptions(
+                parent=self,
+                delete_before_replace=True,
+                ignore_changes=_agent_pool.unmanaged(spec.size),
+            ),
+        )
+        self.pool_id = pool.id
+        self.pool_name = pool.name
+        self.machine = spec.machine.name
+        self.zones = list(zones)
+        self.cost_at_minimum = str(spec.cost_at_minimum)
+        self.cost_at_maximum = str(spec.cost_at_maximum)
+        self.register_outputs(
+            {
+                "pool_id": self.pool_id,
+                "pool_name": self.pool_name,
+                "machine": self.machine,
+                "zones": self.zones,
+                "cost_at_minimum": self.cost_at_minimum,
+                "cost_at_maximum": self.cost_at_maximum,
+            }
+        )
+
+
+def _security(spec: CpuNodePoolSpec) -> aks.AgentPoolSecurityProfileArgs:
+    trusted = spec.machine.arch == "x86_64" and not spec.machine.name.startswith(_CONFIDENTIAL)
+    return aks.AgentPoolSecurityProfileArgs(
+        ssh_access=aks.AgentPoolSSHAccess.DISABLED,
+        enable_secure_boot=trusted,
+        enable_vtpm=trusted,
+    )
