@@ -3,23 +3,38 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from components import catalogue
+from components.catalogue import placement
 from stacks.errors import SettingsError
 from stacks.settings import CloudSettings, ClusterSettings, SmbSettings
 
 
-def choose(settings: CloudSettings) -> catalogue.Choice:
+@dataclass(frozen=True)
+class Choice:
+    """Where a stack is made, and the reasons in words."""
+
+    place: catalogue.Place
+    reasons: tuple[str, ...]
+
+
+def choose(settings: CloudSettings) -> Choice:
     """The first place that is healthy, or acknowledged, and sells everything that is asked.
 
     Raises:
         SettingsError: none does; the message has the reason of each.
     """
     try:
-        return catalogue.choose(settings.places, demands(settings), settings.acknowledged)
+        found = placement.choose(settings.places, demands(settings), settings.acknowledged)
     except catalogue.CatalogueError as error:
         key = "placement" if settings.placement else "region"
         raise SettingsError(f"falaj:{key}: {error}") from None
+    if not isinstance(found.place, catalogue.Place):
+        raise SettingsError(
+            f"falaj:placement: given {found.place.name!r}; allowed: a cloud's region"
+        )
+    return Choice(found.place, found.reasons)
 
 
 def demands(settings: CloudSettings) -> Sequence[catalogue.Demand]:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 import pulumi
 
+from engine.errors import EngineError
+from engine.sandbox import activation
 from stacks.blueprints import cluster, foundation, local, smb
 from stacks.blueprints.cloud import open_cloud
 from stacks.errors import StackError
@@ -14,9 +15,6 @@ from stacks.placement import choose
 from stacks.reality import check_reality
 from stacks.settings import CloudSettings, ClusterSettings, LocalSettings, SmbSettings, load_engine
 from stacks.settings.foundation import OwnFoundation
-
-#: Set in the environment that the sandbox makes, and nowhere else.
-SANDBOX_VARIABLE = "FALAJ_SANDBOX"
 
 
 def main(root: Path | None = None) -> None:
@@ -35,12 +33,13 @@ def main(root: Path | None = None) -> None:
             local.declare(settings, folder)
         else:
             _declare_in_cloud(settings)
-    except (StackError, pulumi.InputPropertiesError) as error:
+    except (StackError, EngineError, pulumi.InputPropertiesError) as error:
         raise pulumi.RunError(str(error)) from None
 
 
 def _declare_in_cloud(settings: CloudSettings) -> None:
-    sandboxed = os.environ.get(SANDBOX_VARIABLE) == "1"
+    activation.check()
+    sandboxed = activation.is_asked()
     check_reality(settings, sandboxed=sandboxed)
     choice = choose(settings)
     for reason in choice.reasons:

@@ -12,6 +12,7 @@ from engine.errors import EngineError
 from stacks.command import lifecycle, reference, service
 from stacks.command.console import complain
 from stacks.command.lifecycle import Call
+from stacks.command.preflight import preflight
 from stacks.command.project import Project, StackFile
 from stacks.command.pulumi import INTERRUPTED
 from stacks.errors import StackError
@@ -60,6 +61,10 @@ _COMMANDS: dict[str, tuple[str, Callable[[Call, argparse.Namespace], int]]] = {
     "logs": (
         "show the server's latest log lines",
         lambda call, options: service.logs(call.stack, options.lines),
+    ),
+    "preflight": (
+        "ask the real cloud whether a stack could be deployed; changes nothing",
+        lambda call, options: preflight(call.stack, health=options.health),
     ),
     "settings": (
         "list the keys of a stack file, what is allowed and the defaults",
@@ -124,6 +129,12 @@ def _parser() -> argparse.ArgumentParser:
             )
             command.add_argument(
                 "--minutes", type=int, default=60, help="how long it is valid (default: 60)"
+            )
+        if name == "preflight":
+            command.add_argument(
+                "--health",
+                action="store_true",
+                help="ask AWS Health as well, which answers from another country only",
             )
         if name == "logs":
             command.add_argument("--lines", type=int, default=20, help="default: 20")

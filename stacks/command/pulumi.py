@@ -33,7 +33,7 @@ class Pulumi:
         self.sandbox = sandbox
         self.engine = install.ensure_engine(say)
         if sandbox:
-            self.environment = activation.environment(launch.environment(say, self.engine))
+            self.environment = activation.activated(launch.environment(say, self.engine))
             self.folder: Path = make_shadow(stack)
         else:
             self.environment = launch.environment(say, self.engine)

@@ -42,7 +42,7 @@ class CloudSettings(Section):
 
     platform: Literal["aws", "azure"] | None = None
     region: str | None = None
-    placement: Annotated[list[str], Field(default_factory=list)]
+    placement: list[str] = Field(default_factory=list)
     """Places in the country in order of preference, as ``azure/uaenorth``; instead of ``platform``
     and ``region``."""
     tenant: Annotated[str, Field(pattern=r"^[a-z][a-z0-9-]{0,18}[a-z0-9]$")]

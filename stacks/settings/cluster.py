@@ -85,7 +85,7 @@ class ClusterSettings(OnFoundation):
 
     blueprint: Literal["cluster"]
     cluster: ControlPlaneSettings = ControlPlaneSettings()
-    gpu_pools: Annotated[dict[PoolName, GpuPoolSettings], Field(default_factory=dict)]
+    gpu_pools: dict[PoolName, GpuPoolSettings] = Field(default_factory=dict)
     cpu_pools: Annotated[dict[PoolName, CpuPoolSettings], Field(min_length=1)]
     file_system: FileSystemSettings | None = None
-    workloads: Annotated[dict[PoolName, WorkloadSettings], Field(default_factory=dict)]
+    workloads: dict[PoolName, WorkloadSettings] = Field(default_factory=dict)

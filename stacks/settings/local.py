@@ -47,7 +47,7 @@ class ServiceSettings(Section):
 
     host: Literal["127.0.0.1", "0.0.0.0", "::1", "::"] = "127.0.0.1"  # noqa: S104 - the stack's own choice
     port: Annotated[int, Field(ge=1024, le=65_535)] = 8443
-    names: Annotated[list[HostName], Field(default_factory=list)]
+    names: list[HostName] = Field(default_factory=list)
     workers: Annotated[int, Field(ge=1, le=64)] = 1
     threads: Annotated[int, Field(ge=1, le=64)] = 1
     max_rows: Annotated[int, Field(ge=1, le=1_000_000)] = 1_024

@@ -1,0 +1,62 @@
+"""``falaj preflight``: what the catalogue says of a stack's place, then what the cloud says."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from components import catalogue
+from stacks.command.console import say
+from stacks.command.project import StackFile
+from stacks.errors import StackError
+from stacks.placement import choose
+from stacks.preflight import aws, azure
+from stacks.preflight.findings import Finding, NotAskedError, exit_status
+from stacks.preflight.needs import Need, needs
+from stacks.settings import CloudSettings
+
+_MARKS = {"ok": "ok     ", "problem": "PROBLEM", "unknown": "unknown"}
+
+
+def preflight(stack: StackFile, *, health: bool) -> int:
+    """Ask and print; returns 0 when all is fine, 1 with problems, 2 when it could not be checked.
+
+    Args:
+        stack: the stack that is about to be deployed.
+        health: whether AWS Health may be asked, which answers from another country only.
+    """
+    settings = stack.settings()
+    if not isinstance(settings, CloudSettings):
+        raise StackError(
+            f"preflight: stack {stack.name} is of the platform local; allowed: stacks in a cloud"
+        )
+    choice = choose(settings)
+    place = choice.place
+    for reason in choice.reasons:
+        say(reason)
+    wanted = needs(settings, place)
+    for need in wanted:
+        cost = catalogue.cost.pool(need.machine, need.most)
+        say(f"pool {need.name}: at most {need.most} x {need.machine.name}, {cost}")
+    say()
+    findings: list[Finding] = []
+    try:
+        for finding in _ask(place, wanted, health=health):
+            findings.append(finding)
+            say(f"{_MARKS[finding.level]}  {finding.subject}: {finding.text}")
+    except NotAskedError as error:
+        say(f"{error}\nwhat is above comes from the catalogue; nothing was confirmed")
+        return 2
+    return exit_status(findings)
+
+
+def _ask(place: catalogue.Place, wanted: Sequence[Need], *, health: bool) -> Iterator[Finding]:
+    try:
+        if place.cloud == "aws":
+            return aws.ask(aws.connect(place.region), place, wanted, health=health)
+        subscription, get = azure.connect()
+        return azure.ask(subscription, get, place, wanted)
+    except ModuleNotFoundError as error:
+        raise NotAskedError(
+            f"{place.cloud} could not be asked: {error.name} is missing\n"
+            f"  install it with: python3 engine/environment.py --extra {place.cloud}"
+        ) from None
