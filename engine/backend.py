@@ -35,13 +35,13 @@ def ensure_backend(environ: Mapping[str, str] | None = None) -> dict[str, str]:
         folder = make_private(home / "backend")
         found = {"PULUMI_BACKEND_URL": folder.as_uri()}
         if not any(name in given for name in OWN_PASSPHRASE):
-            found["PULUMI_CONFIG_PASSPHRASE_FILE"] = str(_ensure_passphrase(home / "passphrase"))
+            found["PULUMI_CONFIG_PASSPHRASE_FILE"] = str(ensure_passphrase(home / "passphrase"))
     except OSError as error:
         raise explain_os_error(error, f"preparing the backend in {home}") from error
     return found
 
 
-def _ensure_passphrase(path: Path) -> Path:
+def ensure_passphrase(path: Path) -> Path:
     """Make the passphrase file unless it is there; of two runs at once, one file wins whole."""
     if path.exists():
         _check_passphrase(path)

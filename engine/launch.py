@@ -18,11 +18,16 @@ from engine.install import Engine, ensure_engine
 from engine.launchers import PYTHON_VARIABLE
 from engine.locks import clear_stale_locks
 from engine.progress import Report, to_stderr
+from engine.sandbox import activation
 
 
 def additions(engine: Engine, environ: Mapping[str, str] | None = None) -> dict[str, str]:
-    """What plain `pulumi` needs beside the variables `environ` (ours); none is a secret."""
+    """What plain `pulumi` needs beside the variables `environ` (ours); none is a secret.
+
+    Raises EngineError when they are half the sandbox's and half real.
+    """
     base = os.environ if environ is None else environ
+    activation.check(base)
     own = Path(sys.prefix) / "bin"
     before = [str(folder) for folder in [own, *engine.bin_dirs]]
     after = [part for part in base.get("PATH", os.defpath).split(os.pathsep) if part not in before]
@@ -39,12 +44,17 @@ def additions(engine: Engine, environ: Mapping[str, str] | None = None) -> dict[
     return found
 
 
-def environment(report: Report = to_stderr, engine: Engine | None = None) -> dict[str, str]:
-    """All variables for running plain `pulumi`: ours, and what it needs.
+def environment(
+    report: Report = to_stderr,
+    engine: Engine | None = None,
+    environ: Mapping[str, str] | None = None,
+) -> dict[str, str]:
+    """All variables for running plain `pulumi`: `environ` (ours), and what it needs.
 
     Makes the backend on first use, and gets an engine unless `engine` is one. Raises EngineError.
     """
-    return {**os.environ, **additions(engine or ensure_engine(report))}
+    base = os.environ if environ is None else environ
+    return {**base, **additions(engine or ensure_engine(report), base)}
 
 
 def run(

@@ -53,20 +53,24 @@ def install(folder: Path) -> None:
     try:
         folder.mkdir(parents=True, exist_ok=True)
         for name, text in SCRIPTS.items():
-            target = folder / name
-            if target.is_file() and target.read_text(encoding="utf-8") == text:
-                continue
-            handle, temporary = tempfile.mkstemp(prefix=f".{name}-", dir=folder)
-            try:
-                with os.fdopen(handle, "w", encoding="utf-8") as file:
-                    file.write(text)
-                Path(temporary).chmod(0o755)
-                Path(temporary).replace(target)
-            except BaseException:
-                Path(temporary).unlink(missing_ok=True)
-                raise
+            write_script(folder / name, text)
     except OSError as error:
         raise explain_os_error(error, f"installing the language host in {folder}") from error
+
+
+def write_script(target: Path, text: str) -> None:
+    """Make an executable file of `text`, whole or not at all, unless it is there; OSError."""
+    if target.is_file() and target.read_text(encoding="utf-8") == text:
+        return
+    handle, temporary = tempfile.mkstemp(prefix=f".{target.name}-", dir=target.parent)
+    try:
+        with os.fdopen(handle, "w", encoding="utf-8") as file:
+            file.write(text)
+        Path(temporary).chmod(0o755)
+        Path(temporary).replace(target)
+    except BaseException:
+        Path(temporary).unlink(missing_ok=True)
+        raise
 
 
 def _is_ours(path: Path) -> bool:

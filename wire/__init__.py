@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from wire.values import (
+    ARCHIVE,
+    ASSET,
     OUTPUT_VALUE,
     SECRET,
     SIGNATURE,
@@ -16,6 +18,8 @@ from wire.values import (
 )
 
 __all__ = [
+    "ARCHIVE",
+    "ASSET",
     "OUTPUT_VALUE",
     "SECRET",
     "SIGNATURE",

@@ -10,11 +10,7 @@ from typing import Any, Final
 from engine.sandbox.clouds.model import Problem
 from engine.sandbox.schema import types
 from engine.sandbox.schema.tables import Tables
-from wire import SIGNATURE, Unknown
-
-ASSET_SIGNATURE: Final = "c44067f5952c0a294b673a41bacd8c17"
-ARCHIVE_SIGNATURE: Final = "0def7320c3a5731c473e5ecbe6d01bc7"
-"""The SDK's marks of assets and archives (pulumi/runtime/rpc.py)."""
+from wire import ARCHIVE, ASSET, SIGNATURE, Unknown
 
 _SHOWN: Final = 60
 _LISTED: Final = 12
@@ -225,7 +221,7 @@ def _is_scalar(name: str, value: Any) -> bool:
     if name == "number":
         return isinstance(value, int | float) and not isinstance(value, bool)
     mark = value.get(SIGNATURE) if isinstance(value, Mapping) else None
-    return mark == (ASSET_SIGNATURE if name == "asset" else ARCHIVE_SIGNATURE)
+    return mark == (ASSET if name == "asset" else ARCHIVE)
 
 
 def _is_list(value: Any) -> bool:

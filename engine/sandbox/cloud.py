@@ -86,6 +86,10 @@ class Cloud:
         other = _of_generation(urn, self._generation(urn))
         return changes, self._identity(token, name, new, other) == id
 
+    def refuse_foreign(self, urn: str, id: str, state: Properties) -> None:
+        """Refuse a state that the sandbox didn't write. Raises EngineError."""
+        self._own(urns.token(urn), id, state)
+
     def preview_create(self, urn: str, inputs: Properties) -> dict[str, Any]:
         """The outputs as far as they are known before a resource is made."""
         found = self.tables.resource(urns.token(urn))

@@ -8,13 +8,13 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 import pulumi
-from pulumi.runtime import rpc
 
 from engine.sandbox import models, urns
 from engine.sandbox.errors import SandboxError
 from engine.sandbox.inprocess import Sandbox
 from engine.sandbox.store import Store
 from wire import SECRET, SIGNATURE, UNKNOWN, Unknown
+from wire.values import UNKNOWN_TEXT
 
 _PROVIDER: Final = "pulumi:providers:"
 
@@ -154,5 +154,5 @@ class SandboxMocks(pulumi.runtime.Mocks):
             return [self._plain(each) for each in value]
         if isinstance(value, float) and value.is_integer():
             return int(value)  # numbers travel as floats
-        is_unknown = value == rpc.UNKNOWN if isinstance(value, str) else False
+        is_unknown = value == UNKNOWN_TEXT if isinstance(value, str) else False
         return UNKNOWN if is_unknown or (value is None and self._preview) else value

@@ -7,6 +7,7 @@ can't be torn apart by another process.
 from __future__ import annotations
 
 import contextlib
+import difflib
 import json
 import sqlite3
 from collections.abc import Generator, Iterable, Mapping
@@ -29,6 +30,7 @@ CREATE TABLE resources (
     UNIQUE (token, id)
 );
 CREATE INDEX resources_by_urn ON resources (urn);
+CREATE TABLE runs (run TEXT PRIMARY KEY);
 CREATE TABLE faults (
     number INTEGER PRIMARY KEY AUTOINCREMENT,
     action TEXT NOT NULL, token TEXT, name TEXT, nth INTEGER NOT NULL,
@@ -111,9 +113,37 @@ class Store:
 
     # What the sandbox itself needs
 
-    def of_urn(self, urn: str) -> list[Made]:
-        """The resources of a URN: two while one of them is being replaced."""
-        return self._made("WHERE urn = ?", (urn,))
+    def named(self, resource: str) -> Made:
+        """The one resource of that URN or name. Raises EngineError for none, or several."""
+        found = [
+            made
+            for made in self.all()
+            if resource in (made.urn, made.id) or made.urn.split("::", 3)[-1] == resource
+        ]
+        if len(found) == 1:
+            return found[0]
+        if found:
+            urns = "\n  ".join(made.urn for made in found)
+            raise EngineError(
+                f"{len(found)} resources are called {resource!r}; give one of:\n  {urns}"
+            )
+        near = difflib.get_close_matches(
+            resource, [made.urn.split("::", 3)[-1] for made in self.all()], n=3
+        )
+        hint = f"; did you mean {' or '.join(near)}?" if near else ""
+        raise EngineError(
+            f"nothing in the sandbox is called {resource!r}{hint}; "
+            "`python -m engine.sandbox list` shows what is there"
+        )
+
+    def is_first(self, run: str) -> bool:
+        """Whether this is asked for the first time of a run of the engine."""
+        with self.transaction():
+            done = self.connection.execute("INSERT OR IGNORE INTO runs (run) VALUES (?)", (run,))
+            self.connection.execute(
+                "DELETE FROM runs WHERE rowid <= (SELECT max(rowid) FROM runs) - 100"
+            )
+            return done.rowcount > 0
 
     def generations(self, urn: str) -> list[int]:
         """Which numbers the resources of this URN have that exist now."""

@@ -1,0 +1,290 @@
+"""The provider's face towards the engine: gRPC calls in, plain values to the sandbox's cloud."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any, Final, TypeVar
+
+import grpc
+import grpc.aio
+from google.protobuf import any_pb2, empty_pb2, struct_pb2
+from pulumi.runtime import proto
+from pulumi.runtime.proto import provider_pb2_grpc, status_pb2
+
+from engine.errors import EngineError
+from engine.sandbox import diff
+from engine.sandbox.cloud import Cloud
+from engine.sandbox.clouds.model import Problem
+from engine.sandbox.errors import FaultError, SandboxError
+from wire import Values, decode, encode
+
+Answer = TypeVar("Answer")
+GrpcContext = grpc.aio.ServicerContext[Any, Any]
+
+BANNER: Final = (
+    "SANDBOX: nothing real is made, changed or paid for; these resources exist only in a file "
+    "on this machine"
+)
+
+_KINDS: Final = {
+    (diff.ADD, False): proto.PropertyDiff.ADD,
+    (diff.ADD, True): proto.PropertyDiff.ADD_REPLACE,
+    (diff.DELETE, False): proto.PropertyDiff.DELETE,
+    (diff.DELETE, True): proto.PropertyDiff.DELETE_REPLACE,
+    (diff.UPDATE, False): proto.PropertyDiff.UPDATE,
+    (diff.UPDATE, True): proto.PropertyDiff.UPDATE_REPLACE,
+}
+
+
+class SandboxServicer(provider_pb2_grpc.ResourceProviderServicer):
+    """Answers the engine for one cloud.
+
+    Args:
+        warn: shows a warning beside the stack.
+    """
+
+    def __init__(self, cloud: Cloud, warn: Callable[[str], None]) -> None:
+        self._cloud = cloud
+        self._warn = warn
+        self._announced = False
+
+    async def Handshake(  # noqa: N802 - the name is the protocol's
+        self, request: proto.ProviderHandshakeRequest, context: GrpcContext
+    ) -> proto.ProviderHandshakeResponse:
+        """Take secrets, but neither references nor output values: plain values are enough."""
+        del request, context
+        return proto.ProviderHandshakeResponse(accept_secrets=True)
+
+    async def GetPluginInfo(  # noqa: N802 - the name is the protocol's
+        self, request: empty_pb2.Empty, context: GrpcContext
+    ) -> proto.PluginInfo:
+        """The version is that of the SDK whose types are checked."""
+        del request, context
+        return proto.PluginInfo(version=self._cloud.tables.package.version)
+
+    async def GetSchema(  # noqa: N802 - the name is the protocol's
+        self, request: proto.GetSchemaRequest, context: GrpcContext
+    ) -> proto.GetSchemaResponse:
+        """No more than the name and the version: programs use the SDK that is installed."""
+        del request, context
+        package = self._cloud.tables.package
+        document = {"name": package.name, "version": package.version}
+        return proto.GetSchemaResponse(schema=json.dumps(document))
+
+    async def Cancel(  # noqa: N802 - the name is the protocol's
+        self, request: empty_pb2.Empty, context: GrpcContext
+    ) -> empty_pb2.Empty:
+        """Nothing runs long enough to be stopped."""
+        del request, context
+        return empty_pb2.Empty()
+
+    async def CheckConfig(  # noqa: N802 - the name is the protocol's
+        self, request: proto.CheckRequest, context: GrpcContext
+    ) -> proto.CheckResponse:
+        """Check the provider's own settings."""
+
+        def work() -> proto.CheckResponse:
+            given, _ = decode(request.news)
+            problems = self._cloud.check_settings(given)
+            return proto.CheckResponse(inputs=request.news, failures=_failures(problems))
+
+        return await _answer(work, context)
+
+    async def DiffConfig(  # noqa: N802 - the name is the protocol's
+        self, request: proto.DiffRequest, context: GrpcContext
+    ) -> proto.DiffResponse:
+        """Another region or account is another provider; its resources say what that means."""
+        old, _ = decode(request.old_inputs if request.old_inputs.fields else request.olds)
+        new, _ = decode(request.news)
+        return await _answer(lambda: _diff_response(diff.compare(old, new), False), context)
+
+    async def Configure(  # noqa: N802 - the name is the protocol's
+        self, request: proto.ConfigureRequest, context: GrpcContext
+    ) -> proto.ConfigureResponse:
+        """Take over the provider's own settings, and say loudly that this is the sandbox."""
+
+        def work() -> proto.ConfigureResponse:
+            self._cloud.configure(decode(request.args)[0])
+            return proto.ConfigureResponse(
+                acceptSecrets=True,
+                supportsPreview=True,
+                acceptResources=False,
+                acceptOutputs=False,
+            )
+
+        if not self._announced:
+            self._announced = True
+            self._warn(BANNER)
+        return await _answer(work, context)
+
+    async def Check(  # noqa: N802 - the name is the protocol's
+        self, request: proto.CheckRequest, context: GrpcContext
+    ) -> proto.CheckResponse:
+        """Check a resource's inputs."""
+
+        def work() -> proto.CheckResponse:
+            given, secrets = decode(request.news, assets=True)
+            old, _ = decode(request.olds, assets=True)
+            checked, problems = self._cloud.check(request.urn, given, old)
+            return proto.CheckResponse(
+                inputs=encode(checked, secrets), failures=_failures(problems)
+            )
+
+        return await _answer(work, context)
+
+    async def Diff(  # noqa: N802 - the name is the protocol's
+        self, request: proto.DiffRequest, context: GrpcContext
+    ) -> proto.DiffResponse:
+        """Compare a resource's inputs with those that are wanted."""
+
+        def work() -> proto.DiffResponse:
+            state, _ = decode(request.olds, assets=True)
+            old, _ = decode(request.old_inputs, assets=True)
+            new, _ = decode(request.news, assets=True)
+            self._cloud.refuse_foreign(request.urn, request.id, state)
+            changes, delete_first = self._cloud.difference(
+                request.urn, old, new, request.id, list(request.ignoreChanges)
+            )
+            return _diff_response(changes, delete_first)
+
+        return await _answer(work, context)
+
+    async def Create(  # noqa: N802 - the name is the protocol's
+        self, request: proto.CreateRequest, context: GrpcContext
+    ) -> proto.CreateResponse:
+        """Make a resource, or say what it would be like."""
+
+        def work() -> proto.CreateResponse:
+            inputs, secrets = decode(request.properties, assets=True)
+            if request.preview:
+                outputs = self._cloud.preview_create(request.urn, inputs)
+                return proto.CreateResponse(properties=encode(outputs, secrets))
+            made, outputs = self._cloud.create(request.urn, inputs)
+            return proto.CreateResponse(id=made, properties=encode(outputs, secrets))
+
+        return await _answer(work, context, request.properties)
+
+    async def Read(  # noqa: N802 - the name is the protocol's
+        self, request: proto.ReadRequest, context: GrpcContext
+    ) -> proto.ReadResponse:
+        """Find out what is true of a resource; one that is gone has an empty id."""
+
+        def work() -> proto.ReadResponse:
+            state, secrets = decode(request.properties, assets=True)
+            _, secret_inputs = decode(request.inputs, assets=True)
+            found = self._cloud.read(request.urn, request.id, state)
+            if found is None:
+                return proto.ReadResponse()
+            outputs: Values = dict(found.outputs)
+            inputs: Values = dict(found.inputs)
+            return proto.ReadResponse(
+                id=request.id,
+                properties=encode(outputs, secrets),
+                inputs=encode(inputs, secrets | secret_inputs),
+            )
+
+        return await _answer(work, context)
+
+    async def Update(  # noqa: N802 - the name is the protocol's
+        self, request: proto.UpdateRequest, context: GrpcContext
+    ) -> proto.UpdateResponse:
+        """Bring a resource to the inputs that are wanted."""
+
+        def work() -> proto.UpdateResponse:
+            state, _ = decode(request.olds, assets=True)
+            old, _ = decode(request.old_inputs, assets=True)
+            new, secrets = decode(request.news, assets=True)
+            if request.preview:
+                outputs = self._cloud.preview_update(state, old, new)
+            else:
+                outputs = self._cloud.update(request.urn, request.id, state, new)
+            return proto.UpdateResponse(properties=encode(outputs, secrets))
+
+        return await _answer(work, context, request.news)
+
+    async def Delete(  # noqa: N802 - the name is the protocol's
+        self, request: proto.DeleteRequest, context: GrpcContext
+    ) -> empty_pb2.Empty:
+        """Remove a resource."""
+
+        def work() -> empty_pb2.Empty:
+            state, _ = decode(request.properties, assets=True)
+            self._cloud.delete(request.urn, request.id, state)
+            return empty_pb2.Empty()
+
+        return await _answer(work, context)
+
+    async def Invoke(  # noqa: N802 - the name is the protocol's
+        self, request: proto.InvokeRequest, context: GrpcContext
+    ) -> proto.InvokeResponse:
+        """Answer a query."""
+
+        def work() -> proto.InvokeResponse:
+            arguments, _ = decode(request.args, assets=True)
+            try:
+                answer: Values = self._cloud.invoke(request.tok, arguments)
+            except SandboxError as error:
+                return proto.InvokeResponse(failures=_failures(error.problems))
+            response = proto.InvokeResponse()
+            getattr(response, "return").CopyFrom(encode(answer))  # a word of Python's own
+            return response
+
+        return await _answer(work, context)
+
+
+async def _answer(
+    work: Callable[[], Answer], context: GrpcContext, inputs: struct_pb2.Struct | None = None
+) -> Answer:
+    """Turn errors into one plain message; none of them shows a trace."""
+    try:
+        return work()
+    except FaultError as error:
+        if error.state is not None:
+            _attach_state(error, context, inputs)
+        message = str(error)
+    except (EngineError, ValueError) as error:
+        message = str(error)
+    except Exception as error:
+        message = f"an internal error of the sandbox: {type(error).__name__}: {error}; a bug"
+    await context.abort(grpc.StatusCode.UNKNOWN, message)
+    raise AssertionError("abort always raises")
+
+
+def _attach_state(
+    error: FaultError, context: GrpcContext, inputs: struct_pb2.Struct | None
+) -> None:
+    """Tell the engine what exists although the operation failed (ErrorResourceInitFailed)."""
+    if error.state is None:
+        return
+    made, outputs, _ = error.state
+    secrets = decode(inputs, assets=True)[1] if inputs is not None else frozenset[str]()
+    detail = proto.ErrorResourceInitFailed(
+        id=made, properties=encode(dict(outputs), secrets), reasons=[str(error)], inputs=inputs
+    )
+    packed = any_pb2.Any()
+    packed.Pack(detail)
+    status = status_pb2.Status(code=grpc.StatusCode.UNKNOWN.value[0], message=str(error))
+    status.details.append(packed)
+    context.set_trailing_metadata((("grpc-status-details-bin", status.SerializeToString()),))
+
+
+def _failures(problems: tuple[Problem, ...] | list[Problem]) -> list[proto.CheckFailure]:
+    return [proto.CheckFailure(property=each.path, reason=each.reason) for each in problems]
+
+
+def _diff_response(changes: list[diff.Change], delete_first: bool) -> proto.DiffResponse:
+    tops = {change.path: change.path.partition(".")[0].partition("[")[0] for change in changes}
+    return proto.DiffResponse(
+        changes=proto.DiffResponse.DIFF_SOME if changes else proto.DiffResponse.DIFF_NONE,
+        diffs=list(dict.fromkeys(tops.values())),
+        replaces=list(dict.fromkeys(tops[each.path] for each in changes if each.replaces)),
+        deleteBeforeReplace=delete_first,
+        detailedDiff={
+            change.path: proto.PropertyDiff(
+                kind=_KINDS[change.kind, change.replaces], inputDiff=True
+            )
+            for change in changes
+        },
+        hasDetailedDiff=True,
+    )

@@ -1,0 +1,75 @@
+"""Runs one of the sandbox's providers as the engine's plugin."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+import sys
+from pathlib import Path
+from typing import Final
+
+import grpc
+import grpc.aio
+from pulumi.runtime.proto import engine_pb2, engine_pb2_grpc, provider_pb2_grpc
+
+from engine.languagehost.watch import parent_ended
+from engine.sandbox import activation, models
+from engine.sandbox.cloud import Cloud
+from engine.sandbox.servicer import SandboxServicer
+from engine.sandbox.store import Store
+
+_MESSAGE_LIMIT: Final = 400 << 20  # the engine's own limit on messages
+
+
+def serve(package: str, engine_address: str) -> None:
+    """Serve until the engine ends the process, is gone itself, or a signal comes.
+
+    Raises:
+        EngineError: the sandbox wasn't asked for, or real credentials are in reach.
+    """
+    activation.require_active(os.environ)
+    store = Store(Path(os.environ[activation.CLOUD_VARIABLE]))
+    cloud = Cloud(models.load(package), store)
+    asyncio.run(_serve(cloud, store, engine_address, os.getppid()))
+
+
+async def _serve(cloud: Cloud, store: Store, engine_address: str, parent: int) -> None:
+    leaving = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, leaving.set)
+    server = grpc.aio.server(
+        options=[
+            ("grpc.max_receive_message_length", _MESSAGE_LIMIT),
+            ("grpc.max_send_message_length", _MESSAGE_LIMIT),
+        ]
+    )
+    # Each provider of a stack has a process of its own: one of them speaks for all.
+    run = f"{parent} {engine_address}"
+    warn = _Warnings(engine_address)
+    servicer = SandboxServicer(cloud, lambda text: warn(text) if store.is_first(run) else None)
+    provider_pb2_grpc.add_ResourceProviderServicer_to_server(servicer, server)
+    port = server.add_insecure_port("127.0.0.1:0")
+    await server.start()
+    sys.stdout.write(f"{port}\n")
+    sys.stdout.flush()
+    told, orphaned = asyncio.create_task(leaving.wait()), asyncio.create_task(parent_ended(parent))
+    await asyncio.wait({told, orphaned}, return_when=asyncio.FIRST_COMPLETED)
+    told.cancel()
+    orphaned.cancel()
+    await server.stop(None)
+
+
+class _Warnings:
+    """Shows warnings beside the stack, over the engine's Log call."""
+
+    def __init__(self, address: str) -> None:
+        self._engine = engine_pb2_grpc.EngineStub(grpc.insecure_channel(address))
+
+    def __call__(self, message: str) -> None:
+        request = engine_pb2.LogRequest(severity=engine_pb2.WARNING, message=message)
+        # The engine may be on its way out; a deployment isn't to fail for a warning.
+        with contextlib.suppress(grpc.RpcError):
+            self._engine.Log(request, timeout=5)
