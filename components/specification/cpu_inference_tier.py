@@ -40,7 +40,7 @@ class CpuInferenceTierArgs(PlacedArgs):
     log_key_id: pulumi.Input[str]
     """``KeyRing.key_ids["logs"]``."""
     key_identity_id: NotRequired[pulumi.Input[str]]
-    """``KeyRing.key_identity_id``. Needed on Azure."""
+    """``KeyRing.key_identity_id``. Not needed: the tier has an identity of its own."""
     model_bucket_id: pulumi.Input[str]
     """``ObjectStore.bucket_ids["models"]``."""
     registry_id: pulumi.Input[str]
@@ -53,18 +53,20 @@ class CpuInferenceTierArgs(PlacedArgs):
     """Inference image in the registry, by digest (``host/inference@sha256:…``)."""
     tools_image: NotRequired[pulumi.Input[str]]
     """Image with the cloud's command line in the registry, by digest; it fetches the model before
-    the server starts. Needed for ``serverless``; machines have the command line themselves."""
+    the server starts. Needed for ``serverless`` on AWS; machines have the command line themselves,
+    and on Azure the inference image fetches the model."""
     keyring_secret_id: NotRequired[pulumi.Input[str]]
     """Secret with what the server needs of the model's key ring: a tar archive in base64 of
     ``keyring.json``, ``kek-*.key``, ``signing.pub.pem`` and ``tokens.jwks.json``. Default on AWS:
     a secret is made under ``data_key_id``, empty until a key administrator fills it; needed on
-    Azure."""
+    Azure: resource id of a Key Vault secret (``…/vaults/NAME/secrets/NAME``)."""
     model_package: str
     """Key of the signed model package in the bucket; the last two parts are the model and its
     version: ``packages/churn/3``."""
     certificate_id: NotRequired[pulumi.Input[str]]
-    """Certificate of the listener: ACM ARN, or id of a Key Vault secret. Default on AWS: a private
-    certificate authority of the tier's own; on Azure needed for ``instances``."""
+    """Certificate of the listener: ACM ARN, or resource id of the Key Vault secret of a certificate
+    with the content type ``application/x-pem-file``. Default on AWS: a private certificate
+    authority of the tier's own; needed on Azure."""
     host_name: NotRequired[str]
     """Private name of the service. Default: ``inference.<tenant>.internal``."""
     mode: NotRequired[str]
@@ -89,11 +91,13 @@ class CpuInferenceTierArgs(PlacedArgs):
     cpu_target_percent: NotRequired[int]
     """Use of CPUs at which another is added. Default: 60."""
     port: NotRequired[int]
-    """Port of the listener. Default: 443."""
+    """Port of the listener. Default: 443; 8443 for ``serverless`` on Azure, which keeps 80 and 443
+    to itself."""
     allowed_cidrs: NotRequired[list[str]]
     """Private ranges that may call. Default: the network's own."""
     log_days: NotRequired[int]
-    """Days that the server's log is kept. Default: 365."""
+    """Days that the server's log is kept. Default: 365. AWS only: on Azure it is in the workspace,
+    see ``AuditTrail.retention_days``."""
     boundary_id: NotRequired[pulumi.Input[str]]
     """``Identity.boundary_id``. Default: none. AWS only."""
 
@@ -109,7 +113,14 @@ _HOST = re.compile(
 _DIGEST = re.compile(r"^[^@\s]+/[^@\s]+@sha256:[0-9a-f]{64}$")
 _INSTANCES_ONLY = ("int8", "machine", "machine_image")
 _AWS_NEEDS = ("repository_id",)
-_AZURE_NEEDS = ("key_identity_id", "log_destination_id", "keyring_secret_id")
+_AZURE_NEEDS = ("log_destination_id", "keyring_secret_id", "certificate_id")
+_VAULT_SECRET = re.compile(
+    r"^/subscriptions/[^/]+/resourceGroups/[^/]+/providers/Microsoft\.KeyVault/vaults/[^/]+"
+    r"/secrets/[^/]+$",
+    re.IGNORECASE,
+)
+#: What Container Apps keep for HTTP: learn.microsoft.com/azure/container-apps/ingress-how-to
+_TAKEN_PORTS = (80, 443)
 
 
 @dataclass(frozen=True)
@@ -211,7 +222,10 @@ def check(cloud: str, name: str, args: CpuInferenceTierArgs) -> CpuInferenceTier
     if low > high:
         refusals.add("min_instances", low, f"at most max_instances, which is {high}")
     target = refusals.whole("cpu_target_percent", given.get("cpu_target_percent", 60), 10, 90)
-    port = refusals.whole("port", given.get("port", 443), 1, 65_535)
+    taken = _TAKEN_PORTS if cloud == "azure" and mode == "serverless" else ()
+    port = refusals.whole("port", given.get("port", 8443 if taken else 443), 1, 65_535)
+    if port in taken:
+        refusals.add("port", port, "any port but 80 and 443, for 'serverless' on Azure", "use 8443")
     if port in (22, 3389):
         refusals.add("port", port, "any port but those of remote shells", "443 is usual")
     cidrs = private_ranges(given, "allowed_cidrs", refusals)
@@ -262,10 +276,22 @@ def _check_needs(cloud: str, mode: object, args: Mapping[str, Any], refusals: Re
             refusals.say(
                 "boundary_id", "permissions boundaries exist on AWS only; leave it out on Azure"
             )
-        if mode == "instances":
-            refusals.needed(args, ("certificate_id",), "for instances on Azure")
+        if args.get("log_days") is not None:
+            refusals.say(
+                "log_days",
+                "the workspace decides on Azure; set retention_days of AuditTrail, and leave it "
+                "out here",
+            )
+        for argument in ("keyring_secret_id", "certificate_id"):
+            value: object = args.get(argument)
+            if isinstance(value, str) and not _VAULT_SECRET.match(value):
+                refusals.add(
+                    argument, value, "the resource id of a Key Vault secret: /subscriptions/…"
+                    "/providers/Microsoft.KeyVault/vaults/NAME/secrets/NAME",
+                )  # fmt: skip
     if mode == "serverless":
-        refusals.needed(args, ("tools_image",), "for mode 'serverless'")
+        if cloud == "aws":
+            refusals.needed(args, ("tools_image",), "for mode 'serverless' on AWS")
         for argument in _INSTANCES_ONLY:
             if args.get(argument) is not None:
                 refusals.say(
