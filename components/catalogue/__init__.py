@@ -24,17 +24,9 @@ from components.catalogue.errors import (
 )
 from components.catalogue.gpus import GPUS, Gpu
 from components.catalogue.machines import InstructionSets, MachineType
-from components.catalogue.place import (
-    PLACES,
-    REGIONS,
-    Place,
-    RegionStatus,
-    Service,
-    Zone,
-    all_places,
-    parse,
-    place,
-)
+from components.catalogue.place import PLACES, REGIONS, Place, all_places, parse, place
+from components.catalogue.placement import Choice, ClusterPlace, choose
+from components.catalogue.region import RegionStatus, Service, Zone
 from components.catalogue.sources import SOURCES, Source
 
 __all__ = [
@@ -43,6 +35,8 @@ __all__ = [
     "REGIONS",
     "SOURCES",
     "CatalogueError",
+    "Choice",
+    "ClusterPlace",
     "Cost",
     "CostRange",
     "DegradedRegionError",
@@ -60,6 +54,7 @@ __all__ = [
     "Source",
     "Zone",
     "all_places",
+    "choose",
     "cost",
     "parse",
     "place",

@@ -5,7 +5,6 @@ from __future__ import annotations
 import difflib
 import fnmatch
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import date
 from functools import cached_property
 from typing import Any, Literal
@@ -13,58 +12,13 @@ from typing import Any, Literal
 from components.catalogue import data_files, refusals, region_data
 from components.catalogue.demand import Count, Demand, cheapest_first
 from components.catalogue.errors import (
-    CatalogueError,
     DegradedRegionError,
     DemandError,
     NotSoldError,
     PlaceError,
 )
 from components.catalogue.machines import MachineType
-
-
-@dataclass(frozen=True)
-class Zone:
-    """An availability zone."""
-
-    id: str
-    """Name of the physical zone, the same for every account: ``mec1-az1``, ``uaenorth-az1``."""
-    name: str | None
-    """What resources call it: ``1`` on Azure; None on AWS, where letters differ from account to
-    account. Azure maps numbers to physical zones for each subscription separately, so that the
-    pairing shown is an example."""
-
-
-@dataclass(frozen=True)
-class RegionStatus:
-    """What is reported about a region, and when."""
-
-    degraded: bool
-    as_of: date
-    """Date of the latest statement found; what came after it is unknown."""
-    impaired_zones: tuple[str, ...]
-    text: str
-    signals: tuple[str, ...]
-    """What other reports say and later data show."""
-    sources: tuple[str, ...]
-
-    def __str__(self) -> str:
-        state = "degraded" if self.degraded else "no report of degradation"
-        return f"{state} as of {self.as_of.isoformat()}: {self.text}"
-
-
-@dataclass(frozen=True)
-class Service:
-    """Whether a region has a service."""
-
-    name: str
-    available: bool | None
-    """None: unknown."""
-    note: str | None
-    sources: tuple[str, ...]
-
-    def __str__(self) -> str:
-        words = {True: "available", False: "not available", None: "unknown"}
-        return words[self.available] + (f" ({self.note})" if self.note else "")
+from components.catalogue.region import RegionStatus, Service, Zone
 
 
 class Place:
@@ -168,7 +122,8 @@ class Place:
         """
         found = region_data.machines(self._file).get(name)
         if found is None:
-            raise NotSoldError(refusals.machine(self, name, self._refused(name)))
+            elsewhere = [p.name for p in all_places() if name in region_data.machines(p._file)]
+            raise NotSoldError(refusals.machine(self, name, self._refused(name), elsewhere))
         return found
 
     def offers(
@@ -228,7 +183,9 @@ class Place:
         """As `resolve`, for a demand made before."""
         found = self.satisfying(demand)
         if not found:
-            raise NotSoldError(refusals.demand(self, demand))
+            anywhere = demand.with_zones(None)
+            elsewhere = [p for p in all_places() if p is not self and p.satisfying(anywhere)]
+            raise NotSoldError(refusals.demand(self, demand, [p.name for p in elsewhere]))
         return found[0]
 
     def zone_ids(self, zones: Sequence[str]) -> tuple[str, ...]:
@@ -326,17 +283,3 @@ def parse(text: str) -> Place:
 def all_places() -> tuple[Place, ...]:
     """Every place, in the order of `PLACES`."""
     return tuple(_PLACES.values())
-
-
-__all__ = [
-    "PLACES",
-    "REGIONS",
-    "CatalogueError",
-    "Place",
-    "RegionStatus",
-    "Service",
-    "Zone",
-    "all_places",
-    "parse",
-    "place",
-]

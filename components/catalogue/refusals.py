@@ -16,36 +16,41 @@ if TYPE_CHECKING:
 _SHOWN = 5
 
 
-def machine(place: Place, name: str, reason: str | None) -> str:
+def machine(place: Place, name: str, reason: str | None, elsewhere: list[str]) -> str:
     """Why a machine type of that name is refused in a place."""
     why = f": {reason}" if reason else ""
     names = [m.name for m in place.machines()]
     near = difflib.get_close_matches(name, names, n=3, cutoff=0.5)
     instead = f"; closest names sold there: {', '.join(near)}" if near else ""
     command = f"`python -m components.catalogue gpus --place {place.name}` (or cpus) lists all"
-    return f"{name} is not sold in {place.name}{why}{instead}; {command}"
+    return f"{name} is not sold in {place.name}{why}{_elsewhere(elsewhere)}{instead}; {command}"
 
 
-def demand(place: Place, asked: Demand) -> str:
+def demand(place: Place, asked: Demand, elsewhere: list[str]) -> str:
     """Why nothing in a place satisfies a demand, and what there is instead."""
     kind = "gpu" if asked.wants_gpu else "cpu"
     machines = place.machines(kind)
-    sold = [f"{m.gpu_text} ({m.name})" if m.gpu else m.name for m in _closest(asked, machines)]
     almost = _almost(asked, machines)
     text = f"{place.name} does not sell {asked}"
     if almost:
         text += f"; nearest: {almost}"
-    if sold:
+    sold = [f"{m.gpu_text} ({m.name})" if m.gpu else m.name for m in _closest(asked, machines)]
+    if asked.wants_gpu or not almost:
         text += f"; sold there, closest first: {', '.join(sold)}"
-    return text
+    return text + _elsewhere(elsewhere)
+
+
+def _elsewhere(places: list[str]) -> str:
+    return f"; sold in {' and '.join(places)}" if places else ""
 
 
 def _almost(asked: Demand, machines: Iterable[MachineType]) -> str:
-    """Machines that lack one thing only, each with what it lacks."""
-    near = [(m, asked.shortfalls(m)) for m in machines]
+    """Machines of the GPU asked for that lack one thing only, nearest first."""
+    near = [(m, asked.shortfalls(m)) for m in machines if not asked.gpus or m.gpu in asked.gpus]
     one = [(m, lacks[0]) for m, lacks in near if len(lacks) == 1]
-    of_model = [(m, lack) for m, lack in one if not asked.gpus or m.gpu in asked.gpus]
-    return "; ".join(f"{m.name}, but {lack}" for m, lack in of_model[:3])
+    # The biggest come nearest: most demands that fail ask for more than there is.
+    one.sort(key=lambda pair: (-(pair[0].vcpu or 0), -(pair[0].memory_gib or 0)))
+    return "; ".join(f"{m.name}, but {lack}" for m, lack in one[:3])
 
 
 def _closest(asked: Demand, machines: Iterable[MachineType]) -> list[MachineType]:
