@@ -64,9 +64,9 @@ class CpuInferenceTierArgs(PlacedArgs):
     """Key of the signed model package in the bucket; the last two parts are the model and its
     version: ``packages/churn/3``."""
     certificate_id: NotRequired[pulumi.Input[str]]
-    """Certificate of the listener: ACM ARN, or resource id of the Key Vault secret of a certificate
-    with the content type ``application/x-pem-file``. Default on AWS: a private certificate
-    authority of the tier's own; needed on Azure."""
+    """Certificate of the listener: ACM ARN, or resource id of the Key Vault secret of a
+    certificate with the content type ``application/x-pem-file``. Default on AWS: a private
+    certificate authority of the tier's own; needed on Azure."""
     host_name: NotRequired[str]
     """Private name of the service. Default: ``inference.<tenant>.internal``."""
     mode: NotRequired[str]
@@ -225,7 +225,9 @@ def check(cloud: str, name: str, args: CpuInferenceTierArgs) -> CpuInferenceTier
     taken = _TAKEN_PORTS if cloud == "azure" and mode == "serverless" else ()
     port = refusals.whole("port", given.get("port", 8443 if taken else 443), 1, 65_535)
     if port in taken:
-        refusals.add("port", port, "any port but 80 and 443, for 'serverless' on Azure", "use 8443")
+        refusals.add(
+            "port", port, "any port but 80 and 443, for 'serverless' on Azure", "use 8443"
+        )
     if port in (22, 3389):
         refusals.add("port", port, "any port but those of remote shells", "443 is usual")
     cidrs = private_ranges(given, "allowed_cidrs", refusals)
