@@ -77,6 +77,13 @@ def check(cloud: str, name: str, args: KeyRingArgs) -> KeyRingSpec:
             "given True; AWS KMS keeps keys in shared hardware modules (FIPS 140-3) and offers no "
             "module of one's own here; leave it out, or choose Azure",
         )
+    if hsm and cloud == "azure" and "disks" not in purposes:
+        refusals.add(
+            "purposes",
+            list(purposes),
+            "purposes with 'disks' among them where managed_hsm is set",
+            "disks are encrypted from the vault, which would be empty",
+        )
     refusals.raise_if_any()
     if placed is None:
         raise AssertionError("what can't be used was refused")

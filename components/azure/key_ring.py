@@ -1,0 +1,270 @@
+"""Keys of a tenant, one for each purpose, in hardware modules in the country."""
+
+from typing import cast
+
+import pulumi
+import pulumi_azure_native as azure_native
+from pulumi_azure_native import keyvault
+
+from components.azure._custom_roles import define_role
+from components.azure._duties import KEY_ADMINISTRATOR
+from components.azure._groups import kept, resource_group
+from components.azure._inputs import pulumi_inputs
+from components.azure._managed_hsm import managed_hsm
+from components.azure._names import dashed
+from components.azure._roles import Grant, grant
+from components.specification.key_ring import KeyRingArgs, check
+from components.specification.names import physical_name
+
+#: The largest that every service takes which encrypts with a key of ours.
+_RSA_BITS = 4096
+#: How long a version is good after its successor was made: services take up a new version within
+#: a day, and what is not in use for a quarter can still be read.
+_OVERLAP_DAYS = 90
+_OPERATIONS = (
+    keyvault.JsonWebKeyOperation.ENCRYPT,
+    keyvault.JsonWebKeyOperation.DECRYPT,
+    keyvault.JsonWebKeyOperation.WRAP_KEY,
+    keyvault.JsonWebKeyOperation.UNWRAP_KEY,
+)
+#: Azure adds eight digits to an automatic name, and vaults' names have up to 24 characters.
+_AUTOMATIC = 16
+#: These stay in the vault where there is a module of one's own: AKS reaches no such module over a
+#: private link, and disk encryption sets need a key's version, which a module's key has only
+#: after people have activated it.
+_VAULT_ONLY = ("disks", "cluster")
+
+
+class KeyRing(pulumi.ComponentResource):
+    """Keys of a tenant: one for each purpose, in hardware modules, in one region of the country.
+
+    A Key Vault of the tier Premium holds 4096-bit RSA keys in FIPS 140 validated modules. It can't
+    be purged, has no public address, and takes roles of Azure only. Administrators manage keys and
+    can't use them; services use them through one identity that can wrap and unwrap and nothing
+    else. A key gets a new version every ``rotation_days`` by itself, and disks follow. Azure keeps
+    a copy of a vault in the paired region, which is in the country as well.
+
+    With ``managed_hsm`` the keys of data, logs, registry and state are in a module of the
+    tenant's own. Azure needs people for its activation: the first ``up`` makes the module and
+    stops at its keys; then its administrators download the security domain, give
+    ``key_identity_id`` the module's role ``Managed HSM Crypto Service Encryption User``, and run
+    ``up`` again.
+
+    Example:
+        ``keys = KeyRing("keys", {"region": "uaenorth", "tenant": "bank", "owner": "it@bank.ae",
+        "data_class": "confidential", "cost_center": "42"}, opts)``
+
+    Makes: a resource group, a vault, its keys, a disk encryption set, a user-assigned identity
+    with its role, a role for administrators and its assignments; optionally a Managed HSM with its
+    keys.
+
+    In ``production`` all of it is protected and retained. Elsewhere it is destroyed; a vault under
+    an automatic name, because Azure gives the name of a deleted vault free only after
+    ``deletion_window_days``.
+    """
+
+    key_ring_id: pulumi.Output[str]
+    """Id of the vault."""
+    key_ids: pulumi.Output[dict[str, str]]
+    """Identifier of each key by purpose, without a version: services follow the newest."""
+    disk_encryption_id: pulumi.Output[str]
+    """Id of the disk encryption set: the key ``disks``, or the first where there is none."""
+    key_identity_id: pulumi.Output[str | None]
+    """Id of the identity that may wrap and unwrap with the keys."""
+
+    def __init__(
+        self, name: str, args: KeyRingArgs, opts: pulumi.ResourceOptions | None = None
+    ) -> None:
+        spec = check("azure", name, args)
+        super().__init__("falaj-azure:index:KeyRing", name, pulumi_inputs(args), opts)
+        self._spec = spec
+        self._name = name
+        self._tags = spec.placed.tags(name)
+        self._opts = pulumi.ResourceOptions(parent=self)
+        self._kept = kept(self._opts, spec.placed.retained)
+        self._group = resource_group(name, spec.placed, self._opts, stateful=True)
+        client = azure_native.authorization.get_client_config_output(
+            opts=pulumi.InvokeOutputOptions(parent=self)
+        )
+        administrators: list[pulumi.Input[str]] = list(spec.administrators) or [client.object_id]
+        vault = self._vault(client.tenant_id)
+        identity, allowed = self._user(vault)
+        self._administrate(vault, administrators)
+        in_module = [each for each in spec.purposes if each not in _VAULT_ONLY]
+        in_module = in_module if spec.managed_hsm else []
+        keys = {
+            purpose: self._key(vault, purpose)
+            for purpose in spec.purposes
+            if purpose not in in_module
+        }
+        uris = {purpose: key.key_uri for purpose, key in keys.items()}
+        if spec.managed_hsm:
+            uris |= managed_hsm(
+                name,
+                spec,
+                group=self._group.name,
+                tenant_id=client.tenant_id,
+                administrators=administrators,
+                purposes=in_module,
+                opts=self._kept,
+            )
+        of_disks = keys.get("disks") or next(iter(keys.values()))
+        disks = self._disk_encryption(vault, of_disks, identity, allowed)
+        self.key_ring_id = vault.id
+        self.key_ids = pulumi.Output.all(**{each: uris[each] for each in spec.purposes})
+        self.disk_encryption_id = disks.id
+        # Who gets the identity may rely on its role.
+        self.key_identity_id = pulumi.Output.all(identity.id, allowed.id).apply(
+            lambda both: cast("str | None", both[0])
+        )
+        self.register_outputs(
+            {
+                "keyRingId": self.key_ring_id,
+                "keyIds": self.key_ids,
+                "diskEncryptionId": self.disk_encryption_id,
+                "keyIdentityId": self.key_identity_id,
+            }
+        )
+
+    def _vault(self, tenant_id: pulumi.Input[str]) -> keyvault.Vault:
+        placed = self._spec.placed
+        return keyvault.Vault(
+            physical_name(self._name, "vault", limit=_AUTOMATIC),
+            vault_name=dashed(placed, self._name) if placed.retained else None,
+            resource_group_name=self._group.name,
+            location=placed.region,
+            properties=keyvault.VaultPropertiesArgs(
+                tenant_id=tenant_id,
+                sku=keyvault.SkuArgs(family=keyvault.SkuFamily.A, name=keyvault.SkuName.PREMIUM),
+                enable_rbac_authorization=True,
+                enable_soft_delete=True,
+                soft_delete_retention_in_days=self._spec.deletion_window_days,
+                # Services refuse to encrypt with keys that could be purged, so that this can't be
+                # left out anywhere.
+                enable_purge_protection=True,
+                enabled_for_deployment=False,
+                enabled_for_disk_encryption=False,
+                enabled_for_template_deployment=False,
+                public_network_access="Disabled",
+                # Storage, disks and the registry are the only ones to come in otherwise, as
+                # services that Azure vouches for, and with the identity's role:
+                # https://learn.microsoft.com/azure/key-vault/general/overview-vnet-service-endpoints
+                network_acls=keyvault.NetworkRuleSetArgs(
+                    default_action=keyvault.NetworkRuleAction.DENY,
+                    bypass=keyvault.NetworkRuleBypassOptions.AZURE_SERVICES,
+                    ip_rules=[],
+                    virtual_network_rules=[],
+                ),
+            ),
+            tags=self._tags,
+            opts=self._kept,
+        )
+
+    def _user(
+        self, vault: keyvault.Vault
+    ) -> tuple[
+        azure_native.managedidentity.UserAssignedIdentity,
+        azure_native.authorization.RoleAssignment,
+    ]:
+        """The identity with which services use the keys, and its role."""
+        identity = azure_native.managedidentity.UserAssignedIdentity(
+            f"{self._name}-user",
+            resource_group_name=self._group.name,
+            resource_name_=pulumi.Output.concat(self._group.name, "-user"),
+            location=self._spec.placed.region,
+            tags=self._tags,
+            # Data are lost to who loses the identity that may decrypt them.
+            opts=self._kept,
+        )
+        role = "Key Vault Crypto Service Encryption User"
+        allowed = grant(
+            f"{self._name}-use", Grant(role, vault.id, identity.principal_id), self._kept
+        )
+        return identity, allowed
+
+    def _administrate(
+        self, vault: keyvault.Vault, administrators: list[pulumi.Input[str]]
+    ) -> None:
+        role = define_role(
+            f"{self._name}-administrator",
+            self._spec.placed,
+            KEY_ADMINISTRATOR,
+            self._group.id,
+            self._opts,
+        )
+        for position, principal in enumerate(administrators):
+            named = self._spec.administrators
+            label = named[position] if named else "deployer"
+            # Whether it is a group, a person or a service isn't known here; it exists already, so
+            # that Entra finds it.
+            azure_native.authorization.RoleAssignment(
+                f"{self._name}-administrator-{label}",
+                scope=vault.id,
+                principal_id=principal,
+                role_definition_id=role.id,
+                opts=self._opts,
+            )
+
+    def _key(self, vault: keyvault.Vault, purpose: str) -> keyvault.Key:
+        days = self._spec.rotation_days
+        return keyvault.Key(
+            f"{self._name}-{purpose}",
+            key_name=purpose,
+            vault_name=vault.name,
+            resource_group_name=self._group.name,
+            properties=keyvault.KeyPropertiesArgs(
+                kty=keyvault.JsonWebKeyType.RS_A_HSM,
+                key_size=_RSA_BITS,
+                key_ops=list(_OPERATIONS),
+                attributes=keyvault.KeyAttributesArgs(enabled=True, exportable=False),
+                rotation_policy=keyvault.RotationPolicyArgs(
+                    attributes=keyvault.KeyRotationPolicyAttributesArgs(
+                        expiry_time=f"P{days + _OVERLAP_DAYS}D"
+                    ),
+                    lifetime_actions=[
+                        keyvault.LifetimeActionArgs(
+                            action=keyvault.ActionArgs(
+                                type=keyvault.KeyRotationPolicyActionType.ROTATE
+                            ),
+                            trigger=keyvault.TriggerArgs(time_after_create=f"P{days}D"),
+                        )
+                    ],
+                ),
+            ),
+            tags=self._tags,
+            opts=self._kept,
+        )
+
+    def _disk_encryption(
+        self,
+        vault: keyvault.Vault,
+        key: keyvault.Key,
+        identity: azure_native.managedidentity.UserAssignedIdentity,
+        allowed: azure_native.authorization.RoleAssignment,
+    ) -> azure_native.compute.DiskEncryptionSet:
+        compute = azure_native.compute
+        return compute.DiskEncryptionSet(
+            f"{self._name}-disks-set",
+            disk_encryption_set_name=pulumi.Output.concat(self._group.name, "-disks"),
+            resource_group_name=self._group.name,
+            location=self._spec.placed.region,
+            # Twice: with our key, and below it with one of the platform.
+            encryption_type=(
+                compute.DiskEncryptionSetType.ENCRYPTION_AT_REST_WITH_PLATFORM_AND_CUSTOMER_KEYS
+            ),
+            identity=compute.EncryptionSetIdentityArgs(
+                type=compute.DiskEncryptionSetIdentityType.USER_ASSIGNED,
+                user_assigned_identities=[identity.id],
+            ),
+            active_key=compute.KeyForDiskEncryptionSetArgs(
+                key_url=key.key_uri_with_version,
+                source_vault=compute.SourceVaultArgs(id=vault.id),
+            ),
+            rotation_to_latest_key_version_enabled=True,
+            tags=self._tags,
+            opts=pulumi.ResourceOptions.merge(
+                self._kept,
+                # Azure itself moves the set to new versions of the key.
+                pulumi.ResourceOptions(depends_on=[allowed], ignore_changes=["activeKey.keyUrl"]),
+            ),
+        )
