@@ -32,20 +32,29 @@ def main(root: Path | None = None) -> None:
         if isinstance(settings, LocalSettings):
             local.declare(settings, folder)
         else:
-            _declare_in_cloud(settings)
+            activation.check()
+            declare_in_cloud(settings, sandboxed=activation.is_asked())
     except (StackError, EngineError, pulumi.InputPropertiesError) as error:
         raise pulumi.RunError(str(error)) from None
 
 
-def _declare_in_cloud(settings: CloudSettings) -> None:
-    activation.check()
-    sandboxed = activation.is_asked()
+def declare_in_cloud(settings: CloudSettings, *, sandboxed: bool) -> None:
+    """Declare a stack in the first of its places that fits.
+
+    Args:
+        settings: the stack's settings.
+        sandboxed: whether the providers are the sandbox's.
+
+    Raises:
+        StackError: the stack isn't meant for this, or no place sells what it asks for.
+        pulumi.InputPropertiesError: a component refused its arguments.
+    """
     check_reality(settings, sandboxed=sandboxed)
     choice = choose(settings)
     for reason in choice.reasons:
         pulumi.log.info(reason)
     cloud = open_cloud(settings, choice.place)
-    pulumi.export("place", str(choice.place))
+    pulumi.export("place", choice.place.name)
     pulumi.export("sandbox", sandboxed)
     if isinstance(settings, ClusterSettings):
         cluster.declare(settings, cloud)

@@ -38,6 +38,10 @@ class Cloud:
             **{name: value for name, value in inputs.items() if value is not None},
         }
 
+    def on(self, cloud: str, value: pulumi.Output[Any]) -> pulumi.Output[Any] | None:
+        """``value`` where only that cloud knows it, None elsewhere."""
+        return value if self.place.cloud == cloud else None
+
 
 def open_cloud(settings: CloudSettings, place: catalogue.Place) -> Cloud:
     """Load the components of the place's cloud and make its pinned provider.

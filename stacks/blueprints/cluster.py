@@ -27,7 +27,7 @@ def declare(settings: ClusterSettings, cloud: Cloud) -> None:
             key_ring_id=base.key_ring_id,
             registry_id=base.registry_id,
             log_destination_id=base.log_destination_id,
-            boundary_id=base.boundary_id,
+            boundary_id=cloud.on("aws", base.boundary_id),
             zones=settings.network.zones,
         ),
         options,
@@ -76,7 +76,7 @@ def declare(settings: ClusterSettings, cloud: Cloud) -> None:
                 issuer_url=cluster.issuer_url,
                 bucket_ids=base.bucket_ids,
                 data_key_id=base.key_ids["data"],
-                boundary_id=base.boundary_id,
+                boundary_id=cloud.on("aws", base.boundary_id),
             ),
             options,
         )

@@ -139,7 +139,7 @@ def refer(stack: str, cloud: Cloud) -> Foundation:
     """
     name = f"{pulumi.get_organization()}/{pulumi.get_project()}/{stack}"
     other = pulumi.StackReference(name)
-    here = str(cloud.place)
+    here = cloud.place.name
     elsewhere = other.require_output("place").apply(lambda there: _same_place(stack, there, here))
 
     def output(key: str) -> pulumi.Output[Any]:

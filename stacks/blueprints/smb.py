@@ -31,7 +31,7 @@ def declare(settings: SmbSettings, cloud: Cloud) -> None:
             registry_id=base.registry_id,
             repository_id=base.repository_ids[_REPOSITORY],
             log_destination_id=base.log_destination_id,
-            boundary_id=base.boundary_id,
+            boundary_id=cloud.on("aws", base.boundary_id),
             image=pulumi.Output.concat(base.repository_urls[_REPOSITORY], "@", digest),
         ),
         cloud.options,

@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from engine.errors import EngineError
+from engine.sandbox.__main__ import main as sandbox_command
 from stacks.command import lifecycle, reference, service
 from stacks.command.console import complain
 from stacks.command.lifecycle import Call
@@ -66,6 +67,10 @@ _COMMANDS: dict[str, tuple[str, Callable[[Call, argparse.Namespace], int]]] = {
         "ask the real cloud whether a stack could be deployed; changes nothing",
         lambda call, options: preflight(call.stack, health=options.health),
     ),
+    "sandbox": (
+        "look at the sandbox's cloud, change it, make it fail (try: falaj sandbox --help)",
+        lambda _, __: sandbox_command([]),
+    ),
     "settings": (
         "list the keys of a stack file, what is allowed and the defaults",
         lambda call, _: reference.settings(),
@@ -77,7 +82,11 @@ _SANDBOXED = ("up", "preview", "refresh", "down", "shell", "status")
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command; returns its exit status: 0 done, 1 failed, 2 refused, 130 interrupted."""
-    options = _parser().parse_args(arguments)
+    given = list(sys.argv[1:] if arguments is None else arguments)
+    if given[:1] == ["sandbox"]:
+        # It reads its own options, `--help` among them.
+        return sandbox_command(given[1:])
+    options = _parser().parse_args(given)
     try:
         folder = getattr(options, "project", None)
         project = Project.find(Path(folder) if folder else None)
@@ -100,7 +109,7 @@ def _parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     for name, (help_text, _) in _COMMANDS.items():
         command = commands.add_parser(name, help=help_text, description=help_text)
-        if name != "settings":
+        if name not in ("settings", "sandbox"):
             command.add_argument(
                 "--stack", default="local", help="the stack's name (default: local)"
             )

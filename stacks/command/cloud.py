@@ -28,8 +28,8 @@ def prepare_cloud(stack: StackFile, settings: CloudSettings, *, sandbox: bool) -
     if status.degraded:
         zones = ", ".join(status.impaired_zones) or "not named"
         say(
-            f"WARNING: {choice.place} was reported as degraded on {status.as_of} (zones {zones}); "
-            "the stack's file accepts that"
+            f"WARNING: {choice.place.name} was reported as degraded on {status.as_of} "
+            f"(zones {zones}); the stack's file accepts that"
         )
 
 

@@ -8,12 +8,14 @@ import sys
 import time
 from dataclasses import dataclass
 
+from engine.sandbox import activation
 from stacks.command import service
 from stacks.command.cloud import closing, prepare_cloud
 from stacks.command.console import say, step
 from stacks.command.leftovers import remove_leftovers
 from stacks.command.project import StackFile
 from stacks.command.pulumi import INTERRUPTED, Pulumi
+from stacks.command.shadow import forget_stack
 from stacks.command.summary import summary
 from stacks.errors import StackError
 from stacks.settings import CloudSettings, LocalSettings, Settings
@@ -113,12 +115,14 @@ def down(call: Call) -> int:
         pulumi.settle_interrupted()
     if pulumi.sandbox:
         # Nothing real is protected in the sandbox; on a cloud a person lifts the protection.
-        pulumi.capture(["state", "unprotect", "--all", "--yes", "-s", stack.name])
+        pulumi.unprotect()
     status = pulumi.stream(["destroy", "--yes", "--skip-preview", "-s", stack.name, *_display()])
     if status != 0:
         _explain(call, "down", status)
         return status
     pulumi.capture(["stack", "rm", stack.name, "--yes", "--preserve-config"])
+    if pulumi.sandbox:
+        forget_stack(stack, activation.cloud_file(pulumi.environment))
     if not isinstance(settings, CloudSettings) and not pulumi.sandbox:
         # A file that became invalid must not stop its stack from being destroyed; keep the data.
         remove_leftovers(pulumi, stack, retain=local is None or local.retain)

@@ -94,6 +94,13 @@ class Pulumi:
             say(f"the last run was interrupted while {operation['type']} {name}: doing it again")
         self.capture(["stack", "import", "--force", "-s", self.stack.name], json.dumps(exported))
 
+    def unprotect(self) -> None:
+        """Lift the protection of all the stack's resources."""
+        exported = json.loads(self.capture(["stack", "export", "-s", self.stack.name]))
+        resources = (exported.get("deployment") or {}).get("resources") or []
+        if any(resource.get("protect") for resource in resources):
+            self.capture(["state", "unprotect", "--all", "--yes", "-s", self.stack.name])
+
     def outputs(self) -> dict[str, Any]:
         """The stack's outputs; secrets stay masked."""
         text = self.capture(["stack", "output", "--json", "-s", self.stack.name])

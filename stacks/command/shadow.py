@@ -13,6 +13,7 @@ from typing import Any, cast
 import yaml
 
 from engine.folders import data_home, make_private
+from engine.sandbox.store import Store
 from stacks.command.project import StackFile
 from stacks.settings.source import from_project_and_stack
 
@@ -48,6 +49,24 @@ def make_shadow(stack: StackFile) -> Path:
         salt = before.get("encryptionsalt")
     _write(target, {"config": config} | ({"encryptionsalt": salt} if salt else {}))
     return folder
+
+
+def forget_stack(stack: StackFile, cloud: Path) -> None:
+    """Drop what a destroyed stack left in the sandbox: its retained resources, its copied file.
+
+    A real cloud keeps what is retained; a sandbox that did would refuse the same names next time.
+    """
+    (
+        data_home() / "sandbox" / "projects" / stack.project.name / "stacks" / stack.path.name
+    ).unlink(missing_ok=True)
+    store = Store(cloud)
+    try:
+        prefix = f"urn:pulumi:{stack.name}::{stack.project.name}::"
+        for made in list(store.all()):
+            if made.urn.startswith(prefix):
+                store.remove(made.token, made.id)
+    finally:
+        store.close()
 
 
 def _without_secrets(value: Any) -> Any:

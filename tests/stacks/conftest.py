@@ -86,11 +86,12 @@ class Project:
         config = yaml.safe_load(self.file.read_text())["config"]
         return int(config.get("falaj:keys", {}).get("rotation", 0))
 
-    def start(self, *arguments: str) -> subprocess.Popen[str]:
+    def start(self, *arguments: str, folder: Path | None = None) -> subprocess.Popen[str]:
         """Start a falaj command in a process group of its own."""
+        chosen = [] if "--stack" in arguments else ["--stack", self.stack]
         return subprocess.Popen(
-            [sys.executable, "-m", "stacks.command", *arguments, "--stack", self.stack],
-            cwd=self.root,
+            [sys.executable, "-m", "stacks.command", *arguments, *chosen],
+            cwd=folder or self.root,
             env=self.environment,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
@@ -101,7 +102,11 @@ class Project:
 
     def falaj(self, *arguments: str) -> subprocess.CompletedProcess[str]:
         """Run a falaj command to its end; output and errors together in stdout."""
-        process = self.start(*arguments)
+        return self.falaj_in(self.root, *arguments)
+
+    def falaj_in(self, folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+        """Run a falaj command in another project's folder."""
+        process = self.start(*arguments, folder=folder)
         try:
             printed, _ = process.communicate(timeout=280)
         except subprocess.TimeoutExpired:
@@ -121,14 +126,24 @@ class Project:
         assert done.returncode == 0, done.stdout
         return done.stdout
 
-    def _run(self, command: list[str]) -> subprocess.CompletedProcess[str]:
+    def sandbox(self, *arguments: str) -> subprocess.CompletedProcess[str]:
+        """Look at the sandbox's cloud, or change it."""
+        return self._run([sys.executable, "-m", "engine.sandbox", *arguments])
+
+    def run_in(self, folder: Path, command: list[str]) -> subprocess.CompletedProcess[str]:
+        """Run a command in another folder, with the variables of `falaj shell`."""
+        return self._run(command, folder)
+
+    def _run(
+        self, command: list[str], folder: Path | None = None
+    ) -> subprocess.CompletedProcess[str]:
         program = (
             "import sys, subprocess; from engine import launch; "
             "sys.exit(subprocess.run(sys.argv[1:], env=launch.environment()).returncode)"
         )
         return subprocess.run(
             [sys.executable, "-c", program, *command],
-            cwd=self.root,
+            cwd=folder or self.root,
             env=self.environment,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,

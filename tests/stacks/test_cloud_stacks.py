@@ -1,0 +1,204 @@
+"""The six stacks with a real engine in the sandbox, from preview to destroy."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any
+
+import pytest
+import yaml
+
+from tests.stacks.conftest import Project
+from tests.stacks.in_mocks import SIX
+
+pytestmark = [pytest.mark.slow, pytest.mark.engine]
+
+
+def use(project: Project, stack: str) -> None:
+    project.stack = stack
+
+
+def config(project: Project) -> dict[str, Any]:
+    return yaml.safe_load(project.file.read_text())["config"]
+
+
+def change(project: Project, **values: Any) -> None:
+    document = yaml.safe_load(project.file.read_text())
+    document["config"] |= {f"falaj:{key}": value for key, value in values.items()}
+    project.file.write_text(yaml.safe_dump(document))
+
+
+def run(project: Project, *arguments: str) -> str:
+    done = project.falaj(*arguments, "--sandbox")
+    assert done.returncode == 0, done.stdout
+    assert "SANDBOX" in done.stdout
+    return done.stdout
+
+
+def sandbox(project: Project, *arguments: str) -> str:
+    done = project.sandbox(*arguments)
+    assert done.returncode == 0, done.stdout
+    return done.stdout
+
+
+def made(project: Project) -> list[dict[str, Any]]:
+    found = json.loads(sandbox(project, "list", "--json"))
+    return [entry for entry in found if entry["urn"].startswith(f"urn:pulumi:{project.stack}::")]
+
+
+def nothing_changed(printed: str) -> bool:
+    words = re.search(r"Resources:\n((?:    .*\n)+)", printed)
+    assert words is not None, printed
+    return re.search(r"created|updated|deleted|replaced|to create|to update", words[1]) is None
+
+
+#: What an update changes, by blueprint: a pool's size where there is one.
+def grown(values: dict[str, Any]) -> dict[str, Any]:
+    changes: dict[str, Any] = {"costCenter": "another"}
+    if values["falaj:blueprint"] == "cluster":
+        pools = values["falaj:gpuPools"]
+        pools["h200"]["maxNodes"] += 1
+        changes["gpuPools"] = pools
+    elif values["falaj:blueprint"] == "smb":
+        changes["inference"] = {**values["falaj:inference"], "maxInstances": 4}
+    return changes
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("stack", SIX)
+def test_from_preview_to_destroy(project: Project, stack: str) -> None:
+    use(project, stack)
+    before = project.file.read_text()
+    printed = run(project, "preview")
+    assert "to create" in printed
+    assert not made(project)
+
+    printed = run(project, "up")
+    count = len(made(project))
+    assert count > 30
+    assert (
+        f"the sandbox's stand-in for {'aws' if stack.startswith('aws') else 'azure'}/" in printed
+    )
+    assert nothing_changed(run(project, "up"))
+
+    change(project, **grown(config(project)))
+    printed = run(project, "up")
+    assert re.search(r"~ \d+ updated", printed), printed
+    assert not re.search(r"\d+ (replaced|deleted|created)", printed), printed
+    assert len(made(project)) == count
+    assert nothing_changed(run(project, "up"))
+
+    tagged = next(
+        entry
+        for entry in made(project)
+        if "costCenter" not in entry["id"]
+        and "falaj:cost-center" in sandbox(project, "show", entry["urn"])
+    )
+    sandbox(project, "set", tagged["urn"], 'tags["falaj:cost-center"]', "somebody else")
+    assert re.search(r"~ \d+ updated", run(project, "refresh"))
+    assert re.search(r"~ 1 updated", run(project, "up"))
+    shown = json.loads(sandbox(project, "show", tagged["urn"]))
+    assert shown["inputs"]["tags"]["falaj:cost-center"] == "another"
+    assert nothing_changed(run(project, "up"))
+
+    printed = run(project, "down")
+    assert f"stack {stack} is down" in printed
+    assert not made(project)
+    assert "encryptionsalt" not in project.file.read_text()
+    project.file.write_text(before)
+
+
+@pytest.mark.timeout(600)
+def test_a_failed_create_is_recovered_by_running_again(project: Project) -> None:
+    use(project, "aws-foundation")
+    sandbox(
+        project, "fault", "add", "--on", "create", "--type", "aws:ec2/subnet:Subnet", "--nth", "2"
+    )
+    done = project.falaj("up", "--sandbox")
+    assert done.returncode != 0
+    assert "make up STACK=aws-foundation SANDBOX=1" in done.stdout
+    half = len(made(project))
+    assert half > 0
+    run(project, "up")
+    assert len(made(project)) > half
+    assert nothing_changed(run(project, "up"))
+    run(project, "down")
+
+
+def test_a_real_deployment_of_a_stack_for_the_sandbox_is_refused(project: Project) -> None:
+    use(project, "aws-foundation")
+    done = project.falaj("preview")
+    assert done.returncode == 2
+    assert "falaj:acknowledgeDegraded.for: given 'sandbox'" in done.stdout
+
+
+def test_a_degraded_region_is_refused_unless_acknowledged(project: Project) -> None:
+    use(project, "aws-foundation")
+    document = yaml.safe_load(project.file.read_text())
+    for accepted in (None, {"region": "me-central-1", "asOf": "2026-03-01", "for": "sandbox"}):
+        document["config"]["falaj:acknowledgeDegraded"] = accepted
+        if accepted is None:
+            del document["config"]["falaj:acknowledgeDegraded"]
+        project.file.write_text(yaml.safe_dump(document))
+        done = project.falaj("preview", "--sandbox")
+        assert done.returncode == 2
+        assert "2026-04-30" in done.stdout
+
+
+def test_a_gpu_that_is_not_sold_is_refused_with_what_is(project: Project) -> None:
+    use(project, "aws-cluster")
+    before = project.file.read_text()
+    pools = config(project)["falaj:gpuPools"]
+    pools["a100"] = {"gpu": "A100", "count": 8}
+    change(project, gpuPools=pools)
+    done = project.falaj("preview", "--sandbox")
+    project.file.write_text(before)
+    assert done.returncode == 2
+    assert "A100" in done.stdout
+    assert "p5en.48xlarge" in done.stdout
+
+
+@pytest.mark.timeout(600)
+def test_the_first_healthy_place_is_taken_and_the_reason_said(project: Project) -> None:
+    use(project, "aws-smb")
+    document = yaml.safe_load(project.file.read_text())
+    for key in ("platform", "region", "acknowledgeDegraded"):
+        del document["config"][f"falaj:{key}"]
+    document["config"]["falaj:placement"] = ["aws/me-central-1", "azure/uaenorth"]
+    document["config"]["falaj:inference"]["mode"] = "serverless"
+    project.file.write_text(yaml.safe_dump(document))
+    printed = run(project, "preview")
+    assert "aws/me-central-1 passed over" in printed
+    assert "azure/uaenorth taken" in printed
+    assert "azure-native:" in printed
+
+
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("template", ["smb-tier", "training-space", "enterprise-cluster"])
+def test_a_project_from_a_template_deploys_in_the_sandbox(project: Project, template: str) -> None:
+    folder = project.root.parent / template
+    folder.mkdir()
+    source = project.root / "stacks" / "templates" / template
+    name = f"own-{template}"
+    new = ["pulumi", "new", str(source), "--yes", "--name", name, "--stack", "dev"]
+    done = project.run_in(folder, new)
+    assert done.returncode == 0, done.stdout
+    up = project.falaj_in(folder, "up", "--stack", "dev")
+    assert up.returncode == 0, up.stdout
+    assert "SANDBOX" in up.stdout
+    down = project.falaj_in(folder, "down", "--stack", "dev")
+    assert down.returncode == 0, down.stdout
+
+
+def test_wrong_answers_to_a_template_are_refused_by_the_program(project: Project) -> None:
+    folder = project.root.parent / "wrong"
+    folder.mkdir()
+    source = project.root / "stacks" / "templates" / "smb-tier"
+    new = ["pulumi", "new", str(source), "--yes", "--name", "own-wrong", "--stack", "dev"]
+    answers = ["--config", "falaj:platform=gcp"]
+    assert project.run_in(folder, [*new, *answers]).returncode == 0
+    done = project.run_in(folder, ["pulumi", "preview", "-s", "dev", "--non-interactive"])
+    assert done.returncode != 0
+    assert "falaj:platform: given 'gcp'; allowed: local, aws, azure" in done.stdout
+    assert "Traceback" not in done.stdout
