@@ -25,7 +25,7 @@ class Checker:
 
     def resource(self, token: str, inputs: Mapping[str, Any]) -> list[Problem]:
         """All that is wrong with a resource's inputs; a type that isn't known is one problem."""
-        found = self._tables.resource(token)
+        found = self._tables.resource(token) or self._tables.custom(token)
         if found is None:
             return [self._unknown_token(token)]
         return list(self._object(found.inputs, inputs, ""))
@@ -50,6 +50,8 @@ class Checker:
                 continue
             where = join(path, name)
             known = kind.properties.get(name)
+            if known is None and kind.open:
+                continue
             if known is None:
                 python_names = {p.python_name: n for n, p in kind.properties.items()}
                 yield _unknown_name(name, kind.properties, where, python_names)

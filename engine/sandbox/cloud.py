@@ -11,7 +11,7 @@ from engine.sandbox import diff, faults, urns
 from engine.sandbox.checker import Checker
 from engine.sandbox.clouds.model import CloudModel, Made, Problem, Properties
 from engine.sandbox.errors import ModelError, SandboxError
-from engine.sandbox.properties import plausible, without_nulls
+from engine.sandbox.properties import filled, leaves, plausible, without_nulls
 from engine.sandbox.schema.tables import Tables
 from engine.sandbox.settings import decode_settings
 from engine.sandbox.store import Store
@@ -66,7 +66,7 @@ class Cloud:
         problems = self.checker.resource(token, given)
         if problems:
             return given, problems
-        checked = {**self._defaults(token, name, urn, given, old), **given}
+        checked = self._filled(token, name, urn, given, old)
         problems = self._ask(lambda: self._model.problems(token, checked, self.config), name)
         return checked, problems
 
@@ -206,29 +206,32 @@ class Cloud:
 
     # Parts of the above
 
-    def _defaults(
+    def _filled(
         self, token: str, name: str, urn: str, given: Properties, old: Properties
     ) -> dict[str, Any]:
-        """What the provider fills in; an automatic name stays as long as the resource does.
+        """Inputs with what the provider fills in; automatic names stay while the resource does.
 
         The engine checks a resource that is to be replaced as if there were no old one: it gets
         the name of the next generation, so that both can exist for a while.
         """
 
-        def asked(own: str) -> dict[str, Any]:
-            filled = self._ask(
+        def asked(generation: int) -> Properties:
+            own = _of_generation(urn, generation)
+            return self._ask(
                 lambda: self._model.defaults(token, name, given, self.config, own), name
             )
-            return {key: value for key, value in filled.items() if given.get(key) is None}
 
         if not old:
-            return asked(_of_generation(urn, self._generation(urn)))
-        found = asked(urn)
-        differing = [key for key, value in found.items() if old.get(key) not in (None, value)]
-        for generation in range(1, _GENERATIONS_LOOKED_AT) if differing else ():
-            other = asked(_of_generation(urn, generation))
-            found |= {key: old[key] for key in differing if other.get(key) == old[key]}
-        return found
+            return filled(given, asked(self._generation(urn)))
+        first = asked(0)
+        was = leaves(old)
+        if any(was.get(path) != value for path, value in leaves(first).items()):
+            for generation in range(1, _GENERATIONS_LOOKED_AT):
+                other = asked(generation)
+                own = leaves(other).items() - leaves(first).items()
+                if own and own <= was.items():
+                    return filled(given, other)
+        return filled(given, first)
 
     def _generation(self, urn: str) -> int:
         """The number of a new resource of this URN: 0 unless others of it still exist."""

@@ -9,6 +9,30 @@ from engine.sandbox.clouds.model import Properties
 from engine.sandbox.schema import types
 
 
+def filled(given: Properties, defaults: Properties) -> dict[str, Any]:
+    """What is given, with defaults where nothing is, at any depth of objects."""
+    result = dict(given)
+    for name, value in defaults.items():
+        own = given.get(name)
+        if own is None:
+            result[name] = value
+        elif isinstance(own, Mapping) and isinstance(value, Mapping):
+            result[name] = filled(own, value)
+    return result
+
+
+def leaves(values: Properties, path: str = "") -> dict[str, str]:
+    """Every value that is no object, in a comparable form, by its path."""
+    found: dict[str, str] = {}
+    for name, value in values.items():
+        where = f"{path}/{name}"
+        if isinstance(value, Mapping):
+            found |= leaves(value, where)
+        else:
+            found[where] = repr(value)
+    return found
+
+
 def without_nulls(values: Properties) -> dict[str, Any]:
     """Properties without those that are null, at any depth: to a service they aren't there."""
     return {name: _inside(value) for name, value in values.items() if value is not None}

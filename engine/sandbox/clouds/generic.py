@@ -34,7 +34,7 @@ class GenericModel:
         inputs: Properties,
         config: Properties,
         world: World,
-        id: str | None,  # noqa: A002 - the protocol's name
+        id: str | None,
     ) -> list[Problem]:
         """Nothing stands against a resource."""
         del token, inputs, config, world, id
@@ -55,7 +55,7 @@ class GenericModel:
     def outputs(
         self,
         token: str,
-        id: str,  # noqa: A002 - the protocol's name
+        id: str,
         inputs: Properties,
         config: Properties,
         world: World,
@@ -69,9 +69,7 @@ class GenericModel:
         del token
         return frozenset()
 
-    def invoke(
-        self, token: str, args: Properties, config: Properties, world: World
-    ) -> Properties:
+    def invoke(self, token: str, args: Properties, config: Properties, world: World) -> Properties:
         """No query is known. Raises LookupError."""
         del args, config, world
         raise LookupError(f"the sandbox doesn't know the query {token}")

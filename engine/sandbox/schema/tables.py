@@ -11,6 +11,7 @@ import contextlib
 import hashlib
 import json
 import os
+import re
 import tempfile
 from functools import cache, cached_property
 from pathlib import Path
@@ -20,6 +21,9 @@ from engine.folders import cache_home
 from engine.sandbox.schema import codec, types
 from engine.sandbox.schema.hints import HintReader
 from engine.sandbox.schema.packages import Package
+
+# kubernetes:karpenter.sh/v1:NodePool
+_CUSTOM: Final = re.compile(r"kubernetes:[a-z0-9.-]+\.[a-z0-9-]+/v[0-9a-z]+:[A-Z][A-Za-z0-9]*")
 
 _HERE: Final = Path(__file__).parent
 
@@ -56,6 +60,26 @@ class Tables:
         if found is None and (token in self.package.classes or token == self.provider_token):
             found = self._resources[token] = self._load(token) or self._read(token)
         return found
+
+    def custom(self, token: str) -> types.ResourceType | None:
+        """The type of a Kubernetes object that no SDK has, of a group of its own; else None.
+
+        Its metadata is typed, the rest is what its definition in the cluster says.
+        """
+        if self.package.name != "kubernetes" or not _CUSTOM.fullmatch(token):
+            return None
+        if any(
+            known.split("/")[0] == token.split("/", maxsplit=1)[0]
+            for known in self.package.classes
+        ):
+            return None  # a group of the API server itself: the kind is misspelt
+        found = self.resource("kubernetes:core/v1:ConfigMap")
+        if found is None:
+            return None
+        typed = {name: found.inputs.properties[name] for name in ("metadata",)}
+        text = types.Property(types.STRING, True, "api_version")
+        typed |= {"apiVersion": text, "kind": types.Property(types.STRING, True, "kind")}
+        return types.ResourceType(token, types.ObjectType(token, typed, open=True))
 
     @property
     def provider_token(self) -> str:

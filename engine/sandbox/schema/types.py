@@ -77,6 +77,8 @@ class ObjectType:
 
     name: str
     properties: Mapping[str, Property]
+    open: bool = False
+    """Whether other properties are taken as well."""
 
 
 @dataclass(frozen=True, slots=True)
