@@ -1,0 +1,41 @@
+"""All types that the model knows by more than the SDK's word."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Final
+
+from engine.sandbox.clouds.aws.kinds import Kind, Kinds
+from engine.sandbox.clouds.aws.services import (
+    compute,
+    files,
+    gateways,
+    identity,
+    keys,
+    network,
+    security_groups,
+    storage,
+)
+from engine.sandbox.clouds.aws.tokens import canonical
+
+_SERVICES: Final = (
+    network,
+    gateways,
+    security_groups,
+    compute,
+    storage,
+    files,
+    keys,
+    identity,
+)
+
+
+@cache
+def kinds() -> Kinds:
+    """Every described type by its token."""
+    return {token: kind for service in _SERVICES for token, kind in service.KINDS.items()}
+
+
+def kind_of(token: str) -> Kind | None:
+    """The description of a type; None for those of which only the SDK speaks."""
+    return kinds().get(canonical(token))

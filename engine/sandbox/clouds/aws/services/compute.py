@@ -1,0 +1,343 @@
+"""Launch templates, instances, placement groups, reservations, scaling groups."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+from engine.sandbox.clouds.aws import links
+from engine.sandbox.clouds.aws import tokens as t
+from engine.sandbox.clouds.aws.addresses import zone
+from engine.sandbox.clouds.aws.draft import ACCOUNT, Draft
+from engine.sandbox.clouds.aws.hashes import hexdigits, marked
+from engine.sandbox.clouds.aws.kinds import AutoName, Kind, Kinds, Reference
+from engine.sandbox.clouds.aws.machines import sold, sold_in_subnets
+from engine.sandbox.clouds.aws.rules import (
+    at_most,
+    between,
+    matches,
+    needs,
+    not_together,
+    sized,
+)
+from engine.sandbox.clouds.model import Made, Problem, World
+
+
+def _user_data(draft: Draft) -> Iterator[Problem]:
+    """A launch template takes its user data in base64, 16 KiB at most before encoding."""
+    text = draft.text("userData")
+    try:
+        size = len(base64.b64decode(text, validate=True))
+    except (binascii.Error, ValueError):
+        yield Problem("userData", "isn't base64; encode it (base64.b64encode)")
+        return
+    if size > 16384:
+        yield Problem("userData", f"has {size} bytes before encoding; allowed: 16384")
+
+
+def _interfaces(draft: Draft) -> Iterator[Problem]:
+    """Security groups stand either on the template or on its interfaces."""
+    if draft.given("networkInterfaces") and draft.given("vpcSecurityGroupIds"):
+        yield Problem(
+            "vpcSecurityGroupIds",
+            "can't go with networkInterfaces; put the groups into each interface's securityGroups",
+        )
+    seen: set[tuple[object, object]] = set()
+    for path, item in draft.each("networkInterfaces[]"):
+        if not isinstance(item, Mapping):
+            continue
+        key = (item.get("networkCardIndex") or 0, item.get("deviceIndex") or 0)
+        if all(isinstance(part, int | float) for part in key):
+            if key in seen:
+                yield Problem(
+                    path,
+                    f"network card {key[0]!r} has two interfaces with device index {key[1]!r}",
+                )
+            seen.add(key)
+
+
+def _volumes(draft: Draft) -> Iterator[Problem]:
+    """What each type of volume takes ("Amazon EBS volume types", Amazon EBS user guide)."""
+    limits = {"gp3": (1, 65536), "gp2": (1, 16384), "io1": (4, 16384), "io2": (4, 65536),
+              "st1": (125, 16384), "sc1": (125, 16384), "standard": (1, 1024)}  # fmt: skip
+    for root in ("blockDeviceMappings[].ebs", "rootBlockDevice", "ebsBlockDevices[]"):
+        for path, volume in draft.each(root):
+            if not isinstance(volume, Mapping):
+                continue
+            kind, size = volume.get("volumeType"), volume.get("volumeSize")
+            if kind in limits and isinstance(size, int | float):
+                least, most = limits[kind]
+                if not least <= size <= most:
+                    yield Problem(
+                        f"{path}.volumeSize",
+                        f"{size:g} GiB isn't allowed for {kind}; allowed: {least} to {most}",
+                    )
+            if kind in ("io1", "io2") and "iops" not in volume:
+                yield Problem(f"{path}.iops", f"is missing; {kind} needs it")
+            if (
+                kind is not None
+                and kind != "gp3"
+                and isinstance(kind, str)
+                and "throughput" in volume
+            ):
+                yield Problem(f"{path}.throughput", f"applies only to gp3, not to {kind}")
+            if volume.get("kmsKeyId") is not None and str(volume.get("encrypted")).lower() not in (
+                "true", "unknown",
+            ):  # fmt: skip
+                yield Problem(f"{path}.kmsKeyId", "needs encrypted to be true; set it")
+
+
+def _placement(draft: Draft) -> Iterator[Problem]:
+    strategy = draft.get("strategy")
+    for path, needed in (("partitionCount", "partition"), ("spreadLevel", "spread")):
+        if draft.given(path) and isinstance(strategy, str) and strategy != needed:
+            yield Problem(path, f"applies only to the strategy {needed!r}, not to {strategy!r}")
+
+
+def _template(draft: Draft, id: str, world: World) -> Mapping[str, Any]:
+    """A template's version counts up with each change of what it launches, not of its tags."""
+    before = world.by_id(t.LAUNCH_TEMPLATE, id)
+    if before is None:
+        return {"latestVersion": 1, "defaultVersion": 1}
+    latest = int(before.outputs.get("latestVersion") or 1)
+    if _launches(before.inputs) != _launches(draft.inputs):
+        latest += 1
+    first = int(before.outputs.get("defaultVersion") or 1)
+    newest = draft.get("updateDefaultVersion") is True
+    return {"latestVersion": latest, "defaultVersion": latest if newest else first}
+
+
+def _launches(inputs: Mapping[str, Any]) -> dict[str, Any]:
+    own = {"tags", "tagsAll", "updateDefaultVersion", "defaultVersion"}
+    return {key: value for key, value in inputs.items() if key not in own}
+
+
+def _group(draft: Draft, id: str, world: World) -> Mapping[str, Any]:
+    zones: list[str] = []
+    for _, subnet_id in draft.each("vpcZoneIdentifiers[]"):
+        subnet = world.by_id(t.SUBNET, str(subnet_id))
+        if subnet is not None:
+            zones.append(str(subnet.outputs.get("availabilityZone", "")))
+    found: dict[str, Any] = {
+        "arn": draft.arn(
+            "autoscaling",
+            f"autoScalingGroup:{marked(8, id)}-0000-4000-8000-{hexdigits(12, id)}"
+            f":autoScalingGroupName/{id}",
+        ),
+        "desiredCapacity": draft.get("minSize") or 0,
+    }
+    if zones:
+        found["availabilityZones"] = sorted(set(zones))
+    return found
+
+
+def _one_source(draft: Draft) -> Iterator[Problem]:
+    sources = ("launchTemplate", "launchConfiguration", "mixedInstancesPolicy")
+    given = [path for path in sources if draft.given(path)]
+    if len(given) != 1:
+        yield Problem(
+            given[1] if given else "launchTemplate",
+            f"exactly one of {', '.join(sources)} must be given; given: "
+            f"{' and '.join(given) or 'none'}",
+        )
+
+
+_SPECIFICATION: Final = "mixedInstancesPolicy.launchTemplate.launchTemplateSpecification"
+_OVERRIDES: Final = "mixedInstancesPolicy.launchTemplate.overrides[].instanceType"
+
+
+def launch_templates(draft: Draft, path: str, world: World) -> Iterator[Made]:
+    """The launch template that is named under a path, by its id or its name."""
+    for key in ("id", "launchTemplateId"):
+        found = world.by_id(t.LAUNCH_TEMPLATE, draft.text(f"{path}.{key}"))
+        if found is not None:
+            yield found
+    for key in ("name", "launchTemplateName"):
+        name = draft.text(f"{path}.{key}")
+        if name:
+            yield from world.find(t.LAUNCH_TEMPLATE, name=name)
+
+
+def _template_sold(draft: Draft, world: World, _id: str | None) -> Iterator[Problem]:
+    """The template's machine type is sold in the group's zones."""
+    subnets = [str(id) for _, id in draft.each("vpcZoneIdentifiers[]")]
+    for path in ("launchTemplate", _SPECIFICATION):
+        for made in launch_templates(draft, path, world):
+            machine = made.outputs.get("instanceType")
+            if isinstance(machine, str):
+                yield from sold_in_subnets(path, machine, subnets, world)
+    for where, machine in draft.each(_OVERRIDES):
+        if isinstance(machine, str):
+            yield from sold_in_subnets(where, machine, subnets, world)
+
+
+def _instance_zone(draft: Draft, world: World, _id: str | None) -> Iterator[Problem]:
+    machine, subnet = draft.text("instanceType"), draft.text("subnetId")
+    if machine and subnet:
+        yield from sold_in_subnets("instanceType", machine, [subnet], world)
+
+
+def _reserved_zone(draft: Draft) -> Iterator[Problem]:
+    yield from sold("instanceType", zone="availabilityZone")(draft)
+    yield from sold("instanceType", zone="availabilityZoneId")(draft)
+
+
+_IMAGE: Final = r"ami-[0-9a-f]{8}([0-9a-f]{9})?|resolve:ssm:[A-Za-z0-9_./:-]+"
+
+KINDS: Final[Kinds] = {
+    t.LAUNCH_TEMPLATE: Kind(
+        id="lt-{hex17}",
+        arn="ec2:{region}:{account}:launch-template/{id}",
+        name=AutoName(longest=128),
+        replaces=("name", "namePrefix"),
+        rules=(
+            matches("name", r"[a-zA-Z0-9().\-/_]{3,128}", "3 to 128 letters, digits and ().-/_"),
+            not_together("name", "namePrefix"),
+            matches("imageId", _IMAGE, "an AMI's id such as ami-0123456789abcdef0"),
+            sold("instanceType"),
+            not_together("instanceType", "instanceRequirements"),
+            between("metadataOptions.httpPutResponseHopLimit", 1, 64),
+            sized("description", 0, 255, "characters"),
+            _user_data,
+            _interfaces,
+            _volumes,
+        ),
+        references=(
+            links.security_group("vpcSecurityGroupIds[]"),
+            links.security_group("networkInterfaces[].securityGroups[]"),
+            links.subnet("networkInterfaces[].subnetId"),
+            links.key("blockDeviceMappings[].ebs.kmsKeyId"),
+            Reference("placement.groupName", (t.PLACEMENT_GROUP,), by=("name",), holds=False),
+            Reference("iamInstanceProfile.arn", (t.INSTANCE_PROFILE,), by=("arn",), holds=False,
+                      regional=False),
+            Reference("iamInstanceProfile.name", (t.INSTANCE_PROFILE,), by=("name",), holds=False,
+                      regional=False),
+            Reference(
+                "capacityReservationSpecification.capacityReservationTarget.capacityReservationId",
+                (t.CAPACITY_RESERVATION,), holds=False,
+            ),
+        ),
+        unique=("name",),
+        computed=_template,
+    ),
+    t.INSTANCE: Kind(
+        id="i-{hex17}",
+        arn="ec2:{region}:{account}:instance/{id}",
+        replaces=("ami", "availabilityZone", "keyName", "subnetId", "placementGroup", "privateIp",
+                  "networkInterfaces", "capacityReservationSpecification", "tenancy"),
+        rules=(
+            matches("ami", _IMAGE, "an AMI's id such as ami-0123456789abcdef0"),
+            sold("instanceType"),
+            zone("availabilityZone", by="name"),
+            _volumes,
+        ),
+        references=(links.subnet("subnetId"), links.security_group("vpcSecurityGroupIds[]")),
+        crosschecks=(_instance_zone,),
+        computed=lambda draft, id, _world: {
+            "instanceState": "running",
+            "privateIp": f"10.0.0.{4 + int(hexdigits(2, id), 16) % 250}",
+            "primaryNetworkInterfaceId": "eni-" + marked(17, id),
+        },
+    ),
+    t.PLACEMENT_GROUP: Kind(
+        id="{name}",
+        arn="ec2:{region}:{account}:placement-group/{name}",
+        name=AutoName(longest=255),
+        replaces=("name", "partitionCount", "spreadLevel", "strategy"),
+        rules=(
+            sized("name", 1, 255, "characters"), between("partitionCount", 1, 7), _placement,
+            needs("partitionCount", "strategy"),
+        ),
+        unique=("name",),
+        computed=lambda _draft, id, _world: {"placementGroupId": "pg-" + marked(17, id)},
+    ),
+    t.CAPACITY_RESERVATION: Kind(
+        id="cr-{hex17}",
+        arn="ec2:{region}:{account}:capacity-reservation/{id}",
+        replaces=("availabilityZone", "ebsOptimized", "ephemeralStorage", "instancePlatform",
+                  "instanceType", "outpostArn", "placementGroupArn", "tenancy"),
+        rules=(sold("instanceType"), zone("availabilityZone", by="name"), _reserved_zone,
+               between("instanceCount", 1, 1000)),
+        computed=lambda _draft, _id, _world: {"ownerId": ACCOUNT},
+        defaults={"endDateType": "unlimited", "instanceMatchCriteria": "open",
+                  "tenancy": "default"},
+    ),
+    t.AUTO_SCALING_GROUP: Kind(
+        id="{name}",
+        name=AutoName(longest=255),
+        replaces=("name", "namePrefix"),
+        rules=(
+            sized("name", 1, 255, "characters"),
+            between("minSize", 0, 10000), between("maxSize", 0, 10000),
+            at_most("minSize", "maxSize"), at_most("minSize", "desiredCapacity"),
+            at_most("desiredCapacity", "maxSize"),
+            _one_source,
+            not_together("vpcZoneIdentifiers", "availabilityZones"),
+            matches("healthCheckType", r"(EBS|EC2|ELB|VPC_LATTICE)(,(EBS|EC2|ELB|VPC_LATTICE))*",
+                    "EC2, ELB, EBS or VPC_LATTICE"),
+            sold(_OVERRIDES),
+            sized("terminationPolicies", 0, 30),
+        ),
+        references=(
+            links.subnet("vpcZoneIdentifiers[]"),
+            Reference("targetGroupArns[]", (t.TARGET_GROUP,), by=("arn",), holds=False),
+            Reference("launchTemplate.id", (t.LAUNCH_TEMPLATE,), holds=False),
+            Reference("launchTemplate.name", (t.LAUNCH_TEMPLATE,), by=("name",), holds=False),
+            Reference(
+                "mixedInstancesPolicy.launchTemplate.launchTemplateSpecification.launchTemplateId",
+                (t.LAUNCH_TEMPLATE,), holds=False,
+            ),
+            Reference("placementGroup", (t.PLACEMENT_GROUP,), by=("name",)),
+        ),
+        crosschecks=(_template_sold,),
+        unique=("name",),
+        computed=_group,
+        defaults={"healthCheckGracePeriod": 300, "defaultCooldown": 300},
+    ),
+    "aws:autoscaling/policy:Policy": Kind(
+        id="{name}",
+        name=AutoName(longest=255),
+        replaces=("name", "autoscalingGroupName"),
+        references=(
+            Reference("autoscalingGroupName", (t.AUTO_SCALING_GROUP,), by=("name",), holds=False),
+        ),
+        unique=("autoscalingGroupName", "name"),
+        computed=lambda draft, id, _world: {
+            "arn": draft.arn(
+                "autoscaling",
+                f"scalingPolicy:{marked(8, id)}-0000-4000-8000-{hexdigits(12, id)}"
+                f":autoScalingGroupName/{draft.text('autoscalingGroupName')}:policyName/{id}",
+            )
+        },
+    ),
+    "aws:autoscaling/lifecycleHook:LifecycleHook": Kind(
+        id="{name}",
+        name=AutoName(longest=255),
+        replaces=("name", "autoscalingGroupName"),
+        rules=(
+            matches("name", r"[A-Za-z0-9\-_/]{1,255}", "up to 255 letters, digits and -_/"),
+            between("heartbeatTimeout", 30, 7200, "seconds"),
+        ),
+        references=(
+            Reference("autoscalingGroupName", (t.AUTO_SCALING_GROUP,), by=("name",), holds=False),
+            links.role("roleArn"),
+        ),
+    ),
+    "aws:autoscaling/tag:Tag": Kind(
+        id=lambda draft: f"{draft.text('autoscalingGroupName')},{draft.text('tag.key')}",
+        replaces=("autoscalingGroupName", "tag.key"),
+        references=(
+            Reference("autoscalingGroupName", (t.AUTO_SCALING_GROUP,), by=("name",), holds=False),
+        ),
+    ),
+    "aws:autoscaling/attachment:Attachment": Kind(
+        id="{autoscalingGroupName}-{hex26}",
+        replaces=("autoscalingGroupName", "elb", "lbTargetGroupArn"),
+        references=(
+            Reference("autoscalingGroupName", (t.AUTO_SCALING_GROUP,), by=("name",), holds=False),
+            Reference("lbTargetGroupArn", (t.TARGET_GROUP,), by=("arn",), holds=False),
+        ),
+    ),
+}  # fmt: skip
