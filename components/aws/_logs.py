@@ -1,0 +1,79 @@
+"""Log groups under a key of one's own, and the roles that write to them."""
+
+from __future__ import annotations
+
+import pulumi
+import pulumi_aws as aws
+
+from components.aws._component import ROLE_LIMIT, child, log_group_name, named, stateful
+from components.aws._iam import Statement, document, trust
+from components.specification.placed import Placed
+
+
+def log_group(
+    parent: pulumi.Resource,
+    name: str,
+    placed: Placed,
+    *,
+    part: str,
+    days: int,
+    key_id: pulumi.Input[str],
+) -> aws.cloudwatch.LogGroup:
+    """The log group ``/falaj/<tenant>/<stack>/<name>/<part>``.
+
+    Args:
+        parent: the component that logs.
+        name: its name.
+        placed: whose it is; logs are kept with their stack's data.
+        part: what is logged, such as ``flow``.
+        days: retention in days.
+        key_id: ARN of the key for logs.
+    """
+    return aws.cloudwatch.LogGroup(
+        f"{name}-{part}",
+        name=log_group_name(placed, name, part),
+        retention_in_days=days,
+        kms_key_id=key_id,
+        log_group_class="STANDARD",
+        skip_destroy=placed.retained,
+        tags=placed.tags(name),
+        opts=stateful(parent, placed),
+    )
+
+
+def writer_role(
+    parent: pulumi.Resource,
+    name: str,
+    placed: Placed,
+    *,
+    service: str,
+    group: aws.cloudwatch.LogGroup,
+    account: pulumi.Output[str],
+) -> aws.iam.Role:
+    """A role by which a service, such as ``cloudtrail.amazonaws.com``, writes one group."""
+    role = aws.iam.Role(
+        f"{name}-logs",
+        name=named(placed, name, "logs", limit=ROLE_LIMIT),
+        description=f"{service} writes the logs of {name}",
+        assume_role_policy=account.apply(lambda number: trust(service, number)),
+        tags=placed.tags(name),
+        opts=child(parent),
+    )
+
+    def policy(arn: str) -> pulumi.Output[str]:
+        return document(
+            Statement(
+                "WriteOwnGroup",
+                [
+                    "logs:CreateLogStream",
+                    "logs:DescribeLogStreams",
+                    "logs:PutLogEvents",
+                ],
+                [f"{arn}:*"],
+            )
+        )
+
+    aws.iam.RolePolicy(
+        f"{name}-logs", role=role.name, policy=group.arn.apply(policy), opts=child(parent)
+    )
+    return role

@@ -1,0 +1,251 @@
+"""The private network of a foundation on AWS."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import pulumi
+import pulumi_aws as aws
+
+from components.aws._component import account_of, child, inputs, token
+from components.aws._egress import make_egress
+from components.aws._endpoints import Place, gateway_endpoints, interface_endpoints
+from components.aws._logs import log_group, writer_role
+from components.aws._security_groups import (
+    NODES,
+    SERVING,
+    allow_to_prefix_list,
+    security_groups,
+)
+from components.specification.address_plan import FIREWALL, OUTLET
+from components.specification.network import NetworkArgs, NetworkSpec, check
+
+__all__ = ["Network", "NetworkArgs"]
+
+#: Roles that have subnets in every zone; those of the way out only where there is one.
+ROLES = ("nodes", "endpoints", "storage", "serving")
+
+
+class Network(pulumi.ComponentResource):
+    """A VPC with private subnets only, from which nothing is reached but what is named.
+
+    ::
+
+        network = Network("core", {
+            "region": "me-central-1", "tenant": "acme", "owner": "platform@acme.example",
+            "data_class": "restricted", "cost_center": "ai-42",
+            "acknowledge_degraded": "2026-04-30", "zones": ["mec1-az1", "mec1-az2"],
+            "log_key_id": keys.key_ids["logs"],
+        }, pulumi.ResourceOptions(providers=[provider]))
+
+    Makes a VPC with its default security group and route table emptied; in every zone a subnet
+    for nodes, endpoints, storage and serving; security groups by role whose rules name groups
+    only; gateway endpoints (S3, DynamoDB) and interface endpoints whose policies admit own
+    principals and own resources; flow logs of all traffic under the key for logs. There is no
+    internet gateway, no public address and no SSH.
+
+    With ``egress_domains`` nodes (nothing else) reach these by TLS on port 443, through an AWS
+    Network Firewall in every zone that drops all else, NAT gateways with an elastic address each,
+    and an internet gateway. A pool of EFA nodes needs all traffic inside the nodes' group, which
+    is allowed.
+
+    An EKS cluster needs two zones. The default is one where only one isn't reported as impaired.
+    """
+
+    network_id: pulumi.Output[str]
+    """Id of the VPC."""
+    node_subnet_ids: pulumi.Output[dict[str, str]]
+    """Subnets of nodes by zone id."""
+    endpoint_subnet_ids: pulumi.Output[dict[str, str]]
+    """Subnets of private endpoints by zone id."""
+    storage_subnet_ids: pulumi.Output[dict[str, str]]
+    """Subnets of file systems by zone id."""
+    serving_subnet_ids: pulumi.Output[dict[str, str]]
+    """Subnets of inference by zone id."""
+    security_group_ids: pulumi.Output[dict[str, str]]
+    """Security groups by role: ``control-plane``, ``nodes``, ``endpoints``, ``storage``,
+    ``serving``."""
+
+    def __init__(
+        self, name: str, args: NetworkArgs, opts: pulumi.ResourceOptions | None = None
+    ) -> None:
+        spec = check("aws", name, args)
+        super().__init__(token("Network"), name, inputs(args), opts)
+        self.zones = list(spec.zones)
+        account = account_of(self)
+        tags = spec.placed.tags(name)
+        vpc = self._vpc(name, spec)
+        roles = (*ROLES, FIREWALL, OUTLET) if spec.egress_domains else ROLES
+        subnets = {
+            (zone, role): self._subnet(name, spec, vpc, zone, role)
+            for zone in spec.zones
+            for role in roles
+        }
+        tables = self._route_tables(name, spec, vpc, subnets)
+        groups = security_groups(self, name, vpc.id, tags)
+        place = Place(spec.placed.region, vpc.id, account, spec.organization_id, tags)
+        gateways = gateway_endpoints(self, name, place, [each.id for each in tables.values()])
+        interface_endpoints(
+            self,
+            name,
+            place,
+            [subnets[zone, "endpoints"].id for zone in spec.zones],
+            groups["endpoints"].id,
+        )
+        for service, endpoint in gateways.items():
+            for role in (NODES, SERVING):
+                allow_to_prefix_list(
+                    self,
+                    f"{name}-{role}-to-{service}",
+                    group=groups[role],
+                    prefix_list_id=endpoint.prefix_list_id,
+                    why=f"{service} through the gateway endpoint",
+                    tags=tags,
+                )
+        self._flow_log(name, spec, vpc, account, args["log_key_id"])
+        if spec.egress_domains:
+            egress = make_egress(
+                self,
+                name,
+                spec,
+                vpc_id=vpc.id,
+                subnets=subnets,
+                log_key_id=args["log_key_id"],
+            )
+            allow_to_prefix_list(
+                self,
+                f"{name}-nodes-to-domains",
+                group=groups[NODES],
+                prefix_list_id=egress.public_prefix_list_id,
+                why="Named domains, through the firewall",
+                tags=tags,
+            )
+            for zone in spec.zones:
+                aws.ec2.Route(
+                    f"{name}-{zone}-nodes-out",
+                    route_table_id=tables[f"{zone}-nodes"].id,
+                    destination_cidr_block="0.0.0.0/0",
+                    vpc_endpoint_id=egress.endpoint_ids[zone],
+                    opts=child(self),
+                )
+        self.network_id = vpc.id
+        self.node_subnet_ids = _ids(subnets, "nodes")
+        self.endpoint_subnet_ids = _ids(subnets, "endpoints")
+        self.storage_subnet_ids = _ids(subnets, "storage")
+        self.serving_subnet_ids = _ids(subnets, "serving")
+        self.security_group_ids = pulumi.Output.all(
+            **{role: group.id for role, group in groups.items()}
+        )
+        outputs: dict[str, Any] = {
+            "network_id": self.network_id,
+            "node_subnet_ids": self.node_subnet_ids,
+            "endpoint_subnet_ids": self.endpoint_subnet_ids,
+            "storage_subnet_ids": self.storage_subnet_ids,
+            "serving_subnet_ids": self.serving_subnet_ids,
+            "security_group_ids": self.security_group_ids,
+        }
+        self.register_outputs(outputs)
+
+    def _vpc(self, name: str, spec: NetworkSpec) -> aws.ec2.Vpc:
+        tags = {**spec.placed.tags(name), "Name": name}
+        vpc = aws.ec2.Vpc(
+            name,
+            cidr_block=spec.cidr,
+            # Private names of endpoints, file systems and clusters need both.
+            enable_dns_support=True,
+            enable_dns_hostnames=True,
+            instance_tenancy="default",
+            tags=tags,
+            opts=child(self),
+        )
+        # Whatever is started without a group or a route table gets these, and reaches nothing.
+        aws.ec2.DefaultSecurityGroup(
+            name, vpc_id=vpc.id, ingress=[], egress=[], tags=tags, opts=child(self)
+        )
+        aws.ec2.DefaultRouteTable(
+            name,
+            default_route_table_id=vpc.default_route_table_id,
+            routes=[],
+            tags=tags,
+            opts=child(self),
+        )
+        return vpc
+
+    def _subnet(
+        self, name: str, spec: NetworkSpec, vpc: aws.ec2.Vpc, zone: str, role: str
+    ) -> aws.ec2.Subnet:
+        label = f"{name}-{zone}-{role}"
+        # The tag lets the load balancer controller find the subnets of internal balancers:
+        # https://docs.aws.amazon.com/eks/latest/userguide/network-load-balancing.html
+        internal = {"kubernetes.io/role/internal-elb": "1"} if role == "serving" else {}
+        return aws.ec2.Subnet(
+            label,
+            vpc_id=vpc.id,
+            cidr_block=str(spec.plan.subnet(zone, role)),
+            availability_zone_id=zone,
+            map_public_ip_on_launch=False,
+            assign_ipv6_address_on_creation=False,
+            tags={**spec.placed.tags(name), **internal, "Name": label, "falaj:role": role},
+            opts=child(self),
+        )
+
+    def _route_tables(
+        self,
+        name: str,
+        spec: NetworkSpec,
+        vpc: aws.ec2.Vpc,
+        subnets: Mapping[tuple[str, str], aws.ec2.Subnet],
+    ) -> dict[str, aws.ec2.RouteTable]:
+        """One for the nodes of each zone, whose way out differs; one for all that has none."""
+        labels = ["isolated", *(f"{zone}-nodes" for zone in spec.zones)]
+        tables = {
+            label: aws.ec2.RouteTable(
+                f"{name}-{label}",
+                vpc_id=vpc.id,
+                tags={**spec.placed.tags(name), "Name": f"{name}-{label}"},
+                opts=child(self),
+            )
+            for label in labels
+        }
+        for (zone, role), subnet in subnets.items():
+            if role in ROLES:
+                table = tables[f"{zone}-nodes" if role == "nodes" else "isolated"]
+                aws.ec2.RouteTableAssociation(
+                    f"{name}-{zone}-{role}",
+                    route_table_id=table.id,
+                    subnet_id=subnet.id,
+                    opts=child(self),
+                )
+        return tables
+
+    def _flow_log(
+        self,
+        name: str,
+        spec: NetworkSpec,
+        vpc: aws.ec2.Vpc,
+        account: pulumi.Output[str],
+        log_key_id: pulumi.Input[str],
+    ) -> None:
+        group = log_group(
+            self, name, spec.placed, part="flow", days=spec.flow_log_days, key_id=log_key_id
+        )
+        service = "vpc-flow-logs.amazonaws.com"
+        role = writer_role(self, name, spec.placed, service=service, group=group, account=account)
+        aws.ec2.FlowLog(
+            name,
+            vpc_id=vpc.id,
+            traffic_type="ALL",
+            log_destination_type="cloud-watch-logs",
+            log_destination=group.arn,
+            iam_role_arn=role.arn,
+            max_aggregation_interval=60,
+            tags=spec.placed.tags(name),
+            opts=child(self),
+        )
+
+
+def _ids(
+    subnets: Mapping[tuple[str, str], aws.ec2.Subnet], wanted: str
+) -> pulumi.Output[dict[str, str]]:
+    return pulumi.Output.all(
+        **{zone: subnet.id for (zone, role), subnet in subnets.items() if role == wanted}
+    )
