@@ -50,7 +50,7 @@ class ClusterArgs(PlacedArgs):
     reported as impaired."""
     administrators: NotRequired[list[str]]
     """Principals that administer the cluster: role ARNs, or object ids of Entra groups. Default:
-    nobody beside the provisioner who makes it (AWS), nobody (Azure)."""
+    nobody, not even who makes it; whoever manages it in the cloud can let somebody in."""
     viewers: NotRequired[list[str]]
     """Principals that may read, secrets excepted. Default: nobody."""
     kubernetes_version: NotRequired[str]
@@ -60,6 +60,10 @@ class ClusterArgs(PlacedArgs):
     log_days: NotRequired[int]
     """Days that control-plane logs are kept. Default: 365. AWS only: on Azure they are in the
     workspace, see ``AuditTrail.retention_days``."""
+    strict_network_policy: NotRequired[bool]
+    """Whether pods start with all traffic denied until a policy allows it. The cluster's own
+    add-ons need policies then: set it once these are in place. Default: false, traffic of pods is
+    open until a policy selects them. AWS only."""
     boundary_id: NotRequired[pulumi.Input[str]]
     """``Identity.boundary_id``. Default: none. AWS only."""
 
@@ -94,6 +98,7 @@ class ClusterSpec:
     kubernetes_version: str
     service_cidr: str
     log_days: int
+    strict_network_policy: bool
 
 
 def check(cloud: str, name: str, args: ClusterArgs) -> ClusterSpec:
@@ -119,12 +124,19 @@ def check(cloud: str, name: str, args: ClusterArgs) -> ClusterSpec:
             refusals.say(
                 "boundary_id", "permissions boundaries exist on AWS only; leave it out on Azure"
             )
+        if given.get("strict_network_policy"):
+            refusals.say(
+                "strict_network_policy",
+                "it is a mode of AWS's network plugin; on Azure apply a policy that denies all "
+                "and leave it out",
+            )
         if given.get("log_days") is not None:
             refusals.say(
                 "log_days",
                 "the workspace decides on Azure; set retention_days of AuditTrail, and leave it "
                 "out here",
             )
+    strict = refusals.flag("strict_network_policy", given.get("strict_network_policy", False))
     administrators = checked_principals(
         cloud, "administrators", given.get("administrators", []), refusals
     )
@@ -152,6 +164,7 @@ def check(cloud: str, name: str, args: ClusterArgs) -> ClusterSpec:
         version,
         cidr,
         days,
+        strict,
     )
 
 

@@ -72,8 +72,8 @@ class CpuNodePoolArgs(PlacedArgs):
     max_nodes: NotRequired[int]
     """Most nodes. Default: 3."""
     nodes: NotRequired[int]
-    """Nodes that the pool shall have; each change of it is brought about. Default: ``min_nodes`` at
-    first, then the autoscaler decides."""
+    """Nodes that the pool shall have; each change of it is brought about. Default: ``min_nodes``
+    at first, then the autoscaler decides."""
     disk_gib: NotRequired[int]
     """System disk, encrypted. Default: 100."""
     labels: NotRequired[dict[str, str]]

@@ -1,0 +1,164 @@
+"""A managed node group with its launch template: what GPU and CPU pools have in common."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import pulumi
+import pulumi_aws as aws
+
+from components import catalogue
+from components.aws import _launch_template as fragments
+from components.aws._autoscaler_tags import autoscaler_tags, hints
+from components.aws._component import child, named
+from components.aws._node_config import user_data
+from components.specification.machine_choice import subnets_of
+from components.specification.node_labels import Taint
+from components.specification.node_pools import Size
+from components.specification.placed import Placed
+
+_EFFECTS = {
+    "NoSchedule": "NO_SCHEDULE",
+    "PreferNoSchedule": "PREFER_NO_SCHEDULE",
+    "NoExecute": "NO_EXECUTE",
+}
+_CAPACITY_TYPES = {
+    "on-demand": "ON_DEMAND",
+    "spot": "SPOT",
+    "reservation": "ON_DEMAND",
+    "capacity-block": "CAPACITY_BLOCK",
+}
+_RESERVED = ("reservation", "capacity-block")
+
+
+@dataclass(frozen=True)
+class Pool:
+    """A pool of machines of one type, whatever is in them."""
+
+    placed: Placed
+    name: str
+    machine: catalogue.MachineType
+    zones: tuple[str, ...]
+    zones_named: bool
+    size: Size
+    disk_gib: int
+    labels: Mapping[str, str]
+    taints: Sequence[Taint]
+    kubernetes_version: str
+    capacity: str
+    reservation_id: str | None = None
+    efa: bool = False
+    placement_group: pulumi.Input[str] | None = None
+    """Name of the placement group; None for none."""
+    resources: Mapping[str, int] = field(default_factory=dict[str, int])
+    """Extended resources of one node, for scaling up from zero."""
+
+
+def node_group(
+    parent: pulumi.Resource, pool: Pool, args: Mapping[str, Any], *, sized_by_program: bool
+) -> aws.eks.NodeGroup:
+    """Make the launch template, the node group and the autoscaler's tags.
+
+    Args:
+        parent: the component.
+        pool: what is plain.
+        args: the component's arguments, for those that may be outputs.
+        sized_by_program: whether the number of nodes is the program's; else it is set once, and
+            then the autoscaler's.
+    """
+    template = _launch_template(parent, pool, args)
+    where = f"node_subnet_ids of node pool {pool.name!r}"
+
+    def subnets(known: Mapping[str, str]) -> list[str]:
+        return subnets_of(known, pool.zones, where=where, all_needed=pool.zones_named)
+
+    gpu = pool.machine.gpu is not None
+    made = aws.eks.NodeGroup(
+        pool.name,
+        cluster_name=args["cluster_id"],
+        # With a name of its own a replacement can be made before the old group is gone.
+        node_group_name_prefix=named(pool.placed, pool.name, limit=36) + "-",
+        node_role_arn=args["node_identity_id"],
+        subnet_ids=pulumi.Output.from_input(args["node_subnet_ids"]).apply(subnets),
+        ami_type=_ami_type(pool.machine),
+        capacity_type=_CAPACITY_TYPES[pool.capacity],
+        version=pool.kubernetes_version,
+        launch_template=aws.eks.NodeGroupLaunchTemplateArgs(
+            id=template.id, version=template.latest_version.apply(str)
+        ),
+        scaling_config=aws.eks.NodeGroupScalingConfigArgs(
+            min_size=pool.size.least, max_size=pool.size.most, desired_size=pool.size.initial
+        ),
+        update_config=aws.eks.NodeGroupUpdateConfigArgs(
+            max_unavailable=1,
+            # GPU machines are scarce: an update that needs one more first would wait forever.
+            update_strategy="MINIMAL" if gpu else "DEFAULT",
+        ),
+        # The node monitoring agent says which nodes are broken, GPUs included.
+        node_repair_config=aws.eks.NodeGroupNodeRepairConfigArgs(enabled=True),
+        labels=dict(pool.labels),
+        taints=[
+            aws.eks.NodeGroupTaintArgs(
+                key=taint.key, value=taint.value, effect=_EFFECTS[taint.effect]
+            )
+            for taint in pool.taints
+        ],
+        tags=pool.placed.tags(pool.name),
+        opts=child(
+            parent,
+            ignore_changes=None if sized_by_program else ["scalingConfig.desiredSize"],
+            # What is reserved can't be taken twice.
+            delete_before_replace=pool.capacity in _RESERVED or None,
+        ),
+    )
+    tags = hints(pool.labels, pool.taints, pool.resources)
+    autoscaler_tags(parent, pool.name, made, tags)
+    return made
+
+
+def _launch_template(
+    parent: pulumi.Resource, pool: Pool, args: Mapping[str, Any]
+) -> aws.ec2.LaunchTemplate:
+    tags = pool.placed.tags(pool.name)
+    group: pulumi.Input[str] = args["security_group_id"]
+    placement = None
+    if pool.placement_group is not None:
+        placement = aws.ec2.LaunchTemplatePlacementArgs(group_name=pool.placement_group)
+    return aws.ec2.LaunchTemplate(
+        pool.name,
+        name_prefix=named(pool.placed, pool.name, limit=100) + "-",
+        description=f"{pool.machine} of node pool {pool.name}",
+        # In the template, because capacity blocks need it there.
+        instance_type=pool.machine.name,
+        update_default_version=True,
+        block_device_mappings=[
+            fragments.encrypted_disk(
+                pool.disk_gib, args["disk_encryption_id"], fast=pool.machine.gpu is not None
+            )
+        ],
+        metadata_options=fragments.session_metadata(),
+        monitoring=aws.ec2.LaunchTemplateMonitoringArgs(enabled=True),
+        # Interfaces name their security groups themselves; EC2 refuses both.
+        network_interfaces=fragments.efa_interfaces(pool.machine, group) if pool.efa else None,
+        vpc_security_group_ids=None if pool.efa else [group],
+        placement=placement,
+        capacity_reservation_specification=fragments.reserved_capacity(
+            pool.capacity, pool.reservation_id
+        ),
+        instance_market_options=fragments.market(pool.capacity),
+        user_data=user_data(pool.machine),
+        tag_specifications=fragments.tag_specifications(tags),
+        tags=tags,
+        opts=child(parent),
+    )
+
+
+def _ami_type(machine: catalogue.MachineType) -> str:
+    """EKS's Amazon Linux 2023 for the machine; with NVIDIA's driver where it has GPUs.
+
+    https://docs.aws.amazon.com/eks/latest/APIReference/API_CreateNodegroup.html
+    """
+    architecture = "ARM_64" if machine.arch == "arm64" else "x86_64"
+    return f"AL2023_{architecture}_{'NVIDIA' if machine.gpu else 'STANDARD'}"

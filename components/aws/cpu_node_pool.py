@@ -1,0 +1,90 @@
+"""A pool of CPU machines in an EKS cluster."""
+
+from typing import Any
+
+import pulumi
+
+from components.aws._component import inputs, token
+from components.aws._node_group import Pool, node_group
+from components.specification.cpu_node_pool import CpuNodePoolArgs, check
+
+__all__ = ["CpuNodePool", "CpuNodePoolArgs"]
+
+
+class CpuNodePool(pulumi.ComponentResource):
+    """A pool of CPU machines, x86_64 or Graviton: a managed node group.
+
+    ::
+
+        pool = CpuNodePool("system", {
+            "region": "me-central-1", "tenant": "acme", "owner": "ml@acme.example",
+            "data_class": "restricted", "cost_center": "ai-42",
+            "acknowledge_degraded": "2026-04-30",
+            "cluster_id": cluster.cluster_id,
+            "node_subnet_ids": network.node_subnet_ids,
+            "node_identity_id": cluster.node_identity_id,
+            "security_group_id": network.security_group_ids["nodes"],
+            "disk_encryption_id": keys.disk_encryption_id,
+            "vcpu": 4, "memory_gib": 16, "system": True,
+        }, pulumi.ResourceOptions(providers=[provider]))
+
+    The catalogue finds the cheapest machine and the zones that sell it; both and the cost are
+    printed. Makes an `ec2.LaunchTemplate` (metadata by IMDSv2 one hop away, encrypted disk, no SSH
+    key, no public address), an `eks.NodeGroup` of Amazon Linux 2023, and an `autoscaling.Tag` for
+    each label and taint. A pool with ``system`` has the label ``falaj.io/system=true``.
+
+    Without ``nodes`` the size is ``min_nodes`` at first and then the autoscaler's; with it, each
+    change of ``nodes`` is brought about. EKS refuses a ``min_nodes`` above the present size: raise
+    ``nodes`` with it. Nothing of a pool is protected: nodes hold no data that has to outlive them.
+    """
+
+    pool_id: pulumi.Output[str]
+    """ARN of the node group."""
+    pool_name: pulumi.Output[str]
+    """Name of the node group."""
+    machine: str
+    """Instance type that was chosen."""
+    zones: list[str]
+    """Zone ids that it is used in."""
+    cost_at_minimum: str
+    """What the fewest nodes cost, or that it is unknown."""
+    cost_at_maximum: str
+    """What the most nodes cost, or that it is unknown."""
+
+    def __init__(
+        self, name: str, args: CpuNodePoolArgs, opts: pulumi.ResourceOptions | None = None
+    ) -> None:
+        spec = check("aws", name, args)
+        super().__init__(token("CpuNodePool"), name, inputs(args), opts)
+        pulumi.log.info(spec.summary, self)
+        for note in spec.notes:
+            pulumi.log.warn(note, self)
+        pool = Pool(
+            spec.placed,
+            name,
+            spec.machine,
+            spec.zones,
+            spec.zones_named,
+            spec.size,
+            spec.disk_gib,
+            spec.labels,
+            spec.taints,
+            spec.kubernetes_version,
+            spec.capacity,
+        )
+        group = node_group(self, pool, args, sized_by_program=args.get("nodes") is not None)
+        self.pool_id = group.arn
+        self.pool_name = group.node_group_name
+        self.machine = spec.machine.name
+        self.zones = list(spec.zones)
+        self.cost_at_minimum = str(spec.cost_at_minimum)
+        self.cost_at_maximum = str(spec.cost_at_maximum)
+        outputs: dict[str, Any] = {
+            "pool_id": self.pool_id,
+            "pool_name": self.pool_name,
+            "machine": self.machine,
+            "zones": self.zones,
+            "cost_at_minimum": self.cost_at_minimum,
+            "cost_at_maximum": self.cost_at_maximum,
+        }
+        self.register_outputs(outputs)
