@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
@@ -25,6 +26,11 @@ _ARCHITECTURES: Final = {
 }
 # 0.33 and 0.3333 both mean a third; sixths, the finest that is sold, lie 0.16 apart.
 _COUNT_TOLERANCE: Final = 0.01
+# AWS: an n among the letters after the generation means a faster network (c6in, c8gn).
+# https://docs.aws.amazon.com/ec2/latest/instancetypes/instance-type-names.html
+_NETWORK: Final = re.compile(r"^[a-z]+\d+[a-z]*n")
+# Far above any machine; keeps a mistyped number from being taken for a demand.
+_MOST: Final = 1_000_000
 
 
 @dataclass(frozen=True)
@@ -64,21 +70,17 @@ class Demand:
     _gpus: tuple[Gpu, ...] = field(init=False, repr=False, compare=False, default=())
 
     def __post_init__(self) -> None:
+        for name in ("gpu", "fabric", "arch", "int8"):
+            _text(name, getattr(self, name))
+        for name in ("count", "vcpu", "memory_gib"):
+            _number(name, getattr(self, name))
         if self.gpu is not None:
             object.__setattr__(self, "_gpus", gpus.find(self.gpu))
-        if self.count is not None and not 0 < self.count <= 1024:
-            raise DemandError(
-                f"count is {self.count}; allowed: GPUs of each machine, more than 0, such as 8, "
-                "or 1/2 where fractions are sold; for machines without GPUs leave it out"
-            )
-        for name, value in (("vcpu", self.vcpu), ("memory_gib", self.memory_gib)):
-            if value is not None and not 0 < value < float("inf"):
-                raise DemandError(f"{name} is {value}; allowed: a number above 0")
         _choice("fabric", self.fabric, FABRICS)
         _choice("int8", self.int8, INT8)
         _choice("arch", self.arch, tuple(_ARCHITECTURES))
-        if isinstance(self.zones, str):
-            raise DemandError(f"zones is the text {self.zones!r}; allowed: a list of zone ids")
+        for zone in () if self.zones is None else _listed(self.zones):
+            _text("zones", zone)
 
     def with_zones(self, zones: Sequence[str] | None) -> Demand:
         """The same demand in other zones."""
@@ -171,7 +173,8 @@ def cheapest_first(machine: MachineType) -> tuple[object, ...]:
 
     A machine whose price is unknown comes right before the bigger one of its family that bounds
     it. Of equal known prices the bigger machine comes first, of unknown ones the smaller; then
-    what the CPUs can do, then the newest in the region, then the name.
+    those without local disks and faster network, which are sold dearer; then what the CPUs can
+    do, then the newest in the region, then the name.
     """
     limit = machine.usd_per_hour_at_most
     known = machine.usd_per_hour is not None
@@ -187,6 +190,7 @@ def cheapest_first(machine: MachineType) -> tuple[object, ...]:
         machine.gpu_count,
         -vcpu if known else vcpu,
         -memory if known else memory,
+        bool(machine.local_nvme_gb) + bool(_NETWORK.search(machine.family)),
         rank.get(machine.instruction_sets.int8 or "", 3),
         -int(seen or 0),
         machine.name,
@@ -196,6 +200,28 @@ def cheapest_first(machine: MachineType) -> tuple[object, ...]:
 def _choice(name: str, value: str | None, allowed: Sequence[str]) -> None:
     if value is not None and value not in allowed:
         raise DemandError(f"{name} is {value!r}; allowed: {', '.join(allowed)}")
+
+
+# Demands come from stack files and from programs in other languages, where nothing checks types.
+def _text(name: str, value: object) -> None:
+    if value is not None and not isinstance(value, str):
+        raise DemandError(f"{name} is {value!r}; allowed: text")
+
+
+def _number(name: str, value: object) -> None:
+    if value is None:
+        return
+    if isinstance(value, bool) or not isinstance(value, int | float | Fraction):
+        raise DemandError(f"{name} is {value!r}; allowed: a number above 0")
+    if not 0 < value <= _MOST:
+        hint = "; for machines without GPUs leave it out" if name == "count" else ""
+        raise DemandError(f"{name} is {value}; allowed: above 0, at most {_MOST:,}{hint}")
+
+
+def _listed(zones: object) -> Sequence[object]:
+    if isinstance(zones, str) or not isinstance(zones, Sequence):
+        raise DemandError(f"zones is {zones!r}; allowed: a list of zone ids")
+    return zones  # pyright: ignore[reportUnknownVariableType]
 
 
 def _or_unknown(value: object) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from types import MappingProxyType
 
 from components.catalogue import data_files
@@ -40,7 +40,7 @@ class Gpu:
     compute_capability: str | None
     measured_bf16_tflops: float | None
     measured_fp8_tflops: float | None
-    mig_profiles: Mapping[str, int]
+    mig_profiles: Mapping[str, int] = field(hash=False)
     """How many instances of each MIG profile fit on one GPU; empty where it has no MIG."""
     pci_device_ids: tuple[str, ...]
     note: str | None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from decimal import Decimal
 from fractions import Fraction
 from types import MappingProxyType
@@ -23,7 +23,7 @@ class InstructionSets:
     known: bool
     """Whether that is all there is to know. False where a family mixes processors or no source
     was read: the machine at hand may then do more than ``int8`` says."""
-    features: Mapping[str, bool | str | None]
+    features: Mapping[str, bool | str | None] = field(hash=False)
     """Each feature that the sources speak of: present, absent, or None for unknown."""
     processor: str | None
     note: str | None
