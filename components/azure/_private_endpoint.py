@@ -32,7 +32,6 @@ SERVICES = {
     "blob": Service("blob", ("privatelink.blob.core.windows.net",)),
     "file": Service("file", ("privatelink.file.core.windows.net",)),
     "vault": Service("vault", ("privatelink.vaultcore.azure.net",)),
-    "managedhsm": Service("managedhsm", ("privatelink.managedhsm.azure.net",)),
     "registry": Service("registry", ("privatelink.azurecr.io",)),
     "monitor": Service(
         "azuremonitor",

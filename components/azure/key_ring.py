@@ -46,9 +46,9 @@ class KeyRing(pulumi.ComponentResource):
 
     With ``managed_hsm`` the keys of data, logs, registry and state are in a module of the
     tenant's own. Azure needs people for its activation: the first ``up`` makes the module and
-    stops at its keys; then its administrators download the security domain, give
-    ``key_identity_id`` the module's role ``Managed HSM Crypto Service Encryption User``, and run
-    ``up`` again.
+    stops at its keys; then its administrators open it to their own address, download the security
+    domain, give the identity ``<group>-user`` the module's role ``Managed HSM Crypto Service
+    Encryption User``, and run ``up`` again, which also closes it.
 
     Example:
         ``keys = KeyRing("keys", {"region": "uaenorth", "tenant": "bank", "owner": "it@bank.ae",

@@ -1,0 +1,172 @@
+"""The one way out of a network: a firewall that lets named domains through."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import pulumi
+from pulumi_azure_native import network
+
+from components.specification.address_plan import FIREWALL, AddressPlan
+from components.specification.placed import Placed
+from components.specification.zones import REGIONAL
+
+#: Azure finds the firewall's subnet by this name:
+#: https://learn.microsoft.com/azure/firewall/firewall-faq
+SUBNET = "AzureFirewallSubnet"
+#: Data for which traffic is searched for intrusions, which only the firewall's tier Premium does.
+_INSPECTED = ("restricted",)
+
+
+@dataclass(frozen=True)
+class Outlet:
+    """What a firewall needs of its network."""
+
+    group: pulumi.Input[str]
+    vnet: network.VirtualNetwork
+    plan: AddressPlan
+    zones: Sequence[str]
+    domains: Sequence[str]
+    tags: Mapping[str, str]
+
+
+def firewall_routes(
+    name: str, placed: Placed, outlet: Outlet, opts: pulumi.ResourceOptions
+) -> network.RouteTable:
+    """Make a firewall and the routes that lead everything to it.
+
+    The firewall needs a public address for what it sends on: the only one in the network. It
+    answers nothing that comes from outside: it has no rule for it.
+    """
+    subnet = network.Subnet(
+        f"{name}-firewall",
+        subnet_name=SUBNET,
+        resource_group_name=outlet.group,
+        virtual_network_name=outlet.vnet.name,
+        address_prefix=str(outlet.plan.subnet(REGIONAL, FIREWALL)),
+        default_outbound_access=False,
+        opts=opts,
+    )
+    tier = "Premium" if placed.data_class in _INSPECTED else "Standard"
+    policy = _policy(name, placed, outlet, tier, opts)
+    zones = [zone for zone in outlet.zones if zone != REGIONAL]
+    address = network.PublicIPAddress(
+        f"{name}-firewall-address",
+        public_ip_address_name=pulumi.Output.concat(outlet.group, "-firewall"),
+        resource_group_name=outlet.group,
+        location=placed.region,
+        sku=network.PublicIPAddressSkuArgs(
+            name=network.PublicIPAddressSkuName.STANDARD,
+            tier=network.PublicIPAddressSkuTier.REGIONAL,
+        ),
+        public_ip_allocation_method=network.IPAllocationMethod.STATIC,
+        public_ip_address_version=network.IPVersion.I_PV4,
+        zones=zones or None,
+        tags=dict(outlet.tags),
+        opts=opts,
+    )
+    firewall = network.AzureFirewall(
+        f"{name}-firewall",
+        azure_firewall_name=pulumi.Output.concat(outlet.group, "-firewall"),
+        resource_group_name=outlet.group,
+        location=placed.region,
+        sku=network.AzureFirewallSkuArgs(
+            name=network.AzureFirewallSkuName.AZF_W_V_NET, tier=network.AzureFirewallSkuTier(tier)
+        ),
+        firewall_policy=network.SubResourceArgs(id=policy.id),
+        ip_configurations=[
+            network.AzureFirewallIPConfigurationArgs(
+                name="outlet",
+                subnet=network.SubResourceArgs(id=subnet.id),
+                public_ip_address=network.SubResourceArgs(id=address.id),
+            )
+        ],
+        zones=zones or None,
+        tags=dict(outlet.tags),
+        opts=opts,
+    )
+    return network.RouteTable(
+        f"{name}-routes",
+        route_table_name=pulumi.Output.concat(outlet.group, "-outlet"),
+        resource_group_name=outlet.group,
+        location=placed.region,
+        disable_bgp_route_propagation=True,
+        routes=[
+            network.RouteArgs(
+                name="through-the-firewall",
+                address_prefix="0.0.0.0/0",
+                next_hop_type=network.RouteNextHopType.VIRTUAL_APPLIANCE,
+                next_hop_ip_address=firewall.ip_configurations.apply(_private_address),
+            )
+        ],
+        tags=dict(outlet.tags),
+        opts=opts,
+    )
+
+
+def _private_address(
+    found: Sequence[network.outputs.AzureFirewallIPConfigurationResponse] | None,
+) -> str:
+    return found[0].private_ip_address if found else ""
+
+
+def _policy(
+    name: str, placed: Placed, outlet: Outlet, tier: str, opts: pulumi.ResourceOptions
+) -> network.FirewallPolicy:
+    inspected = tier == "Premium"
+    policy = network.FirewallPolicy(
+        f"{name}-firewall-policy",
+        firewall_policy_name=pulumi.Output.concat(outlet.group, "-firewall"),
+        resource_group_name=outlet.group,
+        location=placed.region,
+        sku=network.FirewallPolicySkuArgs(tier=network.FirewallPolicySkuTier(tier)),
+        threat_intel_mode=network.AzureFirewallThreatIntelMode.DENY,
+        intrusion_detection=network.FirewallPolicyIntrusionDetectionArgs(
+            mode=network.FirewallPolicyIntrusionDetectionStateType.DENY
+        )
+        if inspected
+        else None,
+        tags=dict(outlet.tags),
+        opts=opts,
+    )
+    network.FirewallPolicyRuleCollectionGroup(
+        f"{name}-firewall-rules",
+        rule_collection_group_name="outlet",
+        firewall_policy_name=policy.name,
+        resource_group_name=outlet.group,
+        priority=100,
+        rule_collections=[
+            network.FirewallPolicyFilterRuleCollectionArgs(
+                rule_collection_type="FirewallPolicyFilterRuleCollection",
+                name="domains",
+                priority=100,
+                action=network.FirewallPolicyFilterRuleCollectionActionArgs(
+                    type=network.FirewallPolicyFilterRuleCollectionActionType.ALLOW
+                ),
+                rules=[
+                    network.ApplicationRuleArgs(
+                        rule_type="ApplicationRule",
+                        name="https",
+                        source_addresses=[str(outlet.plan.network)],
+                        target_fqdns=[fqdn(domain) for domain in outlet.domains],
+                        protocols=[
+                            network.FirewallPolicyRuleApplicationProtocolArgs(
+                                protocol_type=(
+                                    network.FirewallPolicyRuleApplicationProtocolType.HTTPS
+                                ),
+                                port=443,
+                            )
+                        ],
+                    )
+                ],
+            )
+        ],
+        opts=opts,
+    )
+    return policy
+
+
+def fqdn(domain: str) -> str:
+    """A domain as the firewall writes it: ``.example.ae`` is ``*.example.ae``."""
+    return f"*{domain}" if domain.startswith(".") else domain
