@@ -1,0 +1,282 @@
+"""The machines of an inference tier: a scale set that repairs and replaces itself."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+import pulumi
+import pulumi_azure_native as azure_native
+from pulumi_azure_native import compute, monitor
+
+from components.azure._agent_pool import used_zones
+from components.azure._tier_access import Access
+from components.azure._tier_gateway import Gateway
+from components.azure.serving.cloud_init import custom_data, keyless_login
+from components.specification.cpu_inference_tier import CpuInferenceTierArgs, CpuInferenceTierSpec
+
+#: Images of Ubuntu 24.04 by architecture: small, with Python and systemd, which is all that is
+#: needed, and ready for Trusted Launch.
+_OFFER = ("Canonical", "ubuntu-24_04-lts")
+_SKUS = {"x86_64": "server", "arm64": "server-arm64"}
+_URN = re.compile(r"^([^:/\s]+):([^:/\s]+):([^:/\s]+):([^:/\s]+)$")
+_DISK_GIB = 64
+_LOGIN = "unused"
+
+
+def make_machines(
+    name: str,
+    args: CpuInferenceTierArgs,
+    spec: CpuInferenceTierSpec,
+    *,
+    subnet: pulumi.Input[str],
+    rules: pulumi.Input[str],
+    settings: pulumi.Output[dict[str, Any]],
+    access: Access,
+    gateway: Gateway,
+    group: azure_native.resources.ResourceGroup,
+    parent: pulumi.Resource,
+) -> compute.VirtualMachineScaleSet:
+    """The scale set.
+
+    A new image, package or system comes in by rolling replacement: new machines first, old ones
+    when the new are healthy. A machine that stays unhealthy is replaced. Health is what the
+    server's own ``/v2/health/ready`` says.
+    """
+    if spec.machine is None:
+        raise AssertionError("instances have a machine")
+    zones = list(used_zones(spec.machine, spec.zones, named=spec.zones_named))
+    start = pulumi.Output.all(args["image"], access.identity.client_id, settings).apply(
+        lambda known: custom_data(known[0], known[1], known[2])
+    )
+    return compute.VirtualMachineScaleSet(
+        name,
+        resource_group_name=group.name,
+        vm_scale_set_name=group.name,
+        location=spec.placed.region,
+        zones=zones or None,
+        zone_balance=True if len(zones) > 1 else None,
+        platform_fault_domain_count=1,
+        orchestration_mode=compute.OrchestrationMode.UNIFORM,
+        sku=compute.SkuArgs(name=spec.machine.name, tier="Standard", capacity=spec.min_instances),
+        identity=compute.VirtualMachineScaleSetIdentityArgs(
+            type=compute.ResourceIdentityType.USER_ASSIGNED,
+            user_assigned_identities=[access.identity.id],
+        ),
+        overprovision=False,
+        upgrade_policy=_replacement(spec),
+        automatic_repairs_policy=compute.AutomaticRepairsPolicyArgs(
+            enabled=True, grace_period="PT30M", repair_action=compute.RepairAction.REPLACE
+        ),
+        scale_in_policy=compute.ScaleInPolicyArgs(
+            rules=[compute.VirtualMachineScaleSetScaleInRules.OLDEST_VM]
+        ),
+        virtual_machine_profile=compute.VirtualMachineScaleSetVMProfileArgs(
+            security_profile=_trusted_launch(),
+            storage_profile=_disk(args, spec),
+            network_profile=_interface(subnet, rules, gateway),
+            os_profile=_system(name, start),
+            extension_profile=_health(spec.port),
+        ),
+        tags=spec.placed.tags(name),
+        opts=pulumi.ResourceOptions(
+            parent=parent,
+            depends_on=[*access.grants, gateway.balancer],
+            # The autoscaler decides.
+            ignore_changes=["sku.capacity"],
+        ),
+    )
+
+
+def machine_image(spec: CpuInferenceTierSpec) -> compute.ImageReferenceArgs:
+    """The image named by id or as ``publisher:offer:sku:version``, else the newest Ubuntu."""
+    named = spec.machine_image
+    if named is None:
+        sku = _SKUS[spec.machine.arch if spec.machine else "x86_64"]
+        return compute.ImageReferenceArgs(
+            publisher=_OFFER[0], offer=_OFFER[1], sku=sku, version="latest"
+        )
+    urn = _URN.match(named)
+    if urn is None:
+        return compute.ImageReferenceArgs(id=named)
+    publisher, offer, sku, version = urn.groups()
+    return compute.ImageReferenceArgs(publisher=publisher, offer=offer, sku=sku, version=version)
+
+
+def _replacement(spec: CpuInferenceTierSpec) -> compute.UpgradePolicyArgs:
+    # Only images of a publisher have a newest version that Azure can follow.
+    newest = spec.machine_image is None or spec.machine_image.endswith(":latest")
+    return compute.UpgradePolicyArgs(
+        mode=compute.UpgradeMode.ROLLING,
+        rolling_upgrade_policy=compute.RollingUpgradePolicyArgs(
+            max_surge=True,
+            max_batch_instance_percent=20,
+            max_unhealthy_instance_percent=20,
+            max_unhealthy_upgraded_instance_percent=20,
+            pause_time_between_batches="PT1M",
+            prioritize_unhealthy_instances=True,
+            rollback_failed_instances_on_policy_breach=True,
+        ),
+        automatic_os_upgrade_policy=compute.AutomaticOSUpgradePolicyArgs(
+            enable_automatic_os_upgrade=newest,
+            disable_automatic_rollback=False,
+            use_rolling_upgrade_policy=True,
+        ),
+    )
+
+
+def _trusted_launch() -> compute.SecurityProfileArgs:
+    return compute.SecurityProfileArgs(
+        encryption_at_host=True,
+        security_type=compute.SecurityTypes.TRUSTED_LAUNCH,
+        uefi_settings=compute.UefiSettingsArgs(secure_boot_enabled=True, v_tpm_enabled=True),
+    )
+
+
+def _disk(
+    args: CpuInferenceTierArgs, spec: CpuInferenceTierSpec
+) -> compute.VirtualMachineScaleSetStorageProfileArgs:
+    return compute.VirtualMachineScaleSetStorageProfileArgs(
+        image_reference=machine_image(spec),
+        os_disk=compute.VirtualMachineScaleSetOSDiskArgs(
+            create_option=compute.DiskCreateOptionTypes.FROM_IMAGE,
+            caching=compute.CachingTypes.READ_WRITE,
+            disk_size_gb=_DISK_GIB,
+            managed_disk=compute.VirtualMachineScaleSetManagedDiskParametersArgs(
+                storage_account_type=compute.StorageAccountTypes.PREMIUM_LRS,
+                disk_encryption_set=compute.DiskEncryptionSetParametersArgs(
+                    id=args["disk_encryption_id"]
+                ),
+            ),
+        ),
+    )
+
+
+def _interface(
+    subnet: pulumi.Input[str], rules: pulumi.Input[str], gateway: Gateway
+) -> compute.VirtualMachineScaleSetNetworkProfileArgs:
+    return compute.VirtualMachineScaleSetNetworkProfileArgs(
+        network_interface_configurations=[
+            compute.VirtualMachineScaleSetNetworkConfigurationArgs(
+                name="serving",
+                primary=True,
+                enable_accelerated_networking=True,
+                enable_ip_forwarding=False,
+                network_security_group=compute.SubResourceArgs(id=rules),
+                ip_configurations=[
+                    compute.VirtualMachineScaleSetIPConfigurationArgs(
+                        name="serving",
+                        primary=True,
+                        private_ip_address_version=compute.IPVersion.I_PV4,
+                        subnet=compute.ApiEntityReferenceArgs(id=subnet),
+                        load_balancer_backend_address_pools=[
+                            compute.SubResourceArgs(id=gateway.pool_id)
+                        ],
+                    )
+                ],
+            )
+        ]
+    )
+
+
+def _system(name: str, start: pulumi.Output[str]) -> compute.VirtualMachineScaleSetOSProfileArgs:
+    return compute.VirtualMachineScaleSetOSProfileArgs(
+        # The longest prefix that leaves room for the number of the machine.
+        computer_name_prefix=f"{name[:40]}-",
+        admin_username=_LOGIN,
+        custom_data=start,
+        linux_configuration=compute.LinuxConfigurationArgs(
+            disable_password_authentication=True,
+            provision_vm_agent=True,
+            ssh=compute.SshConfigurationArgs(
+                public_keys=[
+                    compute.SshPublicKeyArgs(
+                        path=f"/home/{_LOGIN}/.ssh/authorized_keys", key_data=keyless_login()
+                    )
+                ]
+            ),
+        ),
+    )
+
+
+def _health(port: int) -> compute.VirtualMachineScaleSetExtensionProfileArgs:
+    """Version 1 takes the status of the answer; later ones want a body that servers of the
+    protocol don't send: https://learn.microsoft.com/azure/virtual-machine-scale-sets/
+    virtual-machine-scale-sets-health-extension"""
+    return compute.VirtualMachineScaleSetExtensionProfileArgs(
+        extensions=[
+            compute.VirtualMachineScaleSetExtensionArgs(
+                name="health",
+                publisher="Microsoft.ManagedServices",
+                type="ApplicationHealthLinux",
+                type_handler_version="1.0",
+                auto_upgrade_minor_version=True,
+                enable_automatic_upgrade=True,
+                settings={"protocol": "https", "port": port, "requestPath": "/v2/health/ready"},
+            )
+        ]
+    )
+
+
+def scale_on_cpu(
+    name: str,
+    spec: CpuInferenceTierSpec,
+    machines: compute.VirtualMachineScaleSet,
+    *,
+    group: azure_native.resources.ResourceGroup,
+    tags: Mapping[str, str],
+    opts: pulumi.ResourceOptions,
+) -> monitor.AutoscaleSetting:
+    """One machine more above the target for five minutes, one less below half of it for ten:
+    the gap keeps the number from swinging."""
+    low = spec.cpu_target_percent / 2
+    return monitor.AutoscaleSetting(
+        name,
+        resource_group_name=group.name,
+        autoscale_setting_name=group.name,
+        location=spec.placed.region,
+        enabled=True,
+        target_resource_uri=machines.id,
+        profiles=[
+            monitor.AutoscaleProfileArgs(
+                name="cpu",
+                capacity=monitor.ScaleCapacityArgs(
+                    minimum=str(spec.min_instances),
+                    maximum=str(spec.max_instances),
+                    default=str(spec.min_instances),
+                ),
+                rules=[
+                    _rule(machines.id, spec.cpu_target_percent, up=True),
+                    _rule(machines.id, low, up=False),
+                ],
+            )
+        ],
+        tags=dict(tags),
+        opts=opts,
+    )
+
+
+def _rule(machines: pulumi.Input[str], threshold: float, *, up: bool) -> monitor.ScaleRuleArgs:
+    return monitor.ScaleRuleArgs(
+        metric_trigger=monitor.MetricTriggerArgs(
+            metric_name="Percentage CPU",
+            metric_resource_uri=machines,
+            operator=(
+                monitor.ComparisonOperationType.GREATER_THAN
+                if up
+                else monitor.ComparisonOperationType.LESS_THAN
+            ),
+            statistic=monitor.MetricStatisticType.AVERAGE,
+            threshold=threshold,
+            time_aggregation=monitor.TimeAggregationType.AVERAGE,
+            time_grain="PT1M",
+            time_window="PT5M" if up else "PT10M",
+        ),
+        scale_action=monitor.ScaleActionArgs(
+            cooldown="PT5M" if up else "PT10M",
+            direction=monitor.ScaleDirection.INCREASE if up else monitor.ScaleDirection.DECREASE,
+            type=monitor.ScaleType.CHANGE_COUNT,
+            value="1",
+        ),
+    )

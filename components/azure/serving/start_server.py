@@ -1,0 +1,203 @@
+"""Fetches what the inference server needs, and becomes the server.
+
+Runs inside the inference image, on a machine of a scale set or as a container app, as the tier's
+identity and without privileges. Keys are written to a folder in memory and never reach a disk; the
+package stays sealed until the server reads it.
+
+Settings come as JSON in ``FALAJ_SERVING``: ``client`` (id of the identity), ``package`` (URL of
+the package's folder in its container), ``model``, ``version``, ``keyring`` and ``certificate``
+(URLs of Key Vault secrets), ``folder``, ``secrets`` (a folder in memory), ``port``, ``host_name``,
+``workers``.
+"""
+
+from __future__ import annotations
+
+import base64
+import io
+import json
+import os
+import re
+import subprocess
+import sys
+import tarfile
+import urllib.parse
+import urllib.request
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree as ET
+
+_METADATA = "http://169.254.169.254/metadata/identity/oauth2/token"
+_TIMEOUT_S = 60
+_PEM = re.compile(
+    r"-----BEGIN ([A-Z ]+)-----\n.+?\n-----END \1-----\n?",
+    re.DOTALL,
+)
+_ISSUER = "falaj"
+
+
+class RefusedError(Exception):
+    """What came is not what was asked for."""
+
+
+def token(resource: str, client: str) -> str:
+    """A token of the tier's identity for ``resource``.
+
+    Container apps have an endpoint of their own for it, told by the environment:
+    https://learn.microsoft.com/azure/container-apps/managed-identity
+    """
+    endpoint = os.environ.get("IDENTITY_ENDPOINT")
+    version = "2019-08-01" if endpoint else "2018-02-01"
+    query = {"api-version": version, "resource": resource, "client_id": client}
+    headers = (
+        {"X-IDENTITY-HEADER": os.environ["IDENTITY_HEADER"]} if endpoint else {"Metadata": "true"}
+    )
+    url = f"{endpoint or _METADATA}?{urllib.parse.urlencode(query)}"
+    answer: dict[str, str] = json.loads(_read(url, headers))
+    return answer["access_token"]
+
+
+def _read(url: str, headers: dict[str, str]) -> bytes:
+    # https, but for the machine's own metadata service, which never leaves the host.
+    request = urllib.request.Request(url, headers=headers)  # noqa: S310
+    with urllib.request.urlopen(request, timeout=_TIMEOUT_S) as answer:  # noqa: S310
+        return answer.read()
+
+
+def secret(url: str, client: str) -> dict[str, Any]:
+    """A secret of a vault: ``value`` and ``contentType``."""
+    bearer = token("https://vault.azure.net", client)
+    return json.loads(_read(f"{url}?api-version=7.4", {"Authorization": f"Bearer {bearer}"}))
+
+
+def fetch_package(url: str, folder: Path, client: str) -> None:
+    """Download every file under ``url``, a folder in a container, into ``folder``."""
+    parts = urllib.parse.urlsplit(url)
+    container, _, prefix = parts.path.lstrip("/").partition("/")
+    base = f"{parts.scheme}://{parts.netloc}/{container}"
+    headers = {
+        "Authorization": f"Bearer {token('https://storage.azure.com/', client)}",
+        "x-ms-version": "2023-11-03",
+    }
+    names = list(_blobs(base, f"{prefix.rstrip('/')}/", headers))
+    if not names:
+        raise RefusedError(f"nothing lies under {url}; publish the package there first")
+    for name in names:
+        file = _below(folder, name.removeprefix(f"{prefix.rstrip('/')}/"))
+        file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        file.write_bytes(_read(f"{base}/{urllib.parse.quote(name)}", headers))
+
+
+def _blobs(base: str, prefix: str, headers: dict[str, str]) -> list[str]:
+    found: list[str] = []
+    marker = ""
+    while True:
+        query = {"restype": "container", "comp": "list", "prefix": prefix, "marker": marker}
+        url = f"{base}?{urllib.parse.urlencode(query)}"
+        page = ET.fromstring(_read(url, headers))  # noqa: S314 - the storage service's own
+        found += [name.text or "" for name in page.iterfind("./Blobs/Blob/Name")]
+        marker = page.findtext("NextMarker") or ""
+        if not marker:
+            return found
+
+
+def _below(folder: Path, name: str) -> Path:
+    file = (folder / name).resolve()
+    if not file.is_relative_to(folder.resolve()):
+        raise RefusedError(f"the package has a file {name!r} outside of its own folder")
+    return file
+
+
+def unpack_keyring(value: str, folder: Path) -> None:
+    """Lay out the key ring: a tar archive in base64, of plain files alone."""
+    folder.mkdir(mode=0o700, parents=True)
+    with tarfile.open(fileobj=io.BytesIO(base64.b64decode(value, validate=True))) as archive:
+        for member in archive:
+            content = archive.extractfile(member) if member.isfile() else None
+            if content is not None:
+                file = folder / Path(member.name).name
+                file.write_bytes(content.read())
+                file.chmod(0o600)
+
+
+def split_certificate(found: dict[str, Any], folder: Path) -> tuple[Path, Path]:
+    """Write certificates and private key of a PEM secret into files of their own."""
+    if found.get("contentType") != "application/x-pem-file":
+        raise RefusedError(
+            f"the certificate's content type is {found.get('contentType')!r}; allowed: "
+            "application/x-pem-file; issue it anew with that type"
+        )
+    blocks = [match[0] for match in _PEM.finditer(found["value"])]
+    keys = [block for block in blocks if "PRIVATE KEY" in block.splitlines()[0]]
+    chain = [block for block in blocks if block.startswith("-----BEGIN CERTIFICATE-----")]
+    if len(keys) != 1 or not chain:
+        raise RefusedError(
+            f"the certificate's secret holds {len(keys)} private keys and {len(chain)} "
+            "certificates; allowed: one key, and the certificate with its chain"
+        )
+    certificate, key = folder / "tls.crt", folder / "tls.key"
+    certificate.write_text("".join(chain))
+    key.write_text(keys[0])
+    key.chmod(0o600)
+    return certificate, key
+
+
+def configuration(settings: dict[str, Any]) -> dict[str, Any]:
+    """The server's ``service.json``."""
+    folder, secrets = Path(settings["folder"]), Path(settings["secrets"])
+    return {
+        "format": "falaj.service/1",
+        "name": settings["model"],
+        "host": "0.0.0.0",  # noqa: S104 - the machine has private addresses only
+        "port": settings["port"],
+        "workers": settings["workers"],
+        "registry": str(folder / "registry"),
+        "model": settings["model"],
+        "keyring": str(secrets / "keyring"),
+        "tls": {
+            "certificate": str(secrets / "tls.crt"),
+            "private_key": str(secrets / "tls.key"),
+        },
+        "auth": {
+            "issuer": _ISSUER,
+            "audience": settings["host_name"],
+            "jwks": str(secrets / "keyring" / "tokens.jwks.json"),
+        },
+        "logs": str(folder / "logs"),
+        "state": str(folder / "state.json"),
+    }
+
+
+def prepare(settings: dict[str, Any]) -> Path:
+    """Fetch everything; the path of the server's configuration.
+
+    Raises:
+        RefusedError: what came can't be served.
+    """
+    folder, secrets = Path(settings["folder"]), Path(settings["secrets"])
+    for each in (folder, secrets):
+        each.mkdir(mode=0o700, parents=True, exist_ok=True)
+    client = settings["client"]
+    split_certificate(secret(settings["certificate"], client), secrets)
+    unpack_keyring(secret(settings["keyring"], client)["value"], secrets / "keyring")
+    version = folder / "registry" / settings["model"] / "versions" / str(settings["version"])
+    fetch_package(settings["package"], version, client)
+    promote = [
+        *(sys.executable, "-m", "workloads.registry", "promote", "--registry"),
+        *(str(folder / "registry"), "--model", settings["model"]),
+        *("--version", str(settings["version"]), "--keyring", str(secrets / "keyring")),
+    ]
+    # Reads and verifies the package's signature before an alias stands for it.
+    subprocess.run(promote, check=True)
+    config = folder / "service.json"
+    config.write_text(json.dumps(configuration(settings)))
+    return config
+
+
+if __name__ == "__main__":
+    os.chdir(os.environ.get("FALAJ_WORKDIR", os.curdir))
+    try:
+        path = prepare(json.loads(os.environ["FALAJ_SERVING"]))
+    except (RefusedError, OSError, ValueError, subprocess.CalledProcessError) as error:
+        sys.exit(f"error: {error}")
+    command = (sys.executable, "-m", "workloads.inference", "serve", "--config", str(path))
+    os.execv(sys.executable, command)  # noqa: S606 - the point of it: the server takes over
