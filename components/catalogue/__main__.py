@@ -121,13 +121,13 @@ def _status(options: argparse.Namespace) -> Report:
 
 def _gpus(options: argparse.Namespace) -> Report:
     chosen = _chosen(options)
-    found = queries.machines(chosen, queries.demand(options), "gpu")
+    found = queries.machines(chosen, queries.demand(options, listing=True), "gpu")
     return machine_reports.gpu_machines(queries.places_of(chosen, found), found)
 
 
 def _cpus(options: argparse.Namespace) -> Report:
     chosen = _chosen(options)
-    found = queries.machines(chosen, queries.demand(options), "cpu")
+    found = queries.machines(chosen, queries.demand(options, listing=True), "cpu")
     return machine_reports.cpu_machines(queries.places_of(chosen, found), found)
 
 
@@ -154,7 +154,7 @@ def _mig(options: argparse.Namespace) -> Report:
 
 
 def _choose(options: argparse.Namespace) -> Report:
-    asked = queries.demand(options)
+    asked = queries.demand(options, listing=False)
     made = choose(
         options.places, [asked], dict(options.acknowledge), confirmed_clusters=options.confirm
     )

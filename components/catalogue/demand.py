@@ -67,6 +67,10 @@ class Demand:
     """Whether memory has to be encrypted against the operator. False leaves such machines out:
     they don't start without a security profile of their own."""
 
+    discouraged: bool = False
+    """Whether machines that carry a caution are taken too. False takes them only for a GPU that
+    is named, since nothing else has it."""
+
     _gpus: tuple[Gpu, ...] = field(init=False, repr=False, compare=False, default=())
 
     def __post_init__(self) -> None:
@@ -128,6 +132,8 @@ class Demand:
                 if machine.confidential
                 else "its memory is not encrypted against the operator"
             )
+        if machine.caution and self.gpu is None and not self.discouraged:
+            lacking.append(f"it is to be avoided ({machine.caution})")
         if self.zones and machine.zones_known and not set(self.zones) & set(machine.zone_ids):
             lacking.append(f"it is sold in {', '.join(machine.zone_ids)} only")
         return tuple(lacking)

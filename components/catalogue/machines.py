@@ -78,8 +78,8 @@ class MachineType:
     first_seen: str | None
     """When it first appeared in the region, as ``YYYY-MM-DD`` or ``<=YYYY-MM-DD``."""
     confidential: str | None
-    """Hardware that encrypts memory against the operator: ``SEV-SNP``, ``SGX`` …; such machines
-    need a security profile of their own. None for ordinary ones."""
+    """How memory is encrypted against the operator (``SEV-SNP``); such machines need a security
+    profile of their own. None for ordinary ones."""
     caution: str | None
     """Why not to choose it although it is sold; None for no reason."""
     note: str | None

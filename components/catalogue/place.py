@@ -80,19 +80,20 @@ class Place:
     def __repr__(self) -> str:
         return f"place({self.cloud!r}, {self.region!r})"
 
-    def require_healthy(self, acknowledged: str | None = None) -> None:
+    def require_healthy(self, acknowledged: str | date | None = None) -> None:
         """Refuse a degraded region, unless its report was acknowledged by its date.
 
         Args:
-            acknowledged: date of the report that somebody read and accepts, ``YYYY-MM-DD``.
+            acknowledged: date of the report that somebody read and accepts: a date (as YAML reads
+                one) or its text, ``YYYY-MM-DD``.
 
         Raises:
             DegradedRegionError: the region is degraded and that date was not given.
         """
         stamp = self.status.as_of.isoformat()
-        if not self.status.degraded or acknowledged == stamp:
+        if not self.status.degraded or str(acknowledged) == stamp:
             return
-        given = "no acknowledgement" if acknowledged is None else repr(acknowledged)
+        given = "no acknowledgement" if acknowledged is None else repr(str(acknowledged))
         raise DegradedRegionError(
             f"region {self.region} is reported as {self.status}; given {given}; after confirming "
             f"with the vendor, acknowledge this report by its date ({stamp}), "

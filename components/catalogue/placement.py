@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import date
 
 from components.catalogue.demand import Demand
 from components.catalogue.errors import (
@@ -18,7 +19,7 @@ from components.catalogue.errors import (
     PlacementError,
 )
 from components.catalogue.machines import MachineType
-from components.catalogue.place import PLACES, Place, parse
+from components.catalogue.place import PLACES, REGIONS, Place, parse
 
 # A context's name is free text for Kubernetes; this leaves out blanks and control characters,
 # which nobody could tell apart in a message.
@@ -54,7 +55,7 @@ class Choice:
 def choose(
     places: Sequence[str],
     demands: Sequence[Demand],
-    acknowledged: Mapping[str, str] | None = None,
+    acknowledged: Mapping[str, str | date] | None = None,
     *,
     confirmed_clusters: Collection[str] = (),
 ) -> Choice:
@@ -72,12 +73,12 @@ def choose(
             and such places are passed over.
 
     Raises:
-        PlaceError: a place that is abroad or malformed, wherever it stands in the list, or no
-            place at all.
+        PlaceError: a place that is abroad or malformed, wherever it stands in the list, no place
+            at all, or an acknowledgement or confirmation of something else.
         PlacementError: none of the places fits; the message has the reason for each.
     """
     known = _parse(places, confirmed_clusters)
-    dates = acknowledged or {}
+    dates = _dates(acknowledged or {})
     reasons: list[str] = []
     for place in known:
         if isinstance(place, ClusterPlace):
@@ -119,6 +120,15 @@ def _parse(places: Sequence[str], confirmed: Collection[str]) -> list[Place | Cl
         ClusterPlace(name.partition("/")[2]) if _CLUSTER.match(name) else parse(name)
         for name in places
     ]
+
+
+def _dates(acknowledged: Mapping[str, str | date]) -> Mapping[str, str | date]:
+    unknown = [name for name in acknowledged if name not in (*PLACES, *REGIONS)]
+    if unknown:
+        raise PlaceError(
+            f"acknowledged names {', '.join(map(repr, unknown))}; allowed: {', '.join(PLACES)}"
+        )
+    return acknowledged
 
 
 def _why(place: Place, machines: tuple[MachineType, ...]) -> str:

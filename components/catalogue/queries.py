@@ -54,8 +54,8 @@ def add_demand(parser: argparse.ArgumentParser, *, gpus: bool, cpus: bool) -> No
     )
 
 
-def demand(options: argparse.Namespace) -> Demand:
-    """The demand that the options make."""
+def demand(options: argparse.Namespace, *, listing: bool) -> Demand:
+    """The demand that the options make; a listing shows machines that carry a caution too."""
     return Demand(
         gpu=getattr(options, "gpu", None),
         count=getattr(options, "count", None),
@@ -66,6 +66,7 @@ def demand(options: argparse.Namespace) -> Demand:
         int8=getattr(options, "int8", None),
         zones=options.zone,
         confidential=getattr(options, "confidential", False),
+        discouraged=listing,
     )
 
 

@@ -129,7 +129,7 @@ def _azure(data: dict[str, Any], name: str, row: dict[str, Any]) -> MachineType:
         usd_per_hour_at_most=None,
         first_seen=None,
         confidential=(family or {}).get("confidential"),
-        caution=row.get("caution"),
+        caution=row.get("caution") or (family or {}).get("caution"),
         note=row.get("note"),
     )
 

@@ -10,7 +10,7 @@ from components.catalogue.demand import Demand
 from components.catalogue.machines import MachineType
 from components.catalogue.place import Place
 from components.catalogue.placement import Choice
-from components.catalogue.reports.report import Report, Row, place_dates, place_sources
+from components.catalogue.reports.report import Report, Row, once, place_dates, place_sources
 from components.catalogue.tables import Column
 
 
@@ -91,7 +91,7 @@ def costs(machines: Sequence[MachineType], least: int, most: int, capacity: str)
         Column("usd_per_hour", "most USD/h", right=True),
         Column("usd_per_month", "most USD/month", right=True),
     )
-    ids = tuple(dict.fromkeys(m.price_source for m in machines if m.price_source))
+    ids = once(m.price_source for m in machines if m.price_source)
     dates = " and ".join(dict.fromkeys(m.prices_as_of for m in machines))
     notes = (
         f"List prices of machines on demand, Linux; a month has {cost.HOURS_PER_MONTH} hours. "
@@ -162,11 +162,15 @@ def _money(amount: Decimal | None) -> Decimal | None:
 
 
 def _machine_notes(chosen: Sequence[Place], machines: Sequence[MachineType]) -> tuple[str, ...]:
-    cautions = [f"{m.name}: {m.caution}" for m in machines if m.caution]
-    cautions += [f"{m.name}: {m.note}" for m in machines if m.note]
-    return (*(f"{p.name}: {note}" for p in chosen for note in p.notes), *cautions)
+    said: dict[str, list[str]] = {}
+    for machine in machines:
+        for note in (machine.caution, machine.note):
+            if note:
+                said.setdefault(note, []).append(machine.name)
+    of_machines = [f"{', '.join(once(names))}: {note}" for note, names in said.items()]
+    return (*(f"{p.name}: {note}" for p in chosen for note in p.notes), *of_machines)
 
 
 def _machine_sources(chosen: Sequence[Place], machines: Sequence[MachineType]) -> tuple[str, ...]:
     prices = [m.price_source for m in machines if m.price_source]
-    return tuple(dict.fromkeys((*place_sources(chosen), *prices)))
+    return once((*place_sources(chosen), *prices))

@@ -161,6 +161,15 @@ def test_ordinary_demands_leave_confidential_machines_out() -> None:
     assert confidential.confidential == "SEV-SNP"
 
 
+def test_machines_to_be_avoided_are_taken_by_name_only() -> None:
+    assert UAE.resolve(count=1).gpu_text == "1 x A10"
+    assert UAE.resolve(gpu="M60").caution is not None
+    assert not any(m.caution for m in UAE.offers(confidential=True))
+    child = UAE.machine("Standard_DC16as_cc_v5")
+    assert "to be avoided (host of confidential child" in Demand().shortfalls(child)[0]
+    assert not Demand(discouraged=True).shortfalls(child)
+
+
 def test_a_named_machine_is_told_what_it_lacks() -> None:
     machine = AWS.machine("g6.xlarge")
     lacks = Demand("L4", 4, "efa", vcpu=8, zones=["mec1-az3"]).shortfalls(machine)

@@ -148,6 +148,7 @@ def test_a_size_of_unknown_price_comes_before_the_bigger_one_that_bounds_it() ->
 def test_old_graphics_machines_carry_a_caution() -> None:
     place = catalogue.place("azure", "uaenorth")
     old = {m.name for m in place.machines("gpu") if m.caution}
+    assert all("do not use" in (place.machine(name).caution or "") for name in old)
     assert old == {"Standard_NV12s_v3", "Standard_NV24s_v3", "Standard_NV48s_v3"}
     assert {m.name for m in place.offers(gpu="M60")} == old
 

@@ -75,6 +75,11 @@ def test_an_acknowledgement_of_another_day_does_not_count() -> None:
     assert made.place.name == "azure/uaenorth"
 
 
+def test_an_acknowledgement_of_no_place_is_refused() -> None:
+    with pytest.raises(PlaceError, match="acknowledged names 'aws/me-central1'"):
+        choose(["azure/uaenorth"], [], {"aws/me-central1": "2026-04-30"})
+
+
 def test_everything_asked_has_to_be_sold_in_one_place() -> None:
     made = choose(["aws/me-central-1", "azure/uaenorth"], [H200, Demand("A100", 8)], ACKNOWLEDGED)
     assert made.place.name == "azure/uaenorth"

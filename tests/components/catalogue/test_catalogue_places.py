@@ -93,6 +93,9 @@ def test_a_degraded_region_is_refused(given_date: str | None) -> None:
 def test_a_degraded_region_is_accepted_by_the_date_of_its_report() -> None:
     place = catalogue.place("aws", "me-central-1")
     place.require_healthy("2026-04-30")
+    place.require_healthy(date(2026, 4, 30))
+    with pytest.raises(catalogue.DegradedRegionError, match="given '2026-05-01'"):
+        place.require_healthy(date(2026, 5, 1))
     assert place.status.as_of == date(2026, 4, 30)
     assert place.status.impaired_zones == ("mec1-az2", "mec1-az3")
 
