@@ -1,5 +1,9 @@
 """The model of Azure for the sandbox's azure-native provider."""
 
+from typing import Final
+
 from engine.sandbox.clouds.azure.model import AzureModel
 
-__all__ = ["AzureModel"]
+MODEL: Final = AzureModel()
+
+__all__ = ["MODEL", "AzureModel"]

@@ -85,9 +85,12 @@ def build(kind: Kind, values: Mapping[str, Any], fallback: str) -> str:
             return SUBSCRIPTION
         value = values.get(key)
         text = value if isinstance(value, str) and value else fallback
+        if key in _PARTIAL:
+            given = value if isinstance(value, str) else ""
+            return "/".join(segment(step) for step in given.split("/") if step)
         return scope(text) if key in SCOPES else segment(text)
 
-    path = _PLACE.sub(part, kind.path)
+    path = _EMPTY.sub("/", _PLACE.sub(part, kind.path))
     if not kind.is_in_group:
         return path
     group = values.get("resourceGroupName")
@@ -95,6 +98,9 @@ def build(kind: Kind, values: Mapping[str, Any], fallback: str) -> str:
     return f"{group_id(text)}/providers/{path}"
 
 
+_EMPTY: Final = re.compile(r"/{2,}")
+_PARTIAL: Final = frozenset({"parentResourcePath", "resourceType", "resourceProviderNamespace"})
+"""Inputs that hold several segments of an id, or none."""
 SCOPES: Final = frozenset({"scope", "resourceUri", "scopeId"})
 """Inputs that hold a whole id, of what an extension resource belongs to."""
 

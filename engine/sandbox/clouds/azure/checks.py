@@ -38,6 +38,16 @@ def cidr(path: str, text: str) -> Iterator[Problem]:
     yield Problem(path, f"{text!r} isn't a valid CIDR block (host bits must be zero): {hint}")
 
 
+def address(path: str, text: str | None) -> Iterator[Problem]:
+    """A problem when there is a text that isn't an IP address."""
+    if text is None:
+        return
+    try:
+        ipaddress.ip_address(text)
+    except ValueError:
+        yield Problem(path, f"{text!r} isn't an IP address")
+
+
 def guid(path: str, text: str | None) -> Iterator[Problem]:
     """A problem when there is a text that isn't a GUID."""
     if text is not None and not GUID.fullmatch(text):

@@ -21,6 +21,14 @@ PACKAGE: Final = "azure-native:"
 _AUTOMATIC_GROUPS: Final = re.compile(
     r"NetworkWatcherRG|MC_.+|ME_.+|DefaultResourceGroup-.+", re.IGNORECASE
 )
+# Parts that come with their parent, whether or not a resource sets them.
+_WITH_PARENT: Final = frozenset(
+    {
+        "microsoft.storage/storageaccounts/blobservices",
+        "microsoft.storage/storageaccounts/fileservices",
+        "microsoft.operationalinsights/workspaces/tables",
+    }
+)
 # Types that everybody has, with built-in members beside those that are made.
 _BUILT_IN: Final = frozenset(
     {
@@ -95,7 +103,7 @@ def exists(world: World, id: str) -> bool:
     if by_id(world, id) or inline(world, id) is not None:
         return True
     # A part without a type of its own (a load balancer's address pool) stands with its parent.
-    is_part = not table.of_type(reference.type)
+    is_part = not table.of_type(reference.type) or reference.type.lower() in _WITH_PARENT
     return is_part and reference.parent is not None and exists(world, reference.parent)
 
 
