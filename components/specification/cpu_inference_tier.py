@@ -51,10 +51,6 @@ class CpuInferenceTierArgs(PlacedArgs):
     """``AuditTrail.log_destination_id``. Needed on Azure."""
     image: pulumi.Input[str]
     """Inference image in the registry, by digest (``host/inference@sha256:…``)."""
-    tools_image: NotRequired[pulumi.Input[str]]
-    """Image with the cloud's command line in the registry, by digest; it fetches the model before
-    the server starts. Needed for ``serverless`` on AWS; machines have the command line themselves,
-    and on Azure the inference image fetches the model."""
     keyring_secret_id: NotRequired[pulumi.Input[str]]
     """Secret with what the server needs of the model's key ring: a tar archive in base64 of
     ``keyring.json``, ``kek-*.key``, ``signing.pub.pem`` and ``tokens.jwks.json``. Default on AWS:
@@ -114,6 +110,7 @@ _DIGEST = re.compile(r"^[^@\s]+/[^@\s]+@sha256:[0-9a-f]{64}$")
 _INSTANCES_ONLY = ("int8", "machine", "machine_image")
 _AWS_NEEDS = ("repository_id",)
 _AZURE_NEEDS = ("log_destination_id", "keyring_secret_id", "certificate_id")
+_AWS_ARNS = {"keyring_secret_id": "secretsmanager", "certificate_id": "acm"}
 _VAULT_SECRET = re.compile(
     r"^/subscriptions/[^/]+/resourceGroups/[^/]+/providers/Microsoft\.KeyVault/vaults/[^/]+"
     r"/secrets/[^/]+$",
@@ -197,13 +194,12 @@ def check(cloud: str, name: str, args: CpuInferenceTierArgs) -> CpuInferenceTier
     mode: object = given.get("mode", "instances")
     refusals.choice("mode", mode, MODES)
     _check_needs(cloud, mode, given, refusals)
-    for image in ("image", "tools_image"):
-        value: object = given.get(image)
-        if isinstance(value, str) and not _DIGEST.match(value):
-            refusals.add(
-                image, value, "an image of the registry by digest: host/name@sha256:…",
-                "a tag can be moved to another image",
-            )  # fmt: skip
+    image: object = given.get("image")
+    if isinstance(image, str) and not is_by_digest(image):
+        refusals.add(
+            "image", image, "an image of the registry by digest: host/name@sha256:…",
+            "a tag can be moved to another image",
+        )  # fmt: skip
     package = refusals.text(given, "model_package")
     match = _PACKAGE.match(package)
     if package and not match:
@@ -236,10 +232,8 @@ def check(cloud: str, name: str, args: CpuInferenceTierArgs) -> CpuInferenceTier
     if placed and mode == "instances":
         machine, zones, size = _instances(placed, given, refusals)
     elif placed and mode == "serverless":
-        zones, size = (
-            chosen_zones(placed, given, refusals),
-            serverless_size(cloud, given, refusals),
-        )
+        zones = chosen_zones(placed, given, refusals)
+        size = serverless_size(cloud, given, refusals)
     checked_subnets(given, "serving_subnet_ids", zones, refusals)
     refusals.raise_if_any()
     if placed is None or match is None:
@@ -268,10 +262,20 @@ def check(cloud: str, name: str, args: CpuInferenceTierArgs) -> CpuInferenceTier
     )
 
 
+def is_by_digest(image: str) -> bool:
+    """Whether an image is named by the digest of its content, and not by a tag."""
+    return _DIGEST.match(image) is not None
+
+
 def _check_needs(cloud: str, mode: object, args: Mapping[str, Any], refusals: Refusals) -> None:
     """Refuse the lack of what a cloud or mode needs, and what it has no use for."""
     if cloud == "aws":
         refusals.needed(args, _AWS_NEEDS, "on AWS")
+        for argument, service in _AWS_ARNS.items():
+            value: object = args.get(argument)
+            start = f"arn:aws:{service}:{args.get('region')}:"
+            if isinstance(value, str) and not value.startswith(start):
+                refusals.add(argument, value, f"an ARN of the region: {start}…")
     else:
         refusals.needed(args, _AZURE_NEEDS, "on Azure")
         if args.get("boundary_id") is not None:
@@ -292,8 +296,6 @@ def _check_needs(cloud: str, mode: object, args: Mapping[str, Any], refusals: Re
                     "/providers/Microsoft.KeyVault/vaults/NAME/secrets/NAME",
                 )  # fmt: skip
     if mode == "serverless":
-        if cloud == "aws":
-            refusals.needed(args, ("tools_image",), "for mode 'serverless' on AWS")
         for argument in _INSTANCES_ONLY:
             if args.get(argument) is not None:
                 refusals.say(

@@ -1,0 +1,110 @@
+"""Makes what the inference server starts with out of what was fetched, and becomes the server.
+
+Runs inside the inference image, without privileges; settings come as JSON in ``FALAJ_SERVING``:
+``folder``, ``secrets``, ``model``, ``version``, ``host_name``, ``tenant``, ``port``, ``workers``.
+
+The certificate is the machine's own, made at each start and gone with it: the load balancer, which
+shows clients the tier's certificate, encrypts to machines without comparing theirs.
+"""
+
+from __future__ import annotations
+
+import datetime
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import NameOID
+
+_VALID = datetime.timedelta(days=397)
+
+
+def make_certificate(host: str, folder: Path) -> tuple[Path, Path]:
+    """Write a private key and a certificate for ``host`` that it signs itself."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, host[:64])])
+    now = datetime.datetime.now(datetime.UTC)
+    certificate = (
+        x509.CertificateBuilder()
+        .subject_name(name)
+        .issuer_name(name)
+        .public_key(key.public_key())
+        .serial_number(x509.random_serial_number())
+        # Clocks of client and server may differ by minutes.
+        .not_valid_before(now - datetime.timedelta(minutes=10))
+        .not_valid_after(now + _VALID)
+        .add_extension(x509.SubjectAlternativeName([x509.DNSName(host)]), critical=False)
+        .sign(key, hashes.SHA256())
+    )
+    written = folder / "tls.crt", folder / "tls.key"
+    written[0].write_bytes(certificate.public_bytes(serialization.Encoding.PEM))
+    written[1].touch(mode=0o600)
+    written[1].write_bytes(
+        key.private_bytes(
+            serialization.Encoding.PEM,
+            serialization.PrivateFormat.PKCS8,
+            serialization.NoEncryption(),
+        )
+    )
+    return written
+
+
+def configuration(settings: dict[str, Any]) -> dict[str, Any]:
+    """The server's ``service.json``."""
+    folder, secrets = Path(settings["folder"]), Path(settings["secrets"])
+    return {
+        "format": "falaj.service/1",
+        "name": settings["model"],
+        "host": "0.0.0.0",  # noqa: S104 - the machine has private addresses only
+        "port": settings["port"],
+        "workers": settings["workers"],
+        "registry": str(folder / "registry"),
+        "model": settings["model"],
+        "keyring": str(secrets / "keyring"),
+        "tls": {
+            "certificate": str(secrets / "tls.crt"),
+            "private_key": str(secrets / "tls.key"),
+        },
+        "auth": {
+            "issuer": "falaj",
+            "audience": settings["host_name"],
+            "jwks": str(secrets / "keyring" / "tokens.jwks.json"),
+        },
+        "logs": str(folder / "logs"),
+        "state": str(folder / "state.json"),
+    }
+
+
+def prepare(settings: dict[str, Any]) -> Path:
+    """Make the certificate, promote the package, write the configuration; returns its path.
+
+    Raises:
+        subprocess.CalledProcessError: the package isn't what was signed.
+    """
+    folder, secrets = Path(settings["folder"]), Path(settings["secrets"])
+    make_certificate(settings["host_name"], secrets)
+    promote = [
+        *(sys.executable, "-m", "workloads.registry", "promote"),
+        *("--registry", str(folder / "registry"), "--model", settings["model"]),
+        *("--version", str(settings["version"]), "--keyring", str(secrets / "keyring")),
+    ]
+    # Reads and verifies the package's signature before an alias stands for it.
+    subprocess.run(promote, check=True)
+    config = folder / "service.json"
+    config.write_text(json.dumps(configuration(settings)))
+    return config
+
+
+if __name__ == "__main__":
+    try:
+        path = prepare(json.loads(os.environ["FALAJ_SERVING"]))
+    except (OSError, ValueError, subprocess.CalledProcessError) as error:
+        sys.exit(f"error: {error}")
+    command = (sys.executable, "-m", "workloads.inference", "serve", "--config", str(path))
+    os.execv(sys.executable, command)  # noqa: S606 - the point of it: the server takes over
