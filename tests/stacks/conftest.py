@@ -80,6 +80,10 @@ class Project:
         document["config"] = config | {f"falaj:{key}": value for key, value in values.items()}
         self.file.write_text(yaml.safe_dump(document))
 
+    def configure_cloud(self, config: dict[str, Any]) -> None:
+        """Write the stack file of a stack in a cloud."""
+        self.file.write_text(yaml.safe_dump({"config": config}))
+
     @property
     def rotation(self) -> int:
         """How often the stack's file has asked for other keys."""
@@ -129,6 +133,15 @@ class Project:
     def sandbox(self, *arguments: str) -> subprocess.CompletedProcess[str]:
         """Look at the sandbox's cloud, or change it."""
         return self._run([sys.executable, "-m", "engine.sandbox", *arguments])
+
+    def in_sandbox(self, folder: Path, command: list[str]) -> subprocess.CompletedProcess[str]:
+        """Run a command in another folder, with the variables of the sandbox."""
+        program = (
+            "import sys, subprocess; from engine import launch; from engine.sandbox import "
+            "activation; sys.exit(subprocess.run(sys.argv[1:], "
+            "env=activation.activated(launch.environment())).returncode)"
+        )
+        return self._run([sys.executable, "-c", program, *command], folder)
 
     def run_in(self, folder: Path, command: list[str]) -> subprocess.CompletedProcess[str]:
         """Run a command in another folder, with the variables of `falaj shell`."""

@@ -1,0 +1,123 @@
+"""Preview of the largest stack against a bare program with as many resources; time to import."""
+
+from __future__ import annotations
+
+import json
+import statistics
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from pytest_benchmark.fixture import BenchmarkFixture
+
+from engine.sandbox.mocks import Declared
+from tests.stacks.conftest import Project
+from tests.stacks.in_mocks import SIX, declare, shipped
+from wire import Unknown
+
+pytestmark = pytest.mark.benchmark_suite
+
+ROUNDS = 5
+#: Registers what it reads, with the SDK's own base classes: nothing of Falaj is imported.
+BARE = """
+import json
+import pathlib
+import pulumi
+
+found = json.loads((pathlib.Path(__file__).parent / "resources.json").read_text())
+token, inputs = found["provider"]
+class Cloud(pulumi.ProviderResource):
+    def __init__(self):
+        super().__init__(token.rpartition(":")[2], "cloud", inputs)
+provider = Cloud()
+for number, (kind, custom, properties) in enumerate(found["resources"]):
+    options = pulumi.ResourceOptions(provider=provider)
+    if custom:
+        pulumi.CustomResource(kind, f"r{number}", properties, options)
+    else:
+        pulumi.ComponentResource(kind, f"r{number}", properties)
+"""
+
+
+def plain(value: object) -> object:
+    """Inputs as a program writes them: what is unknown is left out."""
+    if isinstance(value, dict):
+        return {key: plain(item) for key, item in value.items() if not isinstance(item, Unknown)}
+    if isinstance(value, list):
+        return [plain(item) for item in value if not isinstance(item, Unknown)]
+    return value
+
+
+def bare_project(folder: Path, resources: list[Declared]) -> None:
+    """A project that registers the same resources, without components or checks of arguments."""
+    provider = next(r for r in resources if r.type.startswith("pulumi:providers:"))
+    others = [r for r in resources if r is not provider and not r.type.startswith("pulumi:")]
+    document = {
+        "provider": [provider.type, plain(dict(provider.inputs))],
+        "resources": [[r.type, r.custom, plain(dict(r.inputs))] for r in others],
+    }
+    folder.mkdir()
+    (folder / "resources.json").write_text(json.dumps(document))
+    (folder / "__main__.py").write_text(BARE)
+    (folder / "Pulumi.yaml").write_text(
+        f"name: bare\nruntime: {{name: python, options: {{virtualenv: {sys.prefix}}}}}\n"
+    )
+    (folder / "Pulumi.dev.yaml").write_text("config: {}\n")
+
+
+@pytest.mark.timeout(1800)
+def test_preview_of_the_largest_stack(project: Project, benchmark: BenchmarkFixture) -> None:
+    declared = {stack: declare(shipped(stack), stack).resources for stack in SIX}
+    stack = max(declared, key=lambda name: len(declared[name]))
+    document = shipped(stack)
+    document.pop("falaj:foundation", None)
+    project.stack = stack
+    project.configure_cloud(document)
+    folder = project.root.parent / "bare"
+    bare_project(folder, declared[stack])
+    project.falaj("preview", "--sandbox")
+    project.in_sandbox(folder, ["pulumi", "stack", "init", "dev"])
+
+    def seconds(where: Path, name: str) -> float:
+        started = time.perf_counter()
+        done = project.in_sandbox(where, ["pulumi", "preview", "-s", name, "--non-interactive"])
+        assert done.returncode == 0, done.stdout
+        return time.perf_counter() - started
+
+    shadow = project.home / "sandbox" / "projects" / "falaj"
+    bare: list[float] = []
+    seconds(folder, "dev")
+    benchmark.pedantic(
+        lambda: seconds(shadow, stack),
+        setup=lambda: bare.append(seconds(folder, "dev")),
+        rounds=ROUNDS,
+        iterations=1,
+    )
+    ours, theirs = benchmark.stats.stats.median, statistics.median(bare)
+    print(
+        f"\npreview of {stack}, {len(declared[stack])} resources: {ours:.1f} s; a bare program "
+        f"that registers as many: {theirs:.1f} s; {ours / theirs:.2f} times"
+    )
+
+
+@pytest.mark.parametrize("module", ["components.catalogue", "components.aws", "components.azure"])
+def test_time_to_import(module: str, benchmark: BenchmarkFixture) -> None:
+    peers: list[float] = []
+
+    def seconds(statement: str) -> float:
+        started = time.perf_counter()
+        subprocess.run([sys.executable, "-c", statement], check=True)
+        return time.perf_counter() - started
+
+    benchmark.pedantic(
+        lambda: seconds(f"import {module}"),
+        setup=lambda: peers.append(seconds("import pulumi")),
+        rounds=7,
+        iterations=1,
+    )
+    own, least = benchmark.stats.stats.median, statistics.median(peers)
+    print(
+        f"\nimport {module}: {own:.2f} s; import pulumi alone: {least:.2f} s; {own / least:.1f}x"
+    )

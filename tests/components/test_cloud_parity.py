@@ -1,0 +1,85 @@
+"""The clouds have the same components with the same arguments, and install apart."""
+
+from __future__ import annotations
+
+import inspect
+import subprocess
+import sys
+from types import ModuleType
+from typing import Any, get_type_hints
+
+import pulumi
+import pytest
+
+import components.aws
+import components.azure
+
+NAMES = (
+    "Network", "KeyRing", "ObjectStore", "TrainingFileSystem", "Registry", "Identity",
+    "WorkloadIdentity", "AuditTrail", "Cluster", "GpuNodePool", "CpuNodePool",
+    "CpuInferenceTier", "Budget",
+)  # fmt: skip
+
+
+def classes(module: ModuleType) -> dict[str, type[Any]]:
+    return {
+        name: found
+        for name, found in vars(module).items()
+        if inspect.isclass(found) and issubclass(found, pulumi.ComponentResource)
+    }
+
+
+def outputs(component: type[Any]) -> dict[str, Any]:
+    own = get_type_hints(component)
+    return {name: kind for name, kind in own.items() if not name.startswith("_")}
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_arguments_are_one_and_the_same(name: str) -> None:
+    aws, azure = classes(components.aws)[name], classes(components.azure)[name]
+    args = [get_type_hints(cls.__init__)["args"] for cls in (aws, azure)]
+    assert args[0] is args[1]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_outputs_have_the_same_names_and_types(name: str) -> None:
+    aws, azure = classes(components.aws)[name], classes(components.azure)[name]
+    assert outputs(aws) == outputs(azure)
+
+
+def test_there_is_nothing_that_only_one_cloud_has() -> None:
+    assert set(classes(components.aws)) == set(NAMES)
+    assert set(classes(components.azure)) == set(NAMES)
+
+
+@pytest.mark.parametrize("cloud", ["aws", "azure"])
+@pytest.mark.parametrize("name", NAMES)
+def test_every_component_explains_itself(cloud: str, name: str) -> None:
+    component = classes(getattr(components, cloud))[name]
+    text = inspect.getdoc(component) or ""
+    assert len(text) > 200
+    assert f"{name}(" in text, "an example"
+
+
+def modules_after(statement: str) -> str:
+    program = f"{statement}; import sys; print(chr(10).join(sys.modules))"
+    return subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    ).stdout
+
+
+@pytest.mark.parametrize(
+    "statement",
+    ["import components", "import components.catalogue", "import stacks.program",
+     "import components.specification.gpu_node_pool"],
+)  # fmt: skip
+def test_neither_cloud_is_needed(statement: str) -> None:
+    loaded = modules_after(statement).splitlines()
+    assert not {"pulumi_aws", "pulumi_azure_native", "boto3", "azure"} & set(loaded)
+
+
+@pytest.mark.parametrize(
+    ("cloud", "other"), [("aws", "pulumi_azure_native"), ("azure", "pulumi_aws")]
+)
+def test_one_cloud_does_not_need_the_other(cloud: str, other: str) -> None:
+    assert other not in modules_after(f"import components.{cloud}").splitlines()
