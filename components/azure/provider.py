@@ -1,20 +1,9 @@
 """The provider that every component of a stack uses: pinned to one region of the country."""
 
-from typing import NotRequired, TypedDict
-
 import pulumi
 import pulumi_azure_native as azure_native
 
-from components import catalogue
-
-
-class RegionProviderArgs(TypedDict):
-    """Arguments of `RegionProvider`."""
-
-    region: str
-    """Region in the country: ``uaenorth`` or ``uaecentral``."""
-    account_id: NotRequired[str]
-    """Subscription that alone may be used. Default: the one that the credentials lead to."""
+from components.specification.provider import RegionProviderArgs, check
 
 
 class RegionProvider(azure_native.Provider):
@@ -33,13 +22,14 @@ class RegionProvider(azure_native.Provider):
         """Make the provider.
 
         Raises:
-            components.catalogue.PlaceError: the region isn't one of the country's.
+            pulumi.InputPropertyError: the region isn't in the country, or the subscription's id
+                isn't one.
         """
-        place = catalogue.place("azure", args["region"])
+        spec = check("azure", args)
         super().__init__(
             name,
-            location=place.region,
-            subscription_id=args.get("account_id"),
+            location=spec.region,
+            subscription_id=spec.account_id,
             environment="public",
             # Usage reports to the vendor's partner centre: nothing leaves without being asked for.
             disable_pulumi_partner_id=True,
