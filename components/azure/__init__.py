@@ -6,7 +6,9 @@ from components.azure.cpu_node_pool import CpuNodePool
 from components.azure.gpu_node_pool import GpuNodePool
 from components.azure.key_ring import KeyRing
 from components.azure.network import Network
+from components.azure.object_store import ObjectStore
 from components.azure.provider import RegionProvider
+from components.azure.registry import Registry
 
 __all__ = [
     "Cluster",
@@ -15,5 +17,7 @@ __all__ = [
     "GpuNodePool",
     "KeyRing",
     "Network",
+    "ObjectStore",
     "RegionProvider",
+    "Registry",
 ]

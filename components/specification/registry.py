@@ -16,7 +16,10 @@ REPOSITORIES = ("training", "inference", "platform")
 #: https://learn.microsoft.com/azure/container-registry/artifact-cache-overview
 UPSTREAMS = {
     "aws": ("public.ecr.aws", "quay.io", "registry.k8s.io"),
-    "azure": ("mcr.microsoft.com", "public.ecr.aws", "quay.io", "registry.k8s.io", "nvcr.io"),
+    "azure": (
+        *("mcr.microsoft.com", "gcr.io", "ghcr.io"),
+        *("public.ecr.aws", "quay.io", "registry.k8s.io"),
+    ),
 }
 _PART = r"[a-z0-9]+(?:(?:[._]|__|-+)[a-z0-9]+)*"
 #: The stricter of both clouds' rules is ECR's: https://docs.aws.amazon.com/AmazonECR/latest/
@@ -42,7 +45,12 @@ class RegistryArgs(PlacedArgs):
     """Registries that may be pulled through (``registry.k8s.io``, ``quay.io`` …).
     Default: none."""
     keep_images: NotRequired[int]
-    """Newest images that are kept in each repository. Default: 100."""
+    """Newest images that are kept in each repository. Default: 100. AWS only: Azure removes what
+    has had no tag for 30 days."""
+    quarantine: NotRequired[bool]
+    """Images can't be pulled until a scanner has released them. Azure only; AWS scans on push.
+    Default: false, because nodes start from images that come through the cache, which no scanner
+    releases."""
     log_destination_id: NotRequired[pulumi.Input[str]]
     """``AuditTrail.log_destination_id``, for the registry's own log. Azure only. Default: none."""
 
@@ -55,6 +63,9 @@ class RegistrySpec:
     repositories: tuple[str, ...]
     upstreams: tuple[str, ...]
     keep_images: int
+    """AWS only."""
+    quarantine: bool
+    """Azure only."""
 
 
 def check(cloud: str, name: str, args: RegistryArgs) -> RegistrySpec:
@@ -93,10 +104,19 @@ def check(cloud: str, name: str, args: RegistryArgs) -> RegistrySpec:
                 "repository of your own",
             )
     keep = refusals.whole("keep_images", given.get("keep_images", 100), 1, 10000)
+    quarantine = refusals.flag("quarantine", given.get("quarantine", False))
+    if quarantine and cloud == "aws":
+        refusals.say("quarantine", "given True; ECR has none: leave it out, or choose Azure")
     if cloud == "azure":
+        if given.get("keep_images") is not None:
+            refusals.say(
+                "keep_images",
+                f"given {keep}; Azure's registry counts no images, and removes what has had no "
+                "tag for 30 days: leave it out on Azure",
+            )
         needed = ("key_identity_id", "network_id", "endpoint_subnet_id")
         refusals.needed(given, needed, "on Azure")
     refusals.raise_if_any()
     if placed is None:
         raise AssertionError("what can't be used was refused")
-    return RegistrySpec(placed, repositories, upstreams, keep)
+    return RegistrySpec(placed, repositories, upstreams, keep, quarantine)

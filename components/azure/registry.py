@@ -1,0 +1,179 @@
+"""A registry of images: private, under our key, in one region."""
+
+import pulumi
+from pulumi_azure_native import containerregistry as acr
+from pulumi_azure_native import monitor
+
+from components.azure._groups import kept, resource_group
+from components.azure._identities import client_id
+from components.azure._inputs import pulumi_inputs
+from components.azure._names import compact
+from components.azure._private_endpoint import Door, private_endpoint
+from components.specification.registry import RegistryArgs, check
+
+#: Days after which an image without a tag is removed. Deployments name images by digest, which may
+#: have lost their tag; a month covers a roll-back.
+_UNTAGGED_DAYS = 30
+_LOGS = ("ContainerRegistryLoginEvents", "ContainerRegistryRepositoryEvents")
+#: Where nodes of AKS look for the platform's own images, in clusters without a way out:
+#: https://learn.microsoft.com/azure/aks/network-isolated
+_AKS_RULE = ("aks-managed-mcr", "mcr.microsoft.com/*", "aks-managed-repository/*")
+
+
+class Registry(pulumi.ComponentResource):
+    """A registry of images and other artifacts, reached through a private endpoint only.
+
+    Tier Premium: encrypted with our key, spread over the region's zones, never replicated to
+    another region. There is no administrator's password and no anonymous pull, and images can't be
+    carried out by export. What is pulled through from other registries comes from ``upstreams``
+    only; besides, AKS gets the platform's own images from ``mcr.microsoft.com`` through it, as
+    ``aks-managed-repository/…``, so that nodes need no way out. Images that have had no tag for 30
+    days are removed.
+
+    Azure's content trust can't be had together with a key of our own; packages and images are
+    signed by those who make them. Repositories come into being with their first image.
+
+    Example:
+        ``registry = Registry("registry", {"region": "uaenorth", "tenant": "bank", "owner":
+        "it@bank.ae", "data_class": "confidential", "cost_center": "42", "registry_key_id":
+        keys.key_ids["registry"], "key_identity_id": keys.key_identity_id, "network_id":
+        network.network_id, "endpoint_subnet_id": network.endpoint_subnet_ids["1"]}, opts)``
+
+    Makes: a resource group, a registry, a private endpoint with names, a cache rule for AKS and
+    one for each upstream; a diagnostic setting with ``log_destination_id``. In ``production`` the
+    registry is protected and retained.
+    """
+
+    registry_id: pulumi.Output[str]
+    """Id of the registry."""
+    registry_host: pulumi.Output[str]
+    """Its host name."""
+    repository_urls: pulumi.Output[dict[str, str]]
+    """Address of each repository by name."""
+    repository_ids: pulumi.Output[dict[str, str]]
+    """Id of the registry by repository: repositories have no ids of their own."""
+
+    def __init__(
+        self, name: str, args: RegistryArgs, opts: pulumi.ResourceOptions | None = None
+    ) -> None:
+        spec = check("azure", name, args)
+        super().__init__("falaj-azure:index:Registry", name, pulumi_inputs(args), opts)
+        self._spec = spec
+        self._name = name
+        self._opts = pulumi.ResourceOptions(parent=self)
+        self._group = resource_group(name, spec.placed, self._opts, stateful=True)
+        registry = self._registry(args)
+        door = Door(
+            args.get("network_id", ""),
+            args.get("endpoint_subnet_id", ""),
+            self._group.name,
+            spec.placed.region,
+            spec.placed.tags(name),
+        )
+        private_endpoint(f"{name}-endpoint", "registry", registry.id, door, self._opts)
+        self._cache(registry)
+        workspace = args.get("log_destination_id")
+        if workspace is not None:
+            self._log(registry, workspace)
+        self.registry_id = registry.id
+        self.registry_host = registry.login_server
+        self.repository_urls = registry.login_server.apply(
+            lambda host: {each: f"{host}/{each}" for each in spec.repositories}
+        )
+        self.repository_ids = registry.id.apply(lambda id: dict.fromkeys(spec.repositories, id))
+        self.register_outputs(
+            {
+                "registryId": self.registry_id,
+                "registryHost": self.registry_host,
+                "repositoryUrls": self.repository_urls,
+                "repositoryIds": self.repository_ids,
+            }
+        )
+
+    def _registry(self, args: RegistryArgs) -> acr.Registry:
+        placed = self._spec.placed
+        on, off = acr.PolicyStatus.ENABLED, acr.PolicyStatus.DISABLED
+        identity = pulumi.Output.from_input(args.get("key_identity_id", ""))
+        return acr.Registry(
+            f"{self._name}-registry",
+            registry_name=compact(placed, "registry", self._name),
+            resource_group_name=self._group.name,
+            location=placed.region,
+            sku=acr.SkuArgs(name=acr.SkuName.PREMIUM),
+            admin_user_enabled=False,
+            anonymous_pull_enabled=False,
+            data_endpoint_enabled=True,
+            public_network_access=acr.PublicNetworkAccess.DISABLED,
+            network_rule_set=acr.NetworkRuleSetArgs(
+                default_action=acr.DefaultAction.DENY, ip_rules=[]
+            ),
+            # Defender for Containers reads images as a service that Azure vouches for.
+            network_rule_bypass_options=acr.NetworkRuleBypassOptions.AZURE_SERVICES,
+            zone_redundancy=(
+                acr.ZoneRedundancy.ENABLED if placed.place.zones else acr.ZoneRedundancy.DISABLED
+            ),
+            identity=acr.IdentityPropertiesArgs(
+                type=acr.ResourceIdentityType.USER_ASSIGNED,
+                user_assigned_identities=identity.apply(
+                    lambda id: {id: acr.UserIdentityPropertiesArgs()}
+                ),
+            ),
+            encryption=acr.EncryptionPropertyArgs(
+                status=acr.EncryptionStatus.ENABLED,
+                key_vault_properties=acr.KeyVaultPropertiesArgs(
+                    # Without a version, so that the registry follows the newest.
+                    key_identifier=args["registry_key_id"],
+                    identity=client_id(identity, pulumi.InvokeOutputOptions(parent=self)),
+                ),
+            ),
+            policies=acr.PoliciesArgs(
+                export_policy=acr.ExportPolicyArgs(status=acr.ExportPolicyStatus.DISABLED),
+                quarantine_policy=acr.QuarantinePolicyArgs(
+                    status=on if self._spec.quarantine else off
+                ),
+                retention_policy=acr.RetentionPolicyArgs(days=_UNTAGGED_DAYS, status=on),
+                # Not together with the removal of untagged images.
+                soft_delete_policy=acr.SoftDeletePolicyArgs(status=off),
+                # Not together with a key of our own: https://learn.microsoft.com/azure/
+                # container-registry/tutorial-enable-customer-managed-keys
+                trust_policy=acr.TrustPolicyArgs(status=off, type=acr.TrustPolicyType.NOTARY),
+            ),
+            tags=placed.tags(self._name),
+            opts=kept(self._opts, placed.retained),
+        )
+
+    def _cache(self, registry: acr.Registry) -> None:
+        rules = [_AKS_RULE]
+        rules += [
+            (upstream.replace(".", "-"), f"{upstream}/*", f"{upstream.replace('.', '-')}/*")
+            for upstream in self._spec.upstreams
+            # Rules must not overlap; Microsoft's registry has its own already.
+            if upstream != "mcr.microsoft.com"
+        ]
+        for title, source, target in rules:
+            acr.CacheRule(
+                f"{self._name}-{title}",
+                cache_rule_name=title,
+                registry_name=registry.name,
+                resource_group_name=self._group.name,
+                source_repository=source,
+                target_repository=target,
+                opts=self._opts,
+            )
+
+    def _log(self, registry: acr.Registry, workspace: pulumi.Input[str]) -> None:
+        monitor.DiagnosticSetting(
+            f"{self._name}-logs",
+            name="audit",
+            resource_uri=registry.id,
+            workspace_id=workspace,
+            logs=[
+                monitor.DiagnosticsLogSettingsArgs(category=category, enabled=True)
+                for category in (
+                    "ContainerRegistryLoginEvents",
+                    "ContainerRegistryRepositoryEvents",
+                )
+            ],
+            metrics=[monitor.DiagnosticsMetricSettingsArgs(category="AllMetrics", enabled=True)],
+            opts=self._opts,
+        )
