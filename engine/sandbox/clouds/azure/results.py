@@ -16,9 +16,12 @@ def common(kind: Kind, ask: Ask) -> dict[str, Any]:
     found: dict[str, Any] = {key: value for key, value in ask.inputs.items() if value is not None}
     given = shape(ask.token)
     expected = given.outputs if given else frozenset[str]()
-    found["name"] = arm_name(id)
-    found["type"] = kind.arm_type
-    found["azureApiVersion"] = given.api_version if given else ""
+    always = {
+        "name": arm_name(id),
+        "type": kind.arm_type,
+        "azureApiVersion": given.api_version if given else "",
+    }
+    found |= {key: value for key, value in always.items() if given is None or key in expected}
     if "location" in expected and (region := location(ask)):
         found["location"] = region
     if "provisioningState" in expected:
