@@ -4,18 +4,19 @@ import base64
 import re
 
 import pulumi
-import pulumi_azure_native as azure_native
 from pulumi_azure_native import containerservice as aks
 
 from components.azure import _cluster_operation, _cluster_profile
 from components.azure._cluster_identity import cluster_key, make_identities
+from components.azure._groups import resource_group
 from components.azure._inputs import pulumi_inputs
 from components.specification.cluster import ClusterArgs, check
 from components.specification.machine_choice import subnets_of
 from components.specification.names import physical_name
 from components.specification.zones import REGIONAL
 
-_AUTHORITY = re.compile(r"certificate-authority-data:\s*(\S+)")
+#: A kubeconfig is YAML, of which JSON is a part.
+_AUTHORITY = re.compile(r"""certificate-authority-data["']?\s*:\s*["']?([A-Za-z0-9+/]+=*)""")
 
 
 class Cluster(pulumi.ComponentResource):
@@ -79,9 +80,7 @@ class Cluster(pulumi.ComponentResource):
         tags = spec.placed.tags(name)
         zones = () if spec.zones == (REGIONAL,) else spec.zones
         physical = physical_name(spec.placed.tenant, pulumi.get_stack(), name, limit=63)
-        group = azure_native.resources.ResourceGroup(
-            name, resource_group_name=physical, location=spec.placed.region, tags=tags, opts=child
-        )
+        group = resource_group(name, spec.placed, child)
         subnet = pulumi.Output.from_input(args["node_subnet_ids"]).apply(
             lambda subnets: subnets_of(
                 subnets,
@@ -156,14 +155,14 @@ class Cluster(pulumi.ComponentResource):
         self.kubernetes_version = spec.kubernetes_version
         self.register_outputs(
             {
-                "cluster_id": self.cluster_id,
-                "cluster_name": self.cluster_name,
+                "clusterId": self.cluster_id,
+                "clusterName": self.cluster_name,
                 "endpoint": self.endpoint,
-                "certificate_authority": self.certificate_authority,
-                "issuer_url": self.issuer_url,
-                "node_identity_id": self.node_identity_id,
-                "security_group_id": self.security_group_id,
-                "kubernetes_version": self.kubernetes_version,
+                "certificateAuthority": self.certificate_authority,
+                "issuerUrl": self.issuer_url,
+                "nodeIdentityId": self.node_identity_id,
+                "securityGroupId": self.security_group_id,
+                "kubernetesVersion": self.kubernetes_version,
             }
         )
 

@@ -111,10 +111,10 @@ class CpuInferenceTier(pulumi.ComponentResource):
         self.register_outputs(
             {
                 "endpoint": self.endpoint,
-                "identity_id": self.identity_id,
+                "identityId": self.identity_id,
                 "machine": self.machine,
-                "cost_at_minimum": self.cost_at_minimum,
-                "cost_at_maximum": self.cost_at_maximum,
+                "costAtMinimum": self.cost_at_minimum,
+                "costAtMaximum": self.cost_at_maximum,
             }
         )
 
