@@ -24,16 +24,16 @@ class Checker:
         self._tables = tables
 
     def resource(self, token: str, inputs: Mapping[str, Any]) -> list[Problem]:
-        """All that is wrong with a resource's inputs; a type that isn't known is one problem."""
+        """All that is wrong with a resource's inputs, by path; an unknown type is one problem."""
         found = self._tables.resource(token) or self._tables.custom(token)
         if found is None:
             return [self._unknown_token(token)]
-        return list(self._object(found.inputs, inputs, ""))
+        return _by_path(self._object(found.inputs, inputs, ""))
 
     def settings(self, given: Mapping[str, Any]) -> list[Problem]:
         """All that is wrong with the provider's own settings."""
         found = self._tables.resource(self._tables.provider_token)
-        return [] if found is None else list(self._object(found.inputs, given, ""))
+        return [] if found is None else _by_path(self._object(found.inputs, given, ""))
 
     def query(self, token: str, arguments: Mapping[str, Any]) -> list[Problem]:
         """Arguments that a query of the SDK doesn't have; a query of no SDK is let through."""
@@ -142,6 +142,11 @@ def describe(value: Any) -> str:
     if isinstance(value, bool):
         return f"the boolean {str(value).lower()}"
     return f"the {'string' if isinstance(value, str) else 'number'} {shown}"
+
+
+def _by_path(problems: Iterable[Problem]) -> list[Problem]:
+    """In one order in each run: the engine sends properties in another each time."""
+    return sorted(problems, key=lambda problem: problem.path)
 
 
 def _choice(kind: types.Choice, value: Any, path: str) -> Iterable[Problem]:

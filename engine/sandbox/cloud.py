@@ -309,9 +309,11 @@ class Cloud:
         """Ask the model; its own mistakes are told as such, without a trace."""
         try:
             return question()
-        except (EngineError, LookupError):
+        except EngineError:
             raise
         except Exception as error:
+            if type(error) is LookupError:  # a query that isn't known; a missing key is a mistake
+                raise
             raise ModelError(self.package, about, error) from error
 
 

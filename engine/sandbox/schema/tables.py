@@ -13,6 +13,7 @@ import json
 import os
 import re
 import tempfile
+import warnings
 from functools import cache, cached_property
 from pathlib import Path
 from typing import Final
@@ -91,6 +92,12 @@ class Tables:
         return sorted(self.package.classes)
 
     def _read(self, token: str) -> types.ResourceType:
+        with warnings.catch_warnings():
+            # An SDK warns of each of its old classes when they are imported, used or not.
+            warnings.simplefilter("ignore", DeprecationWarning)
+            return self._read_sdk(token)
+
+    def _read_sdk(self, token: str) -> types.ResourceType:
         reader = HintReader(OPEN_CHOICES.__contains__)
         if token == self.provider_token:
             inputs = reader.input_object(self.package.provider_class())
