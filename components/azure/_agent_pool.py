@@ -84,9 +84,10 @@ def scaling(size: Size) -> dict[str, Any]:
     }
 
 
-def unmanaged(size: Size) -> list[str]:
-    """Properties that somebody else changes: the autoscaler decides on the number of nodes."""
-    return ["count"] if size.least != size.most else []
+def unmanaged(args: Mapping[str, Any], size: Size) -> list[str]:
+    """Properties that somebody else changes: the autoscaler decides on the number of nodes, unless
+    the program names one."""
+    return ["count"] if size.least != size.most and args.get("nodes") is None else []
 
 
 def priority(capacity: str) -> dict[str, Any]:

@@ -12,7 +12,11 @@ import pulumi_azure_native as azure_native
 from components.azure._ids import resource_id
 from components.azure._roles import Grant, grant
 from components.azure.serving.cloud_init import FOLDER, SECRETS
-from components.specification.cpu_inference_tier import CpuInferenceTierArgs, CpuInferenceTierSpec
+from components.specification.cpu_inference_tier import (
+    CpuInferenceTierArgs,
+    CpuInferenceTierSpec,
+    is_by_digest,
+)
 
 _CONTAINER = "Microsoft.Storage/storageAccounts/blobServices/containers"
 _SECRET = "Microsoft.KeyVault/vaults/secrets"  # noqa: S105 - a kind of resource
@@ -95,6 +99,20 @@ def secret_url(text: str) -> str:
     """Address of a secret's current version, out of its resource id."""
     found = resource_id(text, _SECRET)
     return f"https://{found.names[0]}.vault.azure.net/secrets/{found.name}"
+
+
+def image_by_digest(image: pulumi.Input[str]) -> pulumi.Output[str]:
+    """The image, which must be named by its digest also where that is known only now."""
+    return pulumi.Output.from_input(image).apply(_by_digest)
+
+
+def _by_digest(image: str) -> str:
+    if not is_by_digest(image):
+        raise ValueError(
+            f"image: given {image!r}; allowed: an image of the registry by digest, "
+            "host/name@sha256:…; a tag can be moved to another image"
+        )
+    return image
 
 
 def registry_host(args: CpuInferenceTierArgs) -> pulumi.Output[str]:

@@ -11,7 +11,7 @@ import pulumi_azure_native as azure_native
 from pulumi_azure_native import app, monitor
 
 from components.azure._subnets import CONTAINERS, subnet_id
-from components.azure._tier_access import Access, registry_host
+from components.azure._tier_access import Access, image_by_digest, registry_host
 from components.azure.serving.cloud_init import FOLDER, program
 from components.specification.cpu_inference_tier import CpuInferenceTierArgs, CpuInferenceTierSpec
 from components.specification.names import physical_name
@@ -142,7 +142,7 @@ def _template(
         containers=[
             app.ContainerArgs(
                 name="inference",
-                image=args["image"],
+                image=image_by_digest(args["image"]),
                 command=["python", "-c", program("start_server.py")],
                 env=[
                     app.EnvironmentVarArgs(name="FALAJ_SERVING", value=settings.apply(json.dumps))

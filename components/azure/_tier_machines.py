@@ -11,7 +11,7 @@ import pulumi_azure_native as azure_native
 from pulumi_azure_native import compute, monitor
 
 from components.azure._agent_pool import used_zones
-from components.azure._tier_access import Access
+from components.azure._tier_access import Access, image_by_digest
 from components.azure._tier_gateway import Gateway
 from components.azure.serving.cloud_init import custom_data, keyless_login
 from components.specification.cpu_inference_tier import CpuInferenceTierArgs, CpuInferenceTierSpec
@@ -47,7 +47,8 @@ def make_machines(
     if spec.machine is None:
         raise AssertionError("instances have a machine")
     zones = list(used_zones(spec.machine, spec.zones, named=spec.zones_named))
-    start = pulumi.Output.all(args["image"], access.identity.client_id, settings).apply(
+    image = image_by_digest(args["image"])
+    start = pulumi.Output.all(image, access.identity.client_id, settings).apply(
         lambda known: custom_data(known[0], known[1], known[2])
     )
     return compute.VirtualMachineScaleSet(

@@ -89,7 +89,7 @@ class CpuNodePool(pulumi.ComponentResource):
             opts=pulumi.ResourceOptions(
                 parent=self,
                 delete_before_replace=True,
-                ignore_changes=_agent_pool.unmanaged(spec.size),
+                ignore_changes=_agent_pool.unmanaged(args, spec.size),
             ),
         )
         self.pool_id = pool.id

@@ -103,7 +103,7 @@ class GpuNodePool(pulumi.ComponentResource):
                 parent=self,
                 depends_on=grants,
                 delete_before_replace=True,
-                ignore_changes=_agent_pool.unmanaged(spec.size),
+                ignore_changes=_agent_pool.unmanaged(args, spec.size),
             ),
         )
         self.pool_id = pool.id
