@@ -111,6 +111,17 @@ def _owned_by_aws(service: str, owner: Owner) -> list[Statement]:
                 conditions={"StringEquals": {"aws:SourceVpc": owner.vpc_id}},
             )
         )
+        # Packages of the machines' Linux: https://docs.aws.amazon.com/linux/al2023/ug/
+        # deterministic-upgrades.html
+        found.append(
+            Statement(
+                "LinuxPackages",
+                ["s3:GetObject"],
+                [bucket_arn(f"al2023-repos-{region}-de612dc2", "*")],
+                principals=anybody,
+                conditions={"StringEquals": {"aws:SourceVpc": owner.vpc_id}},
+            )
+        )
     if service in ("ecr.api", "ecr.dkr") and region in _EKS_IMAGES:
         found.append(
             Statement(

@@ -1,0 +1,209 @@
+"""Who did what in the account, on AWS: recorded, sealed, watched."""
+
+import json
+from typing import Any
+
+import pulumi
+import pulumi_aws as aws
+
+from components.aws._arn import arn, bucket_arn
+from components.aws._component import account_of, child, inputs, named, stateful, token
+from components.aws._iam import Statement, document
+from components.aws._logs import log_group, writer_role
+from components.specification.audit_trail import AuditTrailArgs, AuditTrailSpec, check
+
+__all__ = ["AuditTrail", "AuditTrailArgs"]
+
+
+class AuditTrail(pulumi.ComponentResource):
+    """CloudTrail into the audit bucket and a log group, and GuardDuty with alerts.
+
+    ::
+
+        trail = AuditTrail("audit", {
+            "region": "me-central-1", "tenant": "acme", "owner": "platform@acme.example",
+            "data_class": "restricted", "cost_center": "ai-42",
+            "acknowledge_degraded": "2026-04-30",
+            "log_key_id": keys.key_ids["logs"],
+            "audit_bucket_name": store.bucket_names["audit"],
+            "audit_store_id": store.store_ids["audit"],
+            "alert_emails": ["security@acme.example"],
+        }, pulumi.ResourceOptions(providers=[provider]))
+
+    Makes a `cloudtrail.Trail` whose home, bucket and log group are in the region, under the key
+    for logs, with digests that show tampering; it records management events, and reads and writes
+    of the objects in the tenant's buckets apart from the audit bucket. The trail takes in events
+    of all regions, since AWS records IAM and sign-in in us-east-1 alone and delivers them to such
+    trails only; what it takes in, it delivers here, and nothing leaves the country by it. With
+    ``threat_detection`` also a GuardDuty detector that watches the account, objects and EKS; with
+    ``alert_emails`` an encrypted SNS topic that tells them of findings of medium severity and
+    above.
+
+    The trail and its log group are protected and retained in production.
+    """
+
+    trail_id: pulumi.Output[str]
+    """ARN of the trail."""
+    log_destination_id: pulumi.Output[str]
+    """ARN of the log group."""
+
+    def __init__(
+        self, name: str, args: AuditTrailArgs, opts: pulumi.ResourceOptions | None = None
+    ) -> None:
+        spec = check("aws", name, args)
+        super().__init__(token("AuditTrail"), name, inputs(args), opts)
+        account = account_of(self)
+        group = log_group(
+            self,
+            name,
+            spec.placed,
+            part="trail",
+            days=spec.retention_days,
+            key_id=args["log_key_id"],
+        )
+        trail = self._trail(name, spec, args, group, account)
+        if spec.threat_detection:
+            self._detector(name, spec)
+        if spec.alert_emails:
+            self._alerts(name, spec, args["log_key_id"], account)
+        self.trail_id = trail.arn
+        self.log_destination_id = group.arn
+        outputs: dict[str, Any] = {
+            "trail_id": self.trail_id,
+            "log_destination_id": self.log_destination_id,
+        }
+        self.register_outputs(outputs)
+
+    def _trail(
+        self,
+        name: str,
+        spec: AuditTrailSpec,
+        args: AuditTrailArgs,
+        group: aws.cloudwatch.LogGroup,
+        account: pulumi.Output[str],
+    ) -> aws.cloudtrail.Trail:
+        service = "cloudtrail.amazonaws.com"
+        role = writer_role(self, name, spec.placed, service=service, group=group, account=account)
+        # Names of the store's buckets begin like this, see `ObjectStore`.
+        own_buckets = bucket_arn(f"{spec.placed.tenant}-")
+        audit = pulumi.Output.concat(args["audit_store_id"], "/")
+        return aws.cloudtrail.Trail(
+            name,
+            name=named(spec.placed, name, limit=128),
+            s3_bucket_name=args["audit_bucket_name"],
+            kms_key_id=args["log_key_id"],
+            cloud_watch_logs_group_arn=group.arn.apply(lambda it: f"{it}:*"),
+            cloud_watch_logs_role_arn=role.arn,
+            is_multi_region_trail=True,
+            include_global_service_events=True,
+            is_organization_trail=False,
+            enable_log_file_validation=True,
+            enable_logging=True,
+            advanced_event_selectors=[
+                {
+                    "name": "Management events",
+                    "field_selectors": [{"field": "eventCategory", "equals": ["Management"]}],
+                },
+                {
+                    "name": "Objects",
+                    "field_selectors": [
+                        {"field": "eventCategory", "equals": ["Data"]},
+                        {"field": "resources.type", "equals": ["AWS::S3::Object"]},
+                        {
+                            "field": "resources.ARN",
+                            "starts_withs": [own_buckets],
+                            # The trail's own deliveries would be recorded for ever.
+                            "not_starts_withs": [audit],
+                        },
+                    ],
+                },
+            ],
+            tags=spec.placed.tags(name),
+            opts=stateful(self, spec.placed),
+        )
+
+    def _detector(self, name: str, spec: AuditTrailSpec) -> None:
+        detector = aws.guardduty.Detector(
+            name,
+            enable=True,
+            finding_publishing_frequency="FIFTEEN_MINUTES",
+            tags=spec.placed.tags(name),
+            opts=child(self),
+        )
+        for feature in ("S3_DATA_EVENTS", "EKS_AUDIT_LOGS"):
+            aws.guardduty.DetectorFeature(
+                f"{name}-{feature.lower().replace('_', '-')}",
+                detector_id=detector.id,
+                name=feature,
+                status="ENABLED",
+                opts=child(self),
+            )
+
+    def _alerts(
+        self,
+        name: str,
+        spec: AuditTrailSpec,
+        log_key_id: pulumi.Input[str],
+        account: pulumi.Output[str],
+    ) -> None:
+        topic = aws.sns.Topic(
+            f"{name}-alerts",
+            name=named(spec.placed, name, "alerts", limit=256),
+            kms_master_key_id=log_key_id,
+            tags=spec.placed.tags(name),
+            opts=child(self),
+        )
+        rule = aws.cloudwatch.EventRule(
+            f"{name}-findings",
+            name=named(spec.placed, name, "findings", limit=64),
+            description="Findings of medium severity and above",
+            event_pattern=json.dumps(
+                {
+                    "source": ["aws.guardduty"],
+                    "detail-type": ["GuardDuty Finding"],
+                    # https://docs.aws.amazon.com/guardduty/latest/ug/guardduty_findings-severity.html
+                    "detail": {"severity": [{"numeric": [">=", 4]}]},
+                }
+            ),
+            tags=spec.placed.tags(name),
+            opts=child(self),
+        )
+
+        def policy(known: dict[str, str]) -> pulumi.Output[str]:
+            rules = arn("events", spec.placed.region, known["account"], "rule/*")
+            return document(
+                Statement(
+                    "RulesTell",
+                    ["sns:Publish"],
+                    [known["topic"]],
+                    principals={"Service": ["events.amazonaws.com"]},
+                    conditions={"ArnLike": {"aws:SourceArn": rules}},
+                ),
+                Statement(
+                    "OnlyTls",
+                    ["sns:Publish"],
+                    [known["topic"]],
+                    effect="Deny",
+                    principals={"AWS": ["*"]},
+                    conditions={"Bool": {"aws:SecureTransport": "false"}},
+                ),
+            )
+
+        known = pulumi.Output.all(account=account, topic=topic.arn)
+        permitted = aws.sns.TopicPolicy(
+            f"{name}-alerts", arn=topic.arn, policy=known.apply(policy), opts=child(self)
+        )
+        aws.cloudwatch.EventTarget(
+            f"{name}-findings",
+            rule=rule.name,
+            arn=topic.arn,
+            opts=child(self, depends_on=[permitted]),
+        )
+        for position, address in enumerate(spec.alert_emails):
+            aws.sns.TopicSubscription(
+                f"{name}-alerts-{position}",
+                topic=topic.arn,
+                protocol="email",
+                endpoint=address,
+                opts=child(self),
+            )
