@@ -60,7 +60,8 @@ def test_outputs_are_those_of_the_sdk_and_never_change(whole_estate: Any) -> Non
         computed = set(again) - set(made.inputs)
         assert known is not None
         assert computed <= known.outputs | known.inputs, (key, computed - known.outputs)
-        assert made.outputs.get("name", made.id.rpartition("/")[2]) == made.id.rpartition("/")[2]
+        if "name" not in known.inputs and "name" in known.outputs:
+            assert made.outputs["name"] == made.id.rpartition("/")[2]
 
 
 @pytest.mark.parametrize(
@@ -72,13 +73,13 @@ def test_outputs_are_those_of_the_sdk_and_never_change(whole_estate: Any) -> Non
         ("account", ("primaryEndpoints", "blob"), r"https://datasets1\.blob\.core\.windows\.net/"),
         ("account", ("primaryLocation",), "uaenorth"),
         ("registry", ("loginServer",), r"images1\.azurecr\.io"),
-        ("cluster", ("privateFQDN",), r"cluster-[0-9a-f]{8}\.[0-9a-f-]{36}\.privatelink\.uaenorth\.azmk8s\.io"),
-        ("cluster", ("oidcIssuerProfile", "issuerURL"), r"https://uaenorth\.oic\.prod-aks\.azure\.com/.+/.+/"),
+        ("cluster", ("privateFQDN",), r"cluster-\w{8}\..{36}\.privatelink\.uaenorth\.azmk8s\.io"),
+        ("cluster", ("oidcIssuerProfile", "issuerURL"), r"https://uaenorth\.oic\..+\.com/.+/.+/"),
         ("cluster", ("nodeResourceGroup",), "MC_rg_cluster_uaenorth"),
         ("identity", ("principalId",), r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}"),
         ("logs", ("customerId",), r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}"),
         ("zone", ("location",), "global"),
-        ("environment", ("defaultDomain",), r"sandbox-[0-9a-f]{8}\.uaenorth\.azurecontainerapps\.io"),
+        ("environment", ("defaultDomain",), r"sandbox-\w{8}\.uaenorth\.azurecontainerapps\.io"),
         ("app", ("latestRevisionFqdn",), r"inference--\w{7}\.internal\.sandbox-.+"),
         ("rg", ("type",), "Microsoft.Resources/resourceGroups"),
         ("nsg", ("location",), "uaenorth"),

@@ -134,8 +134,8 @@ def _registry_credentials(ask: Ask, world: World) -> dict[str, Any]:
     made = _find(ask, world, "azure-native:containerregistry:Registry")
     if Ask("", made.inputs, {}).at("adminUserEnabled") is not True:
         raise LookupError(
-            f"{made.id} has no admin user (adminUserEnabled is false); use a managed identity with "
-            "the role AcrPull"
+            f"{made.id} has no admin user (adminUserEnabled is false); use a managed identity "
+            "with the role AcrPull"
         )
     name = made.id.rpartition("/")[2]
     passwords = [

@@ -75,9 +75,6 @@ def _environment_problems(ask: Ask) -> Iterator[Problem]:
         subnets.TYPE,
     )
     destination = ask.text("appLogsConfiguration.destination")
-    yield from checks.one_of(
-        "appLogsConfiguration.destination", destination, ("log-analytics", "azure-monitor", "none")
-    )
     base = "appLogsConfiguration.logAnalyticsConfiguration"
     if destination == "log-analytics":
         for name in ("customerId", "sharedKey"):

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 from typing import Any, Final
 
-from engine.sandbox.clouds.azure import arm, checks, invented, naming
+from engine.sandbox.clouds.azure import arm, invented, naming
 from engine.sandbox.clouds.azure.ask import Ask
 from engine.sandbox.clouds.azure.kind import Kind
 from engine.sandbox.clouds.model import Problem
@@ -72,16 +72,11 @@ def _federated_conflicts(ask: Ask) -> Iterator[Problem]:
             )
 
 
-def _identity_problems(ask: Ask) -> Iterator[Problem]:
-    yield from checks.one_of("isolationScope", ask.text("isolationScope"), ("None", "Regional"))
-
-
 KINDS: Final = (
     Kind(
         IDENTITY,
         "Microsoft.ManagedIdentity/userAssignedIdentities/{resourceName}",
         name=naming.IDENTITY,
-        problems=_identity_problems,
         outputs=_outputs,
     ),
     Kind(

@@ -40,11 +40,6 @@ def _vault_problems(ask: Ask) -> Iterator[Problem]:
             "properties.enableSoftDelete", "false isn't allowed for new vaults; leave it out"
         )
     yield from checks.between(ask, "properties.softDeleteRetentionInDays", 7, 90, "days")
-    yield from checks.one_of(
-        "properties.publicNetworkAccess",
-        ask.text("properties.publicNetworkAccess"),
-        ("Enabled", "enabled", "Disabled", "disabled"),
-    )
     policies = ask.items("properties.accessPolicies")
     if len(policies) > 1024:
         yield Problem(

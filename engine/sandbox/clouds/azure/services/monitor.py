@@ -36,6 +36,24 @@ _ACTIVITY: Final = (
 
 
 def _setting_problems(ask: Ask) -> Iterator[Problem]:
+    yield from _destinations(ask)
+    if ask.is_absent("logs[0]") and ask.is_absent("metrics[0]"):
+        yield Problem("logs", "is missing: name at least one category of logs or metrics")
+    for name in ("logs", "metrics"):
+        for path, _ in ask.items(name):
+            days = ask.number(f"{path}.retentionPolicy.days")
+            if days and ask.flag(f"{path}.retentionPolicy.enabled"):
+                # Source: azure-monitor/essentials/migrate-to-azure-storage-lifecycle-policy.
+                yield Problem(
+                    f"{path}.retentionPolicy",
+                    "isn't taken any more; keep logs by the workspace's retention or the "
+                    "account's lifecycle",
+                )
+    if ask.is_given("logAnalyticsDestinationType") and ask.is_absent("workspaceId"):
+        yield Problem("logAnalyticsDestinationType", "goes with a workspaceId only")
+
+
+def _destinations(ask: Ask) -> Iterator[Problem]:
     if all(ask.is_absent(name) for name in _DESTINATIONS):
         yield Problem(
             "workspaceId",
@@ -44,25 +62,10 @@ def _setting_problems(ask: Ask) -> Iterator[Problem]:
     for name, kind in _DESTINATIONS.items():
         if kind:
             yield from checks.resource_id(name, ask.text(name), kind)
-    if ask.is_absent("logs[0]") and ask.is_absent("metrics[0]"):
-        yield Problem("logs", "is missing: name at least one category of logs or metrics")
-    for name in ("logs", "metrics"):
-        for path, _ in ask.items(name):
-            given = [
-                part for part in ("category", "categoryGroup") if ask.is_given(f"{path}.{part}")
-            ]
-            if name == "logs" and len(given) != 1:
-                yield Problem(path, "must name either a category or a categoryGroup")
-            days = ask.number(f"{path}.retentionPolicy.days")
-            if days and ask.flag(f"{path}.retentionPolicy.enabled"):
-                # Source: azure-monitor/essentials/migrate-to-azure-storage-lifecycle-policy.
-                yield Problem(
-                    f"{path}.retentionPolicy",
-                    "isn't taken any more; keep logs by the "
-                    "workspace's retention or the account's lifecycle",
-                )
-    if ask.is_given("logAnalyticsDestinationType") and ask.is_absent("workspaceId"):
-        yield Problem("logAnalyticsDestinationType", "goes with a workspaceId only")
+    for path, _ in ask.items("logs"):
+        given = [part for part in ("category", "categoryGroup") if ask.is_given(f"{path}.{part}")]
+        if len(given) != 1:
+            yield Problem(path, "must name either a category or a categoryGroup")
 
 
 def _setting_conflicts(ask: Ask) -> Iterator[Problem]:
@@ -107,7 +110,8 @@ def _categories(ask: Ask) -> set[str]:
 
 
 def _activity_problems(ask: Ask) -> Iterator[Problem]:
-    yield from _setting_problems(ask)
+    yield from _destinations(ask)
+    yield from checks.needs(ask, "logs[0]", "name at least one category")
     for path, _ in ask.items("logs"):
         yield from checks.one_of(f"{path}.category", ask.text(f"{path}.category"), _ACTIVITY)
 

@@ -199,7 +199,15 @@ def _policy_outputs(ask: Ask) -> dict[str, Any]:
 
 def _stamped(ask: Ask) -> dict[str, Any]:
     del ask
-    return {"lastModifiedTime": invented.MOMENT, "creationTime": invented.MOMENT}
+    return {"lastModifiedTime": invented.MOMENT}
+
+
+def _scope_outputs(ask: Ask) -> dict[str, Any]:
+    return {"creationTime": invented.MOMENT, **_stamped(ask)}
+
+
+def _file_service_problems(ask: Ask) -> Iterator[Problem]:
+    yield from checks.between(ask, "shareDeleteRetentionPolicy.days", 1, 365, "days")
 
 
 KINDS: Final = (
@@ -222,7 +230,7 @@ KINDS: Final = (
         "azure-native:storage:FileServiceProperties",
         f"{storage.PATH}/fileServices/{{fileServicesName}}",
         name=naming.only("default"),
-        problems=_service_problems,
+        problems=_file_service_problems,
     ),
     Kind(
         "azure-native:storage:BlobContainerImmutabilityPolicy",
@@ -260,6 +268,6 @@ KINDS: Final = (
         replaces=frozenset({"requireInfrastructureEncryption"}),
         problems=_scope_problems,
         conflicts=_scope_conflicts,
-        outputs=_stamped,
+        outputs=_scope_outputs,
     ),
 )
