@@ -96,14 +96,14 @@ class Cluster(pulumi.ComponentResource):
         self.security_group_id = cluster.vpc_config.cluster_security_group_id
         self.kubernetes_version = spec.kubernetes_version
         outputs: dict[str, Any] = {
-            "cluster_id": self.cluster_id,
-            "cluster_name": self.cluster_name,
+            "clusterId": self.cluster_id,
+            "clusterName": self.cluster_name,
             "endpoint": self.endpoint,
-            "certificate_authority": self.certificate_authority,
-            "issuer_url": self.issuer_url,
-            "node_identity_id": self.node_identity_id,
-            "security_group_id": self.security_group_id,
-            "kubernetes_version": self.kubernetes_version,
+            "certificateAuthority": self.certificate_authority,
+            "issuerUrl": self.issuer_url,
+            "nodeIdentityId": self.node_identity_id,
+            "securityGroupId": self.security_group_id,
+            "kubernetesVersion": self.kubernetes_version,
         }
         self.register_outputs(outputs)
 

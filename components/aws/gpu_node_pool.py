@@ -91,12 +91,12 @@ class GpuNodePool(pulumi.ComponentResource):
         self.cost_at_minimum = str(spec.cost_at_minimum)
         self.cost_at_maximum = str(spec.cost_at_maximum)
         outputs: dict[str, Any] = {
-            "pool_id": self.pool_id,
-            "pool_name": self.pool_name,
+            "poolId": self.pool_id,
+            "poolName": self.pool_name,
             "machine": self.machine,
             "zones": self.zones,
-            "cost_at_minimum": self.cost_at_minimum,
-            "cost_at_maximum": self.cost_at_maximum,
+            "costAtMinimum": self.cost_at_minimum,
+            "costAtMaximum": self.cost_at_maximum,
         }
         self.register_outputs(outputs)
 

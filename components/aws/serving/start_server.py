@@ -1,7 +1,7 @@
 """Makes what the inference server starts with out of what was fetched, and becomes the server.
 
 Runs inside the inference image, without privileges; settings come as JSON in ``FALAJ_SERVING``:
-``folder``, ``secrets``, ``model``, ``version``, ``host_name``, ``tenant``, ``port``, ``workers``.
+``folder``, ``secrets``, ``model``, ``version``, ``host_name``, ``port``, ``workers``.
 
 The certificate is the machine's own, made at each start and gone with it: the load balancer, which
 shows clients the tier's certificate, encrypts to machines without comparing theirs.

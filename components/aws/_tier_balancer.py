@@ -1,0 +1,156 @@
+"""The inference tier's internal load balancer: TLS 1.3 in front, TLS to the machines."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import pulumi
+import pulumi_aws as aws
+
+from components.aws._component import child
+from components.aws.serving.boot import PORT
+from components.specification.cpu_inference_tier import CpuInferenceTierArgs, CpuInferenceTierSpec
+from components.specification.machine_choice import subnets_of
+
+#: TLS 1.3 and nothing older; it encrypts to targets with up to TLS 1.3, too:
+#: docs.aws.amazon.com/elasticloadbalancing/latest/network/describe-ssl-policies.html
+TLS_POLICY = "ELBSecurityPolicy-TLS13-1-3-2021-06"
+_DRAIN_S = 30
+
+
+def subnet_ids(spec: CpuInferenceTierSpec, args: CpuInferenceTierArgs) -> pulumi.Output[list[str]]:
+    """Subnets of the tier's zones."""
+    where = f"serving_subnet_ids of inference tier {spec.name!r}"
+
+    def chosen(known: Mapping[str, str]) -> list[str]:
+        return subnets_of(known, spec.zones, where=where, all_needed=spec.zones_named)
+
+    return pulumi.Output.from_input(args["serving_subnet_ids"]).apply(chosen)
+
+
+class Balancer:
+    """Makes the load balancer, its listener and target group, and the private name."""
+
+    def __init__(
+        self,
+        parent: pulumi.Resource,
+        spec: CpuInferenceTierSpec,
+        args: CpuInferenceTierArgs,
+        certificate_arn: pulumi.Input[str],
+    ) -> None:
+        self._parent = parent
+        self._spec = spec
+        self._tags = spec.placed.tags(spec.name)
+        self.targets = self._target_group(args)
+        callers = self._callers(args)
+        self._balancer = aws.lb.LoadBalancer(
+            spec.name,
+            internal=True,
+            load_balancer_type="network",
+            ip_address_type="ipv4",
+            subnets=subnet_ids(spec, args),
+            # The network's own group lets nodes in and lets it reach machines; the other lets
+            # callers in.
+            security_groups=[args["security_group_id"], callers.id],
+            enable_cross_zone_load_balancing=True,
+            enable_deletion_protection=spec.placed.retained,
+            tags=self._tags,
+            opts=child(parent),
+        )
+        self.listener = aws.lb.Listener(
+            spec.name,
+            load_balancer_arn=self._balancer.arn,
+            port=spec.port,
+            protocol="TLS",
+            ssl_policy=TLS_POLICY,
+            certificate_arn=certificate_arn,
+            default_actions=[
+                aws.lb.ListenerDefaultActionArgs(type="forward", target_group_arn=self.targets.arn)
+            ],
+            tags=self._tags,
+            opts=child(parent),
+        )
+        self._name_it(args)
+
+    def _target_group(self, args: CpuInferenceTierArgs) -> aws.lb.TargetGroup:
+        return aws.lb.TargetGroup(
+            self._spec.name,
+            vpc_id=args["network_id"],
+            port=PORT,
+            protocol="TLS",
+            target_type="ip" if self._spec.mode == "serverless" else "instance",
+            deregistration_delay=_DRAIN_S,
+            connection_termination=True,
+            # By TCP: checks by HTTPS speak TLS 1.2 at most, which the server refuses. Its
+            # supervisor starts it again when it fails. docs.aws.amazon.com/elasticloadbalancing/
+            # latest/network/target-group-health-checks.html
+            health_check=aws.lb.TargetGroupHealthCheckArgs(
+                protocol="TCP",
+                port="traffic-port",
+                interval=10,
+                healthy_threshold=3,
+                unhealthy_threshold=3,
+            ),
+            tags=self._tags,
+            opts=child(self._parent),
+        )
+
+    def _callers(self, args: CpuInferenceTierArgs) -> aws.ec2.SecurityGroup:
+        """A group that lets private ranges call: those given, or the network's own."""
+        spec = self._spec
+        group = aws.ec2.SecurityGroup(
+            f"{spec.name}-callers",
+            vpc_id=args["network_id"],
+            description=f"Callers of the inference tier {spec.name}",
+            revoke_rules_on_delete=True,
+            tags={**self._tags, "Name": f"{spec.name}-callers"},
+            opts=child(self._parent),
+        )
+        ranges: list[pulumi.Input[str]] = list(spec.allowed_cidrs)
+        if not ranges:
+            network = aws.ec2.get_vpc_output(
+                id=args["network_id"], opts=pulumi.InvokeOutputOptions(parent=self._parent)
+            )
+            ranges = [network.cidr_block]
+        for position, cidr in enumerate(ranges):
+            aws.vpc.SecurityGroupIngressRule(
+                f"{spec.name}-callers-{position}",
+                security_group_id=group.id,
+                cidr_ipv4=cidr,
+                ip_protocol="tcp",
+                from_port=spec.port,
+                to_port=spec.port,
+                description="Callers of the inference tier",
+                tags=self._tags,
+                opts=child(self._parent),
+            )
+        return group
+
+    def _name_it(self, args: CpuInferenceTierArgs) -> None:
+        """The private name: a zone of exactly that name, so that it covers no other."""
+        spec = self._spec
+        zone = aws.route53.Zone(
+            spec.name,
+            name=spec.host_name,
+            comment=f"Inference tier {spec.name}",
+            vpcs=[
+                aws.route53.ZoneVpcArgs(vpc_id=args["network_id"], vpc_region=spec.placed.region)
+            ],
+            force_destroy=False,
+            tags=self._tags,
+            opts=child(self._parent),
+        )
+        aws.route53.Record(
+            spec.name,
+            zone_id=zone.zone_id,
+            name=spec.host_name,
+            type="A",
+            aliases=[
+                aws.route53.RecordAliasArgs(
+                    name=self._balancer.dns_name,
+                    zone_id=self._balancer.zone_id,
+                    evaluate_target_health=True,
+                )
+            ],
+            opts=child(self._parent),
+        )

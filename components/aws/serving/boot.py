@@ -1,0 +1,145 @@
+"""What a machine of the inference tier does when it starts: its cloud-init configuration."""
+
+from __future__ import annotations
+
+import base64
+import gzip
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+#: Port of the server on machines and in containers; a server without privileges can take it.
+PORT = 8443
+_PROGRAMS = "/opt/falaj"
+_SETTINGS = f"{_PROGRAMS}/serving.json"
+FOLDER = "/var/lib/falaj"
+#: In memory, on machines; keys never reach a disk.
+SECRETS = "/run/falaj/secrets"
+_LOGIN = "/run/falaj/login"
+#: Whom the server runs as: nobody that the machine knows.
+_USER = 65532
+#: docs.aws.amazon.com/AWSEC2/latest/UserGuide/user-data.html: 16 KB before base64.
+_LIMIT_BYTES = 16_384
+
+
+@dataclass(frozen=True)
+class Serving:
+    """What is served, and where what it needs lies."""
+
+    region: str
+    bucket: str
+    prefix: str
+    model: str
+    version: int
+    keyring: str
+    """ARN of the secret."""
+    host_name: str
+    workers: int
+
+    def settings(self, *, secrets: str, user: int | None, login: str | None) -> dict[str, Any]:
+        """What `fetch.py` and `start_server.py` read; no secrets."""
+        return {
+            "region": self.region,
+            "bucket": self.bucket,
+            "prefix": self.prefix,
+            "model": self.model,
+            "version": self.version,
+            "keyring": self.keyring,
+            "host_name": self.host_name,
+            "workers": self.workers,
+            "port": PORT,
+            "folder": FOLDER,
+            "secrets": secrets,
+            "user": user,
+            "login": login,
+        }
+
+
+def program(name: str) -> str:
+    """Text of one of this folder's programs."""
+    return (Path(__file__).parent / name).read_text(encoding="utf-8")
+
+
+def user_data(image: str, log_group: str, serving: Serving) -> str:
+    """The cloud-init configuration, compressed and in base64; it holds no secrets.
+
+    Args:
+        image: the inference image, by digest.
+        log_group: name of the group that the server's log goes to.
+        serving: what is served.
+
+    Raises:
+        ValueError: it is longer than EC2 takes.
+    """
+    packed = gzip.compress(configuration(image, log_group, serving).encode(), mtime=0)
+    if len(packed) > _LIMIT_BYTES:
+        raise ValueError(f"the user data has {len(packed)} bytes; allowed: {_LIMIT_BYTES}")
+    return base64.b64encode(packed).decode()
+
+
+def configuration(image: str, log_group: str, serving: Serving) -> str:
+    """The cloud-init configuration as text."""
+    settings = serving.settings(secrets=SECRETS, user=_USER, login=_LOGIN)
+    files: Mapping[str, str] = {
+        f"{_PROGRAMS}/fetch.py": program("fetch.py"),
+        f"{_PROGRAMS}/start_server.py": program("start_server.py"),
+        _SETTINGS: json.dumps(settings),
+        # A variable's value may hold no line break; JSON on one line has none.
+        f"{_PROGRAMS}/serving.env": f"FALAJ_SERVING={json.dumps(settings)}\n",
+        "/etc/systemd/system/falaj-inference.service": unit(image, log_group, serving.region),
+    }
+    document = {
+        "ssh_pwauth": False,
+        "disable_root": True,
+        "write_files": [
+            {"path": path, "content": text, "permissions": "0644"} for path, text in files.items()
+        ],
+        "runcmd": [
+            # Nobody logs in, and no cluster owns it: a machine that misbehaves is replaced.
+            ["systemctl", "mask", "--now", "sshd.service", "ecs.service", "amazon-ssm-agent"],
+            ["systemctl", "daemon-reload"],
+            ["systemctl", "enable", "--now", "--no-block", "falaj-inference.service"],
+        ],
+    }
+    return f"#cloud-config\n{json.dumps(document)}\n"
+
+
+def unit(image: str, log_group: str, region: str) -> str:
+    """The systemd unit: fetch, pull by digest, run without privileges, begin again on failure."""
+    options = " ".join(
+        (
+            "--rm --name falaj-inference --read-only --cap-drop ALL",
+            f"--security-opt no-new-privileges --pids-limit 512 --user {_USER}:{_USER}",
+            f"--env-file {_PROGRAMS}/serving.env --publish {PORT}:{PORT}",
+            "--tmpfs /tmp:rw,noexec,nosuid,nodev,size=64m",
+            f"--volume {FOLDER}:{FOLDER} --volume {SECRETS}:{SECRETS}",
+            f"--volume {_PROGRAMS}/start_server.py:{_PROGRAMS}/start_server.py:ro",
+            f"--log-driver awslogs --log-opt awslogs-region={region}",
+            f"--log-opt awslogs-group={log_group} --log-opt mode=non-blocking",
+        )
+    )
+    return f"""\
+[Unit]
+Description=Inference server
+Requires=docker.service
+Wants=network-online.target
+After=docker.service network-online.target
+StartLimitIntervalSec=0
+
+[Service]
+Environment=DOCKER_CONFIG={_LOGIN}
+ExecStartPre=/usr/bin/python3 {_PROGRAMS}/fetch.py {_SETTINGS}
+ExecStartPre=/usr/bin/docker pull --quiet {image}
+ExecStartPre=-/usr/bin/docker rm --force falaj-inference
+ExecStart=/usr/bin/docker run {options} --entrypoint python {image} {_PROGRAMS}/start_server.py
+ExecStop=/usr/bin/docker stop --time 30 falaj-inference
+Restart=always
+RestartSec=10
+TimeoutStartSec=900
+TimeoutStopSec=60
+
+[Install]
+WantedBy=multi-user.target
+"""
