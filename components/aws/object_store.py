@@ -5,6 +5,7 @@ from typing import Any
 import pulumi
 import pulumi_aws as aws
 
+from components.aws._arn import bucket_arn
 from components.aws._bucket_policies import BucketOwner, bucket_policy
 from components.aws._component import account_of, child, inputs, stateful, token
 from components.specification.names import unique_name
@@ -62,11 +63,13 @@ class ObjectStore(pulumi.ComponentResource):
             )
             for purpose in spec.buckets
         }
+        # Names and ARNs by way of the policies: who writes to a bucket waits for what it refuses
+        # and admits. CloudTrail can't be pointed at the audit bucket before.
         self.bucket_names = pulumi.Output.all(
-            **{purpose: bucket.bucket for purpose, bucket in buckets.items()}
+            **{purpose: policy.bucket for purpose, policy in buckets.items()}
         )
         self.bucket_ids = pulumi.Output.all(
-            **{purpose: bucket.arn for purpose, bucket in buckets.items()}
+            **{purpose: policy.bucket.apply(bucket_arn) for purpose, policy in buckets.items()}
         )
         self.store_ids = self.bucket_ids
         outputs: dict[str, Any] = {
@@ -83,7 +86,8 @@ class ObjectStore(pulumi.ComponentResource):
         spec: ObjectStoreSpec,
         key_id: pulumi.Input[str],
         account: pulumi.Output[str],
-    ) -> aws.s3.Bucket:
+    ) -> aws.s3.BucketPolicy:
+        """A bucket and all that belongs to it; the policy stands for it."""
         label = f"{name}-{purpose}"
         tenant, stack = spec.placed.tenant, pulumi.get_stack()
 
@@ -115,7 +119,7 @@ class ObjectStore(pulumi.ComponentResource):
             # S3 takes one change of a bucket at a time and refuses the others.
             opts=child(self, depends_on=[access]),
         )
-        aws.s3.BucketPolicy(
+        policy = aws.s3.BucketPolicy(
             label,
             bucket=bucket.id,
             policy=_policy(purpose, spec.placed.region, bucket, key_id, account),
@@ -144,7 +148,7 @@ class ObjectStore(pulumi.ComponentResource):
         self._lifecycle(label, spec, bucket, versions)
         if purpose == "audit":
             self._lock(label, spec, bucket, versions)
-        return bucket
+        return policy
 
     def _lifecycle(
         self,
