@@ -7,26 +7,44 @@ from typing import Final
 
 from engine.sandbox.clouds.aws.kinds import Kind, Kinds
 from engine.sandbox.clouds.aws.services import (
+    balancing,
+    certificates,
+    clusters,
     compute,
+    containers,
+    dns,
     files,
+    firewall,
     gateways,
+    governance,
     identity,
     keys,
+    messaging,
     network,
+    observability,
     security_groups,
     storage,
 )
 from engine.sandbox.clouds.aws.tokens import canonical
 
 _SERVICES: Final = (
-    network,
-    gateways,
-    security_groups,
+    balancing,
+    certificates,
+    clusters,
     compute,
-    storage,
+    containers,
+    dns,
     files,
-    keys,
+    firewall,
+    gateways,
+    governance,
     identity,
+    keys,
+    messaging,
+    network,
+    observability,
+    security_groups,
+    storage,
 )
 
 

@@ -74,7 +74,7 @@ def _listed(values: tuple[int, ...]) -> str:
 
 
 def _lustre(draft: Draft, id: str, world: World) -> Mapping[str, Any]:
-    subnet = world.by_id(t.SUBNET, draft.text("subnetIds[]"))
+    subnet = world.by_id(t.SUBNET, draft.text("subnetIds"))
     return {
         "dnsName": f"{id}.fsx.{draft.region}.{dns_suffix(draft.region)}",
         "mountName": "fsx" if draft.get("deploymentType") == "SCRATCH_1"
@@ -159,7 +159,6 @@ KINDS: Final[Kinds] = {
                   "importPath", "importedFileChunkSize", "kmsKeyId", "securityGroupIds",
                   "storageType", "subnetIds"),
         rules=(
-            sized("subnetIds", 1, 1),
             _capacity,
             _throughput,
             between("automaticBackupRetentionDays", 0, 90, "days"),
@@ -167,7 +166,7 @@ KINDS: Final[Kinds] = {
                     "day:hour:minute such as 6:02:30"),
             matches("dailyAutomaticBackupStartTime", r"([01]\d|2[0-3]):[0-5]\d", "HH:MM"),
         ),
-        references=(links.subnet(), links.security_group(), links.key()),
+        references=(links.subnet("subnetIds"), links.security_group(), links.key()),
         computed=_lustre,
         defaults={"deploymentType": "SCRATCH_1", "storageType": "SSD"},
     ),

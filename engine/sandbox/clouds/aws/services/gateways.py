@@ -199,7 +199,7 @@ KINDS: Final[Kinds] = {
         id="fl-{hex17}",
         arn="ec2:{region}:{account}:vpc-flow-log/{id}",
         replaces=("deliverCrossAccountRole", "destinationOptions", "eniId", "iamRoleArn",
-                  "logDestination", "logDestinationType", "logFormat", "logGroupName",
+                  "logDestination", "logDestinationType", "logFormat",
                   "maxAggregationInterval", "regionalNatGatewayId", "subnetId", "trafficType",
                   "transitGatewayAttachmentId", "transitGatewayId", "vpcId"),
         rules=(

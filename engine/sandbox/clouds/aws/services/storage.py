@@ -68,7 +68,7 @@ def _lifecycle(draft: Draft) -> Iterator[Problem]:
 
 
 def _given(value: object) -> bool:
-    return value is not None and value != [] and value != {}
+    return value not in (None, [], {})
 
 
 def _infrequent_access(draft: Draft) -> Iterator[Problem]:
@@ -106,7 +106,7 @@ def _setting(*rules: Any, more: tuple[Reference, ...] = ()) -> Kind:
     """A setting of a bucket: one of each kind per bucket, and its id is the bucket's name."""
     return Kind(
         id="{bucket}",
-        replaces=("bucket", "expectedBucketOwner"),
+        replaces=("bucket",),
         rules=rules,
         references=(links.bucket(), *more),
         unique=("bucket",),
