@@ -55,7 +55,8 @@ class CpuInferenceTier(pulumi.ComponentResource):
     ``instances``: an `ec2.LaunchTemplate` (IMDSv2 one hop away, encrypted disk, no login, no
     public address) and an `autoscaling.Group` that a new template replaces machine by machine,
     tracking the use of CPUs. Its machines run the image by digest without privileges.
-    ``serverless``: an ECS service on Fargate with the same programs, a read-only root and the same scaling.
+    ``serverless``: an ECS service on Fargate with the same programs, a read-only root and the same
+    scaling.
 
     Tokens of callers have the issuer ``falaj`` and the name of the host as their audience. In
     production the key ring's secret, the authority and the log are protected and retained, and the
