@@ -91,15 +91,17 @@ class SandboxMocks(pulumi.runtime.Mocks):
         # Unknown outputs stay away, which the SDK takes for unknown in a preview.
         return made, {key: v for key, v in outputs.items() if not isinstance(v, Unknown)}
 
-    def call(self, args: pulumi.runtime.MockCallArgs) -> tuple[dict[Any, Any], None]:
+    def call(
+        self, args: pulumi.runtime.MockCallArgs
+    ) -> tuple[dict[Any, Any], list[tuple[str, str]]]:
         """Answer a query. Raises SandboxError when it isn't known or is refused."""
         arguments: dict[str, Any] = self._plain(args.args)
         self.queries.append((args.token, arguments))
         package = args.token.split(":")[0]
         if package not in models.PACKAGES:
-            return {}, None
+            return {}, []
         sandbox = self._sandbox(package, args.provider or "")
-        return sandbox.invoke(args.token, arguments), None
+        return sandbox.invoke(args.token, arguments), []
 
     def _provider(
         self, package: str, name: str, inputs: dict[str, Any]
