@@ -9,7 +9,6 @@ from __future__ import annotations
 import ipaddress
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import pulumi
 import pulumi_aws as aws
@@ -21,6 +20,7 @@ from components.specification.network import NetworkSpec
 #: Everything but these can be a public server: private networks stay out of reach even if one is
 #: connected to this one later (RFC 1918, RFC 6598, and what is no unicast address).
 _NOT_PUBLIC = ("10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "100.64.0.0/10", "224.0.0.0/3")
+Status = aws.networkfirewall.outputs.FirewallFirewallStatus
 _ANYWHERE = "0.0.0.0/0"
 
 
@@ -185,16 +185,18 @@ def _log(
 def _endpoint_in(
     firewall: aws.networkfirewall.Firewall, subnet_id: pulumi.Output[str]
 ) -> pulumi.Output[str]:
-    def find(known: dict[str, Any]) -> str:
-        statuses: list[aws.networkfirewall.outputs.FirewallFirewallStatus] = known["statuses"]
+    def find(subnet: str, statuses: Sequence[Status]) -> str:
         for status in statuses:
             for state in status.sync_states or []:
                 for attachment in state.attachments or []:
-                    if attachment.subnet_id == known["subnet"] and attachment.endpoint_id:
+                    if attachment.subnet_id == subnet and attachment.endpoint_id:
                         return attachment.endpoint_id
-        raise RuntimeError(f"the firewall has no endpoint in subnet {known['subnet']}")
+        raise RuntimeError(f"the firewall has no endpoint in subnet {subnet}")
 
-    return pulumi.Output.all(statuses=firewall.firewall_statuses, subnet=subnet_id).apply(find)
+    # One after the other: together they would come as plain dictionaries.
+    return subnet_id.apply(
+        lambda subnet: firewall.firewall_statuses.apply(lambda statuses: find(subnet, statuses))
+    )
 
 
 def _zone_outlet(
