@@ -10,7 +10,7 @@ from typing import Any, Final
 from engine.sandbox.clouds.aws import links
 from engine.sandbox.clouds.aws import tokens as t
 from engine.sandbox.clouds.aws.addresses import zone
-from engine.sandbox.clouds.aws.draft import ACCOUNT, Draft
+from engine.sandbox.clouds.aws.draft import ACCOUNT, Draft, as_list, as_map
 from engine.sandbox.clouds.aws.hashes import hexdigits, marked
 from engine.sandbox.clouds.aws.kinds import AutoName, Kind, Kinds, Reference
 from engine.sandbox.clouds.aws.machines import sold, sold_in_subnets
@@ -186,6 +186,21 @@ def _reserved_zone(draft: Draft) -> Iterator[Problem]:
 
 _IMAGE: Final = r"ami-[0-9a-f]{8}([0-9a-f]{9})?|resolve:ssm:[A-Za-z0-9_./:-]+"
 
+def _tagged_group(draft: Draft, world: World, _id: str | None) -> Iterator[Problem]:
+    """The group exists: made by a program, or by EKS for a node group."""
+    name = draft.text("autoscalingGroupName")
+    made = {as_map(group).get("name")
+            for node_group in world.all(t.NODE_GROUP)
+            for part in as_list(node_group.outputs.get("resources"))
+            for group in as_list(as_map(part).get("autoscalingGroups"))}  # fmt: skip
+    if name not in made and not list(world.find(t.AUTO_SCALING_GROUP, name=name)):
+        yield Problem(
+            "autoscalingGroupName",
+            f"{name!r} does not exist: there is no Group of that name, and no NodeGroup's; "
+            "create it first, in this stack or another",
+        )
+
+
 KINDS: Final[Kinds] = {
     t.LAUNCH_TEMPLATE: Kind(
         id="lt-{hex17}",
@@ -328,9 +343,7 @@ KINDS: Final[Kinds] = {
     "aws:autoscaling/tag:Tag": Kind(
         id=lambda draft: f"{draft.text('autoscalingGroupName')},{draft.text('tag.key')}",
         replaces=("autoscalingGroupName", "tag.key"),
-        references=(
-            Reference("autoscalingGroupName", (t.AUTO_SCALING_GROUP,), by=("name",), holds=False),
-        ),
+        crosschecks=(_tagged_group,),
     ),
     "aws:autoscaling/attachment:Attachment": Kind(
         id="{autoscalingGroupName}-{hex26}",
