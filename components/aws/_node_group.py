@@ -12,7 +12,7 @@ import pulumi_aws as aws
 from components import catalogue
 from components.aws import _launch_template as fragments
 from components.aws._autoscaler_tags import autoscaler_tags, hints
-from components.aws._component import child, named
+from components.aws._component import child
 from components.aws._node_config import user_data
 from components.specification.machine_choice import subnets_of
 from components.specification.node_labels import Taint
@@ -78,8 +78,6 @@ def node_group(
     made = aws.eks.NodeGroup(
         pool.name,
         cluster_name=args["cluster_id"],
-        # With a name of its own a replacement can be made before the old group is gone.
-        node_group_name_prefix=named(pool.placed, pool.name, limit=36) + "-",
         node_role_arn=args["node_identity_id"],
         subnet_ids=pulumi.Output.from_input(args["node_subnet_ids"]).apply(subnets),
         ami_type=_ami_type(pool.machine),
@@ -128,7 +126,6 @@ def _launch_template(
         placement = aws.ec2.LaunchTemplatePlacementArgs(group_name=pool.placement_group)
     return aws.ec2.LaunchTemplate(
         pool.name,
-        name_prefix=named(pool.placed, pool.name, limit=100) + "-",
         description=f"{pool.machine} of node pool {pool.name}",
         # In the template, because capacity blocks need it there.
         instance_type=pool.machine.name,

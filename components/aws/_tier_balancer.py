@@ -41,10 +41,13 @@ class Balancer:
         self._parent = parent
         self._spec = spec
         self._tags = spec.placed.tags(spec.name)
+        # Names have 32 characters at most, of which prefixes are 6.
+        self._prefix = f"{spec.name[:5].rstrip('-')}-"
         self.targets = self._target_group(args)
         callers = self._callers(args)
         self._balancer = aws.lb.LoadBalancer(
             spec.name,
+            name_prefix=self._prefix,
             internal=True,
             load_balancer_type="network",
             ip_address_type="ipv4",
@@ -75,6 +78,7 @@ class Balancer:
     def _target_group(self, args: CpuInferenceTierArgs) -> aws.lb.TargetGroup:
         return aws.lb.TargetGroup(
             self._spec.name,
+            name_prefix=self._prefix,
             vpc_id=args["network_id"],
             port=PORT,
             protocol="TLS",

@@ -45,7 +45,6 @@ def scaling_group(
     template = _launch_template(tier, role)
     group = aws.autoscaling.Group(
         spec.name,
-        name_prefix=named(spec.placed, spec.name, limit=200) + "-",
         min_size=spec.min_instances,
         max_size=spec.max_instances,
         vpc_zone_identifiers=subnet_ids(spec, tier.args),
@@ -107,7 +106,6 @@ def _launch_template(tier: Tier, role: aws.iam.Role) -> aws.ec2.LaunchTemplate:
     )
     return aws.ec2.LaunchTemplate(
         spec.name,
-        name_prefix=named(spec.placed, spec.name, limit=100) + "-",
         description=f"{spec.machine} of inference tier {spec.name}",
         image_id=machine_image(spec),
         instance_type=spec.machine.name,
