@@ -29,11 +29,11 @@ import pulumi_azure_native as azure
 import pulumi_kubernetes as kubernetes
 
 config = pulumi.Config()
-owner, fifo = config.get("owner") or "me", config.get_bool("fifo")
+owner, name = config.get("owner") or "me", config.get("name")
 in_aws = pulumi.ResourceOptions(
     provider=aws.Provider("aws", region="me-central-1", default_tags={"tags": {"team": "a"}})
 )
-topic = aws.sns.Topic("topic", tags={"owner": owner}, fifo_topic=fifo, opts=in_aws)
+topic = aws.sns.Topic("topic", tags={"owner": owner}, name=name, opts=in_aws)
 queue = aws.sqs.Queue("queue", tags={"of": topic.arn}, opts=in_aws)
 in_azure = pulumi.ResourceOptions(
     provider=azure.Provider("azure", subscription_id="00000000-0000-0000-0000-000000000000")
@@ -149,11 +149,11 @@ def test_stack_of_three_clouds_lives_and_dies(project: Project) -> None:
     assert "hunter2" not in json.dumps(made)  # neither in inputs nor in outputs
     up(project, "--expect-no-changes")
 
-    project.config(owner="you", fifo="true")
+    project.config(owner="you", name="other")
     changed = up(project)
     assert "~ 2 updated" in changed  # the group, and the queue that names the topic
     assert "+-1 replaced" in changed
-    assert state(project)["topic"]["id"].endswith(".fifo")
+    assert state(project)["topic"]["id"].endswith(":other")
     topics = store(project).all("aws:sns/topic:Topic")
     assert [topic.id for topic in topics] == [state(project)["topic"]["id"]]
 
@@ -201,8 +201,8 @@ def test_mistakes_fail_the_preview_with_their_paths(project: Project) -> None:
         "missing required property 'resourceGroupName' (resource_group_name in Python)",
     ):
         assert reason in failed
-    for path in ("account.sku.teir", "account.encryption.services.blob.enabled"):
-        assert path in failed
+    for path in ("sku.teir", "encryption.services.blob.enabled", "resourceGroupName"):
+        assert f"resource 'account': property {path} value" in failed
 
 
 def test_existing_resource_is_imported_and_state_of_another_cloud_refused(
