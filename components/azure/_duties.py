@@ -8,6 +8,7 @@ from __future__ import annotations
 from components.azure._custom_roles import Permissions
 
 _BLOBS = "Microsoft.Storage/storageAccounts/blobServices"
+_REGISTRY = "Microsoft.ContainerRegistry/registries"
 _KEYS = "Microsoft.KeyVault/vaults/keys"
 
 #: Manage keys, and never use one: no encrypt, decrypt, wrap, unwrap, sign, verify, release; no
@@ -34,21 +35,146 @@ KEY_ENCRYPTER = Permissions(
     data_actions=(f"{_KEYS}/read", f"{_KEYS}/encrypt/action", f"{_KEYS}/decrypt/action"),
 )
 
-BLOB_READER = Permissions(
-    "Reads and lists objects.",
-    actions=(f"{_BLOBS}/containers/read",),
-    data_actions=(f"{_BLOBS}/containers/blobs/read",),
-)
-
-#: Older versions stay, so that what is overwritten or deleted can be had back; only they may not
-#: be removed for good.
-BLOB_WRITER = Permissions(
-    "Reads, writes and deletes objects, and can't remove their older versions.",
-    actions=(f"{_BLOBS}/containers/read",),
+#: Reads data and hands in models and checkpoints; older versions stay, so that what is overwritten
+#: can be had back. Who pushes images is another: Azure's registry has no narrower grant than the
+#: registry itself.
+TRAINER = Permissions(
+    "Reads and writes objects; pulls images.",
+    actions=(f"{_BLOBS}/containers/read", f"{_REGISTRY}/read", f"{_REGISTRY}/pull/read"),
     data_actions=(
         f"{_BLOBS}/containers/blobs/read",
         f"{_BLOBS}/containers/blobs/write",
         f"{_BLOBS}/containers/blobs/add/action",
-        f"{_BLOBS}/containers/blobs/delete",
     ),
 )
+
+DEPLOYER = Permissions(
+    "Reads models; pulls and pushes images.",
+    actions=(
+        f"{_BLOBS}/containers/read",
+        f"{_REGISTRY}/read",
+        f"{_REGISTRY}/pull/read",
+        f"{_REGISTRY}/push/write",
+    ),
+    data_actions=(f"{_BLOBS}/containers/blobs/read",),
+)
+
+#: Sees every setting, and no data: what reads data or shows a secret is another kind of operation.
+AUDITOR = Permissions(
+    "Sees all settings and logs; reads no data.",
+    actions=(
+        "*/read",
+        "Microsoft.OperationalInsights/workspaces/search/action",
+        "Microsoft.OperationalInsights/workspaces/analytics/query/action",
+        "Microsoft.PolicyInsights/policyStates/queryResults/action",
+    ),
+)
+
+#: What stacks are made of. A stack's provisioner makes and changes it, and deletes what holds
+#: nothing.
+_MANAGED = (
+    "Microsoft.Resources/subscriptions/resourceGroups",
+    "Microsoft.Network/virtualNetworks",
+    "Microsoft.Network/virtualNetworks/subnets",
+    "Microsoft.Network/networkSecurityGroups",
+    "Microsoft.Network/networkSecurityGroups/securityRules",
+    "Microsoft.Network/routeTables",
+    "Microsoft.Network/privateEndpoints",
+    "Microsoft.Network/privateEndpoints/privateDnsZoneGroups",
+    "Microsoft.Network/privateDnsZones",
+    "Microsoft.Network/privateDnsZones/virtualNetworkLinks",
+    "Microsoft.Network/loadBalancers",
+    "Microsoft.Network/azureFirewalls",
+    "Microsoft.Network/firewallPolicies",
+    "Microsoft.Network/firewallPolicies/ruleCollectionGroups",
+    "Microsoft.Network/networkWatchers/flowLogs",
+    "Microsoft.ContainerService/managedClusters",
+    "Microsoft.ContainerService/managedClusters/agentPools",
+    "Microsoft.ContainerService/managedClusters/maintenanceConfigurations",
+    "Microsoft.ContainerRegistry/registries/cacheRules",
+    "Microsoft.Compute/virtualMachineScaleSets",
+    "Microsoft.App/managedEnvironments",
+    "Microsoft.App/containerApps",
+    "Microsoft.ManagedIdentity/userAssignedIdentities",
+    "Microsoft.ManagedIdentity/userAssignedIdentities/federatedIdentityCredentials",
+    "Microsoft.Insights/privateLinkScopes",
+    "Microsoft.Insights/privateLinkScopes/scopedResources",
+    "Microsoft.Insights/autoscaleSettings",
+    "Microsoft.Consumption/budgets",
+)
+#: What holds data, keys or evidence: made and changed, never deleted.
+_HOLDING = (
+    "Microsoft.Storage/storageAccounts",
+    "Microsoft.Storage/storageAccounts/blobServices",
+    "Microsoft.Storage/storageAccounts/blobServices/containers",
+    "Microsoft.Storage/storageAccounts/fileServices",
+    "Microsoft.Storage/storageAccounts/fileServices/shares",
+    "Microsoft.Storage/storageAccounts/managementPolicies",
+    "Microsoft.NetApp/netAppAccounts",
+    "Microsoft.NetApp/netAppAccounts/capacityPools",
+    "Microsoft.NetApp/netAppAccounts/capacityPools/volumes",
+    "Microsoft.ContainerRegistry/registries",
+    "Microsoft.KeyVault/vaults",
+    "Microsoft.KeyVault/vaults/keys",
+    "Microsoft.Compute/diskEncryptionSets",
+    "Microsoft.OperationalInsights/workspaces",
+    "Microsoft.Insights/diagnosticSettings",
+    # The one public address, of the firewall: it is known to others, who let it in.
+    "Microsoft.Network/publicIPAddresses",
+)
+_STEPS = (
+    "Microsoft.Network/virtualNetworks/subnets/join/action",
+    "Microsoft.Network/virtualNetworks/join/action",
+    "Microsoft.Network/networkSecurityGroups/join/action",
+    "Microsoft.Network/routeTables/join/action",
+    "Microsoft.Network/publicIPAddresses/join/action",
+    "Microsoft.Network/privateDnsZones/join/action",
+    "Microsoft.Network/loadBalancers/backendAddressPools/join/action",
+    "Microsoft.Network/firewallPolicies/join/action",
+    "Microsoft.ManagedIdentity/userAssignedIdentities/assign/action",
+    "Microsoft.Storage/storageAccounts/privateEndpointConnectionsApproval/action",
+    "Microsoft.KeyVault/vaults/PrivateEndpointConnectionsApproval/action",
+    "Microsoft.KeyVault/vaults/deploy/action",
+    "Microsoft.ContainerRegistry/registries/privateEndpointConnectionsApproval/action",
+    "Microsoft.Insights/privateLinkScopes/privateEndpointConnectionsApproval/action",
+    "Microsoft.Authorization/roleDefinitions/read",
+)
+
+#: Makes infrastructure and sees no data. Grants to identities of services only (`GRANTS_ONLY`).
+PROVISIONER = Permissions(
+    "Makes and changes infrastructure; reads no data.",
+    actions=tuple(
+        dict.fromkeys(
+            (
+                *(f"{each}/{verb}" for each in _MANAGED for verb in ("read", "write", "delete")),
+                *(f"{each}/{verb}" for each in _HOLDING for verb in ("read", "write")),
+                *_STEPS,
+                "Microsoft.Authorization/roleAssignments/read",
+                "Microsoft.Authorization/roleAssignments/write",
+                "Microsoft.Authorization/roleAssignments/delete",
+            )
+        )
+    ),
+)
+
+#: Owner, User Access Administrator, Role Based Access Control Administrator.
+_POWERFUL = (
+    "8e3af657-a8ff-443c-a75c-2fe8c4bcb635, 18d7d88d-d35e-4fb5-a5c3-7773c20a72d9, "
+    "f58310d9-a9f6-439a-9e8d-f62e7b41a168"
+)
+
+
+def _only(verb: str, source: str) -> str:
+    attribute = f"@{source}[Microsoft.Authorization/roleAssignments"
+    return (
+        f"((!(ActionMatches{{'Microsoft.Authorization/roleAssignments/{verb}'}})) OR "
+        f"({attribute}:PrincipalType] ForAnyOfAnyValues:StringEqualsIgnoreCase "
+        f"{{'ServicePrincipal'}} AND {attribute}:RoleDefinitionId] "
+        f"ForAnyOfAllValues:GuidNotEquals {{{_POWERFUL}}}))"
+    )
+
+
+#: Condition of the provisioner's own assignment: it grants nothing to people, and to services no
+#: role that could grant in turn: https://learn.microsoft.com/azure/role-based-access-control/
+#: delegate-role-assignments-examples
+GRANTS_ONLY = f"{_only('write', 'Request')} AND {_only('delete', 'Resource')}"

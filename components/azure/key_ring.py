@@ -7,7 +7,7 @@ import pulumi_azure_native as azure_native
 from pulumi_azure_native import keyvault
 
 from components.azure._custom_roles import define_role
-from components.azure._duties import KEY_ADMINISTRATOR
+from components.azure._duties import KEY_ADMINISTRATOR, KEY_ENCRYPTER
 from components.azure._groups import kept, resource_group
 from components.azure._inputs import pulumi_inputs
 from components.azure._managed_hsm import managed_hsm
@@ -40,9 +40,10 @@ class KeyRing(pulumi.ComponentResource):
 
     A Key Vault of the tier Premium holds 4096-bit RSA keys in FIPS 140 validated modules. It can't
     be purged, has no public address, and takes roles of Azure only. Administrators manage keys and
-    can't use them; services use them through one identity that can wrap and unwrap and nothing
-    else. A key gets a new version every ``rotation_days`` by itself, and disks follow. Azure keeps
-    a copy of a vault in the paired region, which is in the country as well.
+    can't use them; services use them through one identity that can wrap and unwrap, and with the
+    key of data encrypt and decrypt, which Azure NetApp Files does. A key gets a new version every
+    ``rotation_days`` by itself, and disks follow. Azure keeps a copy of a vault in the paired
+    region, which is in the country as well.
 
     With ``managed_hsm`` the keys of data, logs, registry and state are in a module of the
     tenant's own. Azure needs people for its activation: the first ``up`` makes the module and
@@ -55,8 +56,8 @@ class KeyRing(pulumi.ComponentResource):
         "data_class": "confidential", "cost_center": "42"}, opts)``
 
     Makes: a resource group, a vault, its keys, a disk encryption set, a user-assigned identity
-    with its role, a role for administrators and its assignments; optionally a Managed HSM with its
-    keys.
+    with its roles, a role for administrators and its assignments; optionally a Managed HSM with
+    its keys.
 
     In ``production`` all of it is protected and retained. Elsewhere it is destroyed; a vault under
     an automatic name, because Azure gives the name of a deleted vault free only after
@@ -108,15 +109,18 @@ class KeyRing(pulumi.ComponentResource):
                 purposes=in_module,
                 opts=self._kept,
             )
+        granted: list[pulumi.Resource] = [allowed]
+        if "data" in keys:
+            granted.append(self._encrypt(keys["data"], identity))
         of_disks = keys.get("disks") or next(iter(keys.values()))
         disks = self._disk_encryption(vault, of_disks, identity, allowed)
         self.key_ring_id = vault.id
         self.key_ids = pulumi.Output.all(**{each: uris[each] for each in spec.purposes})
         self.disk_encryption_id = disks.id
         # Who gets the identity may rely on its role.
-        self.key_identity_id = pulumi.Output.all(identity.id, allowed.id).apply(
-            lambda both: cast("str | None", both[0])
-        )
+        self.key_identity_id = pulumi.Output.all(
+            identity.id, *(each.urn for each in granted)
+        ).apply(lambda found: cast("str | None", found[0]))
         self.register_outputs(
             {
                 "keyRingId": self.key_ring_id,
@@ -181,6 +185,26 @@ class KeyRing(pulumi.ComponentResource):
             f"{self._name}-use", Grant(role, vault.id, identity.principal_id), self._kept
         )
         return identity, allowed
+
+    def _encrypt(
+        self, key: keyvault.Key, identity: azure_native.managedidentity.UserAssignedIdentity
+    ) -> azure_native.authorization.RoleAssignment:
+        """Azure NetApp Files doesn't wrap, it encrypts with the key of data itself."""
+        role = define_role(
+            f"{self._name}-encrypter",
+            self._spec.placed,
+            KEY_ENCRYPTER,
+            self._group.id,
+            self._kept,
+        )
+        return azure_native.authorization.RoleAssignment(
+            f"{self._name}-encrypt",
+            scope=key.id,
+            principal_id=identity.principal_id,
+            principal_type=azure_native.authorization.PrincipalType.SERVICE_PRINCIPAL,
+            role_definition_id=role.id,
+            opts=self._kept,
+        )
 
     def _administrate(
         self, vault: keyvault.Vault, administrators: list[pulumi.Input[str]]

@@ -25,6 +25,18 @@ class AuditTrailArgs(PlacedArgs):
     """``ObjectStore.bucket_names["audit"]``."""
     audit_store_id: pulumi.Input[str]
     """``ObjectStore.store_ids["audit"]``."""
+    data_store_id: NotRequired[pulumi.Input[str]]
+    """``ObjectStore.store_ids["datasets"]``: a store whose reads and writes are recorded. Default:
+    none on Azure; on AWS those of all of the stack's buckets are."""
+    network_id: NotRequired[pulumi.Input[str]]
+    """``Network.network_id``: logs are searched from there. Needed on Azure; not used on AWS."""
+    endpoint_subnet_id: NotRequired[pulumi.Input[str]]
+    """Subnet of the private endpoint of the logs. Needed on Azure; not used on AWS."""
+    dedicated_logs: NotRequired[bool]
+    """Searchable logs in a cluster of one's own, under ``log_key_id``: at least 100 GB a day are
+    paid. Default: true for ``confidential`` and ``restricted`` data in ``production``; else they
+    are under the platform's key, and only the archive under ours. Azure only: on AWS they always
+    have the key."""
     retention_days: NotRequired[int]
     """Days that logs can be searched. Default: 365."""
     threat_detection: NotRequired[bool]
@@ -41,6 +53,8 @@ class AuditTrailSpec:
     retention_days: int
     threat_detection: bool
     alert_emails: tuple[str, ...]
+    dedicated_logs: bool
+    """Azure only."""
 
 
 def check(cloud: str, name: str, args: AuditTrailArgs) -> AuditTrailSpec:
@@ -67,9 +81,26 @@ def check(cloud: str, name: str, args: AuditTrailArgs) -> AuditTrailSpec:
             "given without threat_detection: there would be no findings to tell; leave it out, or "
             "set threat_detection",
         )
+    dedicated = _dedicated(cloud, placed, given.get("dedicated_logs"), refusals)
     if cloud == "azure":
-        refusals.needed(given, ("key_identity_id", "key_ring_id"), "on Azure")
+        needed = ("key_identity_id", "key_ring_id", "network_id", "endpoint_subnet_id")
+        refusals.needed(given, needed, "on Azure")
     refusals.raise_if_any()
     if placed is None:
         raise AssertionError("what can't be used was refused")
-    return AuditTrailSpec(placed, days, detection, emails)
+    return AuditTrailSpec(placed, days, detection, emails, dedicated)
+
+
+def _dedicated(cloud: str, placed: Placed | None, value: object, refusals: Refusals) -> bool:
+    if value is None:
+        return (
+            placed is not None
+            and placed.retained
+            and placed.data_class in ("confidential", "restricted")
+        )
+    if cloud == "aws":
+        refusals.say(
+            "dedicated_logs",
+            f"given {value!r}; CloudWatch's log groups have the key anyway: leave it out on AWS",
+        )
+    return refusals.flag("dedicated_logs", value)

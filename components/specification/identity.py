@@ -48,12 +48,17 @@ class IdentityArgs(PlacedArgs):
     """``Registry.repository_ids``."""
     key_ids: pulumi.Input[dict[str, str]]
     """``KeyRing.key_ids``."""
+    key_ring_id: NotRequired[pulumi.Input[str]]
+    """``KeyRing.key_ring_id``: what key administrators manage. Needed on Azure; on AWS ``key_ids``
+    say it."""
     require_mfa: NotRequired[bool]
     """Whether people need a second factor. Default: true. On AWS it is asked of users; roles are
     used by federated people and by machines, and their second factor is the matter of whoever
-    signs them in."""
+    signs them in. On Azure people are eligible and take a duty up with a second factor; machines
+    can't, and need an `Identity` of their own without it."""
     session_minutes: NotRequired[int]
-    """How long a session lasts, 60 to 720. Default: 60."""
+    """How long a session lasts, 60 to 720. Default: 60. AWS only: on Azure the tenant's settings
+    of Privileged Identity Management say it."""
 
 
 @dataclass(frozen=True)
@@ -65,6 +70,7 @@ class IdentitySpec:
     """Every duty, also those that nobody has."""
     require_mfa: bool
     session_minutes: int
+    """AWS only."""
 
 
 def check(cloud: str, name: str, args: IdentityArgs) -> IdentitySpec:
@@ -85,6 +91,14 @@ def check(cloud: str, name: str, args: IdentityArgs) -> IdentitySpec:
     members = _members(cloud, given.get("members", {}), refusals)
     mfa = refusals.flag("require_mfa", given.get("require_mfa", True))
     minutes = refusals.whole("session_minutes", given.get("session_minutes", 60), 60, 720)
+    if cloud == "azure":
+        refusals.needed(given, ("key_ring_id",), "on Azure")
+        if given.get("session_minutes") is not None:
+            refusals.say(
+                "session_minutes",
+                f"given {minutes}; on Azure the tenant's settings of Privileged Identity "
+                "Management say how long a duty is taken up for: leave it out",
+            )
     refusals.raise_if_any()
     if placed is None:
         raise AssertionError("what can't be used was refused")
