@@ -41,8 +41,10 @@ def cluster_key(args: ClusterArgs, opts: pulumi.InvokeOutputOptions) -> ClusterK
     A rotated key has a new version: the next ``up`` hands it to AKS. Secrets that were written
     before are encrypted anew when they are written again.
     """
-    vault_id = pulumi.Output.from_input(args.get("key_ring_id", ""))
-    vault = vault_id.apply(lambda text: resource_id(text, "Microsoft.KeyVault/vaults"))
+    vault = pulumi.Output.from_input(args.get("key_ring_id", "")).apply(
+        lambda text: resource_id(text, "Microsoft.KeyVault/vaults")
+    )
+    vault_id = vault.apply(lambda found: found.parent)
     key = pulumi.Output.from_input(args["cluster_key_id"]).apply(_key_of_vault)
     current = azure_native.keyvault.get_key_output(
         key_name=key.apply(lambda found: found.name),

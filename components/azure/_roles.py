@@ -7,6 +7,8 @@ from dataclasses import dataclass
 import pulumi
 import pulumi_azure_native as azure_native
 
+from components.azure._ids import IdError
+
 #: Built-in roles, the same in every tenant:
 #: https://learn.microsoft.com/azure/role-based-access-control/built-in-roles
 ROLES = {
@@ -51,7 +53,7 @@ def grant(
     """
     definition = pulumi.Output.from_input(what.scope).apply(
         lambda scope: (
-            f"/subscriptions/{scope.split('/')[2]}/providers/Microsoft.Authorization"
+            f"/subscriptions/{_subscription(scope)}/providers/Microsoft.Authorization"
             f"/roleDefinitions/{ROLES[what.role]}"
         )
     )
@@ -63,3 +65,10 @@ def grant(
         role_definition_id=definition,
         opts=opts,
     )
+
+
+def _subscription(scope: str) -> str:
+    parts = scope.split("/")
+    if parts[:2] != ["", "subscriptions"] or len(parts) < len(("", "subscriptions", "id")):
+        raise IdError(f"given {scope!r} to grant a role on; allowed: an id, /subscriptions/<id>/…")
+    return parts[2]
