@@ -71,3 +71,9 @@ class Kind:
 
 
 Kinds: TypeAlias = Mapping[str, Kind]
+
+Answers: TypeAlias = Mapping[str, Callable[[Draft, World], Mapping[str, Any]]]
+"""What answers each query, by its token.
+
+An answer raises `LookupError` when what is asked for doesn't exist.
+"""

@@ -11,7 +11,6 @@ from engine.sandbox.clouds.aws.services import (
     certificates,
     clusters,
     compute,
-    containers,
     dns,
     files,
     firewall,
@@ -22,8 +21,11 @@ from engine.sandbox.clouds.aws.services import (
     messaging,
     network,
     observability,
+    registries,
+    scaling,
     security_groups,
     storage,
+    tasks,
 )
 from engine.sandbox.clouds.aws.tokens import canonical
 
@@ -32,7 +34,6 @@ _SERVICES: Final = (
     certificates,
     clusters,
     compute,
-    containers,
     dns,
     files,
     firewall,
@@ -43,8 +44,11 @@ _SERVICES: Final = (
     messaging,
     network,
     observability,
+    registries,
+    scaling,
     security_groups,
     storage,
+    tasks,
 )
 
 

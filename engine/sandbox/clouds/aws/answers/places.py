@@ -1,33 +1,14 @@
-"""Answers to queries (invokes) that components ask."""
+"""Who asks, and where: account, partition, region, zones."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, Final, TypeAlias
+from typing import Any, Final
 
 from engine.sandbox.clouds.aws.draft import ACCOUNT, Draft, as_list, as_map
+from engine.sandbox.clouds.aws.kinds import Answers
 from engine.sandbox.clouds.aws.regions import dns_suffix, zone_id, zone_ids, zone_name
 from engine.sandbox.clouds.aws.tokens import VPC
-from engine.sandbox.clouds.model import Properties, World
-
-Answer: TypeAlias = Callable[[Draft, World], dict[str, Any]]
-
-
-def answer(token: str, args: Properties, config: Properties, world: World) -> dict[str, Any]:
-    """The answer to a query.
-
-    Raises:
-        LookupError: the query isn't known here, or what it asks for doesn't exist.
-    """
-    known = _ANSWERS.get(token)
-    if known is None:
-        raise LookupError(
-            f"the sandbox has no answer to the query {token}; known are: "
-            f"{', '.join(sorted(_ANSWERS))}"
-        )
-    draft = Draft(token, args, config)
-    given = {key: value for key, value in args.items() if value is not None}
-    return {"id": draft.region or ACCOUNT, **given, **known(draft, world)}
+from engine.sandbox.clouds.model import World
 
 
 def _caller(draft: Draft, _world: World) -> dict[str, Any]:
@@ -114,7 +95,21 @@ def _vpc(draft: Draft, world: World) -> dict[str, Any]:
     return dict(made.outputs)
 
 
-_ANSWERS: Final[dict[str, Answer]] = {
+def _service_principal(draft: Draft, _world: World) -> dict[str, Any]:
+    service = draft.text("serviceName")
+    suffix = dns_suffix(draft.region) if draft.partition == "aws-cn" else "amazonaws.com"
+    return {"id": f"{service}.{suffix}", "name": f"{service}.{suffix}", "suffix": suffix}
+
+
+def _organization(_draft: Draft, _world: World) -> dict[str, Any]:
+    raise LookupError(
+        "AWSOrganizationsNotInUseException: the sandbox's account is no member of an organization"
+    )
+
+
+ANSWERS: Final[Answers] = {
+    "aws:index/getServicePrincipal:getServicePrincipal": _service_principal,
+    "aws:organizations/getOrganization:getOrganization": _organization,
     "aws:index/getCallerIdentity:getCallerIdentity": _caller,
     "aws:index/getPartition:getPartition": _partition,
     "aws:index/getRegion:getRegion": _region,
