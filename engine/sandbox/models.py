@@ -6,7 +6,6 @@ import importlib
 from typing import Final
 
 from engine.errors import EngineError
-from engine.sandbox.clouds.generic import GenericModel
 from engine.sandbox.clouds.model import CloudModel
 
 _MODULES: Final = {
@@ -31,8 +30,5 @@ def load(package: str) -> CloudModel:
             f"{package!r} is no cloud that the sandbox stands in for; "
             f"allowed: {', '.join(PACKAGES)}"
         )
-    try:
-        model: CloudModel = importlib.import_module(module).MODEL
-    except (ImportError, AttributeError):
-        return GenericModel(package)
+    model: CloudModel = importlib.import_module(module).MODEL
     return model

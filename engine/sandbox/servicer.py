@@ -232,6 +232,20 @@ class SandboxServicer(provider_pb2_grpc.ResourceProviderServicer):
 
         return await _answer(work, context)
 
+    async def Construct(  # noqa: N802 - the name is the protocol's
+        self, request: proto.ConstructRequest, context: GrpcContext
+    ) -> proto.ConstructResponse:
+        """Refuse components that run in the vendor's provider: charts, files of manifests."""
+
+        def work() -> proto.ConstructResponse:
+            raise EngineError(
+                f"{request.type} is a component that runs inside the vendor's provider, with "
+                "programs or a cluster that the sandbox doesn't have; declare its resources "
+                "themselves, or run this stack without the sandbox"
+            )
+
+        return await _answer(work, context)
+
 
 async def _answer(
     work: Callable[[], Answer], context: GrpcContext, inputs: struct_pb2.Struct | None = None

@@ -11,10 +11,14 @@ from hypothesis import strategies as st
 from pulumi.runtime import rpc
 
 from wire.values import (
+    ARCHIVE,
+    ASSET,
     OUTPUT_VALUE,
+    REFERENCE,
     SECRET,
     SIGNATURE,
     UNKNOWN,
+    UNKNOWN_TEXT,
     decode,
     encode,
     has_unknown,
@@ -73,3 +77,38 @@ def test_an_output_value_without_a_value_is_unknown() -> None:
     struct = struct_pb2.Struct()
     struct.update({"a": {SIGNATURE: OUTPUT_VALUE, "secret": True}})
     assert decode(struct) == ({"a": UNKNOWN}, {"a"})
+
+
+def test_unknown_of_any_kind_is_unknown() -> None:
+    for text in (
+        UNKNOWN_TEXT,
+        "1c4a061d-8072-4f0a-a4cb-0ff528b18fe7",
+        "3eeb2bf0-c639-47a8-9e75-3b44932eb421",
+        "6a19a0b0-7e62-4c92-b797-7f8e31da9cc2",
+        "dd056dcd-154b-4c76-9bd3-c8f88648b5ff",
+    ):
+        message = struct_pb2.Struct()
+        message.update({"a": [text]})
+        assert decode(message)[0] == {"a": [UNKNOWN]}
+    assert rpc.UNKNOWN == UNKNOWN_TEXT
+
+
+def test_assets_are_kept_where_they_are_wanted() -> None:
+    message = struct_pb2.Struct()
+    asset = {SIGNATURE: ASSET, "text": "x"}
+    archive = {SIGNATURE: ARCHIVE, "assets": {"a": asset}}
+    message.update({"code": archive, "list": [asset]})
+    with pytest.raises(ValueError, match="assets, archives"):
+        decode(message)
+    values, secrets = decode(message, assets=True)
+    assert values == {"code": archive, "list": [asset]}
+    assert not secrets
+    assert encode(values) == message
+
+
+def test_reference_to_a_resource_stands_for_its_id() -> None:
+    message = struct_pb2.Struct()
+    message.update({"vpc": {SIGNATURE: REFERENCE, "urn": "u", "id": "vpc-1"}})
+    assert decode(message, assets=True)[0] == {"vpc": "vpc-1"}
+    with pytest.raises(ValueError, match="resource references"):
+        decode(message)

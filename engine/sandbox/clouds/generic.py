@@ -6,7 +6,10 @@ from engine.sandbox.clouds.model import Made, Problem, Properties, World
 
 
 class GenericModel:
-    """Takes what the types allow, answers no query; ids come from the resource's name."""
+    """Takes what the types allow, answers no query; ids come from the resource's name.
+
+    Models of clouds build on it where they have nothing to say.
+    """
 
     def __init__(self, package: str) -> None:
         self.package = package

@@ -12,7 +12,8 @@ import uuid
 from collections.abc import Mapping
 from typing import Any, Final
 
-from engine.sandbox.clouds.model import Made, Problem, Properties, World
+from engine.sandbox.clouds.generic import GenericModel
+from engine.sandbox.clouds.model import Problem, Properties, World
 from wire import Unknown, has_unknown
 
 # Kinds without a namespace; https://kubernetes.io/docs/reference/kubernetes-api/
@@ -84,15 +85,15 @@ _FREE_NAMES: Final = frozenset({"ClusterRole", "ClusterRoleBinding", "Role", "Ro
 _MADE_AT: Final = "2026-01-01T00:00:00Z"  # the same in each run
 
 
-class KubernetesModel:
-    """Any cluster: objects have names, most a namespace, and both never change."""
+class KubernetesModel(GenericModel):
+    """Any cluster: objects have names, most a namespace, and both never change.
 
-    package = "kubernetes"
+    Which namespaces a cluster has besides a stack's own isn't known, so none is missed; and the
+    API server itself takes a namespace's objects with it.
+    """
 
-    def check_configuration(self, given: Properties) -> list[Problem]:
-        """Every cluster is taken: none is called."""
-        del given
-        return []
+    def __init__(self) -> None:
+        super().__init__("kubernetes")
 
     def defaults(
         self, token: str, name: str, inputs: Properties, config: Properties, urn: str
@@ -137,23 +138,6 @@ class KubernetesModel:
                     )
                 )
         return found
-
-    def conflicts(
-        self,
-        token: str,
-        inputs: Properties,
-        config: Properties,
-        world: World,
-        id: str | None,
-    ) -> list[Problem]:
-        """Nothing: which namespaces a cluster has besides a stack's own isn't known."""
-        del token, inputs, config, world, id
-        return []
-
-    def obstacles(self, token: str, made: Made, world: World) -> list[Problem]:
-        """Nothing: the API server takes a namespace's objects with it."""
-        del token, made, world
-        return []
 
     def identity(
         self, token: str, name: str, inputs: Properties, config: Properties, urn: str
