@@ -41,13 +41,12 @@ class Balancer:
         self._parent = parent
         self._spec = spec
         self._tags = spec.placed.tags(spec.name)
-        # Names have 32 characters at most, of which prefixes are 6.
-        self._prefix = f"{spec.name[:5].rstrip('-')}-"
+        # Names have 32 characters at most, of which the engine adds eight.
+        self._short = spec.name[:24].rstrip("-")
         self.targets = self._target_group(args)
         callers = self._callers(args)
         self._balancer = aws.lb.LoadBalancer(
-            spec.name,
-            name_prefix=self._prefix,
+            self._short,
             internal=True,
             load_balancer_type="network",
             ip_address_type="ipv4",
@@ -77,8 +76,7 @@ class Balancer:
 
     def _target_group(self, args: CpuInferenceTierArgs) -> aws.lb.TargetGroup:
         return aws.lb.TargetGroup(
-            self._spec.name,
-            name_prefix=self._prefix,
+            self._short,
             vpc_id=args["network_id"],
             port=PORT,
             protocol="TLS",
