@@ -157,7 +157,13 @@ def network(estate: Estate) -> None:
         ttl=300,
         aRecords=[{"ipv4Address": "10.0.8.9"}],
     )
-    add("policy", "network:FirewallPolicy", **group, firewallPolicyName="policy")
+    add(
+        "policy",
+        "network:FirewallPolicy",
+        **group,
+        firewallPolicyName="policy",
+        sku={"tier": "Standard"},
+    )
     add(
         "collection",
         "network:FirewallPolicyRuleCollectionGroup",
@@ -564,6 +570,7 @@ def machines(estate: Estate) -> None:
         aadProfile={"managed": True, "enableAzureRBAC": True},
         apiServerAccessProfile={"enablePrivateCluster": True, "privateDNSZone": "system"},
         oidcIssuerProfile={"enabled": True},
+        securityProfile={"workloadIdentity": {"enabled": True}},
         diskEncryptionSetID=estate.id("disks"),
         networkProfile={
             "networkPlugin": "azure",
@@ -652,6 +659,7 @@ def registry(estate: Estate) -> None:
         registryName="images1",
         sku={"name": "Premium"},
         publicNetworkAccess="Disabled",
+        policies={"exportPolicy": {"status": "disabled"}},
         identity={"type": "UserAssigned", "userAssignedIdentities": {estate.id("identity"): {}}},
         encryption={
             "status": "enabled",

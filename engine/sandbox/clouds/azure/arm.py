@@ -86,8 +86,7 @@ def build(kind: Kind, values: Mapping[str, Any], fallback: str) -> str:
         value = values.get(key)
         text = value if isinstance(value, str) and value else fallback
         if key in _PARTIAL:
-            given = value if isinstance(value, str) else ""
-            return "/".join(segment(step) for step in given.split("/") if step)
+            return _partial(key, value if isinstance(value, str) else "", fallback)
         return scope(text) if key in SCOPES else segment(text)
 
     path = _EMPTY.sub("/", _PLACE.sub(part, kind.path))
@@ -98,9 +97,17 @@ def build(kind: Kind, values: Mapping[str, Any], fallback: str) -> str:
     return f"{group_id(text)}/providers/{path}"
 
 
+def _partial(key: str, text: str, fallback: str) -> str:
+    steps = [segment(step) for step in text.split("/") if step]
+    if key == "parentResourcePath":
+        # Types and names take turns: an odd number of steps can't be a path.
+        return "/".join(steps) if len(steps) % 2 == 0 else ""
+    return steps[0] if steps else segment(fallback)
+
+
 _EMPTY: Final = re.compile(r"/{2,}")
 _PARTIAL: Final = frozenset({"parentResourcePath", "resourceType", "resourceProviderNamespace"})
-"""Inputs that hold several segments of an id, or none."""
+"""Inputs that hold a part of the path itself; the first of them may be empty."""
 SCOPES: Final = frozenset({"scope", "resourceUri", "scopeId"})
 """Inputs that hold a whole id, of what an extension resource belongs to."""
 

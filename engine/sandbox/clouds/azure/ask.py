@@ -74,14 +74,30 @@ class Ask:
             return [(path, value)]
         return [(where, item) for where, item in self.items(path) if isinstance(item, str)]
 
+    def names(self, path: str) -> list[str]:
+        """The texts of a list, or the keys of a mapping: the SDK writes identities either way."""
+        return self.keys(path) or [text for _, text in self.texts(path)]
+
+    def mapping(self, path: str) -> dict[str, Any]:
+        """The mapping at a path; empty when there is none."""
+        value = self.at(path)
+        return dict(value) if isinstance(value, Mapping) else {}
+
+    def known(self, path: str, default: Any) -> Any:
+        """The value at a path where there is one that is known, else the default."""
+        value = self.at(path)
+        return default if value is None or isinstance(value, Unknown) else value
+
     def keys(self, path: str) -> list[str]:
         """The keys of a mapping; empty when there is no mapping."""
         value = self.at(path)
         return [str(key) for key in value] if isinstance(value, Mapping) else []
 
     def is_given(self, path: str) -> bool:
-        """Whether there is a value, known or not."""
-        return self.at(path) is not None
+        """Whether there is surely a value, known or not; below an unknown one nothing is sure."""
+        head, _, last = path.rpartition(".")
+        above = self.at(head) if last and head else None
+        return self.at(path) is not None and not isinstance(above, Unknown)
 
     def is_absent(self, path: str) -> bool:
         """Whether there is surely no value."""

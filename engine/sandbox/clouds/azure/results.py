@@ -56,14 +56,12 @@ def location(ask: Ask) -> str | None:
 
 def identity(ask: Ask) -> dict[str, Any]:
     """The managed identities of a resource, with the ids that Entra would give them."""
-    given = ask.at("identity")
-    found: dict[str, Any] = dict(given) if isinstance(given, dict) else {}
+    found = ask.mapping("identity")
     kind = ask.text("identity.type") or ""
     if "systemassigned" in kind.lower():
         found["principalId"] = invented.guid("principal", ask.id or "")
         found["tenantId"] = invented.TENANT
-    assigned = ask.at("identity.userAssignedIdentities")
-    names = [item for item in assigned if isinstance(item, str)] if assigned else []
+    names = ask.names("identity.userAssignedIdentities")
     if names:
         found["userAssignedIdentities"] = {
             item: {

@@ -153,16 +153,16 @@ def _upgrade(ask: Ask) -> Iterator[Problem]:
         yield Problem(
             "upgradePolicy.mode", "is missing: a uniform set needs Automatic, Manual or Rolling"
         )
-    health = ask.is_given(f"{_PROFILE}.networkProfile.healthProbe") or ask.is_given(
+    lacks_health = ask.is_absent(f"{_PROFILE}.networkProfile.healthProbe") and ask.is_absent(
         f"{_PROFILE}.extensionProfile"
     )
-    if mode == "Rolling" and not health:
+    if mode == "Rolling" and lacks_health:
         yield Problem(
             "upgradePolicy.mode",
             "Rolling needs to know the machines' health: give a "
             f"{_PROFILE}.networkProfile.healthProbe or the health extension",
         )
-    if ask.flag("automaticRepairsPolicy.enabled") and not health:
+    if ask.flag("automaticRepairsPolicy.enabled") and lacks_health:
         yield Problem(
             "automaticRepairsPolicy",
             "needs to know the machines' health: give a "
@@ -225,10 +225,7 @@ def same_region(ask: Ask, path: str, region: str | None) -> Iterator[Problem]:
 
 
 def _scale_set_outputs(ask: Ask) -> dict[str, Any]:
-    size = ask.text("sku.name") or ""
-    given = ask.at("sku")
-    sku = {**given, "tier": given.get("tier") or "Standard"} if isinstance(given, dict) else {}
-    del size
+    sku = {**ask.mapping("sku"), "tier": ask.text("sku.tier") or "Standard"}
     return {
         "uniqueId": invented.guid("guid", ask.id or ""),
         "timeCreated": invented.MOMENT,

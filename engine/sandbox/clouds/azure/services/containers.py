@@ -96,8 +96,7 @@ def _environment_conflicts(ask: Ask) -> Iterator[Problem]:
 
 
 def _app_problems(ask: Ask) -> Iterator[Problem]:
-    environment = ask.at("environmentId") or ask.at("managedEnvironmentId")
-    if environment is None:
+    if ask.is_absent("environmentId") and ask.is_absent("managedEnvironmentId"):
         yield Problem("environmentId", "is missing: name the environment that the app runs in")
     for name in ("environmentId", "managedEnvironmentId"):
         yield from checks.resource_id(
@@ -215,8 +214,10 @@ def _environment_outputs(ask: Ask) -> dict[str, Any]:
         "defaultDomain": f"{label}.{region}.azurecontainerapps.io",
         "staticIp": address or "203.0.113.1",
         "eventStreamEndpoint": f"https://{region}.azurecontainerapps.dev{id}/eventstream",
-        "customDomainConfiguration": ask.at("customDomainConfiguration")
-        or {"customDomainVerificationId": invented.digest(64, "domain", id)},
+        "customDomainConfiguration": ask.known(
+            "customDomainConfiguration",
+            {"customDomainVerificationId": invented.digest(64, "domain", id)},
+        ),
         "infrastructureResourceGroup": ask.text("infrastructureResourceGroup")
         or f"ME_{name}_{group}_{region}",
         "privateEndpointConnections": [],

@@ -19,7 +19,8 @@ def _firewall_problems(ask: Ask) -> Iterator[Problem]:
     if not is_hub and ask.is_absent("ipConfigurations[0]"):
         yield Problem("ipConfigurations", "is missing: a firewall needs its subnet and an address")
     with_subnet = [path for path, _ in configurations if ask.is_given(f"{path}.subnet.id")]
-    if configurations and not with_subnet and not is_hub:
+    lacks_subnet = all(ask.is_absent(f"{path}.subnet.id") for path, _ in configurations)
+    if configurations and lacks_subnet and not is_hub:
         yield Problem("ipConfigurations[0].subnet.id", "is missing: name AzureFirewallSubnet")
     if len(with_subnet) > 1:
         yield Problem(

@@ -175,8 +175,7 @@ def _host(ask: Ask) -> str:
 
 
 def _vault_outputs(ask: Ask) -> dict[str, Any]:
-    given = ask.at("properties")
-    properties: dict[str, Any] = dict(given) if isinstance(given, dict) else {}
+    properties = ask.mapping("properties")
     defaults = {
         "enableSoftDelete": True,
         "softDeleteRetentionInDays": 90,
@@ -204,8 +203,9 @@ def _key_outputs(ask: Ask) -> dict[str, Any]:
             "recoveryLevel": "Recoverable",
             "exportable": bool(ask.flag("properties.attributes.exportable")),
         },
-        "keyOps": ask.at("properties.keyOps")
-        or ["encrypt", "decrypt", "sign", "verify", "wrapKey", "unwrapKey"],
+        "keyOps": ask.known(
+            "properties.keyOps", ["encrypt", "decrypt", "sign", "verify", "wrapKey", "unwrapKey"]
+        ),
         "rotationPolicy": ask.at("properties.rotationPolicy"),
     }
     if kind.startswith("RSA"):
@@ -218,8 +218,7 @@ def _key_outputs(ask: Ask) -> dict[str, Any]:
 def _secret_outputs(ask: Ask) -> dict[str, Any]:
     name = (ask.id or "").rpartition("/")[2]
     uri = f"https://{_host(ask)}.vault.azure.net/secrets/{name}"
-    given = ask.at("properties")
-    properties: dict[str, Any] = dict(given) if isinstance(given, dict) else {}
+    properties = ask.mapping("properties")
     version = invented.digest(32, "version", ask.id or "")
     return {
         "properties": {**properties, "secretUri": uri, "secretUriWithVersion": f"{uri}/{version}"}
@@ -227,8 +226,7 @@ def _secret_outputs(ask: Ask) -> dict[str, Any]:
 
 
 def _hsm_outputs(ask: Ask) -> dict[str, Any]:
-    given = ask.at("properties")
-    properties: dict[str, Any] = dict(given) if isinstance(given, dict) else {}
+    properties = ask.mapping("properties")
     name = (ask.id or "").rpartition("/")[2].lower()
     return {
         "properties": {

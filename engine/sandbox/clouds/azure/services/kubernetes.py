@@ -5,13 +5,13 @@ from __future__ import annotations
 import ipaddress
 import re
 from collections.abc import Iterator, Mapping
-from typing import Any, Final
+from typing import Final
 
-from engine.sandbox.clouds.azure import arm, checks, invented, keys, naming, subnets
+from engine.sandbox.clouds.azure import checks, keys, naming, subnets
 from engine.sandbox.clouds.azure.ask import Ask
 from engine.sandbox.clouds.azure.kind import Kind
 from engine.sandbox.clouds.azure.results import location
-from engine.sandbox.clouds.azure.services import agent_pool, compute
+from engine.sandbox.clouds.azure.services import agent_pool, cluster_outputs, compute
 from engine.sandbox.clouds.model import Problem
 
 CLUSTER: Final = "azure-native:containerservice:ManagedCluster"
@@ -20,8 +20,6 @@ _API: Final = "apiServerAccessProfile"
 _KMS: Final = "securityProfile.azureKeyVaultKms"
 _VERSION: Final = re.compile(r"1\.\d{1,2}(?:\.\d{1,3})?")
 _PREFIX: Final = re.compile(r"[A-Za-z0-9](?:[-A-Za-z0-9]{0,52}[A-Za-z0-9])?")
-# Whatever is made without a version gets one that is supported at the sandbox's date.
-_DEFAULT_VERSION: Final = "1.34"
 
 
 def _problems(ask: Ask) -> Iterator[Problem]:
@@ -64,7 +62,7 @@ def _pools(ask: Ask) -> Iterator[Problem]:
         yield Problem("agentPoolProfiles", "is missing: a cluster needs one pool for its system")
         return
     modes = [ask.at(f"{path}.mode") for path, _ in pools]
-    if all(isinstance(mode, str) and mode != "System" for mode in modes):
+    if modes and all(mode is None or mode in ("User", "Gateway") for mode in modes):
         yield Problem("agentPoolProfiles[0].mode", "no pool is of the mode System; one must be")
     names: set[str] = set()
     for path, item in pools:
@@ -119,10 +117,10 @@ def _network(ask: Ask) -> Iterator[Problem]:
         )
     yield from _service_addresses(ask, dict(blocks).get("serviceCidr"))
     outbound = ask.text(f"{_NETWORK}.outboundType")
-    pools_have_subnets = all(
-        ask.is_given(f"{path}.vnetSubnetID") for path, _ in ask.items("agentPoolProfiles")
+    lacks_subnet = any(
+        ask.is_absent(f"{path}.vnetSubnetID") for path, _ in ask.items("agentPoolProfiles")
     )
-    if outbound in ("userDefinedRouting", "userAssignedNATGateway") and not pools_have_subnets:
+    if outbound in ("userDefinedRouting", "userAssignedNATGateway") and lacks_subnet:
         yield Problem(
             f"{_NETWORK}.outboundType",
             f"{outbound} needs own subnets: give each pool a vnetSubnetID",
@@ -282,61 +280,6 @@ def _service_overlap(ask: Ask) -> Iterator[Problem]:
                 )
 
 
-def _outputs(ask: Ask) -> dict[str, Any]:
-    id, region = ask.id or "", location(ask) or "unknown"
-    name = id.rpartition("/")[2]
-    reference = arm.parse(id)
-    group = (reference.group if reference else None) or ""
-    prefix = ask.text("dnsPrefix") or ask.text("fqdnSubdomain") or name
-    label = f"{prefix.lower()}-{invented.digest(8, id)}"
-    private = ask.flag(f"{_API}.enablePrivateCluster")
-    resources = ask.text("nodeResourceGroup") or f"MC_{group}_{name}_{region}"[:80]
-    kubelet = (
-        f"{arm.group_id(resources)}/providers/Microsoft.ManagedIdentity/"
-        f"userAssignedIdentities/{name}-agentpool"
-    )
-    version = ask.text("kubernetesVersion") or _DEFAULT_VERSION
-    found: dict[str, Any] = {
-        "kubernetesVersion": version,
-        "currentKubernetesVersion": version if version.count(".") == 2 else f"{version}.1",
-        "nodeResourceGroup": resources,
-        "maxAgentPools": 100,
-        "resourceUID": invented.digest(24, "uid", id),
-        "powerState": {"code": "Running"},
-        "azurePortalFQDN": f"{label}.portal.hcp.{region}.azmk8s.io",
-        "agentPoolProfiles": [
-            {**item, **agent_pool.computed(ask, path, version)}
-            for path, item in ask.items("agentPoolProfiles")
-            if isinstance(item, Mapping)
-        ],
-        "identityProfile": ask.at("identityProfile")
-        or {
-            "kubeletidentity": {
-                "resourceId": kubelet,
-                "clientId": invented.guid("client", kubelet),
-                "objectId": invented.guid("principal", kubelet),
-            }
-        },
-    }
-    if private:
-        zone = ask.text(f"{_API}.privateDNSZone") or "system"
-        host = f"privatelink.{region}.azmk8s.io"
-        if zone.lower() not in ("system", "none"):
-            host = zone.rpartition("/")[2]
-        elif zone.lower() == "system":
-            host = f"{invented.guid('zone', id)}.{host}"
-        found["privateFQDN"] = f"{label}.{host}"
-    if not private or ask.at(f"{_API}.enablePrivateClusterPublicFQDN") is not False:
-        found["fqdn"] = f"{label}.hcp.{region}.azmk8s.io"
-    if ask.flag("oidcIssuerProfile.enabled"):
-        found["oidcIssuerProfile"] = {
-            "enabled": True,
-            "issuerURL": f"https://{region}.oic.prod-aks.azure.com/{invented.TENANT}/"
-            f"{invented.guid('issuer', id)}/",
-        }
-    return found
-
-
 KINDS: Final = (
     Kind(
         CLUSTER,
@@ -371,6 +314,6 @@ KINDS: Final = (
         ),
         problems=_problems,
         conflicts=_conflicts,
-        outputs=_outputs,
+        outputs=cluster_outputs.compute,
     ),
 )

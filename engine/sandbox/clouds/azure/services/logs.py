@@ -150,11 +150,11 @@ def _workspace_outputs(ask: Ask) -> dict[str, Any]:
         "createdDate": invented.MOMENT,
         "modifiedDate": invented.MOMENT,
         "retentionInDays": ask.number("retentionInDays") or 30,
-        "sku": ask.at("sku") or {"name": "PerGB2018", "lastSkuUpdate": invented.MOMENT},
+        "sku": ask.known("sku", {"name": "PerGB2018", "lastSkuUpdate": invented.MOMENT}),
         "publicNetworkAccessForIngestion": ask.text("publicNetworkAccessForIngestion")
         or "Enabled",
         "publicNetworkAccessForQuery": ask.text("publicNetworkAccessForQuery") or "Enabled",
-        "workspaceCapping": ask.at("workspaceCapping") or {"dailyQuotaGb": -1},
+        "workspaceCapping": ask.known("workspaceCapping", {"dailyQuotaGb": -1}),
     }
 
 

@@ -63,8 +63,8 @@ def _destinations(ask: Ask) -> Iterator[Problem]:
         if kind:
             yield from checks.resource_id(name, ask.text(name), kind)
     for path, _ in ask.items("logs"):
-        given = [part for part in ("category", "categoryGroup") if ask.is_given(f"{path}.{part}")]
-        if len(given) != 1:
+        names = [f"{path}.{part}" for part in ("category", "categoryGroup")]
+        if all(map(ask.is_absent, names)) or all(map(ask.is_given, names)):
             yield Problem(path, "must name either a category or a categoryGroup")
 
 

@@ -92,8 +92,10 @@ def _endpoint_outputs(ask: Ask) -> dict[str, Any]:
     name = ask.text("customNetworkInterfaceName") or f"{id.rpartition('/')[2]}.nic"
     group = id.partition("/providers/")[0]
     nic = f"{group}/providers/Microsoft.Network/networkInterfaces/{arm.segment(name)}"
-    given = ask.at("customDnsConfigs")
-    return {"networkInterfaces": [{"id": nic}], "customDnsConfigs": given or configs}
+    return {
+        "networkInterfaces": [{"id": nic}],
+        "customDnsConfigs": ask.known("customDnsConfigs", configs),
+    }
 
 
 def _zone_group_problems(ask: Ask) -> Iterator[Problem]:

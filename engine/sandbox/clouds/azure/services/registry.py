@@ -97,8 +97,7 @@ def _conflicts(ask: Ask) -> Iterator[Problem]:
     path = "encryption.keyVaultProperties.keyIdentifier"
     yield from keys.usable(ask, path, ask.text(path))
     client = ask.text("encryption.keyVaultProperties.identity")
-    listed = ask.at("identity.userAssignedIdentities")
-    names = [item for item in listed if isinstance(item, str)] if listed else []
+    names = ask.names("identity.userAssignedIdentities")
     if client and names and client not in {invented.guid("client", item) for item in names}:
         yield Problem(
             "encryption.keyVaultProperties.identity",

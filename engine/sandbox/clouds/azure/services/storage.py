@@ -111,8 +111,7 @@ def _encryption(ask: Ask) -> Iterator[Problem]:
                 "encryption.encryptionIdentity.encryptionUserAssignedIdentity",
                 "is missing: name which of the account's identities reads the key",
             )
-        listed = ask.at("identity.userAssignedIdentities")
-        names = [item.lower() for item in listed if isinstance(item, str)] if listed else []
+        names = [item.lower() for item in ask.names("identity.userAssignedIdentities")]
         if own and names and own.lower() not in names:
             yield Problem(
                 "encryption.encryptionIdentity.encryptionUserAssignedIdentity",

@@ -114,9 +114,7 @@ def _lifecycle_problems(ask: Ask) -> Iterator[Problem]:
             yield Problem(f"{path}.name", f"{name!r} is used twice; give each rule its own name")
         names.add(name or "")
         actions = f"{path}.definition.actions"
-        if ask.at(f"{path}.definition") and not any(
-            ask.is_given(f"{actions}.{part}") for part in ("baseBlob", "snapshot", "version")
-        ):
+        if all(ask.is_absent(f"{actions}.{part}") for part in ("baseBlob", "snapshot", "version")):
             yield Problem(actions, "is empty: say what happens to baseBlob, snapshot or version")
         kinds = f"{path}.definition.filters.blobTypes"
         for where, text in ask.texts(kinds):
