@@ -68,7 +68,7 @@ def admit_cluster(
     principal = cluster.identity.apply(_principal)
     opts = pulumi.ResourceOptions(parent=parent)
     return [
-        grant(f"{name}-{what}", Grant("Virtual Machine Contributor", place, principal), opts)
+        grant(f"{name}-{what}-right", Grant("Virtual Machine Contributor", place, principal), opts)
         for what, place in used.items()
     ]
 

@@ -33,6 +33,7 @@ ZONES = ("1", "2", "3")
 class Foundation:
     """Ids of what was made, as outputs."""
 
+    provider: pulumi.ProviderResource
     network_id: pulumi.Output[str]
     subnets: dict[str, pulumi.Output[str]]
     security_group_id: pulumi.Output[str]
@@ -209,6 +210,7 @@ def foundation(provider: pulumi.ResourceOptions) -> Foundation:
         for name in ("keyring", "certificate")
     }
     return Foundation(
+        providers[0],
         made.id,
         subnets,
         rules.id,
