@@ -1,6 +1,7 @@
 """The components on Azure, in the region UAE North (and UAE Central for recovery)."""
 
 from components.azure.audit_trail import AuditTrail
+from components.azure.budget import Budget
 from components.azure.cluster import Cluster
 from components.azure.cpu_inference_tier import CpuInferenceTier
 from components.azure.cpu_node_pool import CpuNodePool
@@ -11,10 +12,12 @@ from components.azure.network import Network
 from components.azure.object_store import ObjectStore
 from components.azure.provider import RegionProvider
 from components.azure.registry import Registry
+from components.azure.training_file_system import TrainingFileSystem
 from components.azure.workload_identity import WorkloadIdentity
 
 __all__ = [
     "AuditTrail",
+    "Budget",
     "Cluster",
     "CpuInferenceTier",
     "CpuNodePool",
@@ -25,5 +28,6 @@ __all__ = [
     "ObjectStore",
     "RegionProvider",
     "Registry",
+    "TrainingFileSystem",
     "WorkloadIdentity",
 ]

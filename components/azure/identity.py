@@ -57,11 +57,11 @@ class _Right:
 class Identity(pulumi.ComponentResource):
     """A role for each duty, with exactly the operations that it needs, for groups of Entra.
 
-    The provisioner makes infrastructure, reads no data, deletes nothing that holds any, and grants
-    roles to services only; the trainer reads datasets, writes checkpoints and models and pulls
-    images; the deployer reads models and pushes images; the auditor sees all settings and logs and
-    reads no data but the audit archive; the key administrator manages keys and can't use them.
-    Nobody may hold two duties that conflict: that is refused.
+    The provisioner makes infrastructure and keeps its state, reads no data, deletes nothing that
+    holds any, and grants roles to services only; the trainer reads datasets, writes checkpoints
+    and models and pulls images; the deployer reads models and pushes images; the auditor sees all
+    settings and logs and reads no data but the audit archive; the key administrator manages keys
+    and can't use them. Nobody may hold two duties that conflict: that is refused.
 
     With ``require_mfa`` people are eligible, for a year: they take a duty up when they need it,
     with a second factor, through Privileged Identity Management (which needs Entra ID P2). Without
@@ -103,11 +103,14 @@ class Identity(pulumi.ComponentResource):
             ).id
             for duty, permissions in _PERMISSIONS.items()
         }
-        reader = pulumi.Output.concat(
-            subscription,
-            "/providers/Microsoft.Authorization/roleDefinitions/",
-            ROLES["Storage Blob Data Reader"],
-        )
+
+        def built_in(role: str) -> pulumi.Output[str]:
+            where = "/providers/Microsoft.Authorization/roleDefinitions/"
+            return pulumi.Output.concat(subscription, where, ROLES[role])
+
+        reader = built_in("Storage Blob Data Reader")
+        writer = built_in("Storage Blob Data Contributor")
+        user = built_in("Key Vault Crypto User")
         ids = args["bucket_ids"]
 
         def bucket(purpose: str) -> pulumi.Output[str]:
@@ -117,8 +120,13 @@ class Identity(pulumi.ComponentResource):
             repositories = pulumi.Output.from_input(args["repository_ids"])
             return repositories.apply(lambda found: next(iter(found.values())))
 
+        def state_key() -> pulumi.Output[str]:
+            return pulumi.Output.concat(args.get("key_ring_id", ""), "/keys/state")
+
         rights = [
             _Right(PROVISIONER, "all", lambda: subscription, condition=_duties.GRANTS_ONLY),
+            _Right(PROVISIONER, "state", lambda: bucket("state"), role=writer),
+            _Right(PROVISIONER, "state-key", state_key, role=user),
             _Right(TRAINER, "datasets", lambda: bucket("datasets"), role=reader),
             _Right(TRAINER, "checkpoints", lambda: bucket("checkpoints")),
             _Right(TRAINER, "models", lambda: bucket("models")),

@@ -13,6 +13,8 @@ from components.specification.zones import chosen_zones, region_zones
 LUSTRE = "lustre"
 NETAPP = "netapp"
 _SERVICES = {"aws": (LUSTRE,), "azure": (NETAPP, LUSTRE)}
+#: What the catalogue calls them.
+_AZURE_SERVICES = {NETAPP: "Azure NetApp Files", LUSTRE: "Azure Managed Lustre"}
 #: MB/s for each TiB of SSD: https://docs.aws.amazon.com/fsx/latest/LustreGuide/performance.html;
 #: https://learn.microsoft.com/azure/azure-managed-lustre/create-file-system-portal
 _THROUGHPUT = {"aws": (125, 250, 500, 1000), "azure": (125, 250, 500)}
@@ -91,6 +93,8 @@ def check(cloud: str, name: str, args: TrainingFileSystemArgs) -> TrainingFileSy
     offered = _SERVICES[cloud]
     service = given.get("service", offered[0])
     refusals.choice("service", service, offered)
+    if placed and cloud == "azure" and service in _AZURE_SERVICES:
+        _offered(placed, str(service), refusals)
     throughput = given.get("throughput_mbs_per_tib")
     if service == NETAPP and throughput is not None:
         refusals.say(
@@ -111,6 +115,20 @@ def check(cloud: str, name: str, args: TrainingFileSystemArgs) -> TrainingFileSy
     return TrainingFileSystemSpec(
         placed, zone, zones, service, capacity, int(throughput), homes, homes_gib
     )
+
+
+def _offered(placed: Placed, service: str, refusals: Refusals) -> None:
+    """Refuse what the region isn't known to sell."""
+    found = placed.place.service(_AZURE_SERVICES[service])
+    if found.available is not True:
+        other = [each for each in _AZURE_SERVICES if each != service]
+        refusals.add(
+            "service",
+            service,
+            "a service that the catalogue says is sold in the region",
+            f"{found.name} in {placed.region}: {found}; take {other[0]!r}, or ask Microsoft and "
+            "have the catalogue changed",
+        )
 
 
 def _zone(placed: Placed, value: object, zones: tuple[str, ...], refusals: Refusals) -> str:
