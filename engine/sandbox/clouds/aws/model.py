@@ -92,7 +92,8 @@ class AwsModel:
     ) -> Properties:
         """The inputs, and the ARN, region, tags and whatever else the service computes."""
         draft, kind, known = Draft(canonical(token), inputs, config), kind_of(token), shape(token)
-        found: dict[str, Any] = dict(kind.defaults) if kind is not None else {}
+        found: dict[str, Any] = dict(known.unset) if known is not None else {}
+        found |= kind.defaults if kind is not None else {}
         found |= {key: value for key, value in inputs.items() if value is not None}
         if known is not None and "arn" in known.outputs and not draft.given("arn"):
             arn = _arn(draft, id, kind.arn if kind is not None else "", found)

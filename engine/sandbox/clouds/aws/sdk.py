@@ -2,10 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
+from typing import Any, Final
 
+from engine.sandbox.schema import types
 from engine.sandbox.schema.tables import Tables
+
+_EMPTY: Final[Mapping[types.Type, Any]] = {
+    types.STRING: "",
+    types.BOOLEAN: False,
+    types.INTEGER: 0,
+    types.NUMBER: 0.0,
+}
 
 
 @dataclass(frozen=True)
@@ -15,6 +25,8 @@ class Shape:
     inputs: frozenset[str]
     required: frozenset[str]
     outputs: frozenset[str]
+    unset: Mapping[str, Any]
+    """What optional inputs with a plain value are in the outputs when nothing says otherwise."""
 
     @property
     def regional(self) -> bool:
@@ -38,6 +50,11 @@ def shape(token: str) -> Shape | None:
         inputs=frozenset(inputs),
         required=frozenset(name for name, known in inputs.items() if known.required),
         outputs=frozenset(found.outputs) | frozenset(inputs),
+        unset={
+            name: _EMPTY[known.type]
+            for name, known in found.outputs.items()
+            if known.required and name in inputs and known.type in _EMPTY
+        },
     )
 
 

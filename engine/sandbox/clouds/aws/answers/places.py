@@ -7,7 +7,6 @@ from typing import Any, Final
 from engine.sandbox.clouds.aws.draft import ACCOUNT, Draft, as_list, as_map
 from engine.sandbox.clouds.aws.kinds import Answers
 from engine.sandbox.clouds.aws.regions import dns_suffix, zone_id, zone_ids, zone_name
-from engine.sandbox.clouds.aws.tokens import VPC
 from engine.sandbox.clouds.model import World
 
 
@@ -87,14 +86,6 @@ def _default_tags(draft: Draft, _world: World) -> dict[str, Any]:
     return {"tags": dict(as_map(as_map(draft.config.get("defaultTags")).get("tags")))}
 
 
-def _vpc(draft: Draft, world: World) -> dict[str, Any]:
-    wanted = draft.text("id")
-    made = world.by_id(VPC, wanted)
-    if made is None:
-        raise LookupError(f"there is no VPC {wanted!r} in {draft.region}; create it first")
-    return dict(made.outputs)
-
-
 def _service_principal(draft: Draft, _world: World) -> dict[str, Any]:
     service = draft.text("serviceName")
     suffix = dns_suffix(draft.region) if draft.partition == "aws-cn" else "amazonaws.com"
@@ -115,6 +106,5 @@ ANSWERS: Final[Answers] = {
     "aws:index/getRegion:getRegion": _region,
     "aws:index/getAvailabilityZones:getAvailabilityZones": _zones,
     "aws:index/getAvailabilityZone:getAvailabilityZone": _zone,
-    "aws:ec2/getVpc:getVpc": _vpc,
     "aws:index/getDefaultTags:getDefaultTags": _default_tags,
 }
