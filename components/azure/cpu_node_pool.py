@@ -7,11 +7,6 @@ from components.azure import _agent_pool
 from components.azure._inputs import pulumi_inputs
 from components.specification.cpu_node_pool import CpuNodePoolArgs, CpuNodePoolSpec, check
 
-#: Confidential sizes encrypt memory and attest themselves in a way of their own, and have no
-#: Trusted Launch; neither have Arm nodes of AKS: https://learn.microsoft.com/azure/aks/
-#: use-trusted-launch
-_CONFIDENTIAL = ("Standard_DC", "Standard_EC")
-
 
 class CpuNodePool(pulumi.ComponentResource):
     """CPU nodes of an AKS cluster.
@@ -111,7 +106,9 @@ class CpuNodePool(pulumi.ComponentResource):
 
 
 def _security(spec: CpuNodePoolSpec) -> aks.AgentPoolSecurityProfileArgs:
-    trusted = spec.machine.arch == "x86_64" and not spec.machine.name.startswith(_CONFIDENTIAL)
+    # Trusted Launch, which Arm nodes of AKS don't have:
+    # https://learn.microsoft.com/azure/aks/use-trusted-launch
+    trusted = spec.machine.arch == "x86_64"
     return aks.AgentPoolSecurityProfileArgs(
         ssh_access=aks.AgentPoolSSHAccess.DISABLED,
         enable_secure_boot=trusted,
