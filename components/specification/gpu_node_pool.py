@@ -252,17 +252,19 @@ def _zones(
     checked_subnets(args, "node_subnet_ids", zones, refusals)
     if len(zones) < 2:
         return zones
+    # A reservation of AWS lies in one zone; a group of reservations of Azure may lie in several.
+    reserved = capacity in RESERVED and placed.place.cloud == "aws"
     reasons = [
-        *([f"capacity {capacity!r}"] if capacity in RESERVED else []),
+        *([f"capacity {capacity!r}"] if reserved else []),
         *([f"fabric {fabric!r}"] if fabric != "none" else []),
         *([f"placement_group {group!r}"] if group != "none" else []),
     ]
     if not reasons:
         return zones
-    if args.get("zones") is not None or capacity in RESERVED:
+    if args.get("zones") is not None or reserved:
         refusals.add(
             "zones", list(zones), f"exactly one, because of {' and '.join(reasons)}",
-            "name the zone that the reservation lies in" if capacity in RESERVED
+            "name the zone that the reservation lies in" if reserved
             else "keep one of them, or make one pool for each",
         )  # fmt: skip
     # Nobody cares which; the first is the same in every run.
