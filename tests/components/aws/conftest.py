@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import threading
 from collections.abc import Callable, Mapping
 from typing import Any
 
 import pulumi
 import pytest
+from pulumi.runtime.mocks import MockMonitor
 
 from components.aws.provider import RegionProvider
 from engine.sandbox.mocks import Declared, SandboxMocks
@@ -34,18 +36,22 @@ class Deployment(SandboxMocks):
     """What was declared, and what the program returned with its outputs resolved."""
 
     returned: Any = None
+    _lock = threading.RLock()
 
-    _lock = __import__("threading").RLock()
+    def __init__(self, *, preview: bool) -> None:
+        super().__init__(preview=preview)
+        self.requests: list[Any] = []
 
     def new_resource(self, args: Any) -> Any:
         with self._lock:
             return super().new_resource(args)
 
-    # FALLBACK
-    def call(self, args: Any) -> Any:
-        if args.token == "aws:index/getCallerIdentity:getCallerIdentity":
-            return {"accountId": "000000000000", "arn": "x", "id": "0", "userId": "u"}
-        return super().call(args)
+    def kept(self) -> dict[str, tuple[bool, bool]]:
+        """Whether each resource is protected and retained, by type and name."""
+        return {
+            f"{each.type} {each.name}": (each.protect, each.retainOnDelete)
+            for each in self.requests
+        }
 
     def documents(self) -> list[tuple[Declared, str, Mapping[str, Any]]]:
         """Every policy document: the resource, the property, the document."""
@@ -62,6 +68,14 @@ class Deployment(SandboxMocks):
         return {each["Sid"]: each for each in document["Statement"]}
 
 
+class Monitor(MockMonitor):
+    """Keeps the options that resources were registered with."""
+
+    def RegisterResource(self, request: Any) -> Any:  # noqa: N802
+        self.mocks.requests.append(request)
+        return super().RegisterResource(request)
+
+
 Build = Callable[[pulumi.ResourceOptions], Any]
 
 
@@ -75,7 +89,8 @@ def run(build: Build, *, preview: bool = False, region: str = REGION) -> Deploym
     """
     asyncio.set_event_loop(asyncio.new_event_loop())
     mocks = Deployment(preview=preview)
-    pulumi.runtime.set_mocks(mocks, project="falaj", stack="dev", preview=preview)
+    monitor = Monitor(mocks)
+    pulumi.runtime.set_mocks(mocks, project="falaj", stack="dev", preview=preview, monitor=monitor)
 
     @pulumi.runtime.test
     def program() -> pulumi.Output[None]:
@@ -83,8 +98,9 @@ def run(build: Build, *, preview: bool = False, region: str = REGION) -> Deploym
         made = build(pulumi.ResourceOptions(providers=[provider]))
         outputs = made
         if isinstance(made, pulumi.ComponentResource):
-            public = {key: value for key, value in vars(made).items() if not key.startswith("_")}
-            outputs = {key: v for key, v in public.items() if isinstance(v, pulumi.Output)}
+            # Its own outputs, without the arguments that the SDK puts beside them.
+            own = type(made).__annotations__
+            outputs = {key: value for key, value in vars(made).items() if key in own}
 
         def keep(value: Any) -> None:
             mocks.returned = value
