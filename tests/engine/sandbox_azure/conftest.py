@@ -318,6 +318,13 @@ def keys(estate: Estate) -> None:
         roleDefinitionId=READER,
     )
     add(
+        "eligible",
+        "authorization:PimRoleEligibilitySchedule",
+        scope=estate.id("rg"),
+        principalId=GUID,
+        roleDefinitionId=READER,
+    )
+    add(
         "governed",
         "authorization:PolicyAssignment",
         scope=estate.id("rg"),
@@ -893,6 +900,13 @@ def watching(estate: Estate) -> None:
             timePeriod={"startDate": "2026-12-01T00:00:00Z"},
             notifications=notifications,
         )
+    add(
+        "contact",
+        "security:SecurityContact",
+        securityContactName="default",
+        emails="a@example.ae",
+        isEnabled=True,
+    )
     add(
         "defender",
         "security:Pricing",

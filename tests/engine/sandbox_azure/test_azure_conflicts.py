@@ -216,6 +216,32 @@ def test_a_pool_of_a_size_that_its_reservations_do_not_hold(large_estate: Any) -
     assert "reserves Standard_ND96isr_H200_v5" in text
 
 
+def test_more_nodes_than_the_subnet_or_a_cluster_can_have(large_estate: Any) -> None:
+    pool = {**large_estate.made["gpu"].inputs, "agentPoolName": "two", "count": 1000}
+    small = large_estate.add(
+        "small", "network:Subnet", **SUBNET, subnetName="small", addressPrefix="10.0.20.0/28"
+    )
+    tight = {**pool, "count": 12, "vnetSubnetID": small.id}
+    assert "11 addresses" in refusal(large_estate, "containerservice:AgentPool", **tight)
+    wide = {"agentPoolName": "w0", "count": 0, "enableAutoScaling": True, "minCount": 0}
+    for index in range(4):
+        pools = {**pool, **wide, "agentPoolName": f"w{index}", "maxCount": 1000}
+        large_estate.add(f"w{index}", "containerservice:AgentPool", **pools)
+    last = {**pool, **wide, "agentPoolName": "w5", "maxCount": 1000}
+    assert "5000" in refusal(large_estate, "containerservice:AgentPool", **last)
+
+
+def test_a_pool_in_its_clusters_list_cannot_become_another(large_estate: Any) -> None:
+    made = large_estate.made["cluster"]
+    pools = [{**made.inputs["agentPoolProfiles"][0], "vmSize": "Standard_D8s_v6"}]
+    inputs = {**made.inputs, "agentPoolProfiles": pools}
+    world = large_estate.sandbox.store
+    found = MODEL.conflicts(made.token, inputs, {"location": "uaenorth"}, world, made.id)
+    assert [problem.path for problem in found] == ["agentPoolProfiles[0].vmSize"]
+    same = MODEL.conflicts(made.token, made.inputs, {"location": "uaenorth"}, world, made.id)
+    assert same == []
+
+
 def test_a_pool_newer_than_its_cluster(large_estate: Any) -> None:
     pool = {**large_estate.made["gpu"].inputs, "agentPoolName": "two"}
     pool["orchestratorVersion"] = "1.35"

@@ -101,17 +101,20 @@ def _derived(token: str) -> Kind:
     path = f"Microsoft.{_NAMESPACES.get(module, module[:1].upper() + module[1:])}"
     for parent in parents:
         path += f"/{_plural(parent.removesuffix('Name'))}/{{{parent}}}"
-    path += f"/{_plural(name[:1].lower() + name[1:])}/{{{own}}}"
+    path += f"/{_plural(name[:1].lower() + name[1:])}/{{{own or 'unnamed'}}}"
     scope = next((item for item in sorted(required) if item in SCOPES), None)
     if scope:
         path = f"{{{scope}}}/providers/{path}"
     elif known and "resourceGroupName" not in inputs:
         path = f"/subscriptions/{{subscriptionId}}/providers/{path}"
-    return Kind(token, path, location="any")
+    return Kind(token, path, location="any", autoname=None if own else "uuid")
 
 
-def _own_name(type_name: str, optional: frozenset[str]) -> str:
-    """The input that names the resource: the one whose words end the type's own name."""
+def _own_name(type_name: str, optional: frozenset[str]) -> str | None:
+    """The input that names the resource: the one whose words end the type's own name.
+
+    None when there is none, as where Azure makes the name.
+    """
     wanted = type_name.lower()
     stems = {
         item: stem
@@ -127,7 +130,7 @@ def _own_name(type_name: str, optional: frozenset[str]) -> str:
     for item in ("name", "resourceName"):
         if item in optional:
             return item
-    return min(stems) if stems else "name"
+    return min(stems, default=None)
 
 
 def _plural(word: str) -> str:

@@ -10,6 +10,8 @@ from engine.sandbox.clouds.azure.ask import Check, Compute, none, nothing
 from engine.sandbox.clouds.azure.naming import NameRule
 
 _PLACE: Final = re.compile(r"\{(\w+)\}")
+_NO_INPUT: Final = frozenset({"subscriptionId", "unnamed"})
+"""Parts of a path that no input gives; `unnamed` is a name that Azure itself makes."""
 
 
 @dataclass(frozen=True)
@@ -49,12 +51,13 @@ class Kind:
     @property
     def parameters(self) -> tuple[str, ...]:
         """The inputs that the path is made of, in its order."""
-        return tuple(name for name in _PLACE.findall(self.path) if name != "subscriptionId")
+        return tuple(name for name in _PLACE.findall(self.path) if name not in _NO_INPUT)
 
     @property
     def own_name(self) -> str | None:
         """The input that names the resource; None when the path ends in a fixed name."""
-        return self.parameters[-1] if self.path.endswith("}") else None
+        last = self.path.rpartition("{")[2]
+        return last[:-1] if last.endswith("}") and last[:-1] not in _NO_INPUT else None
 
     @property
     def is_in_group(self) -> bool:

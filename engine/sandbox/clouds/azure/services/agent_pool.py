@@ -21,6 +21,8 @@ _LABEL_KEY: Final = re.compile(
     r"(?:[a-z0-9](?:[-a-z0-9.]{0,251}[a-z0-9])?/)?[A-Za-z0-9](?:[-\w.]{0,61}[A-Za-z0-9])?"
 )
 _LABEL_VALUE: Final = re.compile(r"(?:[A-Za-z0-9](?:[-\w.]{0,61}[A-Za-z0-9])?)?")
+# Source: aks/quotas-skus-regions (nodes in a cluster, with standard load balancers).
+_MOST_NODES: Final = 5000
 _SURGE: Final = re.compile(r"\d+%?")
 
 
@@ -180,12 +182,27 @@ def placement(ask: Ask, path: str, region: str | None) -> Iterator[Problem]:
         where=region,
         delegated_to="Microsoft.ContainerService/managedClusters",
     )
+    yield from _room(ask, base)
     yield from compute.same_region(ask, f"{base}proximityPlacementGroupID", region)
     yield from compute.same_region(ask, f"{base}capacityReservationGroupID", region)
     group = ask.text(f"{base}capacityReservationGroupID")
     if group:
         yield from capacity.reserved(
             ask, f"{base}capacityReservationGroupID", group, ask.text(f"{base}vmSize")
+        )
+
+
+def _room(ask: Ask, base: str) -> Iterator[Problem]:
+    """A problem when the subnet has fewer addresses than the pool starts with nodes."""
+    id, count = ask.text(f"{base}vnetSubnetID"), ask.number(f"{base}count")
+    subnet = subnets.find(ask.world, id) if ask.world and id else None
+    sizes = [block.num_addresses for block in subnets.blocks(subnet)] if subnet else []
+    # Azure keeps five addresses of each subnet (virtual-networks-faq).
+    if count is not None and sizes and count > sum(sizes) - 5 * len(sizes):
+        yield Problem(
+            f"{base}count",
+            f"{count:g} nodes don't fit the subnet, which has {sum(sizes) - 5 * len(sizes)} "
+            "addresses to give; take a larger subnet or fewer nodes",
         )
 
 
@@ -200,6 +217,7 @@ def _conflicts(ask: Ask) -> Iterator[Problem]:
     if region != ask.region:
         yield from rules(ask, "", region)
     asked = Ask(cluster.token, cluster.inputs, {}, ask.world, cluster.id)
+    yield from _nodes(ask, asked)
     first = asked.text("agentPoolProfiles[0].vnetSubnetID")
     own = ask.text("vnetSubnetID")
     if first and own and arm.parse(first) and arm.parse(own):
@@ -215,6 +233,30 @@ def _conflicts(ask: Ask) -> Iterator[Problem]:
         yield Problem(
             "orchestratorVersion",
             f"{version} is newer than the cluster's {newest}; upgrade the cluster first",
+        )
+
+
+def nodes(ask: Ask, path: str) -> float:
+    """The most nodes that a pool can have."""
+    base = f"{path}." if path else ""
+    counts = (ask.number(f"{base}{name}") for name in ("count", "maxCount"))
+    return max((count for count in counts if count is not None), default=1)
+
+
+def _nodes(ask: Ask, cluster: Ask) -> Iterator[Problem]:
+    """A problem when the cluster's pools together can have more nodes than AKS allows."""
+    if ask.world is None or ask.id is None or cluster.id is None:
+        return
+    others = sum(nodes(cluster, path) for path, _ in cluster.items("agentPoolProfiles")) + sum(
+        nodes(Ask(POOL, made.inputs, {}), "")
+        for made in ask.world.all(POOL)
+        if arm.is_below(made.id, cluster.id) and not arm.same(made.id, ask.id)
+    )
+    if others + nodes(ask, "") > _MOST_NODES:
+        yield Problem(
+            "maxCount",
+            f"{nodes(ask, ''):g} nodes and the other pools' {others:g} are more than the "
+            f"{_MOST_NODES} that a cluster can have; lower one of them",
         )
 
 

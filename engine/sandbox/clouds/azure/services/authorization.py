@@ -88,10 +88,10 @@ def _definition_obstacles(ask: Ask) -> Iterator[Problem]:
             yield Problem("", f"{made.id} assigns the role; delete that first")
 
 
-def _assignment_problems(ask: Ask) -> Iterator[Problem]:
+def _eligibility_problems(ask: Ask) -> Iterator[Problem]:
+    """Problems of who gets which role where."""
     yield from _scope("scope", ask.text("scope"))
     yield from checks.guid("principalId", ask.text("principalId"))
-    yield from checks.one_of("principalType", ask.text("principalType"), _PRINCIPALS)
     role = ask.text("roleDefinitionId")
     if role is not None:
         guid = role.rpartition("/")[2]
@@ -101,6 +101,11 @@ def _assignment_problems(ask: Ask) -> Iterator[Problem]:
                 f"{role!r} isn't the id of a role; it ends in "
                 "/providers/Microsoft.Authorization/roleDefinitions/GUID",
             )
+
+
+def _assignment_problems(ask: Ask) -> Iterator[Problem]:
+    yield from _eligibility_problems(ask)
+    yield from checks.one_of("principalType", ask.text("principalType"), _PRINCIPALS)
     if ask.is_given("condition") and ask.is_absent("conditionVersion"):
         yield Problem("conditionVersion", "is missing: a condition needs it; set 2.0")
     yield from checks.one_of("conditionVersion", ask.text("conditionVersion"), ("2.0",))
@@ -218,6 +223,13 @@ KINDS: Final = (
         problems=_assignment_problems,
         conflicts=_assignment_conflicts,
         outputs=_assignment_outputs,
+    ),
+    Kind(
+        "azure-native:authorization:PimRoleEligibilitySchedule",
+        "{scope}/providers/Microsoft.Authorization/roleEligibilitySchedules/{unnamed}",
+        autoname="uuid",
+        replaces=frozenset({"principalId", "roleDefinitionId"}),
+        problems=_eligibility_problems,
     ),
     Kind(
         "azure-native:authorization:PolicyAssignment",

@@ -106,6 +106,12 @@ def _pricing_outputs(ask: Ask) -> dict[str, Any]:
 
 KINDS: Final = (
     Kind(
+        "azure-native:security:SecurityContact",
+        "/subscriptions/{subscriptionId}/providers/Microsoft.Security/securityContacts/"
+        "{securityContactName}",
+        name=naming.only("default"),
+    ),
+    Kind(
         "azure-native:consumption:Budget",
         "{scope}/providers/Microsoft.Consumption/budgets/{budgetName}",
         name=_BUDGET,

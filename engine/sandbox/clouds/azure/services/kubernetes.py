@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Final
 
-from engine.sandbox.clouds.azure import checks, keys, naming, subnets
+from engine.sandbox.clouds.azure import checks, keys, known, naming, subnets
 from engine.sandbox.clouds.azure.ask import Ask
 from engine.sandbox.clouds.azure.kind import Kind
 from engine.sandbox.clouds.azure.results import location
@@ -18,6 +18,8 @@ CLUSTER: Final = "azure-native:containerservice:ManagedCluster"
 _NETWORK: Final = "networkProfile"
 _API: Final = "apiServerAccessProfile"
 _KMS: Final = "securityProfile.azureKeyVaultKms"
+# Source: aks/create-node-pools and the errors PropertyChangeNotAllowed of the service.
+_FIXED: Final = ("vmSize", "osDiskType", "osType", "vnetSubnetID", "podSubnetID", "maxPods")
 _VERSION: Final = re.compile(r"1\.\d{1,2}(?:\.\d{1,3})?")
 _PREFIX: Final = re.compile(r"[A-Za-z0-9](?:[-A-Za-z0-9]{0,52}[A-Za-z0-9])?")
 
@@ -262,7 +264,29 @@ def _conflicts(ask: Ask) -> Iterator[Problem]:
     )
     for path, _ in ask.items("agentPoolProfiles"):
         yield from agent_pool.placement(ask, path, where)
+    yield from _pool_changes(ask)
     yield from _service_overlap(ask)
+
+
+def _pool_changes(ask: Ask) -> Iterator[Problem]:
+    """AKS refuses to change what an existing pool is made of; it must be made anew."""
+    before = known.by_id(ask.world, ask.id) if ask.world and ask.id else None
+    old = Ask(CLUSTER, before.inputs, {}) if before else None
+    was = (
+        {old.text(f"{path}.name"): path for path, _ in old.items("agentPoolProfiles")}
+        if old
+        else {}
+    )
+    for path, _ in ask.items("agentPoolProfiles"):
+        there = was.get(ask.text(f"{path}.name"))
+        for name in _FIXED if old and there else ():
+            mine, theirs = ask.at(f"{path}.{name}"), old.at(f"{there}.{name}") if old else None
+            if mine != theirs:
+                yield Problem(
+                    f"{path}.{name}",
+                    f"changed from {theirs!r} to {mine!r}, which AKS doesn't allow of an existing "
+                    "pool; give the pool another name, so that it is made anew",
+                )
 
 
 def _service_overlap(ask: Ask) -> Iterator[Problem]:
