@@ -1,4 +1,4 @@
-"""GPU pools: every argument's refusals, every impossible combination, every row of the catalogue."""
+"""GPU pools: refusals of every argument and combination, and every row of the catalogue."""
 
 from __future__ import annotations
 
