@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pulumi
+from pydantic.alias_generators import to_camel
 
 from engine.errors import EngineError
 from engine.sandbox import activation
@@ -12,7 +13,7 @@ from stacks.blueprints import cluster, foundation, local, smb
 from stacks.blueprints.cloud import open_cloud
 from stacks.errors import StackError
 from stacks.placement import choose
-from stacks.reality import check_reality
+from stacks.reality import check_reality, made_up
 from stacks.settings import CloudSettings, ClusterSettings, LocalSettings, SmbSettings, load_engine
 from stacks.settings.foundation import OwnFoundation
 
@@ -59,6 +60,9 @@ def declare_in_cloud(settings: CloudSettings, *, sandboxed: bool) -> None:
     if isinstance(settings, ClusterSettings):
         cluster.declare(settings, cloud)
     elif isinstance(settings, SmbSettings):
-        smb.declare(settings, cloud)
+        stand_ins = made_up(settings, choice.place.cloud) if sandboxed else {}
+        for name in stand_ins:
+            pulumi.log.warn(f"SANDBOX: falaj:inference.{to_camel(name)} is missing; made up here")
+        smb.declare(settings, cloud, stand_ins)
     elif isinstance(settings, OwnFoundation):
         foundation.declare(settings, cloud)

@@ -4,7 +4,13 @@ from __future__ import annotations
 
 from stacks.errors import SettingsError
 from stacks.settings import CloudSettings, SmbSettings
-from stacks.settings.smb import PLACEHOLDER_DIGEST
+
+#: What stands for things that only a real account has: no subscription has this id.
+_MADE_UP_VAULT = (
+    "/subscriptions/11111111-1111-1111-1111-111111111111/resourceGroups/made-up/providers/"
+    "Microsoft.KeyVault/vaults/made-up/secrets"
+)
+_MADE_UP_DIGEST = "sha256:" + "0" * 64
 
 
 def check_reality(settings: CloudSettings, *, sandboxed: bool) -> None:
@@ -32,9 +38,25 @@ def check_reality(settings: CloudSettings, *, sandboxed: bool) -> None:
             "would be a real deployment; allowed: deployment\n"
             "  confirm the region's health with the cloud (`falaj preflight` asks it), then set it"
         )
-    if isinstance(settings, SmbSettings) and settings.inference.image_digest == PLACEHOLDER_DIGEST:
+    if isinstance(settings, SmbSettings) and settings.inference.image_digest is None:
         raise SettingsError(
-            "falaj:inference.imageDigest: given the placeholder of the shipped file, which only "
-            "the sandbox takes; allowed: the digest of an image in your registry\n"
-            "  push the inference image and set what the registry printed"
+            "falaj:inference.imageDigest: missing; allowed: the digest of an image in your "
+            "registry, as sha256:…\n"
+            "  push the inference image to the repository `inference` and set what was printed"
         )
+
+
+def made_up(settings: SmbSettings, cloud: str) -> dict[str, str]:
+    """What the sandbox makes up for a tier that leaves out what only a real account has.
+
+    Args:
+        settings: the stack's settings.
+        cloud: ``aws`` or ``azure``.
+    """
+    wanted = {"image_digest": _MADE_UP_DIGEST}
+    if cloud == "azure":
+        wanted["certificate_id"] = f"{_MADE_UP_VAULT}/certificate"
+        wanted["keyring_secret_id"] = f"{_MADE_UP_VAULT}/keyring"
+    return {
+        name: value for name, value in wanted.items() if getattr(settings.inference, name) is None
+    }

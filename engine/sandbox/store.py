@@ -10,6 +10,7 @@ import contextlib
 import difflib
 import json
 import sqlite3
+import threading
 from collections.abc import Generator, Iterable, Mapping
 from pathlib import Path
 from typing import Any, Final
@@ -53,10 +54,11 @@ class Store:
     def __init__(self, path: str | Path) -> None:
         self._path = str(path)
         self._known: dict[int, tuple[int, Made]] = {}
+        self._alone = threading.RLock()
         try:
             if self._path != ":memory:":
                 make_private(Path(path).parent)
-            # The servicer's event loop and the caller's thread may differ; calls never overlap.
+            # The servicer's event loop and the caller's threads may differ.
             self.connection = sqlite3.connect(
                 self._path, isolation_level=None, check_same_thread=False
             )
@@ -78,18 +80,20 @@ class Store:
 
     @contextlib.contextmanager
     def transaction(self) -> Generator[None]:
-        """All or nothing of what is done inside; other processes wait."""
-        if self.connection.in_transaction:
-            yield
-            return
-        self.connection.execute("BEGIN IMMEDIATE")
-        try:
-            yield
-        except BaseException:
-            self.connection.execute("ROLLBACK")
-            self._known.clear()  # revisions that never were may come again with other contents
-            raise
-        self.connection.execute("COMMIT")
+        """All or nothing of what is done inside; other threads and processes wait."""
+        with self._alone:
+            if self.connection.in_transaction:
+                yield
+                return
+            self.connection.execute("BEGIN IMMEDIATE")
+            try:
+                yield
+            except BaseException:
+                self.connection.execute("ROLLBACK")
+                # Revisions that never were may come again with other contents.
+                self._known.clear()
+                raise
+            self.connection.execute("COMMIT")
 
     # What models see (the protocol World)
 

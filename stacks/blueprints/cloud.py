@@ -26,7 +26,7 @@ class Cloud:
     common: PlacedArgs
     options: pulumi.ResourceOptions
 
-    def args(self, section: BaseModel | None = None, **inputs: Any) -> dict[str, Any]:
+    def args(self, section: BaseModel | None = None, /, **inputs: Any) -> dict[str, Any]:
         """Arguments of a component: the common ones, a settings section's, and ``inputs``.
 
         Keys that the stack leaves out, and inputs that are None, take the component's default.

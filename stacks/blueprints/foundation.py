@@ -82,6 +82,8 @@ def make(settings: OwnFoundation, cloud: Cloud) -> Foundation:
             key_ring_id=keys.key_ring_id,
             audit_bucket_name=store.bucket_names["audit"],
             audit_store_id=store.store_ids["audit"],
+            data_store_id=cloud.on("azure", store.store_ids["datasets"]),
+            **reached_from,
         ),
         options,
     )
@@ -103,6 +105,7 @@ def make(settings: OwnFoundation, cloud: Cloud) -> Foundation:
             bucket_ids=store.bucket_ids,
             repository_ids=registry.repository_ids,
             key_ids=keys.key_ids,
+            key_ring_id=cloud.on("azure", keys.key_ring_id),
         ),
         options,
     )

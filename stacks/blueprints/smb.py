@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import pulumi
 
 from stacks.blueprints import foundation
@@ -11,11 +13,17 @@ from stacks.settings import SmbSettings
 _REPOSITORY = "inference"
 
 
-def declare(settings: SmbSettings, cloud: Cloud) -> None:
-    """Register the resources of an inference tier and export its endpoint."""
+def declare(settings: SmbSettings, cloud: Cloud, made_up: Mapping[str, str]) -> None:
+    """Register the resources of an inference tier and export its endpoint.
+
+    Args:
+        settings: the stack's settings.
+        cloud: where it is made.
+        made_up: what the sandbox stands in with for things that only a real account has.
+    """
     base = foundation.of(settings, settings.foundation, cloud)
-    given = settings.inference.model_dump(exclude_none=True, exclude={"image_digest"})
-    digest = settings.inference.image_digest
+    given = {**settings.inference.model_dump(exclude_none=True), **made_up}
+    digest = given.pop("image_digest")
     tier = cloud.components.CpuInferenceTier(
         "inference",
         cloud.args(

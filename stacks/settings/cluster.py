@@ -21,6 +21,7 @@ class ControlPlaneSettings(Section):
     kubernetes_version: Annotated[str, Field(pattern=r"^1\.\d{2}$")] | None = None
     service_cidr: str | None = None
     log_days: Days | None = None
+    strict_network_policy: bool | None = None
 
 
 class PoolSettings(Section):

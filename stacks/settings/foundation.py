@@ -46,6 +46,7 @@ class RegistrySettings(Section):
     repositories: list[str] | None = None
     upstreams: list[str] | None = None
     keep_images: Annotated[int, Field(ge=1, le=1_000)] | None = None
+    quarantine: bool | None = None
 
 
 class IdentitySettings(Section):
@@ -61,6 +62,7 @@ class AuditSettings(Section):
 
     retention_days: Days | None = None
     threat_detection: bool = True
+    dedicated_logs: bool | None = None
     alert_emails: list[Email] | None = None
 
 

@@ -6,11 +6,9 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
+from stacks.settings.cloud import Days
 from stacks.settings.foundation import OnFoundation
 from stacks.settings.section import Section
-
-#: What the shipped files say until an image was pushed; only the sandbox takes it.
-PLACEHOLDER_DIGEST = "sha256:" + "0" * 64
 
 Instances = Annotated[int, Field(ge=1, le=100)]
 
@@ -18,10 +16,12 @@ Instances = Annotated[int, Field(ge=1, le=100)]
 class InferenceSettings(Section):
     """The served model and its machines; a key that is left out takes the component's default."""
 
-    image_digest: Annotated[str, Field(pattern=r"^sha256:[0-9a-f]{64}$")]
-    """Digest of the inference image in the stack's own registry, repository ``inference``."""
+    image_digest: Annotated[str, Field(pattern=r"^sha256:[0-9a-f]{64}$")] | None = None
+    """Digest of the inference image in the stack's own registry, repository ``inference``. Only
+    the sandbox can do without."""
     model_package: Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9/._-]{0,511}$")]
     certificate_id: str | None = None
+    keyring_secret_id: str | None = None
     host_name: Annotated[str, Field(pattern=r"^[a-z0-9]([a-z0-9.-]{0,250}[a-z0-9])$")] | None = (
         None
     )
@@ -37,6 +37,7 @@ class InferenceSettings(Section):
     cpu_target_percent: Annotated[int, Field(ge=10, le=95)] | None = None
     port: Annotated[int, Field(ge=1, le=65_535)] | None = None
     allowed_cidrs: list[str] | None = None
+    log_days: Days | None = None
 
 
 class SmbSettings(OnFoundation):

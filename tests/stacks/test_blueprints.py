@@ -206,7 +206,7 @@ def test_no_valid_cluster_leaves_the_country_or_allows_everything(
     most = data.draw(st.integers(1, 8))
     config = data.draw(foundations(cloud)) | {
         "falaj:blueprint": "cluster",
-        "falaj:cpuPools": {"system": {"system": True, "vcpu": data.draw(st.sampled_from([4, 8]))}},
+        "falaj:cpuPools": {"cpu": {"system": True, "vcpu": data.draw(st.sampled_from([4, 8]))}},
         "falaj:gpuPools": {
             "train": {
                 "gpu": gpu,
