@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import pulumi
 from pulumi_azure_native import network
 
+from components.azure._names import titled
 from components.specification.address_plan import FIREWALL, AddressPlan
 from components.specification.placed import Placed
 from components.specification.zones import REGIONAL
@@ -53,7 +54,7 @@ def firewall_routes(
     zones = [zone for zone in outlet.zones if zone != REGIONAL]
     address = network.PublicIPAddress(
         f"{name}-firewall-address",
-        public_ip_address_name=pulumi.Output.concat(outlet.group, "-firewall"),
+        public_ip_address_name=titled(placed, name, "firewall"),
         resource_group_name=outlet.group,
         location=placed.region,
         sku=network.PublicIPAddressSkuArgs(
@@ -68,7 +69,7 @@ def firewall_routes(
     )
     firewall = network.AzureFirewall(
         f"{name}-firewall",
-        azure_firewall_name=pulumi.Output.concat(outlet.group, "-firewall"),
+        azure_firewall_name=titled(placed, name, "firewall"),
         resource_group_name=outlet.group,
         location=placed.region,
         sku=network.AzureFirewallSkuArgs(
@@ -88,7 +89,7 @@ def firewall_routes(
     )
     return network.RouteTable(
         f"{name}-routes",
-        route_table_name=pulumi.Output.concat(outlet.group, "-outlet"),
+        route_table_name=titled(placed, name, "outlet"),
         resource_group_name=outlet.group,
         location=placed.region,
         disable_bgp_route_propagation=True,
@@ -117,7 +118,7 @@ def _policy(
     inspected = tier == "Premium"
     policy = network.FirewallPolicy(
         f"{name}-firewall-policy",
-        firewall_policy_name=pulumi.Output.concat(outlet.group, "-firewall"),
+        firewall_policy_name=titled(placed, name, "firewall"),
         resource_group_name=outlet.group,
         location=placed.region,
         sku=network.FirewallPolicySkuArgs(tier=network.FirewallPolicySkuTier(tier)),

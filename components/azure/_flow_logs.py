@@ -8,7 +8,7 @@ import pulumi
 from pulumi_azure_native import managedidentity, network, storage
 
 from components.azure._groups import kept
-from components.azure._names import compact
+from components.azure._names import compact, titled
 from components.azure._roles import Grant, grant
 from components.azure._storage import SKUS, Account, storage_account
 from components.specification.placed import Placed
@@ -57,7 +57,7 @@ def flow_logs(
     )
     writer = managedidentity.UserAssignedIdentity(
         f"{name}-flows-writer",
-        resource_name_=pulumi.Output.concat(records.group, "-flows"),
+        resource_name_=titled(placed, name, "flows"),
         resource_group_name=records.group,
         location=placed.region,
         tags=placed.tags(name),
@@ -70,7 +70,7 @@ def flow_logs(
     )
     network.FlowLog(
         f"{name}-flow-log",
-        flow_log_name=pulumi.Output.concat(records.group, "-flows"),
+        flow_log_name=titled(placed, name, "flows"),
         network_watcher_name=f"NetworkWatcher_{placed.region}",
         resource_group_name="NetworkWatcherRG",
         location=placed.region,

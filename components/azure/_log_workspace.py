@@ -9,17 +9,15 @@ from pulumi_azure_native import monitor, operationalinsights
 
 from components.azure._groups import kept
 from components.azure._ids import key_identifier
+from components.azure._names import titled
 from components.azure._private_endpoint import Door, private_endpoint
 from components.azure._storage import vault_of
-from components.specification.names import physical_name
 from components.specification.placed import Placed
 
 #: Least that is paid for a cluster, GB a day:
 #: https://learn.microsoft.com/azure/azure-monitor/logs/logs-dedicated-clusters
 _LEAST_GB = 100
 _RSA_BITS = 4096
-#: https://learn.microsoft.com/azure/azure-resource-manager/management/resource-name-rules
-_LIMIT = 63
 
 
 @dataclass(frozen=True)
@@ -43,9 +41,7 @@ def log_workspace(
     on = operationalinsights.PublicNetworkAccessType.DISABLED
     workspace = operationalinsights.Workspace(
         f"{name}-workspace",
-        workspace_name=physical_name(
-            placed.tenant, pulumi.get_stack(), name, "logs", limit=_LIMIT
-        ),
+        workspace_name=titled(placed, name, "logs"),
         resource_group_name=logs.group,
         location=placed.region,
         sku=operationalinsights.WorkspaceSkuArgs(
@@ -84,7 +80,7 @@ def _cluster(
     key = pulumi.Output.from_input(logs.key_id)
     cluster = operationalinsights.Cluster(
         f"{name}-cluster",
-        cluster_name=physical_name(placed.tenant, pulumi.get_stack(), name, limit=_LIMIT),
+        cluster_name=titled(placed, name),
         resource_group_name=logs.group,
         location=placed.region,
         identity=operationalinsights.ManagedServiceIdentityArgs(
@@ -132,7 +128,7 @@ def _private_link(
     """
     scope = monitor.PrivateLinkScope(
         f"{name}-scope",
-        scope_name=physical_name(placed.tenant, pulumi.get_stack(), name, limit=_LIMIT),
+        scope_name=titled(placed, name),
         resource_group_name=logs.group,
         location="global",
         access_mode_settings=monitor.AccessModeSettingsArgs(

@@ -8,6 +8,7 @@ import pulumi
 from pulumi_azure_native import storagecache
 
 from components.azure._groups import kept
+from components.azure._names import titled
 from components.specification.training_file_system import TrainingFileSystemSpec
 from components.specification.zones import REGIONAL
 
@@ -38,7 +39,7 @@ def managed_lustre(
     placed = spec.placed
     made = storagecache.AmlFilesystem(
         f"{name}-lustre",
-        aml_filesystem_name=where.group,
+        aml_filesystem_name=titled(placed, name),
         resource_group_name=where.group,
         location=placed.region,
         sku=storagecache.SkuNameArgs(name=f"AMLFS-Durable-Premium-{spec.throughput_mbs_per_tib}"),

@@ -1,4 +1,4 @@
-"""Names that the whole of Azure shares: of vaults, storage accounts and registries."""
+"""Names of resources in Azure: inside a group, and those that the whole of Azure shares."""
 
 from __future__ import annotations
 
@@ -6,12 +6,22 @@ import re
 
 import pulumi
 
-from components.specification.names import unique_name
+from components.specification.names import physical_name, unique_name
 from components.specification.placed import Placed
 
 #: https://learn.microsoft.com/azure/azure-resource-manager/management/resource-name-rules
+_PLAIN = 50
 _DASHED = 24
 _LIMITS = {"storage": 24, "registry": 50}
+
+
+def titled(placed: Placed, *parts: str) -> str:
+    """Name of what is in a resource group: tenant, stack and parts.
+
+    Up to 50 letters, digits and dashes: every kind of resource takes that, and has room for what
+    follows from its name (a private endpoint has 64 and adds nine of its own).
+    """
+    return physical_name(placed.tenant, pulumi.get_stack(), *parts, limit=_PLAIN)
 
 
 def dashed(placed: Placed, *parts: str) -> str:

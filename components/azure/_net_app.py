@@ -9,6 +9,7 @@ from pulumi_azure_native import netapp
 
 from components.azure._groups import kept
 from components.azure._ids import key_identifier
+from components.azure._names import titled
 from components.azure._private_endpoint import endpoint_id
 from components.azure._storage import vault_of
 from components.specification.placed import Placed
@@ -108,7 +109,7 @@ def _account(
     key = pulumi.Output.from_input(where.key_id)
     return netapp.Account(
         f"{name}-account",
-        account_name=where.group,
+        account_name=titled(placed, name),
         resource_group_name=where.group,
         location=placed.region,
         identity=netapp.ManagedServiceIdentityArgs(

@@ -7,10 +7,10 @@ from pulumi_azure_native import monitor
 from components.azure._groups import kept, resource_group
 from components.azure._inputs import pulumi_inputs
 from components.azure._log_workspace import Logs, log_workspace
+from components.azure._names import titled
 from components.azure._private_endpoint import Door
 from components.azure._threat_detection import threat_detection
 from components.specification.audit_trail import AuditTrailArgs, check
-from components.specification.names import physical_name
 
 #: https://learn.microsoft.com/azure/azure-monitor/platform/activity-log-schema
 _ACTIVITIES = (
@@ -114,7 +114,7 @@ class AuditTrail(pulumi.ComponentResource):
         return monitor.SubscriptionDiagnosticSetting(
             f"{self._name}-activities",
             # One subscription may have trails of several stacks.
-            name=physical_name(placed.tenant, pulumi.get_stack(), self._name, limit=64),
+            name=titled(placed, self._name),
             workspace_id=workspace,
             storage_account_id=self._args["audit_store_id"],
             logs=[

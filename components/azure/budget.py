@@ -7,11 +7,9 @@ import pulumi_azure_native as azure_native
 from pulumi_azure_native import consumption
 
 from components.azure._inputs import pulumi_inputs
+from components.azure._names import titled
 from components.specification.budget import BudgetArgs, check
-from components.specification.names import physical_name
 
-#: https://learn.microsoft.com/rest/api/consumption/budgets/create-or-update
-_LIMIT = 63
 _FORECAST_PERCENT = 100
 
 
@@ -53,7 +51,7 @@ class Budget(pulumi.ComponentResource):
         alerts["forecast"] = (_FORECAST_PERCENT, consumption.ThresholdType.FORECASTED)
         budget = consumption.Budget(
             f"{name}-budget",
-            budget_name=physical_name(spec.placed.tenant, pulumi.get_stack(), name, limit=_LIMIT),
+            budget_name=titled(spec.placed, name),
             scope=pulumi.Output.concat("/subscriptions/", client.subscription_id),
             category=consumption.CategoryType.COST,
             amount=spec.monthly_usd,

@@ -11,7 +11,7 @@ from components.azure._duties import KEY_ADMINISTRATOR, KEY_ENCRYPTER
 from components.azure._groups import kept, resource_group
 from components.azure._inputs import pulumi_inputs
 from components.azure._managed_hsm import managed_hsm
-from components.azure._names import dashed
+from components.azure._names import dashed, titled
 from components.azure._roles import Grant, grant
 from components.specification.key_ring import KeyRingArgs, check
 from components.specification.names import physical_name
@@ -48,7 +48,7 @@ class KeyRing(pulumi.ComponentResource):
     With ``managed_hsm`` the keys of data, logs, registry and state are in a module of the
     tenant's own. Azure needs people for its activation: the first ``up`` makes the module and
     stops at its keys; then its administrators open it to their own address, download the security
-    domain, give the identity ``<group>-user`` the module's role ``Managed HSM Crypto Service
+    domain, give the identity ``…-user`` the module's role ``Managed HSM Crypto Service
     Encryption User``, and run ``up`` again, which also closes it.
 
     Example:
@@ -174,7 +174,7 @@ class KeyRing(pulumi.ComponentResource):
         identity = azure_native.managedidentity.UserAssignedIdentity(
             f"{self._name}-user",
             resource_group_name=self._group.name,
-            resource_name_=pulumi.Output.concat(self._group.name, "-user"),
+            resource_name_=titled(self._spec.placed, self._name, "user"),
             location=self._spec.placed.region,
             tags=self._tags,
             # Data are lost to who loses the identity that may decrypt them.
@@ -269,7 +269,7 @@ class KeyRing(pulumi.ComponentResource):
         compute = azure_native.compute
         return compute.DiskEncryptionSet(
             f"{self._name}-disks-set",
-            disk_encryption_set_name=pulumi.Output.concat(self._group.name, "-disks"),
+            disk_encryption_set_name=titled(self._spec.placed, self._name, "disks"),
             resource_group_name=self._group.name,
             location=self._spec.placed.region,
             # Twice: with our key, and below it with one of the platform.

@@ -10,6 +10,7 @@ from components.azure._egress import Outlet, firewall_routes
 from components.azure._flow_logs import Records, flow_logs
 from components.azure._groups import resource_group
 from components.azure._inputs import pulumi_inputs
+from components.azure._names import titled
 from components.azure._network_rules import FLOWS, OUTWARD, security_rules
 from components.azure._private_endpoint import Door, private_endpoint, zone_names
 from components.azure._subnets import (
@@ -144,7 +145,7 @@ class Network(pulumi.ComponentResource):
         placed = self._spec.placed
         return azure.VirtualNetwork(
             f"{self._name}-vnet",
-            virtual_network_name=self._group.name,
+            virtual_network_name=titled(placed, self._name),
             resource_group_name=self._group.name,
             location=placed.region,
             address_space=azure.AddressSpaceArgs(address_prefixes=[self._spec.cidr]),
@@ -178,7 +179,7 @@ class Network(pulumi.ComponentResource):
         flows = (*FLOWS, *OUTWARD) if self._spec.egress_domains else FLOWS
         return azure.NetworkSecurityGroup(
             f"{self._name}-{role}-rules",
-            network_security_group_name=pulumi.Output.concat(self._group.name, f"-{role}"),
+            network_security_group_name=titled(self._spec.placed, self._name, role),
             resource_group_name=self._group.name,
             location=self._spec.placed.region,
             security_rules=security_rules(role, self._ranges, flows),

@@ -6,6 +6,7 @@ from pulumi_azure_native import managedidentity
 from components.azure._buckets import bucket_id
 from components.azure._groups import resource_group
 from components.azure._inputs import pulumi_inputs
+from components.azure._names import titled
 from components.azure._roles import Grant, grant
 from components.specification.identity import DEPLOYER, TRAINER
 from components.specification.workload_identity import WorkloadIdentityArgs, check
@@ -59,7 +60,7 @@ class WorkloadIdentity(pulumi.ComponentResource):
         group = resource_group(name, spec.placed, children)
         identity = managedidentity.UserAssignedIdentity(
             f"{name}-identity",
-            resource_name_=group.name,
+            resource_name_=titled(spec.placed, name),
             resource_group_name=group.name,
             location=spec.placed.region,
             tags=spec.placed.tags(name),

@@ -10,6 +10,7 @@ from typing import Any
 
 import pulumi
 import pytest
+from pulumi.runtime.mocks import MockMonitor
 
 from components.azure.provider import RegionProvider
 from engine.sandbox.mocks import Declared, SandboxMocks
@@ -53,15 +54,27 @@ class _Sandbox(SandboxMocks):
 
     def call(self, args: pulumi.runtime.MockCallArgs) -> Any:
         with self._one_at_a_time:
-            answer: Any = super().call(args)
-        return answer[0] if isinstance(answer, tuple) else answer
+            return super().call(args)
+
+
+class _Monitor(MockMonitor):
+    """Remembers the options that resources were declared with."""
+
+    def __init__(self, mocks: SandboxMocks) -> None:
+        super().__init__(mocks)
+        self.requests: dict[str, Any] = {}
+
+    def RegisterResource(self, request: Any) -> Any:  # noqa: N802
+        self.requests[request.name] = request
+        return super().RegisterResource(request)
 
 
 class Deployed:
     """What a program declared, and what its component gave back."""
 
-    def __init__(self, mocks: SandboxMocks) -> None:
+    def __init__(self, mocks: SandboxMocks, monitor: _Monitor) -> None:
         self._mocks = mocks
+        self._monitor = monitor
         self.made: Any = None
         self.outputs: dict[str, Any] = {}
         """The component's outputs; empty in previews, where they are unknown."""
@@ -75,6 +88,15 @@ class Deployed:
     def queries(self) -> list[tuple[str, Mapping[str, Any]]]:
         """What was asked of the cloud."""
         return self._mocks.queries
+
+    def kept(self, name: str) -> bool:
+        """Whether a resource is protected in the stack and retained in the cloud."""
+        request = self._monitor.requests[name]
+        return request.protect and request.retainOnDelete
+
+    def ignored(self, name: str) -> list[str]:
+        """Properties of a resource whose changes are ignored."""
+        return list(self._monitor.requests[name].ignoreChanges)
 
     def named(self, name: str) -> Declared:
         """The one resource of that name."""
@@ -105,16 +127,18 @@ def deploy(
     """
     asyncio.set_event_loop(asyncio.new_event_loop())
     mocks = _Sandbox(preview=preview)
-    pulumi.runtime.set_mocks(mocks, project="falaj", stack=stack, preview=preview)
-    deployed = Deployed(mocks)
+    monitor = _Monitor(mocks)
+    pulumi.runtime.set_mocks(mocks, project="falaj", stack=stack, preview=preview, monitor=monitor)
+    deployed = Deployed(mocks, monitor)
 
     @pulumi.runtime.test
     def run() -> pulumi.Output[None]:
         provider = RegionProvider("azure", {"region": region, "account_id": SUBSCRIPTION})
         made = program(pulumi.ResourceOptions(providers=[provider]))
+        values = vars(made) if isinstance(made, pulumi.Resource) else made
         outputs = {
             name: value
-            for name, value in vars(made).items()
+            for name, value in values.items()
             if isinstance(value, pulumi.Output) and not name.startswith("_")
         }
 
