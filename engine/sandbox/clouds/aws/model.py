@@ -139,9 +139,7 @@ def _problems(draft: Draft) -> Iterator[Problem]:
 
 
 def _arn(draft: Draft, id: str, template: str, known: Mapping[str, Any]) -> Any:
-    if template == "*":
-        return id
-    if not template:
+    if template in ("", "*"):
         return id if id.startswith("arn:") else generic_arn(draft, id)
     try:
         return fill("arn:{partition}:" + template, _completed(draft, known), id=id)

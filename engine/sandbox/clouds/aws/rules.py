@@ -62,7 +62,7 @@ def between(path: str, least: float, most: float, unit: str = "") -> Rule:
             if number is not None and not least <= number <= most:
                 yield Problem(
                     where,
-                    f"{value} isn't allowed; allowed: {least:g} to {most:g}"
+                    f"{value} isn't allowed; allowed: {_plain(least)} to {_plain(most)}"
                     + (f" {unit}" if unit else ""),
                 )
 
@@ -144,7 +144,9 @@ def at_most(low: str, high: str) -> Rule:
     def rule(draft: Draft) -> Iterator[Problem]:
         least, most = _number(draft.get(low)), _number(draft.get(high))
         if least is not None and most is not None and least > most:
-            yield Problem(low, f"{least:g} is more than {high}, which is {most:g}; lower it")
+            yield Problem(
+                low, f"{_plain(least)} is more than {high}, which is {_plain(most)}; lower it"
+            )
 
     return rule
 
@@ -162,6 +164,10 @@ def _number(value: object) -> float | None:
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None
     return float(value)
+
+
+def _plain(number: float) -> str:
+    return str(int(number)) if float(number).is_integer() else str(number)
 
 
 def _short(value: str) -> str:

@@ -215,7 +215,13 @@ KINDS: Final[Kinds] = {
         id=lambda draft: _listener_arn(draft, "listener"),
         arn="*",
         replaces=("loadBalancerArn",),
-        rules=(between("port", 1, 65535), _listener),
+        rules=(
+            between("port", 1, 65535),
+            # Names end with the month or the day they came out, and perhaps a mark behind it.
+            matches("sslPolicy", r"ELBSecurityPolicy-(\w+-)*20\d\d-\d\d(-\w+)*",
+                    "a predefined policy such as ELBSecurityPolicy-TLS13-1-3-2021-06"),
+            _listener,
+        ),
         references=(
             Reference("loadBalancerArn", (t.LOAD_BALANCER,), by=("arn",), holds=False),
             Reference("certificateArn", (t.CERTIFICATE,), by=("arn",)),

@@ -45,6 +45,8 @@ def _endpoint(draft: Draft) -> Iterator[Problem]:
 
 def _subscription(draft: Draft) -> str:
     topic = draft.text("topic")
+    if not topic:
+        return ""
     return f"{topic}:{uuid(topic, str(draft.get('protocol')), draft.text('endpoint'))}"
 
 
