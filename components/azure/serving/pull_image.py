@@ -22,6 +22,7 @@ import urllib.request
 from pathlib import Path
 from typing import IO, Any
 
+_SCHEME = "https"
 _METADATA = "http://169.254.169.254/metadata/identity/oauth2/token"
 _MANIFESTS = (
     "application/vnd.oci.image.index.v1+json",
@@ -45,7 +46,7 @@ class Registry:
 
     def __init__(self, host: str, name: str, client: str) -> None:
         """``client`` is the client id of the identity."""
-        self._base = f"https://{host}/v2/{name}"
+        self._base = f"{_SCHEME}://{host}/v2/{name}"
         self._token = _registry_token(host, name, client)
 
     def document(self, digest: str, kind: str) -> dict[str, Any]:
@@ -92,11 +93,11 @@ def _registry_token(host: str, name: str, client: str) -> str:
     own = urllib.request.Request(url, headers={"Metadata": "true"})  # noqa: S310
     identity = _json(own)
     refresh = _json(
-        f"https://{host}/oauth2/exchange",
+        f"{_SCHEME}://{host}/oauth2/exchange",
         {"grant_type": "access_token", "service": host, "access_token": identity["access_token"]},
     )
     access = _json(
-        f"https://{host}/oauth2/token",
+        f"{_SCHEME}://{host}/oauth2/token",
         {
             "grant_type": "refresh_token",
             "service": host,
