@@ -11,9 +11,9 @@ from engine.sandbox import diff, faults, urns
 from engine.sandbox.checker import Checker
 from engine.sandbox.clouds.model import CloudModel, Made, Problem, Properties
 from engine.sandbox.errors import ModelError, SandboxError
-from engine.sandbox.properties import filled, leaves, plausible, without_nulls
+from engine.sandbox.properties import filled, leaves, plausible, previewed, without_nulls
 from engine.sandbox.schema.tables import Tables
-from engine.sandbox.settings import decode_settings
+from engine.sandbox.settings import decode_settings, refuse_credentials
 from engine.sandbox.store import Store
 from wire import UNKNOWN, has_unknown
 
@@ -47,9 +47,13 @@ class Cloud:
     def check_settings(self, given: Properties) -> list[Problem]:
         """What is wrong with the provider's own settings."""
         settings = decode_settings(self.tables, given)
-        return self.checker.settings(settings) or self._ask(
-            lambda: self._model.check_configuration(settings), "its settings"
-        )
+        return [
+            *refuse_credentials(self.package, settings),
+            *(
+                self.checker.settings(settings)
+                or self._ask(lambda: self._model.check_configuration(settings), "its settings")
+            ),
+        ]
 
     def configure(self, given: Properties) -> None:
         """Take over the provider's own settings."""
@@ -94,7 +98,7 @@ class Cloud:
         """The outputs as far as they are known before a resource is made."""
         found = self.tables.resource(urns.token(urn))
         computed = {} if found is None else dict.fromkeys(found.outputs, UNKNOWN)
-        return {**computed, **inputs}
+        return {**computed, **previewed(inputs)}
 
     def create(self, urn: str, inputs: Properties) -> tuple[str, dict[str, Any]]:
         """Make a resource: its id and outputs.
@@ -141,7 +145,7 @@ class Cloud:
     ) -> dict[str, Any]:
         """The outputs as far as they are known before a resource is changed."""
         kept = {name: value for name, value in state.items() if name not in old or name in new}
-        return {**kept, **new}
+        return {**kept, **previewed(new)}
 
     def update(
         self,

@@ -7,6 +7,7 @@ from typing import Any
 
 from engine.sandbox.clouds.model import Properties
 from engine.sandbox.schema import types
+from wire import UNKNOWN
 
 
 def filled(given: Properties, defaults: Properties) -> dict[str, Any]:
@@ -64,4 +65,17 @@ def plausible(kind: types.Type, text: str) -> Any:
             found = text
         case _:
             pass
+    return found
+
+
+def previewed(inputs: Properties) -> dict[str, Any]:
+    """Inputs as a preview gives them back: a list of identities is a mapping in outputs.
+
+    It is the one property that azure-native's SDK takes in another form than it gives it, in
+    every type that has an ``identity``; who the identities are is known once they are there.
+    """
+    found = dict(inputs)
+    identity = inputs.get("identity")
+    if isinstance(identity, Mapping) and isinstance(identity.get("userAssignedIdentities"), list):
+        found["identity"] = {**identity, "userAssignedIdentities": UNKNOWN}
     return found
