@@ -5,12 +5,22 @@ from __future__ import annotations
 import json
 from typing import Any, Final
 
-from engine.sandbox.clouds.model import Properties
+from engine.sandbox.clouds.model import Problem, Properties
 from engine.sandbox.schema import types
 from engine.sandbox.schema.tables import Tables
 
 # Added by the engine itself; they belong to no provider's schema.
 _OF_THE_ENGINE: Final = ("version", "pluginDownloadURL", "pluginChecksums")
+
+_CREDENTIALS: Final = {
+    "aws": ("accessKey", "secretKey", "token"),
+    "azure-native": (
+        "clientCertificatePassword",
+        "clientSecret",
+        "oidcRequestToken",
+        "oidcToken",
+    ),
+}
 
 
 def decode_settings(tables: Tables, given: Properties) -> dict[str, Any]:
@@ -24,6 +34,19 @@ def decode_settings(tables: Tables, given: Properties) -> dict[str, Any]:
         is_text = name not in known or known[name].type == types.STRING
         settings[name] = value if is_text else _read(value)
     return settings
+
+
+def refuse_credentials(package: str, given: Properties) -> list[Problem]:
+    """Real credentials among a provider's settings: they have no place in the sandbox's state."""
+    return [
+        Problem(
+            name,
+            "real credentials were given to the sandbox, which needs none and would keep them in "
+            "its state; take the setting away, or run this stack without the sandbox",
+        )
+        for name in _CREDENTIALS.get(package, ())
+        if given.get(name) is not None
+    ]
 
 
 def _read(value: Any) -> Any:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pulumi
@@ -21,16 +21,9 @@ from wire import UNKNOWN, Unknown
 TOPIC = "aws:sns/topic:Topic"
 
 
-@pytest.fixture(autouse=True)
-def event_loop() -> Iterator[None]:
-    loop = asyncio.new_event_loop()
-    asyncio.set_event_loop(loop)
-    yield
-    loop.close()
-
-
 def declare(program: Callable[[], Any], *, preview: bool = False, **config: Any) -> SandboxMocks:
     mocks = SandboxMocks(config, preview)
+    asyncio.set_event_loop(asyncio.new_event_loop())  # another test may have closed the last one
     pulumi.runtime.set_mocks(mocks, preview=preview)
     pulumi.runtime.test(program)()
     return mocks

@@ -93,7 +93,7 @@ def test_package_without_an_sdk_says_which_extra_to_install(
 @pytest.mark.parametrize(
     ("package", "token", "python_class"),
     [
-        ("aws", "aws:s3/bucket:Bucket", "Bucket"),
+        ("aws", "aws:sns/topic:Topic", "Topic"),
         ("azure-native", "azure-native:network:VirtualNetwork", "VirtualNetwork"),
         ("kubernetes", "kubernetes:core/v1:ConfigMap", "ConfigMap"),
         ("kubernetes", "kubernetes:helm.sh/v3:Release", "Release"),
