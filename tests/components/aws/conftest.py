@@ -7,13 +7,17 @@ import json
 import os
 import threading
 from collections.abc import Callable, Mapping
+from inspect import signature
+from operator import itemgetter
 from typing import Any
 
 import pulumi
 import pytest
 from pulumi.runtime.mocks import MockMonitor
 
+from components.aws.key_ring import KeyRing
 from components.aws.provider import RegionProvider
+from components.specification.key_ring import PURPOSES
 from engine.sandbox.mocks import Declared, SandboxMocks
 
 os.environ.setdefault("PULUMI_ERROR_OUTPUT_STRING", "1")
@@ -46,6 +50,11 @@ class Deployment(SandboxMocks):
         with self._lock:
             return super().new_resource(args)
 
+    def one(self, token: str, name: str = "") -> Declared:
+        """The one resource of a type, or of a type and name."""
+        (found,) = [each for each in self.of_type(token) if not name or each.name == name]
+        return found
+
     def kept(self) -> dict[str, tuple[bool, bool]]:
         """Whether each resource is protected and retained, by type and name."""
         return {
@@ -76,18 +85,28 @@ class Monitor(MockMonitor):
         return super().RegisterResource(request)
 
 
-Build = Callable[[pulumi.ResourceOptions], Any]
+Build = Callable[..., Any]
+
+
+def keys(opts: pulumi.ResourceOptions) -> dict[str, pulumi.Output[str]]:
+    """A key for each purpose."""
+    ring = KeyRing("keys", {**PLACED}, opts)  # pyright: ignore[reportArgumentType]
+    return {purpose: ring.key_ids.apply(itemgetter(purpose)) for purpose in PURPOSES}
 
 
 def run(build: Build, *, preview: bool = False, region: str = REGION) -> Deployment:
     """Run a program that declares components; what it returns is resolved.
 
     Args:
-        build: makes components with the options given, which carry the region's provider.
+        build: makes components with the options given, which carry the region's provider; one
+            with two parameters also gets the keys of a key ring by purpose.
         preview: whether outputs of resources stay unknown.
         region: of the provider.
     """
-    asyncio.set_event_loop(asyncio.new_event_loop())
+    loop = asyncio.new_event_loop()
+    # Resources that wait for a refused one fail like it; the first failure is raised below.
+    loop.set_exception_handler(lambda *_: None)
+    asyncio.set_event_loop(loop)
     mocks = Deployment(preview=preview)
     monitor = Monitor(mocks)
     pulumi.runtime.set_mocks(mocks, project="falaj", stack="dev", preview=preview, monitor=monitor)
@@ -95,7 +114,8 @@ def run(build: Build, *, preview: bool = False, region: str = REGION) -> Deploym
     @pulumi.runtime.test
     def program() -> pulumi.Output[None]:
         provider = RegionProvider("uae", {"region": region, "account_id": "000000000000"})
-        made = build(pulumi.ResourceOptions(providers=[provider]))
+        opts = pulumi.ResourceOptions(providers=[provider])
+        made = build(opts, keys(opts)) if len(signature(build).parameters) == 2 else build(opts)
         outputs = made
         if isinstance(made, pulumi.ComponentResource):
             # Its own outputs, without the arguments that the SDK puts beside them.
@@ -107,17 +127,28 @@ def run(build: Build, *, preview: bool = False, region: str = REGION) -> Deploym
 
         return pulumi.Output.from_input(outputs).apply(keep)
 
-    program()
+    try:
+        program()
+    finally:
+        _drop_tasks(loop)
     return mocks
 
 
-@pytest.fixture
+def _drop_tasks(loop: asyncio.AbstractEventLoop) -> None:
+    """A program that was refused leaves outputs behind that nobody waits for any more."""
+    left = asyncio.all_tasks(loop)
+    for task in left:
+        task.cancel()
+    loop.run_until_complete(asyncio.gather(*left, return_exceptions=True))
+
+
+@pytest.fixture(scope="session")
 def deploy() -> Callable[..., Deployment]:
     """`run`: deploys and returns what was declared."""
     return run
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def placed() -> dict[str, Any]:
-    """The shared arguments, of a test environment."""
+    """The shared arguments, of a test environment; copy it to change it."""
     return dict(PLACED)
