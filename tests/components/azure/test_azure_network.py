@@ -1,0 +1,301 @@
+"""A private network: subnets, rules, names, records, and the one way out."""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Callable
+from typing import Any
+
+import pulumi
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from components.azure._egress import fqdn
+from components.azure._network_rules import FLOWS, OUTWARD, security_rules
+from components.azure._subnets import DELEGATIONS
+from components.specification.address_plan import SHARES, AddressPlan
+from components.specification.zones import REGIONAL
+from tests.components.azure.conftest import PLACED, Deployed
+from tests.components.azure.conftest import deploy as deploy_now
+from tests.components.azure.estate import Estate
+
+Deploy = Callable[..., Deployed]
+ROLES = ("nodes", "endpoints", "storage", "serving", "control-plane", "containers")
+WORLD = ("*", "Internet", "0.0.0.0/0", "::/0")
+
+
+def make(deploy: Deploy, *, region: str = "uaenorth", **changes: Any) -> Deployed:
+    placed = {name: changes.pop(name) for name in list(changes) if name in PLACED}
+    if "environment" in changes:
+        placed["environment"] = changes.pop("environment")
+    return deploy(
+        lambda opts: Estate(opts, region=region, **placed).network(**changes), region=region
+    )
+
+
+@pytest.fixture(scope="module", name="usual")
+def _usual() -> Deployed:
+    return make(deploy_now)
+
+
+@pytest.fixture(scope="module", name="guarded")
+def _guarded() -> Deployed:
+    return make(deploy_now, egress_domains=["pypi.org", ".acme.ae"], data_class="internal")
+
+
+@pytest.fixture(scope="module", name="other")
+def _other() -> Deployed:
+    """Everything that can be chosen, in the region without zones."""
+    return make(
+        deploy_now,
+        region="uaecentral",
+        cidr="192.168.4.0/22",
+        flow_log_days=90,
+        environment="test",
+        key_ring_id=None,
+    )
+
+
+@pytest.fixture(scope="module", name="restricted")
+def _restricted() -> Deployed:
+    """One zone, restricted data, a way out, and long names."""
+    return deploy_now(
+        lambda opts: Estate(opts, tenant="abcdefghijklmnopqrst", data_class="restricted").network(
+            egress_domains=["pypi.org"], zones=["2"]
+        ),
+        stack="x" * 60,
+    )
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({"cidr": "10.0.0.0/23"}, "from /16 to /22"),
+        ({"cidr": "8.8.0.0/16"}, "private range"),
+        ({"zones": ["4"]}, r"zones\[0\]"),
+        ({"zones": []}, "at least one"),
+        ({"egress_domains": ["*"]}, r"egress_domains\[0\]"),
+        ({"egress_domains": ["https://pypi.org"]}, "leave out scheme"),
+        ({"flow_log_days": 5}, "flow_log_days"),
+        ({"key_identity_id": None}, "key_identity_id: missing; needed on Azure"),
+        ({"egress_domain": ["pypi.org"]}, "did you mean 'egress_domains'"),
+    ],
+)
+def test_refuses(deploy: Deploy, changes: dict[str, Any], reason: str) -> None:
+    with pytest.raises(pulumi.InputPropertiesError, match=reason):
+        make(deploy, **changes)
+
+
+def test_nothing_public_without_being_asked(usual: Deployed) -> None:
+    for token in ("PublicIPAddress", "AzureFirewall", "NatGateway", "RouteTable"):
+        assert not usual.of_type(f"network:{token}")
+    for subnet in usual.of_type("network:Subnet"):
+        assert subnet.inputs["defaultOutboundAccess"] is False
+        assert subnet.inputs["networkSecurityGroup"]["id"]
+        assert "serviceEndpoints" not in subnet.inputs
+
+
+def test_subnets_by_role_over_all_zones(usual: Deployed) -> None:
+    names = [each.inputs["subnetName"] for each in usual.of_type("network:Subnet")]
+    assert sorted(names) == sorted(ROLES)
+    for output in ("node", "endpoint", "storage", "serving"):
+        found = usual.outputs[f"{output}_subnet_ids"]
+        assert list(found) == ["1", "2", "3"]
+        assert len(set(found.values())) == 1
+    assert usual.outputs["node_subnet_ids"]["1"].endswith("/subnets/nodes")
+    assert usual.made.zones == ["1", "2", "3"]
+    assert set(usual.outputs["security_group_ids"]) == set(ROLES) - {"containers"}
+
+
+def test_subnets_are_handed_over_to_their_services(usual: Deployed) -> None:
+    for subnet in usual.of_type("network:Subnet"):
+        role = subnet.inputs["subnetName"]
+        handed = [each["serviceName"] for each in subnet.inputs.get("delegations", [])]
+        assert handed == ([DELEGATIONS[role]] if role in DELEGATIONS else [])
+    endpoints = usual.named("net-endpoints").inputs
+    assert endpoints["privateEndpointNetworkPolicies"] == "Enabled"
+
+
+def test_no_rule_is_open_to_the_world(usual: Deployed) -> None:
+    for group in usual.of_type("network:NetworkSecurityGroup"):
+        for rule in group.inputs["securityRules"]:
+            if rule["access"] == "Deny":
+                continue
+            for end in ("source", "destination"):
+                peers = rule.get(f"{end}AddressPrefixes", [rule.get(f"{end}AddressPrefix")])
+                assert not set(peers) & set(WORLD), (group.name, rule["name"])
+            ports = rule.get("destinationPortRanges", [rule.get("destinationPortRange")])
+            assert not {"22", "3389"} & set(ports)
+
+
+def test_every_group_ends_with_nothing_else(usual: Deployed) -> None:
+    for group in usual.of_type("network:NetworkSecurityGroup"):
+        last = [rule for rule in group.inputs["securityRules"] if rule["priority"] == 4096]
+        assert {rule["direction"] for rule in last} == {"Inbound", "Outbound"}
+        assert {rule["access"] for rule in last} == {"Deny"}
+
+
+def test_each_flow_is_allowed_at_both_of_its_ends() -> None:
+    plan = AddressPlan(ipaddress.IPv4Network("10.64.0.0/16"), (REGIONAL,))
+    ranges = {role: plan.subnet(REGIONAL, role) for role in ROLES}
+    rules = {role: security_rules(role, ranges, FLOWS) for role in ROLES}
+    for flow in FLOWS:
+        if flow.source not in ROLES or flow.target not in ROLES:
+            continue
+        source, target = str(ranges[flow.source]), str(ranges[flow.target])
+        for role in (flow.source, flow.target):
+            assert any(
+                rule.source_address_prefix == source
+                and rule.destination_address_prefix == target
+                and rule.access == "Allow"
+                for rule in rules[role]
+            ), (flow, role)
+
+
+@given(st.integers(16, 22), st.sampled_from(ROLES), st.booleans())
+def test_rules_can_be_told_apart(prefix: int, role: str, outward: bool) -> None:
+    plan = AddressPlan(ipaddress.IPv4Network(f"10.0.0.0/{prefix}"), (REGIONAL,))
+    ranges = {each: plan.subnet(REGIONAL, each) for each in SHARES}
+    rules = security_rules(role, ranges, (*FLOWS, *OUTWARD) if outward else FLOWS)
+    for direction in ("Inbound", "Outbound"):
+        priorities = [each.priority for each in rules if each.direction == direction]
+        assert len(set(priorities)) == len(priorities)
+        assert all(100 <= int(str(each)) <= 4096 for each in priorities)
+    assert len({each.name for each in rules}) == len(rules)
+
+
+def test_names_lead_to_private_endpoints(usual: Deployed) -> None:
+    zones = {each.inputs["privateZoneName"] for each in usual.of_type("privatedns:PrivateZone")}
+    assert {
+        "privatelink.blob.core.windows.net",
+        "privatelink.file.core.windows.net",
+        "privatelink.vaultcore.azure.net",
+        "privatelink.azurecr.io",
+        "privatelink.monitor.azure.com",
+    } <= zones
+    links = usual.of_type("privatedns:VirtualNetworkLink")
+    assert {each.inputs["privateZoneName"] for each in links} == zones
+    assert all(each.inputs["registrationEnabled"] is False for each in links)
+
+
+def test_the_vault_gets_its_endpoint(usual: Deployed) -> None:
+    endpoint = usual.named("net-keys-endpoint").inputs
+    [connection] = endpoint["privateLinkServiceConnections"]
+    assert connection["privateLinkServiceId"] == usual.one("keyvault:Vault").id
+    assert endpoint["subnet"]["id"].endswith("/subnets/endpoints")
+
+
+def test_connections_are_recorded_under_our_key(usual: Deployed) -> None:
+    log = usual.one("network:FlowLog").inputs
+    account = usual.named("net-flows")
+    assert log["enabled"] is True
+    assert log["storageId"] == account.id
+    assert log["targetResourceId"] == usual.one("network:VirtualNetwork").id
+    assert log["networkWatcherName"] == "NetworkWatcher_uaenorth"
+    assert account.inputs["encryption"]["keyVaultProperties"]["keyName"] == "logs"
+    assert account.inputs["networkRuleSet"]["bypass"] == "AzureServices"
+    assert account.inputs["allowSharedKeyAccess"] is False
+    writer = usual.named("net-flows-writer")
+    assert log["identity"]["userAssignedIdentities"] == [writer.id]
+    assert usual.named("net-flows-write").inputs["scope"] == account.id
+    assert usual.kept("net-flows")
+    assert usual.kept("net-group")
+
+
+def test_machines_encrypt_what_they_send(usual: Deployed) -> None:
+    network = usual.one("network:VirtualNetwork").inputs
+    assert network["encryption"] == {"enabled": True, "enforcement": "AllowUnencrypted"}
+
+
+def test_domains_are_reached_through_the_firewall(guarded: Deployed) -> None:
+    rules = guarded.named("net-firewall-rules").inputs["ruleCollections"]
+    [[rule]] = [each["rules"] for each in rules]
+    assert rule["targetFqdns"] == ["pypi.org", "*.acme.ae"]
+    assert rule["sourceAddresses"] == ["10.64.0.0/16"]
+    assert rule["protocols"] == [{"protocolType": "Https", "port": 443}]
+    policy = guarded.one("network:FirewallPolicy").inputs
+    assert policy["threatIntelMode"] == "Deny"
+    assert policy["sku"] == {"tier": "Standard"}
+    assert len(guarded.of_type("network:PublicIPAddress")) == 1
+    assert "encryption" not in guarded.one("network:VirtualNetwork").inputs
+
+
+def test_routes_lead_to_the_firewall(guarded: Deployed) -> None:
+    routes = guarded.one("network:RouteTable")
+    [route] = routes.inputs["routes"]
+    firewall = guarded.one("network:AzureFirewall")
+    address = firewall.outputs["ipConfigurations"][0]["privateIPAddress"]
+    assert (route["addressPrefix"], route["nextHopIpAddress"]) == ("0.0.0.0/0", address)
+    routed = {
+        each.inputs["subnetName"]
+        for each in guarded.of_type("network:Subnet")
+        if each.inputs.get("routeTable", {}).get("id") == routes.id
+    }
+    assert routed == {"nodes", "serving", "containers"}
+
+
+def test_only_https_may_leave(guarded: Deployed) -> None:
+    open_rules = [
+        (group.name, rule)
+        for group in guarded.of_type("network:NetworkSecurityGroup")
+        for rule in group.inputs["securityRules"]
+        if rule["access"] == "Allow" and rule.get("destinationAddressPrefix") == "Internet"
+    ]
+    assert {name for name, _ in open_rules} == {
+        "net-nodes-rules",
+        "net-serving-rules",
+        "net-containers-rules",
+    }
+    assert {rule["destinationPortRange"] for _, rule in open_rules} == {"443"}
+    assert {rule["direction"] for _, rule in open_rules} == {"Outbound"}
+
+
+@pytest.mark.parametrize(
+    ("domain", "written"), [("pypi.org", "pypi.org"), (".acme.ae", "*.acme.ae")]
+)
+def test_domains_as_the_firewall_writes_them(domain: str, written: str) -> None:
+    assert fqdn(domain) == written
+
+
+def test_zones_that_are_chosen(restricted: Deployed) -> None:
+    assert restricted.made.zones == ["2"]
+    assert list(restricted.outputs["node_subnet_ids"]) == ["2"]
+    assert restricted.one("network:AzureFirewall").inputs["zones"] == ["2"]
+
+
+def test_restricted_data_are_searched_for_intrusions(restricted: Deployed) -> None:
+    policy = restricted.one("network:FirewallPolicy").inputs
+    assert policy["sku"] == {"tier": "Premium"}
+    assert policy["intrusionDetection"] == {"mode": "Deny"}
+    assert restricted.one("network:AzureFirewall").inputs["sku"]["tier"] == "Premium"
+
+
+def test_a_region_without_zones(other: Deployed) -> None:
+    assert list(other.outputs["node_subnet_ids"]) == ["regional"]
+    assert other.named("net-flows").inputs["sku"] == {"name": "Standard_LRS"}
+    places = {each.inputs["location"] for each in other.resources if "location" in each.inputs}
+    assert places <= {"uaecentral", "global"}
+
+
+def test_address_range(other: Deployed) -> None:
+    network = other.one("network:VirtualNetwork").inputs
+    assert network["addressSpace"] == {"addressPrefixes": ["192.168.4.0/22"]}
+    ranges = [
+        ipaddress.ip_network(each.inputs["addressPrefix"])
+        for each in other.of_type("network:Subnet")
+    ]
+    whole = ipaddress.ip_network("192.168.4.0/22")
+    assert all(each.subnet_of(whole) for each in ranges)
+    assert not any(a.overlaps(b) for a in ranges for b in ranges if a != b)
+
+
+def test_no_key_ring_no_endpoint_of_it(other: Deployed) -> None:
+    assert "net-keys-endpoint" not in {each.name for each in other.resources}
+
+
+def test_records_are_forgotten_in_time(other: Deployed) -> None:
+    [rule] = other.named("net-flows-lifecycle").inputs["policy"]["rules"]
+    deleted = rule["definition"]["actions"]["baseBlob"]["delete"]
+    assert deleted == {"daysAfterModificationGreaterThan": 90}
+    assert not other.kept("net-flows")
