@@ -83,9 +83,10 @@ class AwsModel:
         if callable(kind.id):
             return kind.id(draft) or generic_id(draft, name, urn)
         try:
-            return fill(kind.id, _completed(draft, kind.defaults), seed=urn)
+            found = fill(kind.id, _completed(draft, kind.defaults), seed=urn)
         except MissingError:
-            return generic_id(draft, name, urn)
+            found = ""
+        return found or generic_id(draft, name, urn)
 
     def outputs(
         self, token: str, id: str, inputs: Properties, config: Properties, world: World
