@@ -76,6 +76,9 @@ class Cluster(pulumi.ComponentResource):
     ) -> None:
         spec = check("azure", name, args)
         super().__init__("falaj-azure:index:Cluster", name, pulumi_inputs(args), opts)
+        offered = spec.placed.place.service("AKS")
+        if not offered.available:
+            pulumi.log.warn(f"whether {spec.placed.region} has AKS: {offered}", self)
         child = pulumi.ResourceOptions(parent=self)
         tags = spec.placed.tags(name)
         zones = () if spec.zones == (REGIONAL,) else spec.zones

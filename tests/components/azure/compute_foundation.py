@@ -34,6 +34,7 @@ class Foundation:
     """Ids of what was made, as outputs."""
 
     provider: pulumi.ProviderResource
+    region: str
     network_id: pulumi.Output[str]
     subnets: dict[str, pulumi.Output[str]]
     security_group_id: pulumi.Output[str]
@@ -46,13 +47,15 @@ class Foundation:
 
     def by_zone(self, subnet: str) -> pulumi.Output[dict[str, str]]:
         """A subnet as a network tells it: the same one for every zone."""
-        return self.subnets[subnet].apply(lambda found: dict.fromkeys(ZONES, found))
+        zones = ZONES if self.region == "uaenorth" else ("regional",)
+        return self.subnets[subnet].apply(lambda found: dict.fromkeys(zones, found))
 
     def cluster_args(self, **changes: Any) -> dict[str, Any]:
         """Arguments of a cluster that is made."""
         return _changed(
             {
                 **PLACED,
+                "region": self.region,
                 "network_id": self.network_id,
                 "node_subnet_ids": self.by_zone("nodes"),
                 "security_group_id": self.security_group_id,
@@ -71,6 +74,7 @@ class Foundation:
         return _changed(
             {
                 **PLACED,
+                "region": self.region,
                 "cluster_id": cluster.cluster_id,
                 "node_subnet_ids": self.by_zone("nodes"),
                 "node_identity_id": cluster.node_identity_id,
@@ -85,6 +89,7 @@ class Foundation:
         return _changed(
             {
                 **PLACED,
+                "region": self.region,
                 "network_id": self.network_id,
                 "serving_subnet_ids": self.by_zone("serving"),
                 "security_group_id": self.security_group_id,
@@ -108,14 +113,14 @@ def _changed(args: dict[str, Any], changes: dict[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in {**args, **changes}.items() if value is not None}
 
 
-def foundation(provider: pulumi.ResourceOptions) -> Foundation:
-    """Make everything, with the provider in ``provider``."""
+def foundation(provider: pulumi.ResourceOptions, region: str = "uaenorth") -> Foundation:
+    """Make everything in ``region``, with the provider in ``provider``."""
     providers: Any = provider.providers
     opts = pulumi.ResourceOptions(provider=providers[0])
     group = azure_native.resources.ResourceGroup(
-        "base", resource_group_name="acme-base", location="uaenorth", opts=opts
+        "base", resource_group_name="acme-base", location=region, opts=opts
     )
-    place: dict[str, Any] = {"resource_group_name": group.name, "location": "uaenorth"}
+    place: dict[str, Any] = {"resource_group_name": group.name, "location": region}
     rules = network.NetworkSecurityGroup(
         "base", network_security_group_name="acme-rules", **place, opts=opts
     )
@@ -187,7 +192,7 @@ def foundation(provider: pulumi.ResourceOptions) -> Foundation:
         "base",
         account_name="acmestore",
         kind=storage.Kind.STORAGE_V2,
-        sku=storage.SkuArgs(name=storage.SkuName.STANDARD_ZRS),
+        sku=storage.SkuArgs(name=storage.SkuName.STANDARD_LRS),
         **place,
         opts=opts,
     )
@@ -211,6 +216,7 @@ def foundation(provider: pulumi.ResourceOptions) -> Foundation:
     }
     return Foundation(
         providers[0],
+        region,
         made.id,
         subnets,
         rules.id,

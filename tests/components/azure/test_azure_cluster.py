@@ -311,3 +311,16 @@ def test_arguments_reach_the_cluster(deploy: Deploy) -> None:
     kept = {each["category"] for each in made.named("ai-logs").inputs["logs"]}
     assert "kube-audit-admin" in kept
     assert "kube-audit" not in kept
+
+
+def test_a_region_without_zones(caplog: pytest.LogCaptureFixture) -> None:
+    def program(opts: pulumi.ResourceOptions) -> Cluster:
+        args: Any = foundation(opts, "uaecentral").cluster_args()
+        return Cluster("ai", args, opts)
+
+    made = deploy_now(program, region="uaecentral")
+    (pool,) = properties(made)["agentPoolProfiles"]
+    assert "availabilityZones" not in pool
+    assert pool["count"] == 2
+    assert properties(made)["location"] == "uaecentral"
+    assert "whether uaecentral has AKS: unknown" in caplog.text

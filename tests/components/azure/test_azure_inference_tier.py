@@ -376,3 +376,18 @@ def test_arm_machines_and_images_by_name() -> None:
         "sku": "minimal-arm64",
         "version": "24.04.1",
     }
+
+
+@pytest.mark.parametrize("mode", ["instances", "serverless"])
+def test_a_region_without_zones(mode: str) -> None:
+    def program(opts: pulumi.ResourceOptions) -> CpuInferenceTier:
+        args: Any = foundation(opts, "uaecentral").tier_args(mode=mode)
+        return CpuInferenceTier("churn", args, opts)
+
+    made = deploy_now(program, region="uaecentral")
+    if mode == "serverless":
+        assert made.one("app:ManagedEnvironment").inputs["zoneRedundant"] is False
+        return
+    (front,) = made.one("network:LoadBalancer").inputs["frontendIPConfigurations"]
+    assert "zones" not in front
+    assert "zones" not in scale_set(made)
