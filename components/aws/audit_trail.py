@@ -199,9 +199,10 @@ class AuditTrail(pulumi.ComponentResource):
             arn=topic.arn,
             opts=child(self, depends_on=[permitted]),
         )
-        for position, address in enumerate(spec.alert_emails):
+        for address in spec.alert_emails:
             aws.sns.TopicSubscription(
-                f"{name}-alerts-{position}",
+                # By the address: one that leaves must not move the others.
+                f"{name}-alerts-{address}",
                 topic=topic.arn,
                 protocol="email",
                 endpoint=address,

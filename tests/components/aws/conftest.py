@@ -71,10 +71,14 @@ class Deployment(SandboxMocks):
                     found.append((each, key, json.loads(value)))
         return found
 
-    def statements(self, name: str, key: str = "policy") -> dict[str, Mapping[str, Any]]:
-        """The statements of one resource's document by their ids."""
-        document = json.loads(self.named(name).inputs[key])
-        return {each["Sid"]: each for each in document["Statement"]}
+    def statements(self, name: str, kind: str = "") -> dict[str, Mapping[str, Any]]:
+        """The statements of the one policy of a resource's name, by their ids."""
+        (found,) = [
+            document
+            for each, key, document in self.documents()
+            if each.name == name and key == "policy" and (not kind or each.type == kind)
+        ]
+        return {each["Sid"]: each for each in found["Statement"]}
 
 
 class Monitor(MockMonitor):
