@@ -201,3 +201,28 @@ def test_a_launch_template_counts_its_versions() -> None:
                          config, store)  # fmt: skip
     other = MODEL.outputs(token, id, {"instanceType": "m7i.xlarge"}, config, store)
     assert (same["latestVersion"], other["latestVersion"]) == (1, 2)
+
+
+def test_a_type_is_one_type_under_each_of_its_names() -> None:
+    sandbox, made = clouds("vpc", "a", "b", "group")
+    balancer = sandbox.create(
+        "aws:alb/loadBalancer:LoadBalancer", "balancer", inputs_of("balancer", made)
+    )
+    targets = sandbox.create("aws:alb/targetGroup:TargetGroup", "t", inputs_of("targets", made))
+    forward = {"type": "forward", "targetGroupArn": targets[1]["arn"]}
+    sandbox.create(
+        "aws:lb/listener:Listener",
+        "listener",
+        {"loadBalancerArn": balancer[0], "port": 80, "protocol": "HTTP",
+         "defaultActions": [forward]},
+    )  # fmt: skip
+    store = sandbox.cloud.store
+    known = store.by_id("aws:alb/targetGroup:TargetGroup", targets[0])
+    assert known is not None
+    assert MODEL.obstacles(known.token, known, store)
+    with pytest.raises(SandboxError, match="is taken"):
+        sandbox.create(
+            "aws:lb/targetGroup:TargetGroup",
+            "other",
+            {**inputs_of("targets", made), "name": targets[1]["name"]},
+        )

@@ -57,7 +57,7 @@ def taken(kind: Kind, draft: Draft, world: World, id: str | None) -> Iterator[Pr
     wanted = {path: draft.get(path) for path in kind.unique}
     if all(value is None for value in wanted.values()):
         return
-    for made in world.all(draft.token):
+    for made in _all(draft.token, world):
         if made.id == id or (not kind.everywhere and made.region != draft.region):
             continue
         if all(_value(made, path) == value for path, value in wanted.items()):
@@ -72,18 +72,29 @@ def taken(kind: Kind, draft: Draft, world: World, id: str | None) -> Iterator[Pr
 
 def standing_in_the_way(made: Made, kinds: Kinds, world: World) -> Iterator[Problem]:
     """The resources that refer to one that is to be deleted and keep it from going."""
-    for other in world.all():
-        if other.id == made.id and other.token == made.token:
-            continue
-        for reference in kinds.get(t.canonical(other.token), Kind()).references:
-            if not reference.holds or t.canonical(made.token) not in reference.to:
+    wanted = t.canonical(made.token)
+    for token, kind in kinds.items():
+        holding = [one for one in kind.references if one.holds and wanted in one.to]
+        for other in _all(token, world) if holding else ():
+            if other.id == made.id and other.token == made.token:
                 continue
-            for path, value in walk(other.inputs, reference.path):
-                if isinstance(value, str) and _is(made, value, reference):
-                    yield Problem(
-                        "", f"{made.id} is still used by {other.id} ({path} of {other.urn}); "
-                        "delete that first",
-                    )  # fmt: skip
+            for reference in holding:
+                yield from _held(made, other, reference)
+
+
+def _held(made: Made, other: Made, reference: Reference) -> Iterator[Problem]:
+    for path, value in walk(other.inputs, reference.path):
+        if isinstance(value, str) and _is(made, value, reference):
+            yield Problem(
+                "",
+                f"{made.id} is still used by {other.id} ({path} of {other.urn}); "
+                "delete that first",
+            )
+
+
+def _all(token: str, world: World) -> Iterator[Made]:
+    for spelling in t.spellings(token):
+        yield from world.all(spelling)
 
 
 def belongs_here(value: str, reference: Reference) -> bool:
@@ -129,7 +140,7 @@ def _candidates(token: str, value: str, reference: Reference, world: World) -> I
     if direct is not None:
         yield direct
         return
-    for made in world.all(token):
+    for made in _all(token, world):
         if _is(made, value, reference):
             yield made
             return

@@ -85,3 +85,13 @@ def canonical(token: str) -> str:
         module, class_name = token.removesuffix("V2").split(":", 2)[1:]
         return f"aws:{module.removesuffix('V2')}:{class_name}"
     return token
+
+
+def spellings(token: str) -> tuple[str, ...]:
+    """Every token under which the SDK offers a type, the one of `canonical` first."""
+    if token.startswith("aws:lb/"):
+        return token, "aws:alb/" + token.removeprefix("aws:lb/")
+    if token.startswith("aws:s3/bucket"):
+        module, class_name = token.split(":", 2)[1:]
+        return token, f"aws:{module}V2:{class_name}V2"
+    return (token,)
