@@ -30,6 +30,10 @@ _TRUST = json.dumps(
 )
 
 
+#: What was deployed, by its changes: deployments are only looked at.
+_DEPLOYED: dict[str, Any] = {}
+
+
 @pytest.fixture
 def cluster(deploy: Any, foundation: Any) -> Callable[..., Any]:
     """Deploys a cluster; returns the deployment and the cluster's inputs."""
@@ -38,7 +42,8 @@ def cluster(deploy: Any, foundation: Any) -> Callable[..., Any]:
         def program(options: pulumi.ResourceOptions) -> Any:
             return Cluster("main", {**foundation(options)["cluster"], **changes}, options)
 
-        done = deploy(program)
+        key = repr(sorted(changes.items()))
+        done = _DEPLOYED[key] = _DEPLOYED.get(key) or deploy(program)
         return done, done.of_type(CLUSTER)[0].inputs
 
     return make

@@ -1,0 +1,262 @@
+"""The inference tier on AWS: what stands in front, what may be read, how it is replaced."""
+
+from __future__ import annotations
+
+import base64
+import gzip
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pulumi
+import pulumi_aws as aws
+import pytest
+import yaml
+
+from components.aws import CpuInferenceTier
+from components.aws._tier_balancer import TLS_POLICY
+from components.aws._tier_parts import by_digest
+
+BALANCER = "aws:lb/loadBalancer:LoadBalancer"
+LISTENER = "aws:lb/listener:Listener"
+TARGETS = "aws:lb/targetGroup:TargetGroup"
+TEMPLATE = "aws:ec2/launchTemplate:LaunchTemplate"
+GROUP = "aws:autoscaling/group:Group"
+SECRET = "aws:secretsmanager/secret:Secret"
+AUTHORITY = "aws:acmpca/certificateAuthority:CertificateAuthority"
+SERVICE = "aws:ecs/service:Service"
+TASK = "aws:ecs/taskDefinition:TaskDefinition"
+INGRESS = "aws:vpc/securityGroupIngressRule:SecurityGroupIngressRule"
+
+
+#: What was deployed, by its changes: deployments are only looked at.
+_DEPLOYED: dict[str, Any] = {}
+
+
+@pytest.fixture
+def tier(deploy: Any, foundation: Any) -> Callable[..., Any]:
+    """Deploys a tier; the same one only once."""
+
+    def make(**changes: Any) -> Any:
+        return _DEPLOYED.get(repr(sorted(changes.items()))) or fresh(changes)
+
+    def fresh(changes: dict[str, Any]) -> Any:
+        def program(options: pulumi.ResourceOptions) -> Any:
+            return CpuInferenceTier("tier", {**foundation(options)["tier"], **changes}, options)
+
+        done = _DEPLOYED[repr(sorted(changes.items()))] = deploy(program)
+        return done
+
+    return make
+
+
+def only(done: Any, kind: str) -> Any:
+    """Inputs of the one resource of a type."""
+    [found] = done.of_type(kind)
+    return found.inputs
+
+
+def test_a_tag_is_refused_even_if_it_was_an_output() -> None:
+    with pytest.raises(ValueError, match="a tag can be moved to another image"):
+        by_digest("host/inference:latest")
+
+
+def test_the_balancer_is_internal_and_speaks_tls_13_only(tier: Callable[..., Any]) -> None:
+    done = tier()
+    balancer = only(done, BALANCER)
+    assert balancer["internal"] is True
+    assert balancer["loadBalancerType"] == "network"
+    assert len(balancer["securityGroups"]) == 2
+    listener = only(done, LISTENER)
+    assert (listener["protocol"], listener["port"]) == ("TLS", 443)
+    assert listener["sslPolicy"] == TLS_POLICY == "ELBSecurityPolicy-TLS13-1-3-2021-06"
+    targets = only(done, TARGETS)
+    assert (targets["protocol"], targets["port"]) == ("TLS", 8443)
+    assert targets["targetType"] == "instance"
+    assert targets["deregistrationDelay"] == 30
+    assert targets["healthCheck"]["protocol"] == "TCP"
+    assert done.returned["endpoint"] == "https://inference.acme.internal"
+
+
+def test_machines(tier: Callable[..., Any]) -> None:
+    done = tier()
+    template = only(done, TEMPLATE)
+    assert template["instanceType"] == "c7i.large"
+    assert template["imageId"].startswith(
+        "resolve:ssm:/aws/service/ecs/optimized-ami/amazon-linux"
+    )
+    assert template["metadataOptions"]["httpTokens"] == "required"
+    assert template["metadataOptions"]["httpPutResponseHopLimit"] == 1
+    assert template["blockDeviceMappings"][0]["ebs"]["encrypted"] == "true"
+    assert "keyName" not in template
+    assert "networkInterfaces" not in template
+    group = only(done, GROUP)
+    assert (group["minSize"], group["maxSize"]) == (1, 3)
+    assert group["healthCheckType"] == "ELB"
+    preferences = group["instanceRefresh"]["preferences"]
+    assert preferences["minHealthyPercentage"] == 100
+    assert preferences["maxHealthyPercentage"] == 200
+    assert group["launchTemplate"]["version"] == "1"
+    policy = only(done, "aws:autoscaling/policy:Policy")
+    assert policy["targetTrackingConfiguration"]["targetValue"] == 60
+
+
+def test_user_data_starts_this_package(tier: Callable[..., Any]) -> None:
+    template = only(tier(host_name="churn.acme.internal"), TEMPLATE)
+    text = gzip.decompress(base64.b64decode(template["userData"])).decode()
+    document = yaml.safe_load(text)
+    files = {each["path"]: each["content"] for each in document["write_files"]}
+    settings = json.loads(files["/opt/falaj/serving.json"])
+    assert settings["bucket"] == "acme-models"
+    assert settings["prefix"] == "packages/churn/3"
+    assert (settings["model"], settings["version"]) == ("churn", 3)
+    assert settings["keyring"].startswith("arn:aws:secretsmanager:me-central-1:")
+    assert settings["host_name"] == "churn.acme.internal"
+    unit = files["/etc/systemd/system/falaj-inference.service"]
+    assert "/acme/inference@sha256:" + "a" * 64 in unit
+    assert "awslogs-group=/falaj/acme/dev/tier/server" in unit
+
+
+def test_the_role_reads_one_package_and_its_keys(tier: Callable[..., Any]) -> None:
+    done = tier()
+    [document] = [
+        json.loads(each.inputs["policy"])
+        for each in done.of_type("aws:iam/rolePolicy:RolePolicy")
+        if each.name == "tier-server"
+    ]
+    statements = {each["Sid"]: each for each in document["Statement"]}
+    assert statements["ReadPackage"]["Resource"] == ["arn:aws:s3:::acme-models/packages/churn/3/*"]
+    assert statements["ListPackage"]["Condition"] == {
+        "StringLike": {"s3:prefix": "packages/churn/3/*"}
+    }
+    assert statements["Decrypt"]["Action"] == ["kms:Decrypt"]
+    assert statements["ReadKeyRing"]["Resource"][0].startswith("arn:aws:secretsmanager:")
+    assert statements["PullImage"]["Resource"][0].endswith(":repository/acme/inference")
+    assert statements["WriteLog"]["Resource"][0].endswith("/falaj/acme/dev/tier/server:*")
+    wide = [each["Action"] for each in statements.values() if each["Resource"] == ["*"]]
+    assert wide == [["ecr:GetAuthorizationToken"]]
+    assert done.returned["identity_id"].endswith(":role/acme-dev-tier-server")
+
+
+def test_by_default_the_network_may_call(tier: Callable[..., Any]) -> None:
+    rules = [
+        each.inputs for each in tier().of_type(INGRESS) if each.name.startswith("tier-callers")
+    ]
+    assert [(each["cidrIpv4"], each["fromPort"]) for each in rules] == [("10.64.0.0/16", 443)]
+
+
+def test_callers_and_port(tier: Callable[..., Any]) -> None:
+    done = tier(allowed_cidrs=["10.1.0.0/16", "192.168.0.0/24"], port=8444)
+    rules = [each.inputs for each in done.of_type(INGRESS) if each.name.startswith("tier-callers")]
+    ranges = {(each["cidrIpv4"], each["fromPort"], each["toPort"]) for each in rules}
+    assert ranges == {("10.1.0.0/16", 8444, 8444), ("192.168.0.0/24", 8444, 8444)}
+    assert only(done, LISTENER)["port"] == 8444
+    assert done.returned["endpoint"] == "https://inference.acme.internal:8444"
+
+
+def test_the_name_is_private(tier: Callable[..., Any]) -> None:
+    done = tier()
+    zone = only(done, "aws:route53/zone:Zone")
+    assert zone["name"] == "inference.acme.internal"
+    assert zone["vpcs"][0]["vpcRegion"] == "me-central-1"
+    record = only(done, "aws:route53/record:Record")
+    assert record["aliases"][0]["name"].startswith("internal-")
+
+
+def test_a_certificate_of_its_own(tier: Callable[..., Any]) -> None:
+    done = tier()
+    authority = only(done, AUTHORITY)
+    assert authority["usageMode"] == "GENERAL_PURPOSE"
+    assert authority["certificateAuthorityConfiguration"]["subject"]["country"] == "AE"
+    certificate = only(done, "aws:acm/certificate:Certificate")
+    assert certificate["domainName"] == "inference.acme.internal"
+    assert only(done, LISTENER)["certificateArn"].startswith("arn:aws:acm:me-central-1:")
+
+
+def test_given_certificate_and_key_ring_are_used(deploy: Any, foundation: Any) -> None:
+    def program(options: pulumi.ResourceOptions) -> Any:
+        provider = pulumi.ResourceOptions(provider=options.providers[0])
+        own = aws.acm.Certificate(
+            "own", domain_name="a.acme.internal", validation_method="DNS", opts=provider
+        )
+        ring = aws.secretsmanager.Secret("ring", name="ring", opts=provider)
+        given = {"certificate_id": own.arn, "keyring_secret_id": ring.arn}
+        return CpuInferenceTier("tier", {**foundation(options)["tier"], **given}, options)
+
+    done = deploy(program)
+    assert not done.of_type(AUTHORITY)
+    assert [each.name for each in done.of_type(SECRET)] == ["ring"]
+    assert only(done, LISTENER)["certificateArn"] == only_id(
+        done, "aws:acm/certificate:Certificate"
+    )
+
+
+def only_id(done: Any, kind: str) -> str:
+    """ARN of the one resource of a type."""
+    [found] = done.of_type(kind)
+    return found.outputs["arn"]
+
+
+def test_the_key_rings_secret_is_empty_and_encrypted(tier: Callable[..., Any]) -> None:
+    done = tier()
+    secret = only(done, SECRET)
+    assert secret["kmsKeyId"].startswith("arn:aws:kms:me-central-1:")
+    assert secret["recoveryWindowInDays"] == 0
+    assert not done.of_type("aws:secretsmanager/secretVersion:SecretVersion")
+
+
+def test_production_protects_the_balancer_and_keeps_keys(tier: Callable[..., Any]) -> None:
+    done = tier(environment="production")
+    assert only(done, BALANCER)["enableDeletionProtection"] is True
+    assert only(done, SECRET)["recoveryWindowInDays"] == 30
+    assert only(done, AUTHORITY)["permanentDeletionTimeInDays"] == 30
+
+
+def test_graviton_and_a_pinned_image(tier: Callable[..., Any]) -> None:
+    done = tier(int8="i8mm", machine_image="/acme/images/serving")
+    template = only(done, TEMPLATE)
+    assert template["instanceType"].startswith("c8gn.")
+    assert template["imageId"] == "resolve:ssm:/acme/images/serving"
+
+
+def test_serverless(tier: Callable[..., Any]) -> None:
+    done = tier(mode="serverless", vcpu=4, memory_gib=8, min_instances=2, cpu_target_percent=50)
+    assert not done.of_type(TEMPLATE)
+    assert not done.of_type(GROUP)
+    assert only(done, TARGETS)["targetType"] == "ip"
+    service = only(done, SERVICE)
+    assert service["launchType"] == "FARGATE"
+    assert service["desiredCount"] == 2
+    assert service["networkConfiguration"]["assignPublicIp"] is False
+    assert service["enableExecuteCommand"] is False
+    assert service["deploymentCircuitBreaker"] == {"enable": True, "rollback": True}
+    task = only(done, TASK)
+    assert (task["cpu"], task["memory"], task["networkMode"]) == ("4096", "8192", "awsvpc")
+    assert task["taskRoleArn"] != task["executionRoleArn"]
+    [container] = json.loads(task["containerDefinitions"])
+    assert container["readonlyRootFilesystem"] is True
+    assert container["linuxParameters"]["capabilities"] == {"drop": ["ALL"]}
+    assert container["logConfiguration"]["options"]["awslogs-group"] == (
+        "/falaj/acme/dev/tier/server"
+    )
+    environment = {each["name"]: each["value"] for each in container["environment"]}
+    assert json.loads(environment["FALAJ_SERVING"])["login"] is None
+    compile(container["command"][0], "command", "exec")
+    scaling = only(done, "aws:appautoscaling/policy:Policy")
+    tracking = scaling["targetTrackingScalingPolicyConfiguration"]
+    assert tracking["targetValue"] == 50
+
+
+def test_a_container_runs_both_programs_in_order(tmp_path: Any) -> None:
+    import subprocess
+    import sys
+
+    from components.aws._tier_serverless import _RUN
+
+    log = tmp_path / "log"
+    environment = {
+        "FALAJ_FETCH": f"open({str(log)!r}, 'a').write('fetch ' + __name__ + ' ')",
+        "FALAJ_START": f"open({str(log)!r}, 'a').write('start')",
+    }
+    subprocess.run([sys.executable, "-c", _RUN], env=environment, check=True)
+    assert log.read_text() == "fetch __main__ start"
