@@ -115,6 +115,26 @@ def _one_table_per_subnet(draft: Draft, world: World, id: str | None) -> Iterato
             )
 
 
+def _endpoint_of_route(draft: Draft, world: World, _id: str | None) -> Iterator[Problem]:
+    """A route may lead to a VPC endpoint or to an endpoint that a firewall has made."""
+    endpoint = draft.text("vpcEndpointId")
+    if not endpoint or world.by_id(t.VPC_ENDPOINT, endpoint) is not None:
+        return
+    made = {
+        attachment["endpointId"]
+        for firewall in world.all(t.FIREWALL)
+        for status in firewall.outputs.get("firewallStatuses", [])
+        for state in status["syncStates"]
+        for attachment in state["attachments"]
+    }
+    if endpoint not in made:
+        yield Problem(
+            "vpcEndpointId",
+            f"{endpoint!r} does not exist: the sandbox has no VpcEndpoint of that id, and no "
+            "Firewall that made it; create it first, in this stack or another",
+        )
+
+
 _TABLE_ASSOCIATION: Final = "aws:ec2/routeTableAssociation:RouteTableAssociation"
 _SECOND_BLOCK: Final = "aws:ec2/vpcIpv4CidrBlockAssociation:VpcIpv4CidrBlockAssociation"
 
@@ -211,8 +231,8 @@ KINDS: Final[Kinds] = {
             links.route_table(),
             Reference("natGatewayId", (t.NAT_GATEWAY,), holds=False),
             Reference("gatewayId", (t.INTERNET_GATEWAY,), holds=False),
-            Reference("vpcEndpointId", (t.VPC_ENDPOINT,), holds=False),
         ),
+        crosschecks=(_endpoint_of_route,),
         unique=("routeTableId", "destinationCidrBlock", "destinationIpv6CidrBlock",
                 "destinationPrefixListId"),
         computed=lambda _draft, _id, _world: {"origin": "CreateRoute", "state": "active"},
