@@ -21,8 +21,11 @@ from typing import Any, ClassVar
 import pytest
 import yaml
 
+import components.aws
 from components.aws.serving import boot, fetch, start_server
 from workloads.inference import settings as service_settings
+from workloads.registry.keyring import KeyRing
+from workloads.registry.store import Store
 
 SERVING = boot.Serving(
     "me-central-1",
@@ -38,21 +41,22 @@ IMAGE = "000000000000.dkr.ecr.me-central-1.amazonaws.com/inference@sha256:" + "a
 ROLE = {"id": "AKIDEXAMPLE", "key": "wJalrXUtnFEMI/K7MDENG+bPxRfiCYEXAMPLEKEY", "token": "t"}
 
 
-def keyring(**files: str) -> str:
+def packed(files: dict[str, bytes]) -> str:
     """A tar archive in base64."""
-    packed = io.BytesIO()
-    with tarfile.open(fileobj=packed, mode="w") as archive:
-        for name, text in files.items():
-            member = tarfile.TarInfo(name.replace("__", "/"))
-            member.size = len(text)
-            archive.addfile(member, io.BytesIO(text.encode()))
-    return base64.b64encode(packed.getvalue()).decode()
+    written = io.BytesIO()
+    with tarfile.open(fileobj=written, mode="w") as archive:
+        for name, content in files.items():
+            member = tarfile.TarInfo(name)
+            member.size = len(content)
+            archive.addfile(member, io.BytesIO(content))
+    return base64.b64encode(written.getvalue()).decode()
 
 
 class Cloud(http.server.BaseHTTPRequestHandler):
     """Answers as the metadata service, S3 and Secrets Manager do, over plain HTTP."""
 
     objects: ClassVar[dict[str, bytes]] = {}
+    secret: ClassVar[str] = ""
     seen: ClassVar[list[tuple[str, str, dict[str, str]]]] = []
 
     def do_PUT(self) -> None:
@@ -66,8 +70,7 @@ class Cloud(http.server.BaseHTTPRequestHandler):
             self._answer(json.dumps({"authorizationData": [token]}).encode())
         else:
             assert asked == {"SecretId": SERVING.keyring}
-            text = keyring(**{"keyring.json": "{}", "kek-1.key": "k"})
-            self._answer(json.dumps({"SecretString": text}).encode())
+            self._answer(json.dumps({"SecretString": self.secret}).encode())
 
     def do_GET(self) -> None:
         path = urllib.parse.urlsplit(self.path)
@@ -106,6 +109,7 @@ class Cloud(http.server.BaseHTTPRequestHandler):
 def cloud(monkeypatch: pytest.MonkeyPatch) -> Generator[type[Cloud], None, None]:
     """A local cloud; the program's addresses lead there."""
     Cloud.objects, Cloud.seen = {}, []
+    Cloud.secret = packed({"keyring.json": b"{}", "kek-1.key": b"k"})
     server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Cloud)
     threading.Thread(target=server.serve_forever, daemon=True).start()
     base = f"http://127.0.0.1:{server.server_port}"
@@ -148,7 +152,7 @@ def test_a_file_outside_of_the_package_is_refused(cloud: type[Cloud], tmp_path: 
 
 
 def test_a_key_rings_folders_are_not_followed(tmp_path: Path) -> None:
-    fetch.unpack_keyring(keyring(**{"..__..__evil": "x", "kek-1.key": "k"}), tmp_path / "ring")
+    fetch.unpack_keyring(packed({"../../evil": b"x", "kek-1.key": b"k"}), tmp_path / "ring")
     assert sorted(path.name for path in (tmp_path / "ring").iterdir()) == ["evil", "kek-1.key"]
     assert not (tmp_path.parent / "evil").exists()
 
@@ -270,3 +274,58 @@ def test_too_much_user_data_is_refused() -> None:
     noise = "".join(hashlib.sha256(str(n).encode()).hexdigest() for n in range(1_000))
     with pytest.raises(ValueError, match="allowed: 16384"):
         boot.user_data(IMAGE, noise, SERVING)
+
+
+def published(folder: Path) -> tuple[Path, KeyRing]:
+    """A package in a registry of its own, and the key ring that seals it."""
+    ring = KeyRing.create(folder / "ring")
+    tensor = {"name": "x", "datatype": "FP32", "shape": [-1, 2]}
+    fields = {
+        "dataset": {"digest": "d" * 64},
+        "lineage": {"run": "r" * 64, "dataset": "d" * 64},
+        "inputs": [tensor],
+        "outputs": [{**tensor, "name": "y"}],
+    }
+    done = Store(folder / "registry").publish("churn", {"model.onnx": b"model"}, fields, ring)
+    return done.path, ring
+
+
+def test_a_published_package_is_fetched_promoted_and_configured(
+    cloud: type[Cloud], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    package, ring = published(tmp_path)
+    given = {**wanted(tmp_path / "machine"), "version": 1, "prefix": "packages/churn/1"}
+    cloud.objects = {
+        f"packages/churn/1/{path.relative_to(package)}": path.read_bytes()
+        for path in package.rglob("*")
+        if path.is_file()
+    }
+    names = ("keyring.json", "kek-1.key", "signing.pub.pem", "tokens.jwks.json")
+    cloud.secret = packed({name: (ring.path / name).read_bytes() for name in names})
+    monkeypatch.chdir(Path(components.aws.__file__).parents[2])
+    for _start in range(2):  # a server that ended is started again on the same machine
+        fetch.fetch(given)
+        read = service_settings.read(start_server.prepare(given))
+    keys = KeyRing.open(read.keyring)
+    served = Store(read.registry).load(read.model, read.alias, keys, keys.verify_key())
+    assert served.read("model.onnx") == b"model"
+    assert read.auth.jwks.is_file()
+    assert read.tls.certificate.is_file()
+
+
+def test_a_changed_package_is_not_served(
+    cloud: type[Cloud], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    package, ring = published(tmp_path)
+    given = {**wanted(tmp_path / "machine"), "version": 1, "prefix": "packages/churn/1"}
+    cloud.objects = {
+        f"packages/churn/1/{path.relative_to(package)}": path.read_bytes() + b" "
+        for path in package.rglob("*")
+        if path.is_file()
+    }
+    names = ("keyring.json", "kek-1.key", "signing.pub.pem", "tokens.jwks.json")
+    cloud.secret = packed({name: (ring.path / name).read_bytes() for name in names})
+    fetch.fetch(given)
+    monkeypatch.chdir(Path(components.aws.__file__).parents[2])
+    with pytest.raises(subprocess.CalledProcessError):
+        start_server.prepare(given)
