@@ -28,6 +28,7 @@ WRONG: list[tuple[str, str, Any, str, str]] = [
     ("a", "availabilityZoneId", "use1-az1", "availabilityZoneId", "mec1-az1, mec1-az2, mec1-az3"),
     ("a", "availabilityZone", "me-central-1a", "availabilityZone", "at most one"),
     ("a", "vpcId", "sg-0123456789abcdef0", "vpcId", "such ids begin with vpc-"),
+    ("a", "vpcId", "vpc-main", "vpcId", "hexadecimal digits"),
     ("a", "region", "me-central-9", "region", "no AWS region"),
     ("group", "description", "café", "description", "255 of"),
     ("group", "name", "sg-mine", "name", "kept for ids"),

@@ -14,6 +14,9 @@ from engine.sandbox.clouds.model import Made, Problem, World
 
 _OWN_ID: Final = re.compile(rf"(?:[a-z]+-)?{MARK}[0-9a-f]{{4,13}}(?:-[0-9a-f-]+)?")
 
+_DIGITS: Final = re.compile(r"[0-9a-f]{8,40}")
+"""What stands behind the dash of an id: 8 digits in old ones, 17 in others, more in some."""
+
 _IMPLIED: Final[Mapping[str, tuple[tuple[str, str], ...]]] = {
     t.SECURITY_GROUP: (
         (t.VPC, "defaultSecurityGroupId"),
@@ -44,11 +47,13 @@ def ill_formed_references(kind: Kind, kinds: Kinds, draft: Draft) -> Iterator[Pr
                 continue
             if reference.by == ("arn",) and not value.startswith("arn:"):
                 yield Problem(path, f"{value!r} is no ARN; give the 'arn' of {_names(reference)}")
-            elif prefixes and not value.startswith(prefixes):
+            elif prefixes and not (
+                value.startswith(prefixes) and _DIGITS.fullmatch(value.split("-", 1)[1])
+            ):
                 yield Problem(
                     path,
-                    f"{value!r} is no id of {_names(reference)}; "
-                    f"such ids begin with {' or '.join(prefixes)}",
+                    f"{value!r} is no id of {_names(reference)}; such ids begin with "
+                    f"{' or '.join(prefixes)} and go on with hexadecimal digits",
                 )
 
 
