@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import sqlite3
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -320,6 +322,35 @@ def test_two_processes_see_each_others_resources(tmp_path: Path) -> None:
     assert file.parent.stat().st_mode & 0o077 == 0
     one.store.close()
     assert Store(file).all() == two.store.all()
+
+
+_WRITER = """
+import sys
+from engine.sandbox.clouds.model import Made
+from engine.sandbox.store import Store
+sys.stdin.read()  # until all are there
+store = Store(sys.argv[1])
+for number in range(20):
+    with store.transaction():
+        seen = len(store.all("t"))
+        store.add(Made("u", "t", f"{sys.argv[2]}-{number}", {}, {"seen": seen}, "", "p/s"), 0)
+"""
+
+
+def test_processes_that_write_at_once_lose_nothing(tmp_path: Path) -> None:
+    file = tmp_path / "cloud" / "it.sqlite"
+    writers = [
+        subprocess.Popen(
+            [sys.executable, "-c", _WRITER, str(file), str(number)], stdin=subprocess.PIPE
+        )
+        for number in range(4)
+    ]
+    for writer in writers:
+        assert writer.stdin is not None
+        writer.stdin.close()
+    assert [writer.wait(timeout=60) for writer in writers] == [0] * 4
+    # Each saw exactly what was there before its own: nobody looked while another wrote.
+    assert [made.outputs["seen"] for made in Store(file).all("t")] == list(range(80))
 
 
 def test_what_is_undone_is_seen_by_nobody(cloud: Cloud) -> None:
