@@ -41,7 +41,7 @@ def firewall_routes(
     answers nothing that comes from outside: it has no rule for it.
     """
     subnet = network.Subnet(
-        f"{name}-firewall",
+        f"{name}-firewall-subnet",
         subnet_name=SUBNET,
         resource_group_name=outlet.group,
         virtual_network_name=outlet.vnet.name,

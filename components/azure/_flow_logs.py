@@ -35,7 +35,7 @@ def flow_logs(
     """
     stored = kept(opts, placed.retained)
     account = storage_account(
-        f"{name}-flows",
+        f"{name}-flows-account",
         placed,
         Account(
             title=compact(placed, "storage", name, "flows"),
@@ -43,6 +43,7 @@ def flow_logs(
             key_id=records.key_id,
             identity_id=records.identity_id,
             sku=SKUS["zone" if placed.place.zones else "local"],
+            tags=placed.tags(name),
             trusted_services=True,
         ),
         stored,

@@ -42,7 +42,7 @@ def shared_homes(
     """
     stored = kept(opts, placed.retained)
     account = storage_account(
-        f"{name}-homes",
+        f"{name}-homes-account",
         placed,
         Account(
             title=compact(placed, "storage", name, "homes"),
@@ -50,6 +50,7 @@ def shared_homes(
             key_id=homes.key_id,
             identity_id=homes.identity_id,
             sku=storage.SkuName.PREMIUM_ZRS if placed.place.zones else storage.SkuName.PREMIUM_LRS,
+            tags=placed.tags(name),
             kind=storage.Kind.FILE_STORAGE,
         ),
         stored,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import pulumi
@@ -30,6 +31,7 @@ class Account:
     identity_id: pulumi.Input[str]
     """Identity that may wrap and unwrap with the key."""
     sku: storage.SkuName
+    tags: Mapping[str, str]
     kind: storage.Kind = storage.Kind.STORAGE_V2
     trusted_services: bool = False
     """Whether services that Azure vouches for may write: for logs."""
@@ -99,7 +101,7 @@ def storage_account(
             expiration_action=storage.ExpirationAction.BLOCK, sas_expiration_period="00.01:00:00"
         ),
         immutable_storage_with_versioning=_immutability(account.immutable_days),
-        tags=placed.tags(name),
+        tags=dict(account.tags),
         opts=opts,
     )
 

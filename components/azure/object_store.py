@@ -107,7 +107,7 @@ class ObjectStore(pulumi.ComponentResource):
             sku = storage.SkuName.STANDARD_GRS
         audit = store.title == _AUDIT
         account = storage_account(
-            f"{self._name}-{store.title}",
+            f"{self._name}-{store.title}-account",
             placed,
             Account(
                 title=compact(placed, "storage", self._name, store.title),
@@ -115,6 +115,7 @@ class ObjectStore(pulumi.ComponentResource):
                 key_id=self._args[store.key],
                 identity_id=self._args.get("key_identity_id", ""),
                 sku=sku,
+                tags=placed.tags(self._name),
                 # Azure Monitor writes its logs as such a service.
                 trusted_services=audit,
                 immutable_days=spec.audit_retention_days if audit and placed.retained else None,

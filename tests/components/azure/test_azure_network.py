@@ -188,7 +188,7 @@ def test_the_vault_gets_its_endpoint(usual: Deployed) -> None:
 
 def test_connections_are_recorded_under_our_key(usual: Deployed) -> None:
     log = usual.one("network:FlowLog").inputs
-    account = usual.named("net-flows")
+    account = usual.named("net-flows-account")
     assert log["enabled"] is True
     assert log["storageId"] == account.id
     assert log["targetResourceId"] == usual.one("network:VirtualNetwork").id
@@ -199,7 +199,7 @@ def test_connections_are_recorded_under_our_key(usual: Deployed) -> None:
     writer = usual.named("net-flows-writer")
     assert log["identity"]["userAssignedIdentities"] == [writer.id]
     assert usual.named("net-flows-write").inputs["scope"] == account.id
-    assert usual.kept("net-flows")
+    assert usual.kept("net-flows-account")
     assert usual.kept("net-group")
 
 
@@ -273,7 +273,7 @@ def test_restricted_data_are_searched_for_intrusions(restricted: Deployed) -> No
 
 def test_a_region_without_zones(other: Deployed) -> None:
     assert list(other.outputs["node_subnet_ids"]) == ["regional"]
-    assert other.named("net-flows").inputs["sku"] == {"name": "Standard_LRS"}
+    assert other.named("net-flows-account").inputs["sku"] == {"name": "Standard_LRS"}
     places = {each.inputs["location"] for each in other.resources if "location" in each.inputs}
     assert places <= {"uaecentral", "global"}
 
@@ -298,4 +298,4 @@ def test_records_are_forgotten_in_time(other: Deployed) -> None:
     [rule] = other.named("net-flows-lifecycle").inputs["policy"]["rules"]
     deleted = rule["definition"]["actions"]["baseBlob"]["delete"]
     assert deleted == {"daysAfterModificationGreaterThan": 90}
-    assert not other.kept("net-flows")
+    assert not other.kept("net-flows-account")
