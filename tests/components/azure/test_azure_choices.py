@@ -27,6 +27,7 @@ from components.azure._buckets import bucket_id
 from components.azure._custom_roles import Permissions
 from components.azure._names import compact, dashed, titled
 from components.azure._storage import vault_of
+from components.specification import audit_trail
 from components.specification import placed as placed_module
 from components.specification.refusals import Refusals
 from tests.components.azure.conftest import NETWORK, PLACED, SOMEBODY, USER, VAULT, Deployed, key
@@ -164,6 +165,7 @@ def chosen(opts: pulumi.ResourceOptions) -> dict[str, Any]:
     trail = estate.trail(threat_detection=False, retention_days=90, dedicated_logs=True)
     registry = estate.registry(quarantine=True, log_destination_id=trail.log_destination_id)
     files = estate.files(zone="2", capacity_gib=4096, homes=False)
+    estate.people(members={"auditor": [SOMEBODY]})
     estate.budget(start="2026-11", alert_percent=[90], monthly_usd=500.5)
     values = {"store": store, "trail": trail, "registry": registry, "files": files}
     return {
@@ -177,6 +179,44 @@ def chosen(opts: pulumi.ResourceOptions) -> dict[str, Any]:
 @pytest.fixture(scope="module", name="made")
 def _made() -> Deployed:
     return deploy_now(chosen)
+
+
+def test_outside_of_production_all_of_it_goes(made: Deployed) -> None:
+    own = [each for each in made.resources if each.type.startswith("azure-native:")]
+    assert len(own) > 80
+    assert [each.name for each in own if made.kept(each.name)] == []
+    assert not made.of_type("authorization:ManagementLockByScope")
+    audit = made.named("store-audit-account").inputs
+    assert "immutableStorageWithVersioning" not in audit, "it could not be deleted"
+
+
+@pytest.mark.parametrize(
+    ("placed", "dedicated"),
+    [
+        ({"data_class": "restricted"}, True),
+        ({"data_class": "confidential"}, True),
+        ({"data_class": "internal"}, False),
+        ({"data_class": "restricted", "environment": "test"}, False),
+        ({"data_class": "public", "dedicated_logs": True}, True),
+        ({"data_class": "restricted", "dedicated_logs": False}, False),
+    ],
+)
+def test_whose_logs_are_in_a_cluster_of_their_own(placed: dict[str, Any], dedicated: bool) -> None:
+    args: Any = {**PLACED, **TRAIL, **placed}
+    assert audit_trail.check("azure", "it", args).dedicated_logs is dedicated
+
+
+def test_people_take_a_duty_up_with_a_second_factor(made: Deployed) -> None:
+    eligible = made.of_type("authorization:PimRoleEligibilitySchedule")
+    audit = made.named("store-audit-account").id
+    subscription = "/".join(audit.split("/")[:3])
+    assert {each.inputs["scope"] for each in eligible} == {audit, subscription}
+    for each in eligible:
+        assert each.inputs["principalId"] == SOMEBODY
+        expiration = each.inputs["scheduleInfo"]["expiration"]
+        assert expiration == {"type": "AfterDuration", "duration": "P365D"}
+    given = made.of_type("authorization:RoleAssignment")
+    assert SOMEBODY not in {each.inputs["principalId"] for each in given}
 
 
 def test_geo_redundancy_stays_in_the_country(made: Deployed) -> None:
