@@ -21,6 +21,7 @@ from components.specification.private_ranges import private_ranges
 from components.specification.refusals import Refusals
 from components.specification.retention import log_days
 from components.specification.serverless_size import serverless_size
+from components.specification.tier_needs import check_needs
 from components.specification.zones import chosen_zones
 
 
@@ -107,15 +108,6 @@ _HOST = re.compile(
     r"^(?=.{3,253}$)(?:[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?\.)+[a-z](?:[a-z0-9-]{0,61}[a-z0-9])$"
 )
 _DIGEST = re.compile(r"^[^@\s]+/[^@\s]+@sha256:[0-9a-f]{64}$")
-_INSTANCES_ONLY = ("int8", "machine", "machine_image")
-_AWS_NEEDS = ("repository_id",)
-_AZURE_NEEDS = ("log_destination_id", "keyring_secret_id", "certificate_id")
-_AWS_ARNS = {"keyring_secret_id": "secretsmanager", "certificate_id": "acm"}
-_VAULT_SECRET = re.compile(
-    r"^/subscriptions/[^/]+/resourceGroups/[^/]+/providers/Microsoft\.KeyVault/vaults/[^/]+"
-    r"/secrets/[^/]+$",
-    re.IGNORECASE,
-)
 #: What Container Apps keep for HTTP: learn.microsoft.com/azure/container-apps/ingress-how-to
 _TAKEN_PORTS = (80, 443)
 
@@ -193,7 +185,7 @@ def check(cloud: str, name: str, args: CpuInferenceTierArgs) -> CpuInferenceTier
     placed = check_placed(cloud, given, refusals)
     mode: object = given.get("mode", "instances")
     refusals.choice("mode", mode, MODES)
-    _check_needs(cloud, mode, given, refusals)
+    check_needs(cloud, mode, given, refusals)
     image: object = given.get("image")
     if isinstance(image, str) and not is_by_digest(image):
         refusals.add(
@@ -265,44 +257,6 @@ def check(cloud: str, name: str, args: CpuInferenceTierArgs) -> CpuInferenceTier
 def is_by_digest(image: str) -> bool:
     """Whether an image is named by the digest of its content, and not by a tag."""
     return _DIGEST.match(image) is not None
-
-
-def _check_needs(cloud: str, mode: object, args: Mapping[str, Any], refusals: Refusals) -> None:
-    """Refuse the lack of what a cloud or mode needs, and what it has no use for."""
-    if cloud == "aws":
-        refusals.needed(args, _AWS_NEEDS, "on AWS")
-        for argument, service in _AWS_ARNS.items():
-            value: object = args.get(argument)
-            start = f"arn:aws:{service}:{args.get('region')}:"
-            if isinstance(value, str) and not value.startswith(start):
-                refusals.add(argument, value, f"an ARN of the region: {start}…")
-    else:
-        refusals.needed(args, _AZURE_NEEDS, "on Azure")
-        if args.get("boundary_id") is not None:
-            refusals.say(
-                "boundary_id", "permissions boundaries exist on AWS only; leave it out on Azure"
-            )
-        if args.get("log_days") is not None:
-            refusals.say(
-                "log_days",
-                "the workspace decides on Azure; set retention_days of AuditTrail, and leave it "
-                "out here",
-            )
-        for argument in ("keyring_secret_id", "certificate_id"):
-            value: object = args.get(argument)
-            if isinstance(value, str) and not _VAULT_SECRET.match(value):
-                refusals.add(
-                    argument, value, "the resource id of a Key Vault secret: /subscriptions/…"
-                    "/providers/Microsoft.KeyVault/vaults/NAME/secrets/NAME",
-                )  # fmt: skip
-    if mode == "serverless":
-        for argument in _INSTANCES_ONLY:
-            if args.get(argument) is not None:
-                refusals.say(
-                    argument,
-                    f"given {args[argument]!r}, but mode is 'serverless', where the cloud picks "
-                    "the machine; leave it out, or set mode to 'instances'",
-                )
 
 
 def _instances(
