@@ -25,6 +25,11 @@ def inputs(args: Mapping[str, Any]) -> dict[str, Any]:
     return {_camel(key): value for key, value in args.items() if value is not None}
 
 
+def written(outputs: Mapping[str, Any]) -> dict[str, Any]:
+    """A component's outputs as the engine writes them."""
+    return {_camel(key): value for key, value in outputs.items()}
+
+
 def named(placed: Placed, *parts: str, limit: int) -> str:
     """The name of something in the cloud: tenant, stack and ``parts``."""
     return physical_name(placed.tenant, pulumi.get_stack(), *parts, limit=limit)

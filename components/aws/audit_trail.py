@@ -7,7 +7,7 @@ import pulumi
 import pulumi_aws as aws
 
 from components.aws._arn import arn, bucket_arn
-from components.aws._component import account_of, child, inputs, named, stateful, token
+from components.aws._component import account_of, child, inputs, named, stateful, token, written
 from components.aws._iam import Statement, document
 from components.aws._logs import log_group, writer_role
 from components.specification.audit_trail import AuditTrailArgs, AuditTrailSpec, check
@@ -72,7 +72,7 @@ class AuditTrail(pulumi.ComponentResource):
             "trail_id": self.trail_id,
             "log_destination_id": self.log_destination_id,
         }
-        self.register_outputs(outputs)
+        self.register_outputs(written(outputs))
 
     def _trail(
         self,

@@ -5,7 +5,7 @@ from typing import Any
 import pulumi
 import pulumi_aws as aws
 
-from components.aws._component import child, inputs, named, token
+from components.aws._component import child, inputs, named, token, written
 from components.specification.budget import BudgetArgs, BudgetSpec, check
 
 __all__ = ["Budget", "BudgetArgs"]
@@ -53,7 +53,7 @@ class Budget(pulumi.ComponentResource):
             opts=child(self),
         )
         self.budget_id = budget.id
-        self.register_outputs({"budget_id": self.budget_id})
+        self.register_outputs(written({"budget_id": self.budget_id}))
 
 
 def _notifications(spec: BudgetSpec) -> list[Any]:

@@ -7,7 +7,7 @@ import pulumi
 import pulumi_aws as aws
 
 from components.aws._boundary import Limits, boundary_policy
-from components.aws._component import ROLE_LIMIT, account_of, child, inputs, named, token
+from components.aws._component import ROLE_LIMIT, account_of, child, inputs, named, token, written
 from components.aws._duties import Realm, duty_policy
 from components.aws._iam import Statement, document
 from components.specification.identity import DUTIES, IdentityArgs, IdentitySpec, check
@@ -93,7 +93,9 @@ class Identity(pulumi.ComponentResource):
             )
         self.role_ids = pulumi.Output.all(**{duty: role.arn for duty, role in roles.items()})
         self.boundary_id = boundary.arn
-        self.register_outputs({"role_ids": self.role_ids, "boundary_id": self.boundary_id})
+        self.register_outputs(
+            written({"role_ids": self.role_ids, "boundary_id": self.boundary_id})
+        )
 
     def _boundary(
         self,

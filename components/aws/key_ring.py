@@ -5,7 +5,7 @@ from typing import Any
 import pulumi
 import pulumi_aws as aws
 
-from components.aws._component import account_of, child, inputs, named, stateful, token
+from components.aws._component import account_of, child, inputs, named, stateful, token, written
 from components.aws._key_policies import KeyHolder, key_policy
 from components.specification.key_ring import KeyRingArgs, KeyRingSpec, check
 
@@ -39,8 +39,8 @@ class KeyRing(pulumi.ComponentResource):
     """ARN of the first key; on AWS the ring itself is no resource."""
     key_ids: pulumi.Output[dict[str, str]]
     """ARNs of the keys by purpose."""
-    disk_encryption_id: pulumi.Output[str | None]
-    """ARN of the key for disks; none without that purpose."""
+    disk_encryption_id: pulumi.Output[str]
+    """ARN of the key for disks; empty without that purpose."""
     key_identity_id: pulumi.Output[str | None]
     """Always none: on AWS every service uses keys as itself or as its caller."""
 
@@ -54,7 +54,7 @@ class KeyRing(pulumi.ComponentResource):
         arns: dict[str, pulumi.Output[str]] = {each: key.arn for each, key in keys.items()}
         self.key_ids = pulumi.Output.all(**arns)
         self.key_ring_id = arns[spec.purposes[0]]
-        self.disk_encryption_id = pulumi.Output.from_input(arns.get("disks"))
+        self.disk_encryption_id = pulumi.Output.from_input(arns.get("disks", ""))
         self.key_identity_id = pulumi.Output.from_input(None)
         outputs: dict[str, Any] = {
             "key_ring_id": self.key_ring_id,
@@ -62,7 +62,7 @@ class KeyRing(pulumi.ComponentResource):
             "disk_encryption_id": self.disk_encryption_id,
             "key_identity_id": self.key_identity_id,
         }
-        self.register_outputs(outputs)
+        self.register_outputs(written(outputs))
 
     def _key(
         self, name: str, purpose: str, spec: KeyRingSpec, account: pulumi.Output[str]

@@ -6,7 +6,7 @@ from typing import Any
 import pulumi
 import pulumi_aws as aws
 
-from components.aws._component import account_of, child, inputs, token
+from components.aws._component import account_of, child, inputs, token, written
 from components.aws._egress import make_egress
 from components.aws._endpoints import Place, gateway_endpoints, interface_endpoints
 from components.aws._logs import log_group, writer_role
@@ -64,6 +64,8 @@ class Network(pulumi.ComponentResource):
     security_group_ids: pulumi.Output[dict[str, str]]
     """Security groups by role: ``control-plane``, ``nodes``, ``endpoints``, ``storage``,
     ``serving``."""
+    zones: list[str]
+    """Ids of the zones in use, as plain values."""
 
     def __init__(
         self, name: str, args: NetworkArgs, opts: pulumi.ResourceOptions | None = None
@@ -142,8 +144,9 @@ class Network(pulumi.ComponentResource):
             "storage_subnet_ids": self.storage_subnet_ids,
             "serving_subnet_ids": self.serving_subnet_ids,
             "security_group_ids": self.security_group_ids,
+            "zones": self.zones,
         }
-        self.register_outputs(outputs)
+        self.register_outputs(written(outputs))
 
     def _vpc(self, name: str, spec: NetworkSpec) -> aws.ec2.Vpc:
         tags = {**spec.placed.tags(name), "Name": name}

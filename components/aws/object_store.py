@@ -7,7 +7,7 @@ import pulumi_aws as aws
 
 from components.aws._arn import bucket_arn
 from components.aws._bucket_policies import BucketOwner, bucket_policy
-from components.aws._component import account_of, child, inputs, stateful, token
+from components.aws._component import account_of, child, inputs, stateful, token, written
 from components.specification.names import unique_name
 from components.specification.object_store import ObjectStoreArgs, ObjectStoreSpec, check
 
@@ -77,7 +77,7 @@ class ObjectStore(pulumi.ComponentResource):
             "bucket_ids": self.bucket_ids,
             "store_ids": self.store_ids,
         }
-        self.register_outputs(outputs)
+        self.register_outputs(written(outputs))
 
     def _bucket(
         self,

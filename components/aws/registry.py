@@ -7,7 +7,16 @@ import pulumi
 import pulumi_aws as aws
 
 from components.aws._arn import arn
-from components.aws._component import ROLE_LIMIT, account_of, child, inputs, named, stateful, token
+from components.aws._component import (
+    ROLE_LIMIT,
+    account_of,
+    child,
+    inputs,
+    named,
+    stateful,
+    token,
+    written,
+)
 from components.aws._iam import Statement, document, trust
 from components.specification.registry import RegistryArgs, RegistrySpec, check
 
@@ -79,7 +88,7 @@ class Registry(pulumi.ComponentResource):
             "repository_urls": self.repository_urls,
             "repository_ids": self.repository_ids,
         }
-        self.register_outputs(outputs)
+        self.register_outputs(written(outputs))
 
     def _repository(
         self, name: str, repository: str, spec: RegistrySpec, key_id: pulumi.Input[str]

@@ -6,7 +6,7 @@ import pulumi
 import pulumi_aws as aws
 
 from components.aws._arn import iam_arn
-from components.aws._component import account_of, child, inputs, named, stateful, token
+from components.aws._component import account_of, child, inputs, named, stateful, token, written
 from components.aws._iam import Statement, document
 from components.specification.machine_choice import subnets_of
 from components.specification.training_file_system import (
@@ -69,7 +69,7 @@ class TrainingFileSystem(pulumi.ComponentResource):
             "homes_id": self.homes_id,
             "homes_address": self.homes_address,
         }
-        self.register_outputs(outputs)
+        self.register_outputs(written(outputs))
 
     def _lustre(
         self, name: str, spec: TrainingFileSystemSpec, args: TrainingFileSystemArgs

@@ -6,7 +6,7 @@ import pulumi
 import pulumi_aws as aws
 
 from components.aws._arn import arn
-from components.aws._component import ROLE_LIMIT, account_of, child, inputs, named, token
+from components.aws._component import ROLE_LIMIT, account_of, child, inputs, named, token, written
 from components.aws._iam import Statement, document
 from components.specification.identity import TRAINER
 from components.specification.workload_identity import (
@@ -86,7 +86,7 @@ class WorkloadIdentity(pulumi.ComponentResource):
             opts=child(self, depends_on=[policy]),
         )
         self.identity_id = role.arn
-        self.register_outputs({"identity_id": self.identity_id})
+        self.register_outputs(written({"identity_id": self.identity_id}))
 
 
 def _trust(spec: WorkloadIdentitySpec, account: str, cluster: str) -> pulumi.Output[str]:

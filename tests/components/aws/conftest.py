@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-import threading
 from collections.abc import Callable, Mapping
 from inspect import signature
 from operator import itemgetter
@@ -40,15 +39,10 @@ class Deployment(SandboxMocks):
     """What was declared, and what the program returned with its outputs resolved."""
 
     returned: Any = None
-    _lock = threading.RLock()
 
     def __init__(self, *, preview: bool) -> None:
         super().__init__(preview=preview)
         self.requests: list[Any] = []
-
-    def new_resource(self, args: Any) -> Any:
-        with self._lock:
-            return super().new_resource(args)
 
     def one(self, token: str, name: str = "") -> Declared:
         """The one resource of a type, or of a type and name."""

@@ -96,4 +96,4 @@ def test_chosen_values_are_taken(deploy: Any, placed: dict[str, Any]) -> None:
     (key,) = made.of_type("aws:kms/key:Key")
     assert key.inputs["rotationPeriodInDays"] == 90
     assert key.inputs["deletionWindowInDays"] == 14
-    assert made.returned["disk_encryption_id"] is None
+    assert made.returned["disk_encryption_id"] == ""
