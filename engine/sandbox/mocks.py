@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -13,7 +14,7 @@ from engine.sandbox import models, urns
 from engine.sandbox.errors import SandboxError
 from engine.sandbox.inprocess import Sandbox
 from engine.sandbox.store import Store
-from wire import SECRET, SIGNATURE, UNKNOWN, Unknown
+from wire import SECRET, SIGNATURE, UNKNOWN, has_unknown
 from wire.values import UNKNOWN_TEXT
 
 _PROVIDER: Final = "pulumi:providers:"
@@ -59,6 +60,8 @@ class SandboxMocks(pulumi.runtime.Mocks):
         self._sandboxes: dict[str, Sandbox] = {}
         self._settings: dict[str, Mapping[str, Any]] = {}
         self._names: Counter[tuple[str, str]] = Counter()
+        # The mock monitor calls from several threads at once.
+        self._alone = threading.Lock()
 
     def named(self, name: str) -> Declared:
         """The one resource of that name. Raises KeyError when there is none, or several."""
@@ -76,6 +79,12 @@ class SandboxMocks(pulumi.runtime.Mocks):
         self, args: pulumi.runtime.MockResourceArgs
     ) -> tuple[str | None, dict[Any, Any]]:
         """Make a resource. Raises SandboxError when a cloud would refuse it."""
+        with self._alone:
+            return self._new_resource(args)
+
+    def _new_resource(
+        self, args: pulumi.runtime.MockResourceArgs
+    ) -> tuple[str | None, dict[Any, Any]]:
         inputs: dict[str, Any] = self._plain(args.inputs)
         package = args.typ.split(":")[0]
         if args.typ.startswith(_PROVIDER):
@@ -89,12 +98,18 @@ class SandboxMocks(pulumi.runtime.Mocks):
             Declared(args.typ, args.name, inputs, args.provider or "", made, outputs, custom)
         )
         # Unknown outputs stay away, which the SDK takes for unknown in a preview.
-        return made, {key: v for key, v in outputs.items() if not isinstance(v, Unknown)}
+        return made, {key: value for key, value in outputs.items() if not has_unknown(value)}
 
     def call(
         self, args: pulumi.runtime.MockCallArgs
     ) -> tuple[dict[Any, Any], list[tuple[str, str]]]:
         """Answer a query. Raises SandboxError when it isn't known or is refused."""
+        with self._alone:
+            return self._call(args)
+
+    def _call(
+        self, args: pulumi.runtime.MockCallArgs
+    ) -> tuple[dict[Any, Any], list[tuple[str, str]]]:
         arguments: dict[str, Any] = self._plain(args.args)
         self.queries.append((args.token, arguments))
         package = args.token.split(":")[0]
@@ -156,5 +171,7 @@ class SandboxMocks(pulumi.runtime.Mocks):
             return [self._plain(each) for each in value]
         if isinstance(value, float) and value.is_integer():
             return int(value)  # numbers travel as floats
+        if isinstance(value, pulumi.output.Unknown):
+            return UNKNOWN
         is_unknown = value == UNKNOWN_TEXT if isinstance(value, str) else False
         return UNKNOWN if is_unknown or (value is None and self._preview) else value

@@ -9,7 +9,7 @@ import time
 from dataclasses import dataclass
 
 from engine.sandbox import activation
-from stacks.command import service
+from stacks.command import made_for, service
 from stacks.command.cloud import closing, prepare_cloud
 from stacks.command.console import say, step
 from stacks.command.leftovers import remove_leftovers
@@ -64,7 +64,11 @@ def up(call: Call) -> int:
             pulumi.settle_interrupted()
         say(f"      {pulumi.environment.get('PULUMI_BACKEND_URL', 'as logged in')}")
     if isinstance(settings, CloudSettings):
+        if not pulumi.sandbox:
+            pulumi.refuse_made_up()
         bring_up_foundation(pulumi, settings)
+    if pulumi.sandbox:
+        made_for.forget(stack)
     say(f"[3/3] pulumi up of stack {stack.name}")
     started = time.monotonic()
     status = pulumi.stream(["up", "--yes", "--skip-preview", "-s", stack.name, *_display()])
@@ -123,6 +127,8 @@ def down(call: Call) -> int:
     pulumi.capture(["stack", "rm", stack.name, "--yes", "--preserve-config"])
     if pulumi.sandbox:
         forget_stack(stack, activation.cloud_file(pulumi.environment))
+        made_for.forget(stack)
+        _remove_what_was_made_for(call, settings)
     if not isinstance(settings, CloudSettings) and not pulumi.sandbox:
         # A file that became invalid must not stop its stack from being destroyed; keep the data.
         remove_leftovers(pulumi, stack, retain=local is None or local.retain)
@@ -188,6 +194,8 @@ def bring_up_foundation(pulumi: Pulumi, settings: CloudSettings) -> None:
     stack = pulumi.stack.sibling(str(name))
     other = Pulumi(stack, sandbox=pulumi.sandbox)
     if other.exists() and other.outputs():
+        if pulumi.sandbox:
+            made_for.keep(stack, pulumi.stack.name)
         return
     if not pulumi.sandbox:
         raise StackError(
@@ -206,6 +214,15 @@ def bring_up_foundation(pulumi: Pulumi, settings: CloudSettings) -> None:
     status = other.stream(["up", "--yes", "--skip-preview", "-s", stack.name, *_display()])
     if status != 0:
         raise StackError(f"stack {name} could not be made in the sandbox (exit {status})")
+    made_for.begin(stack, pulumi.stack.name)
+
+
+def _remove_what_was_made_for(call: Call, settings: Settings | None) -> None:
+    """Destroy the foundation that the sandbox made for the stack, once nobody stands on it."""
+    name = getattr(settings, "foundation", None)
+    if name is not None and made_for.leave(call.stack.sibling(str(name)), call.stack.name):
+        say(f"{name} was made for {call.stack.name} only: it goes as well")
+        down(Call(call.stack.sibling(str(name)), sandbox=True))
 
 
 def _display() -> list[str]:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from engine import install, launch, locks
-from engine.sandbox import activation
+from engine.sandbox import activation, state
 from stacks.command.console import say
 from stacks.command.project import StackFile
 from stacks.command.shadow import make_shadow
@@ -93,6 +93,15 @@ class Pulumi:
             name = operation["resource"]["urn"].rpartition("::")[2]
             say(f"the last run was interrupted while {operation['type']} {name}: doing it again")
         self.capture(["stack", "import", "--force", "-s", self.stack.name], json.dumps(exported))
+
+    def refuse_made_up(self) -> None:
+        """Refuse to run a real deployment on state that the sandbox wrote.
+
+        Raises:
+            EngineError: the state has resources of the sandbox.
+        """
+        exported = json.loads(self.capture(["stack", "export", "-s", self.stack.name]))
+        state.refuse_sandbox_state(exported)
 
     def unprotect(self) -> None:
         """Lift the protection of all the stack's resources."""

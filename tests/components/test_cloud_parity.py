@@ -30,7 +30,8 @@ def classes(module: ModuleType) -> dict[str, type[Any]]:
 
 
 def outputs(component: type[Any]) -> dict[str, Any]:
-    own = get_type_hints(component)
+    # Its own annotations only: those of the SDK's base classes name types that can't be resolved.
+    own: dict[str, Any] = component.__annotations__
     return {name: kind for name, kind in own.items() if not name.startswith("_")}
 
 
