@@ -69,6 +69,8 @@ class CpuInferenceTier(pulumi.ComponentResource):
     """Base URL of the service, for callers in the network."""
     identity_id: pulumi.Output[str]
     """Client id of the identity that the tier acts as."""
+    keyring_secret_id: pulumi.Output[str]
+    """Resource id of the secret that holds the key ring, as given."""
     machine: str | None
     """VM size; None for ``serverless``."""
     cost_at_minimum: str
@@ -105,6 +107,7 @@ class CpuInferenceTier(pulumi.ComponentResource):
         port = "" if spec.port == _HTTPS else f":{spec.port}"
         self.endpoint = pulumi.Output.from_input(f"https://{spec.host_name}{port}")
         self.identity_id = access.identity.client_id
+        self.keyring_secret_id = pulumi.Output.from_input(args.get("keyring_secret_id", ""))
         self.machine = spec.machine.name if spec.machine else None
         self.cost_at_minimum = spec.cost_at_minimum
         self.cost_at_maximum = spec.cost_at_maximum
@@ -112,6 +115,7 @@ class CpuInferenceTier(pulumi.ComponentResource):
             {
                 "endpoint": self.endpoint,
                 "identityId": self.identity_id,
+                "keyringSecretId": self.keyring_secret_id,
                 "machine": self.machine,
                 "costAtMinimum": self.cost_at_minimum,
                 "costAtMaximum": self.cost_at_maximum,

@@ -325,6 +325,9 @@ def test_a_container_app_serves_as_machines_do(containers: Deployed) -> None:
 def test_outputs(machines: Deployed, containers: Deployed) -> None:
     assert machines.outputs["endpoint"] == "https://inference.acme.internal"
     assert containers.outputs["endpoint"] == "https://inference.acme.internal:8443"
+    for made in (machines, containers):
+        (keyring,) = [each for each in made.resources if each.name == "churn-keyring"]
+        assert made.outputs["keyring_secret_id"] == keyring.inputs["scope"]
     assert containers.made.machine is None
     assert "unknown" in containers.made.cost_at_maximum
     assert machines.made.cost_at_minimum.startswith("USD")
