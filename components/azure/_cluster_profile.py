@@ -11,12 +11,12 @@ from pulumi_azure_native import containerservice as aks
 from components.azure._cluster_identity import ClusterKey
 from components.azure._subnets import CONTROL_PLANE, subnet_id
 from components.specification.cluster import POD_CIDR, ClusterArgs, ClusterSpec
+from components.specification.node_pools import AKS_SYSTEM_POOL
 
 #: Machine of the system pool: four virtual CPUs, as AKS recommends for its own add-ons, sold in
 #: both regions. A fixed type: a cheaper one in a later catalogue must not replace a running pool.
 #: https://learn.microsoft.com/azure/aks/use-system-pools
 SYSTEM_MACHINE = "Standard_D4as_v6"
-SYSTEM_POOL = "system"
 _SYSTEM_DISK_GIB = 128
 #: Days of a week, hours in Dubai. Clusters and nodes change in the country's weekend, by night.
 UTC_OFFSET = "+04:00"
@@ -135,7 +135,7 @@ def system_pool(
     """The one pool that is part of the cluster: AKS demands it, and a change of any pool written
     here would put all of them to work. It takes the cluster's own add-ons and nothing else."""
     return aks.ManagedClusterAgentPoolProfileArgs(
-        name=SYSTEM_POOL,
+        name=AKS_SYSTEM_POOL,
         mode=aks.AgentPoolMode.SYSTEM,
         type=aks.AgentPoolType.VIRTUAL_MACHINE_SCALE_SETS,
         count=max(2, len(zones)) if spec.placed.retained else 1,

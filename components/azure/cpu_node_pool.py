@@ -30,8 +30,8 @@ class CpuNodePool(pulumi.ComponentResource):
     system nodes. On Azure the identity of nodes, the subnet's security group and the disk
     encryption set are the cluster's: ``node_identity_id``, ``security_group_id`` and
     ``disk_encryption_id`` change nothing here. No source says which zones sell which size: unless
-    ``zones`` names them, the region chooses. A change of machine, disk, capacity or zones replaces
-    the pool, the old one first.
+    ``zones`` names them, the region chooses. The name ``system`` is the cluster's own pool's, and
+    refused. A change of machine, disk, capacity or zones replaces the pool, the old one first.
     """
 
     pool_id: pulumi.Output[str]

@@ -40,8 +40,9 @@ class GpuNodePool(pulumi.ComponentResource):
     ``node_identity_id``, ``security_group_id`` and ``disk_encryption_id`` change nothing here.
 
     InfiniBand links the nodes of one pool. No source says which zones sell which size: unless
-    ``zones`` names them, the region chooses. A change of machine, disk, sharing, capacity or zones
-    makes a new pool after the old one is gone, because GPUs for both at once are rare.
+    ``zones`` names them, the region chooses. The name ``system`` is the cluster's own pool's, and
+    refused. A change of machine, disk, sharing, capacity or zones makes a new pool after the old
+    one is gone, because GPUs for both at once are rare.
     """
 
     pool_id: pulumi.Output[str]

@@ -29,7 +29,7 @@ from components.specification.node_labels import INT8 as INT8_LABEL
 from components.specification.node_pools import (
     Size,
     checked_disk,
-    checked_name,
+    checked_pool_name,
     checked_size,
     pool_summary,
     refuse_spot_for,
@@ -142,7 +142,7 @@ def check(cloud: str, name: str, args: CpuNodePoolArgs) -> CpuNodePoolSpec:
     refusals = Refusals(f"CpuNodePool {name!r}")
     given: Mapping[str, Any] = args
     refusals.names(given, CpuNodePoolArgs)
-    checked_name(name, refusals)
+    checked_pool_name(cloud, name, refusals)
     placed = check_placed(cloud, given, refusals)
     capacity: object = given.get("capacity", "on-demand")
     if capacity in ("reservation", "capacity-block"):

@@ -45,7 +45,7 @@ from components.specification.node_labels import (
 from components.specification.node_pools import (
     Size,
     checked_disk,
-    checked_name,
+    checked_pool_name,
     checked_size,
     pool_summary,
     refuse_spot_for,
@@ -174,7 +174,7 @@ def check(cloud: str, name: str, args: GpuNodePoolArgs) -> GpuNodePoolSpec:
     refusals = Refusals(f"GpuNodePool {name!r}")
     given: Mapping[str, Any] = args
     refusals.names(given, GpuNodePoolArgs)
-    checked_name(name, refusals)
+    checked_pool_name(cloud, name, refusals)
     placed = check_placed(cloud, given, refusals)
     capacity = checked_capacity(cloud, given, refusals)
     reservation = checked_reservation(cloud, capacity, given, refusals)

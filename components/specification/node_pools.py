@@ -17,6 +17,8 @@ MOST_NODES = 450
 #: The smallest disk that holds the cloud's node image and a few container images; the largest gp3
 #: volume (16 TiB) is above Azure's largest OS disk (4,095 GiB).
 LEAST_DISK_GIB, MOST_DISK_GIB = 50, 4095
+#: The pool that is part of every AKS cluster made here.
+AKS_SYSTEM_POOL = "system"
 _POOL_NAME = re.compile(r"^[a-z][a-z0-9-]{0,38}[a-z0-9]$")
 
 
@@ -33,6 +35,19 @@ def checked_name(name: str, refusals: Refusals) -> None:
     """Refuse a pool's name that can't be a label and part of the names in the cloud."""
     if not _POOL_NAME.match(name):
         refusals.add("name", name, "2 to 40 of a-z, 0-9 and '-', first a letter, last no '-'")
+
+
+def checked_pool_name(cloud: str, name: str, refusals: Refusals) -> None:
+    """Refuse what `checked_name` does, and on Azure the name of the cluster's own pool.
+
+    Names of pools in AKS have no dashes, so that ``sys-tem`` would be the same one.
+    """
+    checked_name(name, refusals)
+    if cloud == "azure" and name.replace("-", "") == AKS_SYSTEM_POOL:
+        refusals.add(
+            "name", name, f"any other: {AKS_SYSTEM_POOL!r} is the pool that Cluster makes itself "
+            "for the add-ons of AKS", "name the pool after what it is for, such as 'add-ons'",
+        )  # fmt: skip
 
 
 def checked_size(args: Mapping[str, Any], refusals: Refusals, *, least: int, most: int) -> Size:

@@ -98,6 +98,11 @@ def test_what_is_refused(changes: dict[str, Any], words: str) -> None:
         CpuNodePool("cpu", args)
 
 
+def test_a_pool_does_not_take_the_name_of_the_clusters_own() -> None:
+    with pytest.raises(pulumi.InputPropertiesError, match=r"name: .*'system' is the pool that"):
+        CpuNodePool("system", {**PLAIN})
+
+
 def test_a_usual_pool(several: Deployed) -> None:
     found = inputs(several, "usual")
     assert found["mode"] == "User"

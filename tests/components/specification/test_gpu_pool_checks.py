@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import pulumi
@@ -223,6 +224,14 @@ def test_refused_on_azure(changes: dict[str, Any], argument: str, reason: str) -
     assert argument in [error["property_path"] for error in caught.value.errors]
 
 
+@pytest.mark.parametrize("name", ["system", "sys-tem", "s-y-s-t-e-m"])
+def test_the_own_pool_of_an_aks_cluster_is_not_made_twice(name: str) -> None:
+    with pytest.raises(pulumi.InputPropertiesError, match=r"name: .*Cluster makes itself"):
+        made("azure", name)
+    assert made("aws", name).machine.name == "p5en.48xlarge"
+    assert made("azure", f"{name}s").machine.gpu_count == 8
+
+
 @pytest.mark.parametrize("name", ["", "H200", "1a", "a-", "x" * 41])
 def test_refused_names(name: str) -> None:
     with pytest.raises(pulumi.InputPropertiesError, match="2 to 40 of a-z"):
@@ -230,6 +239,8 @@ def test_refused_names(name: str) -> None:
 
 
 def test_outputs_are_refused_where_plain_values_decide() -> None:
+    # Outputs need a loop; tests of deployments leave a closed one behind.
+    asyncio.set_event_loop(asyncio.new_event_loop())
     with pytest.raises(pulumi.InputPropertiesError, match="known before anything runs") as caught:
         made(capacity=pulumi.Output.from_input("spot"))
     assert caught.value.errors[0]["property_path"] == "capacity"
