@@ -16,8 +16,10 @@ import pulumi_aws as aws
 from components.aws._arn import arn, bucket_arn, iam_arn
 from components.aws._component import child
 from components.aws._iam import Statement, document
+from components.specification.network import CLUSTER, SERVING
 
-GATEWAYS = ("s3", "dynamodb")
+#: By what stands in the network. The inference tier reads its model from S3 alone.
+GATEWAYS = {CLUSTER: ("s3", "dynamodb"), SERVING: ("s3",)}
 #: Services that private nodes, pods and machines call, with the prefix of their actions:
 #: https://docs.aws.amazon.com/eks/latest/userguide/private-clusters.html
 INTERFACES = {
@@ -40,6 +42,11 @@ INTERFACES = {
     "ssmmessages": "ssmmessages",
     "sts": "sts",
 }
+#: What the inference tier calls, on machines and on Fargate: the registry's login and layers, its
+#: log, and the secret with its key ring. KMS is called by these services and not by the tier; ECS
+#: and the start of machines need no endpoint here:
+#: https://docs.aws.amazon.com/AmazonECS/latest/developerguide/vpc-endpoints.html
+_SERVING = ("ecr.api", "ecr.dkr", "logs", "secretsmanager")
 #: Services every action of which is about a resource with an account. Others have actions about
 #: nothing in particular (``ec2:DescribeInstances``), for which AWS tells no account:
 #: https://docs.aws.amazon.com/IAM/latest/UserGuide/reference_policies_condition-keys.html
@@ -47,6 +54,11 @@ _ALWAYS_OWNED = ("s3", "dynamodb", "kms", "secretsmanager")
 #: Account from which EKS serves the images of its add-ons, by region:
 #: https://docs.aws.amazon.com/eks/latest/userguide/add-ons-images.html
 _EKS_IMAGES = {"me-central-1": "759879836304"}
+
+
+def interfaces(purpose: str) -> tuple[str, ...]:
+    """Services with an interface endpoint in a network of a purpose, in order."""
+    return _SERVING if purpose == SERVING else tuple(INTERFACES)
 
 
 @dataclass(frozen=True)
@@ -178,6 +190,7 @@ class Place:
     vpc_id: pulumi.Output[str]
     account: pulumi.Output[str]
     organization: str | None
+    purpose: str
     tags: Mapping[str, str]
 
     def policy(self, service: str) -> pulumi.Output[str]:
@@ -209,7 +222,7 @@ def gateway_endpoints(
             tags={**place.tags, "Name": f"{name}-{service}"},
             opts=child(parent),
         )
-        for service in GATEWAYS
+        for service in GATEWAYS[place.purpose]
     }
 
 
@@ -221,7 +234,7 @@ def interface_endpoints(
     security_group_id: pulumi.Input[str],
 ) -> None:
     """Endpoints with addresses in every zone, which the services' own names resolve to."""
-    for service in INTERFACES:
+    for service in interfaces(place.purpose):
         label = f"{name}-{service.replace('.', '-')}"
         aws.ec2.VpcEndpoint(
             label,

@@ -17,12 +17,17 @@ from components.aws._security_groups import (
     security_groups,
 )
 from components.specification.address_plan import FIREWALL, OUTLET
-from components.specification.network import NetworkArgs, NetworkSpec, check
+from components.specification.network import CLUSTER, NetworkArgs, NetworkSpec, check
+from components.specification.network import SERVING as SERVING_ONLY
 
 __all__ = ["Network", "NetworkArgs"]
 
-#: Roles that have subnets in every zone; those of the way out only where there is one.
-ROLES = ("nodes", "endpoints", "storage", "serving")
+#: Roles that have subnets in every zone; those of the way out only where there is one. Where
+#: nothing but inference stands there are none for nodes, so that no cluster can be put there.
+ROLES = {
+    CLUSTER: ("nodes", "endpoints", "storage", "serving"),
+    SERVING_ONLY: ("endpoints", "serving"),
+}
 
 
 class Network(pulumi.ComponentResource):
@@ -48,17 +53,21 @@ class Network(pulumi.ComponentResource):
     and an internet gateway. A pool of EFA nodes needs all traffic inside the nodes' group, which
     is allowed.
 
+    With ``purpose`` ``serving`` the only endpoints are those of the registry, logs, secrets and
+    S3, which is all that a `CpuInferenceTier` calls, and there are no subnets for nodes and
+    storage: a cluster or file system is refused there.
+
     An EKS cluster needs two zones. The default is one where only one isn't reported as impaired.
     """
 
     network_id: pulumi.Output[str]
     """Id of the VPC."""
     node_subnet_ids: pulumi.Output[dict[str, str]]
-    """Subnets of nodes by zone id."""
+    """Subnets of nodes by zone id; none where ``purpose`` is ``serving``."""
     endpoint_subnet_ids: pulumi.Output[dict[str, str]]
     """Subnets of private endpoints by zone id."""
     storage_subnet_ids: pulumi.Output[dict[str, str]]
-    """Subnets of file systems by zone id."""
+    """Subnets of file systems by zone id; none where ``purpose`` is ``serving``."""
     serving_subnet_ids: pulumi.Output[dict[str, str]]
     """Subnets of inference by zone id."""
     security_group_ids: pulumi.Output[dict[str, str]]
@@ -76,7 +85,8 @@ class Network(pulumi.ComponentResource):
         account = account_of(self)
         tags = spec.placed.tags(name)
         vpc = self._vpc(name, spec)
-        roles = (*ROLES, FIREWALL, OUTLET) if spec.egress_domains else ROLES
+        own = ROLES[spec.purpose]
+        roles = (*own, FIREWALL, OUTLET) if spec.egress_domains else own
         subnets = {
             (zone, role): self._subnet(name, spec, vpc, zone, role)
             for zone in spec.zones
@@ -84,7 +94,9 @@ class Network(pulumi.ComponentResource):
         }
         tables = self._route_tables(name, spec, vpc, subnets)
         groups = security_groups(self, name, vpc.id, tags)
-        place = Place(spec.placed.region, vpc.id, account, spec.organization_id, tags)
+        place = Place(
+            spec.placed.region, vpc.id, account, spec.organization_id, spec.purpose, tags
+        )
         gateways = gateway_endpoints(self, name, place, [each.id for each in tables.values()])
         interface_endpoints(
             self,
@@ -199,7 +211,10 @@ class Network(pulumi.ComponentResource):
         subnets: Mapping[tuple[str, str], aws.ec2.Subnet],
     ) -> dict[str, aws.ec2.RouteTable]:
         """One for the nodes of each zone, whose way out differs; one for all that has none."""
-        labels = ["isolated", *(f"{zone}-nodes" for zone in spec.zones)]
+        roles = ROLES[spec.purpose]
+        labels = ["isolated"]
+        if NODES in roles:
+            labels.extend(f"{zone}-nodes" for zone in spec.zones)
         tables = {
             label: aws.ec2.RouteTable(
                 f"{name}-{label}",
@@ -210,7 +225,7 @@ class Network(pulumi.ComponentResource):
             for label in labels
         }
         for (zone, role), subnet in subnets.items():
-            if role in ROLES:
+            if role in roles:
                 table = tables[f"{zone}-nodes" if role == "nodes" else "isolated"]
                 aws.ec2.RouteTableAssociation(
                     f"{name}-{zone}-{role}",
@@ -249,6 +264,6 @@ class Network(pulumi.ComponentResource):
 def _ids(
     subnets: Mapping[tuple[str, str], aws.ec2.Subnet], wanted: str
 ) -> pulumi.Output[dict[str, str]]:
-    return pulumi.Output.all(
-        **{zone: subnet.id for (zone, role), subnet in subnets.items() if role == wanted}
-    )
+    found = {zone: subnet.id for (zone, role), subnet in subnets.items() if role == wanted}
+    # Of nothing `all` would make a list.
+    return pulumi.Output.all(**found) if found else pulumi.Output.from_input(dict[str, str]())

@@ -121,12 +121,17 @@ def subnets_of(
     Raises:
         ValueError: a zone, or each of them, has no subnet.
     """
+    if not subnets:
+        raise ValueError(
+            f"{where} are none: a network whose purpose is 'serving' has subnets for inference "
+            "only; set the network's 'purpose' to 'cluster', or use another network"
+        )
     found = [subnets[zone] for zone in zones if zone in subnets]
     lacking = [zone for zone in zones if zone not in subnets]
     if not found or (lacking and all_needed):
         raise ValueError(
             f"{where} has no subnet in {', '.join(lacking)}; it has "
-            f"{', '.join(sorted(subnets)) or 'none'}; add the zone to the network, or name others "
+            f"{', '.join(sorted(subnets))}; add the zone to the network, or name others "
             "in 'zones'"
         )
     return found

@@ -15,6 +15,9 @@ from components.specification.retention import log_days
 from components.specification.zones import REGIONAL, chosen_zones, region_zones
 
 DEFAULT_CIDR = "10.64.0.0/16"
+CLUSTER = "cluster"
+SERVING = "serving"
+PURPOSES = (CLUSTER, SERVING)
 #: https://www.rfc-editor.org/rfc/rfc1918#section-3
 _PRIVATE = tuple(
     ipaddress.IPv4Network(each) for each in ("10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16")
@@ -43,6 +46,11 @@ class NetworkArgs(PlacedArgs):
     egress_domains: NotRequired[list[str]]
     """Domains that may be reached, through a firewall; ``.example.ae`` stands for all below it.
     Default: none, and the network has no way out."""
+    purpose: NotRequired[str]
+    """What stands in the network: ``cluster``, anything; or ``serving``, the CPU inference tier
+    alone, which calls few services. On AWS, where private endpoints are paid for by hour and zone,
+    that leaves 4 of 18, and no subnets for nodes and storage; it can be changed later. On Azure it
+    makes no difference: endpoints are made with what they lead to. Default: ``cluster``."""
     organization_id: NotRequired[str]
     """Organisation (``o-…``) whose resources private endpoints may reach. Default: only those of
     this account. Not used on Azure, where an endpoint leads to one resource."""
@@ -63,6 +71,7 @@ class NetworkSpec:
     egress_domains: tuple[str, ...]
     organization_id: str | None
     flow_log_days: int
+    purpose: str
 
 
 def check(cloud: str, name: str, args: NetworkArgs) -> NetworkSpec:
@@ -87,14 +96,22 @@ def check(cloud: str, name: str, args: NetworkArgs) -> NetworkSpec:
     if organization is not None and not _ORGANIZATION.match(str(organization)):
         refusals.add("organization_id", organization, "an organisation's id such as o-a1b2c3d4e5")
     days = log_days(cloud, "flow_log_days", given.get("flow_log_days", 365), refusals)
+    purpose = given.get("purpose", CLUSTER)
+    refusals.choice("purpose", purpose, PURPOSES)
     if cloud == "azure":
         refusals.needed(given, ("key_identity_id",), "on Azure")
+    elif purpose == SERVING and domains:
+        refusals.say(
+            "egress_domains",
+            f"given {', '.join(domains)} with purpose 'serving', which has no nodes, and only "
+            "nodes use the firewall on AWS; leave it out, or set purpose to 'cluster'",
+        )
     refusals.raise_if_any()
     if placed is None or network is None:
         raise AssertionError("what can't be used was refused")
     planned = (REGIONAL,) if cloud == "azure" else region_zones(placed.place)
     plan = AddressPlan(network, planned)
-    return NetworkSpec(placed, str(network), plan, zones, domains, organization, days)
+    return NetworkSpec(placed, str(network), plan, zones, domains, organization, days, purpose)
 
 
 def _cidr(value: object, refusals: Refusals) -> ipaddress.IPv4Network | None:

@@ -18,6 +18,7 @@ class NetworkSettings(Section):
     cidr: str | None = None
     zones: list[str] | None = None
     egress_domains: list[str] | None = None
+    purpose: Literal["cluster", "serving"] | None = None
     organization_id: str | None = None
     flow_log_days: Days | None = None
 

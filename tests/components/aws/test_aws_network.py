@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import ipaddress
+import re
 from typing import Any
 
 import pulumi
 import pytest
 
 from components.aws._egress import public_ranges
-from components.aws._endpoints import INTERFACES
+from components.aws._endpoints import GATEWAYS, INTERFACES, interfaces
 from components.aws._security_groups import FLOWS
 from components.aws.network import Network
+from components.aws.serving.boot import program
 
 ZONES = ["mec1-az1", "mec1-az3"]
 
@@ -132,6 +134,33 @@ def test_endpoints_are_in_every_zone_with_their_services_names(core: Any) -> Non
             core.returned["security_group_ids"]["endpoints"]
         ]
     assert all("policy" in each.inputs for each in endpoints)
+
+
+def test_a_network_for_serving_has_what_the_tier_calls_and_no_more(
+    deploy: Any, args: dict[str, Any]
+) -> None:
+    made = deploy(network({**args, "purpose": "serving"}))
+    services = {
+        each.inputs["serviceName"].removeprefix("com.amazonaws.me-central-1.")
+        for each in made.of_type("aws:ec2/vpcEndpoint:VpcEndpoint")
+    }
+    assert services == {"ecr.api", "ecr.dkr", "logs", "secretsmanager", "s3"}
+    roles = {each.inputs["tags"]["falaj:role"] for each in made.of_type("aws:ec2/subnet:Subnet")}
+    assert roles == {"endpoints", "serving"}
+    assert made.returned["node_subnet_ids"] == {}
+    assert made.returned["storage_subnet_ids"] == {}
+    assert sorted(made.returned["serving_subnet_ids"]) == ZONES
+    tables = made.of_type("aws:ec2/routeTableAssociation:RouteTableAssociation")
+    assert len({each.inputs["routeTableId"] for each in tables}) == 1
+    assert len(tables) == 2 * len(ZONES)
+
+
+def test_the_tier_calls_no_service_without_an_endpoint() -> None:
+    # Signed calls are made by `Service(name, …)` in the program that machines start with.
+    called = set(re.findall(r'Service\("([a-z0-9]+)"', program("fetch.py")))
+    prefixes = {INTERFACES[each] for each in interfaces("serving")} | set(GATEWAYS["serving"])
+    assert called == {"ecr", "secretsmanager", "s3"}
+    assert called <= prefixes
 
 
 def test_image_layers_can_be_read_from_here(core: Any) -> None:

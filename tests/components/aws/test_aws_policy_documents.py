@@ -20,6 +20,7 @@ from components.aws._iam import Statement, document, trust
 from components.aws._key_policies import KeyHolder, key_policy
 from components.specification.identity import DUTIES
 from components.specification.key_ring import PURPOSES
+from components.specification.network import CLUSTER
 from components.specification.object_store import BUCKETS
 
 ACCOUNT = "000000000000"
@@ -146,7 +147,7 @@ def test_no_key_policy_grants_everything(
 
 @settings(max_examples=30)
 @given(
-    st.sampled_from((*GATEWAYS, *INTERFACES)),
+    st.sampled_from((*GATEWAYS[CLUSTER], *INTERFACES)),
     ACCOUNTS,
     st.none() | st.just("o-a1b2c3d4e5"),
 )

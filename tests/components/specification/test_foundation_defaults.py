@@ -34,12 +34,19 @@ def test_a_network_takes_zones_that_are_sound(shared: Shared) -> None:
     assert on_aws.plan.zones == ("mec1-az1", "mec1-az2", "mec1-az3")
     assert on_aws.egress_domains == ()
     assert on_aws.flow_log_days == 365
+    assert on_aws.purpose == "cluster"
     given = {**shared("azure"), "log_key_id": "k", "key_identity_id": "i"}
     on_azure = network.check("azure", "n", given)
     assert on_azure.zones == ("1", "2", "3")
     assert on_azure.plan.zones == ("regional",)
     without = network.check("azure", "n", {**given, "region": "uaecentral"})
     assert without.zones == ("regional",)
+
+
+def test_a_network_for_serving_may_have_a_way_out_on_azure_alone(shared: Shared) -> None:
+    given = {**shared("azure"), "log_key_id": "k", "key_identity_id": "i", "purpose": "serving"}
+    found = network.check("azure", "n", {**given, "egress_domains": ["pypi.org"]})
+    assert (found.purpose, found.egress_domains) == ("serving", ("pypi.org",))
 
 
 def test_zones_come_in_the_regions_order_whatever_is_written(shared: Shared) -> None:
