@@ -4,6 +4,7 @@ import pulumi
 import pulumi_azure_native as azure_native
 from pulumi_azure_native import monitor
 
+from components.azure._aliases import of_component
 from components.azure._groups import kept, resource_group
 from components.azure._inputs import pulumi_inputs
 from components.azure._log_workspace import Logs, log_workspace
@@ -58,7 +59,9 @@ class AuditTrail(pulumi.ComponentResource):
         self, name: str, args: AuditTrailArgs, opts: pulumi.ResourceOptions | None = None
     ) -> None:
         spec = check("azure", name, args)
-        super().__init__("falaj-azure:index:AuditTrail", name, pulumi_inputs(args), opts)
+        super().__init__(
+            "falaj-azure:index:AuditTrail", name, pulumi_inputs(args), of_component(opts)
+        )
         self._spec = spec
         self._name = name
         self._args = args

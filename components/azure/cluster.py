@@ -7,6 +7,7 @@ import pulumi
 from pulumi_azure_native import containerservice as aks
 
 from components.azure import _cluster_operation, _cluster_profile
+from components.azure._aliases import of_component
 from components.azure._cluster_identity import cluster_key, make_identities
 from components.azure._groups import resource_group
 from components.azure._inputs import pulumi_inputs
@@ -75,7 +76,9 @@ class Cluster(pulumi.ComponentResource):
         self, name: str, args: ClusterArgs, opts: pulumi.ResourceOptions | None = None
     ) -> None:
         spec = check("azure", name, args)
-        super().__init__("falaj-azure:index:Cluster", name, pulumi_inputs(args), opts)
+        super().__init__(
+            "falaj-azure:index:Cluster", name, pulumi_inputs(args), of_component(opts)
+        )
         offered = spec.placed.place.service("AKS")
         if not offered.available:
             pulumi.log.warn(f"whether {spec.placed.region} has AKS: {offered}", self)

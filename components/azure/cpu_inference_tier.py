@@ -6,6 +6,7 @@ import pulumi
 import pulumi_azure_native as azure_native
 from pulumi_azure_native import monitor
 
+from components.azure._aliases import of_component
 from components.azure._groups import resource_group
 from components.azure._inputs import pulumi_inputs
 from components.azure._tier_access import Access, give_access, give_name, serving_settings
@@ -82,7 +83,9 @@ class CpuInferenceTier(pulumi.ComponentResource):
         self, name: str, args: CpuInferenceTierArgs, opts: pulumi.ResourceOptions | None = None
     ) -> None:
         spec = check("azure", name, args)
-        super().__init__("falaj-azure:index:CpuInferenceTier", name, pulumi_inputs(args), opts)
+        super().__init__(
+            "falaj-azure:index:CpuInferenceTier", name, pulumi_inputs(args), of_component(opts)
+        )
         for note in spec.notes:
             pulumi.log.warn(note, self)
         pulumi.log.info(spec.summary, self)

@@ -4,6 +4,7 @@ import pulumi
 from pulumi_azure_native import containerservice as aks
 
 from components.azure import _agent_pool
+from components.azure._aliases import of_component
 from components.azure._inputs import pulumi_inputs
 from components.specification.cpu_node_pool import CpuNodePoolArgs, CpuNodePoolSpec, check
 
@@ -51,7 +52,9 @@ class CpuNodePool(pulumi.ComponentResource):
         self, name: str, args: CpuNodePoolArgs, opts: pulumi.ResourceOptions | None = None
     ) -> None:
         spec = check("azure", name, args)
-        super().__init__("falaj-azure:index:CpuNodePool", name, pulumi_inputs(args), opts)
+        super().__init__(
+            "falaj-azure:index:CpuNodePool", name, pulumi_inputs(args), of_component(opts)
+        )
         zones = _agent_pool.used_zones(spec.machine, spec.zones, named=spec.zones_named)
         for note in spec.notes:
             pulumi.log.warn(note, self)

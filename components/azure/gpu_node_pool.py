@@ -4,6 +4,7 @@ import pulumi
 from pulumi_azure_native import containerservice as aks
 
 from components.azure import _agent_pool
+from components.azure._aliases import of_component
 from components.azure._inputs import pulumi_inputs
 from components.azure._placement import admit_cluster, proximity_group
 from components.specification.gpu_node_pool import GpuNodePoolArgs, GpuNodePoolSpec, check
@@ -62,7 +63,9 @@ class GpuNodePool(pulumi.ComponentResource):
         self, name: str, args: GpuNodePoolArgs, opts: pulumi.ResourceOptions | None = None
     ) -> None:
         spec = check("azure", name, args)
-        super().__init__("falaj-azure:index:GpuNodePool", name, pulumi_inputs(args), opts)
+        super().__init__(
+            "falaj-azure:index:GpuNodePool", name, pulumi_inputs(args), of_component(opts)
+        )
         zones = _agent_pool.used_zones(spec.machine, spec.zones, named=spec.zones_named)
         for note in spec.notes:
             pulumi.log.warn(note, self)

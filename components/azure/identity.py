@@ -9,6 +9,7 @@ import pulumi_azure_native as azure_native
 from pulumi_azure_native import authorization
 
 from components.azure import _duties
+from components.azure._aliases import of_component
 from components.azure._buckets import bucket_id, store_id
 from components.azure._custom_roles import define_role
 from components.azure._inputs import pulumi_inputs
@@ -89,7 +90,9 @@ class Identity(pulumi.ComponentResource):
         self, name: str, args: IdentityArgs, opts: pulumi.ResourceOptions | None = None
     ) -> None:
         spec = check("azure", name, args)
-        super().__init__("falaj-azure:index:Identity", name, pulumi_inputs(args), opts)
+        super().__init__(
+            "falaj-azure:index:Identity", name, pulumi_inputs(args), of_component(opts)
+        )
         self._spec = spec
         self._name = name
         self._opts = pulumi.ResourceOptions(parent=self)

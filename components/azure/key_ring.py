@@ -6,6 +6,7 @@ import pulumi
 import pulumi_azure_native as azure_native
 from pulumi_azure_native import keyvault
 
+from components.azure._aliases import of_component
 from components.azure._custom_roles import define_role
 from components.azure._duties import KEY_ADMINISTRATOR, KEY_ENCRYPTER
 from components.azure._groups import kept, resource_group
@@ -77,7 +78,9 @@ class KeyRing(pulumi.ComponentResource):
         self, name: str, args: KeyRingArgs, opts: pulumi.ResourceOptions | None = None
     ) -> None:
         spec = check("azure", name, args)
-        super().__init__("falaj-azure:index:KeyRing", name, pulumi_inputs(args), opts)
+        super().__init__(
+            "falaj-azure:index:KeyRing", name, pulumi_inputs(args), of_component(opts)
+        )
         self._spec = spec
         self._name = name
         self._tags = spec.placed.tags(name)

@@ -6,6 +6,7 @@ import pulumi
 import pulumi_azure_native as azure_native
 from pulumi_azure_native import network as azure
 
+from components.azure._aliases import of_component
 from components.azure._egress import Outlet, firewall_routes
 from components.azure._flow_logs import Records, flow_logs
 from components.azure._groups import resource_group
@@ -79,7 +80,9 @@ class Network(pulumi.ComponentResource):
         self, name: str, args: NetworkArgs, opts: pulumi.ResourceOptions | None = None
     ) -> None:
         spec = check("azure", name, args)
-        super().__init__("falaj-azure:index:Network", name, pulumi_inputs(args), opts)
+        super().__init__(
+            "falaj-azure:index:Network", name, pulumi_inputs(args), of_component(opts)
+        )
         self._spec = spec
         self._name = name
         self._tags = spec.placed.tags(name)

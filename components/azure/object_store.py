@@ -5,6 +5,7 @@ from dataclasses import dataclass
 import pulumi
 from pulumi_azure_native import storage
 
+from components.azure._aliases import of_component
 from components.azure._blob_service import blob_service, lifecycle
 from components.azure._groups import kept, resource_group
 from components.azure._inputs import pulumi_inputs
@@ -69,7 +70,9 @@ class ObjectStore(pulumi.ComponentResource):
         self, name: str, args: ObjectStoreArgs, opts: pulumi.ResourceOptions | None = None
     ) -> None:
         spec = check("azure", name, args)
-        super().__init__("falaj-azure:index:ObjectStore", name, pulumi_inputs(args), opts)
+        super().__init__(
+            "falaj-azure:index:ObjectStore", name, pulumi_inputs(args), of_component(opts)
+        )
         self._spec = spec
         self._name = name
         self._args = args

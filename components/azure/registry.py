@@ -4,6 +4,7 @@ import pulumi
 from pulumi_azure_native import containerregistry as acr
 from pulumi_azure_native import monitor
 
+from components.azure._aliases import of_component
 from components.azure._groups import kept, resource_group
 from components.azure._identities import client_id
 from components.azure._inputs import pulumi_inputs
@@ -57,7 +58,9 @@ class Registry(pulumi.ComponentResource):
         self, name: str, args: RegistryArgs, opts: pulumi.ResourceOptions | None = None
     ) -> None:
         spec = check("azure", name, args)
-        super().__init__("falaj-azure:index:Registry", name, pulumi_inputs(args), opts)
+        super().__init__(
+            "falaj-azure:index:Registry", name, pulumi_inputs(args), of_component(opts)
+        )
         self._spec = spec
         self._name = name
         self._opts = pulumi.ResourceOptions(parent=self)

@@ -3,6 +3,7 @@
 import pulumi
 from pulumi_azure_native import keyvault
 
+from components.azure._aliases import of_component
 from components.azure._groups import resource_group
 from components.azure._ids import key_identifier, resource_id
 from components.azure._inputs import pulumi_inputs
@@ -59,7 +60,9 @@ class TrainingFileSystem(pulumi.ComponentResource):
         self, name: str, args: TrainingFileSystemArgs, opts: pulumi.ResourceOptions | None = None
     ) -> None:
         spec = check("azure", name, args)
-        super().__init__("falaj-azure:index:TrainingFileSystem", name, pulumi_inputs(args), opts)
+        super().__init__(
+            "falaj-azure:index:TrainingFileSystem", name, pulumi_inputs(args), of_component(opts)
+        )
         self._args = args
         self._opts = pulumi.ResourceOptions(parent=self)
         placed = spec.placed

@@ -3,6 +3,7 @@
 import pulumi
 from pulumi_azure_native import managedidentity
 
+from components.azure._aliases import of_component
 from components.azure._buckets import bucket_id
 from components.azure._groups import resource_group
 from components.azure._inputs import pulumi_inputs
@@ -55,7 +56,9 @@ class WorkloadIdentity(pulumi.ComponentResource):
         self, name: str, args: WorkloadIdentityArgs, opts: pulumi.ResourceOptions | None = None
     ) -> None:
         spec = check("azure", name, args)
-        super().__init__("falaj-azure:index:WorkloadIdentity", name, pulumi_inputs(args), opts)
+        super().__init__(
+            "falaj-azure:index:WorkloadIdentity", name, pulumi_inputs(args), of_component(opts)
+        )
         children = pulumi.ResourceOptions(parent=self)
         group = resource_group(name, spec.placed, children)
         identity = managedidentity.UserAssignedIdentity(

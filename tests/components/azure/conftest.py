@@ -94,6 +94,10 @@ class Deployed:
         request = self._monitor.requests[name]
         return request.protect and request.retainOnDelete
 
+    def request(self, name: str) -> Any:
+        """How a resource was declared to the engine."""
+        return self._monitor.requests[name]
+
     def ignored(self, name: str) -> list[str]:
         """Properties of a resource whose changes are ignored."""
         return list(self._monitor.requests[name].ignoreChanges)
