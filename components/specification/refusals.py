@@ -37,20 +37,28 @@ class Refusals:
         """Refuse arguments that ``kind``, a TypedDict, doesn't have; and the lack of one it needs.
 
         Other languages and programs without a type checker get here whatever was written. An
-        output where a plain value is needed is refused, too: it would be known too late.
+        output where a plain value is needed is refused, too: it would be known too late, and what
+        depends on it can't be checked.
+
+        Raises:
+            pulumi.InputPropertiesError: at once where there is such an output.
         """
         hints = kind.__annotations__
         known: list[str] = sorted(hints)
+        late = False
         for name, value in args.items():
             if name in hints:
                 if isinstance(value, pulumi.Output) and "Output[" not in str(hints[name]):
                     self.say(name, _OUTPUT)
+                    late = True
                 continue
             near = difflib.get_close_matches(name, known, n=1)
             hint = f"did you mean {near[0]!r}?" if near else f"allowed: {', '.join(known)}"
             self.say(name, f"is not an argument of {kind.__name__}; {hint}")
         required = cast("frozenset[str]", getattr(kind, "__required_keys__", frozenset[str]()))
         self.needed(args, sorted(required))
+        if late:
+            self.raise_if_any()
 
     def needed(self, args: Mapping[str, Any], arguments: Sequence[str], where: str = "") -> None:
         """Refuse the lack of ``arguments``; ``where`` says for what they are needed."""
