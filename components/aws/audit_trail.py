@@ -35,9 +35,10 @@ class AuditTrail(pulumi.ComponentResource):
     of the objects in the tenant's buckets apart from the audit bucket. The trail takes in events
     of all regions, since AWS records IAM and sign-in in us-east-1 alone and delivers them to such
     trails only; what it takes in, it delivers here, and nothing leaves the country by it. With
-    ``threat_detection`` also a GuardDuty detector that watches the account, objects and EKS; with
-    ``alert_emails`` an encrypted SNS topic that tells them of findings of medium severity and
-    above.
+    ``threat_detection`` also a GuardDuty detector that watches the account, objects and EKS. AWS
+    refuses a second one in an account and region: where another stack has made it, name it as
+    ``detector_id``, and it is used as it is. With ``alert_emails`` an encrypted SNS topic that
+    tells them of findings of medium severity and above, whoever made the detector.
 
     The trail and its log group are protected and retained in production.
     """
@@ -62,7 +63,7 @@ class AuditTrail(pulumi.ComponentResource):
             key_id=args["log_key_id"],
         )
         trail = self._trail(name, spec, args, group, account)
-        if spec.threat_detection:
+        if spec.threat_detection and spec.detector_id is None:
             self._detector(name, spec)
         if spec.alert_emails:
             self._alerts(name, spec, args["log_key_id"], account)

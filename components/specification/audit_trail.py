@@ -1,5 +1,6 @@
 """Arguments of `AuditTrail`."""
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, NotRequired
@@ -10,6 +11,9 @@ from components.specification.emails import checked_emails
 from components.specification.placed import Placed, PlacedArgs, check_placed
 from components.specification.refusals import Refusals
 from components.specification.retention import log_days
+
+#: https://docs.aws.amazon.com/guardduty/latest/APIReference/API_GetDetector.html
+_DETECTOR = re.compile(r"^[0-9a-f]{32}$")
 
 
 class AuditTrailArgs(PlacedArgs):
@@ -41,6 +45,11 @@ class AuditTrailArgs(PlacedArgs):
     """Days that logs can be searched. Default: 365."""
     threat_detection: NotRequired[bool]
     """GuardDuty, or Defender for Cloud plans. Default: true."""
+    detector_id: NotRequired[str]
+    """GuardDuty detector of the region that exists already, made by another stack or for the whole
+    organisation: it is used as it is. An account has one in each region, and AWS refuses a second
+    (``a detector already exists``); ``aws guardduty list-detectors`` tells its id. Default: one is
+    made. AWS only: Defender's plans are the subscription's, whoever sets them."""
     alert_emails: NotRequired[list[str]]
     """Who is told of findings. Default: nobody."""
 
@@ -52,6 +61,8 @@ class AuditTrailSpec:
     placed: Placed
     retention_days: int
     threat_detection: bool
+    detector_id: str | None
+    """AWS only. None where a detector is to be made."""
     alert_emails: tuple[str, ...]
     dedicated_logs: bool
     """Azure only."""
@@ -81,6 +92,7 @@ def check(cloud: str, name: str, args: AuditTrailArgs) -> AuditTrailSpec:
             "given without threat_detection: there would be no findings to tell; leave it out, or "
             "set threat_detection",
         )
+    detector = _detector(cloud, given.get("detector_id"), detection, refusals)
     dedicated = _dedicated(cloud, placed, given.get("dedicated_logs"), refusals)
     if cloud == "azure":
         needed = ("key_identity_id", "key_ring_id", "network_id", "endpoint_subnet_id")
@@ -88,7 +100,33 @@ def check(cloud: str, name: str, args: AuditTrailArgs) -> AuditTrailSpec:
     refusals.raise_if_any()
     if placed is None:
         raise AssertionError("what can't be used was refused")
-    return AuditTrailSpec(placed, days, detection, emails, dedicated)
+    return AuditTrailSpec(placed, days, detection, detector, emails, dedicated)
+
+
+def _detector(cloud: str, value: object, detection: bool, refusals: Refusals) -> str | None:
+    if value is None:
+        return None
+    if cloud == "azure":
+        refusals.say(
+            "detector_id",
+            f"given {value!r}; Azure has no detectors, and several stacks may set the plans of "
+            "one subscription: leave it out on Azure",
+        )
+    elif not detection:
+        refusals.say(
+            "detector_id",
+            f"given {value!r} without threat_detection; leave it out, or set threat_detection",
+        )
+    elif not isinstance(value, str) or not _DETECTOR.match(value):
+        refusals.add(
+            "detector_id",
+            value,
+            "a detector's id of 32 hexadecimal digits",
+            "`aws guardduty list-detectors --region REGION` tells it",
+        )
+    else:
+        return value
+    return None
 
 
 def _dedicated(cloud: str, placed: Placed | None, value: object, refusals: Refusals) -> bool:

@@ -63,6 +63,7 @@ class AuditSettings(Section):
 
     retention_days: Days | None = None
     threat_detection: bool = True
+    detector_id: Annotated[str, Field(pattern=r"^[0-9a-f]{32}$")] | None = None
     dedicated_logs: bool | None = None
     alert_emails: list[Email] | None = None
 

@@ -38,7 +38,7 @@ def trail(args: dict[str, Any]) -> Any:
     return build
 
 
-OWN = ("retention_days", "threat_detection", "alert_emails")
+OWN = ("retention_days", "threat_detection", "detector_id", "alert_emails")
 
 
 def test_alerts_without_findings_are_refused(placed: dict[str, Any]) -> None:
@@ -100,6 +100,16 @@ def test_findings_are_watched_for_and_told(made: Any) -> None:
     ]
     assert allowed["Principal"] == {"Service": ["events.amazonaws.com"]}
     assert refused["Condition"] == {"Bool": {"aws:SecureTransport": "false"}}
+
+
+def test_a_detector_that_exists_is_used_and_its_findings_told(
+    deploy: Any, placed: dict[str, Any]
+) -> None:
+    given = {**placed, "detector_id": "0" * 32, "alert_emails": ["security@acme.example"]}
+    made = deploy(trail(given))
+    assert not made.of_type("aws:guardduty/detector:Detector")
+    assert not made.of_type("aws:guardduty/detectorFeature:DetectorFeature")
+    assert made.one("aws:sns/topicSubscription:TopicSubscription")
 
 
 def test_detection_can_be_left_out_and_logs_kept_longer(

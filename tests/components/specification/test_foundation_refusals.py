@@ -161,6 +161,15 @@ BOTH: list[Case] = [
 
 ONE_CLOUD: list[tuple[str, ModuleType, dict[str, Any], str, str]] = [
     ("aws", audit_trail, {"retention_days": 8}, "retention_days", "14 is the next"),
+    ("aws", audit_trail, {"detector_id": "d-1"}, "detector_id", "list-detectors"),
+    (
+        "aws",
+        audit_trail,
+        {"detector_id": "0" * 32, "threat_detection": False},
+        "detector_id",
+        "set threat_detection",
+    ),
+    ("azure", audit_trail, {"detector_id": "0" * 32}, "detector_id", "leave it out"),
     ("aws", audit_trail, {"dedicated_logs": True}, "dedicated_logs", "leave it out"),
     ("aws", key_ring, {"managed_hsm": True}, "managed_hsm", "choose Azure"),
     (
