@@ -190,10 +190,13 @@ def _install(venv: Path, files: Sequence[str], *, exactly: bool, report: Report)
             _run([python, *pip, "-r", paths[0]], progress)
     env = _uv_environment(python)
     count = sum(_count_pins(Path(path)) for path in paths)
+    # Where Python may not keep what it has compiled (PYTHONDONTWRITEBYTECODE), every command would
+    # compile the clouds' SDKs anew, for seconds each time: uv does it once, here.
+    compiled = ["--compile-bytecode"] if sys.dont_write_bytecode else []
     with step(report, f"installing {count} pinned packages") as progress:
         command = ["sync", *paths] if exactly else ["install", *_each("-r", paths)]
         _run(
-            [uv, "pip", *command, "--require-hashes", "--python", python],
+            [uv, "pip", *command, *compiled, "--require-hashes", "--python", python],
             progress,
             env=env,
             show=report is to_stderr and sys.stderr.isatty(),
