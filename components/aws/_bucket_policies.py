@@ -66,14 +66,21 @@ def _refusals(owner: BucketOwner) -> list[Statement]:
             principals=_ANYBODY,
             conditions={"NumericLessThan": {"s3:TlsVersion": "1.3"}, "Bool": _NOT_A_SERVICE},
         ),
-        # Without the headers the bucket's own key is used; with them it has to be the same.
+        # Without the headers the bucket's own key is used; with them it has to be the same. The
+        # trail's digests come with the header AES256, whatever key its logs have:
+        # https://docs.aws.amazon.com/awscloudtrail/latest/userguide/
+        # encrypting-cloudtrail-log-files-with-aws-kms.html
         Statement(
             "OnlyKms",
             ["s3:PutObject"],
             objects,
             effect="Deny",
             principals=_ANYBODY,
-            conditions={"StringNotEquals": {scheme: "aws:kms"}, "Null": {scheme: "false"}},
+            conditions={
+                "StringNotEquals": {scheme: "aws:kms"},
+                "Null": {scheme: "false"},
+                "Bool": _NOT_A_SERVICE,
+            },
         ),
         Statement(
             "OnlyOwnKey",

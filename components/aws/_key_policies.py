@@ -65,6 +65,11 @@ _VIA: Mapping[str, Sequence[str]] = {
     "registry": ("ecr",),
     "state": (),
 }
+#: Roles of AWS that start machines, by their path.
+_STARTERS = (
+    "autoscaling.amazonaws.com/AWSServiceRoleForAutoScaling",
+    "spot.amazonaws.com/AWSServiceRoleForEC2Spot",
+)
 #: Purposes whose services work with the key on their own afterwards, by a grant.
 _GRANTED = ("data", "disks", "cluster", "registry")
 
@@ -89,6 +94,8 @@ def key_policy(purpose: str, holder: KeyHolder) -> pulumi.Output[str]:
     statements = [*_administration(holder), _use(purpose, holder)]
     if purpose in _GRANTED:
         statements.append(_grants(purpose, holder))
+    if purpose == "registry":
+        statements.append(_end_of_grants(holder))
     if purpose == "disks":
         statements.extend(_scaling(holder))
     if purpose == "logs":
@@ -142,19 +149,31 @@ def _grants(purpose: str, holder: KeyHolder) -> Statement:
     )
 
 
-def _scaling(holder: KeyHolder) -> list[Statement]:
-    """Scaling groups start machines with encrypted disks by a role that AWS makes.
+def _end_of_grants(holder: KeyHolder) -> Statement:
+    """ECR gives its grants back when a repository is deleted, on behalf of whoever does that.
 
-    The role may not exist yet, and a policy that names it as principal would be refused; so it is
-    named by a condition: https://docs.aws.amazon.com/autoscaling/ec2/userguide/
-    key-policy-requirements-EBS-encryption.html
+    https://docs.aws.amazon.com/AmazonECR/latest/userguide/encryption-at-rest.html
     """
-    role = iam_arn(
-        holder.account,
-        "role/aws-service-role/autoscaling.amazonaws.com/AWSServiceRoleForAutoScaling",
+    return Statement(
+        "EndOfGrants",
+        ("kms:RetireGrant",),
+        _THIS,
+        principals={"AWS": [holder.root]},
+        conditions=_own(holder, _VIA["registry"]),
     )
+
+
+def _scaling(holder: KeyHolder) -> list[Statement]:
+    """Scaling groups start machines with encrypted disks by roles that AWS makes; spot by another.
+
+    A role may not exist yet, and a policy that names it as principal would be refused; so they are
+    named by a condition: https://docs.aws.amazon.com/autoscaling/ec2/userguide/
+    key-policy-requirements-EBS-encryption.html and
+    https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/service-linked-roles-spot-instance-requests.html
+    """
+    roles = [iam_arn(holder.account, f"role/aws-service-role/{each}") for each in _STARTERS]
     who = {"StringEquals": {"kms:CallerAccount": holder.account}}
-    is_role = {"ArnEquals": {"aws:PrincipalArn": role}}
+    is_role = {"ArnEquals": {"aws:PrincipalArn": roles}}
     granted = {"Bool": {"kms:GrantIsForAWSResource": "true"}}
     return [
         Statement(

@@ -97,3 +97,36 @@ def test_chosen_values_are_taken(deploy: Any, placed: dict[str, Any]) -> None:
     assert key.inputs["rotationPeriodInDays"] == 90
     assert key.inputs["deletionWindowInDays"] == 14
     assert made.returned["disk_encryption_id"] == ""
+
+
+def test_disks_are_encrypted_for_whoever_starts_machines(
+    deploy: Any, placed: dict[str, Any]
+) -> None:
+    made = deploy(lambda opts: KeyRing("keys", placed, opts))
+    path = "arn:aws:iam::000000000000:role/aws-service-role"
+    starters = {
+        f"{path}/autoscaling.amazonaws.com/AWSServiceRoleForAutoScaling",
+        f"{path}/spot.amazonaws.com/AWSServiceRoleForEC2Spot",
+    }
+    statements = made.statements("keys-disks", "aws:kms/key:Key")
+    for each in ("UseByScalingGroups", "GrantByScalingGroups"):
+        condition = statements[each]["Condition"]
+        assert set(condition["ArnEquals"]["aws:PrincipalArn"]) == starters
+        assert condition["StringEquals"] == {"kms:CallerAccount": "000000000000"}
+    assert statements["GrantByScalingGroups"]["Condition"]["Bool"] == {
+        "kms:GrantIsForAWSResource": "true"
+    }
+
+
+def test_the_registrys_grants_end_with_its_repositories(
+    deploy: Any, placed: dict[str, Any]
+) -> None:
+    made = deploy(lambda opts: KeyRing("keys", placed, opts))
+    for purpose in PURPOSES:
+        statements = made.statements(f"keys-{purpose}", "aws:kms/key:Key")
+        ends = [each for each in statements.values() if "kms:RetireGrant" in each["Action"]]
+        assert bool(ends) == (purpose == "registry")
+        for each in ends:
+            assert each["Condition"]["StringEquals"]["kms:ViaService"] == [
+                "ecr.me-central-1.amazonaws.com"
+            ]
