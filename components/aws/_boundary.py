@@ -75,7 +75,7 @@ def _elsewhere(limits: Limits) -> Statement:
 
 
 def _out() -> list[Statement]:
-    """Copies and shares that start in the region and end elsewhere."""
+    """Copies and shares that start in the region and end elsewhere, or with somebody else."""
     return [
         _deny(
             "NoCopiesOut",
@@ -86,11 +86,16 @@ def _out() -> list[Statement]:
                 "ec2:ExportImage",
                 "ec2:ModifyImageAttribute",
                 "ec2:ModifySnapshotAttribute",
+                "ecr:*RegistryPolicy",
                 "ecr:PutReplicationConfiguration",
+                "ecr:SetRepositoryPolicy",
                 "elasticfilesystem:CreateReplicationConfiguration",
                 "kms:ReplicateKey",
+                "s3:DeleteBucketPolicy",
                 "s3:PutAccelerateConfiguration",
+                "s3:PutBucketPolicy",
                 "s3:PutReplicationConfiguration",
+                "secretsmanager:PutResourcePolicy",
                 "secretsmanager:ReplicateSecretToRegions",
             ],
         ),
@@ -108,7 +113,13 @@ def _hiding(limits: Limits) -> list[Statement]:
                 "cloudtrail:StopLogging",
                 "cloudtrail:UpdateTrail",
                 "ec2:DeleteFlowLogs",
-                "guardduty:DeleteDetector",
+                # Filters and trusted addresses keep findings from being told.
+                "guardduty:*Filter",
+                "guardduty:*IPSet",
+                "guardduty:ArchiveFindings",
+                "guardduty:Delete*",
+                "guardduty:Disassociate*",
+                "guardduty:Stop*",
                 "guardduty:UpdateDetector",
                 "s3:BypassGovernanceRetention",
                 "s3:PutBucketPublicAccessBlock",
@@ -145,10 +156,16 @@ def _lifting(limits: Limits) -> list[Statement]:
     own = iam_arn(limits.account, f"policy/{limits.boundary}")
     duties = [iam_arn(limits.account, f"role/{name}") for name in limits.duties]
     return [
-        # A role without the boundary could be made and used to do whatever it refuses.
+        # A role without the boundary could be made, or an older one be given more, and used to do
+        # whatever it refuses.
         _deny(
             "NewRolesHaveIt",
-            ["iam:CreateRole", "iam:PutRolePermissionsBoundary", "iam:PutRolePolicy"],
+            [
+                "iam:AttachRolePolicy",
+                "iam:CreateRole",
+                "iam:PutRolePermissionsBoundary",
+                "iam:PutRolePolicy",
+            ],
             conditions={"StringNotEquals": {"iam:PermissionsBoundary": own}},
         ),
         _deny(

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import pulumi
 
-from components.aws._arn import arn, iam_arn
+from components.aws._arn import arn, iam_arn, service_host
 from components.aws._iam import Statement, document
 from components.aws._key_policies import ADMINISTRATION
 from components.specification.identity import (
@@ -87,6 +87,10 @@ class Realm:
         """The keys that exist."""
         return [self.keys[each] for each in purposes if each in self.keys]
 
+    def secrets(self, pattern: str) -> str:
+        """The tenant's secrets whose names end like this; six characters of AWS's follow."""
+        return arn("secretsmanager", self.region, self.account, f"secret:{self.prefix}-{pattern}")
+
     def images(self, *repositories: str) -> list[str]:
         """The repositories that exist; all of them without names."""
         wanted = repositories or tuple(self.repositories)
@@ -128,6 +132,19 @@ def _provisioner(realm: Realm) -> list[Statement]:
             ["iam:CreateServiceLinkedRole"],
             [iam_arn(realm.account, "role/aws-service-role/*")],
         ),
+        # Made, never filled or read.
+        Statement(
+            "EmptySecrets",
+            [
+                "secretsmanager:CreateSecret",
+                "secretsmanager:DeleteSecret",
+                "secretsmanager:DescribeSecret",
+                "secretsmanager:GetResourcePolicy",
+                "secretsmanager:TagResource",
+                "secretsmanager:UntagResource",
+            ],
+            [realm.secrets("*")],
+        ),
         Statement("StateList", ["s3:ListBucket"], realm.lists("state")),
         Statement("State", [*_READ, *_WRITE, "s3:DeleteObject"], realm.objects("state")),
         Statement(
@@ -161,7 +178,7 @@ def _trainer(realm: Realm) -> list[Statement]:
             "Checkpoints", [*_READ, *_WRITE, "s3:DeleteObject"], realm.objects("checkpoints")
         ),
         Statement("HandInModels", [*_READ, *_WRITE], realm.objects("models")),
-        *_data_key(realm),
+        *_data_key(realm, "s3"),
         Statement("Pull", _PULL, realm.images()),
         Statement("Push", _PUSH, realm.images("training")),
         *_cluster(realm),
@@ -172,7 +189,13 @@ def _deployer(realm: Realm) -> list[Statement]:
     return [
         Statement("List", ["s3:ListBucket"], realm.lists("models")),
         Statement("ReadModels", _READ, realm.objects("models")),
-        *_data_key(realm),
+        # Key rings of inference tiers can be filled and not be read.
+        Statement(
+            "FillKeyRings",
+            ["secretsmanager:DescribeSecret", "secretsmanager:PutSecretValue"],
+            [realm.secrets("*-keyring-*")],
+        ),
+        *_data_key(realm, "s3", "secretsmanager"),
         Statement("Pull", _PULL, realm.images()),
         Statement("Push", _PUSH, realm.images("inference", "platform")),
         *_cluster(realm),
@@ -235,14 +258,16 @@ def _key_administrator(realm: Realm) -> list[Statement]:
     ]
 
 
-def _data_key(realm: Realm) -> list[Statement]:
+def _data_key(realm: Realm, *services: str) -> list[Statement]:
     return [
         Statement(
             "DataKey",
             ["kms:Decrypt", "kms:DescribeKey", "kms:GenerateDataKey"],
             realm.key("data"),
             conditions={
-                "StringEquals": {"kms:ViaService": f"s3.{realm.region}.amazonaws.com"},
+                "StringEquals": {
+                    "kms:ViaService": [service_host(each, realm.region) for each in services]
+                },
             },
         )
     ]

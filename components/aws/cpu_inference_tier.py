@@ -48,7 +48,7 @@ class CpuInferenceTier(pulumi.ComponentResource):
     key, and a role that may read this one package and its key ring, pull the image and log.
     Without ``certificate_id`` also an `acmpca.CertificateAuthority` and an `acm.Certificate` (an
     authority is billed by the month). Without ``keyring_secret_id`` also an empty
-    `secretsmanager.Secret`, which a key administrator fills before a server can start::
+    `secretsmanager.Secret`, which a deployer fills before a server can start::
 
         tar -c -C KEYRING keyring.json kek-*.key signing.pub.pem tokens.jwks.json | base64
 

@@ -41,6 +41,10 @@ class TrainingFileSystem(pulumi.ComponentResource):
 
     In production both are protected, retained and backed up every day; elsewhere they go with the
     stack, without a last backup.
+
+    The policy of the homes admits, and grants nothing by itself: whoever mounts them needs
+    ``elasticfilesystem:ClientMount`` in a policy of its own, as the role of the EFS CSI driver has
+    by AWS's policy for it.
     """
 
     file_system_id: pulumi.Output[str]

@@ -55,7 +55,7 @@ class CpuInferenceTierArgs(PlacedArgs):
     keyring_secret_id: NotRequired[pulumi.Input[str]]
     """Secret with what the server needs of the model's key ring: a tar archive in base64 of
     ``keyring.json``, ``kek-*.key``, ``signing.pub.pem`` and ``tokens.jwks.json``. Default on AWS:
-    a secret is made under ``data_key_id``, empty until a key administrator fills it; needed on
+    a secret is made under ``data_key_id``, empty until a deployer fills it; needed on
     Azure: resource id of a Key Vault secret (``…/vaults/NAME/secrets/NAME``)."""
     model_package: str
     """Key of the signed model package in the bucket; the last two parts are the model and its

@@ -175,6 +175,8 @@ def test_buckets_refuse_strangers_and_old_tls(account: str, audit: bool) -> None
     assert by_id["OnlyTls"]["Condition"] == {"Bool": {"aws:SecureTransport": "false"}}
     assert by_id["OnlyTls13"]["Condition"]["NumericLessThan"] == {"s3:TlsVersion": "1.3"}
     assert by_id["OnlyThisAccount"]["Effect"] == "Deny"
+    # CloudTrail writes its digests with S3's own keys; nobody else may.
+    assert by_id["OnlyKms"]["Condition"]["Bool"] == {"aws:PrincipalIsAWSService": "false"}
     assert by_id["OnlyOwnKey"]["Condition"]["StringNotEquals"] == {
         "s3:x-amz-server-side-encryption-aws-kms-key-id": key
     }
@@ -230,6 +232,15 @@ def test_the_boundary_fits_and_refuses(tenant: str, audit: str | None) -> None:
     assert "s3:*" not in elsewhere["NotAction"]
     assert "kms:ReplicateKey" in by_id["NoCopiesOut"]["Action"]
     assert "cloudtrail:StopLogging" in by_id["KeepWatching"]["Action"]
+    # None of what gives a role rights without asking whether it has the boundary.
+    assert set(by_id["NewRolesHaveIt"]["Action"]) == {
+        "iam:AttachRolePolicy",
+        "iam:CreateRole",
+        "iam:PutRolePermissionsBoundary",
+        "iam:PutRolePolicy",
+    }
+    assert {"s3:PutBucketPolicy", "ecr:SetRepositoryPolicy"} <= set(by_id["NoCopiesOut"]["Action"])
+    assert "guardduty:*Filter" in by_id["KeepWatching"]["Action"]
     assert "iam:CreateAccessKey" in by_id["NoLastingCredentials"]["Action"]
     assert ("KeepAudit" in by_id) == (audit is not None)
 
@@ -241,6 +252,27 @@ def test_key_administrators_never_use_keys() -> None:
     denied = next(each for each in text["Statement"] if each["Effect"] == "Deny")
     assert {"kms:Decrypt", "kms:Encrypt", "kms:CreateGrant"} <= set(denied["Action"])
     assert denied["Resource"] == ["*"]
+
+
+def test_key_rings_are_filled_by_deployers_and_read_by_no_duty() -> None:
+    keys = {"data": f"arn:aws:kms:{REGION}:{ACCOUNT}:key/1"}
+    realm = Realm(ACCOUNT, REGION, "acme", "/falaj/acme", {}, {}, keys)
+    own = f"arn:aws:secretsmanager:{REGION}:{ACCOUNT}:secret:acme-*"
+    may: dict[str, set[str]] = {}
+    for duty in DUTIES:
+        for statement in resolved(duty_policy(duty, realm))["Statement"]:
+            if statement["Effect"] == "Allow":
+                secret = {
+                    each.partition(":")[2]
+                    for each in statement["Action"]
+                    if each.startswith("secretsmanager:")
+                }
+                if secret:
+                    assert all(each.startswith(own) for each in statement["Resource"])
+                    may.setdefault(duty, set()).update(secret)
+    assert set(may) == {"deployer", "provisioner"}
+    assert may["deployer"] == {"DescribeSecret", "PutSecretValue"}
+    assert not may["provisioner"] & {"GetSecretValue", "PutSecretValue", "UpdateSecret"}
 
 
 def test_only_the_trainer_reads_datasets() -> None:
