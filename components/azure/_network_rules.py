@@ -16,6 +16,7 @@ from components.azure._subnets import (
     SERVING,
     STORAGE,
 )
+from components.specification.cluster import POD_CIDR
 
 ANY = ("*",)
 _HTTPS = ("443",)
@@ -36,6 +37,10 @@ class Flow:
     target: str
     ports: tuple[str, ...]
     protocol: network.SecurityRuleProtocol = network.SecurityRuleProtocol.TCP
+    pods: bool = False
+    """Whether nodes stand for their pods as well, which have addresses in an overlay. Rules see
+    these wherever a pod is called; what a pod calls outside of the overlay sees its node's:
+    https://learn.microsoft.com/azure/aks/concepts-network-azure-cni-overlay"""
 
 
 _ALL = network.SecurityRuleProtocol.ASTERISK
@@ -46,12 +51,12 @@ JOINED = "joined-networks"
 #: What the roles need. Names are resolved by the platform's own address, which no rule concerns.
 FLOWS = (
     # Nodes and their pods: training exchanges over any port.
-    Flow(NODES, NODES, ANY, _ALL),
+    Flow(NODES, NODES, ANY, _ALL, pods=True),
     Flow(_BALANCER, NODES, ANY),
     # The API server stands in the network: https://learn.microsoft.com/azure/aks/
     # api-server-vnet-integration. It calls kubelets and webhooks, on ports of pods' choosing.
     Flow(NODES, CONTROL_PLANE, ("443", "4443")),
-    Flow(CONTROL_PLANE, NODES, ANY),
+    Flow(CONTROL_PLANE, NODES, ANY, pods=True),
     Flow(_BALANCER, CONTROL_PLANE, ("9988",)),
     Flow(JOINED, CONTROL_PLANE, _HTTPS),
     Flow(CONTROL_PLANE, ENDPOINTS, _HTTPS),
@@ -102,31 +107,25 @@ def security_rules(
         subnets: address ranges by role.
         flows: all that is allowed in the network.
     """
-    own = str(subnets[role])
-    inward = [
-        _rule(each, "from", each.source, _peers(each.source, subnets), [own])
-        for each in flows
-        if each.target == role
-    ]
-    outward = [
-        _rule(each, "to", each.target, [own], _peers(each.target, subnets))
-        for each in flows
-        if each.source == role
-    ]
+    inward = [_rule(each, "from", each.source, subnets) for each in flows if each.target == role]
+    outward = [_rule(each, "to", each.target, subnets) for each in flows if each.source == role]
     rules = [*_numbered(inward), *_numbered(outward)]
     return [*rules, _nothing_else("Inbound"), _nothing_else("Outbound")]
 
 
-def _peers(name: str, subnets: Mapping[str, ipaddress.IPv4Network]) -> list[str]:
+def _peers(name: str, flow: Flow, subnets: Mapping[str, ipaddress.IPv4Network]) -> list[str]:
     if name == JOINED:
         return list(_PRIVATE)
+    if name == NODES and flow.pods:
+        return [str(subnets[name]), POD_CIDR]
     return [str(subnets[name])] if name in subnets else [name]
 
 
 def _rule(
-    flow: Flow, word: str, peer: str, sources: list[str], targets: list[str]
+    flow: Flow, word: str, peer: str, subnets: Mapping[str, ipaddress.IPv4Network]
 ) -> network.SecurityRuleArgs:
     inbound = word == "from"
+    sources, targets = _peers(flow.source, flow, subnets), _peers(flow.target, flow, subnets)
     one_source, one_target = len(sources) == 1, len(targets) == 1
     return network.SecurityRuleArgs(
         name=f"{word}-{peer.replace('.', '-')}",

@@ -9,6 +9,7 @@ from typing import Any, NotRequired
 import pulumi
 
 from components.specification.address_plan import AddressPlan
+from components.specification.cluster import POD_CIDR
 from components.specification.placed import Placed, PlacedArgs, check_placed
 from components.specification.refusals import Refusals
 from components.specification.retention import log_days
@@ -39,7 +40,8 @@ class NetworkArgs(PlacedArgs):
     """``KeyRing.key_ring_id``: gets its private endpoint in this network. Default: none; on AWS
     one endpoint serves all keys."""
     cidr: NotRequired[str]
-    """Private range, from /16 to /22. Default: ``10.64.0.0/16``."""
+    """Private range, from /16 to /22; on Azure apart from 10.244.0.0/16, where pods have their
+    addresses. Default: ``10.64.0.0/16``."""
     zones: NotRequired[list[str]]
     """Zone ids (``mec1-az1``; on Azure ``1``, ``2``, ``3``). Default: every zone of the region
     that is not reported as impaired."""
@@ -91,6 +93,8 @@ def check(cloud: str, name: str, args: NetworkArgs) -> NetworkSpec:
     placed = check_placed(cloud, given, refusals)
     zones = chosen_zones(placed, given, refusals) if placed else ()
     network = _cidr(given.get("cidr", DEFAULT_CIDR), refusals)
+    if cloud == "azure" and network and network.overlaps(ipaddress.IPv4Network(POD_CIDR)):
+        refusals.add("cidr", given.get("cidr"), f"a range apart from {POD_CIDR}, where pods are")
     domains = _domains(given.get("egress_domains", []), refusals)
     organization = given.get("organization_id")
     if organization is not None and not _ORGANIZATION.match(str(organization)):
