@@ -14,6 +14,7 @@ from stacks.blueprints.cloud import open_cloud
 from stacks.errors import StackError
 from stacks.placement import choose
 from stacks.reality import check_reality, made_up
+from stacks.rehearsal import rehearse
 from stacks.settings import CloudSettings, ClusterSettings, LocalSettings, SmbSettings, load_engine
 from stacks.settings.foundation import OwnFoundation
 
@@ -54,13 +55,14 @@ def declare_in_cloud(settings: CloudSettings, *, sandboxed: bool) -> None:
     choice = choose(settings)
     for reason in choice.reasons:
         pulumi.log.info(reason)
+    stand_ins = made_up(settings, choice.place.cloud) if sandboxed else {}
+    rehearse(settings, choice.place, stand_ins)
     cloud = open_cloud(settings, choice.place)
     pulumi.export("place", choice.place.name)
     pulumi.export("sandbox", sandboxed)
     if isinstance(settings, ClusterSettings):
         cluster.declare(settings, cloud)
     elif isinstance(settings, SmbSettings):
-        stand_ins = made_up(settings, choice.place.cloud) if sandboxed else {}
         for name in stand_ins:
             pulumi.log.warn(f"SANDBOX: falaj:inference.{to_camel(name)} is missing; made up here")
         smb.declare(settings, cloud, stand_ins)

@@ -46,13 +46,15 @@ def check_reality(settings: CloudSettings, *, sandboxed: bool) -> None:
         )
 
 
-def made_up(settings: SmbSettings, cloud: str) -> dict[str, str]:
+def made_up(settings: CloudSettings, cloud: str) -> dict[str, str]:
     """What the sandbox makes up for a tier that leaves out what only a real account has.
 
     Args:
         settings: the stack's settings.
         cloud: ``aws`` or ``azure``.
     """
+    if not isinstance(settings, SmbSettings):
+        return {}
     wanted = {"image_digest": _MADE_UP_DIGEST}
     if cloud == "azure":
         wanted["certificate_id"] = f"{_MADE_UP_VAULT}/certificate"

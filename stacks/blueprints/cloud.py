@@ -25,6 +25,8 @@ class Cloud:
     components: ModuleType
     common: PlacedArgs
     options: pulumi.ResourceOptions
+    unknown: Any = None
+    """Where a stack is only rehearsed: what stands for outputs. None: it is really declared."""
 
     def args(self, section: BaseModel | None = None, /, **inputs: Any) -> dict[str, Any]:
         """Arguments of a component: the common ones, a settings section's, and ``inputs``.
@@ -58,6 +60,13 @@ def open_cloud(settings: CloudSettings, place: catalogue.Place) -> Cloud:
             f"stacks on {place.cloud} need its SDK ({error.name} is missing); install it with: "
             f"python3 engine/environment.py --extra {place.cloud}"
         ) from None
+    provider = components.RegionProvider(place.cloud, {"region": place.region})
+    options = pulumi.ResourceOptions(providers=[provider])
+    return Cloud(place, components, common_arguments(settings, place), options)
+
+
+def common_arguments(settings: CloudSettings, place: catalogue.Place) -> PlacedArgs:
+    """What every component of the stack takes."""
     common: PlacedArgs = {
         "region": place.region,
         "tenant": settings.tenant,
@@ -69,8 +78,7 @@ def open_cloud(settings: CloudSettings, place: catalogue.Place) -> Cloud:
     accepted = settings.acknowledged.get(place.region)
     if accepted is not None:
         common["acknowledge_degraded"] = accepted
-    provider = components.RegionProvider(place.cloud, {"region": place.region})
-    return Cloud(place, components, common, pulumi.ResourceOptions(providers=[provider]))
+    return common
 
 
 def first(values: pulumi.Output[Mapping[str, str]]) -> pulumi.Output[str]:

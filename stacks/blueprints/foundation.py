@@ -110,7 +110,8 @@ def make(settings: OwnFoundation, cloud: Cloud) -> Foundation:
         options,
     )
     if settings.budget is not None:
-        parts.Budget("budget", cloud.args(settings.budget), options)
+        emails = settings.budget.emails or [settings.owner]
+        parts.Budget("budget", cloud.args(settings.budget, emails=emails), options)
     return Foundation(
         key_ring_id=keys.key_ring_id,
         key_ids=keys.key_ids,
@@ -155,6 +156,8 @@ def refer(stack: str, cloud: Cloud) -> Foundation:
 
 def of(settings: OwnFoundation, stack: str | None, cloud: Cloud) -> Foundation:
     """The foundation that a stack stands on: another stack's where it names one, else its own."""
+    if stack and cloud.unknown is not None:
+        return Foundation(**{field.name: cloud.unknown for field in fields(Foundation)})
     return refer(stack, cloud) if stack else make(settings, cloud)
 
 

@@ -40,7 +40,7 @@ def declare(settings: SmbSettings, cloud: Cloud, made_up: Mapping[str, str]) -> 
             repository_id=base.repository_ids[_REPOSITORY],
             log_destination_id=base.log_destination_id,
             boundary_id=cloud.on("aws", base.boundary_id),
-            image=pulumi.Output.concat(base.repository_urls[_REPOSITORY], "@", digest),
+            image=base.repository_urls[_REPOSITORY].apply(lambda url: f"{url}@{digest}"),
         ),
         cloud.options,
     )

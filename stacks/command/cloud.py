@@ -8,7 +8,8 @@ from typing import Any
 from stacks.command.console import say, table
 from stacks.command.project import StackFile
 from stacks.placement import choose
-from stacks.reality import check_reality
+from stacks.reality import check_reality, made_up
+from stacks.rehearsal import rehearse
 from stacks.settings import CloudSettings
 
 
@@ -20,6 +21,8 @@ def prepare_cloud(stack: StackFile, settings: CloudSettings, *, sandbox: bool) -
     """
     check_reality(settings, sandboxed=sandbox)
     choice = choose(settings)
+    cloud = choice.place.cloud
+    rehearse(settings, choice.place, made_up(settings, cloud) if sandbox else {})
     if sandbox:
         say(f"SANDBOX: nothing real is read or made; stack {stack.name} goes to stand-ins")
     for reason in choice.reasons:

@@ -69,10 +69,10 @@ class AuditSettings(Section):
 
 
 class BudgetSettings(Section):
-    """A monthly limit in US dollars, and who is told when it is near."""
+    """A monthly limit in US dollars, and who is told when it is near: by default the owner."""
 
     monthly_usd: Annotated[float, Field(gt=0, le=100_000_000)]
-    emails: Annotated[list[Email], Field(min_length=1, max_length=10)]
+    emails: Annotated[list[Email], Field(min_length=1, max_length=10)] | None = None
     alert_percent: Annotated[list[Percent], Field(min_length=1, max_length=4)] | None = None
     start: Annotated[str, Field(pattern=r"^20\d\d-(0[1-9]|1[0-2])$")] | None = None
 

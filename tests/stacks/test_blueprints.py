@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from engine.sandbox.inprocess import Sandbox
 from engine.sandbox.mocks import SandboxMocks
 from engine.sandbox.schema.tables import Tables
+from stacks.errors import SettingsError
 from tests.engine.sandbox.mutants import mutants
 from tests.stacks.in_mocks import SIX, declare, shipped
 from wire import Unknown
@@ -260,6 +261,30 @@ def test_mistakes_in_any_resource_of_the_six_stacks_are_caught(
         print(f"\n  mistakes caught before anything is made: {shares}")
     assert min(made.values()) > 50
     assert not missed, "\n".join(sorted(missed))
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        (
+            {
+                "falaj:inference": {
+                    "modelPackage": "packages/a/1",
+                    "mode": "serverless",
+                    "int8": "vnni",
+                }
+            },
+            "CpuInferenceTier 'inference' was refused:\n  int8: given 'vnni'",
+        ),
+        ({"falaj:network": {"cidr": "8.8.8.0/20"}}, "Network 'network' was refused:\n  cidr: "),
+    ],
+)
+def test_what_a_component_would_refuse_is_said_before_anything_is_made(
+    changes: dict[str, Any], said: str
+) -> None:
+    with pytest.raises(SettingsError) as caught:
+        declare(shipped("aws-smb") | changes)
+    assert said in str(caught.value)
 
 
 def test_unknown_values_are_no_obstacle_in_a_preview() -> None:

@@ -164,7 +164,9 @@ def test_the_first_healthy_place_is_taken_and_the_reason_said(project: Project) 
     for key in ("platform", "region", "acknowledgeDegraded"):
         del document["config"][f"falaj:{key}"]
     document["config"]["falaj:placement"] = ["aws/me-central-1", "azure/uaenorth"]
-    document["config"]["falaj:inference"]["mode"] = "serverless"
+    inference = document["config"]["falaj:inference"]
+    inference["mode"] = "serverless"
+    del inference["int8"]
     project.file.write_text(yaml.safe_dump(document))
     printed = run(project, "preview")
     assert "aws/me-central-1 passed over" in printed
