@@ -194,10 +194,14 @@ def _scaling(holder: KeyHolder) -> list[Statement]:
 
 
 def _log_services(holder: KeyHolder) -> list[Statement]:
-    """Services that write logs and alerts on their own, each for this account's resources only."""
+    """Services that write logs and alerts on their own, each for this account's resources only.
+
+    EventBridge doesn't tell KMS for which rule or account it asks; the topic that is encrypted for
+    is known instead: https://docs.aws.amazon.com/sns/latest/dg/sns-key-management.html
+    """
     groups = arn("logs", holder.region, holder.account, "log-group:*")
     trails = arn("cloudtrail", holder.region, holder.account, "trail/*")
-    rules = arn("events", holder.region, holder.account, "rule/*")
+    topics = arn("sns", holder.region, holder.account, "*")
     return [
         Statement(
             "LogGroups",
@@ -221,9 +225,6 @@ def _log_services(holder: KeyHolder) -> list[Statement]:
             ("kms:Decrypt", "kms:GenerateDataKey"),
             _THIS,
             principals={"Service": ["events.amazonaws.com"]},
-            conditions={
-                "StringEquals": {"aws:SourceAccount": holder.account},
-                "ArnLike": {"aws:SourceArn": rules},
-            },
+            conditions={"ArnLike": {"kms:EncryptionContext:aws:sns:topicArn": topics}},
         ),
     ]

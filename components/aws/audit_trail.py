@@ -6,7 +6,7 @@ from typing import Any
 import pulumi
 import pulumi_aws as aws
 
-from components.aws._arn import arn, bucket_arn
+from components.aws._arn import bucket_arn
 from components.aws._component import account_of, child, inputs, named, stateful, token, written
 from components.aws._iam import Statement, document
 from components.aws._logs import log_group, writer_role
@@ -66,7 +66,7 @@ class AuditTrail(pulumi.ComponentResource):
         if spec.threat_detection and spec.detector_id is None:
             self._detector(name, spec)
         if spec.alert_emails:
-            self._alerts(name, spec, args["log_key_id"], account)
+            self._alerts(name, spec, args["log_key_id"])
         self.trail_id = trail.arn
         self.log_destination_id = group.arn
         outputs: dict[str, Any] = {
@@ -145,7 +145,6 @@ class AuditTrail(pulumi.ComponentResource):
         name: str,
         spec: AuditTrailSpec,
         log_key_id: pulumi.Input[str],
-        account: pulumi.Output[str],
     ) -> None:
         topic = aws.sns.Topic(
             f"{name}-alerts",
@@ -170,29 +169,29 @@ class AuditTrail(pulumi.ComponentResource):
             opts=child(self),
         )
 
-        def policy(known: dict[str, str]) -> pulumi.Output[str]:
-            rules = arn("events", spec.placed.region, known["account"], "rule/*")
+        def policy(topic_arn: str) -> pulumi.Output[str]:
             return document(
+                # Without a condition on the rule: EventBridge tells SNS nothing of it, so that one
+                # would never be met, and findings never be told: https://docs.aws.amazon.com/
+                # eventbridge/latest/userguide/eb-troubleshooting.html
                 Statement(
                     "RulesTell",
                     ["sns:Publish"],
-                    [known["topic"]],
+                    [topic_arn],
                     principals={"Service": ["events.amazonaws.com"]},
-                    conditions={"ArnLike": {"aws:SourceArn": rules}},
                 ),
                 Statement(
                     "OnlyTls",
                     ["sns:Publish"],
-                    [known["topic"]],
+                    [topic_arn],
                     effect="Deny",
                     principals={"AWS": ["*"]},
                     conditions={"Bool": {"aws:SecureTransport": "false"}},
                 ),
             )
 
-        known = pulumi.Output.all(account=account, topic=topic.arn)
         permitted = aws.sns.TopicPolicy(
-            f"{name}-alerts", arn=topic.arn, policy=known.apply(policy), opts=child(self)
+            f"{name}-alerts", arn=topic.arn, policy=topic.arn.apply(policy), opts=child(self)
         )
         aws.cloudwatch.EventTarget(
             f"{name}-findings",

@@ -99,6 +99,8 @@ def test_findings_are_watched_for_and_told(made: Any) -> None:
         "Statement"
     ]
     assert allowed["Principal"] == {"Service": ["events.amazonaws.com"]}
+    # EventBridge gives SNS nothing that a condition could be about.
+    assert "Condition" not in allowed
     assert refused["Condition"] == {"Bool": {"aws:SecureTransport": "false"}}
 
 

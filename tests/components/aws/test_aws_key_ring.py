@@ -130,3 +130,15 @@ def test_the_registrys_grants_end_with_its_repositories(
             assert each["Condition"]["StringEquals"]["kms:ViaService"] == [
                 "ecr.me-central-1.amazonaws.com"
             ]
+
+
+def test_alerts_are_encrypted_for_own_topics_alone(deploy: Any, placed: dict[str, Any]) -> None:
+    made = deploy(lambda opts: KeyRing("keys", placed, opts))
+    alerts = made.statements("keys-logs", "aws:kms/key:Key")["Alerts"]
+    assert alerts["Principal"] == {"Service": ["events.amazonaws.com"]}
+    # Conditions on the source are never met: EventBridge doesn't tell KMS of its rule.
+    assert alerts["Condition"] == {
+        "ArnLike": {
+            "kms:EncryptionContext:aws:sns:topicArn": "arn:aws:sns:me-central-1:000000000000:*"
+        }
+    }
