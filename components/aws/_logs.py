@@ -5,6 +5,7 @@ from __future__ import annotations
 import pulumi
 import pulumi_aws as aws
 
+from components.aws._arn import arn
 from components.aws._component import ROLE_LIMIT, child, log_group_name, named, stateful
 from components.aws._iam import Statement, document, trust
 from components.specification.placed import Placed
@@ -50,7 +51,11 @@ def writer_role(
     group: aws.cloudwatch.LogGroup,
     account: pulumi.Output[str],
 ) -> aws.iam.Role:
-    """A role by which a service, such as ``cloudtrail.amazonaws.com``, writes one group."""
+    """A role by which a service, such as ``cloudtrail.amazonaws.com``, writes one group.
+
+    Flow logs look for their group first, and are dropped where they may not:
+    https://docs.aws.amazon.com/vpc/latest/userguide/flow-logs-iam-role.html
+    """
     role = aws.iam.Role(
         f"{name}-logs",
         name=named(placed, name, "logs", limit=ROLE_LIMIT),
@@ -60,8 +65,13 @@ def writer_role(
         opts=child(parent),
     )
 
-    def policy(arn: str) -> pulumi.Output[str]:
+    def policy(known: dict[str, str]) -> pulumi.Output[str]:
         return document(
+            Statement(
+                "FindGroup",
+                ["logs:DescribeLogGroups"],
+                [arn("logs", placed.region, known["account"], "log-group:*")],
+            ),
             Statement(
                 "WriteOwnGroup",
                 [
@@ -69,11 +79,12 @@ def writer_role(
                     "logs:DescribeLogStreams",
                     "logs:PutLogEvents",
                 ],
-                [f"{arn}:*"],
-            )
+                [f"{known['group']}:*"],
+            ),
         )
 
+    known = pulumi.Output.all(account=account, group=group.arn)
     aws.iam.RolePolicy(
-        f"{name}-logs", role=role.name, policy=group.arn.apply(policy), opts=child(parent)
+        f"{name}-logs", role=role.name, policy=known.apply(policy), opts=child(parent)
     )
     return role

@@ -43,7 +43,9 @@ class Registry(pulumi.ComponentResource):
     (immutable tags, own key, scanned on push), a policy that refuses other accounts, and a
     lifecycle that keeps the newest ``keep_images`` and drops untagged ones after two weeks. For
     each of ``upstreams`` a pull-through rule and a template that gives the copies the same key and
-    tags. The registry's own policy, of which an account has one, refuses every replication.
+    tags. The registry's own policy, of which an account has one in a region, refuses every
+    replication; stacks of one account write the same, and where one is destroyed the others write
+    it anew at their next update that finds it gone (``--refresh``).
 
     Repositories are protected and retained in production; elsewhere they are deleted with their
     images.

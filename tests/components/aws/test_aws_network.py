@@ -190,6 +190,11 @@ def test_all_traffic_is_logged_under_the_key(deploy: Any, args: dict[str, Any]) 
     assert group.inputs["name"] == "/falaj/acme/dev/core/flow"
     assert group.inputs["kmsKeyId"] == made.one("aws:kms/key:Key", "keys-logs").outputs["arn"]
     assert group.inputs["retentionInDays"] == 400
+    writes = made.statements("core-logs", "aws:iam/rolePolicy:RolePolicy")
+    assert writes["FindGroup"]["Resource"] == [
+        "arn:aws:logs:me-central-1:000000000000:log-group:*"
+    ]
+    assert writes["WriteOwnGroup"]["Resource"] == [f"{group.outputs['arn']}:*"]
 
 
 def test_logs_are_kept_in_production_only(deploy: Any, args: dict[str, Any]) -> None:
