@@ -6,6 +6,7 @@ https://learn.microsoft.com/azure/role-based-access-control/resource-provider-op
 from __future__ import annotations
 
 from components.azure._custom_roles import Permissions
+from components.azure._roles import ROLES
 
 _BLOBS = "Microsoft.Storage/storageAccounts/blobServices"
 _REGISTRY = "Microsoft.ContainerRegistry/registries"
@@ -71,9 +72,9 @@ AUDITOR = Permissions(
 )
 
 #: What stacks are made of. A stack's provisioner makes and changes it, and deletes what holds
-#: nothing.
+#: nothing. Role definitions, locks, Defender's plans and modules are for who sets up the
+#: subscription.
 _MANAGED = (
-    "Microsoft.Resources/subscriptions/resourceGroups",
     "Microsoft.Network/virtualNetworks",
     "Microsoft.Network/virtualNetworks/subnets",
     "Microsoft.Network/networkSecurityGroups",
@@ -83,6 +84,7 @@ _MANAGED = (
     "Microsoft.Network/privateEndpoints/privateDnsZoneGroups",
     "Microsoft.Network/privateDnsZones",
     "Microsoft.Network/privateDnsZones/virtualNetworkLinks",
+    "Microsoft.Network/privateDnsZones/A",
     "Microsoft.Network/loadBalancers",
     "Microsoft.Network/azureFirewalls",
     "Microsoft.Network/firewallPolicies",
@@ -93,6 +95,7 @@ _MANAGED = (
     "Microsoft.ContainerService/managedClusters/maintenanceConfigurations",
     "Microsoft.ContainerRegistry/registries/cacheRules",
     "Microsoft.Compute/virtualMachineScaleSets",
+    "Microsoft.Compute/proximityPlacementGroups",
     "Microsoft.App/managedEnvironments",
     "Microsoft.App/containerApps",
     "Microsoft.ManagedIdentity/userAssignedIdentities",
@@ -104,12 +107,16 @@ _MANAGED = (
 )
 #: What holds data, keys or evidence: made and changed, never deleted.
 _HOLDING = (
+    # Who may delete a group deletes all that is in it, whatever else he may not delete:
+    # https://learn.microsoft.com/azure/azure-resource-manager/management/delete-resource-group
+    "Microsoft.Resources/subscriptions/resourceGroups",
     "Microsoft.Storage/storageAccounts",
     "Microsoft.Storage/storageAccounts/blobServices",
     "Microsoft.Storage/storageAccounts/blobServices/containers",
     "Microsoft.Storage/storageAccounts/fileServices",
     "Microsoft.Storage/storageAccounts/fileServices/shares",
     "Microsoft.Storage/storageAccounts/managementPolicies",
+    "Microsoft.StorageCache/amlFilesystems",
     "Microsoft.NetApp/netAppAccounts",
     "Microsoft.NetApp/netAppAccounts/capacityPools",
     "Microsoft.NetApp/netAppAccounts/capacityPools/volumes",
@@ -131,6 +138,13 @@ _STEPS = (
     "Microsoft.Network/privateDnsZones/join/action",
     "Microsoft.Network/loadBalancers/backendAddressPools/join/action",
     "Microsoft.Network/firewallPolicies/join/action",
+    "Microsoft.App/managedEnvironments/join/action",
+    "Microsoft.Compute/capacityReservationGroups/read",
+    "Microsoft.Compute/capacityReservationGroups/deploy/action",
+    # Tells the authority of the API server; no credentials, where local accounts are off.
+    "Microsoft.ContainerService/managedClusters/listClusterUserCredential/action",
+    # Asked for by diagnostic settings that write to a workspace, which itself takes no keys.
+    "Microsoft.OperationalInsights/workspaces/sharedKeys/action",
     "Microsoft.ManagedIdentity/userAssignedIdentities/assign/action",
     "Microsoft.Storage/storageAccounts/privateEndpointConnectionsApproval/action",
     "Microsoft.KeyVault/vaults/PrivateEndpointConnectionsApproval/action",
@@ -140,7 +154,7 @@ _STEPS = (
     "Microsoft.Authorization/roleDefinitions/read",
 )
 
-#: Makes infrastructure and sees no data. Grants to identities of services only (`GRANTS_ONLY`).
+#: Makes infrastructure and sees no data. Grants what components grant (`GRANTS_ONLY`).
 PROVISIONER = Permissions(
     "Makes and changes infrastructure; reads no data.",
     actions=tuple(
@@ -157,24 +171,31 @@ PROVISIONER = Permissions(
     ),
 )
 
-#: Owner, User Access Administrator, Role Based Access Control Administrator.
-_POWERFUL = (
-    "8e3af657-a8ff-443c-a75c-2fe8c4bcb635, 18d7d88d-d35e-4fb5-a5c3-7773c20a72d9, "
-    "f58310d9-a9f6-439a-9e8d-f62e7b41a168"
+#: Roles that components give to groups of people; the others of `ROLES` are for services.
+_OF_PEOPLE = (
+    "Azure Kubernetes Service Cluster User Role",
+    "Azure Kubernetes Service RBAC Reader",
 )
+_OF_SERVICES = tuple(sorted(set(ROLES) - set(_OF_PEOPLE)))
 
 
 def _only(verb: str, source: str) -> str:
     attribute = f"@{source}[Microsoft.Authorization/roleAssignments"
+
+    def given(kind: str, roles: tuple[str, ...]) -> str:
+        ids = ", ".join(ROLES[role] for role in roles)
+        return (
+            f"({attribute}:PrincipalType] ForAnyOfAnyValues:StringEqualsIgnoreCase {{'{kind}'}} "
+            f"AND {attribute}:RoleDefinitionId] ForAnyOfAnyValues:GuidEquals {{{ids}}})"
+        )
+
     return (
         f"((!(ActionMatches{{'Microsoft.Authorization/roleAssignments/{verb}'}})) OR "
-        f"({attribute}:PrincipalType] ForAnyOfAnyValues:StringEqualsIgnoreCase "
-        f"{{'ServicePrincipal'}} AND {attribute}:RoleDefinitionId] "
-        f"ForAnyOfAllValues:GuidNotEquals {{{_POWERFUL}}}))"
+        f"{given('ServicePrincipal', _OF_SERVICES)} OR {given('Group', _OF_PEOPLE)})"
     )
 
 
-#: Condition of the provisioner's own assignment: it grants nothing to people, and to services no
-#: role that could grant in turn: https://learn.microsoft.com/azure/role-based-access-control/
-#: delegate-role-assignments-examples
+#: Condition of the provisioner's own assignment: it grants what components grant and nothing else,
+#: and to groups no more than to reach a cluster and read in it:
+#: https://learn.microsoft.com/azure/role-based-access-control/delegate-role-assignments-examples
 GRANTS_ONLY = f"{_only('write', 'Request')} AND {_only('delete', 'Resource')}"

@@ -59,10 +59,12 @@ class Identity(pulumi.ComponentResource):
     """A role for each duty, with exactly the operations that it needs, for groups of Entra.
 
     The provisioner makes infrastructure and keeps its state, reads no data, deletes nothing that
-    holds any, and grants roles to services only; the trainer reads datasets, writes checkpoints
-    and models and pulls images; the deployer reads models and pushes images; the auditor sees all
-    settings and logs and reads no data but the audit archive; the key administrator manages keys
-    and can't use them. Nobody may hold two duties that conflict: that is refused.
+    holds any (nor resource groups, with which all in them would go: empty ones stay for who set
+    the subscription up), and grants no roles but those that components grant; the trainer reads
+    datasets, writes checkpoints and models and pulls images; the deployer reads models and pushes
+    images; the auditor sees all settings and logs and reads no data but the audit archive; the key
+    administrator manages keys and can't use them. Nobody may hold two duties that conflict: that
+    is refused.
 
     With ``require_mfa`` people are eligible, for a year: they take a duty up when they need it,
     with a second factor, through Privileged Identity Management (which needs Entra ID P2). Without

@@ -10,6 +10,7 @@ from typing import Any
 import pulumi
 import pytest
 
+from components.azure._roles import ROLES
 from engine.sandbox.mocks import Declared
 from tests.components.azure.conftest import Deployed
 from tests.components.azure.conftest import deploy as deploy_now
@@ -404,13 +405,32 @@ def test_the_provisioner_deletes_nothing_that_holds_data(made: Deployed) -> None
     actions = permissions(made, "provisioner")["actions"]
     deleting = [each for each in actions if each.endswith("/delete")]
     assert deleting
-    for holding in ("Microsoft.Storage", "Microsoft.KeyVault", "Microsoft.NetApp", "workspaces"):
+    for holding in (
+        "Microsoft.Storage",
+        "Microsoft.KeyVault",
+        "Microsoft.NetApp",
+        "workspaces",
+        "resourceGroups",
+        "amlFilesystems",
+    ):
         assert not [each for each in deleting if holding in each]
     assert not [each for each in actions if "/roleDefinitions/write" in each]
     assert not [each for each in actions if "/locks/" in each]
 
 
-def test_the_provisioner_grants_to_services_only(made: Deployed) -> None:
+def test_the_provisioner_makes_what_components_are_made_of(made: Deployed) -> None:
+    actions = set(permissions(made, "provisioner")["actions"])
+    assert {
+        "Microsoft.Network/privateDnsZones/A/write",
+        "Microsoft.App/managedEnvironments/join/action",
+        "Microsoft.Compute/proximityPlacementGroups/write",
+        "Microsoft.ContainerService/managedClusters/listClusterUserCredential/action",
+        "Microsoft.OperationalInsights/workspaces/sharedKeys/action",
+    } <= actions
+    assert not [each for each in actions if "*" in each or "listClusterAdmin" in each]
+
+
+def test_the_provisioner_grants_what_components_grant(made: Deployed) -> None:
     [given] = [
         each
         for each in made.of_type("authorization:RoleAssignment")
@@ -418,9 +438,29 @@ def test_the_provisioner_grants_to_services_only(made: Deployed) -> None:
     ]
     condition = given.inputs["condition"]
     assert given.inputs["conditionVersion"] == "2.0"
-    assert "{'ServicePrincipal'}" in condition
-    assert "8e3af657-a8ff-443c-a75c-2fe8c4bcb635" in condition, "never Owner"
     assert condition.count("(") == condition.count(")")
+    assert condition.count("GuidEquals") == condition.count("AND @") == 4
+    user, viewer, pull = (
+        ROLES["Azure Kubernetes Service Cluster User Role"],
+        ROLES["Azure Kubernetes Service RBAC Reader"],
+        ROLES["AcrPull"],
+    )
+    assert condition.count("{'Group'} AND @Request") == 1
+    for half in condition.split(") AND (")[:2]:
+        services, people = half.split("{'Group'}")
+        assert pull in services
+        assert pull not in people
+        assert user in people
+        assert viewer in people
+        assert user not in services
+    powerful = (
+        "8e3af657-a8ff-443c-a75c-2fe8c4bcb635",  # Owner
+        "b24988ac-6180-42a0-ab88-20f7382dd24c",  # Contributor
+        "18d7d88d-d35e-4fb5-a5c3-7773c20a72d9",  # User Access Administrator
+        "b1ff04bb-8a4e-4dc4-8eb5-8693973ce19b",  # RBAC Cluster Admin of AKS
+        "00482a5a-887f-4fb3-b363-3b7fe8e74483",  # Key Vault Administrator
+    )
+    assert not [each for each in powerful if each in condition]
 
 
 def test_pods_get_what_their_duty_needs(made: Deployed) -> None:
