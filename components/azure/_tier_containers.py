@@ -10,6 +10,7 @@ import pulumi
 import pulumi_azure_native as azure_native
 from pulumi_azure_native import app, monitor
 
+from components.azure._names import titled
 from components.azure._subnets import CONTAINERS, subnet_id
 from components.azure._tier_access import Access, image_by_digest, registry_host
 from components.azure.serving.cloud_init import FOLDER, program
@@ -55,7 +56,7 @@ def make_containers(
     environment = app.ManagedEnvironment(
         name,
         resource_group_name=group.name,
-        environment_name=group.name,
+        environment_name=titled(spec.placed, name),
         location=spec.placed.region,
         app_logs_configuration=app.AppLogsConfigurationArgs(destination="azure-monitor"),
         public_network_access=app.PublicNetworkAccess.DISABLED,

@@ -9,6 +9,7 @@ import pulumi
 import pulumi_azure_native as azure_native
 from pulumi_azure_native import network
 
+from components.azure._names import titled
 from components.specification.cpu_inference_tier import CpuInferenceTierSpec
 
 FRONTEND, POOL, PROBE = "serving", "machines", "listening"
@@ -39,7 +40,8 @@ def make_gateway(
     in the clear on the way. An application gateway would end TLS in between, and doesn't speak 1.3
     to the machines behind it (learn.microsoft.com/azure/application-gateway/ssl-overview).
     """
-    own = pulumi.Output.concat(group.id, "/providers/Microsoft.Network/loadBalancers/", group.name)
+    title = titled(spec.placed, name)
+    own = pulumi.Output.concat(group.id, "/providers/Microsoft.Network/loadBalancers/", title)
 
     def part(kind: str, which: str) -> network.SubResourceArgs:
         return network.SubResourceArgs(id=pulumi.Output.concat(own, f"/{kind}/{which}"))
@@ -48,7 +50,7 @@ def make_gateway(
     balancer = network.LoadBalancer(
         name,
         resource_group_name=group.name,
-        load_balancer_name=group.name,
+        load_balancer_name=title,
         location=spec.placed.region,
         sku=network.LoadBalancerSkuArgs(
             name=network.LoadBalancerSkuName.STANDARD, tier=network.LoadBalancerSkuTier.REGIONAL
@@ -142,7 +144,7 @@ def guard_machines(
     return network.NetworkSecurityGroup(
         name,
         resource_group_name=group.name,
-        network_security_group_name=group.name,
+        network_security_group_name=titled(spec.placed, name),
         location=spec.placed.region,
         security_rules=rules,
         tags=dict(tags),

@@ -11,6 +11,7 @@ import pulumi_azure_native as azure_native
 from pulumi_azure_native import compute, monitor
 
 from components.azure._agent_pool import used_zones
+from components.azure._names import titled
 from components.azure._tier_access import Access, image_by_digest
 from components.azure._tier_gateway import Gateway
 from components.azure.serving.cloud_init import custom_data, keyless_login
@@ -54,7 +55,7 @@ def make_machines(
     return compute.VirtualMachineScaleSet(
         name,
         resource_group_name=group.name,
-        vm_scale_set_name=group.name,
+        vm_scale_set_name=titled(spec.placed, name),
         location=spec.placed.region,
         zones=zones or None,
         zone_balance=True if len(zones) > 1 else None,
@@ -235,7 +236,7 @@ def scale_on_cpu(
     return monitor.AutoscaleSetting(
         name,
         resource_group_name=group.name,
-        autoscale_setting_name=group.name,
+        autoscale_setting_name=titled(spec.placed, name),
         location=spec.placed.region,
         enabled=True,
         target_resource_uri=machines.id,

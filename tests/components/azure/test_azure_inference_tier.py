@@ -37,7 +37,7 @@ PLAIN: dict[str, Any] = {
 }
 
 
-def make(late: dict[str, Any] | None = None, **changes: Any) -> Deployed:
+def make(late: dict[str, Any] | None = None, stack: str = "dev", **changes: Any) -> Deployed:
     """Make one tier with everything it stands on; ``late`` values are outputs."""
 
     def program(opts: pulumi.ResourceOptions) -> CpuInferenceTier:
@@ -45,7 +45,7 @@ def make(late: dict[str, Any] | None = None, **changes: Any) -> Deployed:
         args: Any = foundation(opts).tier_args(**{**changes, **known_late})
         return CpuInferenceTier("churn", args, opts)
 
-    return deploy_now(program)
+    return deploy_now(program, stack=stack)
 
 
 @pytest.fixture(scope="module", name="machines")
@@ -106,7 +106,7 @@ def test_what_is_refused(changes: dict[str, Any], words: str) -> None:
     [
         ({"image": "acmeregistry.azurecr.io/inference:v1"}, "image: given.*by digest"),
         ({"model_bucket_id": f"{BASE}/Microsoft.Storage/storageAccounts/acmestore"}, "containers"),
-        ({"serving_subnet_ids": {}}, "serving_subnet_ids of CpuInferenceTier 'churn' has no"),
+        ({"serving_subnet_ids": {}}, "serving_subnet_ids of CpuInferenceTier 'churn' are none"),
     ],
 )
 def test_values_that_are_known_late_are_refused_in_words(late: dict[str, Any], words: str) -> None:
@@ -281,6 +281,22 @@ def test_the_tier_reads_four_things_and_has_one_name(
     assert record["aRecords"][0]["ipv4Address"].startswith("10.64.")
     assert made.one("privatedns:VirtualNetworkLink").inputs["registrationEnabled"] is False
     assert made.named("churn-logs").inputs["workspaceId"].endswith("/workspaces/acme-logs")
+
+
+@pytest.mark.parametrize("mode", ["instances", "serverless"])
+def test_names_fit_under_a_long_stack_name(mode: str) -> None:
+    # Group: up to 90 characters; balancers 80, scale sets 64, environments 60.
+    made = make(mode=mode, stack="x" * 80)
+    kinds = {
+        "network:LoadBalancer": "loadBalancerName",
+        "compute:VirtualMachineScaleSet": "vmScaleSetName",
+        "app:ManagedEnvironment": "environmentName",
+    }
+    names = [
+        each.inputs[argument] for kind, argument in kinds.items() for each in made.of_type(kind)
+    ]
+    assert names
+    assert all(len(each) <= 60 for each in names)
 
 
 def test_containers_are_internal(containers: Deployed) -> None:
