@@ -15,8 +15,10 @@ from components.specification.placed import Placed
 #: Policies of AWS itself, by their path.
 CLUSTER_POLICY = "AmazonEKSClusterPolicy"
 #: The least that a node needs; the network plugin's rights are the plugin's own role's:
-#: docs.aws.amazon.com/eks/latest/userguide/create-node-role.html
-NODE_POLICIES = ("AmazonEKSWorkerNodeMinimalPolicy", "AmazonEC2ContainerRegistryPullOnly")
+#: docs.aws.amazon.com/eks/latest/userguide/create-node-role.html. The "minimal" policy is Auto
+#: Mode's: without ec2:DescribeInstances a node of Amazon Linux doesn't learn its name, and never
+#: joins (github.com/awslabs/amazon-eks-ami/pull/1715).
+NODE_POLICIES = ("AmazonEKSWorkerNodePolicy", "AmazonEC2ContainerRegistryPullOnly")
 NETWORK_POLICY = "AmazonEKS_CNI_Policy"
 DISK_POLICY = "service-role/AmazonEBSCSIDriverPolicy"
 

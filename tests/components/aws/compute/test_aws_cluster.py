@@ -145,7 +145,7 @@ def test_roles_have_least_policies(cluster: Callable[..., Any]) -> None:
     }
     assert attached == {
         ("acme-dev-main-control-plane", "AmazonEKSClusterPolicy"),
-        ("acme-dev-main-node", "AmazonEKSWorkerNodeMinimalPolicy"),
+        ("acme-dev-main-node", "AmazonEKSWorkerNodePolicy"),
         ("acme-dev-main-node", "AmazonEC2ContainerRegistryPullOnly"),
         ("acme-dev-main-vpc-cni", "AmazonEKS_CNI_Policy"),
         ("acme-dev-main-ebs-csi", "AmazonEBSCSIDriverPolicy"),
