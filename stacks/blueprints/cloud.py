@@ -40,6 +40,11 @@ class Cloud:
             **{name: value for name, value in inputs.items() if value is not None},
         }
 
+    def export(self, name: str, value: object) -> None:
+        """Make ``value`` an output of the stack."""
+        if self.unknown is None:
+            pulumi.export(name, value)
+
     def on(self, cloud: str, value: pulumi.Output[Any]) -> pulumi.Output[Any] | None:
         """``value`` where only that cloud knows it, None elsewhere."""
         return value if self.place.cloud == cloud else None

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import pulumi
-
 from stacks.blueprints import foundation
 from stacks.blueprints.cloud import Cloud, first
 from stacks.settings import ClusterSettings
@@ -64,9 +62,9 @@ def declare(settings: ClusterSettings, cloud: Cloud) -> None:
             ),
             options,
         )
-        pulumi.export("fileSystemId", files.file_system_id)
-        pulumi.export("mountAddress", files.mount_address)
-        pulumi.export("homesAddress", files.homes_address)
+        cloud.export("fileSystemId", files.file_system_id)
+        cloud.export("mountAddress", files.mount_address)
+        cloud.export("homesAddress", files.homes_address)
     identities = {
         name: parts.WorkloadIdentity(
             name,
@@ -83,13 +81,13 @@ def declare(settings: ClusterSettings, cloud: Cloud) -> None:
         for name, workload in settings.workloads.items()
     }
     if settings.foundation is None:
-        base.export()
-    pulumi.export("clusterId", cluster.cluster_id)
-    pulumi.export("clusterName", cluster.cluster_name)
-    pulumi.export("clusterEndpoint", cluster.endpoint)
-    pulumi.export("certificateAuthority", cluster.certificate_authority)
-    pulumi.export("issuerUrl", cluster.issuer_url)
-    pulumi.export(
+        base.export(cloud)
+    cloud.export("clusterId", cluster.cluster_id)
+    cloud.export("clusterName", cluster.cluster_name)
+    cloud.export("clusterEndpoint", cluster.endpoint)
+    cloud.export("certificateAuthority", cluster.certificate_authority)
+    cloud.export("issuerUrl", cluster.issuer_url)
+    cloud.export(
         "pools",
         {
             name: {
@@ -102,4 +100,4 @@ def declare(settings: ClusterSettings, cloud: Cloud) -> None:
             for name, pool in pools.items()
         },
     )
-    pulumi.export("workloadIdentities", {n: made.identity_id for n, made in identities.items()})
+    cloud.export("workloadIdentities", {n: made.identity_id for n, made in identities.items()})

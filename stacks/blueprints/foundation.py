@@ -37,10 +37,10 @@ class Foundation:
     log_destination_id: pulumi.Output[str]
     boundary_id: pulumi.Output[str | None]
 
-    def export(self) -> None:
+    def export(self, cloud: Cloud) -> None:
         """Make everything an output of the stack, for stacks that refer to it."""
         for field in fields(self):
-            pulumi.export(_camel(field.name), getattr(self, field.name))
+            cloud.export(_camel(field.name), getattr(self, field.name))
 
 
 def make(settings: OwnFoundation, cloud: Cloud) -> Foundation:
@@ -163,7 +163,7 @@ def of(settings: OwnFoundation, stack: str | None, cloud: Cloud) -> Foundation:
 
 def declare(settings: OwnFoundation, cloud: Cloud) -> None:
     """Register the resources of a foundation stack and export what others need."""
-    make(settings, cloud).export()
+    make(settings, cloud).export(cloud)
 
 
 def _same_place(stack: str, there: str, here: str) -> str:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-import pulumi
-
 from stacks.blueprints import foundation
 from stacks.blueprints.cloud import Cloud
 from stacks.settings import SmbSettings
@@ -45,9 +43,9 @@ def declare(settings: SmbSettings, cloud: Cloud, made_up: Mapping[str, str]) -> 
         cloud.options,
     )
     if settings.foundation is None:
-        base.export()
-    pulumi.export("endpoint", tier.endpoint)
-    pulumi.export("identityId", tier.identity_id)
-    pulumi.export("machine", tier.machine)
-    pulumi.export("costAtMinimum", tier.cost_at_minimum)
-    pulumi.export("costAtMaximum", tier.cost_at_maximum)
+        base.export(cloud)
+    cloud.export("endpoint", tier.endpoint)
+    cloud.export("identityId", tier.identity_id)
+    cloud.export("machine", tier.machine)
+    cloud.export("costAtMinimum", tier.cost_at_minimum)
+    cloud.export("costAtMaximum", tier.cost_at_maximum)

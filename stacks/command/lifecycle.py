@@ -118,8 +118,8 @@ def down(call: Call) -> int:
     if not isinstance(settings, CloudSettings) and not sandboxed:
         pulumi.settle_interrupted()
     if pulumi.sandbox:
-        # Nothing real is protected in the sandbox; on a cloud a person lifts the protection.
-        pulumi.unprotect()
+        # Nothing real is kept in the sandbox; on a cloud a person lifts the protection.
+        pulumi.release()
     status = pulumi.stream(["destroy", "--yes", "--skip-preview", "-s", stack.name, *_display()])
     if status != 0:
         _explain(call, "down", status)

@@ -103,12 +103,23 @@ class Pulumi:
         exported = json.loads(self.capture(["stack", "export", "-s", self.stack.name]))
         state.refuse_sandbox_state(exported)
 
-    def unprotect(self) -> None:
-        """Lift the protection of all the stack's resources."""
+    def release(self) -> None:
+        """Let a destroy take everything of a sandboxed stack, the protected and retained as well.
+
+        What is retained would stand in the way of what it stands on, such as its subnet.
+        """
         exported = json.loads(self.capture(["stack", "export", "-s", self.stack.name]))
-        resources = (exported.get("deployment") or {}).get("resources") or []
-        if any(resource.get("protect") for resource in resources):
-            self.capture(["state", "unprotect", "--all", "--yes", "-s", self.stack.name])
+        held = [
+            (resource, key)
+            for resource in (exported.get("deployment") or {}).get("resources") or []
+            for key in ("protect", "retainOnDelete")
+            if resource.get(key)
+        ]
+        for resource, key in held:
+            del resource[key]
+        if held:
+            changed = json.dumps(exported)
+            self.capture(["stack", "import", "--force", "-s", self.stack.name], changed)
 
     def outputs(self) -> dict[str, Any]:
         """The stack's outputs; secrets stay masked."""
