@@ -18,6 +18,12 @@ _ACTIVITIES = (
     *("Administrative", "Security", "ServiceHealth", "Alert"),
     *("Recommendation", "Policy", "Autoscale", "ResourceHealth"),
 )
+_KEY_WARNING = (
+    "dedicated_logs: Azure's documentation says that a cluster of logs takes no key as a "
+    "user-assigned identity from a vault with private endpoints (learn.microsoft.com/azure/"
+    "azure-monitor/logs/customer-managed-keys); where Azure refuses it, set dedicated_logs to "
+    "false: logs are then encrypted with keys of the platform"
+)
 _ACCESSES = ("StorageRead", "StorageWrite", "StorageDelete")
 
 
@@ -29,7 +35,9 @@ class AuditTrail(pulumi.ComponentResource):
     archive under our key. The workspace is searched through a private link only, and Entra decides
     by whom. With ``dedicated_logs`` it is in a cluster of its own, under our key and once more
     encrypted below it; a commitment of 100 GB a day has to be paid for that, so that it is the
-    default only for confidential and restricted data in production.
+    default only for confidential and restricted data in production. Azure's documentation says
+    that such a cluster takes no key as a user-assigned identity from a vault with private
+    endpoints: a warning tells to try it, and to set ``dedicated_logs`` to false where it is so.
 
     With ``threat_detection`` Defender for Cloud watches the subscription: operations on resources,
     keys, storage, images and machines. It looks into no data and copies no disks.
@@ -62,6 +70,8 @@ class AuditTrail(pulumi.ComponentResource):
         super().__init__(
             "falaj-azure:index:AuditTrail", name, pulumi_inputs(args), of_component(opts)
         )
+        if spec.dedicated_logs:
+            pulumi.log.warn(_KEY_WARNING, self)
         self._spec = spec
         self._name = name
         self._args = args

@@ -31,6 +31,12 @@ class Registry(pulumi.ComponentResource):
     ``aks-managed-repository/…``, so that nodes need no way out. Images that have had no tag for 30
     days are removed.
 
+    Azure's documentation lets a registry through the firewall of a vault as its system-assigned
+    identity only, and makes one with a key as a user-assigned identity only
+    (learn.microsoft.com/azure/container-registry/tutorial-enable-customer-managed-keys). Where
+    Azure refuses to make it for that reason, a key administrator opens the vault for that one
+    ``up``; the next ``up --refresh`` closes it.
+
     Azure's content trust can't be had together with a key of our own; packages and images are
     signed by those who make them. Repositories come into being with their first image.
 

@@ -176,9 +176,24 @@ def chosen(opts: pulumi.ResourceOptions) -> dict[str, Any]:
     }
 
 
+WARNED: list[str] = []
+
+
 @pytest.fixture(scope="module", name="made")
 def _made() -> Deployed:
-    return deploy_now(chosen)
+    def warn(message: str, *_: object) -> None:
+        WARNED.append(message)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(pulumi.log, "warn", warn)
+        return deploy_now(chosen)
+
+
+@pytest.mark.usefixtures("made")
+def test_a_cluster_of_logs_comes_with_a_warning() -> None:
+    (warning,) = WARNED
+    assert "dedicated_logs" in warning
+    assert "set dedicated_logs to false" in warning
 
 
 def test_outside_of_production_all_of_it_goes(made: Deployed) -> None:

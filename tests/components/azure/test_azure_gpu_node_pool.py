@@ -104,10 +104,6 @@ def inputs(made: Deployed, name: str) -> Any:
             "reservation_id: .*capacityReservationGroups/NAME",
         ),
         ({"reservation_id": RESERVATION}, "reservation_id: .*uses no reservation"),
-        (
-            {"capacity": "reservation", "reservation_id": RESERVATION},
-            "zones: .*exactly one.*reservation",
-        ),
         ({"fabric": "efa"}, "fabric: .*AWS only; use infiniband"),
         ({"fabric": "nvlink"}, "fabric: .*none, infiniband"),
         ({"gpu": "A10", "count": 1, "fabric": "infiniband"}, "gpu: "),
