@@ -34,10 +34,10 @@ class AuditTrail(pulumi.ComponentResource):
     ``data_store_id``) go into a Log Analytics workspace in the region and into the audit store, an
     archive under our key. The workspace is searched through a private link only, and Entra decides
     by whom. With ``dedicated_logs`` it is in a cluster of its own, under our key and once more
-    encrypted below it; a commitment of 100 GB a day has to be paid for that, so that it is the
-    default only for confidential and restricted data in production. Azure's documentation says
-    that such a cluster takes no key as a user-assigned identity from a vault with private
-    endpoints: a warning tells to try it, and to set ``dedicated_logs`` to false where it is so.
+    encrypted below it; a commitment of 100 GB a day has to be paid for that, and Azure's
+    documentation says that such a cluster takes no key as a user-assigned identity from a vault
+    with private endpoints. It is therefore off unless asked for: a warning tells to try it, and to
+    set ``dedicated_logs`` to false where it is so.
 
     With ``threat_detection`` Defender for Cloud watches the subscription: operations on resources,
     keys, storage, images and machines. It looks into no data and copies no disks.

@@ -13,6 +13,7 @@ from engine.sandbox.clouds.aws.draft import Draft, walk
 from engine.sandbox.clouds.model import Made, Problem, World
 
 _FILE: Final = Path(__file__).parent / "data" / "quotas.json"
+_ASK: Final = "or ask AWS for more and raise the figure in the sandbox's quotas.json"
 
 
 @dataclass(frozen=True)
@@ -27,6 +28,8 @@ class Quota:
     only: dict[str, str]
     """Values that a resource must have to count."""
     source: str
+    hint: str
+    """What else can be done where it is met."""
 
 
 @cache
@@ -34,10 +37,17 @@ def quotas() -> tuple[Quota, ...]:
     """The table of `data/quotas.json`."""
     rows = json.loads(_FILE.read_text("utf-8"))["quotas"]
     return tuple(
-        Quota(row["name"], row["token"], row["limit"], row["per"], row.get("only", {}),
-              row["source"])
+        Quota(
+            row["name"],
+            row["token"],
+            row["limit"],
+            row["per"],
+            row.get("only", {}),
+            row["source"],
+            row.get("hint", _ASK),
+        )
         for row in rows
-    )  # fmt: skip
+    )
 
 
 def exceeded(draft: Draft, world: World) -> Iterator[Problem]:
@@ -56,8 +66,7 @@ def exceeded(draft: Draft, world: World) -> Iterator[Problem]:
             yield Problem(
                 quota.per if isinstance(shared, str) else "",
                 f"{where} has {count} already, and the quota {quota.name!r} is {quota.limit}; "
-                "delete one, share one, or ask AWS for more and raise the figure in the sandbox's "
-                "quotas.json",
+                f"delete one, share one, {quota.hint}",
             )
 
 
