@@ -13,6 +13,7 @@ import pytest
 from pytest_benchmark.fixture import BenchmarkFixture
 
 from engine.sandbox.mocks import Declared
+from engine.sandbox.schema.tables import Tables
 from tests.stacks.conftest import Project
 from tests.stacks.in_mocks import SIX, declare, shipped
 from wire import Unknown
@@ -20,24 +21,26 @@ from wire import Unknown
 pytestmark = pytest.mark.benchmark_suite
 
 ROUNDS = 5
-#: Registers what it reads, with the SDK's own base classes: nothing of Falaj is imported.
+#: Registers what it reads with the SDK's own classes: nothing of Falaj is imported.
 BARE = """
+import importlib
 import json
 import pathlib
 import pulumi
 
 found = json.loads((pathlib.Path(__file__).parent / "resources.json").read_text())
-token, inputs = found["provider"]
-class Cloud(pulumi.ProviderResource):
-    def __init__(self):
-        super().__init__(token.rpartition(":")[2], "cloud", inputs)
-provider = Cloud()
-for number, (kind, custom, properties) in enumerate(found["resources"]):
+
+def class_of(module, name):
+    return getattr(importlib.import_module(module), name)
+
+module, name, properties = found["provider"]
+provider = class_of(module, name)("cloud", **properties)
+for number, (module, name, properties) in enumerate(found["resources"]):
     options = pulumi.ResourceOptions(provider=provider)
-    if custom:
-        pulumi.CustomResource(kind, f"r{number}", properties, options)
+    if module:
+        class_of(module, name)(f"r{number}", opts=options, **properties)
     else:
-        pulumi.ComponentResource(kind, f"r{number}", properties)
+        pulumi.ComponentResource(name, f"r{number}", properties)
 """
 
 
@@ -50,13 +53,32 @@ def plain(value: object) -> object:
     return value
 
 
+def written(tables: Tables, resource: Declared) -> list[object]:
+    """The SDK's class and the keyword arguments that a program would write."""
+    if not resource.custom:
+        return ["", resource.type, plain(dict(resource.inputs))]
+    kind = tables.resource(resource.type)
+    assert kind is not None
+    if resource.type == tables.provider_token:
+        cls = tables.package.provider_class()
+    else:
+        cls = tables.package.resource_class(resource.type)
+    arguments = {
+        kind.inputs.properties[key].python_name: value
+        for key, value in resource.inputs.items()
+        if key in kind.inputs.properties and value is not None
+    }
+    return [cls.__module__, cls.__name__, plain(arguments)]
+
+
 def bare_project(folder: Path, resources: list[Declared]) -> None:
     """A project that registers the same resources, without components or checks of arguments."""
     provider = next(r for r in resources if r.type.startswith("pulumi:providers:"))
+    tables = Tables(provider.type.rpartition(":")[2])
     others = [r for r in resources if r is not provider and not r.type.startswith("pulumi:")]
     document = {
-        "provider": [provider.type, plain(dict(provider.inputs))],
-        "resources": [[r.type, r.custom, plain(dict(r.inputs))] for r in others],
+        "provider": written(tables, provider),
+        "resources": [written(tables, r) for r in others],
     }
     folder.mkdir()
     (folder / "resources.json").write_text(json.dumps(document))
