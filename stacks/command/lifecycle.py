@@ -44,6 +44,11 @@ class Call:
         """Whether the command goes to the sandbox, because of the call or of the stack's file."""
         return self.sandbox or (isinstance(settings, CloudSettings) and settings.sandbox)
 
+    def engine(self, settings: Settings) -> Pulumi:
+        """The engine for the stack, in the sandbox where that is asked for."""
+        local = isinstance(settings, LocalSettings)
+        return Pulumi(self.stack, sandbox=self.sandboxed(settings), plugins=not local)
+
     def again(self, target: str) -> str:
         """How to call a target of make for this stack."""
         return f"make {target} STACK={self.stack.name}" + (" SANDBOX=1" if self.sandbox else "")
@@ -56,7 +61,7 @@ def up(call: Call) -> int:
     if isinstance(settings, CloudSettings):
         prepare_cloud(call.stack, settings, sandbox=call.sandboxed(settings))
     with step(1, 3, "engine"):
-        pulumi = Pulumi(stack, sandbox=call.sandboxed(settings))
+        pulumi = call.engine(settings)
         say(f"      pulumi {pulumi.engine.version} ({pulumi.engine.source}): {pulumi.engine.path}")
     with step(2, 3, "backend"):
         pulumi.ensure_stack()
@@ -89,7 +94,7 @@ def preview(call: Call) -> int:
     settings = call.settings()
     if isinstance(settings, CloudSettings):
         prepare_cloud(call.stack, settings, sandbox=call.sandboxed(settings))
-    pulumi = Pulumi(call.stack, sandbox=call.sandboxed(settings))
+    pulumi = call.engine(settings)
     pulumi.ensure_stack()
     if isinstance(settings, CloudSettings):
         bring_up_foundation(pulumi, settings)
@@ -99,7 +104,7 @@ def preview(call: Call) -> int:
 def refresh(call: Call) -> int:
     """Read what is really there into the stack's state, so that the next ``up`` mends drift."""
     settings = call.settings()
-    pulumi = Pulumi(call.stack, sandbox=call.sandboxed(settings))
+    pulumi = call.engine(settings)
     pulumi.ensure_stack()
     return pulumi.stream(["refresh", "--yes", "-s", call.stack.name, *_display()])
 
@@ -113,7 +118,8 @@ def down(call: Call) -> int:
     settings = _settings_or_none(stack)
     local = settings if isinstance(settings, LocalSettings) else None
     sandboxed = call.sandbox or (settings is not None and call.sandboxed(settings))
-    pulumi = Pulumi(stack, sandbox=sandboxed)
+    clouds = isinstance(settings, CloudSettings)
+    pulumi = Pulumi(stack, sandbox=sandboxed, plugins=clouds)
     pulumi.ensure_stack()
     if not isinstance(settings, CloudSettings) and not sandboxed:
         pulumi.settle_interrupted()
@@ -155,7 +161,7 @@ def status(call: Call) -> int:
 def shell(call: Call) -> int:
     """A shell in which plain ``pulumi up -s NAME`` works."""
     settings = call.settings()
-    pulumi = Pulumi(call.stack, sandbox=call.sandboxed(settings))
+    pulumi = call.engine(settings)
     pulumi.ensure_stack()
     program = os.environ.get("SHELL") or "/bin/sh"
     say(f"pulumi {pulumi.engine.version} is ready; try: pulumi preview -s {call.stack.name}")

@@ -22,12 +22,14 @@ INTERRUPTED = 130
 class Pulumi:
     """The engine with its environment, for one stack."""
 
-    def __init__(self, stack: StackFile, *, sandbox: bool = False) -> None:
+    def __init__(self, stack: StackFile, *, sandbox: bool = False, plugins: bool = True) -> None:
         """Find, download or build the engine, and open the backend.
 
         Args:
             stack: the stack that commands are for.
             sandbox: let the sandbox's providers answer, with a backend of their own.
+            plugins: whether the engine may get the vendor's providers for the SDKs that are
+                installed. A local stack needs none of them.
         """
         self.stack = stack
         self.sandbox = sandbox
@@ -38,6 +40,8 @@ class Pulumi:
         else:
             self.environment = launch.environment(say, self.engine)
             self.folder = stack.project.root
+        if not plugins:
+            self.environment["PULUMI_DISABLE_AUTOMATIC_PLUGIN_ACQUISITION"] = "true"
 
     def stream(self, arguments: Sequence[str]) -> int:
         """Run a command whose output goes to the person; returns its exit status."""

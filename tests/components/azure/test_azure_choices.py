@@ -350,3 +350,13 @@ def test_names_are_what_azure_takes(tenant: str, stack: str, title: str) -> None
         assert name.isalnum()
         assert name == name.lower()
     assert len(titled(placed, title, "firewall")) <= 50
+
+
+def test_dedicated_logs_are_in_a_cluster_under_our_key(made: Deployed) -> None:
+    cluster = made.one("operationalinsights:Cluster")
+    key = cluster.inputs["keyVaultProperties"]
+    assert (key["keyName"], key["keyVersion"]) == ("logs", "")
+    assert cluster.inputs["isDoubleEncryptionEnabled"] is True
+    assert cluster.inputs["sku"] == {"name": "CapacityReservation", "capacity": 100}
+    link = made.one("operationalinsights:LinkedService").inputs
+    assert link["writeAccessResourceId"] == cluster.id

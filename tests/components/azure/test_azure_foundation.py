@@ -293,14 +293,8 @@ def test_logs_are_searched_privately_and_kept(made: Deployed) -> None:
     assert (lock["scope"], lock["level"]) == (workspace.id, "CanNotDelete")
 
 
-def test_confidential_logs_are_in_a_cluster_under_our_key(made: Deployed) -> None:
-    cluster = made.one("operationalinsights:Cluster")
-    key = cluster.inputs["keyVaultProperties"]
-    assert (key["keyName"], key["keyVersion"]) == ("logs", "")
-    assert cluster.inputs["isDoubleEncryptionEnabled"] is True
-    assert cluster.inputs["sku"] == {"name": "CapacityReservation", "capacity": 100}
-    link = made.one("operationalinsights:LinkedService").inputs
-    assert link["writeAccessResourceId"] == cluster.id
+def test_logs_have_no_cluster_of_their_own_unless_it_is_asked_for(made: Deployed) -> None:
+    assert not made.of_type("operationalinsights:Cluster")
 
 
 def test_what_is_recorded_goes_into_search_and_archive(made: Deployed) -> None:
