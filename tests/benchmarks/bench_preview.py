@@ -59,16 +59,19 @@ def written(tables: Tables, resource: Declared) -> list[object]:
         return ["", resource.type, plain(dict(resource.inputs))]
     kind = tables.resource(resource.type)
     assert kind is not None
+    inputs = dict(resource.inputs)
     if resource.type == tables.provider_token:
         cls = tables.package.provider_class()
+        # What else is there are the SDK's own defaults.
+        inputs = {key: inputs[key] for key in ("region", "location") if key in inputs}
     else:
         cls = tables.package.resource_class(resource.type)
     arguments = {
         kind.inputs.properties[key].python_name: value
-        for key, value in resource.inputs.items()
+        for key, value in inputs.items()
         if key in kind.inputs.properties and value is not None
     }
-    return [cls.__module__, cls.__name__, plain(arguments)]
+    return [cls.__module__, cls.__name__.removesuffix("Args"), plain(arguments)]
 
 
 def bare_project(folder: Path, resources: list[Declared]) -> None:
