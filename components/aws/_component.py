@@ -10,6 +10,7 @@ import pulumi_aws as aws
 
 from components.specification.names import physical_name
 from components.specification.placed import Placed
+from components.specification.spelling import camel
 
 #: https://docs.aws.amazon.com/IAM/latest/UserGuide/reference_iam-quotas.html
 ROLE_LIMIT = 64
@@ -20,14 +21,9 @@ def token(name: str) -> str:
     return f"falaj-aws:index:{name}"
 
 
-def inputs(args: Mapping[str, Any]) -> dict[str, Any]:
-    """A component's arguments as the engine writes them, so that policies see what was asked."""
-    return {_camel(key): value for key, value in args.items() if value is not None}
-
-
 def written(outputs: Mapping[str, Any]) -> dict[str, Any]:
     """A component's outputs as the engine writes them."""
-    return {_camel(key): value for key, value in outputs.items()}
+    return {camel(key): value for key, value in outputs.items()}
 
 
 def named(placed: Placed, *parts: str, limit: int) -> str:
@@ -56,8 +52,3 @@ def account_of(parent: pulumi.Resource) -> pulumi.Output[str]:
     """Number of the account that the parent's provider deploys into."""
     identity = aws.get_caller_identity_output(opts=pulumi.InvokeOutputOptions(parent=parent))
     return identity.account_id
-
-
-def _camel(key: str) -> str:
-    first, *others = key.split("_")
-    return first + "".join(each.capitalize() for each in others)

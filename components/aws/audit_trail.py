@@ -7,10 +7,11 @@ import pulumi
 import pulumi_aws as aws
 
 from components.aws._arn import bucket_arn
-from components.aws._component import account_of, child, inputs, named, stateful, token, written
+from components.aws._component import account_of, child, named, stateful, token, written
 from components.aws._iam import Statement, document
 from components.aws._logs import log_group, writer_role
 from components.specification.audit_trail import AuditTrailArgs, AuditTrailSpec, check
+from components.specification.spelling import engine_inputs
 
 __all__ = ["AuditTrail", "AuditTrailArgs"]
 
@@ -52,7 +53,7 @@ class AuditTrail(pulumi.ComponentResource):
         self, name: str, args: AuditTrailArgs, opts: pulumi.ResourceOptions | None = None
     ) -> None:
         spec = check("aws", name, args)
-        super().__init__(token("AuditTrail"), name, inputs(args), opts)
+        super().__init__(token("AuditTrail"), name, engine_inputs(args), opts)
         account = account_of(self)
         group = log_group(
             self,

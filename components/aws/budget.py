@@ -5,8 +5,9 @@ from typing import Any
 import pulumi
 import pulumi_aws as aws
 
-from components.aws._component import child, inputs, named, token, written
+from components.aws._component import child, named, token, written
 from components.specification.budget import BudgetArgs, BudgetSpec, check
+from components.specification.spelling import engine_inputs
 
 __all__ = ["Budget", "BudgetArgs"]
 
@@ -36,7 +37,7 @@ class Budget(pulumi.ComponentResource):
         self, name: str, args: BudgetArgs, opts: pulumi.ResourceOptions | None = None
     ) -> None:
         spec = check("aws", name, args)
-        super().__init__(token("Budget"), name, inputs(args), opts)
+        super().__init__(token("Budget"), name, engine_inputs(args), opts)
         budget = aws.budgets.Budget(
             name,
             name=named(spec.placed, name, limit=100),

@@ -8,9 +8,10 @@ import pulumi_aws as aws
 
 from components.aws._cluster_addons import install
 from components.aws._cluster_roles import ClusterRoles
-from components.aws._component import account_of, child, inputs, named, stateful, token
+from components.aws._component import account_of, child, named, stateful, token
 from components.specification.cluster import ClusterArgs, ClusterSpec, check
 from components.specification.machine_choice import subnets_of
+from components.specification.spelling import engine_inputs
 
 __all__ = ["Cluster", "ClusterArgs"]
 
@@ -79,7 +80,7 @@ class Cluster(pulumi.ComponentResource):
         self, name: str, args: ClusterArgs, opts: pulumi.ResourceOptions | None = None
     ) -> None:
         spec = check("aws", name, args)
-        super().__init__(token("Cluster"), name, inputs(args), opts)
+        super().__init__(token("Cluster"), name, engine_inputs(args), opts)
         roles = ClusterRoles(self, spec.placed, name, account_of(self), args.get("boundary_id"))
         cluster = self._cluster(spec, args, roles)
         install(self, spec, cluster, roles, args["disk_encryption_id"])

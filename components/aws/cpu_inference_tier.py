@@ -6,7 +6,7 @@ import pulumi
 import pulumi_aws as aws
 
 from components.aws import _tier_access as access
-from components.aws._component import account_of, inputs, token
+from components.aws._component import account_of, token
 from components.aws._logs import log_group
 from components.aws._tier_balancer import Balancer
 from components.aws._tier_certificate import private_certificate
@@ -19,6 +19,7 @@ from components.specification.cpu_inference_tier import (
     CpuInferenceTierSpec,
     check,
 )
+from components.specification.spelling import engine_inputs
 
 __all__ = ["CpuInferenceTier", "CpuInferenceTierArgs"]
 
@@ -80,7 +81,7 @@ class CpuInferenceTier(pulumi.ComponentResource):
         self, name: str, args: CpuInferenceTierArgs, opts: pulumi.ResourceOptions | None = None
     ) -> None:
         spec = check("aws", name, args)
-        super().__init__(token("CpuInferenceTier"), name, inputs(args), opts)
+        super().__init__(token("CpuInferenceTier"), name, engine_inputs(args), opts)
         pulumi.log.info(spec.summary, self)
         for note in spec.notes:
             pulumi.log.warn(note, self)

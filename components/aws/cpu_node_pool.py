@@ -4,9 +4,10 @@ from typing import Any
 
 import pulumi
 
-from components.aws._component import inputs, token
+from components.aws._component import token
 from components.aws._node_group import Pool, node_group
 from components.specification.cpu_node_pool import CpuNodePoolArgs, check
+from components.specification.spelling import engine_inputs
 
 __all__ = ["CpuNodePool", "CpuNodePoolArgs"]
 
@@ -55,7 +56,7 @@ class CpuNodePool(pulumi.ComponentResource):
         self, name: str, args: CpuNodePoolArgs, opts: pulumi.ResourceOptions | None = None
     ) -> None:
         spec = check("aws", name, args)
-        super().__init__(token("CpuNodePool"), name, inputs(args), opts)
+        super().__init__(token("CpuNodePool"), name, engine_inputs(args), opts)
         pulumi.log.info(spec.summary, self)
         for note in spec.notes:
             pulumi.log.warn(note, self)

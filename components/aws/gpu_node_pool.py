@@ -5,9 +5,10 @@ from typing import Any
 import pulumi
 import pulumi_aws as aws
 
-from components.aws._component import child, inputs, named, token
+from components.aws._component import child, named, token
 from components.aws._node_group import Pool, node_group
 from components.specification.gpu_node_pool import GpuNodePoolArgs, GpuNodePoolSpec, check
+from components.specification.spelling import engine_inputs
 
 __all__ = ["GpuNodePool", "GpuNodePoolArgs"]
 
@@ -62,7 +63,7 @@ class GpuNodePool(pulumi.ComponentResource):
         self, name: str, args: GpuNodePoolArgs, opts: pulumi.ResourceOptions | None = None
     ) -> None:
         spec = check("aws", name, args)
-        super().__init__(token("GpuNodePool"), name, inputs(args), opts)
+        super().__init__(token("GpuNodePool"), name, engine_inputs(args), opts)
         pulumi.log.info(spec.summary, self)
         for note in spec.notes:
             pulumi.log.warn(note, self)

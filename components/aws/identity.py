@@ -7,10 +7,11 @@ import pulumi
 import pulumi_aws as aws
 
 from components.aws._boundary import Limits, boundary_policy
-from components.aws._component import ROLE_LIMIT, account_of, child, inputs, named, token, written
+from components.aws._component import ROLE_LIMIT, account_of, child, named, token, written
 from components.aws._duties import Realm, duty_policy
 from components.aws._iam import Statement, document
 from components.specification.identity import DUTIES, IdentityArgs, IdentitySpec, check
+from components.specification.spelling import engine_inputs
 
 __all__ = ["Identity", "IdentityArgs"]
 
@@ -55,7 +56,7 @@ class Identity(pulumi.ComponentResource):
         self, name: str, args: IdentityArgs, opts: pulumi.ResourceOptions | None = None
     ) -> None:
         spec = check("aws", name, args)
-        super().__init__(token("Identity"), name, inputs(args), opts)
+        super().__init__(token("Identity"), name, engine_inputs(args), opts)
         account = account_of(self)
         names = {each: named(spec.placed, name, each, limit=ROLE_LIMIT) for each in DUTIES}
         log_prefix = f"/falaj/{spec.placed.tenant}"

@@ -5,9 +5,10 @@ from typing import Any
 import pulumi
 import pulumi_aws as aws
 
-from components.aws._component import account_of, child, inputs, named, stateful, token, written
+from components.aws._component import account_of, child, named, stateful, token, written
 from components.aws._key_policies import KeyHolder, key_policy
 from components.specification.key_ring import KeyRingArgs, KeyRingSpec, check
+from components.specification.spelling import engine_inputs
 
 __all__ = ["KeyRing", "KeyRingArgs"]
 
@@ -48,7 +49,7 @@ class KeyRing(pulumi.ComponentResource):
         self, name: str, args: KeyRingArgs, opts: pulumi.ResourceOptions | None = None
     ) -> None:
         spec = check("aws", name, args)
-        super().__init__(token("KeyRing"), name, inputs(args), opts)
+        super().__init__(token("KeyRing"), name, engine_inputs(args), opts)
         account = account_of(self)
         keys = {purpose: self._key(name, purpose, spec, account) for purpose in spec.purposes}
         arns: dict[str, pulumi.Output[str]] = {each: key.arn for each, key in keys.items()}

@@ -6,7 +6,7 @@ from typing import Any
 import pulumi
 import pulumi_aws as aws
 
-from components.aws._component import account_of, child, inputs, token, written
+from components.aws._component import account_of, child, token, written
 from components.aws._egress import make_egress
 from components.aws._endpoints import Place, gateway_endpoints, interface_endpoints
 from components.aws._logs import log_group, writer_role
@@ -19,6 +19,7 @@ from components.aws._security_groups import (
 from components.specification.address_plan import FIREWALL, OUTLET
 from components.specification.network import CLUSTER, NetworkArgs, NetworkSpec, check
 from components.specification.network import SERVING as SERVING_ONLY
+from components.specification.spelling import engine_inputs
 
 __all__ = ["Network", "NetworkArgs"]
 
@@ -80,7 +81,7 @@ class Network(pulumi.ComponentResource):
         self, name: str, args: NetworkArgs, opts: pulumi.ResourceOptions | None = None
     ) -> None:
         spec = check("aws", name, args)
-        super().__init__(token("Network"), name, inputs(args), opts)
+        super().__init__(token("Network"), name, engine_inputs(args), opts)
         self.zones = list(spec.zones)
         account = account_of(self)
         tags = spec.placed.tags(name)

@@ -7,9 +7,10 @@ import pulumi_aws as aws
 
 from components.aws._arn import bucket_arn
 from components.aws._bucket_policies import BucketOwner, bucket_policy
-from components.aws._component import account_of, child, inputs, stateful, token, written
+from components.aws._component import account_of, child, stateful, token, written
 from components.specification.names import unique_name
 from components.specification.object_store import ObjectStoreArgs, ObjectStoreSpec, check
+from components.specification.spelling import engine_inputs
 
 __all__ = ["ObjectStore", "ObjectStoreArgs"]
 
@@ -54,7 +55,7 @@ class ObjectStore(pulumi.ComponentResource):
         self, name: str, args: ObjectStoreArgs, opts: pulumi.ResourceOptions | None = None
     ) -> None:
         spec = check("aws", name, args)
-        super().__init__(token("ObjectStore"), name, inputs(args), opts)
+        super().__init__(token("ObjectStore"), name, engine_inputs(args), opts)
         given: dict[str, Any] = {**args}
         account = account_of(self)
         buckets = {

@@ -11,7 +11,6 @@ from components.aws._component import (
     ROLE_LIMIT,
     account_of,
     child,
-    inputs,
     named,
     stateful,
     token,
@@ -19,6 +18,7 @@ from components.aws._component import (
 )
 from components.aws._iam import Statement, document, trust
 from components.specification.registry import RegistryArgs, RegistrySpec, check
+from components.specification.spelling import engine_inputs
 
 __all__ = ["Registry", "RegistryArgs"]
 
@@ -64,7 +64,7 @@ class Registry(pulumi.ComponentResource):
         self, name: str, args: RegistryArgs, opts: pulumi.ResourceOptions | None = None
     ) -> None:
         spec = check("aws", name, args)
-        super().__init__(token("Registry"), name, inputs(args), opts)
+        super().__init__(token("Registry"), name, engine_inputs(args), opts)
         account = account_of(self)
         key_id = args["registry_key_id"]
         made = {each: self._repository(name, each, spec, key_id) for each in spec.repositories}

@@ -6,9 +6,10 @@ import pulumi
 import pulumi_aws as aws
 
 from components.aws._arn import iam_arn
-from components.aws._component import account_of, child, inputs, named, stateful, token, written
+from components.aws._component import account_of, child, named, stateful, token, written
 from components.aws._iam import Statement, document
 from components.specification.machine_choice import subnets_of
+from components.specification.spelling import engine_inputs
 from components.specification.training_file_system import (
     TrainingFileSystemArgs,
     TrainingFileSystemSpec,
@@ -60,7 +61,7 @@ class TrainingFileSystem(pulumi.ComponentResource):
         self, name: str, args: TrainingFileSystemArgs, opts: pulumi.ResourceOptions | None = None
     ) -> None:
         spec = check("aws", name, args)
-        super().__init__(token("TrainingFileSystem"), name, inputs(args), opts)
+        super().__init__(token("TrainingFileSystem"), name, engine_inputs(args), opts)
         lustre = self._lustre(name, spec, args)
         self.file_system_id = lustre.id
         self.mount_address = pulumi.Output.concat(lustre.dns_name, "@tcp:/", lustre.mount_name)

@@ -6,9 +6,10 @@ import pulumi
 import pulumi_aws as aws
 
 from components.aws._arn import arn
-from components.aws._component import ROLE_LIMIT, account_of, child, inputs, named, token, written
+from components.aws._component import ROLE_LIMIT, account_of, child, named, token, written
 from components.aws._iam import Statement, document
 from components.specification.identity import TRAINER
+from components.specification.spelling import engine_inputs
 from components.specification.workload_identity import (
     WorkloadIdentityArgs,
     WorkloadIdentitySpec,
@@ -48,7 +49,7 @@ class WorkloadIdentity(pulumi.ComponentResource):
         self, name: str, args: WorkloadIdentityArgs, opts: pulumi.ResourceOptions | None = None
     ) -> None:
         spec = check("aws", name, args)
-        super().__init__(token("WorkloadIdentity"), name, inputs(args), opts)
+        super().__init__(token("WorkloadIdentity"), name, engine_inputs(args), opts)
         tags = spec.placed.tags(name)
         known = pulumi.Output.all(
             account=account_of(self),

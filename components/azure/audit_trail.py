@@ -6,12 +6,12 @@ from pulumi_azure_native import monitor
 
 from components.azure._aliases import of_component
 from components.azure._groups import kept, resource_group
-from components.azure._inputs import pulumi_inputs
 from components.azure._log_workspace import Logs, log_workspace
 from components.azure._names import titled
 from components.azure._private_endpoint import Door
 from components.azure._threat_detection import threat_detection
 from components.specification.audit_trail import AuditTrailArgs, check
+from components.specification.spelling import engine_inputs
 
 #: https://learn.microsoft.com/azure/azure-monitor/platform/activity-log-schema
 _ACTIVITIES = (
@@ -68,7 +68,7 @@ class AuditTrail(pulumi.ComponentResource):
     ) -> None:
         spec = check("azure", name, args)
         super().__init__(
-            "falaj-azure:index:AuditTrail", name, pulumi_inputs(args), of_component(opts)
+            "falaj-azure:index:AuditTrail", name, engine_inputs(args), of_component(opts)
         )
         if spec.dedicated_logs:
             pulumi.log.warn(_KEY_WARNING, self)

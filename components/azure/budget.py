@@ -7,9 +7,9 @@ import pulumi_azure_native as azure_native
 from pulumi_azure_native import consumption
 
 from components.azure._aliases import of_component
-from components.azure._inputs import pulumi_inputs
 from components.azure._names import titled
 from components.specification.budget import BudgetArgs, check
+from components.specification.spelling import engine_inputs
 
 _FORECAST_PERCENT = 100
 
@@ -39,7 +39,7 @@ class Budget(pulumi.ComponentResource):
         self, name: str, args: BudgetArgs, opts: pulumi.ResourceOptions | None = None
     ) -> None:
         spec = check("azure", name, args)
-        super().__init__("falaj-azure:index:Budget", name, pulumi_inputs(args), of_component(opts))
+        super().__init__("falaj-azure:index:Budget", name, engine_inputs(args), of_component(opts))
         client = azure_native.authorization.get_client_config_output(
             opts=pulumi.InvokeOutputOptions(parent=self)
         )

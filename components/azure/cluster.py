@@ -10,10 +10,10 @@ from components.azure import _cluster_operation, _cluster_profile
 from components.azure._aliases import of_component
 from components.azure._cluster_identity import cluster_key, make_identities
 from components.azure._groups import resource_group
-from components.azure._inputs import pulumi_inputs
 from components.specification.cluster import ClusterArgs, check
 from components.specification.machine_choice import subnets_of
 from components.specification.names import physical_name
+from components.specification.spelling import engine_inputs
 from components.specification.zones import REGIONAL
 
 #: A kubeconfig is YAML, of which JSON is a part.
@@ -77,7 +77,7 @@ class Cluster(pulumi.ComponentResource):
     ) -> None:
         spec = check("azure", name, args)
         super().__init__(
-            "falaj-azure:index:Cluster", name, pulumi_inputs(args), of_component(opts)
+            "falaj-azure:index:Cluster", name, engine_inputs(args), of_component(opts)
         )
         offered = spec.placed.place.service("AKS")
         if not offered.available:

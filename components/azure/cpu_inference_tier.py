@@ -8,7 +8,6 @@ from pulumi_azure_native import monitor
 
 from components.azure._aliases import of_component
 from components.azure._groups import resource_group
-from components.azure._inputs import pulumi_inputs
 from components.azure._tier_access import Access, give_access, give_name, serving_settings
 from components.azure._tier_containers import make_containers
 from components.azure._tier_gateway import guard_machines, make_gateway
@@ -19,6 +18,7 @@ from components.specification.cpu_inference_tier import (
     check,
 )
 from components.specification.machine_choice import subnets_of
+from components.specification.spelling import engine_inputs
 
 _HTTPS = 443
 
@@ -84,7 +84,7 @@ class CpuInferenceTier(pulumi.ComponentResource):
     ) -> None:
         spec = check("azure", name, args)
         super().__init__(
-            "falaj-azure:index:CpuInferenceTier", name, pulumi_inputs(args), of_component(opts)
+            "falaj-azure:index:CpuInferenceTier", name, engine_inputs(args), of_component(opts)
         )
         for note in spec.notes:
             pulumi.log.warn(note, self)

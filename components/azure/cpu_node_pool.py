@@ -5,8 +5,8 @@ from pulumi_azure_native import containerservice as aks
 
 from components.azure import _agent_pool
 from components.azure._aliases import of_component
-from components.azure._inputs import pulumi_inputs
 from components.specification.cpu_node_pool import CpuNodePoolArgs, CpuNodePoolSpec, check
+from components.specification.spelling import engine_inputs
 
 
 class CpuNodePool(pulumi.ComponentResource):
@@ -53,7 +53,7 @@ class CpuNodePool(pulumi.ComponentResource):
     ) -> None:
         spec = check("azure", name, args)
         super().__init__(
-            "falaj-azure:index:CpuNodePool", name, pulumi_inputs(args), of_component(opts)
+            "falaj-azure:index:CpuNodePool", name, engine_inputs(args), of_component(opts)
         )
         zones = _agent_pool.used_zones(spec.machine, spec.zones, named=spec.zones_named)
         for note in spec.notes:

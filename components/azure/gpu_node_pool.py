@@ -5,9 +5,9 @@ from pulumi_azure_native import containerservice as aks
 
 from components.azure import _agent_pool
 from components.azure._aliases import of_component
-from components.azure._inputs import pulumi_inputs
 from components.azure._placement import admit_cluster, proximity_group
 from components.specification.gpu_node_pool import GpuNodePoolArgs, GpuNodePoolSpec, check
+from components.specification.spelling import engine_inputs
 
 #: Vendor for whose GPUs AKS brings a driver; for AMD's it brings none:
 #: https://learn.microsoft.com/azure/aks/use-amd-gpus
@@ -64,7 +64,7 @@ class GpuNodePool(pulumi.ComponentResource):
     ) -> None:
         spec = check("azure", name, args)
         super().__init__(
-            "falaj-azure:index:GpuNodePool", name, pulumi_inputs(args), of_component(opts)
+            "falaj-azure:index:GpuNodePool", name, engine_inputs(args), of_component(opts)
         )
         zones = _agent_pool.used_zones(spec.machine, spec.zones, named=spec.zones_named)
         for note in spec.notes:

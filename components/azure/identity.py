@@ -12,7 +12,6 @@ from components.azure import _duties
 from components.azure._aliases import of_component
 from components.azure._buckets import bucket_id, store_id
 from components.azure._custom_roles import define_role
-from components.azure._inputs import pulumi_inputs
 from components.azure._roles import ROLES
 from components.specification.identity import (
     AUDITOR,
@@ -23,6 +22,7 @@ from components.specification.identity import (
     IdentityArgs,
     check,
 )
+from components.specification.spelling import engine_inputs
 
 _PERMISSIONS = {
     PROVISIONER: _duties.PROVISIONER,
@@ -93,7 +93,7 @@ class Identity(pulumi.ComponentResource):
     ) -> None:
         spec = check("azure", name, args)
         super().__init__(
-            "falaj-azure:index:Identity", name, pulumi_inputs(args), of_component(opts)
+            "falaj-azure:index:Identity", name, engine_inputs(args), of_component(opts)
         )
         self._spec = spec
         self._name = name

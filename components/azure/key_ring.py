@@ -10,12 +10,12 @@ from components.azure._aliases import of_component
 from components.azure._custom_roles import define_role
 from components.azure._duties import KEY_ADMINISTRATOR, KEY_ENCRYPTER
 from components.azure._groups import kept, resource_group
-from components.azure._inputs import pulumi_inputs
 from components.azure._managed_hsm import managed_hsm
 from components.azure._names import dashed, titled
 from components.azure._roles import Grant, grant
 from components.specification.key_ring import KeyRingArgs, check
 from components.specification.names import physical_name
+from components.specification.spelling import engine_inputs
 
 #: The largest that every service takes which encrypts with a key of ours.
 _RSA_BITS = 4096
@@ -79,7 +79,7 @@ class KeyRing(pulumi.ComponentResource):
     ) -> None:
         spec = check("azure", name, args)
         super().__init__(
-            "falaj-azure:index:KeyRing", name, pulumi_inputs(args), of_component(opts)
+            "falaj-azure:index:KeyRing", name, engine_inputs(args), of_component(opts)
         )
         self._spec = spec
         self._name = name

@@ -10,7 +10,6 @@ from components.azure._aliases import of_component
 from components.azure._egress import Outlet, firewall_routes
 from components.azure._flow_logs import Records, flow_logs
 from components.azure._groups import resource_group
-from components.azure._inputs import pulumi_inputs
 from components.azure._names import titled
 from components.azure._network_rules import FLOWS, OUTWARD, security_rules
 from components.azure._private_endpoint import Door, private_endpoint, zone_names
@@ -24,6 +23,7 @@ from components.azure._subnets import (
     STORAGE,
 )
 from components.specification.network import NetworkArgs, check
+from components.specification.spelling import engine_inputs
 from components.specification.zones import REGIONAL
 
 _ROLES = (NODES, ENDPOINTS, STORAGE, SERVING, CONTROL_PLANE, CONTAINERS)
@@ -81,7 +81,7 @@ class Network(pulumi.ComponentResource):
     ) -> None:
         spec = check("azure", name, args)
         super().__init__(
-            "falaj-azure:index:Network", name, pulumi_inputs(args), of_component(opts)
+            "falaj-azure:index:Network", name, engine_inputs(args), of_component(opts)
         )
         self._spec = spec
         self._name = name

@@ -8,11 +8,11 @@ from pulumi_azure_native import storage
 from components.azure._aliases import of_component
 from components.azure._blob_service import blob_service, lifecycle
 from components.azure._groups import kept, resource_group
-from components.azure._inputs import pulumi_inputs
 from components.azure._names import compact
 from components.azure._private_endpoint import Door, private_endpoint
 from components.azure._storage import SKUS, Account, storage_account
 from components.specification.object_store import ObjectStoreArgs, check
+from components.specification.spelling import engine_inputs
 
 
 @dataclass(frozen=True)
@@ -71,7 +71,7 @@ class ObjectStore(pulumi.ComponentResource):
     ) -> None:
         spec = check("azure", name, args)
         super().__init__(
-            "falaj-azure:index:ObjectStore", name, pulumi_inputs(args), of_component(opts)
+            "falaj-azure:index:ObjectStore", name, engine_inputs(args), of_component(opts)
         )
         self._spec = spec
         self._name = name

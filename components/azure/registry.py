@@ -7,10 +7,10 @@ from pulumi_azure_native import monitor
 from components.azure._aliases import of_component
 from components.azure._groups import kept, resource_group
 from components.azure._identities import client_id
-from components.azure._inputs import pulumi_inputs
 from components.azure._names import compact
 from components.azure._private_endpoint import Door, private_endpoint
 from components.specification.registry import RegistryArgs, check
+from components.specification.spelling import engine_inputs
 
 #: Days after which an image without a tag is removed. Deployments name images by digest, which may
 #: have lost their tag; a month covers a roll-back.
@@ -65,7 +65,7 @@ class Registry(pulumi.ComponentResource):
     ) -> None:
         spec = check("azure", name, args)
         super().__init__(
-            "falaj-azure:index:Registry", name, pulumi_inputs(args), of_component(opts)
+            "falaj-azure:index:Registry", name, engine_inputs(args), of_component(opts)
         )
         self._spec = spec
         self._name = name

@@ -6,12 +6,12 @@ from pulumi_azure_native import keyvault
 from components.azure._aliases import of_component
 from components.azure._groups import resource_group
 from components.azure._ids import key_identifier, resource_id
-from components.azure._inputs import pulumi_inputs
 from components.azure._managed_lustre import Lustre, managed_lustre
 from components.azure._net_app import NetApp, net_app_volume
 from components.azure._private_endpoint import Door
 from components.azure._shared_homes import Homes, shared_homes
 from components.azure._subnets import NODES, subnet_id
+from components.specification.spelling import engine_inputs
 from components.specification.training_file_system import (
     NETAPP,
     TrainingFileSystemArgs,
@@ -61,7 +61,7 @@ class TrainingFileSystem(pulumi.ComponentResource):
     ) -> None:
         spec = check("azure", name, args)
         super().__init__(
-            "falaj-azure:index:TrainingFileSystem", name, pulumi_inputs(args), of_component(opts)
+            "falaj-azure:index:TrainingFileSystem", name, engine_inputs(args), of_component(opts)
         )
         self._args = args
         self._opts = pulumi.ResourceOptions(parent=self)

@@ -6,10 +6,10 @@ from pulumi_azure_native import managedidentity
 from components.azure._aliases import of_component
 from components.azure._buckets import bucket_id
 from components.azure._groups import resource_group
-from components.azure._inputs import pulumi_inputs
 from components.azure._names import titled
 from components.azure._roles import Grant, grant
 from components.specification.identity import DEPLOYER, TRAINER
+from components.specification.spelling import engine_inputs
 from components.specification.workload_identity import WorkloadIdentityArgs, check
 
 #: Built-in roles by duty and bucket. The writer's may delete: old checkpoints are removed by
@@ -57,7 +57,7 @@ class WorkloadIdentity(pulumi.ComponentResource):
     ) -> None:
         spec = check("azure", name, args)
         super().__init__(
-            "falaj-azure:index:WorkloadIdentity", name, pulumi_inputs(args), of_component(opts)
+            "falaj-azure:index:WorkloadIdentity", name, engine_inputs(args), of_component(opts)
         )
         children = pulumi.ResourceOptions(parent=self)
         group = resource_group(name, spec.placed, children)

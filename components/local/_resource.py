@@ -1,23 +1,13 @@
 """The custom resources of the provider ``falaj-local``, as the components register them."""
 
-import re
 from collections.abc import Mapping
 from typing import Any
 
 import pulumi
 
+from components.specification.spelling import camel, engine_inputs, snake
+
 _PACKAGE = "falaj-local"
-
-
-def camel(name: str) -> str:
-    """``max_rows`` as the engine spells it: ``maxRows``."""
-    head, *tail = name.split("_")
-    return head + "".join(part.capitalize() for part in tail)
-
-
-def snake(name: str) -> str:
-    """``maxRows`` as Python spells it: ``max_rows``."""
-    return re.sub(r"(?<=[a-z0-9])([A-Z])", lambda match: f"_{match[1].lower()}", name)
 
 
 class LocalResource(pulumi.CustomResource):
@@ -76,8 +66,7 @@ class LocalComponent(pulumi.ComponentResource):
         opts: pulumi.ResourceOptions | None,
     ) -> None:
         given = {key: value for key, value in args.items() if value is not None}
-        inputs = {camel(key): value for key, value in given.items()}
-        super().__init__(f"falaj:local:{type_name}", name, inputs, opts)
+        super().__init__(f"falaj:local:{type_name}", name, engine_inputs(given), opts)
         self._resource = LocalResource(
             type_name, name, given, outputs, pulumi.ResourceOptions(parent=self)
         )

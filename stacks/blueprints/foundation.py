@@ -7,6 +7,7 @@ from typing import Any
 
 import pulumi
 
+from components.specification.spelling import camel
 from stacks.blueprints.cloud import Cloud, first
 from stacks.settings.foundation import OwnFoundation
 
@@ -40,7 +41,7 @@ class Foundation:
     def export(self, cloud: Cloud) -> None:
         """Make everything an output of the stack, for stacks that refer to it."""
         for field in fields(self):
-            cloud.export(_camel(field.name), getattr(self, field.name))
+            cloud.export(camel(field.name), getattr(self, field.name))
 
 
 def make(settings: OwnFoundation, cloud: Cloud) -> Foundation:
@@ -150,8 +151,8 @@ def refer(stack: str, cloud: Cloud) -> Foundation:
         found = other.get_output(key) if key in optional else other.require_output(key)
         return pulumi.Output.all(found, elsewhere).apply(lambda both: both[0])
 
-    optional = {_camel(key) for key in _OPTIONAL}
-    return Foundation(**{field.name: output(_camel(field.name)) for field in fields(Foundation)})
+    optional = {camel(key) for key in _OPTIONAL}
+    return Foundation(**{field.name: output(camel(field.name)) for field in fields(Foundation)})
 
 
 def of(settings: OwnFoundation, stack: str | None, cloud: Cloud) -> Foundation:
@@ -173,8 +174,3 @@ def _same_place(stack: str, there: str, here: str) -> str:
             "foundation in the same place\n  choose another foundation, or the same region"
         )
     return there
-
-
-def _camel(name: str) -> str:
-    head, *tail = name.split("_")
-    return head + "".join(part.capitalize() for part in tail)

@@ -8,8 +8,8 @@ import pulumi
 import pytest
 
 from components import local
-from components.local._resource import camel, snake
 from components.local.provider.resources import HANDLERS
+from components.specification.spelling import camel, snake
 
 ARGS: dict[str, dict[str, Any]] = {
     "Workspace": {"path": "/s", "ports": [8443], "retain": None},
