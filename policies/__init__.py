@@ -1,0 +1,1 @@
+"""Rules of residency, encryption, zero trust, Kubernetes and governance, and the packs of them."""

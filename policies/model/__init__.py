@@ -1,0 +1,66 @@
+"""Resources, rules and findings: what every rule is written with."""
+
+from __future__ import annotations
+
+from policies.model.errors import PolicyError
+from policies.model.finding import Finding, Kind, Severity, indeterminate, violation
+from policies.model.resource import Options, Provider, Resource, Stack, kind_of
+from policies.model.rule import EVERY, PACKS, Check, Rule, rule
+from policies.model.settings import Settings, read_settings
+from policies.model.values import (
+    ABSENT,
+    REDACTED,
+    UNKNOWN,
+    Path,
+    get,
+    holds_unknown,
+    is_false,
+    is_list,
+    is_true,
+    is_unknown,
+    items,
+    leaves,
+    number,
+    select,
+    spell,
+    text,
+)
+from policies.model.view import View
+
+__all__ = [
+    "ABSENT",
+    "EVERY",
+    "PACKS",
+    "REDACTED",
+    "UNKNOWN",
+    "Check",
+    "Finding",
+    "Kind",
+    "Options",
+    "Path",
+    "PolicyError",
+    "Provider",
+    "Resource",
+    "Rule",
+    "Settings",
+    "Severity",
+    "Stack",
+    "View",
+    "get",
+    "holds_unknown",
+    "indeterminate",
+    "is_false",
+    "is_list",
+    "is_true",
+    "is_unknown",
+    "items",
+    "kind_of",
+    "leaves",
+    "number",
+    "read_settings",
+    "rule",
+    "select",
+    "spell",
+    "text",
+    "violation",
+]

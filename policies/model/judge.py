@@ -1,0 +1,92 @@
+"""Runs rules over resources: each alone first, then what is left over with the whole stack."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+
+from policies.model.finding import Finding, Kind, indeterminate
+from policies.model.resource import Resource, Stack
+from policies.model.rule import Rule
+from policies.model.settings import Settings
+from policies.model.view import View
+
+
+@dataclass(frozen=True)
+class Judgement:
+    """What one rule says of one resource; without findings the resource meets the rule."""
+
+    rule: Rule
+    resource: Resource
+    findings: tuple[Finding, ...] = ()
+
+    @property
+    def is_certain(self) -> bool:
+        """Whether a second look, at the whole stack, could not change it."""
+        return all(each.kind is Kind.VIOLATION for each in self.findings)
+
+
+@dataclass
+class Judge:
+    """Rules by the types that they concern."""
+
+    rules: Sequence[Rule]
+    settings: Settings = field(default_factory=Settings)
+    _concerned: dict[str, tuple[Rule, ...]] = field(
+        default_factory=dict[str, tuple[Rule, ...]], init=False
+    )
+
+    def concerning(self, kind: str) -> tuple[Rule, ...]:
+        """The rules that look at a type (in its one spelling)."""
+        if kind not in self._concerned:
+            self._concerned[kind] = tuple(
+                each for each in self.rules if each.is_walker or each.concerns(kind)
+            )
+        return self._concerned[kind]
+
+    def alone(self, resource: Resource) -> list[Judgement]:
+        """The first look: the resource by itself."""
+        view = View(self.settings)
+        return [look(each, resource, view) for each in self.concerning(resource.kind)]
+
+    def again(self, judgements: Iterable[Judgement], stack: Stack) -> list[Judgement]:
+        """The second look, with the whole stack, at what the first left uncertain.
+
+        Judgements that were certain are returned as they are. Resources are looked up by URN, for
+        a stack knows more of them (dependencies, what the cloud answered).
+        """
+        view = View(self.settings, stack)
+        return [
+            each
+            if each.is_certain
+            else look(each.rule, stack.by_urn.get(each.resource.urn, each.resource), view)
+            for each in judgements
+        ]
+
+    def whole(self, stack: Stack) -> list[Judgement]:
+        """Both looks at once, where everything is known from the start: a state."""
+        view = View(self.settings, stack)
+        return [
+            look(rule, resource, view)
+            for resource in stack.resources
+            for rule in self.concerning(resource.kind)
+        ]
+
+
+def look(rule: Rule, resource: Resource, view: View) -> Judgement:
+    """Ask one rule. One that raises is a defect; then nothing is certain, and nothing passes."""
+    try:
+        found = tuple(dict.fromkeys(rule.check(resource, view)))
+    except Exception as error:
+        reason = f"the rule itself failed ({type(error).__name__}), so nothing is proved"
+        found = (indeterminate("", reason),)
+    return Judgement(rule, resource, found)
+
+
+def only(judgements: Iterable[Judgement], kind: Kind) -> list[Judgement]:
+    """Judgements with findings of one kind, and those findings alone."""
+    kept = (
+        replace(each, findings=tuple(found for found in each.findings if found.kind is kind))
+        for each in judgements
+    )
+    return [each for each in kept if each.findings]

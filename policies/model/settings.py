@@ -1,0 +1,87 @@
+"""What a team may choose: allowed places, registries, hosts; how strict checks are."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from typing import Annotated, Any, Final, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+from pydantic.alias_generators import to_camel
+
+from components import catalogue
+from policies.model.errors import PolicyError
+
+DEFAULT_PLACES: Final = catalogue.PLACES
+Host = Annotated[str, Field(pattern=r"^(\*\.)?[a-z0-9]([a-z0-9.-]*[a-z0-9])?(:\d+)?(/[\w./-]*)?$")]
+
+
+class Settings(BaseModel):
+    """Settings of all packs; the same keys in the stack's file and in a pack's configuration."""
+
+    model_config = ConfigDict(
+        frozen=True, extra="forbid", alias_generator=to_camel, populate_by_name=True
+    )
+
+    allowed_places: tuple[str, ...] = DEFAULT_PLACES
+    """Places where data may be, as ``aws/me-central-1``; all in the country."""
+    geo_redundancy: Literal["forbidden", "paired"] = "forbidden"
+    """``paired``: copies in the region's pair are fine where the pair is allowed as well."""
+    allowed_hosts: tuple[Host, ...] = ()
+    """Hosts outside of the allowed regions' own that may be talked to; ``*.example.ae`` with all
+    below it."""
+    allowed_registries: tuple[Host, ...] = ()
+    """Image registries besides the allowed regions' own; with a path, only what is below it."""
+    allowed_accounts: tuple[str, ...] = ()
+    """AWS accounts and Azure subscriptions, besides one's own, that may be shared with."""
+    data_class: Literal["public", "internal", "confidential", "restricted"] = "confidential"
+    """Class of the data of resources that carry no tag of their own."""
+    environment: Literal["development", "test", "production"] = "production"
+    strict: bool = True
+    """Whether what can't be known fails; False only warns."""
+    required_tags: tuple[str, ...] = (
+        "falaj:owner", "falaj:tenant", "falaj:data-class", "falaj:cost-center",
+        "falaj:environment",
+    )  # fmt: skip
+    """Tags that everything that takes tags must carry."""
+    waivers: str = ""
+    """The file of waivers, relative to the project's folder. Default: none."""
+
+    @field_validator("allowed_places")
+    @classmethod
+    def _in_the_country(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        wrong = [each for each in value if each not in DEFAULT_PLACES]
+        if wrong or not value:
+            raise ValueError(
+                f"{', '.join(wrong) or 'nothing'} can't be allowed: places are in the country, "
+                f"which are {', '.join(DEFAULT_PLACES)}"
+            )
+        return value
+
+    def regions(self, cloud: str) -> tuple[str, ...]:
+        """The allowed regions of a cloud, ``aws`` or ``azure``."""
+        return tuple(
+            each.partition("/")[2] for each in self.allowed_places if each.startswith(cloud + "/")
+        )
+
+
+def read_settings(given: Mapping[str, Any], source: str) -> Settings:
+    """Check settings. Raises PolicyError naming the source, the key, and what is allowed."""
+    try:
+        return Settings.model_validate(dict(given))
+    except ValidationError as error:
+        problems = [
+            f"{'.'.join(str(part) for part in each['loc']) or 'settings'}: {each['msg']}"
+            + (f", not {each['input']!r}" if each["type"] != "extra_forbidden" else "")
+            for each in error.errors(include_url=False)
+        ]
+        allowed = ", ".join(sorted(to_camel(name) for name in Settings.model_fields))
+        raise PolicyError(
+            f"the settings of the policies in {source} can't be used: {'; '.join(problems)}; "
+            f"keys are {allowed}"
+        ) from None
+
+
+def strict_by_default(environment: str) -> bool:
+    """Checks are strict in CI and for production; elsewhere the unknown only warns."""
+    return environment == "production" or bool(os.environ.get("CI"))

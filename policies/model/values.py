@@ -1,0 +1,182 @@
+"""Properties as rules see them: plain values, unknowns included, read without ever raising.
+
+A resource's properties are mappings, lists, texts, numbers, booleans and None. What can't be known
+(a preview) or can't be read (an encrypted secret of an exported state) is an `Unknown`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final
+
+Path = tuple[str | int, ...]
+
+
+class Unknown:
+    """A value that is there, but not to be seen; `reason` completes the sentence "it …"."""
+
+    __slots__ = ("reason",)
+
+    def __init__(self, reason: str) -> None:
+        self.reason = reason
+
+    def __repr__(self) -> str:
+        return f"Unknown({self.reason!r})"
+
+    def __bool__(self) -> bool:
+        raise TypeError("an unknown value is neither true nor false: test for it first")
+
+
+class Absent:
+    """The one value that stands for a property that isn't given (or is null)."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return "ABSENT"
+
+    def __bool__(self) -> bool:
+        return False
+
+
+UNKNOWN: Final = Unknown("can't be known during preview")
+REDACTED: Final = Unknown("is a secret that can't be read here")
+ABSENT: Final = Absent()
+
+
+def is_unknown(value: object) -> bool:
+    """Whether a value can't be seen."""
+    return isinstance(value, Unknown)
+
+
+def holds_unknown(value: Any) -> bool:
+    """Whether a value can't be seen, or has such a value at any depth."""
+    if isinstance(value, Mapping):
+        return any(holds_unknown(each) for each in value.values())
+    if is_list(value):
+        return any(holds_unknown(each) for each in value)
+    return isinstance(value, Unknown)
+
+
+def is_list(value: object) -> bool:
+    """Whether a value is a list, which a text is not."""
+    return isinstance(value, Sequence) and not isinstance(value, str | bytes)
+
+
+def is_true(value: object) -> bool:
+    """Whether a value says yes: True, or a text that providers read as one."""
+    return value is True or (isinstance(value, str) and value.strip().lower() == "true")
+
+
+def is_false(value: object) -> bool:
+    """Whether a value says no in so many words; absence is neither."""
+    return value is False or (isinstance(value, str) and value.strip().lower() == "false")
+
+
+def text(value: object) -> str:
+    """The value where it is a text, without space around it; empty for anything else."""
+    return value.strip() if isinstance(value, str) else ""
+
+
+def number(value: object) -> float | None:
+    """The value where it is a number, or a text of one; None for anything else."""
+    if isinstance(value, bool):
+        return None
+    if isinstance(value, int | float):
+        try:
+            return float(value)
+        except OverflowError:
+            return None
+    if isinstance(value, str):
+        try:
+            return float(value)
+        except ValueError:
+            return None
+    return None
+
+
+def items(value: object) -> list[Any]:
+    """The value as a list: itself where it is one, nothing where absent, else one item."""
+    if is_list(value):
+        return list(value)  # pyright: ignore[reportArgumentType] - is_list says so
+    return [] if value is None or value is ABSENT else [value]
+
+
+def get(value: object, path: str) -> Any:
+    """What is at a path of keys (``a.b``), or ABSENT; an Unknown where one is met on the way.
+
+    A list of exactly one item is read through: SDKs differ in whether such a property is a list.
+    """
+    here: Any = value
+    for key in path.split("."):
+        if is_list(here) and len(here) == 1:
+            here = here[0]
+        if isinstance(here, Unknown):
+            return here
+        here = here.get(key, ABSENT) if isinstance(here, Mapping) else ABSENT
+    return ABSENT if here is None else here
+
+
+def select(value: object, path: str, *, absent: bool = False) -> Iterator[tuple[str, Any]]:
+    """Every value at a path of keys, through all lists on the way, with its own path.
+
+    Args:
+        value: properties, or a part of them.
+        path: keys with dots, as ``rules.destination.bucket``; lists are gone through wherever
+            they stand, so none is written.
+        absent: also yield ``(path, ABSENT)`` for each parent that lacks the last key; a parent
+            that isn't there either yields nothing, unless it is the value itself.
+
+    Yields:
+        Paths as ``rules[0].destination.bucket`` with the value; an Unknown that is met on the way
+        is yielded with its own, shorter path.
+    """
+    yield from _select(value, path.split("."), (), absent)
+
+
+def _select(here: Any, keys: Sequence[str], path: Path, absent: bool) -> Iterator[tuple[str, Any]]:
+    if isinstance(here, Unknown):
+        yield spell(path), here
+    elif is_list(here):
+        for index, each in enumerate(here):
+            yield from _select(each, keys, (*path, index), absent)
+    elif not keys:
+        if here is not None:
+            yield spell(path), here
+        elif absent:
+            yield spell(path), ABSENT
+    elif isinstance(here, Mapping):
+        key, rest = keys[0], keys[1:]
+        if here.get(key) is not None:
+            yield from _select(here[key], rest, (*path, key), absent)
+        elif absent and not rest:
+            yield spell((*path, key)), ABSENT
+
+
+def leaves(value: object, path: Path = ()) -> Iterator[tuple[Path, Any]]:
+    """Every value that holds no other, with its path; unknowns and empty holders included."""
+    if isinstance(value, Mapping) and value:
+        for key, each in value.items():
+            yield from leaves(each, (*path, str(key)))
+    elif is_list(value) and len(value):  # pyright: ignore[reportArgumentType]
+        for index, each in enumerate(value):  # pyright: ignore[reportArgumentType]
+            yield from leaves(each, (*path, index))
+    else:
+        yield path, value
+
+
+_PLAIN_KEY: Final = re.compile(r"[A-Za-z_$][A-Za-z0-9_$-]*")
+
+
+def spell(path: Path) -> str:
+    """A path as people read it: ``rules[0].destination``, ``tags["falaj:owner"]``."""
+    said = ""
+    for part in path:
+        if isinstance(part, int):
+            said += f"[{part}]"
+        elif _PLAIN_KEY.fullmatch(part):
+            said += f".{part}" if said else part
+        else:
+            said += f'["{part}"]'
+    return said

@@ -1,0 +1,31 @@
+"""What a rule knows besides the resource: the settings, and the whole stack once it is known."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from policies.model.resource import Resource, Stack
+from policies.model.settings import Settings
+
+
+@dataclass(frozen=True)
+class View:
+    """The settings and, in the second look, the whole stack.
+
+    A resource is judged twice. At first alone (`stack` is None): what is certain then blocks it
+    before it is made. A rule that needs other resources, or a value that isn't known yet, yields
+    an indeterminate finding in that look. Where a rule did so, it is asked again once the whole
+    stack is known, and what it then yields is what counts. So a rule is one function for both.
+    """
+
+    settings: Settings = field(default_factory=Settings)
+    stack: Stack | None = None
+
+    def referred(self, resource: Resource, path: str) -> list[Resource]:
+        """The resources that a property refers to; empty while the stack isn't known."""
+        return self.stack.referred(resource, path) if self.stack else []
+
+    def data_class(self, resource: Resource) -> str:
+        """The class of the resource's data: its own tag's, else the stack's."""
+        own = resource.tags.get("falaj:data-class") or resource.tags.get("data-class")
+        return own if isinstance(own, str) and own else self.settings.data_class

@@ -1,0 +1,1 @@
+"""The analyzer that carries rules into the engine."""

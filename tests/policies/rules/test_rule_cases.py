@@ -1,0 +1,79 @@
+"""Every rule against the fixtures beside it, and against its fixtures with values hidden."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from policies.model import UNKNOWN, Kind, View, is_list, leaves, spell
+from policies.model.cases import Case, read_cases
+from policies.model.judge import look
+from policies.rules import all_rules
+
+FOLDER = Path(__file__).resolve().parents[3] / "policies" / "rules"
+RULES = {each.id: each for each in all_rules()}
+CASES = [case for file in sorted(FOLDER.rglob("*.cases.yaml")) for case in read_cases(file)]
+
+
+def judge(case: Case) -> tuple[Any, ...]:
+    return look(RULES[case.rule], case.resource, View(case.settings, case.stack)).findings
+
+
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_case(case: Case) -> None:
+    rule, found = RULES[case.rule], judge(case)
+    assert rule.concerns(case.resource.kind) or rule.is_walker
+    if case.outcome == "passing":
+        assert not found
+        return
+    kind = Kind.VIOLATION if case.outcome == "violating" else Kind.INDETERMINATE
+    named = [each for each in found if each.kind is kind]
+    assert named, found
+    if case.at is not None:
+        assert case.at in {each.path for each in named}
+    for each in named:
+        assert each.reason
+        assert not each.reason.endswith(".")
+
+
+def test_every_rule_has_cases_and_every_case_a_rule() -> None:
+    outcomes: dict[str, set[str]] = {}
+    for case in CASES:
+        outcomes.setdefault(case.rule, set()).add(case.outcome)
+    assert set(outcomes) == set(RULES)
+    lacking = {
+        rule: sorted({"violating", "passing"} - seen)
+        for rule, seen in outcomes.items()
+        if not {"violating", "passing"} <= seen
+    }
+    assert not lacking
+
+
+def hide(value: Any, path: tuple[str | int, ...]) -> Any:
+    """The value with what is at the path unknown."""
+    if not path:
+        return UNKNOWN
+    head, rest = path[0], path[1:]
+    if isinstance(value, Mapping):
+        return {**value, str(head): hide(value[head], rest)}
+    assert is_list(value)
+    return [hide(each, rest) if index == head else each for index, each in enumerate(value)]
+
+
+@pytest.mark.parametrize(
+    "case", [each for each in CASES if each.outcome == "violating" and each.at], ids=str
+)
+def test_what_is_hidden_never_passes(case: Case) -> None:
+    """The value that makes it a violation, unknown: still a finding of some kind."""
+    named = [path for path, _ in leaves(case.resource.properties)]
+    for path in named:
+        if spell(path) == case.at or spell(path).startswith((f"{case.at}.", f"{case.at}[")):
+            hidden = replace(case.resource, properties=hide(case.resource.properties, path))
+            others = case.stack.resources[1:] if case.stack else ()
+            stack = replace(case.stack, resources=(hidden, *others)) if case.stack else None
+            found = look(RULES[case.rule], hidden, View(case.settings, stack)).findings
+            assert found, f"{spell(path)} unknown passes"

@@ -1,0 +1,45 @@
+"""No rule raises, on any JSON-like properties, unknowns included."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from policies.model import EVERY, Resource, Rule, Stack, View
+from policies.rules import all_rules
+from tests.policies.rules.test_rule_cases import CASES
+from tests.policies.strategies import values
+
+#: Keys that a rule may look for: those of its own fixtures.
+KEYS: dict[str, set[str]] = {}
+
+
+def _keys(value: Any) -> set[str]:
+    if isinstance(value, dict):
+        return set(value) | {key for each in value.values() for key in _keys(each)}
+    if isinstance(value, list):
+        return {key for each in value for key in _keys(each)}
+    return set()
+
+
+for case in CASES:
+    KEYS.setdefault(case.rule, {"region"}).update(_keys(dict(case.resource.properties)))
+
+
+@pytest.mark.parametrize("rule", all_rules(), ids=lambda rule: rule.id)
+@settings(max_examples=30)
+@given(data=st.data())
+def test_any_properties(rule: Rule, data: st.DataObject) -> None:
+    keys = st.sampled_from(sorted(KEYS[rule.id])) | st.text(max_size=5)
+    types = sorted(rule.types) if rule.types != EVERY else ["aws:ec2/instance:Instance"]
+    token = re.sub(r"\*", "v1", data.draw(st.sampled_from(types)))
+    properties = data.draw(st.dictionaries(keys, values(keys), max_size=6))
+    resource = Resource(token, "it", properties, urn="urn:1")
+    other = Resource("aws:s3/bucket:Bucket", "other", properties, urn="urn:2")
+    for view in (View(), View(stack=Stack((resource, other)))):
+        for found in rule.check(resource, view):
+            assert found.reason
