@@ -44,9 +44,7 @@ def _resource(declared: Declared, mocks: SandboxMocks) -> Resource:
         declared.name,
         _plain(declared.inputs),
         urn=f"urn:pulumi:dev::falaj::{declared.type}::{declared.name}",
-        provider=Provider(found[0].type, _plain(found[0].inputs), found[0].name)
-        if found
-        else None,
+        provider=provider,
         outputs=_plain(declared.outputs),
         id=declared.id,
         custom=declared.custom,
