@@ -1,0 +1,8 @@
+"""The pack `all`, as `pulumi up --policy-pack policies/all` runs it."""
+
+from pathlib import Path
+
+from policies.server.serving import serve
+
+if __name__ == "__main__":
+    serve(Path(__file__).resolve().parent)

@@ -1,0 +1,80 @@
+"""The engine's values as rules see them: secrets opened, unknowns marked, assets by their name.
+
+What a program, a preview or an exported state writes carries mappings with a signature for
+secrets, outputs, assets and references (pulumi/pulumi v3.255.0, sdk/go/common/resource).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any, Final, cast
+
+from policies.model.values import REDACTED, UNKNOWN
+
+SIGNATURE: Final = "4dabf18193072939515e22adb298388d"
+_SECRET: Final = "1b47061264138c4ac30d75fd1eb44270"  # noqa: S105 - marks one, is none
+_OUTPUT: Final = "d0e6a833031e9bbcd3f4e8bde6ca49a4"
+_ASSET: Final = "c44067f5952c0a294b673a41bacd8c17"
+_ARCHIVE: Final = "0def7320c3a5731c473e5ecbe6d01bc7"
+_REFERENCE: Final = "5cf8f73096256a8f31e491e813e4eb8e"
+
+#: One for each kind of value that isn't known (sdk/go/common/resource/plugin/rpc.go).
+_UNKNOWN_TEXTS: Final = frozenset(
+    {
+        "04da6b54-80e4-46f7-96ec-b56ff0331ba9",  # text
+        "1c4a061d-8072-4f0a-a4cb-0ff528b18fe7",  # boolean
+        "3eeb2bf0-c639-47a8-9e75-3b44932eb421",  # number
+        "6a19a0b0-7e62-4c92-b797-7f8e31da9cc2",  # list
+        "030794c1-ac77-496b-92df-f27374a8bd58",  # asset
+        "e48ece36-62e2-4504-bad9-02848725956a",  # archive
+        "dd056dcd-154b-4c76-9bd3-c8f88648b5ff",  # object
+    }
+)
+#: What `pulumi policy analyze` and `pulumi stack export` write for a secret that stays closed.
+_CLOSED: Final = "[secret]"
+
+
+def plain(value: Any) -> Any:
+    """A value of JSON as rules see it. Never raises: what can't be read is `REDACTED`."""
+    if isinstance(value, str):
+        if value in _UNKNOWN_TEXTS:
+            return UNKNOWN
+        return REDACTED if value == _CLOSED else value
+    if isinstance(value, list):
+        return [plain(each) for each in cast("list[Any]", value)]
+    if isinstance(value, Mapping):
+        found = cast("Mapping[str, Any]", value)
+        return _signed(found) if SIGNATURE in found else plain_mapping(found)
+    return value
+
+
+def plain_mapping(value: Mapping[str, Any]) -> dict[str, Any]:
+    """The properties of a resource as rules see them; what providers keep for themselves goes."""
+    return {key: plain(each) for key, each in value.items() if key not in ("__defaults", "__meta")}
+
+
+def _signed(value: Mapping[str, Any]) -> Any:
+    kind = value[SIGNATURE]
+    if kind == _SECRET:
+        if "value" in value:
+            return plain(value["value"])
+        return _opened(value.get("plaintext"))
+    if kind == _OUTPUT:
+        return plain(value["value"]) if "value" in value else UNKNOWN
+    if kind in (_ASSET, _ARCHIVE):
+        # A file's text may hold anything; its name is what rules can judge.
+        return value.get("text") or value.get("path") or value.get("uri") or REDACTED
+    if kind == _REFERENCE:
+        return plain(value.get("id") or value.get("urn"))
+    return REDACTED
+
+
+def _opened(text: object) -> Any:
+    """A secret of a state that was exported with `--show-secrets`: JSON in a text."""
+    if not isinstance(text, str):
+        return REDACTED
+    try:
+        return plain(json.loads(text))
+    except ValueError:
+        return REDACTED

@@ -1,0 +1,228 @@
+"""The analyzer behind a pack: answers the engine's questions about resources and stacks.
+
+It speaks the engine's protocol itself and not through the SDK for policies, whose server decodes
+a resource anew for each policy (1.21.0): with as many rules as here that took most of a preview.
+One decoding, rules looked up by type, a policy for each rule, and the two looks of `View`.
+"""
+
+# ruff: noqa: N802 - methods have the names of the protocol
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import grpc
+from google.protobuf import empty_pb2, struct_pb2
+from pulumi.runtime.proto import analyzer_pb2 as messages
+from pulumi.runtime.proto import analyzer_pb2_grpc, plugin_pb2
+
+from policies.model import PolicyError, Resource, Rule, Settings
+from policies.model.judge import Judge, Judgement
+from policies.outcome import Decided, Status, decide
+from policies.server.configuration import Configuration, read_configuration
+from policies.server.information import SETTINGS_POLICY, SEVERITIES, pack_information
+from policies.server.messages import properties_of, resource_of, stack_of
+from policies.server.recording import Record, entry_of
+from policies.server.remediation import remediated
+
+
+@dataclass(frozen=True)
+class Pack:
+    """A pack as the engine knows it."""
+
+    name: str
+    version: str
+    rules: tuple[Rule, ...]
+    folder: Path
+    readme: str = ""
+
+
+class Analyzer(analyzer_pb2_grpc.AnalyzerServicer):
+    """Answers for one pack. The engine calls from several threads."""
+
+    def __init__(self, pack: Pack) -> None:
+        self._pack = pack
+        self._given: dict[str, Any] = {}
+        self._levels: dict[str, int] = {}
+        self._stack_config: dict[str, str] = {}
+        self._names = ("", "")
+        self._configured: Configuration | None = None
+        self._judge = Judge(pack.rules)
+        self._first: dict[str, list[Judgement]] = {}
+        self._record = Record(pack.name)
+        self._alone = threading.RLock()
+
+    def GetAnalyzerInfo(self, request: empty_pb2.Empty, context: Any) -> messages.AnalyzerInfo:
+        """Name, version, and a policy for each rule."""
+        return pack_information(
+            self._pack.name, self._pack.version, self._pack.rules, self._pack.readme
+        )
+
+    def GetPluginInfo(self, request: empty_pb2.Empty, context: Any) -> plugin_pb2.PluginInfo:
+        """The pack's version."""
+        return plugin_pb2.PluginInfo(version=self._pack.version)
+
+    def Configure(
+        self, request: messages.ConfigureAnalyzerRequest, context: Any
+    ) -> empty_pb2.Empty:
+        """Take the pack's configuration: settings, and how each rule is enforced."""
+        self._levels = {name: each.enforcementLevel for name, each in request.policyConfig.items()}
+        if SETTINGS_POLICY in request.policyConfig:
+            self._given = properties_of(request.policyConfig[SETTINGS_POLICY].properties)
+        self._configured = None
+        return empty_pb2.Empty()
+
+    def ConfigureStack(
+        self, request: messages.AnalyzerStackConfigureRequest, context: Any
+    ) -> messages.AnalyzerStackConfigureResponse:
+        """Take the stack's name and configuration."""
+        secret = set(request.config_secret_keys)
+        self._stack_config = {
+            key: value for key, value in request.config.items() if key not in secret
+        }
+        self._names = (request.stack, request.project)
+        self._configured = None
+        return messages.AnalyzerStackConfigureResponse()
+
+    def Analyze(self, request: messages.AnalyzeRequest, context: Any) -> messages.AnalyzeResponse:
+        """The first look at a resource."""
+        with self._alone:
+            configuration = self._configuration(context)
+            resource = resource_of(request)
+            judged = self._judge.alone(resource)
+            self._first[resource.urn] = judged
+            certain = [each for each in judged if each.is_certain and each.findings]
+            return messages.AnalyzeResponse(diagnostics=self._say(certain, configuration))
+
+    def AnalyzeStack(
+        self, request: messages.AnalyzeStackRequest, context: Any
+    ) -> messages.AnalyzeResponse:
+        """The second look, at what needed the whole stack."""
+        with self._alone:
+            configuration = self._configuration(context)
+            stack = stack_of(request, *self._names)
+            open_questions: list[Judgement] = []
+            final: list[Judgement] = []
+            for resource in stack.resources:
+                # An engine that skipped the first look at a resource gets it now.
+                first = self._first.get(resource.urn) or self._judge.alone(resource)
+                second = self._judge.again(first, stack)
+                final += second
+                open_questions += [
+                    after
+                    for before, after in zip(first, second, strict=True)
+                    if after.findings and not (before.is_certain and resource.urn in self._first)
+                ]
+            self._write(stack.resources, final, configuration)
+            return messages.AnalyzeResponse(diagnostics=self._say(open_questions, configuration))
+
+    def Remediate(
+        self, request: messages.AnalyzeRequest, context: Any
+    ) -> messages.RemediateResponse:
+        """Tags that are missing, where somebody asked for remediation of that rule."""
+        with self._alone:
+            wanted = [name for name, level in self._levels.items() if level == messages.REMEDIATE]
+            if not wanted:
+                return messages.RemediateResponse()
+            configuration = self._configuration(context)
+            resource = resource_of(request)
+            response = messages.RemediateResponse()
+            for rule in self._pack.rules:
+                if rule.id in wanted and rule.concerns(resource.kind):
+                    changed = remediated(
+                        rule,
+                        request.properties,
+                        resource,
+                        configuration.settings,
+                        self._stack_config,
+                    )
+                    if changed is not None:
+                        response.remediations.append(self._remediation(rule, changed))
+            return response
+
+    def Cancel(self, request: empty_pb2.Empty, context: Any) -> empty_pb2.Empty:
+        """Nothing goes on that could be cancelled."""
+        return empty_pb2.Empty()
+
+    def _remediation(self, rule: Rule, changed: struct_pb2.Struct) -> messages.Remediation:
+        return messages.Remediation(
+            policyName=rule.id,
+            policyPackName=self._pack.name,
+            policyPackVersion=self._pack.version,
+            description=rule.title,
+            properties=changed,
+        )
+
+    def _configuration(self, context: grpc.ServicerContext) -> Configuration:
+        """The settings; a pack that can't use them judges nothing, and blocks."""
+        if self._configured is None:
+            try:
+                self._configured = read_configuration(
+                    self._given, self._stack_config, self._pack.folder
+                )
+            except PolicyError as error:
+                context.abort(grpc.StatusCode.FAILED_PRECONDITION, str(error))
+            self._judge = Judge(self._pack.rules, self._settings)
+        return self._configured
+
+    @property
+    def _settings(self) -> Settings:
+        return self._configured.settings if self._configured else Settings()
+
+    def _say(
+        self, judgements: Iterable[Judgement], configuration: Configuration
+    ) -> list[messages.AnalyzeDiagnostic]:
+        return [
+            self._diagnostic(each)
+            for judgement in judgements
+            for each in decide(judgement, configuration.settings, configuration.waivers)
+            if self._level(judgement.rule) != messages.DISABLED
+        ]
+
+    def _level(self, rule: Rule) -> int:
+        level = self._levels.get(rule.id, messages.MANDATORY)
+        # What a remediation left is as bad as before.
+        return messages.MANDATORY if level == messages.REMEDIATE else level
+
+    def _diagnostic(self, decided: Decided) -> messages.AnalyzeDiagnostic:
+        rule = decided.judgement.rule
+        fails = decided.status in (Status.VIOLATION, Status.INDETERMINATE)
+        return messages.AnalyzeDiagnostic(
+            policyName=rule.id,
+            policyPackName=self._pack.name,
+            policyPackVersion=self._pack.version,
+            description=rule.title,
+            message=decided.message,
+            enforcementLevel=self._level(rule) if fails else messages.ADVISORY,  # pyright: ignore[reportArgumentType]
+            urn=decided.judgement.resource.urn,
+            severity=SEVERITIES[rule.severity],
+        )
+
+    def _write(
+        self,
+        resources: Iterable[Resource],
+        judgements: Iterable[Judgement],
+        configuration: Configuration,
+    ) -> None:
+        if not self._record.is_wanted:
+            return
+        by_urn: dict[str, list[Judgement]] = {}
+        for each in judgements:
+            by_urn.setdefault(each.resource.urn, []).append(each)
+        self._record.write("pack", name=self._pack.name, version=self._pack.version)
+        for resource in resources:
+            of_it = by_urn.get(resource.urn, [])
+            self._record.write(
+                "resource",
+                urn=resource.urn,
+                judged=[each.rule.id for each in of_it],
+                outcomes=[
+                    entry_of(decided)
+                    for each in of_it
+                    for decided in decide(each, configuration.settings, configuration.waivers)
+                ],
+            )

@@ -1,0 +1,82 @@
+"""Where a pack's settings come from: its own configuration, else the stack's, else defaults.
+
+A stack's file may hold, beside Falaj's other keys::
+
+    falaj:policies:
+      allowedHosts: [models.example.ae]
+      waivers: stacks/waivers.yaml
+
+The same keys may come from `pulumi … --policy-pack-config FILE` under the name ``settings``; they
+win over the stack's. Data class and environment are read from the stack's own keys.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final, cast
+
+from policies.model import PolicyError, Settings, read_settings
+from policies.model.settings import strict_by_default
+from policies.rules import all_rules
+from policies.waivers import Waivers, read_waivers
+
+#: The folder that paths in settings start from; the engine tells packs no such thing.
+PROJECT_FOLDER: Final = "FALAJ_PROJECT_FOLDER"
+_OWN_KEYS: Final = {"dataClass": "falaj:dataClass", "environment": "falaj:environment"}
+
+
+@dataclass(frozen=True)
+class Configuration:
+    """What a pack works with."""
+
+    settings: Settings
+    waivers: Waivers
+
+
+def read_configuration(
+    given: Mapping[str, Any], stack_config: Mapping[str, str], folder: Path
+) -> Configuration:
+    """Settings and waivers of a pack.
+
+    Args:
+        given: the pack's own configuration.
+        stack_config: the stack's, as the engine gives it: texts, objects as JSON.
+        folder: where relative paths start, unless the environment says otherwise.
+
+    Raises:
+        PolicyError: a setting can't be used, or the waivers can't.
+    """
+    own = {key: stack_config[name] for key, name in _OWN_KEYS.items() if stack_config.get(name)}
+    settings = settings_of({**own, **_policies(stack_config), **given})
+    waivers = Waivers()
+    if settings.waivers:
+        start = Path(os.environ.get(PROJECT_FOLDER) or folder)
+        waivers = read_waivers(start / settings.waivers, all_rules())
+    return Configuration(settings, waivers)
+
+
+def settings_of(given: Mapping[str, Any]) -> Settings:
+    """Settings with the strictness that the environment asks for. Raises PolicyError."""
+    environment = str(given.get("environment", "production"))
+    return read_settings(
+        {"strict": strict_by_default(environment), **given},
+        "the stack or the pack's configuration",
+    )
+
+
+def _policies(stack_config: Mapping[str, str]) -> dict[str, Any]:
+    text = stack_config.get("falaj:policies")
+    if not text:
+        return {}
+    try:
+        found: Any = json.loads(text)
+    except ValueError:
+        found = None
+    if not isinstance(found, dict):
+        raise PolicyError("falaj:policies: expected a mapping of settings")
+    # Which packs run is said to whoever starts them.
+    return {key: value for key, value in cast("dict[str, Any]", found).items() if key != "packs"}

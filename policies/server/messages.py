@@ -1,0 +1,76 @@
+"""Between the engine's messages to an analyzer and what rules judge."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from google.protobuf import struct_pb2
+from pulumi.runtime.proto import analyzer_pb2 as messages
+
+from policies.decoding import plain_mapping
+from policies.model import Options, Provider, Resource, Stack
+
+
+def properties_of(struct: struct_pb2.Struct) -> dict[str, Any]:
+    """The properties in a message, as rules see them."""
+    return plain_mapping({key: _value(field) for key, field in struct.fields.items()})
+
+
+def _value(field: struct_pb2.Value) -> Any:
+    kind = field.WhichOneof("kind")
+    if kind == "struct_value":
+        return {key: _value(each) for key, each in field.struct_value.fields.items()}
+    if kind == "list_value":
+        return [_value(each) for each in field.list_value.values]
+    if kind == "number_value":
+        number = field.number_value
+        return int(number) if number.is_integer() else number
+    return None if kind in ("null_value", None) else getattr(field, kind)
+
+
+def resource_of(request: messages.AnalyzeRequest) -> Resource:
+    """The resource of a request about one."""
+    return Resource(
+        request.type,
+        request.name,
+        properties_of(request.properties),
+        urn=request.urn,
+        provider=_provider(request),
+        options=_options(request.options),
+        parent=request.options.parent,
+    )
+
+
+def stack_of(request: messages.AnalyzeStackRequest, name: str, project: str) -> Stack:
+    """The stack of a request about a whole one, with the dependencies of its properties."""
+    return Stack(tuple(_resources(request.resources)), name, project)
+
+
+def _resources(given: Iterable[messages.AnalyzerResource]) -> Iterable[Resource]:
+    for each in given:
+        yield Resource(
+            each.type,
+            each.name,
+            properties_of(each.properties),
+            urn=each.urn,
+            provider=_provider(each),
+            options=_options(each.options),
+            parent=each.parent,
+            dependencies={
+                key: tuple(found.urns) for key, found in each.propertyDependencies.items()
+            },
+        )
+
+
+def _provider(
+    request: messages.AnalyzeRequest | messages.AnalyzerResource,
+) -> Provider | None:
+    if not request.HasField("provider"):
+        return None
+    given = request.provider
+    return Provider(given.type, properties_of(given.properties), given.name, given.urn)
+
+
+def _options(given: messages.AnalyzerResourceOptions) -> Options:
+    return Options(protect=given.protect, ignore_changes=tuple(given.ignoreChanges))

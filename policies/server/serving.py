@@ -1,0 +1,56 @@
+"""Runs a pack: `PulumiPolicy.yaml`'s program is a call of `serve`."""
+
+from __future__ import annotations
+
+import signal
+import sys
+import threading
+from concurrent import futures
+from pathlib import Path
+from typing import Any, Final
+
+import grpc
+import yaml
+from pulumi.runtime.proto import analyzer_pb2_grpc
+
+from policies.rules import PACKS, all_rules, rules_of
+from policies.server.analyzer import Analyzer, Pack
+
+#: The engine sends whole stacks in one message: pulumi/pulumi v3.255.0 allows 400 MiB.
+_OPTIONS: Final = [
+    ("grpc.max_receive_message_length", 400 * 1024 * 1024),
+    ("grpc.max_send_message_length", 400 * 1024 * 1024),
+]
+
+
+def load_pack(folder: Path) -> Pack:
+    """The pack in a folder: ``policies/residency`` and the like, or ``policies/all``."""
+    described: dict[str, Any] = yaml.safe_load(
+        (folder / "PulumiPolicy.yaml").read_text(encoding="utf-8")
+    )
+    name = folder.name
+    readme = folder / "README.md"
+    return Pack(
+        name=f"falaj-{name.replace('_', '-')}",
+        version=str(described["version"]),
+        rules=rules_of(name) if name in PACKS else all_rules(),
+        folder=folder,
+        readme=readme.read_text(encoding="utf-8") if readme.exists() else "",
+    )
+
+
+def serve(folder: Path) -> None:
+    """Answer the engine until it ends this process."""
+    ended = threading.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda *_: ended.set())
+    # One thread: rules are computation alone, which threads of Python don't speed up.
+    server = grpc.server(futures.ThreadPoolExecutor(max_workers=1), options=_OPTIONS)
+    analyzer_pb2_grpc.add_AnalyzerServicer_to_server(Analyzer(load_pack(folder)), server)
+    port = server.add_insecure_port("127.0.0.1:0")
+    server.start()
+    # The engine reads the port from the first line.
+    sys.stdout.write(f"{port}\n")
+    sys.stdout.flush()
+    ended.wait()
+    server.stop(grace=None)
