@@ -1,0 +1,1 @@
+"""Readers of what several packs meet: addresses, ports, IAM documents."""

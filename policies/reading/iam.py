@@ -1,0 +1,242 @@
+"""IAM policy documents, in every form in which programs give them.
+
+A document is a JSON text or the mapping that it stands for; statements, actions, resources and
+principals are one or a list; names of elements are compared without letter case, as are actions
+(https://docs.aws.amazon.com/IAM/latest/UserGuide/reference_policies_grammar.html).
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, Final
+
+from policies.model import ABSENT, Path, holds_unknown, is_unknown, items, spell, text
+
+#: IAM's own limit is far below; what is longer is no policy.
+_LONGEST: Final = 1_000_000
+
+
+@dataclass(frozen=True)
+class Condition:
+    """One test of a condition block."""
+
+    operator: str
+    """In lower case, with its set operator: ``forallvalues:stringlike``."""
+    key: str
+    """In lower case: ``aws:sourcearn``."""
+    values: tuple[str, ...]
+    is_unknown: bool
+    """Whether some value can't be seen."""
+
+
+@dataclass(frozen=True)
+class Statement:
+    """One statement. Actions are in lower case."""
+
+    path: str
+    """Where it stands; the property itself where the document is a text."""
+    sid: str
+    is_allow: bool
+    actions: tuple[str, ...]
+    not_actions: tuple[str, ...]
+    resources: tuple[str, ...]
+    not_resources: tuple[str, ...]
+    principals: tuple[tuple[str, str], ...]
+    """Kind (``AWS``, ``Service``, ``Federated``, ``CanonicalUser``, ``*``) and who."""
+    not_principals: tuple[tuple[str, str], ...]
+    conditions: tuple[Condition, ...]
+    unknown: frozenset[str]
+    """Elements with something in them that can't be seen, in lower case: ``action`` …; ``*`` for
+    the whole statement."""
+
+    def can_see(self, *elements: str) -> bool:
+        """Whether nothing of these elements is hidden."""
+        return "*" not in self.unknown and self.unknown.isdisjoint(elements)
+
+    def grants(self, action: str) -> bool:
+        """Whether an action, such as ``iam:PassRole``, is among those that it names."""
+        if self.not_actions:
+            return not any(covers(each, action.lower()) for each in self.not_actions)
+        return any(covers(each, action.lower()) for each in self.actions)
+
+    @property
+    def is_on_everything(self) -> bool:
+        """Whether it is about all resources: ``*``, ``arn:aws:*:*:*:*`` and the like."""
+        return bool(self.not_resources) or any(is_any_resource(each) for each in self.resources)
+
+    @property
+    def label(self) -> str:
+        """How to name it in a sentence."""
+        return f"statement {self.sid!r}" if self.sid else "a statement"
+
+
+@dataclass(frozen=True)
+class Document:
+    """A policy document; without statements where there is none to be seen."""
+
+    statements: tuple[Statement, ...]
+    hidden: str = ""
+    """Path of what can't be seen as a whole (the document, or its statements), else empty."""
+    reason: str = ""
+    """Why, as "it …"."""
+
+    @property
+    def allowing(self) -> Iterator[Statement]:
+        """Statements that allow, or that nobody can see to deny."""
+        return (each for each in self.statements if each.is_allow)
+
+    @property
+    def denying(self) -> Iterator[Statement]:
+        """Statements that deny."""
+        return (each for each in self.statements if not each.is_allow)
+
+
+def read(value: object, path: str | Path = ()) -> Document:
+    """Read the document that a property holds.
+
+    Args:
+        value: the property's value: text, mapping, unknown or anything else.
+        path: of the property, for the statements' own paths.
+
+    An empty text, and what is no document at all, has no statements; a text that isn't JSON is
+    `hidden`, since nobody can say what it grants.
+    """
+    at = (path,) if isinstance(path, str) else tuple(path)
+    if is_unknown(value):
+        return Document((), _spell(at), "can't be known yet")
+    if isinstance(value, str):
+        if not value.strip():
+            return Document(())
+        try:
+            parsed = json.loads(value) if len(value) <= _LONGEST else None
+        except (ValueError, RecursionError):
+            parsed = None
+        if not isinstance(parsed, Mapping | list):
+            return Document((), _spell(at), "is no JSON document")
+        return _of(parsed, at, in_text=True)
+    return _of(value, at, in_text=False)
+
+
+def _of(value: Any, at: Path, *, in_text: bool) -> Document:
+    if not isinstance(value, Mapping):
+        return Document(())
+    given = _element(value, "statement", "statements")
+    if is_unknown(given):
+        return Document((), _spell((*at, "Statement")), "can't be known yet")
+    one = isinstance(given, Mapping)
+    statements: list[Statement] = []
+    for index, each in enumerate(items(given)):
+        here = at if in_text else (*at, "Statement") if one else (*at, "Statement", index)
+        if isinstance(each, Mapping) or is_unknown(each):
+            statements.append(_statement(each, _spell(here)))
+    return Document(tuple(statements))
+
+
+def _spell(path: Path) -> str:
+    head = str(path[0]) if path else ""
+    rest = spell(path[1:])
+    return f"{head}{'.' if head and rest and rest[0] != '[' else ''}{rest}"
+
+
+def _element(value: Mapping[Any, Any], *names: str) -> Any:
+    for key, found in value.items():
+        if str(key).lower() in names and found is not None:
+            return found
+    return ABSENT
+
+
+def _statement(given: Any, path: str) -> Statement:
+    hidden: set[str] = set()
+    if not isinstance(given, Mapping):
+        given, hidden = {}, {"*"}
+    named = {
+        name: _element(given, name, name + "s")
+        for name in (
+            "action", "notaction", "resource", "notresource", "principal", "notprincipal",
+            "condition", "effect",
+        )
+    }  # fmt: skip
+    hidden |= {name for name, each in named.items() if holds_unknown(each)}
+    return Statement(
+        path=path,
+        sid=text(_element(given, "sid")),
+        # What nobody can see may allow.
+        is_allow=is_unknown(named["effect"])
+        or text(named["effect"]).lower() == "allow"
+        or "*" in hidden,
+        actions=tuple(each.lower() for each in _texts(named["action"])),
+        not_actions=tuple(each.lower() for each in _texts(named["notaction"])),
+        resources=_texts(named["resource"]),
+        not_resources=_texts(named["notresource"]),
+        principals=tuple(_principals(named["principal"])),
+        not_principals=tuple(_principals(named["notprincipal"])),
+        conditions=tuple(_conditions(named["condition"])),
+        unknown=frozenset(hidden),
+    )
+
+
+def _texts(value: object) -> tuple[str, ...]:
+    return tuple(text(each) for each in items(value) if text(each))
+
+
+def _principals(value: object) -> Iterator[tuple[str, str]]:
+    if isinstance(value, Mapping):
+        for kind, who in value.items():
+            yield from ((str(kind), each) for each in _texts(who))
+    else:
+        yield from (("*", each) for each in _texts(value))
+
+
+def _conditions(value: object) -> Iterator[Condition]:
+    for block in items(value):
+        if not isinstance(block, Mapping):
+            continue
+        for operator, tests in block.items():
+            if not isinstance(tests, Mapping):
+                continue
+            for key, given in tests.items():
+                yield Condition(
+                    str(operator).lower(),
+                    str(key).lower(),
+                    tuple(_said(each) for each in items(given) if not is_unknown(each)),
+                    holds_unknown(given),
+                )
+
+
+def _said(value: object) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value).strip()
+
+
+@lru_cache(maxsize=8192)
+def _pattern(glob: str) -> re.Pattern[str]:
+    # A run of stars says what one says; without this, matching could take very long.
+    said = re.sub(r"\*+", "*", glob)
+    return re.compile(re.escape(said).replace(r"\*", ".*").replace(r"\?", "."), re.DOTALL)
+
+
+def covers(pattern: str, name: str) -> bool:
+    """Whether a pattern with ``*`` and ``?`` takes in a name; letter case counts."""
+    return _pattern(pattern).fullmatch(name) is not None
+
+
+def is_any_resource(resource: str) -> bool:
+    """Whether a resource is every resource: only stars in all places that tell one from another.
+
+    ``*``, ``arn:aws:*:*:*:*``, ``arn:*``. An ARN that names a service isn't.
+    """
+    parts = resource.split(":")
+    if parts[0] == "arn":
+        parts = parts[2:] if len(parts) > 2 else parts[1:]
+    if not parts or "*" not in parts[0] or "*" not in parts[-1]:
+        return False
+    return all(re.fullmatch(r"[*?/]*", each) for each in parts)
+
+
+def service_of(action: str) -> str:
+    """The service of an action: ``s3`` of ``s3:getobject``; ``*`` where it is every one."""
+    service, colon, _ = action.partition(":")
+    return service if colon else "*"
