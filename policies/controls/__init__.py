@@ -1,0 +1,30 @@
+"""Laws, standards and benchmarks, and what rules can and can't do for them.
+
+>>> from policies.controls import control
+>>> control("iso27001:A.8.24").title
+'Use of cryptography'
+"""
+
+from __future__ import annotations
+
+from policies.controls.catalogue import (
+    Control,
+    Framework,
+    control,
+    controls,
+    frameworks,
+    not_covered,
+    rules_by_control,
+)
+from policies.controls.confidence import Confidence
+
+__all__ = [
+    "Confidence",
+    "Control",
+    "Framework",
+    "control",
+    "controls",
+    "frameworks",
+    "not_covered",
+    "rules_by_control",
+]
