@@ -13,6 +13,7 @@ from stacks.command import made_for, service
 from stacks.command.cloud import closing, prepare_cloud
 from stacks.command.console import say, step
 from stacks.command.leftovers import remove_leftovers
+from stacks.command.packs import pack_arguments
 from stacks.command.project import StackFile
 from stacks.command.pulumi import INTERRUPTED, Pulumi
 from stacks.command.shadow import forget_stack
@@ -76,7 +77,7 @@ def up(call: Call) -> int:
         made_for.forget(stack)
     say(f"[3/3] pulumi up of stack {stack.name}")
     started = time.monotonic()
-    status = pulumi.stream(["up", "--yes", "--skip-preview", "-s", stack.name, *_display()])
+    status = pulumi.stream(["up", "--yes", *_judged(settings), "-s", stack.name, *_display()])
     if status != 0:
         _explain(call, "up", status)
         return status
@@ -98,7 +99,8 @@ def preview(call: Call) -> int:
     pulumi.ensure_stack()
     if isinstance(settings, CloudSettings):
         bring_up_foundation(pulumi, settings)
-    return pulumi.stream(["preview", "-s", call.stack.name, *_display()])
+    packs = pack_arguments(settings) if isinstance(settings, CloudSettings) else []
+    return pulumi.stream(["preview", *packs, "-s", call.stack.name, *_display()])
 
 
 def refresh(call: Call) -> int:
@@ -149,7 +151,7 @@ def status(call: Call) -> int:
     settings = _settings_or_none(call.stack)
     if not isinstance(settings, CloudSettings):
         return service.status(call.stack)
-    pulumi = Pulumi(call.stack, sandbox=call.sandboxed(settings))
+    pulumi = call.engine(settings)
     outputs = pulumi.outputs() if pulumi.exists() else {}
     if not outputs:
         say(f"stack {call.stack.name} is not up; start it with: {call.again('up')}")
@@ -217,7 +219,7 @@ def bring_up_foundation(pulumi: Pulumi, settings: CloudSettings) -> None:
         )
     prepare_cloud(stack, found, sandbox=True)
     other.ensure_stack()
-    status = other.stream(["up", "--yes", "--skip-preview", "-s", stack.name, *_display()])
+    status = other.stream(["up", "--yes", *_judged(found), "-s", stack.name, *_display()])
     if status != 0:
         raise StackError(f"stack {name} could not be made in the sandbox (exit {status})")
     made_for.begin(stack, pulumi.stack.name)
@@ -229,6 +231,13 @@ def _remove_what_was_made_for(call: Call, settings: Settings | None) -> None:
     if name is not None and made_for.leave(call.stack.sibling(str(name)), call.stack.name):
         say(f"{name} was made for {call.stack.name} only: it goes as well")
         down(Call(call.stack.sibling(str(name)), sandbox=True))
+
+
+def _judged(settings: Settings) -> list[str]:
+    """How an update is judged: with a preview first, so that what is refused is never begun."""
+    if isinstance(settings, CloudSettings) and settings.policies.packs:
+        return pack_arguments(settings)
+    return ["--skip-preview"]
 
 
 def _display() -> list[str]:

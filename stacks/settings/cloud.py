@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, field_validator
 
+from stacks.settings.policies import PolicySettings
 from stacks.settings.section import DataClass, Section
 
 #: The region that a stack is in when it names only its cloud.
@@ -52,6 +53,7 @@ class CloudSettings(Section):
     environment: Literal["development", "test", "production"] = "production"
     acknowledge_degraded: Acknowledgement | None = None
     sandbox: bool = False
+    policies: PolicySettings = Field(default_factory=PolicySettings)
 
     @property
     def places(self) -> tuple[str, ...]:

@@ -9,6 +9,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from components import catalogue
+from policies.model import PolicyError, read_settings
 from stacks.errors import SettingsError
 from stacks.settings.cloud import CloudSettings
 from stacks.settings.cluster import ClusterSettings
@@ -78,6 +79,7 @@ def validate(values: Values, root: Path, *, stack: str) -> Settings:
         check_combinations(settings, root, stack)
     else:
         _check_places(settings, stack)
+        _check_policies(settings)
     return settings
 
 
@@ -130,6 +132,14 @@ def _check_places(settings: CloudSettings, stack: str) -> None:
                 f"falaj:{key}: {error}\n"
                 f"  set it with: pulumi config set falaj:{key} VALUE -s {stack}"
             ) from None
+
+
+def _check_policies(settings: CloudSettings) -> None:
+    """What the packs would refuse is refused before the engine starts them."""
+    try:
+        read_settings(settings.policies.given(), "falaj:policies")
+    except PolicyError as error:
+        raise SettingsError(str(error)) from None
 
 
 def sections() -> dict[str, type[Section]]:

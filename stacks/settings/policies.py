@@ -1,0 +1,43 @@
+"""Which policy packs judge a stack, and what they allow."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import Field
+
+from stacks.settings.section import Section
+
+PackName = Literal["residency", "encryption", "zero_trust", "kubernetes", "governance"]
+PACKS: tuple[PackName, ...] = (
+    "residency",
+    "encryption",
+    "zero_trust",
+    "kubernetes",
+    "governance",
+)
+#: A host, ``*.example.ae`` with all below it, or a registry with a path.
+Host = Annotated[str, Field(pattern=r"^(\*\.)?[a-z0-9][a-z0-9.-]*(:\d{1,5})?(/[\w./-]*)?$")]
+
+
+class PolicySettings(Section):
+    """Settings of the policy packs; they are checked once more by the packs themselves."""
+
+    packs: list[PackName] = Field(default_factory=lambda: list(PACKS))
+    """Packs that `falaj up` and `falaj preview` give to the engine."""
+    allowed_places: list[str] | None = None
+    """Places where data may be. Default: all in the country."""
+    geo_redundancy: Literal["forbidden", "paired"] | None = None
+    """``paired`` allows copies in the region's pair where the pair is allowed as well."""
+    allowed_hosts: list[Host] | None = None
+    allowed_registries: list[Host] | None = None
+    allowed_accounts: list[str] | None = None
+    strict: bool | None = None
+    """Whether what can't be known fails. Default: in CI and for production."""
+    required_tags: list[str] | None = None
+    waivers: str | None = None
+    """The file of waivers, from the project's folder. Default: none."""
+
+    def given(self) -> dict[str, Any]:
+        """What the stack says, with the names that the packs know."""
+        return self.model_dump(by_alias=True, exclude_none=True, exclude={"packs"})
