@@ -7,42 +7,17 @@ entry (a companion resource, a policy) have a reader of their own with the same 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final, Literal
+from typing import Any
 
-from policies.model import (
-    ABSENT,
-    Resource,
-    View,
-    get,
-    is_false,
-    is_true,
-    is_unknown,
-    select,
-    text,
-)
+from policies.model import ABSENT, Resource, View, get, is_false, is_true, select, text
 from policies.model.values import Unknown
+from policies.rules.encryption.keys import KEY_TYPES, KeyState, State, read_key, where
 
-State = Literal["customer key", "service key", "none", "unknown"]
+__all__ = ["KEY_TYPES", "Part", "Reader", "State", "Stores", "read_key", "readers", "where"]
+
 Reader = Callable[[Resource, View], Iterator["Part"]]
-
-#: Types that are a customer's key, or stand for one.
-KEY_TYPES: Final = frozenset({
-    "aws:kms/key:Key",
-    "aws:kms/alias:Alias",
-    "aws:kms/externalKey:ExternalKey",
-    "aws:kms/replicaKey:ReplicaKey",
-    "aws:kms/replicaExternalKey:ReplicaExternalKey",
-    "azure-native:keyvault:Key",
-    "azure-native:keyvault:ManagedHsm",
-    "azure-native:keyvault:MHSMKey",
-    "azure-native:compute:DiskEncryptionSet",
-})  # fmt: skip
-#: What services call keys of their own, in lower case: never a customer's.
-_SERVICE_KEYS: Final = frozenset(
-    ("aes256", "sse-s3", "sse_s3", "default", "none", "aws_owned_kms_key", "aws_owned_key")
-)
 
 
 @dataclass(frozen=True)
@@ -60,6 +35,8 @@ class Part:
     """The key as the resource names it; empty where it names none."""
     surely: bool = False
     """Of an unknown state: whether it is encrypted for certain, though nobody knows with what."""
+    given: bool = True
+    """Whether the resource itself says so; False where a default does."""
 
 
 @dataclass(frozen=True)
@@ -74,13 +51,16 @@ class Stores:
             alone turns it on.
         default: what holds where neither key, switch nor mode is given; with ``none`` and neither
             switch nor mode, the key alone turns encryption on.
-        mode: path of a text that names the kind of encryption.
+        mode: path of a text or a switch that names the kind of encryption.
         modes: for each such text, in lower case, what it means; ``customer key`` where the key
             decides. Other texts count as the default.
+        key_wins: whether a key turns encryption on, whatever the switch says.
         parts: path of the blocks that each keep data of their own; absent blocks keep none.
-        when: path of what must be there, and not be false, for data to be kept at all.
+        when: path of what must be there, and be neither false nor empty, for data to be kept.
+        only: a path and the texts, in lower case, of which it must have one for data to be kept.
         copies: paths that name a source whose encryption is taken on where nothing is set.
-        source: document of the default.
+        by: types whose resources are a customer's key, or stand for one.
+        note: the clause for the default, where it needs to say more.
     """
 
     type: str
@@ -89,10 +69,13 @@ class Stores:
     default: State = "service key"
     mode: str = ""
     modes: Mapping[str, State] = field(default_factory=dict[str, State])
+    key_wins: bool = False
     parts: str = ""
     when: str = ""
+    only: tuple[str, tuple[str, ...]] = ("", ())
     copies: tuple[str, ...] = ()
-    source: str = ""
+    by: Collection[str] = KEY_TYPES
+    note: str = ""
 
     @property
     def keys(self) -> tuple[str, ...]:
@@ -112,55 +95,75 @@ class Stores:
     def read(self, resource: Resource, view: View) -> Iterator[Part]:
         """What encrypts the resource's data; nothing where it keeps none. Never raises."""
         if not self.parts:
-            yield from self._read(resource, resource.properties, "", view)
+            yield from self._block(resource, resource.properties, "", view)
             return
         for path, block in select(resource.properties, self.parts):
             if isinstance(block, Unknown):
                 yield Part("unknown", path, path, f"{path} {block.reason}")
             else:
-                yield from self._read(resource, block, path, view)
+                yield from self._block(resource, block, path, view)
 
-    def _read(self, resource: Resource, block: Any, at: str, view: View) -> Iterator[Part]:
-        if self.when:
-            wanted = get(block, self.when)
-            if wanted is ABSENT or is_false(wanted):
-                return
-        place, key, known, why = self._key(resource, block, at, view)
-        switch = where(block, self.enabled or self.mode, at) or place
+    def _block(self, resource: Resource, block: Any, at: str, view: View) -> Iterator[Part]:
+        if not self._keeps(block):
+            return
+        path, key, known, why = self._key(resource, block, at, view)
+        switch = where(block, self.enabled or self.mode, at) or path
         state, said = self._given(block)
+        if self.key_wins and known != "absent":
+            state, said = "service key", ""
+        if not self.enabled and not self.mode and self.default == "none" and known != "absent":
+            # The key alone turns encryption on.
+            state = "service key"
         if state == "unknown":
-            yield Part("unknown", place, switch, said)
-        elif state == "none":
-            if said or not (copied := self._copied(resource, block, at, view)):
-                said = said or f"{switch} isn't given, and by default nothing is encrypted"
-                yield Part("none", place, switch, said)
-            elif copied != "judged":
-                yield Part("unknown", place, switch, copied)
-        elif known != "absent":
+            yield Part("unknown", path, switch, said)
+        elif state == "service key" and not said and known != "absent":
             # Where the key alone turns encryption on, an unknown key may turn out to be none.
             surely = self.default != "none" or bool(self.enabled or self.mode)
-            yield Part(known, place, switch, why, key, surely)
-        elif state == "customer key":
-            yield Part("customer key", place, switch, "the service demands a customer's key")
-        elif not (copied := self._copied(resource, block, at, view)):
-            plain = (
-                f"{place or resource.kind} isn't given, and the service's own key is the default"
-            )
-            yield Part("service key", switch if said else place, switch, said or plain)
-        elif copied != "judged":
-            yield Part("unknown", place, switch, copied)
+            yield Part(known, path, switch, why, key, surely)
+        elif said:
+            yield Part(state, path if state == "none" else switch, switch, said)
+        else:
+            yield from self._default(resource, block, at, view, (state, path, switch))
+
+    def _default(
+        self, resource: Resource, block: Any, at: str, view: View, part: tuple[State, str, str]
+    ) -> Iterator[Part]:
+        """What holds where the block says nothing: `part` is state, path and switch."""
+        state, path, switch = part
+        for each in self.copies:
+            if get(block, each) is not ABSENT:
+                source = where(block, each, at)
+                if not any(one.urn != resource.urn for one in view.referred(resource, source)):
+                    why = f"it takes on the encryption of {source}, which isn't of this stack"
+                    yield Part("unknown", path, switch, why, given=False)
+                return
+        lacks = switch if state == "none" else path
+        means = {"none": "nothing is encrypted", "service key": "the key is the service's own"}
+        why = self.note or f"{lacks or 'a key'} isn't given, and by default {means.get(state, '')}"
+        yield Part(state, path, switch, why, given=False)
+
+    def _keeps(self, block: Any) -> bool:
+        """Whether the block keeps data at all; what can't be seen may."""
+        if self.when:
+            wanted = get(block, self.when)
+            if wanted is ABSENT or is_false(wanted) or wanted in ({}, [], ""):
+                return False
+        path, texts = self.only
+        if path:
+            value = get(block, path)
+            return isinstance(value, Unknown) or text(value).lower() in texts
+        return True
 
     def _given(self, block: Any) -> tuple[State, str]:
         """What switch and mode say, with the clause for it where they say so in their own words;
-        ``service key`` where the key decides."""
+        ``service key`` without one where the key decides."""
         if self.enabled:
-            return self._switched(get(block, self.enabled))
+            state, said = self._switched(get(block, self.enabled))
+            if state != "service key" or not self.mode:
+                return state, said
         if self.mode:
             return self._named(get(block, self.mode))
-        if self.default == "none" and not self._names_key(block):
-            # The key alone turns encryption on.
-            return "none", ""
-        return "customer key" if self.default == "customer key" else "service key", ""
+        return self.default, ""
 
     def _switched(self, value: Any) -> tuple[State, str]:
         if isinstance(value, Unknown):
@@ -172,73 +175,28 @@ class Stores:
     def _named(self, value: Any) -> tuple[State, str]:
         if isinstance(value, Unknown):
             return "unknown", f"{self.mode} {value.reason}"
-        meant = self.modes.get(text(value).lower(), self.default)
+        word = str(value).lower() if isinstance(value, bool) else text(value).lower()
+        if word not in self.modes:
+            return "service key" if self.enabled else self.default, ""
+        meant = self.modes[word]
         if meant == "customer key":
             return "service key", ""
-        plain = {"none": "nothing is encrypted", "service key": "the key is the service's own"}
-        said = f"{self.mode} is {text(value)!r}, so {plain.get(meant, meant)}"
-        return meant, said if text(value).lower() in self.modes else ""
-
-    def _names_key(self, block: Any) -> bool:
-        return any(
-            is_unknown(value) or text(value) for value in (get(block, key) for key in self.keys)
-        )
+        means = "nothing is encrypted" if meant == "none" else "the key is the service's own"
+        return meant, f"{self.mode} is {word or 'not given'}, so {means}"
 
     def _key(
         self, resource: Resource, block: Any, at: str, view: View
-    ) -> tuple[str, str, State | Literal["absent"], str]:
+    ) -> tuple[str, str, KeyState, str]:
         """Path, text and state of the first key that is given, and the clause for it."""
-        if not self.takes_key:
-            return "", "", "absent", ""
-        if self.mode and self.modes.get(text(get(block, self.mode)).lower()) == "service key":
-            return where(block, self.keys[0], at), "", "absent", ""
-        unsure: tuple[str, str, State, str] | None = None
-        for each in self.keys:
+        found: tuple[str, str, KeyState, str] = where(block, self.keys[0], at), "", "absent", ""
+        for each in self.keys if self.takes_key else ():
             path, value = where(block, each, at), get(block, each)
-            state, why = read_key(resource, path, value, view)
+            state, why = read_key(resource, path, value, view, self.by)
             if state in {"customer key", "service key"}:
                 return path, text(value), state, why
             if state == "unknown":
-                unsure = path, "", state, why
-        return unsure or (where(block, self.keys[0], at), "", "absent", "")
-
-    def _copied(self, resource: Resource, block: Any, at: str, view: View) -> str:
-        """Empty where nothing is copied; ``judged`` where the source is judged; else why not."""
-        for each in self.copies:
-            if get(block, each) is ABSENT:
-                continue
-            path = where(block, each, at)
-            if any(one.urn != resource.urn for one in view.referred(resource, path)):
-                return "judged"
-            return f"it takes on the encryption of {path}, which isn't of this stack"
-        return ""
-
-
-def where(block: Any, path: str, at: str = "") -> str:
-    """A path as findings name it, with the index of every list on the way; empty for none."""
-    if not path:
-        return ""
-    found = next((spelled for spelled, _ in select(block, path)), path)
-    return f"{at}.{found}" if at and found else at or found
-
-
-def read_key(
-    resource: Resource, path: str, value: Any, view: View
-) -> tuple[State | Literal["absent"], str]:
-    """Whose key a property names, and a clause that says how that is known.
-
-    An unknown value is a customer's key where it was made from a key of the same stack.
-    """
-    if isinstance(value, Unknown):
-        if any(each.kind in KEY_TYPES for each in view.referred(resource, path)):
-            return "customer key", f"{path} is made from a key of this stack"
-        return "unknown", f"{path} {value.reason}, and it is made from no key of this stack"
-    named = text(value)
-    if not named:
-        return "absent", ""
-    if "alias/aws/" in named.lower() or named.lower() in _SERVICE_KEYS:
-        return "service key", f"{path} is {named!r}: a key that the service manages"
-    return "customer key", f"{path} names a key"
+                found = path, "", state, why
+        return found
 
 
 def readers(table: Iterable[Stores]) -> dict[str, tuple[Reader, ...]]:
