@@ -6,7 +6,7 @@ import re
 from collections.abc import Collection
 from typing import Any, Final, Literal
 
-from policies.model import Resource, View, select, text
+from policies.model import ABSENT, Resource, View, select, text
 from policies.model.values import Unknown
 
 State = Literal["customer key", "service key", "none", "unknown"]
@@ -60,9 +60,15 @@ def read_key(
     named = text(value)
     if not named:
         return "absent", ""
-    if is_service_key(named):
+    # A vault's keys may have any name.
+    if resource.package == "aws" and is_service_key(named):
         return "service key", f"{path} is {named!r}, a key that the service manages"
     return "customer key", f"{path} names a key"
+
+
+def first(block: Any, path: str) -> Any:
+    """The first value at a path, through lists of any length; ABSENT where there is none."""
+    return next((value for _, value in select(block, path)), ABSENT)
 
 
 def where(block: Any, path: str, at: str = "") -> str:

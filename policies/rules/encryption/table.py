@@ -13,7 +13,7 @@ from typing import Any
 
 from policies.model import ABSENT, Resource, View, get, is_false, is_true, select, text
 from policies.model.values import Unknown
-from policies.rules.encryption.keys import KEY_TYPES, KeyState, State, read_key, where
+from policies.rules.encryption.keys import KEY_TYPES, KeyState, State, first, read_key, where
 
 __all__ = ["KEY_TYPES", "Part", "Reader", "State", "Stores", "read_key", "readers", "where"]
 
@@ -53,7 +53,9 @@ class Stores:
             switch nor mode, the key alone turns encryption on.
         mode: path of a text or a switch that names the kind of encryption.
         modes: for each such text, in lower case, what it means; ``customer key`` where the key
-            decides. Other texts count as the default.
+            decides, or the mode itself where there is no path of a key. Other texts count as the
+            default.
+        exact: whether a key counts only where the mode says ``customer key`` in so many words.
         key_wins: whether a key turns encryption on, whatever the switch says.
         parts: path of the blocks that each keep data of their own; absent blocks keep none.
         when: path of what must be there, and be neither false nor empty, for data to be kept.
@@ -69,6 +71,7 @@ class Stores:
     default: State = "service key"
     mode: str = ""
     modes: Mapping[str, State] = field(default_factory=dict[str, State])
+    exact: bool = False
     key_wins: bool = False
     parts: str = ""
     when: str = ""
@@ -85,7 +88,7 @@ class Stores:
     @property
     def takes_key(self) -> bool:
         """Whether the service takes a customer's key."""
-        return any(self.keys)
+        return any(self.keys) or "customer key" in self.modes.values()
 
     @property
     def can_be_plain(self) -> bool:
@@ -108,6 +111,7 @@ class Stores:
             return
         path, key, known, why = self._key(resource, block, at, view)
         switch = where(block, self.enabled or self.mode, at) or path
+        path = path or switch
         state, said = self._given(block)
         if self.key_wins and known != "absent":
             state, said = "service key", ""
@@ -180,7 +184,7 @@ class Stores:
             return "service key" if self.enabled else self.default, ""
         meant = self.modes[word]
         if meant == "customer key":
-            return "service key", ""
+            return ("service key", "") if any(self.keys) else (meant, f"{self.mode} is {word}")
         means = "nothing is encrypted" if meant == "none" else "the key is the service's own"
         return meant, f"{self.mode} is {word or 'not given'}, so {means}"
 
@@ -189,8 +193,10 @@ class Stores:
     ) -> tuple[str, str, KeyState, str]:
         """Path, text and state of the first key that is given, and the clause for it."""
         found: tuple[str, str, KeyState, str] = where(block, self.keys[0], at), "", "absent", ""
-        for each in self.keys if self.takes_key else ():
-            path, value = where(block, each, at), get(block, each)
+        if self.exact and self.modes.get(text(get(block, self.mode)).lower()) != "customer key":
+            return found
+        for each in self.keys if any(self.keys) else ():
+            path, value = where(block, each, at), first(block, each)
             state, why = read_key(resource, path, value, view, self.by)
             if state in {"customer key", "service key"}:
                 return path, text(value), state, why
