@@ -131,7 +131,7 @@ class Stack:
 
     def called(self, identifier: object) -> list[Resource]:
         """Resources whose id, ARN or name it is; without letter case, as Azure's ids are."""
-        return list(self._by_identifier.get(text(identifier).lower(), [])) if identifier else []
+        return list(self._by_identifier.get(text(identifier).lower(), []))
 
     def referred(self, resource: Resource, path: str) -> list[Resource]:
         """The resources that a property refers to: by value, else by what it was made from.
