@@ -3,5 +3,10 @@
 from __future__ import annotations
 
 from policies.model import Rule
+from policies.rules.kubernetes import host_isolation, kernel_isolation, unprivileged_users
 
-RULES: tuple[Rule, ...] = ()
+RULES: tuple[Rule, ...] = (
+    *host_isolation.RULES,
+    *kernel_isolation.RULES,
+    *unprivileged_users.RULES,
+)

@@ -1,0 +1,290 @@
+"""The Kubernetes objects that a resource declares, wherever they stand in it.
+
+A Pulumi resource is one object as a rule. It holds several where it is a list
+(``DeploymentList``), a group of manifests (``yaml/v2:ConfigGroup`` with objects or YAML text), or
+a custom resource with whole objects inside (a template, a work order for another cluster).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Final
+
+import yaml
+
+from policies.model import (
+    ABSENT,
+    Finding,
+    Kind,
+    Path,
+    Resource,
+    Stack,
+    get,
+    is_list,
+    is_unknown,
+    spell,
+    text,
+)
+from policies.reading.remembered import remembered
+
+#: Every Kubernetes resource, custom ones included, for rules that look into all of them.
+ANY_OBJECT: Final = frozenset({"kubernetes:*"})
+#: Kinds of Pulumi's own that aren't objects of a cluster.
+BUNDLES: Final = frozenset({
+    "ConfigGroup", "ConfigFile", "Directory", "Chart", "Release",
+})  # fmt: skip
+_BUNDLE_GROUPS: Final = frozenset({"yaml", "kustomize", "helm.sh", "helm"})
+#: Kinds whose name ends in Patch or List by itself.
+_WHOLE_NAMES: Final = frozenset({"EnvoyPatchPolicy", "IPAddressList", "EgressCIDRList"})
+_TOKEN = re.compile(r"kubernetes:(?:([^:]*?)(?:/(v[^:/]*))?:)?([^:]*)")
+_VERSION = re.compile(r"v\d+\w*")
+_MOST_NODES: Final = 200_000
+_MOST_DEPTH: Final = 60
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """One object of a cluster, as a resource declares it."""
+
+    resource: Resource
+    group: str
+    """API group; empty for the core one."""
+    kind: str
+    """``Deployment``, also for a ``DeploymentPatch``."""
+    body: Mapping[str, Any]
+    at: Path = ()
+    """Where it stands in the resource's properties."""
+    in_text: bool = False
+    """Whether `at` is a YAML text that holds it."""
+    is_patch: bool = False
+    """Whether it changes an object that somebody else made: what it lacks says nothing."""
+
+    def get(self, path: str) -> Any:
+        """What is at a path of the object, or ABSENT."""
+        return get(self.body, path)
+
+    @property
+    def spec(self) -> Any:
+        """Its spec, whatever that is."""
+        return get(self.body, "spec")
+
+    @property
+    def name(self) -> str:
+        """Its name in the cluster; the resource's where that isn't known."""
+        return text(self.get("metadata.name")) or self.resource.name
+
+    @property
+    def namespace(self) -> Any:
+        """Its namespace: its own, else its provider's, else ``default``; or an Unknown."""
+        own = self.get("metadata.namespace")
+        if own is ABSENT and self.resource.provider is not None:
+            own = get(self.resource.provider.properties, "namespace")
+        return own if is_unknown(own) else text(own) or "default"
+
+    @cached_property
+    def annotations(self) -> Mapping[str, Any]:
+        """Its annotations; empty where it has none or they can't be seen."""
+        found = self.get("metadata.annotations")
+        return found if isinstance(found, Mapping) else {}
+
+    @cached_property
+    def labels(self) -> Mapping[str, Any]:
+        """Its labels; empty where it has none or they can't be seen."""
+        found = self.get("metadata.labels")
+        return found if isinstance(found, Mapping) else {}
+
+    @property
+    def is_custom(self) -> bool:
+        """Whether its group isn't one of Kubernetes' own."""
+        return "." in self.group and not self.group.endswith(".k8s.io")
+
+    def path(self, inner: str) -> str:
+        """A path of the object as one of the resource's properties."""
+        return spell(self.at) if self.in_text else join(spell(self.at), inner)
+
+    def violation(self, inner: str, reason: str) -> Finding:
+        """A certain finding at a path of the object."""
+        return Finding(self.path(inner), self._say(inner, reason))
+
+    def indeterminate(self, inner: str, reason: str) -> Finding:
+        """A finding about what can't be seen at a path of the object."""
+        return Finding(self.path(inner), self._say(inner, reason), Kind.INDETERMINATE)
+
+    def _say(self, inner: str, reason: str) -> str:
+        return f"{self.kind} {self.name!r}, {inner}: {reason}" if self.in_text else reason
+
+    def __str__(self) -> str:
+        return f"{self.kind} {self.name!r}"
+
+
+def join(outer: str, inner: str) -> str:
+    """Two spelled paths as one."""
+    if not outer or not inner:
+        return outer or inner
+    return outer + inner if inner.startswith("[") else f"{outer}.{inner}"
+
+
+def group_and_kind(resource: Resource) -> tuple[str, str]:
+    """API group (empty for the core one) and kind that a resource's type names."""
+    match = _TOKEN.fullmatch(resource.kind)
+    if match is None:
+        return "", ""
+    group, kind = match[1] or "", match[3]
+    if kind.removesuffix("Patch") == "CustomResource" or not group:
+        body = resource.properties
+        declared = text(get(body, "kind"))
+        if declared:
+            suffix = "Patch" if kind.endswith("Patch") else ""
+            return _group_of(get(body, "apiVersion")), declared + suffix
+    return "" if group == "core" or _VERSION.fullmatch(group) else group, kind
+
+
+def _group_of(version: object) -> str:
+    return text(version).rpartition("/")[0]
+
+
+@remembered(512)
+def manifests(resource: Resource) -> tuple[Manifest, ...]:
+    """The objects that a resource declares; none for a chart, or for what is of no cluster."""
+    if resource.package != "kubernetes":
+        return ()
+    group, kind = group_and_kind(resource)
+    if is_bundle(resource):
+        found = _bundled(resource)
+    else:
+        whole = Manifest(resource, group, kind, resource.properties)
+        found = _unfold(_without_patch(whole))
+    return tuple(found)
+
+
+def is_bundle(resource: Resource) -> bool:
+    """Whether a resource stands for a chart or a group of manifests."""
+    group, kind = group_and_kind(resource)
+    return kind in BUNDLES and group.partition("/")[0] in _BUNDLE_GROUPS
+
+
+def unreadable(resource: Resource) -> Iterator[tuple[str, str]]:
+    """Parts of a group of manifests that can't be read: path and what keeps one from it."""
+    if resource.package != "kubernetes" or not is_bundle(resource):
+        return
+    for key in ("objs", "yaml"):
+        given = get(resource.properties, key)
+        for path, each in _each(given, (key,)):
+            if is_unknown(each):
+                yield spell(path), str(each.reason)
+            elif key == "yaml" and _documents(each) is None:
+                yield spell(path), "isn't YAML that can be read"
+
+
+def _each(value: Any, path: Path) -> Iterator[tuple[Path, Any]]:
+    """A value, or the items of nested lists."""
+    if is_list(value):
+        for index, each in enumerate(value):
+            yield from _each(each, (*path, index))
+    elif value is not ABSENT and value is not None:
+        yield path, value
+
+
+def _bundled(resource: Resource) -> Iterator[Manifest]:
+    for path, each in _each(get(resource.properties, "objs"), ("objs",)):
+        if isinstance(each, Mapping):
+            yield from _declared(resource, each, path, in_text=False)
+    for path, each in _each(get(resource.properties, "yaml"), ("yaml",)):
+        for document in _documents(each) or ():
+            if isinstance(document, Mapping):
+                yield from _declared(resource, document, path, in_text=True)
+
+
+def _declared(
+    resource: Resource, body: Mapping[str, Any], path: Path, *, in_text: bool
+) -> Iterator[Manifest]:
+    group, kind = _group_of(body.get("apiVersion")), text(body.get("kind"))
+    if kind:
+        yield from _unfold(Manifest(resource, group, kind, body, path, in_text))
+
+
+def _without_patch(given: Manifest) -> Manifest:
+    if not given.kind.endswith("Patch") or given.kind in _WHOLE_NAMES or given.kind == "Patch":
+        return given
+    kind = given.kind.removesuffix("Patch")
+    return Manifest(given.resource, given.group, kind, given.body, given.at, is_patch=True)
+
+
+def _unfold(given: Manifest) -> Iterator[Manifest]:
+    """An object, the items of a list in its stead, and the objects inside of a custom one."""
+    if given.kind.endswith("List") and given.kind not in _WHOLE_NAMES and "items" in given.body:
+        kind = given.kind.removesuffix("List")
+        for index, each in enumerate(_as_list(given.body.get("items"))):
+            if isinstance(each, Mapping):
+                own = text(each.get("kind")) or kind
+                group = _group_of(each["apiVersion"]) if "apiVersion" in each else given.group
+                at = given.at if given.in_text else (*given.at, "items", index)
+                yield from _unfold(Manifest(given.resource, group, own, each, at, given.in_text))
+        return
+    yield given
+    for path, body in _inner(given.body, ()):
+        at = given.at if given.in_text else (*given.at, *path)
+        group = _group_of(body.get("apiVersion"))
+        yield Manifest(given.resource, group, text(body.get("kind")), body, at, given.in_text)
+
+
+def _as_list(value: Any) -> list[Any]:
+    return list(value) if is_list(value) else []
+
+
+def is_object(value: object) -> bool:
+    """Whether a value inside of an object is a whole object itself, not a reference to one."""
+    return (
+        isinstance(value, Mapping)
+        and bool(text(value.get("apiVersion")))
+        and bool(text(value.get("kind")))
+        and any(isinstance(value.get(key), Mapping) for key in ("spec", "data", "metadata"))
+    )
+
+
+def _inner(value: Any, path: Path) -> Iterator[tuple[Path, Mapping[str, Any]]]:
+    """Whole objects inside of an object, at any depth."""
+    if path and is_object(value):
+        yield path, value
+    if isinstance(value, Mapping):
+        for key, each in value.items():
+            if isinstance(each, Mapping) or is_list(each):
+                yield from _inner(each, (*path, str(key)))
+    elif is_list(value):
+        for index, each in enumerate(value):
+            yield from _inner(each, (*path, index))
+
+
+def _documents(value: object) -> list[Any] | None:
+    """The documents of a YAML text as plain values; None where it can't be read."""
+    if not isinstance(value, str):
+        return None
+    try:
+        loaded = list(yaml.load_all(value, yaml.CSafeLoader))
+        return [_plain(each, [_MOST_NODES], 0) for each in loaded]
+    except (yaml.YAMLError, ValueError, RecursionError, TypeError, AttributeError):
+        return None
+
+
+def _plain(value: Any, budget: list[int], depth: int) -> Any:
+    """A copy that is JSON-like and finite: aliases of YAML may stand for more than memory holds.
+
+    Raises ValueError where it is too large or too deep.
+    """
+    budget[0] -= 1
+    if budget[0] < 0 or depth > _MOST_DEPTH:
+        raise ValueError("more than a manifest may hold")
+    if isinstance(value, dict):
+        return {str(key): _plain(each, budget, depth + 1) for key, each in value.items()}
+    if isinstance(value, list):
+        return [_plain(each, budget, depth + 1) for each in value]
+    return value if value is None or isinstance(value, str | bool | int | float) else str(value)
+
+
+@remembered(8)
+def all_manifests(stack: Stack) -> tuple[Manifest, ...]:
+    """Every object that a stack declares."""
+    return tuple(each for resource in stack.resources for each in manifests(resource))
