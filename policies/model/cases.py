@@ -71,7 +71,7 @@ def read_cases(file: Path) -> Iterator[Case]:
             raise PolicyError(f"{file.name}: a document needs 'rule' and {', '.join(OUTCOMES)}")
         for outcome in OUTCOMES:
             for case in document.get(outcome) or []:
-                if extra := set(case) - _KEYS:
+                if extra := set(case) - _KEYS - _MORE_KEYS:
                     raise PolicyError(f"{file.name}: unknown keys {sorted(extra)} in {case}")
                 yield _case(str(document["rule"]), outcome, case)
 
