@@ -1,0 +1,196 @@
+"""Findings as SARIF 2.1.0, for code scanning and editors.
+
+The format: https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/sarif-v2.1.0-errata01-os-complete.html
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from datetime import UTC, datetime
+from typing import Any, Final
+from urllib.parse import quote
+
+from policies.reports.result import CheckResult, Outcome, ResourceResult, RuleRecord, StackResult
+
+SCHEMA: Final = (
+    "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
+)
+_LEVELS: Final = {"critical": "error", "high": "error", "medium": "warning", "low": "note"}
+#: GitHub ranks by these numbers: over 9.0 critical, from 7.0 high, from 4.0 medium, else low.
+_SCORES: Final = {"critical": "9.5", "high": "8.0", "medium": "5.5", "low": "2.0"}
+#: Viewers refuse results without a file. Every project has this one.
+_NO_FILE: Final = "Pulumi.yaml"
+#: GitHub refuses rules with more tags.
+_MOST_TAGS: Final = 20
+
+
+def to_sarif(result: CheckResult) -> str:
+    """A result as SARIF: one run, with all rules and the findings of all stacks.
+
+    Waived findings are there, suppressed. Those that can't be decided and only warn are of kind
+    ``open``. Fingerprints depend on rule, resource and property alone, so a finding stays the same
+    when its line moves.
+    """
+    indices = {each.id: number for number, each in enumerate(result.rules)}
+    rules = [_rule(each) for each in result.rules]
+    found: list[dict[str, Any]] = []
+    for stack in result.stacks:
+        for outcome in stack.having("violation", "indeterminate", "advisory", "waived"):
+            if outcome.rule not in indices:
+                indices[outcome.rule] = len(rules)
+                rules.append(_rule(result.rule(outcome)))
+            found.append(_finding(result, stack, outcome, indices[outcome.rule]))
+    run: dict[str, Any] = {
+        "tool": {
+            "driver": {
+                "name": "Falaj",
+                "version": result.tool_version,
+                "rules": rules,
+            },
+            "extensions": [
+                {"name": each.name, "version": each.version, "properties": {"sha256": each.sha256}}
+                for each in result.packs
+            ],
+        },
+        "automationDetails": {"id": "falaj-check/"},
+        "invocations": [_invocation(result)],
+        "results": found,
+        "properties": {
+            "stacks": [
+                {
+                    "name": each.name,
+                    "project": each.project,
+                    "source": each.source,
+                    "resources": len(each.resources),
+                    "programDigest": each.program_digest,
+                    "stateDigest": each.state_digest,
+                }
+                for each in result.stacks
+            ]
+        },
+    }
+    document = {"$schema": SCHEMA, "version": "2.1.0", "runs": [run]}
+    return json.dumps(document, indent=1, ensure_ascii=False) + "\n"
+
+
+def level(severity: str) -> str:
+    """SARIF's level of a severity; an unknown one is an error."""
+    return _LEVELS.get(severity, "error")
+
+
+def fingerprint(outcome: Outcome) -> str:
+    """What stays the same of a finding from run to run."""
+    parts = (outcome.rule, outcome.urn, outcome.path)
+    return hashlib.sha256("\0".join(parts).encode()).hexdigest()
+
+
+def _rule(rule: RuleRecord) -> dict[str, Any]:
+    tags = ["security", rule.pack, *rule.controls] if rule.pack else ["security"]
+    found: dict[str, Any] = {
+        "id": rule.id,
+        "name": "".join(part.capitalize() for part in rule.id.split("-")),
+        "shortDescription": {"text": rule.title},
+        "defaultConfiguration": {"level": level(rule.severity)},
+        "properties": {
+            "tags": list(dict.fromkeys(tags))[:_MOST_TAGS],
+            "controls": list(rule.controls),
+            "security-severity": _SCORES.get(rule.severity, _SCORES["critical"]),
+            "precision": "very-high",
+        },
+    }
+    if rule.remediation:
+        found["help"] = {"text": rule.remediation}
+    return found
+
+
+def _finding(
+    result: CheckResult, stack: StackResult, outcome: Outcome, index: int
+) -> dict[str, Any]:
+    resource, rule = stack.resource(outcome), result.rule(outcome)
+    identity = fingerprint(outcome)
+    is_open = outcome.status == "advisory"
+    found: dict[str, Any] = {
+        "ruleId": outcome.rule,
+        "ruleIndex": index,
+        # Of kind open, a level means nothing and has to be none.
+        "kind": "open" if is_open else "fail",
+        "level": "none" if is_open else level(outcome.severity),
+        "message": {"text": _message(resource, outcome, rule)},
+        "locations": [_location(resource, outcome)],
+        "fingerprints": {"falajFinding/v1": identity},
+        # What GitHub compares; it would else hash the text around the line.
+        "partialFingerprints": {"primaryLocationLineHash": f"{identity[:16]}:1"},
+        "properties": {
+            "stack": stack.name,
+            "project": stack.project,
+            "status": outcome.status,
+            "finding": outcome.kind,
+            "severity": outcome.severity,
+            "resourceType": resource.type,
+            "place": resource.place,
+        },
+    }
+    if waiver := outcome.waiver:
+        found["suppressions"] = [
+            {
+                "kind": "external",
+                "status": "accepted",
+                "justification": f"{waiver.reason} (waiver {waiver.id})",
+                "properties": {
+                    "waiver": waiver.id,
+                    "approver": waiver.approver,
+                    "expires": waiver.expires.isoformat(),
+                },
+            }
+        ]
+    return found
+
+
+def _message(resource: ResourceResult, outcome: Outcome, rule: RuleRecord) -> str:
+    unsure = "Can't be known: " if outcome.kind == "indeterminate" else ""
+    where = f"{outcome.path}: " if outcome.path else ""
+    note = f" ({outcome.note})" if outcome.note else ""
+    text = f"{resource.type} '{resource.name}': {unsure}{where}{outcome.reason}{note}."
+    return f"{text} {rule.remediation}".strip()
+
+
+def _location(resource: ResourceResult, outcome: Outcome) -> dict[str, Any]:
+    source = resource.source
+    physical: dict[str, Any] = {
+        "artifactLocation": {
+            "uri": quote(source.file if source else _NO_FILE),
+            "uriBaseId": "%SRCROOT%",
+        }
+    }
+    if source and source.line > 0:
+        physical["region"] = {"startLine": source.line}
+    logical = [{"name": resource.name, "fullyQualifiedName": outcome.urn, "kind": "resource"}]
+    if outcome.path:
+        name = f"{outcome.urn}#{outcome.path}"
+        logical.append({"name": outcome.path, "fullyQualifiedName": name, "kind": "property"})
+    found: dict[str, Any] = {"physicalLocation": physical, "logicalLocations": logical}
+    if source and source.key:
+        found["message"] = {"text": f"configuration key {source.key}"}
+    elif not source:
+        found["message"] = {"text": "where the program declares it is not known"}
+    return found
+
+
+def _invocation(result: CheckResult) -> dict[str, Any]:
+    notifications = [
+        {"level": "error", "message": {"text": f"stack {stack.name}: {error}"}}
+        for stack in result.stacks
+        for error in stack.errors
+    ]
+    return {
+        "executionSuccessful": not notifications and bool(result.stacks),
+        "exitCode": result.exit_code,
+        "startTimeUtc": _utc(result.started),
+        "endTimeUtc": _utc(result.finished),
+        "toolExecutionNotifications": notifications,
+    }
+
+
+def _utc(moment: datetime) -> str:
+    return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
