@@ -3,5 +3,6 @@
 from __future__ import annotations
 
 from policies.model import Rule
+from policies.rules.zero_trust import aws_security_groups
 
-RULES: tuple[Rule, ...] = ()
+RULES: tuple[Rule, ...] = (*aws_security_groups.RULES,)
