@@ -11,7 +11,10 @@ PLATFORMS = $(or $(shell grep -ohE '^ *(falaj:platform|- *(aws|azure)/|falaj:pla
 SANDBOX_OPTION = $(if $(filter 1 true yes,$(SANDBOX)),--sandbox)
 
 .DEFAULT_GOAL := help
-.PHONY: help up preview refresh down status demo shell token rollback logs new environment environment-dev test test-fast test-gpu lint format bench lock clean
+CHECK_OPTIONS ?=
+# Tests run side by side, the tests of a file in one process.
+WORKERS ?= 2
+.PHONY: help up preview refresh down status check report demo shell token rollback logs new environment environment-check environment-dev test test-fast test-gpu lint format bench lock clean
 
 help: ## Show what can be made
 	@sed -n 's/^\([a-z-]*\):.*## /\1	/p' $(MAKEFILE_LIST) | expand -t 14
@@ -30,6 +33,12 @@ down: environment ## Destroy the stack: processes, ports, keys and data
 
 status: environment ## What runs and where
 	@$(FALAJ) status --stack $(STACK) $(SANDBOX_OPTION)
+
+check: environment-check ## Judge all stacks by the policy packs, offline (CHECK_OPTIONS="--stack NAME --sarif FILE …")
+	@$(FALAJ) check $(CHECK_OPTIONS)
+
+report: environment-check ## Write the evidence of such a check: evidence.html
+	@$(FALAJ) report $(CHECK_OPTIONS)
 
 demo: environment ## Send held-out samples to the served model
 	@$(FALAJ) demo --stack $(STACK)
@@ -52,12 +61,16 @@ new: environment ## Make a stack file from a template (STACK=name TEMPLATE=local
 environment:
 	@$(PYTHON) engine/environment.py $(foreach platform,$(PLATFORMS),--extra $(platform))
 
+# Stacks of every cloud are judged, whichever is asked for.
+environment-check:
+	@$(PYTHON) engine/environment.py $(foreach extra,aws azure kubernetes $(shell grep -lE '^ *falaj:platform: *local' stacks/Pulumi.*.yaml >/dev/null 2>&1 && echo local),--extra $(extra))
+
 environment-dev:
 	@$(PYTHON) engine/environment.py $(foreach extra,local aws azure kubernetes dev,--extra $(extra))
 
 test: environment-dev ## Every test, with its own set-up
 	@$(VENV)/bin/python -m engine ensure
-	@$(VENV)/bin/python -m pytest
+	@$(VENV)/bin/python -m pytest -n $(WORKERS) --dist loadfile
 
 test-fast: environment-dev ## The tests that take seconds
 	@$(VENV)/bin/python -m pytest -m "not slow and not engine"
