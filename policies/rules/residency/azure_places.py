@@ -1,0 +1,236 @@
+"""Where Azure's resources are, and where what their properties refer to is.
+
+A resource without a location of its own is where its provider's default is, else where its
+resource group is (https://www.pulumi.com/registry/packages/azure-native/installation-configuration/,
+``azure-native:location``); a child is where its parent is.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Final
+
+from policies.model import (
+    ABSENT,
+    Finding,
+    Resource,
+    Stack,
+    View,
+    indeterminate,
+    is_unknown,
+    text,
+    violation,
+)
+from policies.reading.azure_types import azure
+from policies.reading.regions import normalise_azure
+from policies.reading.remembered import remembered
+
+_DATA: Final = json.loads(
+    Path(__file__).with_name("azure_located_types.json").read_text(encoding="utf-8")
+)
+#: Types that take a location of their own; all others are where their parent is.
+LOCATED: Final = azure(
+    *(f"{module}:{name}" for module, names in _DATA["types"].items() for name in names)
+)
+GROUP: Final = "azure-native:resources:ResourceGroup"
+
+#: Where geo-redundant copies of a region go
+#: (https://learn.microsoft.com/azure/reliability/regions-paired).
+PAIRS: Final = {"uaenorth": "uaecentral", "uaecentral": "uaenorth"}
+
+_ARM_ID: Final = re.compile(r"^/?subscriptions/([^/]+)(?:/resourceGroups/([^/]+))?", re.IGNORECASE)
+#: Azure's own names of types where the SDK calls them otherwise.
+_CALLED: Final = {"site": "webapp", "serverfarm": "appserviceplan", "slot": "webappslot"}
+#: Parents are followed this far: a container's service's account.
+_GENERATIONS: Final = 4
+
+
+def allowed(view: View) -> tuple[str, ...]:
+    """The locations where data may be."""
+    return view.settings.regions("azure")
+
+
+def where_allowed(view: View) -> str:
+    """The end of a reason: where data may be."""
+    return f"data may be in {' or '.join(allowed(view)) or 'no location of Azure'}"
+
+
+def geo_copies_stay(view: View) -> bool:
+    """Whether copies in the region's pair are wanted, and the pairs of all regions allowed."""
+    regions = allowed(view)
+    return view.settings.geo_redundancy == "paired" and all(
+        PAIRS.get(each) in regions for each in regions
+    )
+
+
+def no_geo_copies(view: View) -> str:
+    """The end of a reason: why a geo-redundant copy isn't allowed."""
+    if view.settings.geo_redundancy == "paired":
+        return f"the region's pair isn't allowed; {where_allowed(view)}"
+    return "copies in another region are allowed only where geoRedundancy is paired"
+
+
+def place_of(resource: Resource, view: View, _generation: int = 0) -> str | None:
+    """The location of a resource in its one spelling; None where it can't be seen."""
+    given = resource.get("location")
+    for known in (given, resource.outputs.get("location")):
+        if text(known):
+            return normalise_azure(known)
+    if _generation >= _GENERATIONS:
+        return None
+    if is_unknown(given):
+        return _one(view.referred(resource, "location"), view, _generation)
+    if resource.kind not in LOCATED:
+        return _one(_parents(resource, view), view, _generation)
+    default = resource.provider.properties.get("location") if resource.provider else None
+    if text(default):
+        return normalise_azure(default)
+    return None if is_unknown(default) else _one(_groups(resource, view), view, _generation)
+
+
+def _one(found: list[Resource], view: View, generation: int) -> str | None:
+    """The place of what was found: a place that isn't allowed, where there are several."""
+    places = [place_of(each, view, generation + 1) for each in found]
+    if not places or None in places:
+        return next((each for each in places if each and each not in allowed(view)), None)
+    return next((each for each in places if each not in allowed(view)), places[0])
+
+
+def _groups(resource: Resource, view: View) -> list[Resource]:
+    found = refers_to(resource, "resourceGroupName", resource.get("resourceGroupName"), view)
+    return [each for each in found if each.kind == GROUP]
+
+
+def _parents(resource: Resource, view: View) -> list[Resource]:
+    """Resources of the same module that its names point to, else what its scope is."""
+    module = resource.kind.rpartition(":")[0]
+    for key, value in resource.properties.items():
+        if key.endswith(("Name", "name")) and key != "resourceGroupName":
+            found = [
+                each
+                for each in refers_to(resource, key, value, view)
+                if each.urn != resource.urn and each.kind.rpartition(":")[0] == module
+            ]
+            if found:
+                return found
+    return []
+
+
+@remembered(4)
+def _by_name(stack: Stack) -> dict[str, list[Resource]]:
+    """Resources by the name that they give themselves: ``workspaceName`` of a ``Workspace``."""
+    found: dict[str, list[Resource]] = {}
+    for each in stack.resources:
+        kind = each.kind.rpartition(":")[2].lower()
+        for key, value in each.properties.items():
+            stem = key[:-4].lower() if key.endswith(("Name", "name")) else "-"
+            if text(value) and (kind.endswith(stem) or stem == "resource"):
+                found.setdefault(text(value).lower(), []).append(each)
+    return found
+
+
+def refers_to(resource: Resource, path: str, value: Any, view: View) -> list[Resource]:
+    """The resources of the stack that a property refers to.
+
+    Args:
+        resource: whose property.
+        path: of the property, as in findings.
+        value: at that path: an id, a name, or an unknown, which is followed through what the
+            engine knows it was made from.
+        view: without its stack nothing is found.
+    """
+    stack = view.stack
+    if stack is None:
+        return []
+    if is_unknown(value):
+        top = re.split(r"[.\[]", path, maxsplit=1)[0]
+        urns = resource.dependencies.get(top, ())
+        return [stack.by_urn[urn] for urn in urns if urn in stack.by_urn]
+    if not text(value):
+        return []
+    called = [each for each in stack.called(value) if each.urn != resource.urn]
+    if called or not _ARM_ID.match(text(value)):
+        return called or _by_name(stack).get(text(value).lower(), [])
+    return _by_id(text(value), stack)
+
+
+def _by_id(identifier: str, stack: Stack) -> list[Resource]:
+    """By the longest part of an ARM id that is a resource's, else by the names within it."""
+    parts = identifier.strip("/").split("/")
+    for end in range(len(parts), 3, -1):
+        if found := stack.called("/" + "/".join(parts[:end])):
+            return [each for each in found if each.kind != GROUP]
+    matched = _ARM_ID.match(identifier)
+    group = (matched[2] or "").lower() if matched else ""
+    for index in range(len(parts) - 1, 0, -1):
+        kind = parts[index - 1].lower().rstrip("s")
+        kind = _CALLED.get(kind, kind)
+        found = [
+            each
+            for each in _by_name(stack).get(parts[index].lower(), [])
+            if each.kind != GROUP
+            and _same_kind(kind, each)
+            and text(each.get("resourceGroupName")).lower() in {group, ""}
+        ]
+        if found:
+            return found
+    return []
+
+
+def _same_kind(kind: str, resource: Resource) -> bool:
+    own = resource.kind.rpartition(":")[2].lower().rstrip("s")
+    return own.endswith(kind) or kind.endswith(own)
+
+
+def is_trusted(value: Any, view: View) -> bool:
+    """Whether an id is of a subscription that the settings name as one's own or a friend's."""
+    found = _ARM_ID.match(text(value))
+    return found is not None and found[1].lower() in {
+        each.lower() for each in view.settings.allowed_accounts
+    }
+
+
+def judge_target(  # noqa: PLR0917 - whose, where, what, how it's called
+    resource: Resource,
+    path: str,
+    value: Any,
+    view: View,
+    what: str,
+    kinds: frozenset[str] = LOCATED,
+) -> Iterator[Finding]:
+    """What is wrong with the place of something that a property sends data to.
+
+    Args:
+        resource: whose property.
+        path: of the property.
+        value: an id or a name; nothing is found for what is absent.
+        view: the settings and the stack.
+        what: how the target is called in the reason, as ``the workspace``.
+        kinds: types that it may be; an unknown value is also made of resource groups' names.
+    """
+    if value is ABSENT or value is None or (isinstance(value, str) and not value.strip()):
+        return
+    if is_trusted(value, view):
+        return
+    if view.stack is None:
+        yield indeterminate(path, f"the place of {what} is judged with the whole stack")
+        return
+    found = [each for each in refers_to(resource, path, value, view) if each.kind != GROUP]
+    found = [each for each in found if each.kind in kinds] or found
+    places = {each.name: place_of(each, view) for each in found}
+    foreign = [(name, at) for name, at in places.items() if at and at not in allowed(view)]
+    for name, at in foreign:
+        yield violation(path, f"{what} {name!r} is in {at}; {where_allowed(view)}")
+    if not foreign and (not places or None in places.values()):
+        reason = (
+            "isn't in this stack, so its place can't be seen"
+            if not places
+            else ("has a place that can't be seen")
+        )
+        yield indeterminate(
+            path,
+            f"{what} {reason}; {where_allowed(view)}, or name its subscription in allowedAccounts",
+        )
