@@ -1,0 +1,18 @@
+"""Rules of the pack `zero_trust` for Azure."""
+
+from __future__ import annotations
+
+from policies.model import Rule
+from policies.rules.zero_trust import (
+    azure_firewall_rules,
+    azure_kubernetes,
+    azure_public_access,
+    azure_security_groups,
+)
+
+RULES: tuple[Rule, ...] = (
+    *azure_firewall_rules.RULES,
+    *azure_kubernetes.RULES,
+    *azure_public_access.RULES,
+    *azure_security_groups.RULES,
+)

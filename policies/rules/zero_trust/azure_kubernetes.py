@@ -1,0 +1,249 @@
+"""AKS: a private API server, people by name, pods kept apart, machines that nobody logs in to."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Final, cast
+
+from policies.model import (
+    ABSENT,
+    Finding,
+    Resource,
+    Rule,
+    Severity,
+    View,
+    indeterminate,
+    is_true,
+    is_unknown,
+    items,
+    rule,
+    violation,
+)
+from policies.reading.azure_types import azure
+from policies.reading.cidr import are_open
+from policies.reading.demands import Demand, demanding, said
+
+_CLUSTER: Final = azure("containerservice:ManagedCluster")
+_POOL: Final = azure("containerservice:AgentPool")
+_API: Final = "learn.microsoft.com/azure/aks/private-clusters"
+_ACCESS: Final = "apiServerAccessProfile"
+_TRUE: Final = ("true",)
+
+_private_api = demanding(
+    "zero-trust-azure-aks-private-api",
+    "API servers of AKS have no public endpoint",
+    Severity.HIGH,
+    {_CLUSTER: (Demand(f"{_ACCESS}.enablePrivateCluster", _TRUE, "false", _API),)},
+    ("cis-aks:5.4.1", "cis-aks:5.4.2", "uae-ia:T4.5.3", "iso27001:A.8.20", "nist-800-207:2"),
+    "Set apiServerAccessProfile.enablePrivateCluster to true, which only a new cluster can have.",
+)
+
+_public_name = demanding(
+    "zero-trust-azure-aks-public-name",
+    "Private API servers of AKS have no name in public DNS",
+    Severity.LOW,
+    {
+        _CLUSTER: (
+            Demand(f"{_ACCESS}.enablePrivateClusterPublicFQDN", ("false",)),
+            Demand("publicNetworkAccess", ("disabled", "securedbyperimeter")),
+        )
+    },
+    ("cis-aks:5.4.2", "uae-ia:T4.5.3", "nist-800-207:2"),
+    "Set apiServerAccessProfile.enablePrivateClusterPublicFQDN to false and publicNetworkAccess "
+    "to Disabled.",
+)
+
+
+@rule(
+    "zero-trust-azure-aks-authorized-ranges",
+    "A public API server of AKS answers named ranges only",
+    Severity.CRITICAL,
+    _CLUSTER,
+    ("cis-aks:5.4.1", "uae-ia:T4.5.3", "iso27001:A.8.20", "nist-800-207:2"),
+    "Make the cluster private; where that can't be, list the ranges of administrators in "
+    "apiServerAccessProfile.authorizedIPRanges.",
+)
+def authorized_ranges(resource: Resource, view: View) -> Iterator[Finding]:
+    """Without ranges everybody may talk to the API server:
+    https://learn.microsoft.com/azure/aks/api-server-authorized-ip-ranges."""
+    private = resource.get(f"{_ACCESS}.enablePrivateCluster")
+    if is_true(private) or said(resource.get("publicNetworkAccess")) == "disabled":
+        return
+    path = f"{_ACCESS}.authorizedIPRanges"
+    ranges = resource.get(path)
+    given = items(ranges)
+    known = [each for each in given if not is_unknown(each)]
+    if are_open(known):
+        where = next((i for i, each in enumerate(given) if are_open([each])), 0)
+        yield violation(f"{path}[{where}]", "the API server answers the whole Internet")
+    elif len(known) < len(given) or is_unknown(private):
+        yield indeterminate(path, "who may reach the API server can't be seen")
+    elif not given:
+        yield violation(path, "no range is given, so the API server answers the whole Internet")
+
+
+_local_accounts = demanding(
+    "zero-trust-azure-aks-local-accounts",
+    "Clusters of AKS have no local accounts",
+    Severity.HIGH,
+    {_CLUSTER: (Demand("disableLocalAccounts", _TRUE, "false", "local accounts are on"),)},
+    ("uae-ia:T5.2.2", "iso27001:A.5.16", "iso27001:A.8.5", "nist-800-207:6"),
+    "Set disableLocalAccounts to true: the accounts are certificates that nobody can take back.",
+)
+
+_entra = demanding(
+    "zero-trust-azure-aks-entra-id",
+    "Who may use a cluster of AKS is decided by Entra ID and Azure's roles",
+    Severity.HIGH,
+    {
+        _CLUSTER: (
+            Demand("aadProfile.managed", _TRUE, "false"),
+            Demand("aadProfile.enableAzureRBAC", _TRUE, "false"),
+        )
+    },
+    ("uae-ia:T5.2.2", "iso27001:A.5.15", "iso27001:A.5.16", "nist-800-207:6"),
+    "Set aadProfile.managed and aadProfile.enableAzureRBAC to true, and grant roles at the "
+    "cluster's scope.",
+)
+
+_rbac = demanding(
+    "zero-trust-azure-aks-rbac",
+    "Clusters of AKS check what each account may do",
+    Severity.HIGH,
+    {_CLUSTER: (Demand("enableRBAC", _TRUE, "not promised", "the API documents none"),)},
+    ("uae-ia:T5.2.2", "iso27001:A.5.15", "iso27001:A.8.3", "nist-800-207:6"),
+    "Set enableRBAC to true, which only a new cluster can have.",
+)
+
+_network_policy = demanding(
+    "zero-trust-azure-aks-network-policy",
+    "Clusters of AKS can keep pods apart",
+    Severity.MEDIUM,
+    {_CLUSTER: (Demand("networkProfile.networkPolicy", ("azure", "calico", "cilium"), "none"),)},
+    ("cis-aks:4.4.2", "cis-aks:5.4.4", "uae-ia:T4.5.3", "iso27001:A.8.22", "nist-800-207:2"),
+    "Set networkProfile.networkPolicy to cilium (with networkDataplane cilium), azure or calico.",
+)
+
+_run_command = demanding(
+    "zero-trust-azure-aks-run-command",
+    "Nobody runs commands in a cluster of AKS past its API server",
+    Severity.MEDIUM,
+    {_CLUSTER: (Demand(f"{_ACCESS}.disableRunCommand", _TRUE, "false"),)},
+    ("uae-ia:T5.2.2", "iso27001:A.8.2", "nist-800-207:6"),
+    "Set apiServerAccessProfile.disableRunCommand to true: the command enters private clusters "
+    "from anywhere (https://learn.microsoft.com/azure/aks/access-private-cluster).",
+)
+
+_node_addresses = demanding(
+    "zero-trust-azure-aks-node-addresses",
+    "Nodes of AKS have no public addresses",
+    Severity.HIGH,
+    {
+        _CLUSTER: (Demand("enableNodePublicIP", ("false",), each="agentPoolProfiles"),),
+        _POOL: (Demand("enableNodePublicIP", ("false",)),),
+    },
+    ("cis-aks:5.4.3", "uae-ia:T4.5.3", "iso27001:A.8.20", "nist-800-207:2"),
+    "Leave enableNodePublicIP out, or set it to false.",
+)
+
+_node_logins = demanding(
+    "zero-trust-azure-aks-node-logins",
+    "Nobody logs in to nodes of AKS",
+    Severity.LOW,
+    {
+        _CLUSTER: (
+            Demand(
+                "securityProfile.sshAccess", ("disabled", "entraid"), "localuser",
+                each="agentPoolProfiles",
+            ),
+        ),
+        _POOL: (Demand("securityProfile.sshAccess", ("disabled", "entraid"), "localuser"),),
+    },
+    ("uae-ia:T5.2.2", "iso27001:A.8.2", "nist-800-207:6"),
+    "Set securityProfile.sshAccess to Disabled (https://learn.microsoft.com/azure/aks/"
+    "manage-ssh-node-access).",
+)  # fmt: skip
+
+_workload_identity = demanding(
+    "zero-trust-azure-aks-workload-identity",
+    "Pods of AKS sign in by themselves, without secrets",
+    Severity.MEDIUM,
+    {
+        _CLUSTER: (
+            Demand("oidcIssuerProfile.enabled", _TRUE, "false"),
+            Demand("securityProfile.workloadIdentity.enabled", _TRUE, "false"),
+        )
+    },
+    ("uae-ia:T5.2.2", "iso27001:A.5.16", "iso27001:A.8.5", "nist-800-207:6"),
+    "Set oidcIssuerProfile.enabled and securityProfile.workloadIdentity.enabled to true.",
+)
+
+#: Add-ons that open a cluster: an ingress with a public address for development, and the old
+#: dashboard. https://learn.microsoft.com/azure/aks/http-application-routing
+_OPENING: Final = ("httpapplicationrouting", "kubedashboard")
+
+
+@rule(
+    "zero-trust-azure-aks-opening-addons",
+    "Clusters of AKS have no add-on that opens them",
+    Severity.HIGH,
+    _CLUSTER,
+    ("uae-ia:T4.5.3", "iso27001:A.8.9", "nist-800-207:2"),
+    "Remove the add-on; use an internal ingress and the tools that sign in with Entra ID.",
+)
+def opening_addons(resource: Resource, view: View) -> Iterator[Finding]:
+    """Their names are written in any letter case."""
+    addons = resource.get("addonProfiles")
+    if is_unknown(addons):
+        yield indeterminate("addonProfiles", "the add-ons can't be seen")
+    elif isinstance(addons, Mapping):
+        for name in cast("Mapping[object, object]", addons):
+            if str(name).lower() in _OPENING:
+                enabled = resource.get(f"addonProfiles.{name}.enabled")
+                path = f"addonProfiles.{name}.enabled"
+                if is_true(enabled):
+                    yield violation(path, f"the add-on {name} opens the cluster")
+                elif is_unknown(enabled):
+                    yield indeterminate(path, f"whether the add-on {name} is on can't be seen")
+
+
+@rule(
+    "zero-trust-azure-aks-identity",
+    "Clusters of AKS act as a managed identity",
+    Severity.MEDIUM,
+    _CLUSTER,
+    ("uae-ia:T5.2.2", "iso27001:A.5.16", "iso27001:A.8.5", "nist-800-207:6"),
+    "Give the cluster an identity of type UserAssigned or SystemAssigned and remove "
+    "servicePrincipalProfile, whose secret is known to whoever has read it once.",
+)
+def identity(resource: Resource, view: View) -> Iterator[Finding]:
+    """A service principal's client id may be ``msi``, which stands for a managed identity."""
+    kind, client = resource.get("identity.type"), resource.get("servicePrincipalProfile.clientId")
+    if said(kind) in {"systemassigned", "userassigned"}:
+        return
+    if is_unknown(kind):
+        yield indeterminate("identity.type", "whether it has a managed identity can't be seen")
+    elif said(client) == "msi":
+        return
+    elif client is ABSENT:
+        yield violation("identity.type", "no managed identity is given")
+    else:
+        path = "servicePrincipalProfile.clientId"
+        yield violation(path, "it acts as a service principal with a secret")
+
+
+RULES: tuple[Rule, ...] = (
+    _private_api,
+    _public_name,
+    authorized_ranges,
+    _local_accounts,
+    _entra,
+    _rbac,
+    _network_policy,
+    _run_command,
+    _node_addresses,
+    _node_logins,
+    _workload_identity,
+    opening_addons,
+    identity,
+)
