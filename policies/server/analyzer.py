@@ -20,13 +20,13 @@ from google.protobuf import empty_pb2, struct_pb2
 from pulumi.runtime.proto import analyzer_pb2 as messages
 from pulumi.runtime.proto import analyzer_pb2_grpc, plugin_pb2
 
-from policies.model import PolicyError, Resource, Rule, Settings
+from policies.model import PolicyError, Rule, Settings, Stack
 from policies.model.judge import Judge, Judgement
 from policies.outcome import Decided, Status, decide
-from policies.server.configuration import Configuration, read_configuration
+from policies.configuration import Configuration, read_configuration
 from policies.server.information import SETTINGS_POLICY, SEVERITIES, pack_information
 from policies.server.messages import properties_of, resource_of, stack_of
-from policies.server.recording import Record, entry_of
+from policies.recording import Record, resource_entry
 from policies.server.remediation import remediated
 
 
@@ -117,7 +117,7 @@ class Analyzer(analyzer_pb2_grpc.AnalyzerServicer):
                     for before, after in zip(first, second, strict=True)
                     if after.findings and not (before.is_certain and resource.urn in self._first)
                 ]
-            self._write(stack.resources, final, configuration)
+            self._write(stack, final, configuration)
             return messages.AnalyzeResponse(diagnostics=self._say(open_questions, configuration))
 
     def Remediate(
@@ -203,10 +203,7 @@ class Analyzer(analyzer_pb2_grpc.AnalyzerServicer):
         )
 
     def _write(
-        self,
-        resources: Iterable[Resource],
-        judgements: Iterable[Judgement],
-        configuration: Configuration,
+        self, stack: Stack, judgements: Iterable[Judgement], configuration: Configuration
     ) -> None:
         if not self._record.is_wanted:
             return
@@ -214,15 +211,7 @@ class Analyzer(analyzer_pb2_grpc.AnalyzerServicer):
         for each in judgements:
             by_urn.setdefault(each.resource.urn, []).append(each)
         self._record.write("pack", name=self._pack.name, version=self._pack.version)
-        for resource in resources:
-            of_it = by_urn.get(resource.urn, [])
-            self._record.write(
-                "resource",
-                urn=resource.urn,
-                judged=[each.rule.id for each in of_it],
-                outcomes=[
-                    entry_of(decided)
-                    for each in of_it
-                    for decided in decide(each, configuration.settings, configuration.waivers)
-                ],
-            )
+        for resource in stack.resources:
+            judged = by_urn.get(resource.urn, [])
+            entry = resource_entry(resource, stack, judged, configuration)
+            self._record.write("resource", **entry)

@@ -10,7 +10,8 @@ from pathlib import Path
 
 from engine.errors import EngineError
 from engine.sandbox.__main__ import main as sandbox_command
-from stacks.command import lifecycle, reference, service
+from policies.model import PolicyError
+from stacks.command import check, lifecycle, policies, reference, service
 from stacks.command.console import complain
 from stacks.command.lifecycle import Call
 from stacks.command.preflight import preflight
@@ -67,13 +68,24 @@ _COMMANDS: dict[str, tuple[str, Callable[[Call, argparse.Namespace], int]]] = {
         "ask the real cloud whether a stack could be deployed; changes nothing",
         lambda call, options: preflight(call.stack, health=options.health),
     ),
-    "sandbox": (
-        "look at the sandbox's cloud, change it, make it fail (try: falaj sandbox --help)",
-        lambda _, __: sandbox_command([]),
-    ),
     "settings": (
         "list the keys of a stack file, what is allowed and the defaults",
         lambda call, _: reference.settings(),
+    ),
+}
+#: Commands about the policies, which know no single stack.
+_JUDGING: dict[str, tuple[str, Callable[[Project, argparse.Namespace], int]]] = {
+    "check": (
+        "judge stacks by the policy packs: previews in the sandbox, exported states, live stacks",
+        check.check,
+    ),
+    "report": (
+        "write the evidence of a check: one HTML file, by control",
+        check.report,
+    ),
+    "policies": (
+        "list the rules, the types they know, and what to suppress in other scanners",
+        policies.policies,
     ),
 }
 #: Commands that can go to the sandbox.
@@ -90,10 +102,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         folder = getattr(options, "project", None)
         project = Project.find(Path(folder) if folder else None)
+        if options.command in _JUDGING:
+            return _JUDGING[options.command][1](project, options)
         stack = StackFile(getattr(options, "stack", "local"), project)
         call = Call(stack, getattr(options, "sandbox", False))
         return _COMMANDS[options.command][1](call, options)
-    except (StackError, EngineError) as error:
+    except (StackError, EngineError, PolicyError) as error:
         complain(str(error))
         return 2
     except KeyboardInterrupt:
@@ -109,7 +123,7 @@ def _parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     for name, (help_text, _) in _COMMANDS.items():
         command = commands.add_parser(name, help=help_text, description=help_text)
-        if name not in ("settings", "sandbox"):
+        if name != "settings":
             command.add_argument(
                 "--stack", default="local", help="the stack's name (default: local)"
             )
@@ -147,6 +161,27 @@ def _parser() -> argparse.ArgumentParser:
             )
         if name == "logs":
             command.add_argument("--lines", type=int, default=20, help="default: 20")
+    for name, (help_text, _) in _JUDGING.items():
+        command = commands.add_parser(name, help=help_text, description=help_text)
+        if name == "policies":
+            policies.add_options(command)
+            continue
+        check.add_options(command)
+        if name == "check":
+            check.add_formats(command)
+        else:
+            command.add_argument(
+                "--from",
+                dest="result",
+                metavar="FILE",
+                help="what `falaj check --json FILE` wrote (default: check now)",
+            )
+            command.add_argument("--out", default="evidence.html", help="default: evidence.html")
+    # Read by the sandbox's own parser; here for `falaj --help`.
+    commands.add_parser(
+        "sandbox",
+        help="look at the sandbox's cloud, change it, make it fail (try: falaj sandbox --help)",
+    )
     return parser
 
 

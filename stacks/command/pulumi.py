@@ -84,8 +84,8 @@ class Pulumi:
     def settle_interrupted(self) -> None:
         """Drop the record of operations that a killed engine had begun.
 
-        Only for the local platform and the sandbox: their creates adopt what is there already, so
-        the next run can simply do them again. On a cloud a person has to look first, as the
+        Only for the local platform: its creates adopt what is there already, so the next run can
+        simply do them again. On a cloud a person has to look first, as the
         engine's warning says.
         """
         exported = json.loads(self.capture(["stack", "export", "-s", self.stack.name]))

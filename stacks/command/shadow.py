@@ -14,7 +14,7 @@ import yaml
 
 from engine.folders import data_home, make_private
 from engine.sandbox.store import Store
-from stacks.command.project import StackFile
+from stacks.command.project import Project, StackFile
 from stacks.settings.source import from_project_and_stack
 
 #: What stands for an encrypted value, which the sandbox has no key for.
@@ -34,7 +34,7 @@ def make_shadow(stack: StackFile) -> Path:
     (folder / "stacks").mkdir(parents=True, exist_ok=True)
     document = {
         "name": project.name,
-        "runtime": {"name": "python", "options": {"virtualenv": sys.prefix}},
+        "runtime": _runtime(project),
         "main": str((project.root / project.main).resolve()),
         "stackConfigDir": "stacks",
         "requiredPulumiVersion": ">=3.255.0",
@@ -51,11 +51,28 @@ def make_shadow(stack: StackFile) -> Path:
     return folder
 
 
-def forget_stack(stack: StackFile, cloud: Path) -> None:
-    """Drop what a destroyed stack left in the sandbox: its retained resources, its copied file.
+def _runtime(project: Project) -> Any:
+    """How the program is run: as its project says, with paths that hold for the copy as well.
 
-    A real cloud keeps what is retained; a sandbox that did would refuse the same names next time.
+    A Python program without an environment of its own runs in ours.
     """
+    document = yaml.safe_load((project.root / "Pulumi.yaml").read_text(encoding="utf-8"))
+    runtime = cast("dict[str, Any]", document).get("runtime", "python")
+    if isinstance(runtime, str):
+        runtime = {"name": runtime}
+    found = cast("dict[str, Any]", runtime)
+    if found.get("name") != "python":
+        return found
+    named = (found.get("options") or {}).get("virtualenv")
+    own = (project.root / str(named)) if named else None
+    usable = own is not None and (own / "bin").is_dir()
+    environment = str(own.absolute()) if own is not None and usable else sys.prefix
+    return {"name": "python", "options": {"virtualenv": environment}}
+
+
+def forget_stack(stack: StackFile, cloud: Path) -> None:
+    """Drop what is left of a destroyed stack in the sandbox: its copied file, and resources that
+    a run which was killed had made before the engine could note them."""
     (
         data_home() / "sandbox" / "projects" / stack.project.name / "stacks" / stack.path.name
     ).unlink(missing_ok=True)

@@ -8,11 +8,16 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from policies.outcome import Decided
+from policies.model import Resource, Stack, View
+from policies.model.judge import Judgement
+from policies.outcome import Decided, decide
+from policies.reading.encryption import encryption_of
+from policies.reading.place import place_of
+from policies.configuration import Configuration
 
 RECORD_FOLDER: Final = "FALAJ_POLICY_RECORD"
 
@@ -36,18 +41,45 @@ class Record:
                 file.write(json.dumps({"kind": kind, **entry}) + "\n")
 
 
-def entry_of(decided: Decided) -> dict[str, Any]:
-    """A finding and what became of it, as plain data."""
+def resource_entry(
+    resource: Resource, stack: Stack, judged: Sequence[Judgement], configuration: Configuration
+) -> dict[str, Any]:
+    """A resource with all that was said of it, as plain data."""
+    settings = configuration.settings
+    return {
+        "urn": resource.urn,
+        "type": resource.type,
+        "name": resource.name,
+        "place": place_of(resource),
+        "encryption": encryption_of(resource, stack).at_rest,
+        "dataClass": View(settings).data_class(resource) if resource.custom else "",
+        "judged": [each.rule.id for each in judged],
+        "outcomes": [
+            _outcome(decided)
+            for each in judged
+            for decided in decide(each, settings, configuration.waivers)
+        ],
+    }
+
+
+def _outcome(decided: Decided) -> dict[str, Any]:
     waiver = decided.ruling.waiver
+    note = f" ({decided.ruling.note})" if decided.ruling.note else ""
     return {
         "rule": decided.judgement.rule.id,
-        "urn": decided.judgement.resource.urn,
         "path": decided.finding.path,
-        "reason": decided.finding.reason,
+        "reason": decided.finding.reason + note,
         "findingKind": decided.finding.kind.value,
         "status": decided.status.value,
-        "note": decided.ruling.note,
-        "waiver": waiver.id if waiver else "",
+        "severity": decided.judgement.rule.severity.value,
+        "waiver": {
+            "id": waiver.id,
+            "approver": waiver.approver,
+            "reason": waiver.reason,
+            "expires": waiver.expires.isoformat(),
+        }
+        if waiver
+        else None,
     }
 
 

@@ -1,0 +1,161 @@
+"""Previews one stack with all its packs, and makes a result of what they wrote."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import subprocess
+import tempfile
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any, Final, cast
+
+from policies.reports.result import StackResult
+from policies.configuration import PROJECT_FOLDER
+from policies.recording import RECORD_FOLDER, read_records
+from policies.state import stack_of_states
+from stacks.checking.records import outcomes_of, resources_of
+from stacks.checking.subject import Subject
+from stacks.command.cloud import prepare_cloud
+from stacks.command.lifecycle import bring_up_foundation
+from stacks.command.packs import pack_folders
+from stacks.command.pulumi import Pulumi
+from stacks.errors import StackError
+from stacks.settings import CloudSettings
+from stacks.settings.policies import PACKS
+
+_ROOT: Final = "pulumi:pulumi:Stack"
+
+
+def check_stack(subject: Subject, *, strict: bool | None = None) -> StackResult:
+    """Preview a stack and judge it.
+
+    Args:
+        subject: the stack.
+        strict: whether what can't be known fails. Default: as the stack says.
+
+    Returns:
+        The result; what kept the stack from being checked is in its `errors`.
+
+    Raises:
+        EngineError: there is no engine.
+    """
+    stack = subject.stack
+    try:
+        return _check(subject, strict)
+    except StackError as error:
+        return StackResult(stack.name, stack.project.name, "preview", errors=(str(error),))
+
+
+def _check(subject: Subject, strict: bool | None) -> StackResult:
+    stack, settings = subject.stack, subject.settings
+    if isinstance(settings, CloudSettings):
+        prepare_cloud(stack, settings, sandbox=True)
+    pulumi = Pulumi(stack, sandbox=not subject.is_local, plugins=not subject.is_local)
+    pulumi.ensure_stack()
+    if isinstance(settings, CloudSettings):
+        bring_up_foundation(pulumi, settings)
+    packs = settings.policies.packs if isinstance(settings, CloudSettings) else PACKS
+    with tempfile.TemporaryDirectory(prefix="falaj-check-") as temporary:
+        folder = Path(temporary)
+        configuration = folder / "packs.json"
+        # Packs only say what they find, so that the preview goes on and all is found at once.
+        configuration.write_text(json.dumps(_pack_configuration(strict)), encoding="utf-8")
+        arguments = ["preview", "--json", "-s", stack.name, "--non-interactive"]
+        for pack in pack_folders(packs):
+            arguments += ["--policy-pack", str(pack), "--policy-pack-config", str(configuration)]
+        done = subprocess.run(
+            [str(pulumi.engine.path), *arguments],
+            cwd=pulumi.folder,
+            env=pulumi.environment
+            | {RECORD_FOLDER: temporary, PROJECT_FOLDER: str(stack.project.root)},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        records = list(read_records(folder))
+    document = _document(done.stdout)
+    if done.returncode != 0 or document is None:
+        raise StackError(_why(document, done.stderr or done.stdout))
+    states = [
+        each["newState"]
+        for each in document.get("steps") or []
+        if each.get("newState") and not str(each.get("op", "")).startswith("delete")
+    ]
+    found = stack_of_states(states)
+    _require_judged({each.urn for each in found.resources}, records, len(pack_folders(packs)))
+    return StackResult(
+        stack.name,
+        stack.project.name,
+        "preview",
+        program_digest=digest_of_program(subject),
+        resources=tuple(resources_of(records, found, subject)),
+        outcomes=tuple(outcomes_of(records)),
+    )
+
+
+def _pack_configuration(strict: bool | None) -> dict[str, Any]:
+    configuration: dict[str, Any] = {"all": "advisory"}
+    if strict is not None:
+        configuration["settings"] = {"strict": strict}
+    return configuration
+
+
+def _document(text: str) -> dict[str, Any] | None:
+    # What a plugin prints may come before the document.
+    start = text.find("{")
+    try:
+        found: Any = json.loads(text[start:]) if start >= 0 else None
+    except ValueError:
+        return None
+    return cast("dict[str, Any]", found) if isinstance(found, dict) else None
+
+
+def _why(document: Mapping[str, Any] | None, printed: str) -> str:
+    """What the engine said of its failure, without its traces."""
+    messages = [
+        str(each.get("message", "")).strip()
+        for each in (document or {}).get("diagnostics") or []
+        if each.get("severity") == "error"
+    ]
+    said = "\n".join(dict.fromkeys(filter(None, messages))) or printed.strip()
+    return "it could not be previewed:\n" + (said or "the engine failed and said nothing")
+
+
+def _require_judged(urns: set[str], records: Iterable[Mapping[str, Any]], packs: int) -> None:
+    """Refuse a result where a resource was judged by fewer packs than there are.
+
+    Raises:
+        StackError: what isn't judged isn't proved.
+    """
+    seen: dict[str, int] = {}
+    for each in records:
+        if each["kind"] == "resource":
+            seen[each["urn"]] = seen.get(each["urn"], 0) + 1
+    missed = sorted(urn for urn in urns if seen.get(urn, 0) < packs)
+    if missed:
+        names = ", ".join(urn.rpartition("::")[2] for urn in missed[:5])
+        raise StackError(
+            f"{len(missed)} of {len(urns)} resources were not judged by every pack: {names}"
+            f"{' …' if len(missed) > 5 else ''}\n  run it again; if it stays, the packs are "
+            "not those of this version"
+        )
+
+
+def digest_of_program(subject: Subject) -> str:
+    """SHA-256 over the program's files and the stack's file, by name and content."""
+    project = subject.stack.project
+    digest = hashlib.sha256()
+    folder = (project.root / project.main).resolve()
+    files = [path for path in sorted(folder.rglob("*")) if _belongs(path, folder)]
+    for path in [*files, project.root / "Pulumi.yaml", subject.stack.path]:
+        digest.update(os.fsencode(os.path.relpath(path, project.root)) + b"\0")
+        digest.update(hashlib.sha256(path.read_bytes()).digest())
+    return digest.hexdigest()
+
+
+def _belongs(path: Path, folder: Path) -> bool:
+    inner = path.relative_to(folder).parts
+    hidden = any(part.startswith(".") or part in ("__pycache__", "node_modules") for part in inner)
+    return path.is_file() and not hidden and path.suffix in (".py", ".yaml", ".yml", ".json", ".txt")

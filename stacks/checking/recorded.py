@@ -1,0 +1,109 @@
+"""Checks what is there already: an exported state in a file, or a stack of the real backend."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from policies.configuration import Configuration, read_configuration
+from policies.model import PolicyError
+from policies.model.judge import Judge, Judgement
+from policies.recording import resource_entry
+from policies.reports.result import StackResult
+from policies.rules import all_rules, rules_of
+from policies.state import stack_of_export
+from stacks.checking.records import outcomes_of, resources_of
+from stacks.checking.subject import Subject
+from stacks.command.pulumi import Pulumi
+from stacks.errors import StackError
+from stacks.settings import CloudSettings
+from stacks.settings.source import from_project_and_stack
+
+
+def check_file(path: Path, subject: Subject | None, *, strict: bool | None) -> StackResult:
+    """Judge an exported state.
+
+    Args:
+        path: what `pulumi stack export` wrote.
+        subject: the stack whose file says what is allowed. Default: the packs' defaults.
+        strict: whether what can't be known fails. Default: as the stack says.
+
+    Raises:
+        StackError: the file can't be read or isn't an exported state.
+    """
+    try:
+        text = path.read_text(encoding="utf-8")
+        document: Any = json.loads(text)
+    except (OSError, UnicodeDecodeError, ValueError) as error:
+        raise StackError(f"--state: {path} can't be read: {error}") from None
+    return _check(document, str(path), subject, "state", strict)
+
+
+def check_live(subject: Subject, *, strict: bool | None) -> StackResult:
+    """Judge what the real backend knows of a stack; nothing is changed.
+
+    Raises:
+        StackError: there is no such stack, or it can't be read.
+    """
+    pulumi = Pulumi(subject.stack)
+    if not pulumi.exists():
+        raise StackError(
+            f"--live: the backend has no stack {subject.stack.name!r}\n"
+            "  leave --live out to check its preview"
+        )
+    document = json.loads(pulumi.capture(["stack", "export", "-s", subject.stack.name]))
+    return _check(document, f"stack {subject.stack.name}", subject, "live", strict)
+
+
+def _check(
+    document: Any, source: str, subject: Subject | None, kind: Any, strict: bool | None
+) -> StackResult:
+    try:
+        stack = stack_of_export(document, source)
+        configuration = _configuration(subject, strict)
+    except PolicyError as error:
+        raise StackError(str(error)) from None
+    rules = all_rules()
+    if subject is not None and isinstance(subject.settings, CloudSettings):
+        rules = tuple(each for name in subject.settings.policies.packs for each in rules_of(name))
+    judged: dict[str, list[Judgement]] = {}
+    for each in Judge(rules, configuration.settings).whole(stack):
+        judged.setdefault(each.resource.urn, []).append(each)
+    records = [
+        {
+            "kind": "resource",
+            **resource_entry(resource, stack, judged.get(resource.urn, []), configuration),
+        }
+        for resource in stack.resources
+    ]
+    canonical = json.dumps(document, sort_keys=True).encode()
+    return StackResult(
+        stack.name or source,
+        stack.project,
+        kind,
+        state_digest=hashlib.sha256(canonical).hexdigest(),
+        resources=tuple(resources_of(records, stack, subject)),
+        outcomes=tuple(outcomes_of(records)),
+    )
+
+
+def _configuration(subject: Subject | None, strict: bool | None) -> Configuration:
+    given: dict[str, Any] = {} if strict is None else {"strict": strict}
+    if subject is None:
+        return read_configuration(given, {}, Path.cwd())
+    stack = subject.stack
+    values = from_project_and_stack(stack.path, stack.project.root)
+    return read_configuration(given, _as_texts(values), stack.project.root)
+
+
+def _as_texts(values: Mapping[str, Any]) -> dict[str, str]:
+    """A stack's configuration as the engine hands it to packs."""
+    return {
+        key: value if isinstance(value, str) else json.dumps(value)
+        for key, value in values.items()
+    }
+
+

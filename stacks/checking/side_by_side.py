@@ -1,0 +1,114 @@
+"""Checks groups of stacks side by side, each group in a process of its own, in a scratch home."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from threading import Lock
+
+from pydantic import TypeAdapter
+
+from policies.reports.result import StackResult
+from stacks.checking.subject import Subject, groups
+from stacks.command.console import say
+from stacks.errors import StackError
+
+_RESULT = TypeAdapter(StackResult)
+_PRINTED_LINES = 15
+
+
+class SideBySide:
+    """One check of several stacks; says when each begins and ends."""
+
+    def __init__(self, found: Sequence[Subject], strict: bool | None, jobs: int) -> None:
+        self._subjects = found
+        self._strict = strict
+        self._jobs = jobs
+        self._results: dict[str, StackResult] = {}
+        self._started: dict[str, float] = {}
+        self._ended = 0
+        self._alone = Lock()
+
+    def run(self) -> list[StackResult]:
+        """Check them all; results are in the order of the stacks.
+
+        State, stand-ins and keys of the check are in a folder of its own, which goes when it ends:
+        what a person has up in the sandbox is neither read nor touched.
+        """
+        with tempfile.TemporaryDirectory(prefix="falaj-check-home-") as home:
+            with ThreadPoolExecutor(self._jobs) as pool:
+                for ended in [pool.submit(self._group, each, home) for each in groups(self._subjects)]:
+                    ended.result()
+        return [self._results[each.stack.name] for each in self._subjects]
+
+    def _group(self, group: Sequence[Subject], home: str) -> None:
+        project = group[0].stack.project
+        task = {
+            "project": str(project.root),
+            "stacks": [each.stack.name for each in group],
+            "strict": self._strict,
+        }
+        with tempfile.TemporaryFile(mode="w+") as said:
+            process = subprocess.Popen(
+                [sys.executable, "-P", "-m", "stacks.checking.worker"],
+                env={**os.environ, "FALAJ_HOME": home, "PULUMI_HOME": str(Path(home) / "pulumi")},
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=said,
+                text=True,
+            )
+            assert process.stdin and process.stdout  # noqa: S101 - as asked for above
+            process.stdin.write(json.dumps(task))
+            process.stdin.close()
+            for line in process.stdout:
+                self._take(json.loads(line))
+            process.wait()
+            said.seek(0)
+            tail = said.read().strip().splitlines()[-_PRINTED_LINES:]
+        for each in group:
+            if each.stack.name not in self._results:
+                reason = "the check ended early (exit {}):\n{}"
+                error = reason.format(process.returncode, "\n".join(tail))
+                self._results[each.stack.name] = StackResult(
+                    each.stack.name, project.name, "preview", errors=(error,)
+                )
+
+    def _take(self, event: dict[str, str]) -> None:
+        name = event["stack"]
+        with self._alone:
+            if event["event"] == "started":
+                self._started[name] = time.monotonic()
+                say(f"      {name} …")
+                return
+            result = _RESULT.validate_json(event["result"])
+            self._results[name] = result
+            self._ended += 1
+            took = time.monotonic() - self._started[name]
+            say(f"[{self._ended}/{len(self._subjects)}] {name}: {_verdict(result)} ({took:.1f} s)")
+
+
+def _verdict(result: StackResult) -> str:
+    if result.errors:
+        return "could not be checked"
+    failing = sum(each.fails for each in result.outcomes)
+    judged = f"{len(result.resources)} resources"
+    return f"{judged}, {failing} findings" if failing else f"{judged}, clean"
+
+
+def jobs_by_default() -> int:
+    """As many processes as there are cores to run on."""
+    return max(1, len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 2)
+
+
+def require_jobs(jobs: int) -> int:
+    """The number of processes. Raises StackError where it is none."""
+    if jobs < 1:
+        raise StackError(f"--jobs: given {jobs}; allowed: 1 or more")
+    return jobs

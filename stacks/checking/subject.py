@@ -1,0 +1,92 @@
+"""What is checked: a stack of Falaj's, or of any other Pulumi project."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from stacks.command.project import Project, StackFile
+from stacks.errors import StackError
+from stacks.settings import NAMESPACE, LocalSettings, Settings
+from stacks.settings.source import from_project_and_stack
+
+#: Keys that only stacks of Falaj's blueprints have.
+_KINDS = (f"{NAMESPACE}:platform", f"{NAMESPACE}:placement", f"{NAMESPACE}:blueprint")
+
+
+@dataclass(frozen=True)
+class Subject:
+    """One stack, and how to preview it."""
+
+    stack: StackFile
+    settings: Settings | None
+    """None for a program that isn't one of Falaj's."""
+
+    @property
+    def foundation(self) -> str | None:
+        """The stack that it stands on, which has to be there before it can be previewed."""
+        return getattr(self.settings, "foundation", None)
+
+    @property
+    def is_local(self) -> bool:
+        """Whether it is for one machine, and needs no sandbox."""
+        return isinstance(self.settings, LocalSettings)
+
+
+def subjects(project: Project, names: Sequence[str]) -> list[Subject]:
+    """The stacks to check, each after the one that it stands on.
+
+    Args:
+        project: whose stacks.
+        names: of the stacks; none means all that have a file.
+
+    Raises:
+        StackError: a stack's file is missing or can't be used, or there is none at all.
+    """
+    chosen = list(dict.fromkeys(names)) or _all(project)
+    found = [subject_of(StackFile(name, project)) for name in chosen]
+    order = {each.stack.name: number for number, each in enumerate(found)}
+    # A foundation comes first, so that its own check is done when others need it.
+    return sorted(found, key=lambda each: (each.foundation is not None, order[each.stack.name]))
+
+
+def subject_of(stack: StackFile) -> Subject:
+    """A stack by its file. Raises StackError where that is missing or can't be used."""
+    if not stack.path.exists():
+        known = ", ".join(_names(stack.project)) or "none"
+        raise StackError(
+            f"there is no stack {stack.name!r}: {stack.shown_path} is missing\n"
+            f"  stacks here: {known}"
+        )
+    values = from_project_and_stack(stack.path, stack.project.root)
+    own = any(key.startswith(_KINDS) for key in values)
+    return Subject(stack, stack.settings() if own else None)
+
+
+def groups(found: Sequence[Subject]) -> list[list[Subject]]:
+    """Stacks that can be checked side by side: those on one foundation go one after another."""
+    by_foundation: dict[str, list[Subject]] = {}
+    for each in found:
+        by_foundation.setdefault(each.foundation or each.stack.name, []).append(each)
+    # The longest first, so that the cores end at about the same time.
+    return sorted(by_foundation.values(), key=len, reverse=True)
+
+
+def _all(project: Project) -> list[str]:
+    names = _names(project)
+    if not names:
+        raise StackError(
+            f"there is no stack in {project.stack_folder}: nothing to check\n"
+            "  make one with: make new STACK=NAME TEMPLATE=local"
+        )
+    return names
+
+
+def _names(project: Project) -> list[str]:
+    files = sorted(project.stack_folder.glob("Pulumi.*.yaml"))
+    return [_stem(path) for path in files]
+
+
+def _stem(path: Path) -> str:
+    return path.stem.removeprefix("Pulumi.")

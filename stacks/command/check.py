@@ -1,0 +1,155 @@
+"""``falaj check`` and ``falaj report``: whether stacks meet the policies, and the evidence."""
+
+from __future__ import annotations
+
+import argparse
+import datetime
+import importlib.metadata
+import shutil
+import sys
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from engine.versions import pins
+from policies.model import PolicyError
+from policies.reports.evidence import evidence
+from policies.reports.junit import junit
+from policies.reports.result import CheckResult, RuleRecord, StackResult, read_result
+from policies.reports.sarif import sarif
+from policies.reports.summary import summary
+from policies.rules import all_rules
+from stacks.checking.packs import digests
+from stacks.checking.recorded import check_file, check_live
+from stacks.checking.side_by_side import SideBySide, jobs_by_default, require_jobs
+from stacks.checking.subject import subjects
+from stacks.command.console import say
+from stacks.command.project import Project
+from stacks.errors import StackError
+from stacks.settings.policies import PACKS
+
+#: Options that write a report, and what they write.
+FORMATS: Mapping[str, tuple[str, Callable[[CheckResult], str]]] = {
+    "json": ("the whole result, which `falaj report` reads", lambda result: result.to_json()),
+    "sarif": ("SARIF 2.1.0, for code scanning", sarif),
+    "junit": ("JUnit XML, for test reports", junit),
+    "html": ("the evidence: one HTML file", evidence),
+}
+
+
+def check(project: Project, options: argparse.Namespace) -> int:
+    """Judge stacks; returns 0 clean, 1 violations, 2 could not check."""
+    result = _run(project, options)
+    _write(result, options)
+    width = min(shutil.get_terminal_size().columns, 120) if sys.stdout.isatty() else 100
+    say()
+    say(summary(result, width=width))
+    return result.exit_code
+
+
+def report(project: Project, options: argparse.Namespace) -> int:
+    """Write the evidence of a check, new or read from its JSON; returns the check's status."""
+    if options.result:
+        path = Path(options.result)
+        try:
+            result = read_result(path.read_text(encoding="utf-8"), str(path))
+        except (OSError, UnicodeDecodeError, PolicyError) as error:
+            raise StackError(f"--from: {error}") from None
+    else:
+        result = _run(project, options)
+    out = Path(options.out)
+    _put(out, evidence(result))
+    say(f"evidence of {len(result.stacks)} stacks: {out}")
+    return result.exit_code
+
+
+def add_options(command: argparse.ArgumentParser) -> None:
+    """What `check` and `report` have in common."""
+    command.add_argument(
+        "--stack", action="append", default=[], help="may be given more than once (default: all)"
+    )
+    command.add_argument(
+        "--project",
+        metavar="FOLDER",
+        help="folder with the Pulumi.yaml of any program (default: the working folder if it has "
+        "one, else Falaj's own)",
+    )
+    command.add_argument(
+        "--state",
+        action="append",
+        default=[],
+        metavar="FILE",
+        help="judge an exported state (pulumi stack export) instead of a preview; with one "
+        "--stack, by that stack's settings",
+    )
+    command.add_argument(
+        "--live",
+        action="store_true",
+        help="judge what the real backend knows of the stacks instead of a preview",
+    )
+    command.add_argument(
+        "--strict",
+        action=argparse.BooleanOptionalAction,
+        default=None,
+        help="whether what can't be known fails (default: in CI and for production)",
+    )
+    command.add_argument(
+        "--jobs",
+        type=int,
+        default=jobs_by_default(),
+        help="stacks side by side (default: one a core)",
+    )
+
+
+def add_formats(command: argparse.ArgumentParser) -> None:
+    """The reports that `check` can write."""
+    for name, (what, _) in FORMATS.items():
+        command.add_argument(f"--{name}", metavar="FILE", help=f"also write {what}")
+
+
+def _run(project: Project, options: argparse.Namespace) -> CheckResult:
+    started = datetime.datetime.now(datetime.UTC)
+    jobs = require_jobs(options.jobs)
+    if options.state and options.live:
+        raise StackError("--state and --live exclude each other: a file, or the backend")
+    found: list[StackResult] = []
+    if options.state:
+        chosen = subjects(project, options.stack) if options.stack else []
+        if len(chosen) > 1:
+            raise StackError("--state: given with several stacks; allowed: one --stack, or none")
+        subject = chosen[0] if chosen else None
+        found = [check_file(Path(each), subject, strict=options.strict) for each in options.state]
+    else:
+        chosen = subjects(project, options.stack)
+        names = ", ".join(each.stack.name for each in chosen)
+        say(f"checking {len(chosen)} stacks of {project.name}: {names}")
+        if options.live:
+            found = [check_live(each, strict=options.strict) for each in chosen]
+        else:
+            found = SideBySide(chosen, options.strict, jobs).run()
+    return CheckResult(
+        started,
+        datetime.datetime.now(datetime.UTC),
+        importlib.metadata.version("falaj"),
+        tuple(digests(PACKS)),
+        tuple(found),
+        tuple(RuleRecord.of(each) for each in all_rules()),
+        {"pulumi": str(pins().version), "python": sys.version.split()[0]},
+    )
+
+
+def _write(result: CheckResult, options: argparse.Namespace) -> None:
+    for name, (_, write) in FORMATS.items():
+        if path := getattr(options, name):
+            _put(Path(path), write(result))
+            say(f"{name}: {path}")
+
+
+def _put(path: Path, text: str) -> None:
+    """Write a file whole or not at all. Raises StackError."""
+    temporary = path.with_name(path.name + ".part")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        temporary.write_text(text, encoding="utf-8")
+        temporary.replace(path)
+    except OSError as error:
+        raise StackError(f"{path} can't be written: {error.strerror}") from None

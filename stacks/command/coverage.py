@@ -1,0 +1,68 @@
+"""What the rules cover: types of each installed SDK, and controls of each framework."""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Sequence
+
+from engine.sandbox.models import PACKAGES
+from engine.sandbox.schema.tables import Tables
+from policies.controls import frameworks, rules_by_control
+from policies.model import Rule, kind_of
+from policies.rules import all_rules
+from stacks.command.console import table
+
+
+def coverage(*, verbose: bool) -> str:
+    """The coverage as text; `verbose` names every type and every control."""
+    rules = all_rules()
+    return "\n\n".join([_types(rules, verbose), _controls(rules, verbose)])
+
+
+def named_types(package: str, rules: Sequence[Rule]) -> tuple[list[str], list[str]]:
+    """Types of an installed SDK: those that a named rule knows, and those left to the walkers."""
+    named = [each for each in rules if not each.is_walker]
+    known: list[str] = []
+    walked: list[str] = []
+    for token in Tables(package).tokens():
+        kind = kind_of(token)
+        (known if any(each.concerns(kind) for each in named) else walked).append(token)
+    return known, walked
+
+
+def _types(rules: Sequence[Rule], verbose: bool) -> str:
+    rows = [("SDK", "types", "with named rules", "walkers only")]
+    listed: list[str] = []
+    for package in PACKAGES:
+        if importlib.util.find_spec(f"pulumi_{package.replace('-', '_')}") is None:
+            rows.append((package, "not installed", "-", "-"))
+            continue
+        known, walked = named_types(package, rules)
+        total = len(known) + len(walked)
+        rows.append((package, str(total), str(len(known)), str(len(walked))))
+        if verbose:
+            listed += [f"{package}, with named rules:", *(f"  {each}" for each in known)]
+            listed += [f"{package}, walkers only:", *(f"  {each}" for each in walked)]
+    walkers = [each for each in rules if each.is_walker]
+    said = f"{len(walkers)} walkers look at every type: {', '.join(each.id for each in walkers)}"
+    return "\n".join([table(rows), said, *listed])
+
+
+def _controls(rules: Sequence[Rule], verbose: bool) -> str:
+    by_control = rules_by_control(rules)
+    rows = [("framework", "version", "controls", "with a rule")]
+    listed: list[str] = []
+    for framework in frameworks():
+        own = {
+            reference: serving
+            for reference, serving in by_control.items()
+            if reference.startswith(f"{framework.key}:")
+        }
+        served = [reference for reference, serving in own.items() if serving]
+        rows.append((framework.name, framework.version, str(len(own)), str(len(served))))
+        if verbose:
+            listed += [
+                f"{reference}: {', '.join(each.id for each in serving) or 'no rule'}"
+                for reference, serving in own.items()
+            ]
+    return "\n".join([table(rows), *listed])
