@@ -3,26 +3,25 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
-from typing import Any, Final
+from collections.abc import Iterator, Sequence
+from typing import Final
 
 from policies.model import (
     ABSENT,
     Finding,
-    Path,
     Resource,
     Rule,
     Severity,
     View,
     indeterminate,
     is_unknown,
-    leaves,
     rule,
     spell,
     text,
     violation,
 )
 from policies.reading.regions import is_azure_location, normalise_azure
+from policies.reading.walk import Leaf, walk
 from policies.rules.residency.azure_global import GLOBAL, may_be_global
 from policies.rules.residency.azure_places import (
     LOCATED,
@@ -53,13 +52,10 @@ _NO_PLACES: Final = frozenset(
         "storageLocation", "storeLocation", "tableRootLocation", "useFromLocation",
     )
 )  # fmt: skip
-#: Labels, and filters that only choose among resources that are already somewhere.
+#: Filters that only choose among resources that are already somewhere, and free text.
 _SAYING_NOTHING: Final = frozenset(
-    (
-        "tags", "tagsAll", "labels", "annotations", "displayName", "description", "metadata",
-        "filter", "azureQueries", "customsubdomain",
-    )
-)  # fmt: skip
+    ("annotations", "metadata", "filter", "azureQueries", "customsubdomain")
+)
 #: Whole modules whose properties describe other things than where they are: policies, products of
 #: providers, resources of another cloud.
 _DESCRIBING: Final = frozenset(
@@ -83,18 +79,15 @@ _IDS_WITH_LOCATION: Final = frozenset((("api", "id"), ("restoreParameters", "res
 _IN_ID: Final = re.compile(r"/locations/([A-Za-z0-9 ]+?)(?=/|$)", re.IGNORECASE)
 
 
-def _names_a_place(path: Path) -> bool:
+def _names_a_place(keys: Sequence[str]) -> bool:
     """Whether a value stands under a key that names a place, and under nothing that says not."""
-    keys = [each for each in path if isinstance(each, str)]
-    if any(each in _SAYING_NOTHING for each in keys):
-        return False
-    at = next((index for index, each in enumerate(keys) if _PLACE.search(each)), None)
-    return at is not None and not any(each in _NO_PLACES for each in keys)
+    return any(_PLACE.search(each) for each in keys) and not any(
+        each in _NO_PLACES or each in _SAYING_NOTHING for each in keys
+    )
 
 
-def _is_sure(path: Path) -> bool:
-    keys = [each for each in path if isinstance(each, str)]
-    return keys == ["location"] or keys[-1] in _SURE or ".".join(keys[-2:]) in _SURE
+def _is_sure(keys: tuple[str, ...]) -> bool:
+    return keys == ("location",) or keys[-1] in _SURE or ".".join(keys[-2:]) in _SURE
 
 
 def _is_expression(value: str) -> bool:
@@ -102,37 +95,36 @@ def _is_expression(value: str) -> bool:
     return value.startswith("[") and value.endswith("]")
 
 
-def _judge_text(path: Path, value: str, resource: Resource, view: View) -> Iterator[Finding]:
-    region = normalise_azure(value)
+def _judge_text(leaf: Leaf, value: str, resource: Resource, view: View) -> Iterator[Finding]:
+    region, path = normalise_azure(value), spell(leaf.path)
     if not value or region in allowed(view) or _is_expression(value):
         return
     if region in GLOBAL:
-        if not may_be_global(resource.kind) and "template" not in path:
+        if not may_be_global(resource.kind) and "template" not in leaf.keys:
             yield violation(
-                spell(path),
+                path,
                 f"the location is {value!r}, and nothing says that this type keeps its data out "
                 f"of other countries; {where_allowed(view)}",
             )
-    elif region in _COUNTRY and path[-1] != "location":
+    elif region in _COUNTRY and leaf.key != "location":
         return
-    elif _is_sure(path) or is_azure_location(value, geographies=True):
-        yield violation(spell(path), f"the location is {value!r}; {where_allowed(view)}")
+    elif _is_sure(leaf.keys) or is_azure_location(value, geographies=True):
+        yield violation(path, f"the location is {value!r}; {where_allowed(view)}")
 
 
-def _judge_unknown(path: Path, resource: Resource, view: View) -> Iterator[Finding]:
-    if path == ("location",) and (known := text(resource.outputs.get("location"))):
-        yield from _judge_text(path, known, resource, view)
+def _judge_unknown(leaf: Leaf, resource: Resource, view: View) -> Iterator[Finding]:
+    if leaf.keys == ("location",) and (known := text(resource.outputs.get("location"))):
+        yield from _judge_text(leaf, known, resource, view)
         return
-    found = view.referred(resource, str(path[0]))
-    places = [place_of(each, view) for each in found]
+    places = [place_of(each, view) for each in view.referred(resource, str(leaf.path[0]))]
     foreign = next((each for each in places if each and each not in allowed(view)), None)
+    path = spell(leaf.path)
     if foreign:
         yield violation(
-            spell(path),
-            f"the location is made from a resource in {foreign}; {where_allowed(view)}",
+            path, f"the location is made from a resource in {foreign}; {where_allowed(view)}"
         )
     elif not places or None in places:
-        yield indeterminate(spell(path), f"the location can't be seen; {where_allowed(view)}")
+        yield indeterminate(path, f"the location can't be seen; {where_allowed(view)}")
 
 
 @rule(
@@ -143,18 +135,17 @@ def _judge_unknown(path: Path, resource: Resource, view: View) -> Iterator[Findi
     CONTROLS,
     "Set the property to a location in the country, uaenorth or uaecentral, or remove the copy "
     "that it makes elsewhere.",
-    waivable=True,
 )
 def location(resource: Resource, view: View) -> Iterator[Finding]:
     """Any key that names a location, at any depth."""
     describing = resource.kind.rpartition(":")[0] in _DESCRIBING
-    for path, value in leaves(resource.properties):
-        if not path or (describing and path[0] != "location") or not _names_a_place(path):
+    for leaf in walk(resource):
+        if (describing and leaf.keys != ("location",)) or not _names_a_place(leaf.keys):
             continue
-        if is_unknown(value):
-            yield from _judge_unknown(path, resource, view)
+        if is_unknown(leaf.value):
+            yield from _judge_unknown(leaf, resource, view)
         else:
-            yield from _judge_text(path, text(value), resource, view)
+            yield from _judge_text(leaf, text(leaf.value), resource, view)
 
 
 @rule(
@@ -170,15 +161,15 @@ def location_id(resource: Resource, view: View) -> Iterator[Finding]:
     """Identifiers such as a managed API's: ``…/locations/westeurope/managedApis/office365``."""
     if resource.kind.rpartition(":")[0] in _DESCRIBING:
         return
-    for path, value in leaves(resource.properties):
-        if any(each in _SAYING_NOTHING for each in path):
+    for leaf in walk(resource):
+        if any(each in _SAYING_NOTHING for each in leaf.keys):
             continue
-        if is_unknown(value) and path[-2:] in _IDS_WITH_LOCATION:
-            yield indeterminate(spell(path), "the identifier's location can't be seen")
-        for found in _IN_ID.finditer(text(value)):
+        if is_unknown(leaf.value) and leaf.keys[-2:] in _IDS_WITH_LOCATION:
+            yield indeterminate(spell(leaf.path), "the identifier's location can't be seen")
+        for found in _IN_ID.finditer(text(leaf.value)):
             if is_azure_location(found[1]) and normalise_azure(found[1]) not in allowed(view):
                 yield violation(
-                    spell(path), f"the identifier is of {found[1]!r}; {where_allowed(view)}"
+                    spell(leaf.path), f"the identifier is of {found[1]!r}; {where_allowed(view)}"
                 )
 
 
@@ -223,41 +214,15 @@ def effective_location(resource: Resource, view: View) -> Iterator[Finding]:
 def edge_zone(resource: Resource, view: View) -> Iterator[Finding]:
     """An extended location of the type EdgeZone, or one named by a plain word."""
     del view
-    for path, value in leaves(resource.properties):
-        keys = [each for each in path if isinstance(each, str)]
-        within = len(keys) > 1 and keys[-2].lower().endswith("extendedlocation")
-        if not within or keys[-1] not in {"name", "type"}:
+    for leaf in walk(resource):
+        keys, path = leaf.keys, spell(leaf.path)
+        if len(keys) < 2 or not keys[-2].lower().endswith("extendedlocation"):
             continue
-        if is_unknown(value):
-            if keys[-1] == "type":
-                yield indeterminate(spell(path), "the kind of extended location can't be seen")
-        elif keys[-1] == "type" and text(value).lower() == "edgezone":
-            yield violation(spell(path), "it is in an edge zone; no edge zone is in the country")
+        if is_unknown(leaf.value):
+            if leaf.key == "type":
+                yield indeterminate(path, "the kind of extended location can't be seen")
+        elif leaf.key == "type" and text(leaf.value).lower() == "edgezone":
+            yield violation(path, "it is in an edge zone; no edge zone is in the country")
 
 
-@rule(
-    "residency-azure-provider",
-    "The provider of Azure works in Azure's public cloud and defaults to an allowed location",
-    Severity.CRITICAL,
-    {"pulumi:providers:azure-native"},
-    CONTROLS,
-    "Set azure-native:location to a location in the country and leave azure-native:environment "
-    "at public: the other clouds of Azure are in China and in the United States.",
-)
-def provider(resource: Resource, view: View) -> Iterator[Finding]:
-    """The provider's own settings."""
-    given: Any = resource.get("location")
-    if is_unknown(given):
-        yield indeterminate("location", f"the location can't be seen; {where_allowed(view)}")
-    elif text(given) and normalise_azure(given) not in allowed(view):
-        yield violation("location", f"the location is {text(given)!r}; {where_allowed(view)}")
-    cloud = resource.get("environment")
-    if is_unknown(cloud):
-        yield indeterminate("environment", "the cloud can't be seen; it must be public")
-    elif text(cloud).lower() not in {"", "public", "azurecloud", "azurepubliccloud"}:
-        yield violation(
-            "environment", f"the cloud is {text(cloud)!r}, which is abroad; it must be public"
-        )
-
-
-RULES: Final[tuple[Rule, ...]] = (location, location_id, effective_location, edge_zone, provider)
+RULES: Final[tuple[Rule, ...]] = (location, location_id, effective_location, edge_zone)
