@@ -217,7 +217,7 @@ def test_public_ranges_leave_private_ones_out() -> None:
 
 @pytest.fixture(scope="module")
 def open_core(deploy: Any, args: dict[str, Any]) -> Any:
-    domains = ["pypi.org", ".acme.example"]
+    domains = ["models.example.ae", ".acme.example"]
     return deploy(network({**args, "egress_domains": domains}))
 
 
@@ -226,7 +226,7 @@ def test_named_domains_are_let_through_by_tls_only(open_core: Any) -> None:
     listed = rules.inputs["ruleGroup"]["rulesSource"]["rulesSourceList"]
     assert listed["generatedRulesType"] == "ALLOWLIST"
     assert listed["targetTypes"] == ["TLS_SNI"]
-    assert listed["targets"] == ["pypi.org", ".acme.example"]
+    assert listed["targets"] == ["models.example.ae", ".acme.example"]
     (policy,) = open_core.of_type("aws:networkfirewall/firewallPolicy:FirewallPolicy")
     rule = policy.inputs["firewallPolicy"]
     assert "aws:drop_established" in rule["statefulDefaultActions"]

@@ -52,7 +52,7 @@ SETTINGS = st.fixed_dictionaries(
             },
             optional={
                 "organization_id": st.just("o-a1b2c3d4e5"),
-                "egress_domains": st.just(["pypi.org", ".acme.example"]),
+                "egress_domains": st.just(["models.example.ae", ".acme.example"]),
             },
         ),
         "keys": st.fixed_dictionaries(

@@ -41,7 +41,9 @@ def _usual() -> Deployed:
 
 @pytest.fixture(scope="module", name="guarded")
 def _guarded() -> Deployed:
-    return make(deploy_now, egress_domains=["pypi.org", ".acme.ae"], data_class="internal")
+    return make(
+        deploy_now, egress_domains=["models.example.ae", ".acme.ae"], data_class="internal"
+    )
 
 
 @pytest.fixture(scope="module", name="other")
@@ -62,7 +64,7 @@ def _restricted() -> Deployed:
     """One zone, restricted data, a way out, and long names."""
     return deploy_now(
         lambda opts: Estate(opts, tenant="abcdefghijklmnopqrst", data_class="restricted").network(
-            egress_domains=["pypi.org"], zones=["2"]
+            egress_domains=["models.example.ae"], zones=["2"]
         ),
         stack="x" * 60,
     )
@@ -77,10 +79,10 @@ def _restricted() -> Deployed:
         ({"zones": ["4"]}, r"zones\[0\]"),
         ({"zones": []}, "at least one"),
         ({"egress_domains": ["*"]}, r"egress_domains\[0\]"),
-        ({"egress_domains": ["https://pypi.org"]}, "leave out scheme"),
+        ({"egress_domains": ["https://models.example.ae"]}, "leave out scheme"),
         ({"flow_log_days": 5}, "flow_log_days"),
         ({"key_identity_id": None}, "key_identity_id: missing; needed on Azure"),
-        ({"egress_domain": ["pypi.org"]}, "did you mean 'egress_domains'"),
+        ({"egress_domain": ["models.example.ae"]}, "did you mean 'egress_domains'"),
     ],
 )
 def test_refuses(deploy: Deploy, changes: dict[str, Any], reason: str) -> None:
@@ -240,7 +242,7 @@ def test_machines_encrypt_what_they_send(usual: Deployed) -> None:
 def test_domains_are_reached_through_the_firewall(guarded: Deployed) -> None:
     rules = guarded.named("net-firewall-rules").inputs["ruleCollections"]
     [[rule]] = [each["rules"] for each in rules]
-    assert rule["targetFqdns"] == ["pypi.org", "*.acme.ae"]
+    assert rule["targetFqdns"] == ["models.example.ae", "*.acme.ae"]
     assert rule["sourceAddresses"] == ["10.64.0.0/16"]
     assert rule["protocols"] == [{"protocolType": "Https", "port": 443}]
     policy = guarded.one("network:FirewallPolicy").inputs
@@ -281,7 +283,7 @@ def test_only_https_may_leave(guarded: Deployed) -> None:
 
 
 @pytest.mark.parametrize(
-    ("domain", "written"), [("pypi.org", "pypi.org"), (".acme.ae", "*.acme.ae")]
+    ("domain", "written"), [("models.example.ae", "models.example.ae"), (".acme.ae", "*.acme.ae")]
 )
 def test_domains_as_the_firewall_writes_them(domain: str, written: str) -> None:
     assert fqdn(domain) == written
