@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import datetime
 import importlib.metadata
+import os
 import shutil
 import sys
 from collections.abc import Callable, Mapping
@@ -13,10 +14,10 @@ from pathlib import Path
 from engine.versions import pins
 from policies.model import PolicyError
 from policies.reports.evidence import evidence
-from policies.reports.junit import junit
+from policies.reports.junit import to_junit
 from policies.reports.result import CheckResult, RuleRecord, StackResult, read_result
-from policies.reports.sarif import sarif
-from policies.reports.summary import summary
+from policies.reports.sarif import to_sarif
+from policies.reports.summary import summarise
 from policies.rules import all_rules
 from stacks.checking.packs import digests
 from stacks.checking.recorded import check_file, check_live
@@ -30,8 +31,8 @@ from stacks.settings.policies import PACKS
 #: Options that write a report, and what they write.
 FORMATS: Mapping[str, tuple[str, Callable[[CheckResult], str]]] = {
     "json": ("the whole result, which `falaj report` reads", lambda result: result.to_json()),
-    "sarif": ("SARIF 2.1.0, for code scanning", sarif),
-    "junit": ("JUnit XML, for test reports", junit),
+    "sarif": ("SARIF 2.1.0, for code scanning", to_sarif),
+    "junit": ("JUnit XML, for test reports", to_junit),
     "html": ("the evidence: one HTML file", evidence),
 }
 
@@ -40,9 +41,10 @@ def check(project: Project, options: argparse.Namespace) -> int:
     """Judge stacks; returns 0 clean, 1 violations, 2 could not check."""
     result = _run(project, options)
     _write(result, options)
-    width = min(shutil.get_terminal_size().columns, 120) if sys.stdout.isatty() else 100
+    terminal = sys.stdout.isatty()
+    width = min(shutil.get_terminal_size().columns, 120) if terminal else 100
     say()
-    say(summary(result, width=width))
+    say(summarise(result, width=width, colour=terminal and "NO_COLOR" not in os.environ))
     return result.exit_code
 
 
