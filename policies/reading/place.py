@@ -8,18 +8,20 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
 from policies.model import ABSENT, Resource, Stack, View, is_unknown, text
 from policies.reading.regions import aws_region_of, is_azure_location, normalise_azure, region_in
 
+_DATA: Final[dict[str, Any]] = json.loads(
+    (Path(__file__).parent / "aws_regionless.json").read_text(encoding="utf-8")
+)
 #: AWS types without a region of their own, each with its class and the reason for it; every such
 #: type of pulumi_aws 7.51.1.
-REGIONLESS: Final[dict[str, list[str]]] = json.loads(
-    (Path(__file__).parent / "aws_regionless.json").read_text(encoding="utf-8")
-)["types"]
+REGIONLESS: Final[dict[str, list[str]]] = _DATA["types"]
+#: Modules of the SDK in which no type has a region.
+REGIONLESS_MODULES: Final = frozenset[str](_DATA["modules"])
 
 #: Packages whose resources hold no data at a place of their own.
 PLACELESS: Final = frozenset((
@@ -129,8 +131,3 @@ def referred_place(view: View, resource: Resource, path: str) -> str:
     found = {place_of(each, view.stack) for each in view.referred(resource, path)}
     found.discard("global")
     return found.pop() if len(found) == 1 and not found & {"none"} else "unknown"
-
-
-def regions_of(view: View, cloud: str = "aws") -> Mapping[str, None]:
-    """The allowed regions of a cloud, in the order of the settings."""
-    return dict.fromkeys(view.settings.regions(cloud))

@@ -31,8 +31,8 @@ AZURE_LOCATIONS: Final = frozenset[str](_DATA["azure"])
 AZURE_GEOGRAPHIES: Final = frozenset[str](_DATA["azure_geographies"])
 OCI_REGIONS: Final = frozenset[str](_DATA["oci"])
 
-# https://docs.aws.amazon.com/global-infrastructure/latest/regions/aws-regions.html; prefixes of all
-# partitions: China, the American government's, the isolated ones, the European sovereign cloud.
+# https://docs.aws.amazon.com/global-infrastructure/latest/regions/aws-regions.html; of every
+# partition: China, the American government's, the isolated ones, the European sovereign cloud.
 _AREA: Final = r"(?:af|ap|ca|cn|eu|il|me|mx|sa|us|us-gov|us-iso[a-z]?|eu-iso[a-z]?|eusc-[a-z]{2})"
 _SIDE: Final = r"(?:north|south|east|west|central|northeast|northwest|southeast|southwest)"
 AWS_REGION: Final = rf"{_AREA}-{_SIDE}-\d{{1,2}}"
@@ -69,7 +69,8 @@ _SERVICE: Final = re.compile(
     rf"\b(?:com\.amazonaws|cn\.com\.amazonaws|aws\.[a-z]+)\.(?:vpce\.)?({AWS_REGION})\.",
     re.IGNORECASE,
 )
-_IN_LABEL: Final = re.compile(rf"(?:^|[^a-z0-9])({AWS_REGION})$")
+# A label is a region, or ends with one as S3's old hosts do; else it may be anybody's name.
+_IN_LABEL: Final = re.compile(rf"(?:s3(?:-[a-z]+)*-)?({AWS_REGION})")
 # Old names: s3-eu-west-1.amazonaws.com, and us-east-1's hosts in compute-1.amazonaws.com.
 _OLD_LABELS: Final = {"compute-1": "us-east-1", "s3-1": "us-east-1", "external-1": "us-east-1"}
 
@@ -168,7 +169,7 @@ def regions_in(text: object) -> Iterator[tuple[str, str]]:
 def _region_of_labels(labels: str) -> str:
     """The region that a host's labels name, nearest to the domain first."""
     for label in reversed(labels.rstrip(".").split(".")):
-        if found := _IN_LABEL.search(label):
+        if found := _IN_LABEL.fullmatch(label):
             return found[1]
         if label in _BY_SHORT or label in _OLD_LABELS:
             return _BY_SHORT.get(label) or _OLD_LABELS[label]

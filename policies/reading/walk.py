@@ -17,6 +17,7 @@ from functools import lru_cache
 from typing import Any, Final
 
 from policies.model import Path, Resource, is_list, is_unknown, text
+from policies.reading.remembered import remembered
 
 #: Whole branches that only mark, describe or filter; in small letters without ``-`` and ``_``.
 _MARKS: Final = frozenset((
@@ -29,6 +30,8 @@ _DESCRIBES: Final = frozenset((
     "description", "comment", "comments", "displayname", "title", "summary", "notes", "message",
     "longdescription", "alarmdescription", "documentation", "label", "instructions",
 ))  # fmt: skip
+_NAMES: Final = ("name", "key", "parameterKey", "Name", "Key", "ParameterKey")
+_VALUES: Final = frozenset(("value", "values", "parametervalue"))
 _KEEPS_OUT: Final = re.compile(
     r"exclu|denied|deny|disallow|blocked|forbid|prohibit", re.IGNORECASE
 )
@@ -52,9 +55,10 @@ class Leaf:
         return self.keys[-1] if self.keys else ""
 
 
-def walk(resource: Resource) -> Iterator[Leaf]:
+@remembered(size=8)
+def walk(resource: Resource) -> tuple[Leaf, ...]:
     """Every value that may say where something is or goes; unknowns included."""
-    yield from _walk(resource.properties, (), ())
+    return tuple(_walk(resource.properties, (), ()))
 
 
 def _plain(key: str) -> str:
@@ -65,6 +69,10 @@ def _walk(value: Any, path: Path | None, keys: tuple[str, ...], at: Path = ()) -
     """Below a value; without a path of its own in a document, which stands at `at`."""
     if isinstance(value, Mapping):
         forbids = _forbids(value)
+        # Lists of settings: {"name": "AWS_REGION", "value": …}.
+        named = (
+            text(value.get("name")) or text(value.get("key")) or text(value.get("parameterKey"))
+        )
         narrows = any(_plain(str(key)) == "effect" for key in value)
         for key, each in value.items():
             name = str(key)
@@ -75,7 +83,8 @@ def _walk(value: Any, path: Path | None, keys: tuple[str, ...], at: Path = ()) -
                 continue
             if narrows and plain in {"condition", "conditions"}:
                 continue
-            yield from _walk(each, None if path is None else (*path, name), (*keys, name), at)
+            below = (*keys, named, name) if named and plain in _VALUES else (*keys, name)
+            yield from _walk(each, None if path is None else (*path, name), below, at)
     elif is_list(value):
         for index, each in enumerate(value):
             yield from _walk(each, None if path is None else (*path, index), keys, at)
@@ -118,6 +127,7 @@ def is_document(value: object) -> bool:
     return _document(value) is not None
 
 
+_ENCODED: Final = re.compile(r"(?i)userdata|base64|customdata")
 _BASE64: Final = re.compile(r"[A-Za-z0-9+/\s]{24,}={0,2}\s*")
 
 
@@ -136,6 +146,6 @@ def decoded(leaf: Leaf) -> str:
     return said
 
 
-def unknown(leaf: Leaf) -> bool:
+def is_hidden(leaf: Leaf) -> bool:
     """Whether the value can't be seen."""
     return is_unknown(leaf.value)

@@ -1,0 +1,174 @@
+"""Places abroad, wherever in a resource they stand: region keys, ARNs, hosts."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Final
+
+from policies.model import (
+    EVERY,
+    REDACTED,
+    Finding,
+    Resource,
+    Rule,
+    Severity,
+    View,
+    indeterminate,
+    is_unknown,
+    rule,
+    spell,
+    violation,
+)
+from policies.reading.place import is_allowed, places_said, referred_place
+from policies.reading.region_keys import kind_named
+from policies.reading.regions import AWS_REGION, aws_region_of, place_named, regions_in
+from policies.reading.walk import Leaf, decoded, is_document, walk
+
+CONTROLS: Final = (
+    "pdpl:22", "health-data:13", "cbuae-outsourcing:6.1", "iso27001:A.5.14", "iso27001:A.5.23",
+    "uae-ia:T6.3.1", "gdpr:44",
+)  # fmt: skip
+
+#: Regions that data only comes from, at first keys of a path: what stands there is no way out.
+_INWARD: Final[dict[str, tuple[tuple[str, ...], ...]]] = {
+    # Copies of images and snapshots into the resource's own region.
+    "aws:ec2/amiCopy:AmiCopy": (("sourceAmiRegion",),),
+    "aws:ebs/snapshotCopy:SnapshotCopy": (("sourceRegion",),),
+    # Collects what other regions record.
+    "aws:cfg/configurationAggregator:ConfigurationAggregator": (
+        ("accountAggregationSource", "regions"), ("organizationAggregationSource", "regions"),
+    ),
+    "aws:observabilityadmin/centralizationRuleForOrganization:CentralizationRuleForOrganization": (
+        ("rule", "source"),
+    ),
+    # Named rules read what these mean.
+    "aws:account/region:Region": (("regionName",),),
+    "aws:route53/healthCheck:HealthCheck": (("regions",),),
+}  # fmt: skip
+
+#: A setting in a script, a template or a command line: ``--region eu-west-1``, ``REGION=…``.
+_SETTING: Final = re.compile(
+    rf"(?i)(?:--region\s+|region\w*[\"']?\s*[:=]\s*)[\"']?({AWS_REGION})(?![\w-])"
+)
+_LIST: Final = re.compile(r"[\s,;|]+")
+
+
+def _concerns(resource: Resource, leaf: Leaf) -> bool:
+    """Whether no other rule says what the value means."""
+    if leaf.keys == ("region",) and resource.package in {"aws", "pulumi"}:
+        return False
+    if leaf.keys == ("location",) and resource.package in {"azure-native", "pulumi"}:
+        return False
+    return not any(leaf.keys[: len(keys)] == keys for keys in _INWARD.get(resource.kind, ()))
+
+
+def _named(leaf: Leaf) -> Iterator[str]:
+    """The places that a text names, alone or in a list with commas."""
+    said = leaf.value
+    if not isinstance(said, str) or len(said) > 2000:
+        return
+    kind = kind_named(leaf.keys)
+    if whole := place_named(said) if kind else _aws(said):
+        if kind or leaf.key.lower().replace("_", "") != "name":
+            yield whole
+        return
+    parts = [each for each in _LIST.split(said.strip("[]()\"' ")) if each]
+    if len(parts) > 1:
+        places = [_aws(each.strip("\"'")) for each in parts]
+        if all(places):
+            yield from places
+
+
+def _aws(said: str) -> str:
+    region = aws_region_of(said)
+    return f"aws/{region}" if region else ""
+
+
+def _in_text(leaf: Leaf) -> Iterator[str]:
+    if isinstance(leaf.value, str) and len(leaf.value) > 12 and not is_document(leaf.value):
+        for found in _SETTING.finditer(decoded(leaf)):
+            yield f"aws/{found[1].lower()}"
+
+
+def _hidden(resource: Resource, view: View, leaf: Leaf, path: str) -> Iterator[Finding]:
+    """What can't be seen counts only under a key that names where data goes."""
+    kind = kind_named(leaf.keys)
+    # A zone is always one of the resource's own region; only Azure calls a region a location.
+    if kind == "region" or (kind == "location" and resource.package == "azure-native"):
+        place = referred_place(view, resource, path)
+        if place == "unknown":
+            yield indeterminate(path, f"names a place that {_reason(leaf)}; {places_said(view)}")
+        elif not is_allowed(place, view):
+            yield violation(path, f"names a place made from {place}; {places_said(view)}")
+
+
+def _reason(leaf: Leaf) -> str:
+    return "is a secret" if leaf.value is REDACTED else "can't be known yet"
+
+
+@rule(
+    "residency-foreign-region",
+    "No property names a region, zone or location abroad",
+    Severity.CRITICAL,
+    EVERY,
+    CONTROLS,
+    "Name one of the allowed places, or leave the property out where it only adds regions. What "
+    "the resource does in the region that is named, it does with data outside of the country.",
+)
+def foreign_region(resource: Resource, view: View) -> Iterator[Finding]:
+    """Region keys at any depth, and region ids under any key that isn't a name or a label."""
+    for leaf in walk(resource):
+        if not _concerns(resource, leaf):
+            continue
+        path = spell(leaf.path)
+        if is_unknown(leaf.value):
+            yield from _hidden(resource, view, leaf, path)
+            continue
+        for place in dict.fromkeys((*_named(leaf), *_in_text(leaf))):
+            if not is_allowed(place, view):
+                yield violation(path, f"names {place}; {places_said(view)}")
+
+
+def _pointers(resource: Resource, view: View, *, arns: bool) -> Iterator[Finding]:
+    allowed = view.settings.regions("aws")
+    for leaf in walk(resource):
+        if not isinstance(leaf.value, str) or is_document(leaf.value):
+            continue
+        for region, evidence in dict.fromkeys(regions_in(decoded(leaf))):
+            if evidence.lower().startswith("arn:") is arns and region not in allowed:
+                yield violation(
+                    spell(leaf.path),
+                    f"{evidence} is in aws/{region}; {places_said(view)}",
+                )
+
+
+@rule(
+    "residency-foreign-arn",
+    "No ARN points into a region abroad",
+    Severity.CRITICAL,
+    EVERY,
+    CONTROLS,
+    "Use the resource of the same purpose in an allowed region: what an ARN points to receives "
+    "the data, encrypts it or may be used by whoever the permission is for. To forbid a region, "
+    "use a statement with the effect Deny.",
+)
+def foreign_arn(resource: Resource, view: View) -> Iterator[Finding]:
+    """ARNs with a region, in any text."""
+    return _pointers(resource, view, arns=True)
+
+
+@rule(
+    "residency-foreign-host",
+    "No host or service name of AWS points into a region abroad",
+    Severity.CRITICAL,
+    EVERY,
+    CONTROLS,
+    "Use the endpoint, registry or endpoint service of an allowed region.",
+)
+def foreign_host(resource: Resource, view: View) -> Iterator[Finding]:
+    """Hosts such as ``*.eu-west-1.amazonaws.com``, in any text."""
+    return _pointers(resource, view, arns=False)
+
+
+RULES: tuple[Rule, ...] = (foreign_region, foreign_arn, foreign_host)
