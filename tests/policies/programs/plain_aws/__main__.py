@@ -24,9 +24,7 @@ key = aws.kms.Key(
     opts=protected,
 )
 bucket = aws.s3.Bucket("data", tags=tags, opts=protected)
-aws.s3.BucketVersioning(
-    "data", bucket=bucket.id, versioning_configuration={"status": "Enabled"}
-)
+aws.s3.BucketVersioning("data", bucket=bucket.id, versioning_configuration={"status": "Enabled"})
 aws.s3.BucketPublicAccessBlock(
     "data",
     bucket=bucket.id,

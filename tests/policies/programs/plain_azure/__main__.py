@@ -56,7 +56,10 @@ logs = azure.storage.StorageAccount(
     encryption={
         "key_source": "Microsoft.Storage" if mistakes else "Microsoft.Keyvault",
         "identity": {"encryption_user_assigned_identity": identity.id},
-        "key_vault_properties": {"key_name": key.name, "key_vault_uri": vault.properties.vault_uri},
+        "key_vault_properties": {
+            "key_name": key.name,
+            "key_vault_uri": vault.properties.vault_uri,
+        },
         "require_infrastructure_encryption": True,
         "services": {
             service: {"enabled": True, "key_type": "Account"}

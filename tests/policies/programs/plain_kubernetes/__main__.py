@@ -27,7 +27,9 @@ account = k8s.core.v1.ServiceAccount(
 pod = {
     "service_account_name": "server",
     "automount_service_account_token": False,
-    "node_selector": {"topology.kubernetes.io/region": "eu-west-1" if mistakes else "me-central-1"},
+    "node_selector": {
+        "topology.kubernetes.io/region": "eu-west-1" if mistakes else "me-central-1",
+    },
     "security_context": {
         "run_as_non_root": True,
         "run_as_user": 10001,
