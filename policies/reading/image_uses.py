@@ -1,0 +1,166 @@
+"""Where objects and charts name container images: containers, volumes, values, custom fields."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from policies.model import Finding, Path, Resource, get, is_list, is_unknown, items, spell, text
+from policies.reading.images import is_plausible
+from policies.reading.kubernetes import Manifest, is_bundle, is_object, manifests
+from policies.reading.pods import Pod, pods
+from policies.reading.remembered import remembered
+
+_NOT_SEARCHED: Final = frozenset({"status", "metadata", "openAPIV3Schema"})
+#: Keys that end in "image" and mean pictures, disks or machines.
+_OTHER_IMAGES: Final = re.compile(
+    r"(?:os|vm|disk|machine|boot|cloud|node|logo|background|icon|golden|iso|kernel)_?image", re.I
+)
+_ARGUMENT: Final = re.compile(r"--?[\w.-]*image=(\S+)", re.I)
+
+
+@dataclass(frozen=True)
+class ImageUse:
+    """One image that something would pull."""
+
+    manifest: Manifest
+    at: str
+    """Path in the object."""
+    reference: Any
+    """The reference as a text, or an Unknown."""
+    digest_at: str = ""
+    """Where its digest belongs; empty where that is `at`."""
+
+    def violation(self, reason: str, *, digest: bool = False) -> Finding:
+        """A certain finding about the image, or about its digest."""
+        return self.manifest.violation((digest and self.digest_at) or self.at, reason)
+
+    def indeterminate(self, reason: str) -> Finding:
+        """A finding about an image that can't be seen."""
+        return self.manifest.indeterminate(self.at, reason)
+
+
+@remembered(256)
+def image_uses(resource: Resource) -> tuple[ImageUse, ...]:
+    """Every image that a resource names."""
+    return tuple(_uses(resource))
+
+
+def _uses(resource: Resource) -> Iterator[ImageUse]:
+    if resource.package == "kubernetes" and is_bundle(resource):
+        chart = Manifest(resource, "helm.sh", "chart", resource.properties)
+        values = get(resource.properties, "values")
+        registry = text(get(values, "global.imageRegistry"))
+        yield from _anywhere(chart, values, ("values",), registry)
+    for manifest in manifests(resource):
+        if "." in manifest.group and not manifest.group.endswith(".k8s.io"):
+            yield from _anywhere(manifest, manifest.body, (), "")
+        for pod in pods(manifest):
+            yield from _of_pod(pod, in_custom=manifest.is_custom)
+
+
+def _of_pod(pod: Pod, *, in_custom: bool) -> Iterator[ImageUse]:
+    for container in pod.containers:
+        at = container.at
+        if container.hidden:
+            yield ImageUse(pod.manifest, at, get(container.pod.spec, container.list))
+            continue
+        if not in_custom and (image := container.body.get("image")) is not None:
+            yield ImageUse(pod.manifest, f"{at}.image", image)
+        for index, each in enumerate(items(container.get("env"))):
+            name, value = text(get(each, "name")), get(each, "value")
+            operand = name.startswith("RELATED_IMAGE_") or name.endswith("_IMAGE")
+            if operand and (is_unknown(value) or "/" in text(value)):
+                yield ImageUse(pod.manifest, f"{at}.env[{index}].value", value)
+        for key in ("args", "command"):
+            for index, each in enumerate(items(container.get(key))):
+                match = _ARGUMENT.fullmatch(text(each))
+                if match and "/" in match[1] and is_plausible(match[1]):
+                    yield ImageUse(pod.manifest, f"{at}.{key}[{index}]", match[1])
+    if in_custom:
+        return
+    for index, volume in enumerate(items(pod.get("volumes"))):
+        reference = get(volume, "image.reference") if isinstance(volume, Mapping) else None
+        if is_unknown(reference) or text(reference):
+            at = f"{pod.at}.volumes[{index}].image.reference"
+            yield ImageUse(pod.manifest, at, reference)
+
+
+def _anywhere(manifest: Manifest, value: Any, path: Path, registry: str) -> Iterator[ImageUse]:
+    """Images under any key that names one, in values of charts and in custom objects."""
+    if isinstance(value, Mapping):
+        if path and path != ("values",) and is_object(value):
+            return
+        for key, each in value.items():
+            name, at = str(key), (*path, str(key))
+            if name in _NOT_SEARCHED:
+                continue
+            if _names_image(name):
+                found = _image(manifest, value, each, at, registry)
+                if found is not None:
+                    yield found
+                    continue
+            yield from _anywhere(manifest, each, at, registry)
+    elif is_list(value):
+        for index, each in enumerate(value):
+            yield from _anywhere(manifest, each, (*path, index), registry)
+
+
+def _names_image(key: str) -> bool:
+    low = key.lower()
+    return (low.endswith("image") or low == "imagename") and not _OTHER_IMAGES.fullmatch(key)
+
+
+def _image(
+    manifest: Manifest, holder: Mapping[str, Any], value: Any, path: Path, registry: str
+) -> ImageUse | None:
+    if is_unknown(value):
+        return ImageUse(manifest, spell(path), value)
+    if isinstance(value, Mapping):
+        return _in_parts(manifest, value, path, registry)
+    given = text(value)
+    if not given or not is_plausible(given):
+        return None
+    # NVIDIA's operator keeps registry, name and version beside one another.
+    repository = text(holder.get("repository")) if path[-1] == "image" else ""
+    if repository and "/" not in given:
+        version = text(holder.get("version"))
+        joined = f"{repository}/{given}"
+        if version:
+            joined += ("@" if version.startswith("sha256:") else ":") + version
+        return ImageUse(manifest, spell((*path[:-1], "repository")), joined, spell(path))
+    return ImageUse(manifest, spell(path), given)
+
+
+def _in_parts(
+    manifest: Manifest, value: Mapping[str, Any], path: Path, registry: str
+) -> ImageUse | None:
+    """An image of registry, repository, tag and digest, as charts write it."""
+    name_key = next((key for key in ("repository", "name", "reference") if value.get(key)), None)
+    own = value.get("registry")
+    if name_key is None:
+        return None
+    name = value[name_key]
+    for each, at in ((own, "registry"), (name, name_key)):
+        if is_unknown(each):
+            return ImageUse(manifest, spell((*path, at)), each)
+    if not text(name) or not is_plausible(text(name)):
+        return None
+    host = text(own) or registry
+    reference = f"{host.rstrip('/')}/{text(name)}" if host else text(name)
+    where = "registry" if text(own) else name_key
+    digest_key = "digest"
+    for key, sign in (("tag", ":"), ("version", ":"), ("digest", "@"), ("sha", "@")):
+        part = value.get(key)
+        if is_unknown(part):
+            if sign == "@":
+                return ImageUse(manifest, spell((*path, key)), part)
+            continue
+        if said := text(part):
+            prefix = "sha256:" if sign == "@" and ":" not in said else ""
+            pinned = said.startswith("sha256:") and sign == ":"
+            reference += ("@" if pinned else sign) + prefix + said
+            digest_key = key if sign == "@" or pinned else digest_key
+    return ImageUse(manifest, spell((*path, where)), reference, spell((*path, digest_key)))

@@ -1,0 +1,127 @@
+"""What objects demand of nodes: labels by selector, affinity, requirement or topology.
+
+https://kubernetes.io/docs/reference/labels-annotations-taints/
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from policies.model import ABSENT, Path, Settings, get, is_list, is_unknown, items, spell, text
+from policies.reading.kubernetes import Manifest, is_object
+from policies.reading.pods import Pod
+from policies.reading.regions import place_named
+
+REGION_KEYS: Final = frozenset({
+    "topology.kubernetes.io/region", "failure-domain.beta.kubernetes.io/region",
+})  # fmt: skip
+ZONE_KEYS: Final = frozenset({
+    "topology.kubernetes.io/zone", "failure-domain.beta.kubernetes.io/zone",
+    "topology.ebs.csi.aws.com/zone", "topology.disk.csi.azure.com/zone",
+    "topology.k8s.aws/zone-id", "topology.gke.io/zone",
+})  # fmt: skip
+PLACE_KEYS: Final = REGION_KEYS | ZONE_KEYS
+#: Azure's nodes bear their location and the zone's number; ``0`` is a node of no zone.
+_AZURE_ZONE: Final = re.compile(r"([a-z0-9]+)-\d")
+_NOT_SEARCHED: Final = frozenset({"status", "openAPIV3Schema", "annotations"})
+
+
+@dataclass(frozen=True)
+class Requirement:
+    """One label that nodes must have, with the values that it may have."""
+
+    at: str
+    """Path of the values in the object."""
+    key: str
+    operator: str
+    values: tuple[tuple[str, Any], ...]
+    """Each value (a text or an Unknown) with its path."""
+
+    @property
+    def pins(self) -> bool:
+        """Whether it names the values that are allowed; NotIn and Exists name none."""
+        return self.operator == "In" and bool(self.values)
+
+
+def requirements(manifest: Manifest, keys: frozenset[str]) -> Iterator[Requirement]:
+    """Everything in an object that demands one of some labels, wherever it stands."""
+    skips = frozenset[str]() if manifest.kind == "Node" else frozenset({"metadata"})
+    yield from _walk(manifest.body, (), keys, skips)
+
+
+def _walk(
+    value: Any, path: Path, keys: frozenset[str], skips: frozenset[str] = frozenset()
+) -> Iterator[Requirement]:
+    if isinstance(value, Mapping):
+        if path and is_object(value):
+            return
+        if (found := _expression(value, path, keys)) is not None:
+            yield found
+            return
+        for key, each in value.items():
+            name, at = str(key), (*path, str(key))
+            if name in keys:
+                yield Requirement(spell(at), name, "In", ((spell(at), each),))
+            elif name not in skips and name not in _NOT_SEARCHED:
+                yield from _walk(each, at, keys)
+    elif is_list(value):
+        for index, each in enumerate(value):
+            yield from _walk(each, (*path, index), keys)
+
+
+def _expression(value: Mapping[str, Any], path: Path, keys: frozenset[str]) -> Requirement | None:
+    key = text(value.get("key"))
+    if key not in keys or not ("values" in value or "operator" in value):
+        return None
+    operator = text(value.get("operator")) or "In"
+    given, at = value.get("values"), (*path, "values")
+    values = tuple(
+        (spell((*at, index)) if is_list(given) else spell(at), each)
+        for index, each in enumerate(items(given))
+    )
+    return Requirement(spell(at), key, operator, values)
+
+
+def place_of_label(key: str, value: object) -> str:
+    """The place that a node's region or zone label names, as ``azure/uaenorth``; else empty."""
+    given = text(value).lower()
+    if key in ZONE_KEYS and (zone := _AZURE_ZONE.fullmatch(given)):
+        return place_named(zone[1])
+    return place_named(given)
+
+
+def is_pinned(pod: Pod, settings: Settings) -> bool | None:
+    """Whether a pod can only run in allowed places by its own demands; None where unseen.
+
+    Terms of an affinity are alternatives: each of them must pin.
+    """
+    selector = pod.get("nodeSelector")
+    terms = pod.get(
+        "affinity.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution.nodeSelectorTerms"
+    )
+    own = _names_place(selector, settings)
+    alternatives = [_names_place(get(each, "matchExpressions"), settings) for each in items(terms)]
+    if own or (alternatives and all(alternatives)):
+        return True
+    unseen = is_unknown(selector) or is_unknown(terms) or own is None or None in alternatives
+    return None if unseen else False
+
+
+def _names_place(value: Any, settings: Settings) -> bool | None:
+    """Whether a selector or a term's expressions name allowed places; None where unseen."""
+    if is_unknown(value):
+        return None
+    unseen = False
+    for each in _walk(value if value is not ABSENT else {}, (), PLACE_KEYS):
+        if not each.pins:
+            continue
+        if any(is_unknown(given) for _, given in each.values):
+            unseen = True
+        elif all(
+            place_of_label(each.key, given) in settings.allowed_places for _, given in each.values
+        ):
+            return True
+    return None if unseen else False

@@ -1,0 +1,139 @@
+"""Images: from registries inside the country, and by digest."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from policies.model import Finding, Resource, Rule, Severity, View, get, is_unknown, rule, text
+from policies.reading.image_uses import ImageUse, image_uses
+from policies.reading.images import Image, is_allowed, parse
+from policies.reading.kubernetes import ANY_OBJECT, Manifest, manifests
+from policies.reading.said import said
+
+_REGISTRIES: Final = (
+    "aws:ecr/repository:Repository",
+    "awsx:ecr:Repository",
+    "azure-native:containerregistry:Registry",
+)
+
+
+@rule(
+    "kubernetes-image-registry",
+    "Images come from registries of the allowed regions",
+    Severity.HIGH,
+    ANY_OBJECT,
+    ("cis-eks:5.1.4", "cis-aks:5.1.4", "iso27001:A.5.21", "iso27001:A.8.9", "uae-ia:T6.3.1"),
+    "Copy the image into a registry of an allowed region, or name its registry in "
+    "allowedRegistries.",
+)
+def image_registry(resource: Resource, view: View) -> Iterator[Finding]:
+    """Every image, of every list of containers, volume, chart and operator."""
+    uses = image_uses(resource)
+    hidden = [each for each in uses if is_unknown(each.reference)]
+    made_here = _made_of(resource, view)
+    for use in uses:
+        if is_unknown(use.reference):
+            # The engine records what all of the spec was made from, not which image: as many
+            # repositories as images are needed for all of them to be accounted for.
+            if len(hidden) > len(made_here):
+                yield use.indeterminate(f"the image {use.reference.reason}")
+            continue
+        if not text(use.reference):
+            yield use.violation("the image is empty or no text; an allowed registry is needed")
+            continue
+        yield from _judge(use, parse(use.reference), resource, view)
+    for manifest in manifests(resource):
+        yield from _kaito(manifest)
+
+
+def _judge(use: ImageUse, image: Image, resource: Resource, view: View) -> Iterator[Finding]:
+    if is_allowed(image, view.settings):
+        return
+    allowed = ", ".join(
+        [f"*.dkr.ecr.{each}.amazonaws.com" for each in view.settings.regions("aws")]
+        + list(view.settings.allowed_registries)
+    )
+    if image.acr_name:
+        if view.stack is None:
+            yield use.indeterminate(f"where {image.host} is isn't said by its name")
+        elif not _is_of_stack(image, view):
+            yield use.violation(
+                f"where {image.host} is can't be told: this stack doesn't make it, and it isn't "
+                "one of allowedRegistries"
+            )
+        return
+    host = image.host
+    where = f" in {image.ecr_region}" if image.ecr_region else ""
+    yield use.violation(
+        f"the image {said(use.reference)} comes from {host}{where}; allowed are {allowed}"
+    )
+
+
+def _is_of_stack(image: Image, view: View) -> bool:
+    registries = (
+        view.stack.of_kind("azure-native:containerregistry:Registry") if view.stack else []
+    )
+    return any(
+        image.host == text(get(each.outputs, "loginServer")).lower()
+        or image.acr_name
+        in (text(each.get("registryName")).lower(), text(get(each.outputs, "name")).lower())
+        for each in registries
+    )
+
+
+def _made_of(resource: Resource, view: View) -> list[Resource]:
+    """The registries and repositories of this stack that unknown values were made from."""
+    if view.stack is None:
+        return []
+    urns = {urn for found in resource.dependencies.values() for urn in found}
+    return [
+        view.stack.by_urn[urn]
+        for urn in sorted(urns)
+        if urn in view.stack.by_urn and view.stack.by_urn[urn].kind in _REGISTRIES
+    ]
+
+
+def _kaito(manifest: Manifest) -> Iterator[Finding]:
+    if not manifest.group.endswith("kaito.sh"):
+        return
+    for task in ("inference", "tuning"):
+        path = f"{task}.preset.name"
+        name = manifest.get(path)
+        if is_unknown(name):
+            yield manifest.indeterminate(path, f"the preset, and with it its image, {name.reason}")
+        elif text(name):
+            yield manifest.violation(
+                path,
+                f"the preset {said(name)} is pulled from mcr.microsoft.com; use a template with "
+                "an image of an allowed registry",
+            )
+
+
+@rule(
+    "kubernetes-image-digest",
+    "Images are named by their digest",
+    Severity.MEDIUM,
+    ANY_OBJECT,
+    ("iso27001:A.8.9", "iso27001:A.8.32", "cis-eks:5.1.4", "cis-aks:5.1.4", "nist-800-207:5"),
+    "Append the digest of the image: REGISTRY/NAME@sha256:…; a tag before it is for people only.",
+)
+def image_digest(resource: Resource, view: View) -> Iterator[Finding]:
+    """A tag may be moved to another image at any time; a digest is the image."""
+    for use in image_uses(resource):
+        if is_unknown(use.reference):
+            yield use.indeterminate(f"the image {use.reference.reason}, its digest included")
+            continue
+        image = parse(text(use.reference))
+        if image.is_pinned:
+            continue
+        if image.digest:
+            what = "its digest isn't one: sha256: and 64 hexadecimal digits are needed"
+        elif image.tag:
+            what = f"it is named by the tag {said(image.tag)}, which may be moved"
+        else:
+            what = "it is named by neither digest nor tag, which is the tag latest"
+        yield use.violation(f"{said(use.reference)}: {what}", digest=True)
+
+
+RULES: tuple[Rule, ...] = (image_registry, image_digest)
