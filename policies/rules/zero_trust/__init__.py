@@ -3,6 +3,6 @@
 from __future__ import annotations
 
 from policies.model import Rule
-from policies.rules.zero_trust import aws_security_groups, azure
+from policies.rules.zero_trust import aws, azure
 
-RULES: tuple[Rule, ...] = (*aws_security_groups.RULES, *azure.RULES)
+RULES: tuple[Rule, ...] = (*aws.RULES, *azure.RULES)

@@ -1,0 +1,16 @@
+"""All rules of this pack for AWS."""
+
+from __future__ import annotations
+
+from policies.model import Rule
+from policies.rules.zero_trust import (
+    aws_public_addresses,
+    aws_public_services,
+    aws_security_groups,
+)
+
+RULES: tuple[Rule, ...] = (
+    *aws_security_groups.RULES,
+    *aws_public_addresses.RULES,
+    *aws_public_services.RULES,
+)
