@@ -9,10 +9,10 @@ from policies.model import Resource, View, is_list, is_unknown, items, leaves, t
 
 #: Properties that hold a resource's own name, as the resource and its children spell it.
 _NAMES = (
-    "accountName", "azureFirewallName", "clusterName", "hostingEnvironmentName", "name",
-    "namespaceName", "networkSecurityGroupName", "publicIpAddressName", "registryName",
-    "resourceName", "serverName", "subnetName", "vaultName", "virtualNetworkName",
-    "workspaceName",
+    "accountName", "azureFirewallName", "clusterName", "hostingEnvironmentName",
+    "managedInstanceName", "name", "namespaceName", "networkSecurityGroupName",
+    "publicIpAddressName", "registryName", "resourceName", "serverName", "subnetName",
+    "vaultName", "virtualNetworkName", "workspaceName",
 )  # fmt: skip
 
 

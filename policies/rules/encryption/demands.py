@@ -21,6 +21,15 @@ def parts_of(resource: Resource, view: View, readers: Readers) -> Iterator[Part]
         yield from reader(resource, view)
 
 
+def merged(*some: Readers) -> Readers:
+    """Readers of several tables as one; a type may stand in more than one."""
+    found: dict[str, tuple[Reader, ...]] = {}
+    for each in some:
+        for kind, of_kind in each.items():
+            found[kind] = (*found.get(kind, ()), *of_kind)
+    return found
+
+
 def demands_customer_key(resource: Resource, view: View) -> bool:
     """Whether the class of the resource's data calls for a customer's own key."""
     return view.data_class(resource).strip().lower() != "public"
@@ -29,6 +38,8 @@ def demands_customer_key(resource: Resource, view: View) -> bool:
 def unencrypted(parts: Iterable[Part]) -> Iterator[Finding]:
     """A finding for each part that isn't encrypted at all, or where that can't be seen."""
     for each in parts:
+        if each.elsewhere:
+            continue
         if each.state == "none":
             yield violation(each.switch, f"{each.why}; data at rest must be encrypted")
         elif each.state == "unknown" and not each.surely:
@@ -42,6 +53,8 @@ def without_customer_key(
     if not demands_customer_key(resource, view):
         return
     for each in parts:
+        if each.elsewhere or not each.takes_key:
+            continue
         if each.state in {"none", "service key"}:
             data_class = view.data_class(resource)
             yield violation(

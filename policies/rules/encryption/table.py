@@ -8,7 +8,7 @@ entry (a companion resource, a policy) have a reader of their own with the same 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from policies.model import ABSENT, Resource, View, get, is_false, is_true, select, text
@@ -37,6 +37,10 @@ class Part:
     """Of an unknown state: whether it is encrypted for certain, though nobody knows with what."""
     given: bool = True
     """Whether the resource itself says so; False where a default does."""
+    takes_key: bool = True
+    """Whether a customer's key could be named at all."""
+    elsewhere: bool = False
+    """Whether a companion in the stack says so, which is judged by itself."""
 
 
 @dataclass(frozen=True)
@@ -97,6 +101,10 @@ class Stores:
 
     def read(self, resource: Resource, view: View) -> Iterator[Part]:
         """What encrypts the resource's data; nothing where it keeps none. Never raises."""
+        for part in self._parts(resource, view):
+            yield part if self.takes_key else replace(part, takes_key=False)
+
+    def _parts(self, resource: Resource, view: View) -> Iterator[Part]:
         if not self.parts:
             yield from self._block(resource, resource.properties, "", view)
             return
@@ -179,7 +187,7 @@ class Stores:
     def _named(self, value: Any) -> tuple[State, str]:
         if isinstance(value, Unknown):
             return "unknown", f"{self.mode} {value.reason}"
-        word = str(value).lower() if isinstance(value, bool) else text(value).lower()
+        word = _word(value)
         if word not in self.modes:
             return "service key" if self.enabled else self.default, ""
         meant = self.modes[word]
@@ -193,7 +201,7 @@ class Stores:
     ) -> tuple[str, str, KeyState, str]:
         """Path, text and state of the first key that is given, and the clause for it."""
         found: tuple[str, str, KeyState, str] = where(block, self.keys[0], at), "", "absent", ""
-        if self.exact and self.modes.get(text(get(block, self.mode)).lower()) != "customer key":
+        if self.exact and self.modes.get(_word(get(block, self.mode))) != "customer key":
             return found
         for each in self.keys if any(self.keys) else ():
             path, value = where(block, each, at), first(block, each)
@@ -203,6 +211,11 @@ class Stores:
             if state == "unknown":
                 found = path, "", state, why
         return found
+
+
+def _word(value: object) -> str:
+    """A mode in lower case; switches are ``true`` and ``false``."""
+    return str(value).lower() if isinstance(value, bool) else text(value).lower()
 
 
 def readers(table: Iterable[Stores]) -> dict[str, tuple[Reader, ...]]:
