@@ -22,7 +22,13 @@ from policies.model import (
 )
 from policies.reading.place import is_allowed, places_said, referred_place
 from policies.reading.region_keys import kind_named
-from policies.reading.regions import AWS_REGION, aws_region_of, place_named, regions_in
+from policies.reading.regions import (
+    AWS_REGION,
+    aws_region_of,
+    is_azure_location,
+    place_named,
+    regions_in,
+)
 from policies.reading.walk import Leaf, decoded, is_document, walk
 
 CONTROLS: Final = (
@@ -58,7 +64,12 @@ def _concerns(resource: Resource, leaf: Leaf) -> bool:
     """Whether no other rule says what the value means."""
     if leaf.keys == ("region",) and resource.package in {"aws", "pulumi"}:
         return False
-    if leaf.keys == ("location",) and resource.package in {"azure-native", "pulumi"}:
+    if leaf.keys == ("location",) and resource.package == "pulumi":
+        return False
+    # Rules of their own read Azure's locations.
+    if resource.package == "azure-native" and (
+        is_unknown(leaf.value) or is_azure_location(leaf.value, geographies=True)
+    ):
         return False
     return not any(leaf.keys[: len(keys)] == keys for keys in _INWARD.get(resource.kind, ()))
 
@@ -93,9 +104,8 @@ def _in_text(leaf: Leaf) -> Iterator[str]:
 
 def _hidden(resource: Resource, view: View, leaf: Leaf, path: str) -> Iterator[Finding]:
     """What can't be seen counts only under a key that names where data goes."""
-    kind = kind_named(leaf.keys)
-    # A zone is always one of the resource's own region; only Azure calls a region a location.
-    if kind == "region" or (kind == "location" and resource.package == "azure-native"):
+    # A zone is always one of the resource's own region, and a location may be a path or a table.
+    if kind_named(leaf.keys) == "region":
         place = referred_place(view, resource, path)
         if place == "unknown":
             yield indeterminate(path, f"names a place that {_reason(leaf)}; {places_said(view)}")
