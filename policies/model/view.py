@@ -27,5 +27,7 @@ class View:
 
     def data_class(self, resource: Resource) -> str:
         """The class of the resource's data: its own tag's, else the stack's."""
-        own = resource.tags.get("falaj:data-class") or resource.tags.get("data-class")
-        return own if isinstance(own, str) and own else self.settings.data_class
+        own = (resource.tags.get(each) for each in ("falaj:data-class", "data-class"))
+        return next((each for each in own if isinstance(each, str) and each), "") or (
+            self.settings.data_class
+        )
