@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 from policies.model import Rule
-from policies.rules.encryption import azure_customer_keys
+from policies.rules.encryption import aws_at_rest, azure_customer_keys
 
-RULES: tuple[Rule, ...] = (*azure_customer_keys.RULES,)
+RULES: tuple[Rule, ...] = (
+    *aws_at_rest.RULES,
+    *azure_customer_keys.RULES,
+)

@@ -1,0 +1,86 @@
+"""AWS compute and its delivery: what encrypts images, builds, clusters' secrets and functions.
+
+Defaults are those that the types' own documentation states (pulumi-aws 7.51) unless a line says
+otherwise.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from policies.model import Resource, View, get, is_unknown, items, text
+from policies.rules.encryption.table import Part, Reader, State, Stores, readers
+
+_PROJECT: Final = "aws:codebuild/project:Project"
+_KEPT: Final = ("s3", "codepipeline")
+_OFF: Final[dict[str, State]] = {"true": "none"}
+
+DEVELOPMENT: Final = (
+    Stores("aws:ecr/repository:Repository", "encryptionConfigurations.kmsKey",
+           mode="encryptionConfigurations.encryptionType", modes={"aes256": "service key"}),
+    Stores("aws:ecr/repositoryCreationTemplate:RepositoryCreationTemplate",
+           "encryptionConfigurations.kmsKey", mode="encryptionConfigurations.encryptionType",
+           modes={"aes256": "service key"}),
+    # Secrets; without a key, EKS encrypts them with a key of its own:
+    # https://docs.aws.amazon.com/eks/latest/userguide/envelope-encryption.html
+    Stores("aws:eks/cluster:Cluster", "encryptionConfig.provider.keyArn"),
+    Stores("aws:ecs/cluster:Cluster", "kmsKeyId",
+           parts="configuration.executeCommandConfiguration"),
+    Stores("aws:ecs/cluster:Cluster", ("kmsKeyId", "fargateEphemeralStorageKmsKeyId"),
+           parts="configuration.managedStorageConfiguration"),
+    Stores("aws:ecs/service:Service", "kmsKeyId", "encrypted",
+           parts="volumeConfiguration.managedEbsVolume", copies=("snapshotId",)),
+    Stores("aws:ecs/service:Service", "kmsKey", parts="serviceConnectConfiguration.services.tls"),
+    Stores("aws:lambda/function:Function", "kmsKeyArn", when="environment.variables"),
+    Stores("aws:lambda/capacityProvider:CapacityProvider", "kmsKeyArn"),
+    Stores("aws:apprunner/service:Service", "encryptionConfiguration.kmsKey"),
+    Stores(_PROJECT, "", parts="artifacts", mode="encryptionDisabled", modes=_OFF,
+           only=("type", _KEPT)),
+    Stores(_PROJECT, "", parts="secondaryArtifacts", mode="encryptionDisabled", modes=_OFF,
+           only=("type", _KEPT)),
+    Stores(_PROJECT, "", parts="logsConfig.s3Logs", mode="encryptionDisabled", modes=_OFF,
+           only=("status", ("enabled",))),
+    Stores("aws:codebuild/reportGroup:ReportGroup", "encryptionKey",
+           parts="exportConfig.s3Destination", mode="encryptionDisabled", modes=_OFF),
+    Stores("aws:codepipeline/pipeline:Pipeline", "encryptionKey.id", parts="artifactStores"),
+    Stores("aws:codeartifact/domain:Domain", "encryptionKey"),
+    Stores("aws:codecommit/repository:Repository", "kmsKeyId"),
+    Stores("aws:codegurureviewer/repositoryAssociation:RepositoryAssociation",
+           "kmsKeyDetails.kmsKeyId", mode="kmsKeyDetails.encryptionOption",
+           modes={"aws_owned_cmk": "service key", "customer_managed_cmk": "customer key"}),
+    Stores("aws:imagebuilder/component:Component", "kmsKeyId"),
+    Stores("aws:imagebuilder/containerRecipe:ContainerRecipe", "kmsKeyId"),
+    Stores("aws:imagebuilder/workflow:Workflow", "kmsKeyId"),
+    Stores("aws:imagebuilder/distributionConfiguration:DistributionConfiguration", "kmsKeyId",
+           parts="distributions.amiDistributionConfiguration"),
+    Stores("aws:synthetics/canary:Canary", "artifactConfig.s3Encryption.kmsKeyArn",
+           mode="artifactConfig.s3Encryption.encryptionMode", modes={"sse_s3": "service key"}),
+    Stores("aws:appconfig/configurationProfile:ConfigurationProfile", "kmsKeyIdentifier",
+           only=("locationUri", ("hosted",))),
+    Stores("aws:agentregistry/registry:Registry", "encryptionConfiguration.kmsKeyArn"),
+)  # fmt: skip
+
+
+_PROJECT_KEY: Final = Stores(_PROJECT, "encryptionKey")
+
+
+def _project(resource: Resource, view: View) -> Iterator[Part]:
+    """A project's key; one that keeps neither artifacts nor a cache has nothing to encrypt."""
+    kinds = [
+        get(resource.properties, "artifacts.type"),
+        *(get(each, "type") for each in items(get(resource.properties, "secondaryArtifacts"))),
+    ]
+    cache = get(resource.properties, "cache.type")
+    if (
+        any(is_unknown(each) or text(each).lower() in _KEPT for each in kinds)
+        or is_unknown(cache)
+        or text(cache).lower() == "s3"
+    ):
+        yield from _PROJECT_KEY.read(resource, view)
+
+
+READERS: Final[dict[str, tuple[Reader, ...]]] = readers(DEVELOPMENT)
+READERS[_PROJECT] = (_project, *READERS[_PROJECT])
+#: The entry that the reader above varies, for lists of what is known.
+VARIED: Final = (_PROJECT_KEY,)
