@@ -91,8 +91,9 @@ class Project:
         return int(config.get("falaj:keys", {}).get("rotation", 0))
 
     def start(self, *arguments: str, folder: Path | None = None) -> subprocess.Popen[str]:
-        """Start a falaj command in a process group of its own."""
-        chosen = [] if "--stack" in arguments else ["--stack", self.stack]
+        """Start a falaj command in a process group of its own; ``stack`` empty names none."""
+        named = "--stack" in arguments or not self.stack
+        chosen = [] if named else ["--stack", self.stack]
         return subprocess.Popen(
             [sys.executable, "-m", "stacks.command", *arguments, *chosen],
             cwd=folder or self.root,

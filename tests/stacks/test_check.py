@@ -1,0 +1,270 @@
+"""`falaj check` and the packs in a real engine: shipped stacks, programs of others, states."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from engine.sandbox.store import Store
+from policies.reports.result import CheckResult, read_result
+from tests.stacks.conftest import ROOT, Project
+from tests.stacks.in_mocks import SIX
+
+pytestmark = [pytest.mark.slow, pytest.mark.engine]
+
+PROGRAMS = ROOT / "tests" / "policies" / "programs"
+
+
+def check(project: Project, *arguments: str, out: Path) -> tuple[int, str, CheckResult]:
+    project.stack = ""
+    done = project.falaj("check", "--json", str(out), *arguments)
+    return done.returncode, done.stdout, read_result(out.read_text())
+
+
+def made(project: Project) -> list[str]:
+    store = Store(project.home / "sandbox" / "cloud.sqlite")
+    try:
+        return [each.urn for each in store.all()]
+    finally:
+        store.close()
+
+
+def found(result: CheckResult) -> set[tuple[str, str]]:
+    """Which rule failed at which resource."""
+    return {
+        (each.rule, each.urn.rpartition("::")[2])
+        for stack in result.stacks
+        for each in stack.outcomes
+        if each.fails
+    }
+
+
+def test_all_shipped_stacks_are_clean_without_a_waiver(project: Project, tmp_path: Path) -> None:
+    before = project.home / "sandbox"
+    status, printed, result = check(
+        project,
+        *("--sarif", str(tmp_path / "out" / "a.sarif"), "--junit", str(tmp_path / "a.xml")),
+        *("--html", str(tmp_path / "a.html")),
+        out=tmp_path / "a.json",
+    )
+    assert status == 0, printed
+    assert {each.name for each in result.stacks} == set(SIX)
+    assert not any(each.outcomes for each in result.stacks)
+    for stack in result.stacks:
+        assert len(stack.resources) > 5
+        assert all(each.source and each.source.file for each in stack.resources if each.place)
+        places = {each.place for each in stack.resources} - {"", "none", "global"}
+        assert len(places) == 1, places
+    assert json.loads((tmp_path / "out" / "a.sarif").read_text())["version"] == "2.1.0"
+    assert "<testsuites" in (tmp_path / "a.xml").read_text()
+    assert "<html" in (tmp_path / "a.html").read_text()
+    # It has a home of its own, and leaves the person's alone.
+    assert not before.exists()
+    assert not list(project.root.glob("stacks/*.part"))
+
+
+@pytest.mark.parametrize("program", ["plain_aws", "plain_azure", "plain_kubernetes"])
+def test_a_program_of_ones_own_that_is_right(
+    project: Project, program: str, tmp_path: Path
+) -> None:
+    status, printed, result = check(
+        project, "--project", str(PROGRAMS / program), "--stack", "good", out=tmp_path / "a.json"
+    )
+    assert status == 0, printed
+    assert len(result.stacks[0].resources) > 3
+
+
+@pytest.mark.parametrize(
+    ("program", "mistakes"),
+    [
+        ("plain_aws", {"web": "zero-trust", "data": "encryption", "copy": "residency"}),
+        ("plain_azure", {"data": "residency", "web": "zero-trust"}),
+        ("plain_kubernetes", {"server": "kubernetes"}),
+    ],
+)
+def test_a_program_of_ones_own_with_mistakes(
+    project: Project, program: str, mistakes: dict[str, str], tmp_path: Path
+) -> None:
+    status, printed, result = check(
+        project, "--project", str(PROGRAMS / program), "--stack", "bad", out=tmp_path / "a.json"
+    )
+    assert status == 1, printed
+    failed = found(result)
+    for name, pack in mistakes.items():
+        rules = [rule for rule, at in failed if at == name and rule.startswith(pack)]
+        assert rules, f"{name} {pack}: {failed}"
+        for rule in rules:
+            assert rule in printed
+    # Where to look: the line of the program that declared it.
+    lines = (PROGRAMS / program / "__main__.py").read_text().splitlines()
+    for resource in result.stacks[0].resources:
+        if resource.name in mistakes and resource.source:
+            assert resource.source.file == "__main__.py"
+            assert f'"{resource.name}"' in "".join(
+                lines[resource.source.line - 1 : resource.source.line + 1]
+            )
+    assert {each.name for each in result.stacks[0].resources if each.source} >= set(mistakes)
+
+
+def own_program(project: Project, text: str, name: str) -> Path:
+    folder = project.root.parent / name
+    folder.mkdir()
+    (folder / "Pulumi.yaml").write_text(f"name: {name}\nruntime: python\n")
+    (folder / "Pulumi.dev.yaml").write_text("config:\n  aws:region: me-central-1\n")
+    (folder / "__main__.py").write_text(text)
+    venv = f"{{name: python, options: {{virtualenv: {project.root / '.venv'}}}}}"
+    (folder / "Pulumi.yaml").write_text(f"name: {name}\nruntime: {venv}\n")
+    return folder
+
+
+TAGS = (
+    'tags = {"falaj:owner": "o", "falaj:tenant": "t1", "falaj:data-class": "confidential", '
+    '"falaj:cost-center": "c", "falaj:environment": "production"}\n'
+)
+ABROAD = (
+    "import pulumi_aws as aws\n"
+    + TAGS
+    + 'aws.sns.Topic("first", tags=tags)\naws.sns.Topic("second", region="eu-west-1", tags=tags)\n'
+)
+UNKNOWN_KEY = (
+    "import pulumi_aws as aws\n"
+    + TAGS
+    + 'queue = aws.sqs.Queue("queue", region="me-central-1", tags=tags)\n'
+    'aws.cloudwatch.LogGroup("logs", kms_key_id=queue.arn, retention_in_days=365, tags=tags)\n'
+)
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "pack", "said"),
+    [
+        ("abroad", ABROAD, "residency", "eu-west-1"),
+        ("unseen", UNKNOWN_KEY, "encryption", "kmsKeyId"),
+    ],
+)
+def test_plain_pulumi_up_is_blocked_in_its_preview(
+    project: Project, name: str, text: str, pack: str, said: str
+) -> None:
+    folder = own_program(project, text, name)
+    project.in_sandbox(folder, ["pulumi", "stack", "init", "dev"])
+    packs = ["--policy-pack", str(project.root / "policies" / pack)]
+    done = project.in_sandbox(
+        folder, ["pulumi", "up", "--yes", "-s", "dev", "--non-interactive", *packs]
+    )
+    assert done.returncode != 0
+    assert re.search(rf"\[mandatory\].*{pack}-", done.stdout), done.stdout
+    assert said in done.stdout
+    assert not [urn for urn in made(project) if f"::{name}::" in urn]
+
+
+def test_values_known_only_in_the_update_block_there_as_well(project: Project) -> None:
+    """With the preview left out: what was unknown is judged before it is made."""
+    folder = own_program(
+        project,
+        "import pulumi_aws as aws\n" + TAGS + 'first = aws.sns.Topic("first", tags=tags)\n'
+        'aws.sns.Topic("second", region=first.arn.apply(lambda _: "eu-west-1"), tags=tags)\n',
+        "late",
+    )
+    project.in_sandbox(folder, ["pulumi", "stack", "init", "dev"])
+    packs = ["--policy-pack", str(project.root / "policies" / "residency")]
+    up = ["pulumi", "up", "--yes", "-s", "dev", "--non-interactive", *packs]
+    done = project.in_sandbox(folder, up)
+    assert done.returncode != 0
+    assert "INDETERMINATE" in done.stdout
+    assert not [urn for urn in made(project) if "::late::" in urn]
+    done = project.in_sandbox(folder, [*up, "--skip-preview"])
+    assert done.returncode != 0
+    assert "eu-west-1" in done.stdout
+    assert not [urn for urn in made(project) if urn.endswith("::second")]
+
+
+def test_a_falaj_stack_that_violates_is_not_begun(project: Project) -> None:
+    project.stack = "aws-smb"
+    settings = project.file.read_text()
+    project.file.write_text(settings + '  falaj:policies:\n    requiredTags: ["falaj:secret"]\n')
+    try:
+        done = project.falaj("up", "--sandbox")
+        assert done.returncode != 0
+        assert "falaj:secret" in done.stdout
+        assert not [urn for urn in made(project) if urn.startswith("urn:pulumi:aws-smb::")]
+    finally:
+        project.file.write_text(settings)
+        project.falaj("down", "--sandbox")
+
+
+def export(resources: list[dict[str, Any]]) -> str:
+    return json.dumps({"version": 3, "deployment": {"resources": resources}})
+
+
+def test_an_exported_state(project: Project, tmp_path: Path) -> None:
+    urn = "urn:pulumi:live::shop::"
+    provider = f"{urn}pulumi:providers:aws::uae"
+    state = tmp_path / "export.json"
+    state.write_text(
+        export(
+            [
+                {"urn": provider, "type": "pulumi:providers:aws", "id": "i", "custom": True,
+                 "inputs": {"region": "me-central-1"}},
+                {"urn": f"{urn}aws:ebs/volume:Volume::disk", "type": "aws:ebs/volume:Volume",
+                 "id": "vol-1", "custom": True, "provider": f"{provider}::i",
+                 "inputs": {"availabilityZone": "me-central-1a", "size": 10}},
+            ]
+        )
+    )  # fmt: skip
+    status, printed, result = check(project, "--state", str(state), out=tmp_path / "a.json")
+    assert status == 1, printed
+    assert (result.stacks[0].name, result.stacks[0].source) == ("live", "state")
+    assert any(rule.startswith("encryption") and at == "disk" for rule, at in found(result))
+
+
+def refused(project: Project, *arguments: str) -> str:
+    project.stack = ""
+    done = project.falaj("check", *arguments)
+    assert done.returncode == 2, done.stdout
+    return done.stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--stack", "nowhere"], "there is no stack 'nowhere'"),
+        (["--state", "missing.json"], "missing.json can't be read"),
+        (["--state", "Pulumi.yaml"], "can't be read"),
+        (["--state", "a", "--live"], "exclude each other"),
+        (["--jobs", "0"], "--jobs"),
+        (["--live", "--stack", "aws-smb"], "the backend has no stack"),
+    ],
+)
+def test_what_cannot_be_checked_says_why(
+    project: Project, arguments: list[str], said: str
+) -> None:
+    assert said in refused(project, *arguments)
+
+
+def test_a_program_that_fails_could_not_be_checked(project: Project, tmp_path: Path) -> None:
+    folder = own_program(project, "raise ValueError('the table is missing')\n", "broken")
+    out = tmp_path / "a.json"
+    status, printed, result = check(project, "--project", str(folder), out=out)
+    assert status == 2, printed
+    assert "the table is missing" in "".join(result.stacks[0].errors)
+    assert "could not be checked" in printed
+
+
+def test_evidence_of_an_earlier_check(project: Project, tmp_path: Path) -> None:
+    check(
+        project, "--project", str(PROGRAMS / "plain_kubernetes"), "--stack", "bad",
+        out=tmp_path / "a.json",
+    )  # fmt: skip
+    project.stack = ""
+    page = tmp_path / "e.html"
+    done = project.falaj("report", "--from", str(tmp_path / "a.json"), "--out", str(page))
+    assert done.returncode == 1, done.stdout
+    assert "plain-kubernetes" in page.read_text()
+    shutil.copy(PROGRAMS / "plain_kubernetes" / "Pulumi.yaml", tmp_path / "b.json")
+    done = project.falaj("report", "--from", str(tmp_path / "b.json"), "--out", str(page))
+    assert done.returncode == 2
+    assert "Traceback" not in done.stdout
