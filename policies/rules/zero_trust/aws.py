@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from policies.model import Rule
 from policies.rules.zero_trust import (
+    aws_buckets,
     aws_public_addresses,
     aws_public_services,
+    aws_resource_policies,
     aws_security_groups,
 )
 
@@ -13,4 +15,6 @@ RULES: tuple[Rule, ...] = (
     *aws_security_groups.RULES,
     *aws_public_addresses.RULES,
     *aws_public_services.RULES,
+    *aws_resource_policies.RULES,
+    *aws_buckets.RULES,
 )

@@ -1,0 +1,218 @@
+"""Policies of resources: nobody is let in who isn't named."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import Final
+
+from policies.model import (
+    ABSENT,
+    Finding,
+    Resource,
+    Rule,
+    Severity,
+    View,
+    indeterminate,
+    is_unknown,
+    rule,
+    select,
+    text,
+    violation,
+)
+from policies.reading.iam import Document, Statement, read
+from policies.reading.principals import is_anybody, open_statements
+from policies.rules.zero_trust._demands import aws, token
+
+#: Which property of a type is its policy document.
+_DOCUMENTS: Final[Mapping[str, str]] = {
+    **{
+        token(each): "policy"
+        for each in (
+            "s3/bucket", "s3/bucketV2", "s3/bucketPolicy", "s3/accessPoint",
+            "s3/vectorsVectorBucketPolicy", "s3/filesFileSystemPolicy", "s3control/bucketPolicy",
+            "s3control/accessPointPolicy", "s3control/objectLambdaAccessPointPolicy",
+            "s3control/accessGrantsInstanceResourcePolicy", "sns/topic", "sns/topicPolicy",
+            "sqs/queue", "sqs/queuePolicy", "kms/key", "kms/keyPolicy", "kms/externalKey",
+            "kms/replicaKey", "kms/replicaExternalKey", "secretsmanager/secret",
+            "secretsmanager/secretPolicy", "ecr/repositoryPolicy", "ecr/registryPolicy",
+            "ecrpublic/repositoryPolicy", "efs/fileSystemPolicy", "backup/vaultPolicy",
+            "glacier/vaultLock", "cloudwatch/eventBusPolicy", "acmpca/policy",
+            "codebuild/resourcePolicy", "dynamodb/resourcePolicy", "kinesis/resourcePolicy",
+            "glue/resourcePolicy", "lambda/resourcePolicy", "msk/clusterPolicy",
+            "networkfirewall/resourcePolicy", "oam/sinkPolicy", "redshift/resourcePolicy",
+            "redshiftserverless/resourcePolicy", "opensearchingest/resourcePolicy",
+            "schemas/registryPolicy", "ses/identityPolicy", "sesv2/emailIdentityPolicy",
+            "mediastore/containerPolicy", "vpclattice/authPolicy", "vpclattice/resourcePolicy",
+            "dsql/clusterPolicy", "bedrock/agentcoreResourcePolicy", "apigateway/restApiPolicy",
+            "apigateway/restApi", "apigateway/domainName",
+        )
+    },
+    token("elasticsearch/domain"): "accessPolicies",
+    token("elasticsearch/domainPolicy"): "accessPolicies",
+    token("opensearch/domain"): "accessPolicies",
+    token("opensearch/domainPolicy"): "accessPolicies",
+    token("cloudsearch/domainServiceAccessPolicy"): "accessPolicy",
+    token("glacier/vault"): "accessPolicy",
+    token("cloudwatch/logDestinationPolicy"): "accessPolicy",
+    token("cloudwatch/logDeliveryDestinationPolicy"): "deliveryDestinationPolicy",
+    token("cloudwatch/logResourcePolicy"): "policyDocument",
+    token("xray/resourcePolicy"): "policyDocument",
+    token("amp/resourcePolicy"): "policyDocument",
+    token("codeartifact/domainPermissions"): "policyDocument",
+    token("codeartifact/repositoryPermissionsPolicy"): "policyDocument",
+    token("ecr/repositoryCreationTemplate"): "repositoryPolicy",
+    token("s3tables/tableBucketPolicy"): "resourcePolicy",
+    token("s3tables/tablePolicy"): "resourcePolicy",
+    token("sagemaker/modelPackageGroupPolicy"): "resourcePolicy",
+}  # fmt: skip
+#: Search domains inside a network can't be reached by strangers, whoever a policy names:
+#: https://docs.aws.amazon.com/opensearch-service/latest/developerguide/vpc.html
+_DOMAINS: Final = aws("opensearch/domain", "elasticsearch/domain")
+_PRIVATE_API: Final = aws("apigateway/restApi")
+_ENDPOINT: Final = token("ec2/vpcEndpoint")
+#: Services by which data could leave to a stranger's account, and which take endpoint policies:
+#: https://docs.aws.amazon.com/vpc/latest/privatelink/aws-services-privatelink-support.html
+_WITH_DATA: Final = frozenset((
+    "s3", "dynamodb", "ecr.api", "ecr.dkr", "kms", "secretsmanager", "sns", "sqs", "ssm", "sts",
+    "logs", "kinesis-streams", "kinesis-firehose", "lambda", "events", "execute-api", "states",
+    "monitoring", "athena", "glue", "sagemaker.api", "sagemaker.runtime", "bedrock",
+    "bedrock-runtime", "elasticfilesystem", "ebs", "backup", "rds-data", "redshift-data",
+))  # fmt: skip
+_REMEDIATION: Final = (
+    "Name the principals. Where a service has to be anybody's, add a condition on who that is: "
+    "aws:PrincipalOrgID, aws:PrincipalAccount, aws:SourceArn with aws:SourceAccount, or "
+    "aws:SourceVpce."
+)
+
+
+def _is_private(resource: Resource) -> bool:
+    """Whether the network keeps strangers out, whatever the policy says."""
+    if resource.kind in _DOMAINS:
+        place = resource.get("vpcOptions")
+        return place is not ABSENT and not is_unknown(place) and bool(place)
+    if resource.kind in _PRIVATE_API:
+        kinds = [each for _, each in select(resource.properties, "endpointConfiguration.types")]
+        return [text(each).upper() for each in kinds] == ["PRIVATE"]
+    return False
+
+
+def _hidden(document: Document) -> Iterator[Finding]:
+    if document.hidden:
+        yield indeterminate(document.hidden, f"whom the policy lets in: it {document.reason}")
+
+
+@rule(
+    "zero-trust-aws-public-policy",
+    "No resource's policy lets anybody in",
+    Severity.CRITICAL,
+    frozenset(_DOCUMENTS),
+    ("cis-aws:3.1.4", "iso27001:A.8.3", "iso27001:A.5.15", "uae-ia:T5.2.2", "nist-800-207:6"),
+    _REMEDIATION,
+)
+def public_policy(resource: Resource, view: View) -> Iterator[Finding]:
+    """Statements that allow everybody without a condition that says whom."""
+    path = _DOCUMENTS[resource.kind]
+    value = resource.get(path)
+    if value is ABSENT or _is_private(resource):
+        return
+    document = read(value, path)
+    yield from _hidden(document)
+    for statement, is_certain in open_statements(document):
+        if is_certain:
+            yield violation(
+                statement.path,
+                f"{statement.label} lets anybody in; principals or conditions have to say whom",
+            )
+        else:
+            yield indeterminate(
+                statement.path, f"whom {statement.label} lets in can't be known yet"
+            )
+
+
+@rule(
+    "zero-trust-aws-lambda-permission",
+    "Functions are called by those that are named",
+    Severity.HIGH,
+    aws("lambda/permission", "lambda/functionUrl"),
+    ("iso27001:A.8.3", "iso27001:A.5.15", "nist-800-207:6"),
+    "Name the principal and give sourceArn (and sourceAccount for buckets); demand AWS_IAM of "
+    "callers of a function's URL.",
+)
+def lambda_permission(resource: Resource, view: View) -> Iterator[Finding]:
+    """Permissions for everybody, and addresses without authentication."""
+    if resource.kind == token("lambda/functionUrl"):
+        kind = resource.get("authorizationType")
+        if is_unknown(kind):
+            yield indeterminate("authorizationType", "its value can't be known yet")
+        elif text(kind).upper() != "AWS_IAM":
+            yield violation(
+                "authorizationType", "anybody may call the function's URL; it has to be AWS_IAM"
+            )
+        return
+    who = resource.get("principal")
+    limits = [resource.get(key) for key in ("sourceArn", "sourceAccount", "principalOrgId")]
+    if any(each is not ABSENT and text(each) != "*" for each in limits):
+        return
+    if is_unknown(who):
+        yield indeterminate("principal", "who may call the function can't be known yet")
+    elif is_anybody(text(who)):
+        yield violation("principal", "anybody may call the function; name who may")
+
+
+@rule(
+    "zero-trust-aws-endpoint-policy",
+    "Endpoints reach resources of one's own, not everybody's",
+    Severity.MEDIUM,
+    aws("ec2/vpcEndpoint", "ec2/vpcEndpointPolicy"),
+    ("iso27001:A.8.12", "iso27001:A.8.22", "nist-800-207:2"),
+    "Give the endpoint a policy that allows principals of the account (aws:PrincipalAccount or "
+    "aws:PrincipalOrgID) and resources of the account (aws:ResourceAccount), or names them.",
+)
+def endpoint_policy(resource: Resource, view: View) -> Iterator[Finding]:
+    """Without a policy an endpoint is a way to everybody's buckets and queues."""
+    value = resource.get("policy")
+    if value is ABSENT:
+        yield from _without_policy(resource, view)
+        return
+    document = read(value, "policy")
+    yield from _hidden(document)
+    for statement, is_certain in open_statements(document):
+        if not statement.can_see("resource", "condition"):
+            is_certain = False  # noqa: PLW2901 - what it is about isn't known
+        elif not statement.is_on_everything or _keeps_resources(statement):
+            continue
+        reason = f"{statement.label} lets anybody reach every resource of the service"
+        yield (violation if is_certain else indeterminate)(statement.path, reason)
+
+
+def _keeps_resources(statement: Statement) -> bool:
+    return any(
+        each.key in {"aws:resourceaccount", "aws:resourceorgid", "aws:resourceorgpaths"}
+        and not each.operator.startswith(("stringnot", "null", "forallvalues"))
+        for each in statement.conditions
+    )
+
+
+def _without_policy(resource: Resource, view: View) -> Iterator[Finding]:
+    """Endpoints to services of AWS; those of partners and gateway load balancers take none."""
+    name = resource.get("serviceName")
+    kind = text(resource.get("vpcEndpointType")).lower() or "gateway"
+    if resource.kind != _ENDPOINT or kind not in {"gateway", "interface"}:
+        return
+    if is_unknown(name):
+        yield indeterminate("policy", "whether the service takes a policy can't be known yet")
+        return
+    service = re.fullmatch(r"(?:com|cn)\.amazonaws\.(?:[a-z]{2}-[a-z-]+-\d\.)?(.+)", text(name))
+    if service is None or service[1].startswith("vpce.") or service[1] not in _WITH_DATA:
+        return
+    if view.stack is None:
+        yield indeterminate("policy", "whether it has a policy, the whole stack says")
+    elif not view.stack.referring(resource, token("ec2/vpcEndpointPolicy"), "vpcEndpointId"):
+        yield violation(
+            "policy",
+            "without a policy the endpoint reaches everybody's resources; only one's own may be",
+        )
+
+
+RULES: tuple[Rule, ...] = (public_policy, lambda_permission, endpoint_policy)
