@@ -32,6 +32,11 @@ from policies.reading.remembered import remembered
 
 #: Every Kubernetes resource, custom ones included, for rules that look into all of them.
 ANY_OBJECT: Final = frozenset({"kubernetes:*"})
+#: Types that may hold objects of any kind.
+_HOLDERS: Final = frozenset({
+    "kubernetes:yaml:ConfigGroup", "kubernetes:yaml/v2:ConfigGroup", "kubernetes:core/v1:List",
+    "kubernetes:apiextensions.k8s.io:CustomResource*",
+})  # fmt: skip
 #: Kinds of Pulumi's own that aren't objects of a cluster.
 BUNDLES: Final = frozenset({
     "ConfigGroup", "ConfigFile", "Directory", "Chart", "Release",
@@ -43,6 +48,16 @@ _TOKEN = re.compile(r"kubernetes:(?:([^:]*?)(?:/(v[^:/]*))?:)?([^:]*)")
 _VERSION = re.compile(r"v\d+\w*")
 _MOST_NODES: Final = 200_000
 _MOST_DEPTH: Final = 60
+
+
+def kinds(*names: str) -> frozenset[str]:
+    """The types of resources that may declare objects of some kinds, patches and lists included.
+
+    Args:
+        names: group and kind, as ``apps:Deployment``; the core group is ``core``.
+    """
+    found = (each.partition(":") for each in names)
+    return _HOLDERS | {f"kubernetes:{group}/*:{kind}*" for group, _, kind in found}
 
 
 @dataclass(frozen=True)

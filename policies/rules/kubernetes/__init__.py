@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from policies.model import Rule
 from policies.rules.kubernetes import (
+    containers,
     host_isolation,
     images,
     kernel_isolation,
+    network_policies,
     placement,
     unprivileged_users,
 )
@@ -15,6 +17,8 @@ RULES: tuple[Rule, ...] = (
     *host_isolation.RULES,
     *kernel_isolation.RULES,
     *unprivileged_users.RULES,
+    *containers.RULES,
     *images.RULES,
     *placement.RULES,
+    *network_policies.RULES,
 )
