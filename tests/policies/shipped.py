@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Generator, Mapping
+from contextlib import contextmanager
 from functools import cache
 from typing import Any
 
+from pulumi.runtime.mocks import MockMonitor
+
 from engine.sandbox.mocks import Declared, SandboxMocks
-from policies.model import UNKNOWN, Provider, Resource, Stack, is_list
+from policies.model import UNKNOWN, Options, Provider, Resource, Stack, is_list
 from tests.stacks.in_mocks import SIX, declare, shipped
 from wire import Unknown
 
@@ -22,11 +25,11 @@ def _plain(value: Any) -> Any:
     return UNKNOWN if isinstance(value, Unknown) else value
 
 
-def whole(mocks: SandboxMocks) -> Stack:
+def whole(mocks: SandboxMocks, options: Mapping[tuple[str, str], Options] | None = None) -> Stack:
     """What a program declared in the mocks, as a stack after its update."""
     return Stack(
         tuple(
-            _resource(each, mocks)
+            _resource(each, mocks, (options or {}).get((each.type, each.name), Options()))
             for each in mocks.resources
             if each.type != "pulumi:pulumi:Stack"
         ),
@@ -35,7 +38,7 @@ def whole(mocks: SandboxMocks) -> Stack:
     )
 
 
-def _resource(declared: Declared, mocks: SandboxMocks) -> Resource:
+def _resource(declared: Declared, mocks: SandboxMocks, options: Options) -> Resource:
     identity = declared.provider.rpartition("::")[2]
     found = [each for each in mocks.resources if identity and each.id == identity]
     provider = Provider(found[0].type, _plain(found[0].inputs), found[0].name) if found else None
@@ -45,13 +48,39 @@ def _resource(declared: Declared, mocks: SandboxMocks) -> Resource:
         _plain(declared.inputs),
         urn=f"urn:pulumi:dev::falaj::{declared.type}::{declared.name}",
         provider=provider,
+        options=options,
         outputs=_plain(declared.outputs),
         id=declared.id,
         custom=declared.custom,
     )
 
 
+@contextmanager
+def _recorded() -> Generator[dict[tuple[str, str], Options]]:
+    """The options of what is declared meanwhile, which the SDK's mocks aren't told."""
+    options: dict[tuple[str, str], Options] = {}
+    register = MockMonitor.RegisterResource
+
+    def recording(self: MockMonitor, request: Any) -> Any:
+        options[request.type, request.name] = Options(
+            protect=request.protect, retain_on_delete=request.retainOnDelete
+        )
+        return register(self, request)
+
+    MockMonitor.RegisterResource = recording
+    try:
+        yield options
+    finally:
+        MockMonitor.RegisterResource = register
+
+
 @cache
 def stack_of(name: str) -> Stack:
     """A shipped stack, one of `SIX`, with its own foundation where it refers to one."""
-    return whole(declare(shipped(name), name))
+    config = shipped(name)
+    with _recorded() as options:
+        stack = whole(declare(config, name), options)
+    if foundation := config.get("falaj:foundation"):
+        reference = Resource("pulumi:pulumi:StackReference", str(foundation), {"name": foundation})
+        return Stack((*stack.resources, reference), stack.name, stack.project)
+    return stack
