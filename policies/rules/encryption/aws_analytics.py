@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from policies.model import Resource, View, get, text
+from policies.rules.encryption import aws_configured_stores
 from policies.rules.encryption.table import Part, Reader, State, Stores, readers
 
 _RESULTS: Final[dict[str, State]] = {"sse_s3": "service key"}
@@ -115,7 +116,12 @@ def _bucket_is_judged(resource: Resource, view: View, location: str) -> bool:
     return any(each.kind.startswith("aws:s3/bucket") for each in found)
 
 
-READERS: Final[dict[str, tuple[Reader, ...]]] = readers(ANALYTICS)
+READERS: Final[dict[str, tuple[Reader, ...]]] = {
+    **readers(ANALYTICS),
+    **aws_configured_stores.READERS,
+}
+#: Types whose encryption is a document.
+DOCUMENTS: Final = frozenset(aws_configured_stores.READERS)
 for _type in _ATHENA:
     READERS[_type] = (_athena, *READERS.get(_type, ()))
 #: The entries that the reader above varies, for lists of what is known.

@@ -144,6 +144,8 @@ DEFAULTS: Final = (
     Stores(_EVERY_VOLUME, "", "enabled"),
     Stores(_DEFAULT_KEY, "keyArn"),
 )
+#: Types that have no block of their own, only a disk that their image describes.
+MACHINES: Final = frozenset(_ROOTS) - {each.type for each in VOLUMES}
 _TYPES: Final = tuple(dict.fromkeys([*(each.type for each in VOLUMES), *_ROOTS]))
 READERS: Final[dict[str, tuple[Reader, ...]]] = {
     **{each: (_read(tuple(one for one in VOLUMES if one.type == each)),) for each in _TYPES},

@@ -32,6 +32,7 @@ _REPLICATION_GROUP: Final = Stores(
     "none",
     copies=("globalReplicationGroupId",),
 )
+_CACHE_CLUSTER: Final = Stores("aws:elasticache/cluster:Cluster", default="none")
 
 DATABASES: Final = (
     Stores(
@@ -154,8 +155,8 @@ def _cache_cluster(resource: Resource, view: View) -> Iterator[Part]:
 
 
 READERS: Final[dict[str, tuple[Reader, ...]]] = readers(DATABASES)
-READERS["aws:rds/cluster:Cluster"] = (_rds_cluster, *READERS["aws:rds/cluster:Cluster"])
-READERS["aws:elasticache/replicationGroup:ReplicationGroup"] = (_replication_group,)
-READERS["aws:elasticache/cluster:Cluster"] = (_cache_cluster,)
+READERS[_RDS_CLUSTER.type] = (_rds_cluster, *READERS[_RDS_CLUSTER.type])
+READERS[_REPLICATION_GROUP.type] = (_replication_group,)
+READERS[_CACHE_CLUSTER.type] = (_cache_cluster,)
 #: The entries that the readers above vary, for lists of what is known.
-VARIED: Final = (_RDS_CLUSTER, _REPLICATION_GROUP)
+VARIED: Final = (_RDS_CLUSTER, _REPLICATION_GROUP, _CACHE_CLUSTER)

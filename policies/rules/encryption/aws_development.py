@@ -16,12 +16,7 @@ _PROJECT: Final = "aws:codebuild/project:Project"
 _KEPT: Final = ("s3", "codepipeline")
 _OFF: Final[dict[str, State]] = {"true": "none"}
 
-DEVELOPMENT: Final = (
-    Stores("aws:ecr/repository:Repository", "encryptionConfigurations.kmsKey",
-           mode="encryptionConfigurations.encryptionType", modes={"aes256": "service key"}),
-    Stores("aws:ecr/repositoryCreationTemplate:RepositoryCreationTemplate",
-           "encryptionConfigurations.kmsKey", mode="encryptionConfigurations.encryptionType",
-           modes={"aes256": "service key"}),
+CLUSTER_STORES: Final = (
     # Secrets; without a key, EKS encrypts them with a key of its own:
     # https://docs.aws.amazon.com/eks/latest/userguide/envelope-encryption.html
     Stores("aws:eks/cluster:Cluster", "encryptionConfig.provider.keyArn"),
@@ -32,6 +27,13 @@ DEVELOPMENT: Final = (
     Stores("aws:ecs/service:Service", "kmsKeyId", "encrypted",
            parts="volumeConfiguration.managedEbsVolume", copies=("snapshotId",)),
     Stores("aws:ecs/service:Service", "kmsKey", parts="serviceConnectConfiguration.services.tls"),
+)  # fmt: skip
+DEVELOPMENT: Final = (
+    Stores("aws:ecr/repository:Repository", "encryptionConfigurations.kmsKey",
+           mode="encryptionConfigurations.encryptionType", modes={"aes256": "service key"}),
+    Stores("aws:ecr/repositoryCreationTemplate:RepositoryCreationTemplate",
+           "encryptionConfigurations.kmsKey", mode="encryptionConfigurations.encryptionType",
+           modes={"aes256": "service key"}),
     Stores("aws:lambda/function:Function", "kmsKeyArn", when="environment.variables"),
     Stores("aws:lambda/capacityProvider:CapacityProvider", "kmsKeyArn"),
     Stores("aws:apprunner/service:Service", "encryptionConfiguration.kmsKey"),
@@ -80,6 +82,7 @@ def _project(resource: Resource, view: View) -> Iterator[Part]:
         yield from _PROJECT_KEY.read(resource, view)
 
 
+CLUSTERS: Final[dict[str, tuple[Reader, ...]]] = readers(CLUSTER_STORES)
 READERS: Final[dict[str, tuple[Reader, ...]]] = readers(DEVELOPMENT)
 READERS[_PROJECT] = (_project, *READERS[_PROJECT])
 #: The entry that the reader above varies, for lists of what is known.

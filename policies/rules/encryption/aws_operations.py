@@ -16,13 +16,12 @@ _FIREWALL: Final[dict[str, State]] = {
 }
 _ACCESS: Final[dict[str, State]] = {"false": "service key", "true": "customer key"}
 
-OPERATIONS: Final = (
+SECRET_STORES: Final = (
     Stores("aws:secretsmanager/secret:Secret", "kmsKeyId"),
     Stores("aws:secretsmanager/secret:Secret", "kmsKeyId", parts="replicas"),
     Stores("aws:ssm/parameter:Parameter", "keyId", only=("type", ("securestring",))),
-    Stores("aws:ssm/resourceDataSync:ResourceDataSync", "kmsKeyArn", parts="s3Destination",
-           copies=("bucketName",)),
-    Stores("aws:ssmincidents/replicationSet:ReplicationSet", "kmsKeyArn", parts="regions"),
+)  # fmt: skip
+LOG_STORES: Final = (
     Stores("aws:cloudwatch/logGroup:LogGroup", "kmsKeyId"),
     Stores("aws:cloudwatch/logAnomalyDetector:LogAnomalyDetector", "kmsKeyId"),
     Stores("aws:cloudtrail/trail:Trail", "kmsKeyId"),
@@ -40,6 +39,16 @@ OPERATIONS: Final = (
     Stores("aws:devopsguru/serviceIntegration:ServiceIntegration",
            "kmsServerSideEncryption.kmsKeyId", mode="kmsServerSideEncryption.type",
            modes={"aws_owned_kms_key": "service key", "customer_managed_key": "customer key"}),
+    Stores("aws:ssm/resourceDataSync:ResourceDataSync", "kmsKeyArn", parts="s3Destination",
+           copies=("bucketName",)),
+    Stores("aws:ssmincidents/replicationSet:ReplicationSet", "kmsKeyArn", parts="regions"),
+    Stores("aws:appfabric/appBundle:AppBundle", "customerManagedKeyArn"),
+    Stores("aws:resiliencehub/v2System:V2System", "kmsKeyId"),
+    Stores("aws:observabilityadmin/s3TableIntegration:S3TableIntegration",
+           "encryption.kmsKeyArn", mode="encryption.sseAlgorithm",
+           modes={"aes256": "service key", "aws:kms": "customer key"}),
+)  # fmt: skip
+NETWORK_STORES: Final = (
     *(
         Stores(f"aws:networkfirewall/{name[0].lower()}{name[1:]}:{name}",
                f"{block}.keyId", mode=f"{block}.type", modes=_FIREWALL)
@@ -59,11 +68,8 @@ OPERATIONS: Final = (
             ("TrustProvider", "sseSpecification"),
         )
     ),
-    Stores("aws:appfabric/appBundle:AppBundle", "customerManagedKeyArn"),
-    Stores("aws:resiliencehub/v2System:V2System", "kmsKeyId"),
-    Stores("aws:observabilityadmin/s3TableIntegration:S3TableIntegration",
-           "encryption.kmsKeyArn", mode="encryption.sseAlgorithm",
-           modes={"aes256": "service key", "aws:kms": "customer key"}),
 )  # fmt: skip
 
-READERS: Final[dict[str, tuple[Reader, ...]]] = readers(OPERATIONS)
+SECRETS: Final[dict[str, tuple[Reader, ...]]] = readers(SECRET_STORES)
+LOGS: Final[dict[str, tuple[Reader, ...]]] = readers(LOG_STORES)
+NETWORKS: Final[dict[str, tuple[Reader, ...]]] = readers(NETWORK_STORES)
