@@ -20,13 +20,13 @@ from google.protobuf import empty_pb2, struct_pb2
 from pulumi.runtime.proto import analyzer_pb2 as messages
 from pulumi.runtime.proto import analyzer_pb2_grpc, plugin_pb2
 
-from policies.model import PolicyError, Rule, Settings, Stack
+from policies.configuration import Configuration, read_configuration
+from policies.model import PolicyError, Resource, Rule, Settings, Stack
 from policies.model.judge import Judge, Judgement
 from policies.outcome import Decided, Status, decide
-from policies.configuration import Configuration, read_configuration
+from policies.recording import Record, resource_entry
 from policies.server.information import SETTINGS_POLICY, SEVERITIES, pack_information
 from policies.server.messages import properties_of, resource_of, stack_of
-from policies.recording import Record, resource_entry
 from policies.server.remediation import remediated
 
 
@@ -52,6 +52,7 @@ class Analyzer(analyzer_pb2_grpc.AnalyzerServicer):
         self._names = ("", "")
         self._configured: Configuration | None = None
         self._judge = Judge(pack.rules)
+        self._seen: dict[str, Resource] = {}
         self._first: dict[str, list[Judgement]] = {}
         self._record = Record(pack.name)
         self._alone = threading.RLock()
@@ -94,6 +95,7 @@ class Analyzer(analyzer_pb2_grpc.AnalyzerServicer):
             configuration = self._configuration(context)
             resource = resource_of(request)
             judged = self._judge.alone(resource)
+            self._seen[resource.urn] = resource
             self._first[resource.urn] = judged
             certain = [each for each in judged if each.is_certain and each.findings]
             return messages.AnalyzeResponse(diagnostics=self._say(certain, configuration))
@@ -104,7 +106,7 @@ class Analyzer(analyzer_pb2_grpc.AnalyzerServicer):
         """The second look, at what needed the whole stack."""
         with self._alone:
             configuration = self._configuration(context)
-            stack = stack_of(request, *self._names)
+            stack = stack_of(request, self._seen, *self._names)
             open_questions: list[Judgement] = []
             final: list[Judgement] = []
             for resource in stack.resources:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from google.protobuf import struct_pb2
@@ -42,25 +43,34 @@ def resource_of(request: messages.AnalyzeRequest) -> Resource:
     )
 
 
-def stack_of(request: messages.AnalyzeStackRequest, name: str, project: str) -> Stack:
-    """The stack of a request about a whole one, with the dependencies of its properties."""
-    return Stack(tuple(_resources(request.resources)), name, project)
+def stack_of(
+    request: messages.AnalyzeStackRequest, seen: Mapping[str, Resource], name: str, project: str
+) -> Stack:
+    """The stack of a request about a whole one, with the dependencies of its properties.
+
+    The engine sends what providers answered, in which a preview has an unknown for everything that
+    a cloud may fill in. What the program asked for was `seen` before, resource by resource.
+    """
+    return Stack(tuple(_member(each, seen) for each in request.resources), name, project)
 
 
-def _resources(given: Iterable[messages.AnalyzerResource]) -> Iterable[Resource]:
-    for each in given:
-        yield Resource(
-            each.type,
-            each.name,
-            properties_of(each.properties),
-            urn=each.urn,
-            provider=_provider(each),
-            options=_options(each.options),
-            parent=each.parent,
-            dependencies={
-                key: tuple(found.urns) for key, found in each.propertyDependencies.items()
-            },
-        )
+def _member(given: messages.AnalyzerResource, seen: Mapping[str, Resource]) -> Resource:
+    answered = properties_of(given.properties)
+    dependencies = {key: tuple(found.urns) for key, found in given.propertyDependencies.items()}
+    before = seen.get(given.urn)
+    if before is not None:
+        return replace(before, outputs=answered, parent=given.parent, dependencies=dependencies)
+    return Resource(
+        given.type,
+        given.name,
+        answered,
+        urn=given.urn,
+        provider=_provider(given),
+        options=_options(given.options),
+        parent=given.parent,
+        dependencies=dependencies,
+        outputs=answered,
+    )
 
 
 def _provider(

@@ -1,1 +1,1 @@
-"""`falaj check`: previews stacks in the sandbox with the policy packs, and gathers what they say."""
+"""`falaj check`: previews stacks in the sandbox with the policy packs; gathers what they say."""

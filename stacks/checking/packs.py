@@ -31,7 +31,9 @@ def _digest(name: str) -> PackDigest:
     for path in sorted(set(files)):
         digest.update(path.relative_to(POLICIES).as_posix().encode() + b"\0")
         digest.update(hashlib.sha256(_content(path)).digest())
-    return PackDigest(f"falaj-{name.replace('_', '-')}", str(described["version"]), digest.hexdigest())
+    return PackDigest(
+        f"falaj-{name.replace('_', '-')}", str(described["version"]), digest.hexdigest()
+    )
 
 
 def _content(path: Path) -> bytes:

@@ -11,9 +11,9 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, Final, cast
 
-from policies.reports.result import StackResult
 from policies.configuration import PROJECT_FOLDER
 from policies.recording import RECORD_FOLDER, read_records
+from policies.reports.result import StackResult
 from policies.state import stack_of_states
 from stacks.checking.records import outcomes_of, resources_of
 from stacks.checking.subject import Subject
@@ -25,7 +25,8 @@ from stacks.errors import StackError
 from stacks.settings import CloudSettings
 from stacks.settings.policies import PACKS
 
-_ROOT: Final = "pulumi:pulumi:Stack"
+#: What programs are made of; data and build leftovers are none.
+_SOURCES: Final = (".py", ".ts", ".js", ".go", ".yaml", ".yml", ".json", ".txt")
 
 
 def check_stack(subject: Subject, *, strict: bool | None = None) -> StackResult:
@@ -55,7 +56,8 @@ def _check(subject: Subject, strict: bool | None) -> StackResult:
     pulumi = Pulumi(stack, sandbox=not subject.is_local, plugins=not subject.is_local)
     pulumi.ensure_stack()
     if isinstance(settings, CloudSettings):
-        bring_up_foundation(pulumi, settings)
+        # It has a check of its own; here it only has to be there.
+        bring_up_foundation(pulumi, settings, judged=False)
     packs = settings.policies.packs if isinstance(settings, CloudSettings) else PACKS
     with tempfile.TemporaryDirectory(prefix="falaj-check-") as temporary:
         folder = Path(temporary)
@@ -81,7 +83,8 @@ def _check(subject: Subject, strict: bool | None) -> StackResult:
     states = [
         each["newState"]
         for each in document.get("steps") or []
-        if each.get("newState") and not str(each.get("op", "")).startswith("delete")
+        # What is only read belongs to others: the engine asks no pack about it.
+        if each.get("newState") and not str(each.get("op", "")).startswith(("delete", "read"))
     ]
     found = stack_of_states(states)
     _require_judged({each.urn for each in found.resources}, records, len(pack_folders(packs)))
@@ -158,4 +161,6 @@ def digest_of_program(subject: Subject) -> str:
 def _belongs(path: Path, folder: Path) -> bool:
     inner = path.relative_to(folder).parts
     hidden = any(part.startswith(".") or part in ("__pycache__", "node_modules") for part in inner)
-    return path.is_file() and not hidden and path.suffix in (".py", ".yaml", ".yml", ".json", ".txt")
+    return (
+        path.is_file() and not hidden and path.suffix in (".py", ".yaml", ".yml", ".json", ".txt")
+    )

@@ -105,5 +105,3 @@ def _as_texts(values: Mapping[str, Any]) -> dict[str, str]:
         key: value if isinstance(value, str) else json.dumps(value)
         for key, value in values.items()
     }
-
-

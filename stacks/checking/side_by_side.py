@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from threading import Lock
+from typing import IO, cast
 
 from pydantic import TypeAdapter
 
@@ -42,10 +43,13 @@ class SideBySide:
         State, stand-ins and keys of the check are in a folder of its own, which goes when it ends:
         what a person has up in the sandbox is neither read nor touched.
         """
-        with tempfile.TemporaryDirectory(prefix="falaj-check-home-") as home:
-            with ThreadPoolExecutor(self._jobs) as pool:
-                for ended in [pool.submit(self._group, each, home) for each in groups(self._subjects)]:
-                    ended.result()
+        with (
+            tempfile.TemporaryDirectory(prefix="falaj-check-home-") as home,
+            ThreadPoolExecutor(self._jobs) as pool,
+        ):
+            running = [pool.submit(self._group, each, home) for each in groups(self._subjects)]
+            for each in running:
+                each.result()
         return [self._results[each.stack.name] for each in self._subjects]
 
     def _group(self, group: Sequence[Subject], home: str) -> None:
@@ -64,12 +68,11 @@ class SideBySide:
                 stderr=said,
                 text=True,
             )
-            assert process.stdin and process.stdout  # noqa: S101 - as asked for above
-            process.stdin.write(json.dumps(task))
-            process.stdin.close()
-            for line in process.stdout:
-                self._take(json.loads(line))
-            process.wait()
+            with process:
+                cast("IO[str]", process.stdin).write(json.dumps(task))
+                cast("IO[str]", process.stdin).close()
+                for line in cast("IO[str]", process.stdout):
+                    self._take(json.loads(line))
             said.seek(0)
             tail = said.read().strip().splitlines()[-_PRINTED_LINES:]
         for each in group:

@@ -6,8 +6,8 @@ commands below it print goes to standard error, which its parent shows when some
 
 from __future__ import annotations
 
-import contextlib
 import json
+import os
 import sys
 from pathlib import Path
 from typing import Any
@@ -27,18 +27,22 @@ def main() -> int:
     """Check the stacks that standard input names."""
     task: dict[str, Any] = json.load(sys.stdin)
     project = Project.find(Path(task["project"]))
-    events = sys.stdout
-    for name in task["stacks"]:
-        print(json.dumps({"event": "started", "stack": name}), file=events, flush=True)
-        # Whatever says something below must not mix with the events.
-        with contextlib.redirect_stdout(sys.stderr):
-            try:
-                result = check_stack(subject_of(StackFile(name, project)), strict=task["strict"])
-            except EngineError as error:
-                result = StackResult(name, project.name, "preview", errors=(str(error),))
-        text = _RESULT.dump_json(result).decode()
-        print(json.dumps({"event": "done", "stack": name, "result": text}), file=events, flush=True)
+    # Whatever is said below, by us or by the engine, must not mix with the events.
+    with os.fdopen(os.dup(1), "w", encoding="utf-8") as events:
+        os.dup2(2, 1)
+        for name in task["stacks"]:
+            print(json.dumps({"event": "started", "stack": name}), file=events, flush=True)
+            text = _RESULT.dump_json(_checked(name, project, task["strict"])).decode()
+            done = {"event": "done", "stack": name, "result": text}
+            print(json.dumps(done), file=events, flush=True)
     return 0
+
+
+def _checked(name: str, project: Project, strict: bool | None) -> StackResult:
+    try:
+        return check_stack(subject_of(StackFile(name, project)), strict=strict)
+    except EngineError as error:
+        return StackResult(name, project.name, "preview", errors=(str(error),))
 
 
 if __name__ == "__main__":

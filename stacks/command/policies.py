@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 
 from policies.conflicts import SCANNERS, print_configuration
+
 from policies.rules import all_rules
 from stacks.command.console import say, table
 from stacks.command.coverage import coverage
