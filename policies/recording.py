@@ -8,17 +8,25 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
 from policies.model import Resource, Stack, View
 from policies.model.judge import Judgement
 from policies.outcome import Decided, decide
-from policies.reading.encryption import encryption_of
+from policies.reading.encryption import AtRest, encryption_of
 from policies.reading.place import place_of
 from policies.configuration import Configuration
 
+#: What encrypts data at rest, as results call it.
+_ENCRYPTION: Final[Mapping[AtRest, str]] = {
+    "customer key": "customer-key",
+    "service key": "provider-key",
+    "none": "none",
+    "unknown": "unknown",
+    "not stored here": "not-applicable",
+}
 RECORD_FOLDER: Final = "FALAJ_POLICY_RECORD"
 
 
@@ -46,12 +54,13 @@ def resource_entry(
 ) -> dict[str, Any]:
     """A resource with all that was said of it, as plain data."""
     settings = configuration.settings
+    place = place_of(resource, stack)
     return {
         "urn": resource.urn,
         "type": resource.type,
         "name": resource.name,
-        "place": place_of(resource),
-        "encryption": encryption_of(resource, stack).at_rest,
+        "place": "" if place == "none" else place,
+        "encryption": _ENCRYPTION[encryption_of(resource, stack).at_rest],
         "dataClass": View(settings).data_class(resource) if resource.custom else "",
         "judged": [each.rule.id for each in judged],
         "outcomes": [
