@@ -1,0 +1,171 @@
+"""The register of a report: every resource once, with a number that the rest refers to."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import groupby
+from typing import Final
+
+from components import catalogue
+from policies.reports.result import CheckResult, Encryption, ResourceResult, StackResult
+
+#: Whose key encrypts at rest, best first, in the words of the report.
+STATES: Final[dict[Encryption, str]] = {
+    "customer-key": "customer's key",
+    "provider-key": "provider's key",
+    "none": "not encrypted",
+    "unknown": "not known",
+    "not-applicable": "stores nothing",
+}
+_ORDER: Final = tuple(STATES)
+GLOBAL, UNKNOWN = "global", "unknown"
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A resource with its number."""
+
+    number: int
+    stack: StackResult
+    resource: ResourceResult
+
+
+@dataclass(frozen=True)
+class Group:
+    """Entries of one stack in one place with one state of encryption."""
+
+    place: str
+    state: Encryption
+    entries: tuple[Entry, ...]
+
+    @property
+    def title(self) -> str:
+        """For readers."""
+        return f"{place_name(self.place)}, {STATES[self.state]}"
+
+
+@dataclass(frozen=True)
+class Column:
+    """A place of the map, with the number of its resources by state."""
+
+    place: str
+    counts: dict[Encryption, int]
+
+    @property
+    def name(self) -> str:
+        """For readers."""
+        return place_name(self.place)
+
+    @property
+    def region(self) -> str:
+        """Which part of the map it belongs to."""
+        return region_of(self.place)
+
+    @property
+    def remark(self) -> str:
+        """What to know of the place."""
+        remarks = {
+            "global": "no region of its own",
+            "not known": "can't be told before it is made",
+            "no place of their own": "settings and bindings",
+        }
+        return remarks.get(self.region, self.region)
+
+    @property
+    def total(self) -> int:
+        """How many resources are there."""
+        return sum(self.counts.values())
+
+
+class Register:
+    """All resources of a result, numbered by stack, place, encryption, type and name."""
+
+    def __init__(self, result: CheckResult) -> None:
+        self.entries = tuple(_numbered(result))
+
+    @cached_property
+    def by_stack(self) -> list[tuple[StackResult, list[Group]]]:
+        """The entries of each stack, in groups."""
+        found: list[tuple[StackResult, list[Group]]] = []
+        for _, of_stack in groupby(self.entries, key=lambda each: id(each.stack)):
+            entries = list(of_stack)
+            groups = groupby(entries, lambda each: (each.resource.place, each.resource.encryption))
+            found.append(
+                (
+                    entries[0].stack,
+                    [Group(place, state, tuple(each)) for (place, state), each in groups],
+                )
+            )
+        return found
+
+    @cached_property
+    def columns(self) -> list[Column]:
+        """The places of the map: in the country, elsewhere, global, unknown, none."""
+        found: dict[str, dict[Encryption, int]] = {}
+        for each in self.entries:
+            counts = found.setdefault(each.resource.place, dict.fromkeys(_ORDER, 0))
+            counts[each.resource.encryption] += 1
+        return [Column(place, found[place]) for place in sorted(found, key=_place_order)]
+
+    @cached_property
+    def judged(self) -> dict[str, list[Entry]]:
+        """The entries that each rule judged, by the rule's id."""
+        found: dict[str, list[Entry]] = {}
+        for each in self.entries:
+            for rule in each.resource.rules:
+                found.setdefault(rule, []).append(each)
+        return found
+
+    @cached_property
+    def number_of(self) -> dict[tuple[str, str], int]:
+        """Numbers by the stack's name and the resource's URN."""
+        return {(each.stack.name, each.resource.urn): each.number for each in self.entries}
+
+
+def _numbered(result: CheckResult) -> Iterator[Entry]:
+    number = 0
+    for stack in result.stacks:
+        for resource in sorted(stack.resources, key=_resource_order):
+            number += 1
+            yield Entry(number, stack, resource)
+
+
+def _resource_order(resource: ResourceResult) -> tuple[object, ...]:
+    return (
+        _place_order(resource.place), _ORDER.index(resource.encryption), resource.type,
+        resource.name, resource.urn,
+    )  # fmt: skip
+
+
+def _place_order(place: str) -> tuple[int, str]:
+    return tuple(_REGIONS).index(region_of(place)), place
+
+
+_REGIONS: Final = ("in the country", "elsewhere", "global", "not known", "no place of their own")
+
+
+def region_of(place: str) -> str:
+    """The part of the map to which a place belongs."""
+    if place in catalogue.PLACES:
+        return "in the country"
+    return {GLOBAL: "global", UNKNOWN: "not known", "": "no place of their own"}.get(
+        place, "elsewhere"
+    )
+
+
+def place_name(place: str) -> str:
+    """A place for readers."""
+    return {GLOBAL: "global service", UNKNOWN: "place not known", "": "no place of its own"}.get(
+        place, place
+    )
+
+
+def ranges(numbers: Iterable[int]) -> str:
+    """Numbers with neighbours drawn together, as 1 to 4 and 7."""
+    parts: list[str] = []
+    for _, group in groupby(enumerate(sorted(set(numbers))), lambda pair: pair[1] - pair[0]):
+        run = [number for _, number in group]
+        parts.append(str(run[0]) if len(run) == 1 else f"{run[0]}\u2013{run[-1]}")
+    return ", ".join(parts)
