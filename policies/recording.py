@@ -12,12 +12,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
+from policies.configuration import Configuration
 from policies.model import Resource, Stack, View
 from policies.model.judge import Judgement
 from policies.outcome import Decided, decide
 from policies.reading.encryption import AtRest, encryption_of
 from policies.reading.place import place_of
-from policies.configuration import Configuration
 
 #: What encrypts data at rest, as results call it.
 _ENCRYPTION: Final[Mapping[AtRest, str]] = {
