@@ -5,6 +5,7 @@ from __future__ import annotations
 from policies.model import Rule
 from policies.rules.zero_trust import (
     aws_buckets,
+    aws_iam_grants,
     aws_public_addresses,
     aws_public_services,
     aws_resource_policies,
@@ -17,4 +18,5 @@ RULES: tuple[Rule, ...] = (
     *aws_public_services.RULES,
     *aws_resource_policies.RULES,
     *aws_buckets.RULES,
+    *aws_iam_grants.RULES,
 )

@@ -1,0 +1,148 @@
+"""Policies of identities on AWS: where they stand, who holds them, and what bounds the holder."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Final
+
+from policies.model import (
+    ABSENT,
+    Finding,
+    Resource,
+    View,
+    indeterminate,
+    is_unknown,
+    items,
+    select,
+    text,
+)
+from policies.reading.iam import Document, Statement, is_any_resource, read
+from policies.rules.zero_trust._demands import aws, token
+
+POLICY: Final = token("iam/policy")
+ROLE: Final = token("iam/role")
+USER: Final = token("iam/user")
+GROUP: Final = token("iam/group")
+ROLE_POLICY: Final = token("iam/rolePolicy")
+#: Which property of a type holds documents that say what identities may do.
+DOCUMENTS: Final[Mapping[str, str]] = {
+    POLICY: "policy",
+    ROLE_POLICY: "policy",
+    token("iam/userPolicy"): "policy",
+    token("iam/groupPolicy"): "policy",
+    ROLE: "inlinePolicies.policy",
+    token("ssoadmin/permissionSetInlinePolicy"): "inlinePolicy",
+    token("eks/podIdentityAssociation"): "policy",
+}
+#: Which property attaches managed policies to identities.
+ATTACHMENTS: Final[Mapping[str, str]] = {
+    token("iam/rolePolicyAttachment"): "policyArn",
+    token("iam/userPolicyAttachment"): "policyArn",
+    token("iam/groupPolicyAttachment"): "policyArn",
+    token("iam/policyAttachment"): "policyArn",
+    token("iam/rolePolicyAttachmentsExclusive"): "policyArns",
+    token("iam/userPolicyAttachmentsExclusive"): "policyArns",
+    token("iam/groupPolicyAttachmentsExclusive"): "policyArns",
+    token("ssoadmin/managedPolicyAttachment"): "managedPolicyArn",
+    ROLE: "managedPolicyArns",
+}
+_HOLDERS: Final = aws("iam/role", "iam/user")
+
+
+def documents(resource: Resource) -> Iterator[tuple[str, Document]]:
+    """The documents of a resource, with their paths."""
+    for path, value in select(resource.properties, DOCUMENTS[resource.kind]):
+        yield path, read(value, path)
+
+
+def hidden(document: Document) -> Iterator[Finding]:
+    """A finding where a document can't be seen."""
+    if document.hidden:
+        yield indeterminate(document.hidden, f"what the policy grants: it {document.reason}")
+
+
+def statements(resource: Resource) -> Iterator[Statement]:
+    """The allowing statements of all documents of a resource."""
+    for _, document in documents(resource):
+        yield from document.allowing
+
+
+def is_boundary(resource: Resource, view: View) -> bool:
+    """Whether a managed policy is the boundary of some identity, and granted to none."""
+    stack = view.stack
+    if stack is None or resource.kind != POLICY:
+        return False
+    bounds = any(stack.referring(resource, kind, "permissionsBoundary") for kind in _HOLDERS)
+    granted = any(stack.referring(resource, kind, path) for kind, path in ATTACHMENTS.items())
+    return bounds and not granted
+
+
+def holders(resource: Resource, view: View) -> list[Resource]:
+    """The roles and users of the stack that a policy is given to."""
+    stack = view.stack
+    if stack is None:
+        return []
+    if resource.kind in _HOLDERS:
+        return [resource]
+    found = [
+        each for key in ("role", "user") for each in _identities(view.referred(resource, key))
+    ]
+    if resource.kind == POLICY:
+        for kind, path in ATTACHMENTS.items():
+            for attachment in stack.referring(resource, kind, path):
+                if attachment.kind in _HOLDERS:
+                    found.append(attachment)
+                for key in ("role", "roles", "user", "users", "roleName", "userName"):
+                    found += _identities(view.referred(attachment, key))
+    return list({each.urn: each for each in found}.values())
+
+
+def _identities(found: list[Resource]) -> list[Resource]:
+    return [each for each in found if each.kind in _HOLDERS]
+
+
+def is_bounded(resource: Resource, view: View) -> bool:
+    """Whether every holder of a policy has a boundary of its own that is one."""
+    found = holders(resource, view)
+    return bool(found) and all(_has_boundary(each, view) for each in found)
+
+
+def _has_boundary(holder: Resource, view: View) -> bool:
+    value = holder.get("permissionsBoundary")
+    if value is ABSENT or text(value).startswith("arn:aws:iam::aws:policy/"):
+        return False
+    made = [each for each in view.referred(holder, "permissionsBoundary") if each.kind == POLICY]
+    if not made:
+        return not is_unknown(value)
+    return not any(
+        grants_everything(statement) and not any(read(each.get("policy")).denying)
+        for each in made
+        for statement in read(each.get("policy")).allowing
+    )
+
+
+def grants_everything(statement: Statement) -> bool:
+    """Whether a statement allows every action."""
+    return any(each in {"*", "*:*"} or not each.strip("*:?") for each in statement.actions)
+
+
+def wide_services(statement: Statement) -> list[str]:
+    """Services all of whose actions a statement allows, on every resource."""
+    if not any(is_any_resource(each) for each in statement.resources):
+        return []
+    found = [each.partition(":") for each in statement.actions]
+    return sorted(
+        {
+            service
+            for service, colon, action in found
+            if colon and service.strip("*?") and action and not action.strip("*?")
+        }
+    )
+
+
+def attached(resource: Resource) -> Iterator[tuple[str, object]]:
+    """The managed policies that a resource attaches, with their paths."""
+    path = ATTACHMENTS[resource.kind]
+    for at, value in select(resource.properties, path):
+        for each in items(value):
+            yield at, each
