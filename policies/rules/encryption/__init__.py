@@ -3,9 +3,16 @@
 from __future__ import annotations
 
 from policies.model import Rule
-from policies.rules.encryption import aws_at_rest, azure_customer_keys
+from policies.rules.encryption import (
+    aws_at_rest,
+    azure_customer_keys,
+    azure_plain_text,
+    azure_tls,
+)
 
 RULES: tuple[Rule, ...] = (
     *aws_at_rest.RULES,
     *azure_customer_keys.RULES,
+    *azure_plain_text.RULES,
+    *azure_tls.RULES,
 )
