@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from policies.model import Rule
 from policies.rules.residency import (
+    aws_copies,
+    aws_databases,
     aws_regionless,
-    azure_global,
-    azure_locations,
+    aws_s3,
+    azure,
     everywhere,
     whereabouts,
 )
@@ -15,6 +17,8 @@ RULES: tuple[Rule, ...] = (
     *everywhere.RULES,
     *whereabouts.RULES,
     *aws_regionless.RULES,
-    *azure_global.RULES,
-    *azure_locations.RULES,
+    *aws_s3.RULES,
+    *aws_copies.RULES,
+    *aws_databases.RULES,
+    *azure.RULES,
 )

@@ -1,0 +1,145 @@
+"""Databases that span regions: global clusters, replicas, replication to others."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from policies.model import (
+    Finding,
+    Resource,
+    Rule,
+    Severity,
+    View,
+    indeterminate,
+    is_unknown,
+    rule,
+    text,
+    violation,
+)
+from policies.reading.place import places_said
+from policies.rules.residency import aws_targets
+from policies.rules.residency.everywhere import CONTROLS
+
+#: Types whose purpose is a database of several regions.
+_GLOBAL: Final[dict[str, str]] = {
+    "aws:rds/globalCluster:GlobalCluster": "a global cluster of Aurora",
+    "aws:docdb/globalCluster:GlobalCluster": "a global cluster of DocumentDB",
+    "aws:neptune/globalCluster:GlobalCluster": "a global cluster of Neptune",
+    "aws:elasticache/globalReplicationGroup:GlobalReplicationGroup": "a global datastore",
+    "aws:memorydb/multiRegionCluster:MultiRegionCluster": "a cluster of several regions",
+    "aws:dsql/clusterPeering:ClusterPeering": "a peering of clusters in several regions",
+}
+#: Properties that make a database a member of such a one.
+_MEMBERS: Final[dict[str, tuple[str, ...]]] = {
+    "aws:rds/cluster:Cluster": ("globalClusterIdentifier",),
+    "aws:docdb/cluster:Cluster": ("globalClusterIdentifier",),
+    "aws:neptune/cluster:Cluster": ("globalClusterIdentifier",),
+    "aws:elasticache/replicationGroup:ReplicationGroup": ("globalReplicationGroupId",),
+    "aws:memorydb/cluster:Cluster": ("multiRegionClusterName",),
+    "aws:dsql/cluster:Cluster": ("multiRegionProperties",),
+}
+
+
+@rule(
+    "residency-aws-global-database",
+    "No database spans regions",
+    Severity.CRITICAL,
+    frozenset({**_GLOBAL, **_MEMBERS}),
+    CONTROLS,
+    "Use a cluster of one region with several zones: every further region of AWS is abroad.",
+)
+def global_database(resource: Resource, view: View) -> Iterator[Finding]:
+    """Global clusters, and the clusters that join them."""
+    if (what := _GLOBAL.get(resource.kind)) and resource.custom:
+        yield violation("", f"it is {what}, which spans regions; {places_said(view)}")
+    for path in _MEMBERS.get(resource.kind, ()):
+        if is_unknown(resource.get(path)):
+            yield indeterminate(path, "whether it belongs to a global database can't be known")
+        elif aws_targets.is_set(resource, path):
+            yield violation(path, f"it belongs to a global database; {places_said(view)}")
+
+
+#: Where data is replicated to, by type.
+_REPLICAS: Final[dict[str, tuple[str, ...]]] = {
+    "aws:dynamodb/table:Table": ("replicas.regionName", "globalTableWitness.regionName"),
+    "aws:dynamodb/globalTable:GlobalTable": ("replicas.regionName",),
+    "aws:keyspaces/keyspace:Keyspace": ("replicationSpecification.regionLists",),
+    "aws:dsql/cluster:Cluster": ("multiRegionProperties.witnessRegion",),
+    "aws:redshift/dataShareConsumerAssociation:DataShareConsumerAssociation": ("consumerRegion",),
+    "aws:rds/cluster:Cluster": ("sourceRegion",),
+}
+
+
+@rule(
+    "residency-aws-database-replica",
+    "Databases are replicated within allowed regions",
+    Severity.CRITICAL,
+    frozenset(_REPLICAS),
+    CONTROLS,
+    "Remove the replicas of other regions. A table needs none for availability: it is kept in "
+    "several zones of its region.",
+)
+def database_replica(resource: Resource, view: View) -> Iterator[Finding]:
+    """Regions of replicas and witnesses."""
+    for path in _REPLICAS[resource.kind]:
+        yield from aws_targets.region(resource, view, path, "the replica")
+
+
+#: ARNs of the database that one is a replica of, or is replicated to.
+_PEERS: Final[dict[str, tuple[str, ...]]] = {
+    "aws:rds/instance:Instance": ("replicateSourceDb",),
+    "aws:rds/cluster:Cluster": ("replicationSourceIdentifier",),
+    "aws:docdb/cluster:Cluster": ("replicationSourceIdentifier",),
+    "aws:neptune/cluster:Cluster": ("replicationSourceIdentifier",),
+    "aws:dynamodb/tableReplica:TableReplica": ("globalTableArn",),
+    "aws:dynamodb/kinesisStreamingDestination:KinesisStreamingDestination": ("streamArn",),
+    "aws:redshift/integration:Integration": ("sourceArn", "targetArn"),
+    "aws:rds/integration:Integration": ("sourceArn", "targetArn"),
+    "aws:msk/replicator:Replicator": (
+        "kafkaClusters.amazonMskCluster.mskClusterArn",
+        "replicationInfoList.sourceKafkaClusterArn",
+        "replicationInfoList.targetKafkaClusterArn",
+    ),
+    "aws:mq/broker:Broker": ("dataReplicationPrimaryBrokerArn",),
+}
+
+
+@rule(
+    "residency-aws-database-peer",
+    "What data is replicated from and to is in allowed regions",
+    Severity.CRITICAL,
+    frozenset(_PEERS),
+    CONTROLS,
+    "Replicate within an allowed region: a replica's other end, which holds the same data, "
+    "must be in the country as well.",
+)
+def database_peer(resource: Resource, view: View) -> Iterator[Finding]:
+    """The other end of a replication; a bare identifier is one of the same region."""
+    for path in _PEERS[resource.kind]:
+        yield from aws_targets.arn(resource, view, path, "the replication's other end")
+    if resource.kind == "aws:dynamodb/tableReplica:TableReplica" and resource.custom:
+        # The table's own region always is another one.
+        yield violation("", f"it replicates a table of another region; {places_said(view)}")
+
+
+@rule(
+    "residency-aws-broker-replication",
+    "Brokers aren't replicated to another region",
+    Severity.CRITICAL,
+    {"aws:mq/broker:Broker"},
+    CONTROLS,
+    "Set dataReplicationMode to NONE, and use a deployment of several zones.",
+)
+def broker_replication(resource: Resource, view: View) -> Iterator[Finding]:
+    """Cross-region data replication of Amazon MQ; off unless it is switched on."""
+    value = resource.get("dataReplicationMode")
+    if is_unknown(value):
+        yield indeterminate("dataReplicationMode", "whether it is replicated can't be known")
+    elif text(value).upper() == "CRDR":
+        yield violation(
+            "dataReplicationMode", f"CRDR replicates to another region; {places_said(view)}"
+        )
+
+
+RULES: tuple[Rule, ...] = (global_database, database_replica, database_peer, broker_replication)

@@ -1,0 +1,177 @@
+"""How named rules place what a property of AWS points to."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from typing import Any, Final
+
+from policies.model import (
+    ABSENT,
+    Finding,
+    Resource,
+    View,
+    indeterminate,
+    is_unknown,
+    select,
+    text,
+    violation,
+)
+from policies.reading.place import has_place, is_allowed, place_of, places_said
+from policies.reading.regions import region_in
+
+BUCKETS: Final = frozenset((
+    "aws:s3/bucket:Bucket", "aws:s3/bucketV2:BucketV2", "aws:s3/directoryBucket:DirectoryBucket",
+    "aws-native:s3:Bucket",
+))  # fmt: skip
+_BUCKET: Final = re.compile(
+    r"(?:arn:aws[a-z-]*:s3:::|s3[an]?://)?([A-Za-z0-9][A-Za-z0-9._-]+?)"
+    r"(?:\.s3[.-][a-z0-9.-]*amazonaws\.com(?:\.cn)?)?(?:/.*)?",
+    re.DOTALL,
+)
+_ACCOUNT: Final = re.compile(r"(?<!\d)(\d{12})(?!\d)")
+
+
+def _judge(place: str, path: str, what: str, view: View) -> Iterator[Finding]:
+    if not is_allowed(place, view):
+        yield violation(path, f"{what} is in {place}; {places_said(view)}")
+
+
+def _places(near: Sequence[Resource], view: View) -> set[str]:
+    """Where resources are that a value was made from; roles and random names say nothing."""
+    return {place_of(each, view.stack) for each in near if has_place(each)} - {"global"}
+
+
+def _unseen(
+    near: Sequence[Resource], path: str, what: str, view: View, why: str
+) -> Iterator[Finding]:
+    """A value that can't be seen, judged by what it was made from."""
+    places = _places(near, view)
+    foreign = sorted(each for each in places if each != "unknown" and not is_allowed(each, view))
+    if foreign:
+        yield violation(path, f"{what} is made from {foreign[0]}; {places_said(view)}")
+    elif not places or "unknown" in places:
+        yield indeterminate(path, f"where {what} is {why}; {places_said(view)}")
+
+
+def region(resource: Resource, view: View, path: str, what: str) -> Iterator[Finding]:
+    """Judge every region that a property names; what is no region at all is no allowed one."""
+    for at, value in select(resource.properties, path):
+        if is_unknown(value):
+            near = view.referred(resource, at)
+            yield from _unseen(near, at, what, view, "can't be known")
+        elif said := text(value):
+            yield from _judge(f"aws/{region_in(said) or said}", at, what, view)
+
+
+def arn(
+    resource: Resource, view: View, path: str, what: str, *, names_are_local: bool = True
+) -> Iterator[Finding]:
+    """Judge every ARN at a path: by its region, by the bucket that it names, or by its origin.
+
+    Args:
+        resource: whose property.
+        view: settings, and the stack in the second look.
+        path: keys as `select` takes them.
+        what: what the property points to, for the reason.
+        names_are_local: a bare name is one of the resource's own region.
+    """
+    for at, value in select(resource.properties, path):
+        if is_unknown(value):
+            near = view.referred(resource, at)
+            yield from _unseen(near, at, what, view, "can't be known")
+            continue
+        said = text(value)
+        if found := region_in(said):
+            yield from _judge(f"aws/{found}", at, what, view)
+        elif said.startswith("arn:") and ":s3:::" in said:
+            yield from bucket_at(resource, view, at, value, what)
+        elif said and not names_are_local and not said.startswith("arn:"):
+            near = view.referred(resource, at)
+            yield from _unseen(near, at, what, view, "isn't said by its name")
+
+
+def bucket_name(value: object) -> str:
+    """The bucket that an ARN, an S3 address, a host or a name means; empty for others."""
+    found = _BUCKET.fullmatch(text(value))
+    return found[1] if found else ""
+
+
+def bucket_at(
+    resource: Resource, view: View, at: str, value: Any, what: str, *, certain: bool = False
+) -> Iterator[Finding]:
+    """Judge a bucket by the stack: names and ARNs of S3 say no region.
+
+    Args:
+        resource: whose property.
+        view: settings, and the stack in the second look.
+        at: the property's path.
+        value: what it is.
+        what: what the bucket is for, for the reason.
+        certain: a bucket that isn't in the stack is a violation rather than indeterminate.
+    """
+    if is_unknown(value):
+        near = [each for each in view.referred(resource, at) if each.kind in BUCKETS]
+        yield from _unseen(near, at, what, view, "can't be known")
+        return
+    if ".mrap" in text(value):
+        yield violation(at, f"{what} is reached through edges abroad; {places_said(view)}")
+        return
+    if found := region_in(value):
+        yield from _judge(f"aws/{found}", at, what, view)
+        return
+    name = bucket_name(value)
+    if not name:
+        return
+    if view.stack is None:
+        yield indeterminate(at, f"where {what} is needs the whole stack; {places_said(view)}")
+        return
+    places = {
+        place_of(each, view.stack)
+        for known in (name, text(value))
+        for each in view.stack.called(known)
+        if each.kind in BUCKETS
+    }
+    if not places:
+        find = violation if certain else indeterminate
+        yield find(
+            at,
+            f"{what} is no bucket of this stack, and the names of buckets say no region; "
+            f"{places_said(view)}",
+        )
+    for place in sorted(places):
+        if place == "unknown":
+            yield indeterminate(at, f"where {what} is can't be known; {places_said(view)}")
+        else:
+            yield from _judge(place, at, what, view)
+
+
+def bucket(
+    resource: Resource, view: View, path: str, what: str, *, certain: bool = False
+) -> Iterator[Finding]:
+    """Judge every bucket at a path, as `bucket_at` does."""
+    for at, value in select(resource.properties, path):
+        yield from bucket_at(resource, view, at, value, what, certain=certain)
+
+
+def account(resource: Resource, view: View, path: str, what: str) -> Iterator[Finding]:
+    """Judge every account that a property names: by number, or within an ARN; ``*`` is anybody."""
+    for at, value in select(resource.properties, path):
+        if is_unknown(value):
+            yield indeterminate(at, f"{what} an account that can't be known")
+            continue
+        said = text(value)
+        numbers = _ACCOUNT.findall(said)
+        if said == "*" or said.lower() in {"all", "arn:aws:iam::*:root"}:
+            yield violation(at, f"{what} everybody; only own and allowed accounts may be named")
+        for number in numbers:
+            if number not in view.settings.allowed_accounts:
+                yield violation(
+                    at, f"{what} the account {number}, which the setting allowedAccounts lacks"
+                )
+
+
+def is_set(resource: Resource, path: str) -> bool:
+    """Whether a property is given: known, and neither empty nor null."""
+    value = resource.get(path)
+    return value is not ABSENT and not is_unknown(value) and value not in ("", [], {})
