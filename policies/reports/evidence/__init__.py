@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from policies.reports.evidence.page import to_html
+from policies.reports.evidence.page import evidence
 
-__all__ = ["to_html"]
+__all__ = ["evidence"]

@@ -43,7 +43,7 @@ class Finding:
     number: int | None
 
 
-def to_html(result: CheckResult, *, title: str = "Evidence of residency and encryption") -> str:
+def evidence(result: CheckResult, *, title: str = "Evidence of residency and encryption") -> str:
     """The report of a result.
 
     Args:
@@ -160,4 +160,4 @@ def _verdict(result: CheckResult) -> tuple[str, str]:
     return "clear", "No rule is violated in any stack that was checked."
 
 
-__all__ = ["Finding", "FrameworkView", "to_html"]
+__all__ = ["Finding", "FrameworkView", "evidence"]

@@ -11,7 +11,7 @@ from html.parser import HTMLParser
 import pytest
 
 from policies.controls import controls, frameworks
-from policies.reports.evidence import to_html
+from policies.reports.evidence import evidence
 from policies.reports.evidence.coverage import framework_views, rule_views
 from policies.reports.evidence.register import Register, ranges
 from policies.reports.result import CheckResult, RuleRecord
@@ -68,7 +68,7 @@ class Outline(HTMLParser):
     ids=["small", "clean", "no stacks", "no rules", "no resources", "large"],
 )
 def test_it_is_sound_html_that_leads_nowhere_outside(result: CheckResult) -> None:
-    outline = Outline(to_html(result))
+    outline = Outline(evidence(result))
     assert outline.open == []
     assert not outline.tags & {"script", "link", "img", "iframe", "object", "form", "base"}
     assert len(outline.ids) == len(set(outline.ids))
@@ -80,14 +80,14 @@ def test_it_is_sound_html_that_leads_nowhere_outside(result: CheckResult) -> Non
 
 
 def test_names_are_never_markup() -> None:
-    text = to_html(small())
+    text = evidence(small())
     assert HOSTILE not in text
     assert "&lt;script&gt;alert(1)&lt;/script&gt;" in text
     assert f'<bdi class="name">{ARABIC}</bdi>' in text
 
 
 def test_the_policy_allows_its_own_style_alone() -> None:
-    text = to_html(small())
+    text = evidence(small())
     policy = re.search(r'Content-Security-Policy" content="([^"]+)"', text)
     style = re.search(r"<style>(.*?)</style>", text, re.S)
     assert policy
@@ -99,7 +99,7 @@ def test_the_policy_allows_its_own_style_alone() -> None:
 
 
 def test_every_control_is_there_with_what_it_needs_besides() -> None:
-    text = to_html(small())
+    text = evidence(small())
     for framework in frameworks():
         assert f'id="framework-{framework.key}"' in text
     assert text.count('<details class="control">') == len(controls())
@@ -109,7 +109,7 @@ def test_every_control_is_there_with_what_it_needs_besides() -> None:
 
 
 def test_it_says_what_was_judged_and_by_what() -> None:
-    text = to_html(small())
+    text = evidence(small())
     for part in (
         "1 of 2 stacks violate rules, and 1 could not be checked.",
         "the destination bucket is in eu-west-1; data may be in me-central-1",
@@ -125,11 +125,11 @@ def test_it_says_what_was_judged_and_by_what() -> None:
         "21 November 2026, 09:30 UTC",
     ):
         assert part in text, part
-    assert "No rule is violated in any stack that was checked." in to_html(clean())
+    assert "No rule is violated in any stack that was checked." in evidence(clean())
 
 
 def test_the_same_result_gives_the_same_file() -> None:
-    assert to_html(small()) == to_html(small())
+    assert evidence(small()) == evidence(small())
 
 
 def test_a_control_is_as_bad_as_its_worst_rule() -> None:
@@ -154,7 +154,7 @@ def test_a_rule_without_resources_proves_nothing() -> None:
     views = framework_views(rule_views(result, Register(result)))
     states = {each.control.reference: each.state for view in views for each in view.controls}
     assert states["gdpr:25"] == "idle"
-    assert "The stacks hold nothing for" in to_html(result)
+    assert "The stacks hold nothing for" in evidence(result)
 
 
 def test_waived_is_not_clear() -> None:
@@ -171,7 +171,7 @@ def test_numbers_lead_from_rules_to_resources() -> None:
     register = Register(result)
     assert [each.number for each in register.entries] == list(range(1, 161))
     assert ranges(each.number for each in register.judged[RULES[0].id]) == "1\u2013160"
-    assert "No. 1\u2013160" in to_html(result)
+    assert "No. 1\u2013160" in evidence(result)
     assert ranges([7, 1, 2, 3, 9, 10, 3]) == "1\u20133, 7, 9\u201310"
     assert ranges([]) == ""
 
@@ -189,7 +189,7 @@ def test_the_map_counts_every_resource_once() -> None:
 
 
 def test_a_thousand_resources_in_five_stacks_stay_small() -> None:
-    assert len(to_html(large()).encode()) < 3_000_000
+    assert len(evidence(large()).encode()) < 3_000_000
 
 
 def _colours(text: str) -> dict[str, str]:
@@ -207,7 +207,7 @@ def _luminance(colour: str) -> float:
 
 @pytest.mark.parametrize("scheme", ["light", "dark", "print"])
 def test_text_stands_out_from_its_ground(scheme: str) -> None:
-    style = re.search(r"<style>(.*?)</style>", to_html(clean()), re.S)
+    style = re.search(r"<style>(.*?)</style>", evidence(clean()), re.S)
     assert style
     parts = style[1].split("@media")
     light = _colours(parts[0])

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from policies.reports.evidence import to_html
+from policies.reports.evidence import evidence
 from policies.reports.result import CheckResult
 from tests.policies.reports.browser import Browser, browser
 from tests.policies.reports.results import ARABIC, clean, large, small
@@ -29,7 +29,7 @@ def page() -> Iterator[Browser]:
 
 def show(page: Browser, result: CheckResult, folder: Path) -> Path:
     path = folder / "report.html"
-    path.write_text(to_html(result), encoding="utf-8")
+    path.write_text(evidence(result), encoding="utf-8")
     page.open(path)
     return path
 
