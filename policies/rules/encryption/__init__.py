@@ -6,13 +6,17 @@ from policies.model import Rule
 from policies.rules.encryption import (
     aws_at_rest,
     azure_customer_keys,
+    azure_gateways,
     azure_plain_text,
     azure_tls,
+    azure_vpn,
 )
 
 RULES: tuple[Rule, ...] = (
     *aws_at_rest.RULES,
     *azure_customer_keys.RULES,
+    *azure_gateways.RULES,
     *azure_plain_text.RULES,
     *azure_tls.RULES,
+    *azure_vpn.RULES,
 )
