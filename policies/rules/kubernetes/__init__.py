@@ -5,11 +5,14 @@ from __future__ import annotations
 from policies.model import Rule
 from policies.rules.kubernetes import (
     containers,
+    gateways,
     host_isolation,
     images,
     kernel_isolation,
+    mesh,
     network_policies,
     placement,
+    services,
     unprivileged_users,
 )
 
@@ -21,4 +24,7 @@ RULES: tuple[Rule, ...] = (
     *images.RULES,
     *placement.RULES,
     *network_policies.RULES,
+    *services.RULES,
+    *gateways.RULES,
+    *mesh.RULES,
 )

@@ -1,0 +1,161 @@
+"""Services as load balancers see them: objects, what operators make, and values of charts.
+
+https://kubernetes-sigs.github.io/aws-load-balancer-controller/latest/guide/service/annotations/
+https://cloud-provider-azure.sigs.k8s.io/topics/loadbalancer/
+"""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from policies.model import (
+    ABSENT,
+    Path,
+    Resource,
+    Settings,
+    get,
+    is_list,
+    is_true,
+    is_unknown,
+    spell,
+    text,
+)
+from policies.reading.cidr import network
+from policies.reading.hosts import host_of, is_listed, may_talk_to
+from policies.reading.kubernetes import Manifest, is_bundle, join, manifests
+
+_SCHEMES: Final = ("service.beta.kubernetes.io/aws-load-balancer-scheme",)
+_SWITCHES: Final = (
+    "service.beta.kubernetes.io/aws-load-balancer-internal",
+    "service.beta.kubernetes.io/azure-load-balancer-internal",
+)
+_KINDS: Final = ("networking.gke.io/load-balancer-type", "cloud.google.com/load-balancer-type")
+#: Where balancers of one's own machines read their address.
+_ADDRESSES: Final = (
+    "metallb.universe.tf/loadBalancerIPs", "metallb.io/loadBalancerIPs",
+    "kube-vip.io/loadbalancerIPs", "lbipam.cilium.io/ips", "io.cilium/lb-ipam-ips",
+)  # fmt: skip
+_OWN: Final = tuple(
+    ipaddress.ip_network(each)
+    for each in (
+        "10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "100.64.0.0/10", "127.0.0.0/8",
+        "169.254.0.0/16", "fc00::/7", "fe80::/10", "::1/128",
+    )
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Service:
+    """One service, or what will become one."""
+
+    manifest: Manifest
+    at: str
+    """Path of its spec (or values) in the object."""
+    body: Mapping[str, Any]
+    annotations_at: str
+    annotations: Any
+    default_type: str = "ClusterIP"
+
+    @property
+    def type(self) -> Any:
+        """``LoadBalancer`` and the like; or an Unknown."""
+        found = get(self.body, "type")
+        return self.default_type if found is ABSENT else found
+
+    def path(self, inner: str) -> str:
+        """A path of its spec in the object."""
+        return join(self.at, inner)
+
+
+def services(resource: Resource) -> Iterator[Service]:
+    """Every service that a resource declares."""
+    for manifest in manifests(resource):
+        if manifest.kind == "Service" and not manifest.group:
+            body = manifest.spec if isinstance(manifest.spec, Mapping) else {}
+            annotations = manifest.get("metadata.annotations")
+            yield Service(manifest, "spec", body, "metadata.annotations", annotations)
+        elif manifest.kind == "EnvoyProxy":
+            at = "spec.provider.kubernetes.envoyService"
+            body = manifest.get(at)
+            known = body if isinstance(body, Mapping) else {}
+            annotations = get(known, "annotations")
+            # https://gateway.envoyproxy.io/docs/api/extension_types/#kubernetesservicespec
+            yield Service(manifest, at, known, f"{at}.annotations", annotations, "LoadBalancer")
+    if resource.package == "kubernetes" and is_bundle(resource):
+        chart = Manifest(resource, "helm.sh", "chart", resource.properties)
+        yield from _in_values(chart, get(resource.properties, "values"), ("values",))
+
+
+def _in_values(chart: Manifest, value: Any, path: Path) -> Iterator[Service]:
+    if isinstance(value, Mapping):
+        for key, each in value.items():
+            at = (*path, str(key))
+            if str(key).lower().endswith("service") and isinstance(each, Mapping):
+                where = spell(at)
+                yield Service(chart, where, each, f"{where}.annotations", get(each, "annotations"))
+            yield from _in_values(chart, each, at)
+    elif is_list(value):
+        for index, each in enumerate(value):
+            yield from _in_values(chart, each, (*path, index))
+
+
+def annotation_path(service: Service, key: str) -> str:
+    """Path of an annotation in the object."""
+    return f'{service.annotations_at}["{key}"]'
+
+
+def public_because(service: Service) -> tuple[str, str] | None:
+    """Why a load balancer is public, with the path that says so; None where it is internal."""
+    given = service.annotations if isinstance(service.annotations, Mapping) else {}
+    for key in _SCHEMES:
+        if key in given and given[key] is not None:
+            if text(given[key]) == "internal":
+                return None
+            return annotation_path(service, key), "its scheme isn't internal"
+    for key in _SWITCHES:
+        if is_true(given.get(key)) or (
+            key == _SWITCHES[0] and text(given.get(key)) == "0.0.0.0/0"
+        ):
+            return None
+    if any(text(given.get(key)).lower() == "internal" for key in _KINDS):
+        return None
+    addresses = [text(get(service.body, "loadBalancerIP"))]
+    addresses += [part for key in _ADDRESSES for part in text(given.get(key)).split(",")]
+    named = [each for each in addresses if each.strip()]
+    if named and all(is_own_address(each) for each in named):
+        return None
+    return service.path("type"), "it has no annotation that makes it internal"
+
+
+def hidden_annotation(service: Service) -> tuple[str, Any] | None:
+    """An annotation that decides it and can't be seen, with its path."""
+    if is_unknown(service.annotations):
+        return service.annotations_at, service.annotations
+    given = service.annotations if isinstance(service.annotations, Mapping) else {}
+    for key in (*_SCHEMES, *_SWITCHES, *_KINDS):
+        if is_unknown(given.get(key)):
+            return annotation_path(service, key), given[key]
+    address = get(service.body, "loadBalancerIP")
+    return (service.path("loadBalancerIP"), address) if is_unknown(address) else None
+
+
+def is_own_address(value: object) -> bool:
+    """Whether an address is of one's own networks; ranges for documentation count as public."""
+    found = network(value)
+    return found is not None and any(
+        found.version == each.version
+        and each.prefixlen <= found.prefixlen
+        and found.network_address in each
+        for each in _OWN
+    )
+
+
+def may_reach(value: object, settings: Settings) -> bool:
+    """Whether data may go to a URL, a host or an address."""
+    host = host_of(value) or text(value).lower().rstrip(".")
+    if network(host) is not None:
+        return is_own_address(host) or is_listed(host, settings)
+    return may_talk_to(host, settings)

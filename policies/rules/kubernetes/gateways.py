@@ -1,0 +1,224 @@
+"""Ways in by HTTP: with TLS, and not facing the internet."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+from policies.model import (
+    ABSENT,
+    Finding,
+    Resource,
+    Rule,
+    Severity,
+    View,
+    get,
+    is_false,
+    is_true,
+    is_unknown,
+    items,
+    rule,
+    text,
+)
+from policies.reading.kubernetes import Manifest, kinds, manifests
+from policies.reading.said import said
+
+_GATEWAYS: Final = kinds(
+    "networking.k8s.io:Ingress",
+    "extensions:Ingress",
+    "gateway.networking.k8s.io:Gateway",
+    "networking.istio.io:Gateway",
+    "elbv2.k8s.aws:IngressClassParams",
+    "gateway.k8s.aws:LoadBalancerConfiguration",
+)
+_CERTIFICATES: Final = (
+    "alb.ingress.kubernetes.io/certificate-arn",
+    "appgw.ingress.kubernetes.io/appgw-ssl-certificate",
+    "cert-manager.io/cluster-issuer",
+)
+_PLAIN: Final = (
+    "nginx.ingress.kubernetes.io/ssl-redirect",
+    "nginx.ingress.kubernetes.io/force-ssl-redirect",
+)
+
+
+@rule(
+    "kubernetes-gateway-tls",
+    "Ingresses and gateways take encrypted connections only",
+    Severity.HIGH,
+    _GATEWAYS,
+    (
+        "cis-eks:5.4.5",
+        "cis-aks:5.4.5",
+        "iso27001:A.8.24",
+        "iso27001:A.8.20",
+        "uae-ia:T4.2.1",
+        "gdpr:32",
+    ),
+    "Add spec.tls with a secret for every host of the ingress; make the gateway's listeners HTTPS "
+    "or TLS, and let port 80 only redirect.",
+)
+def gateway_tls(resource: Resource, view: View) -> Iterator[Finding]:
+    """Every host has a certificate, and plain HTTP at most leads to it."""
+    for manifest in manifests(resource):
+        if _is_ingress(manifest):
+            yield from _ingress(manifest)
+        elif manifest.kind == "Gateway" and manifest.group == "gateway.networking.k8s.io":
+            yield from _gateway(manifest)
+        elif manifest.kind == "Gateway" and manifest.group == "networking.istio.io":
+            yield from _istio(manifest)
+
+
+def _is_ingress(manifest: Manifest) -> bool:
+    return manifest.kind == "Ingress" and manifest.group in {"networking.k8s.io", "extensions"}
+
+
+def _ingress(manifest: Manifest) -> Iterator[Finding]:
+    for key in _PLAIN:
+        path, value = f'metadata.annotations["{key}"]', manifest.annotations.get(key, ABSENT)
+        if is_unknown(value):
+            yield manifest.indeterminate(path, f"whether plain HTTP is served {value.reason}")
+        elif is_false(value):
+            yield manifest.violation(path, "plain HTTP is served as well: redirection is off")
+    if manifest.is_patch and manifest.get("spec.tls") is ABSENT:
+        return
+    tls = manifest.get("spec.tls")
+    annotations = manifest.get("metadata.annotations")
+    hidden = next((each for each in (tls, annotations) if is_unknown(each)), None)
+    if any(manifest.annotations.get(key) for key in _CERTIFICATES[:2]):
+        return
+    if not is_unknown(tls) and not items(tls):
+        if hidden is not None:
+            yield manifest.indeterminate(
+                "spec.tls", f"whether it has a certificate {hidden.reason}"
+            )
+        else:
+            yield manifest.violation(
+                "spec.tls", "the ingress has no certificate: it is plain HTTP"
+            )
+        return
+    if is_unknown(tls):
+        yield manifest.indeterminate("spec.tls", f"whether it has a certificate {tls.reason}")
+        return
+    yield from _hosts(manifest, items(tls))
+
+
+def _hosts(manifest: Manifest, tls: list[Any]) -> Iterator[Finding]:
+    """Hosts of an ingress that no certificate is for."""
+    named = [each for entry in tls for each in items(get(entry, "hosts"))]
+    if any(is_unknown(each) for each in (*tls, *named)):
+        return
+    if any(not items(get(entry, "hosts")) for entry in tls):
+        return  # A certificate for every host.
+    covered = {text(each).lower() for each in named}
+    for index, each in enumerate(items(manifest.get("spec.rules"))):
+        given = get(each, "host")
+        host = text(given).lower()
+        if is_unknown(given):
+            yield manifest.indeterminate(
+                f"spec.rules[{index}].host",
+                f"whether a certificate is for the host {given.reason}",
+            )
+        elif host and host not in covered and "*." + host.partition(".")[2] not in covered:
+            yield manifest.violation(
+                f"spec.rules[{index}].host", f"no certificate of spec.tls is for {said(host)}"
+            )
+
+
+def _gateway(manifest: Manifest) -> Iterator[Finding]:
+    listeners = manifest.get("spec.listeners")
+    if is_unknown(listeners):
+        yield manifest.indeterminate("spec.listeners", f"its listeners {listeners.reason}")
+        return
+    protocols = [get(each, "protocol") for each in items(listeners)]
+    encrypted = any(each in ("HTTPS", "TLS") for each in protocols)
+    for index, (listener, protocol) in enumerate(zip(items(listeners), protocols, strict=True)):
+        path = f"spec.listeners[{index}].protocol"
+        if is_unknown(protocol):
+            yield manifest.indeterminate(path, f"the protocol {protocol.reason}")
+        elif protocol == "HTTP" and not (encrypted and get(listener, "port") in (80, "80", 80.0)):
+            yield manifest.violation(path, "the listener is plain HTTP; HTTPS or TLS is needed")
+
+
+def _istio(manifest: Manifest) -> Iterator[Finding]:
+    for index, server in enumerate(items(manifest.get("spec.servers"))):
+        path = f"spec.servers[{index}]"
+        protocol = get(server, "port.protocol")
+        if is_unknown(protocol):
+            yield manifest.indeterminate(f"{path}.port.protocol", f"it {protocol.reason}")
+        elif text(protocol).upper() in {"HTTP", "HTTP2", "GRPC", "TCP", "MONGO"}:
+            redirects = is_true(get(server, "tls.httpsRedirect"))
+            has_tls = text(get(server, "tls.mode")) in {
+                "SIMPLE", "MUTUAL", "ISTIO_MUTUAL", "PASSTHROUGH", "AUTO_PASSTHROUGH",
+                "OPTIONAL_MUTUAL",
+            }  # fmt: skip
+            if not (redirects or has_tls):
+                yield manifest.violation(
+                    f"{path}.port.protocol", f"the server speaks {said(protocol)} without TLS"
+                )
+
+
+_SCHEMES: Final = (
+    "alb.ingress.kubernetes.io/scheme",
+    "service.beta.kubernetes.io/aws-load-balancer-scheme",
+)
+_PRIVATE_GATEWAY: Final = "appgw.ingress.kubernetes.io/use-private-ip"
+
+
+@rule(
+    "kubernetes-public-gateway",
+    "Ingresses and gateways don't face the internet",
+    Severity.CRITICAL,
+    _GATEWAYS,
+    ("uae-ia:T4.5.3", "iso27001:A.8.20", "iso27001:A.8.22", "nist-800-207:2", "cis-eks:5.4.2"),
+    "Set the scheme to internal (AWS), or appgw.ingress.kubernetes.io/use-private-ip to true "
+    "(Azure).",
+)
+def public_gateway(resource: Resource, view: View) -> Iterator[Finding]:
+    """No annotation or parameter asks for a public load balancer."""
+    for manifest in manifests(resource):
+        if _is_ingress(manifest):
+            yield from _schemes(manifest, "metadata.annotations", manifest.annotations)
+            yield from _application_gateway(manifest)
+        elif manifest.kind == "Gateway":
+            path = "spec.infrastructure.annotations"
+            given = manifest.get(path)
+            yield from _schemes(manifest, path, given if isinstance(given, Mapping) else {})
+            yield from _schemes(manifest, "metadata.annotations", manifest.annotations)
+        elif manifest.kind in {"IngressClassParams", "LoadBalancerConfiguration"}:
+            yield from _scheme(manifest, "spec.scheme", manifest.get("spec.scheme"))
+
+
+def _schemes(manifest: Manifest, at: str, given: Mapping[str, Any]) -> Iterator[Finding]:
+    for key in _SCHEMES:
+        if key in given:
+            yield from _scheme(manifest, f'{at}["{key}"]', given[key])
+
+
+def _scheme(manifest: Manifest, path: str, value: Any) -> Iterator[Finding]:
+    if is_unknown(value):
+        yield manifest.indeterminate(path, f"the scheme {value.reason}; internal is allowed")
+    elif text(value) == "internet-facing":
+        yield manifest.violation(path, "the scheme is internet-facing; internal is allowed")
+
+
+def _application_gateway(manifest: Manifest) -> Iterator[Finding]:
+    classes = (
+        text(manifest.get("spec.ingressClassName")),
+        text(manifest.annotations.get("kubernetes.io/ingress.class")),
+    )
+    if not any(
+        each in {"azure-application-gateway", "azure/application-gateway"} for each in classes
+    ):
+        return
+    path = f'metadata.annotations["{_PRIVATE_GATEWAY}"]'
+    private = manifest.annotations.get(_PRIVATE_GATEWAY)
+    if is_unknown(private):
+        yield manifest.indeterminate(path, f"whether its address is private {private.reason}")  # pyright: ignore[reportOptionalMemberAccess]
+    elif not is_true(private) and not manifest.is_patch:
+        yield manifest.violation(
+            path, "the gateway's public address is used, which is the default"
+        )
+
+
+RULES: tuple[Rule, ...] = (gateway_tls, public_gateway)
