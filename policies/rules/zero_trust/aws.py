@@ -6,10 +6,12 @@ from policies.model import Rule
 from policies.rules.zero_trust import (
     aws_buckets,
     aws_iam_grants,
+    aws_identities,
     aws_public_addresses,
     aws_public_services,
     aws_resource_policies,
     aws_security_groups,
+    aws_trust,
 )
 
 RULES: tuple[Rule, ...] = (
@@ -19,4 +21,6 @@ RULES: tuple[Rule, ...] = (
     *aws_resource_policies.RULES,
     *aws_buckets.RULES,
     *aws_iam_grants.RULES,
+    *aws_trust.RULES,
+    *aws_identities.RULES,
 )
