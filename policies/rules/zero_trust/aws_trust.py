@@ -148,7 +148,8 @@ def _wanted(statement: Statement) -> tuple[str, ...]:
     federated = [who for kind, who in statement.principals if kind == "Federated"]
     if not federated and statement.can_see("principal"):
         return ()
-    if any(":saml-provider/" in who for who in federated):
+    by_saml = not federated and statement.grants("sts:assumerolewithsaml")
+    if by_saml or any(":saml-provider/" in who for who in federated):
         return ("saml:",)
     if statement.can_see("action") and not statement.grants("sts:assumerolewithwebidentity"):
         return ()
