@@ -22,8 +22,8 @@ from policies.reading.remembered import remembered
 #: Whole branches that only mark, describe or filter; in small letters without ``-`` and ``_``.
 _MARKS: Final = frozenset((
     "tags", "tagsall", "defaulttags", "labels", "matchlabels", "commonlabels", "dimensions",
-    "dashboardbody", "dashboardproperties", "eventpattern", "filterpattern", "filterpolicy",
-    "managedfields",
+    "dimension", "costfilters", "filterexpression", "dashboardbody", "dashboardproperties",
+    "eventpattern", "filterpattern", "filterpolicy", "managedfields",
 ))  # fmt: skip
 #: Single texts that only name or describe.
 _DESCRIBES: Final = frozenset((
