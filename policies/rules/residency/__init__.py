@@ -6,8 +6,11 @@ from policies.model import Rule
 from policies.rules.residency import (
     aws_copies,
     aws_databases,
+    aws_keys,
     aws_regionless,
+    aws_registries,
     aws_s3,
+    aws_sharing,
     azure,
     everywhere,
     whereabouts,
@@ -20,5 +23,8 @@ RULES: tuple[Rule, ...] = (
     *aws_s3.RULES,
     *aws_copies.RULES,
     *aws_databases.RULES,
+    *aws_keys.RULES,
+    *aws_registries.RULES,
+    *aws_sharing.RULES,
     *azure.RULES,
 )

@@ -10,6 +10,7 @@ from policies.model import (
     ABSENT,
     Finding,
     Resource,
+    Stack,
     View,
     indeterminate,
     is_unknown,
@@ -19,6 +20,7 @@ from policies.model import (
 )
 from policies.reading.place import has_place, is_allowed, place_of, places_said
 from policies.reading.regions import region_in
+from policies.reading.remembered import remembered
 
 BUCKETS: Final = frozenset((
     "aws:s3/bucket:Bucket", "aws:s3/bucketV2:BucketV2", "aws:s3/directoryBucket:DirectoryBucket",
@@ -154,21 +156,41 @@ def bucket(
         yield from bucket_at(resource, view, at, value, what, certain=certain)
 
 
+@remembered(size=2)
+def _own_accounts(stack: Stack) -> frozenset[str]:
+    """The accounts that the stack's own resources are in, as far as the cloud answered."""
+    found: set[str] = set()
+    for each in stack.resources:
+        arn_of = text(each.outputs.get("arn")) if each.package == "aws" else ""
+        if re.match(r"arn:aws[a-z-]*:[a-z0-9-]*:[a-z0-9-]*:\d{12}:", arn_of):
+            found.add(arn_of.split(":")[4])
+        if each.type == "pulumi:providers:aws":
+            found.update(_ACCOUNT.findall(str(each.properties.get("allowedAccountIds"))))
+    return frozenset(found)
+
+
 def account(resource: Resource, view: View, path: str, what: str) -> Iterator[Finding]:
-    """Judge every account that a property names: by number, or within an ARN; ``*`` is anybody."""
+    """Judge every account that a property names: by number, or within an ARN; ``*`` is anybody.
+
+    What is made from a resource of the stack is one's own; so is one's organisation.
+    """
+    own = _own_accounts(view.stack) if view.stack else frozenset[str]()
     for at, value in select(resource.properties, path):
-        if is_unknown(value):
-            yield indeterminate(at, f"{what} an account that can't be known")
-            continue
         said = text(value)
-        numbers = _ACCOUNT.findall(said)
-        if said == "*" or said.lower() in {"all", "arn:aws:iam::*:root"}:
+        if is_unknown(value):
+            if not any(each.package == "aws" for each in view.referred(resource, at)):
+                yield indeterminate(at, f"{what} an account that can't be known")
+        elif said == "*" or said.lower() == "all":
             yield violation(at, f"{what} everybody; only own and allowed accounts may be named")
-        for number in numbers:
-            if number not in view.settings.allowed_accounts:
-                yield violation(
-                    at, f"{what} the account {number}, which the setting allowedAccounts lacks"
-                )
+        elif ":organizations:" not in said:
+            for number in _ACCOUNT.findall(said):
+                if number not in view.settings.allowed_accounts and number not in own:
+                    # One's own account is known by the stack's other resources.
+                    find = violation if view.stack else indeterminate
+                    yield find(
+                        at,
+                        f"{what} the account {number}, which the setting allowedAccounts lacks",
+                    )
 
 
 def is_set(resource: Resource, path: str) -> bool:
