@@ -9,20 +9,15 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
 
 from policies.model import (
-    ABSENT,
-    Finding,
     Resource,
     Stack,
     View,
-    indeterminate,
     is_unknown,
     text,
-    violation,
 )
 from policies.reading.azure_types import azure
 from policies.reading.regions import normalise_azure
@@ -42,6 +37,14 @@ GROUP: Final = "azure-native:resources:ResourceGroup"
 PAIRS: Final = {"uaenorth": "uaecentral", "uaecentral": "uaenorth"}
 
 _ARM_ID: Final = re.compile(r"^/?subscriptions/([^/]+)(?:/resourceGroups/([^/]+))?", re.IGNORECASE)
+#: Hosts of services whose first label is the name of a resource.
+_HOST: Final = re.compile(
+    r"(?:^|//)([a-z0-9-]+)\.(?:(?:blob|queue|table|file|dfs|web)\.(?:core\.windows|storage\.azure)"
+    r"\.net|vault\.azure\.net|servicebus\.windows\.net|documents\.azure\.com|azurecr\.io"
+    r"|database\.windows\.net|azurewebsites\.net|search\.windows\.net|openai\.azure\.com"
+    r"|cognitiveservices\.azure\.com|azure-api\.net)",
+    re.IGNORECASE,
+)
 #: Azure's own names of types where the SDK calls them otherwise.
 _CALLED: Final = {"site": "webapp", "serverfarm": "appserviceplan", "slot": "webappslot"}
 #: Parents are followed this far: a container's service's account.
@@ -88,7 +91,7 @@ def place_of(resource: Resource, view: View, _generation: int = 0) -> str | None
     default = resource.provider.properties.get("location") if resource.provider else None
     if text(default):
         return normalise_azure(default)
-    return None if is_unknown(default) else _one(_groups(resource, view), view, _generation)
+    return None if is_unknown(default) else _one(groups_of(resource, view), view, _generation)
 
 
 def _one(found: list[Resource], view: View, generation: int) -> str | None:
@@ -99,7 +102,8 @@ def _one(found: list[Resource], view: View, generation: int) -> str | None:
     return next((each for each in places if each not in allowed(view)), places[0])
 
 
-def _groups(resource: Resource, view: View) -> list[Resource]:
+def groups_of(resource: Resource, view: View) -> list[Resource]:
+    """The resource group of a resource, where it is in the stack."""
     found = refers_to(resource, "resourceGroupName", resource.get("resourceGroupName"), view)
     return [each for each in found if each.kind == GROUP]
 
@@ -151,6 +155,8 @@ def refers_to(resource: Resource, path: str, value: Any, view: View) -> list[Res
         return [stack.by_urn[urn] for urn in urns if urn in stack.by_urn]
     if not text(value):
         return []
+    if found := _HOST.search(text(value)):
+        value = found[1]
     called = [each for each in stack.called(value) if each.urn != resource.urn]
     if called or not _ARM_ID.match(text(value)):
         return called or _by_name(stack).get(text(value).lower(), [])
@@ -161,8 +167,11 @@ def _by_id(identifier: str, stack: Stack) -> list[Resource]:
     """By the longest part of an ARM id that is a resource's, else by the names within it."""
     parts = identifier.strip("/").split("/")
     for end in range(len(parts), 3, -1):
-        if found := stack.called("/" + "/".join(parts[:end])):
-            return [each for each in found if each.kind != GROUP]
+        found = stack.called("/" + "/".join(parts[:end]))
+        if end < len(parts):
+            found = [each for each in found if each.kind != GROUP]
+        if found:
+            return found
     matched = _ARM_ID.match(identifier)
     group = (matched[2] or "").lower() if matched else ""
     for index in range(len(parts) - 1, 0, -1):
@@ -191,46 +200,3 @@ def is_trusted(value: Any, view: View) -> bool:
     return found is not None and found[1].lower() in {
         each.lower() for each in view.settings.allowed_accounts
     }
-
-
-def judge_target(  # noqa: PLR0917 - whose, where, what, how it's called
-    resource: Resource,
-    path: str,
-    value: Any,
-    view: View,
-    what: str,
-    kinds: frozenset[str] = LOCATED,
-) -> Iterator[Finding]:
-    """What is wrong with the place of something that a property sends data to.
-
-    Args:
-        resource: whose property.
-        path: of the property.
-        value: an id or a name; nothing is found for what is absent.
-        view: the settings and the stack.
-        what: how the target is called in the reason, as ``the workspace``.
-        kinds: types that it may be; an unknown value is also made of resource groups' names.
-    """
-    if value is ABSENT or value is None or (isinstance(value, str) and not value.strip()):
-        return
-    if is_trusted(value, view):
-        return
-    if view.stack is None:
-        yield indeterminate(path, f"the place of {what} is judged with the whole stack")
-        return
-    found = [each for each in refers_to(resource, path, value, view) if each.kind != GROUP]
-    found = [each for each in found if each.kind in kinds] or found
-    places = {each.name: place_of(each, view) for each in found}
-    foreign = [(name, at) for name, at in places.items() if at and at not in allowed(view)]
-    for name, at in foreign:
-        yield violation(path, f"{what} {name!r} is in {at}; {where_allowed(view)}")
-    if not foreign and (not places or None in places.values()):
-        reason = (
-            "isn't in this stack, so its place can't be seen"
-            if not places
-            else ("has a place that can't be seen")
-        )
-        yield indeterminate(
-            path,
-            f"{what} {reason}; {where_allowed(view)}, or name its subscription in allowedAccounts",
-        )

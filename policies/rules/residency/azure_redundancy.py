@@ -1,0 +1,195 @@
+"""How storage and backups of Azure are copied: within the region, or to its pair.
+
+The pair of UAE North is UAE Central, so a geo-redundant copy can stay in the country. It is a
+choice all the same: allowed where the settings say ``geoRedundancy: paired`` and both regions are
+allowed.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from policies.model import (
+    ABSENT,
+    Finding,
+    Resource,
+    Rule,
+    Severity,
+    View,
+    indeterminate,
+    is_unknown,
+    rule,
+    select,
+    spell,
+    text,
+    violation,
+)
+from policies.reading.azure_types import azure
+from policies.reading.demands import said
+from policies.reading.walk import walk
+from policies.rules.residency.azure_places import geo_copies_stay, no_geo_copies
+
+CONTROLS: Final = (
+    "health-data:13", "cbuae-outsourcing:6.1", "uae-ia:T3.5.1", "pdpl:22", "gdpr:44",
+    "iso27001:A.8.13",
+)  # fmt: skip
+REMEDIATION: Final = (
+    "Choose local or zone redundancy. Where copies in UAE Central are wanted, set geoRedundancy "
+    "to paired and allow both regions of the country in the settings of the policies."
+)
+
+
+@dataclass(frozen=True)
+class Copies:
+    """A property that says where copies of data are kept.
+
+    Attributes:
+        path: keys with dots.
+        local: values, in small letters, that keep all copies within the region.
+        default: what the service takes where nothing is given.
+        source: where that default is documented.
+    """
+
+    path: str
+    local: tuple[str, ...]
+    default: str
+    source: str
+
+    def judge(self, resource: Resource, view: View) -> Iterator[Finding]:
+        """Copies in another region that the settings don't allow, or that can't be seen."""
+        if geo_copies_stay(view):
+            return
+        found = list(select(resource.properties, self.path, absent=True)) or [(self.path, ABSENT)]
+        wanted = " or ".join(self.local)
+        for path, value in found:
+            if is_unknown(value):
+                yield indeterminate(path, f"where copies are can't be seen; wanted is {wanted}")
+            elif value is ABSENT or value == "":
+                if self.default.lower() not in self.local:
+                    yield violation(
+                        path,
+                        f"it isn't given, and the default is {self.default} ({self.source}), "
+                        f"which copies to another region; {no_geo_copies(view)}",
+                    )
+            elif said(value) not in self.local:
+                yield violation(
+                    path,
+                    f"{said(value) or 'this'} copies to another region, {wanted} doesn't; "
+                    f"{no_geo_copies(view)}",
+                )
+
+
+def copies(
+    id: str, title: str, table: dict[str, Sequence[Copies]], remediation: str = REMEDIATION
+) -> Rule:
+    """One rule over a table of types (as ``module:Type``) and what says where their copies are."""
+    by_kind = {kind: found for name, found in table.items() for kind in azure(name)}
+
+    @rule(id, title, Severity.CRITICAL, frozenset(by_kind), CONTROLS, remediation)
+    def check(resource: Resource, view: View) -> Iterator[Finding]:
+        for each in by_kind.get(resource.kind, ()):
+            yield from each.judge(resource, view)
+
+    return check
+
+
+LOCAL_STORAGE: Final = (
+    "standard_lrs", "standard_zrs", "premium_lrs", "premium_zrs", "premiumv2_lrs",
+    "premiumv2_zrs", "standardv2_lrs", "standardv2_zrs",
+)  # fmt: skip
+
+STORAGE: Final[dict[str, Sequence[Copies]]] = {
+    "storage:StorageAccount": [
+        Copies(
+            "sku.name",
+            LOCAL_STORAGE,
+            "Standard_RAGRS",
+            "https://learn.microsoft.com/cli/azure/storage/account",
+        )
+    ],
+    "databricks:Workspace": [
+        Copies(
+            "parameters.storageAccountSkuName.value",
+            LOCAL_STORAGE,
+            "Standard_GRS",
+            "https://learn.microsoft.com/azure/templates/microsoft.databricks/workspaces",
+        )
+    ],
+    "machinelearningservices:Registry": [
+        Copies(
+            "registryProperties.regionDetails.storageAccountDetails.systemCreatedStorageAccount"
+            ".storageAccountType",
+            LOCAL_STORAGE,
+            "Standard_LRS",
+            "https://learn.microsoft.com/azure/machine-learning/how-to-manage-registries",
+        ),
+        Copies(
+            "regionDetails.storageAccountDetails.systemCreatedStorageAccount.storageAccountType",
+            LOCAL_STORAGE,
+            "Standard_LRS",
+            "https://learn.microsoft.com/azure/machine-learning/how-to-manage-registries",
+        ),
+    ],
+    "fileshares:FileShare": [
+        Copies(
+            "properties.redundancy",
+            ("local", "zone"),
+            "Local",
+            "https://learn.microsoft.com/azure/storage/files/files-redundancy",
+        )
+    ],
+}
+
+storage: Final = copies(
+    "residency-azure-storage-redundancy",
+    "Storage keeps its copies within the region",
+    STORAGE,
+)
+
+# Standard_RAGRS and the like, GeoRedundant, GeoZone: as skus and settings of every service.
+_GEO: Final = re.compile(
+    r"(?:(?:standard|premium)(?:v2)?[_-])?(?:ra-?)?gz?rs"
+    r"|(?:readaccess)?geo(?:zone)?(?:redundant)?(?:storage)?",
+    re.IGNORECASE,
+)
+#: Keys (their last words) that say how storage is copied.
+_COPYING: Final = re.compile(
+    r"(?:sku|skuname|redundancy|replicationtype|storageaccounttype|storagetype|accounttype"
+    r"|storageaccountskuname|storagesku)$",
+    re.IGNORECASE,
+)
+
+
+@rule(
+    "residency-azure-geo-redundancy",
+    "No setting of any service asks for geo-redundant storage",
+    Severity.CRITICAL,
+    {"azure-native:*"},
+    CONTROLS,
+    REMEDIATION,
+)
+def geo_redundancy(resource: Resource, view: View) -> Iterator[Finding]:
+    """Values such as Standard_GRS under any key of a sku, of types that no table knows."""
+    module = resource.kind.rpartition(":")[0]
+    # Migrate only calculates what storage would cost.
+    if geo_copies_stay(view) or module == "azure-native:migrate" or resource.kind in KNOWN:
+        return
+    for leaf in walk(resource):
+        name = "".join(leaf.keys[-2:]) if leaf.key in {"name", "value"} else leaf.key
+        stem = re.sub(r"(?:name|value)$", "", name)
+        if not _COPYING.search(stem):
+            continue
+        if _GEO.fullmatch(text(leaf.value)):
+            yield violation(
+                spell(leaf.path),
+                f"{text(leaf.value)} copies to another region; {no_geo_copies(view)}",
+            )
+
+
+#: Types whose own rules judge their copies.
+KNOWN: Final = frozenset(storage.types)
+
+RULES: Final[tuple[Rule, ...]] = (storage, geo_redundancy)
