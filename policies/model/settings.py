@@ -44,6 +44,8 @@ class Settings(BaseModel):
         "falaj:environment",
     )  # fmt: skip
     """Tags that everything that takes tags must carry."""
+    most_gpu_machines: int = Field(default=16, ge=0)
+    """How many machines one pool with GPUs may grow to: the ceiling of all ceilings."""
     waivers: str = ""
     """The file of waivers, relative to the project's folder. Default: none."""
 

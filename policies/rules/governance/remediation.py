@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from policies.model import Resource, Settings, is_unknown
+from policies.model import Resource, Settings
+from policies.reading.tags import LISTED, tags_of
+from policies.rules.governance.tags import TAGGABLE
 
 #: The rule whose findings tags put right.
 TAGS_RULE: Final = "governance-required-tags"
@@ -25,14 +27,21 @@ def missing_tags(
 ) -> dict[str, str]:
     """The required tags that a resource lacks, with the stack's values.
 
-    Nothing is added where the tags as a whole can't be seen, and none whose value the stack
-    doesn't say.
+    Nothing is added where tags can't be seen, nor to what takes none or a list of them; nothing
+    that is there is changed, not even an empty value; and no tag whose value the stack doesn't
+    say.
     """
-    given = resource.get("tags")
-    if is_unknown(given):
+    if resource.kind not in TAGGABLE or resource.kind in LISTED:
         return {}
+    given = tags_of(resource)
+    if given is None:
+        return {}
+    folds = resource.package == "azure-native"
+    there = {key.lower() if folds else key for key in given}
     return {
         tag: stack_config[_CONFIG_KEYS[tag]]
         for tag in settings.required_tags
-        if tag not in resource.tags and tag in _CONFIG_KEYS and stack_config.get(_CONFIG_KEYS[tag])
+        if (tag.lower() if folds else tag) not in there
+        and tag in _CONFIG_KEYS
+        and stack_config.get(_CONFIG_KEYS[tag])
     }

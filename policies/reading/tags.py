@@ -1,0 +1,74 @@
+"""Tags of a resource: its own in either form, and those that its provider adds."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any, Final, cast
+
+from policies.model import ABSENT, UNKNOWN, Resource, View, get, is_unknown, items, text
+
+#: Tags as a list of keys and values, which providers don't add their own to:
+#: https://registry.terraform.io/providers/hashicorp/aws/latest/docs/resources/autoscaling_group
+LISTED: Final = frozenset(("aws:autoscaling/group:Group",))
+
+
+def tags_of(resource: Resource) -> dict[str, Any] | None:
+    """All tags by name; None where they can't be seen. Values may be unknown."""
+    own = resource.get("tags")
+    if resource.kind in LISTED:
+        return _listed(own)
+    found: dict[str, Any] = {}
+    for given in (_added(resource), resource.get("tagsAll"), own):
+        if is_unknown(given):
+            return None
+        if isinstance(given, Mapping):
+            found |= {str(key): each for key, each in cast("Mapping[Any, Any]", given).items()}
+    return found
+
+
+def _listed(value: Any) -> dict[str, Any] | None:
+    found: dict[str, Any] = {}
+    for each in items(value):
+        key = get(each, "key")
+        if is_unknown(each) or is_unknown(key):
+            return None
+        found[text(key)] = get(each, "value")
+    return found
+
+
+def _added(resource: Resource) -> Any:
+    """``defaultTags`` of the AWS provider, whose settings are JSON texts in the engine."""
+    if resource.provider is None or resource.package != "aws":
+        return ABSENT
+    given = resource.provider.properties.get("defaultTags")
+    if isinstance(given, str):
+        try:
+            given = json.loads(given)
+        except ValueError:
+            return ABSENT
+    return get(given, "tags")
+
+
+def data_class(resource: Resource, view: View) -> Any:
+    """The class of its data: its own tag's, else the stack's; an unknown where that can't be
+    told."""
+    return _tagged(resource, "data-class", view.settings.data_class)
+
+
+def environment(resource: Resource, view: View) -> Any:
+    """The environment it belongs to, found as `data_class` is."""
+    return _tagged(resource, "environment", view.settings.environment)
+
+
+def _tagged(resource: Resource, name: str, otherwise: str) -> Any:
+    tags = tags_of(resource)
+    if tags is None:
+        return UNKNOWN
+    for key in (f"falaj:{name}", name):
+        value = tags.get(key)
+        if is_unknown(value):
+            return value
+        if said := text(value):
+            return said.lower()
+    return otherwise

@@ -1,0 +1,147 @@
+"""Pools of GPUs: how many machines they may grow to."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Final
+
+from policies.model import (
+    ABSENT,
+    Finding,
+    Resource,
+    Rule,
+    Severity,
+    View,
+    get,
+    indeterminate,
+    is_true,
+    is_unknown,
+    items,
+    number,
+    rule,
+    select,
+    text,
+    violation,
+)
+from policies.reading.azure_children import entries
+from policies.reading.azure_types import azure
+from policies.reading.machines import has_gpu
+
+_NODE_GROUP: Final = "aws:eks/nodeGroup:NodeGroup"
+_SCALING: Final = "aws:autoscaling/group:Group"
+_TEMPLATE: Final = "aws:ec2/launchTemplate:LaunchTemplate"
+_CONFIGURATION: Final = "aws:ec2/launchConfiguration:LaunchConfiguration"
+_POOL: Final = azure("containerservice:AgentPool")
+_CLUSTER: Final = azure("containerservice:ManagedCluster")
+_SET: Final = azure("compute:VirtualMachineScaleSet")
+_COMPUTE: Final = azure("machinelearningservices:Compute")
+
+
+@rule(
+    "governance-gpu-ceiling",
+    "Pools of GPUs have a ceiling",
+    Severity.MEDIUM,
+    _POOL | _CLUSTER | _SET | _COMPUTE | {_NODE_GROUP, _SCALING},
+    ("iso27001:A.5.9", "iso27001:A.5.23", "uae-ia:T6.3.1"),
+    "Set the most machines that the pool may have (maxSize, maxCount …), no more than the "
+    "setting mostGpuMachines allows.",
+)
+def gpu_ceiling(resource: Resource, view: View) -> Iterator[Finding]:
+    """The setting ``mostGpuMachines`` is the highest ceiling that a pool may have."""
+    most = view.settings.most_gpu_machines
+    if resource.kind in _CLUSTER:
+        for where, pool in entries(resource.get("agentPoolProfiles"), "agentPoolProfiles"):
+            yield from _pool(pool, where + ".", most)
+    elif resource.kind in _POOL:
+        yield from _pool(resource.properties, "", most)
+    elif resource.kind in _SET:
+        yield from _plain(resource, "sku.name", "sku.capacity", most)
+    elif resource.kind in _COMPUTE:
+        scale = "properties.properties.scaleSettings.maxNodeCount"
+        if text(resource.get("properties.computeType")).lower() in {"", "amlcompute"}:
+            yield from _plain(resource, "properties.properties.vmSize", scale, most)
+    else:
+        path = "scalingConfig.maxSize" if resource.kind == _NODE_GROUP else "maxSize"
+        yield from _grown(resource, view, path, most)
+
+
+def _limited(value: Any, path: str, most: int, gpu: bool | None) -> Iterator[Finding]:
+    """`gpu` is None where the machines' type can't be seen."""
+    if gpu is False:
+        return
+    ceiling = number(value)
+    if is_unknown(value):
+        yield indeterminate(path, f"how far the pool of GPUs grows can't be seen; {most} at most")
+    elif ceiling is not None and ceiling <= most:
+        return
+    elif gpu is None:
+        yield indeterminate(path, "whether these machines have GPUs can't be seen")
+    elif ceiling is None:
+        yield violation(path, f"the pool of GPUs has no ceiling; {most} machines at most")
+    else:
+        yield violation(
+            path, f"the pool may grow to {ceiling:g} machines with GPUs; {most} at most"
+        )
+
+
+def _gpu(names: list[Any]) -> bool | None:
+    if any(has_gpu(text(each)) for each in names):
+        return True
+    return None if any(is_unknown(each) for each in names) else False
+
+
+def _plain(resource: Resource, size: str, ceiling: str, most: int) -> Iterator[Finding]:
+    yield from _limited(resource.get(ceiling), ceiling, most, _gpu([resource.get(size)]))
+
+
+def _pool(pool: Any, base: str, most: int) -> Iterator[Finding]:
+    """A pool of AKS: scaled up to maxCount, or of count machines, which is 1 by default."""
+    gpu = _gpu([get(pool, "vmSize")])
+    scaled = get(pool, "enableAutoScaling")
+    if is_true(scaled) or is_unknown(scaled):
+        yield from _limited(get(pool, "maxCount"), base + "maxCount", most, gpu)
+    else:
+        count = get(pool, "count")
+        yield from _limited(1 if count is ABSENT else count, base + "count", most, gpu)
+
+
+def _grown(resource: Resource, view: View, path: str, most: int) -> Iterator[Finding]:
+    """Node groups and Auto Scaling groups, whose machines may be a template's."""
+    names = [each for _, each in select(resource.properties, "instanceTypes")]
+    mixed = "mixedInstancesPolicy.launchTemplate"
+    names += [each for _, each in select(resource.properties, f"{mixed}.overrides.instanceType")]
+    if not names and (gpu := _of_image(resource)) is not None:
+        names = [gpu]
+    templates = (
+        "launchTemplate.id",
+        "launchTemplate.name",
+        "launchConfiguration",
+        f"{mixed}.launchTemplateSpecification.launchTemplateId",
+        f"{mixed}.launchTemplateSpecification.launchTemplateName",
+    )
+    if not names:
+        if view.stack is None and any(resource.get(each) is not ABSENT for each in templates):
+            if not _within(resource.get(path), most):
+                yield indeterminate(
+                    path, "what machines the launch template makes isn't known yet"
+                )
+            return
+        for template in templates:
+            for each in view.referred(resource, template):
+                if each.kind in {_TEMPLATE, _CONFIGURATION}:
+                    names += items(each.get("instanceType"))
+    yield from _limited(resource.get(path), path, most, _gpu(names))
+
+
+def _within(value: Any, most: int) -> bool:
+    ceiling = number(value)
+    return ceiling is not None and ceiling <= most
+
+
+def _of_image(resource: Resource) -> str | None:
+    """A machine with GPUs where a node group's image is for these."""
+    kind = text(resource.get("amiType")).upper()
+    return "p5.48xlarge" if "GPU" in kind or "NVIDIA" in kind or "NEURON" in kind else None
+
+
+RULES: tuple[Rule, ...] = (gpu_ceiling,)

@@ -1,0 +1,250 @@
+"""Restricted data: on machines that nobody takes away, on GPUs that nobody else uses."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Final
+
+from policies.model import (
+    ABSENT,
+    Finding,
+    Resource,
+    Rule,
+    Severity,
+    View,
+    indeterminate,
+    is_unknown,
+    leaves,
+    number,
+    rule,
+    select,
+    spell,
+    text,
+    violation,
+)
+from policies.reading.azure_types import azure
+from policies.reading.demands import said
+from policies.reading.machines import shares_gpu
+from policies.reading.tags import data_class
+
+_RESTRICTED: Final = "restricted"
+_CONTROLS: Final = ("uae-ia:T1.3.x", "uae-ia:T6.3.1", "iso27001:A.5.13", "iso27001:A.8.22",
+                    "health-data:13")  # fmt: skip
+
+
+def _is_spared(resource: Resource, view: View) -> bool:
+    """Whether its data is certainly of another class."""
+    found = data_class(resource, view)
+    return not is_unknown(found) and found != _RESTRICTED
+
+
+def _found(resource: Resource, view: View, path: str, reason: str, certain: bool) -> Finding:
+    """A violation, unless the value or the class can't be seen."""
+    sure = certain and not is_unknown(data_class(resource, view))
+    return (violation if sure else indeterminate)(path, reason)
+
+
+#: Values that make a machine a spot machine, by where they stand.
+_SPOT: Final[dict[str, tuple[tuple[str, ...], frozenset[str]]]] = {
+    "capacityType": (("spot",), frozenset(("aws:eks/nodeGroup:NodeGroup",))),
+    "instanceMarketOptions.marketType": (
+        ("spot",),
+        frozenset(("aws:ec2/instance:Instance", "aws:ec2/launchTemplate:LaunchTemplate")),
+    ),
+    "targetCapacitySpecification.defaultTargetCapacityType": (
+        ("spot",), frozenset(("aws:ec2/fleet:Fleet",)),
+    ),
+    "computeResources.type": (
+        ("spot", "fargate_spot"),
+        frozenset(("aws:batch/computeEnvironment:ComputeEnvironment",)),
+    ),
+    "capacityProviderStrategies.capacityProvider": (
+        ("fargate_spot",), frozenset(("aws:ecs/service:Service",)),
+    ),
+    "defaultCapacityProviderStrategies.capacityProvider": (
+        ("fargate_spot",),
+        frozenset(("aws:ecs/clusterCapacityProviders:ClusterCapacityProviders",)),
+    ),
+    "scaleSetPriority": (("spot", "low"), azure("containerservice:AgentPool")),
+    "agentPoolProfiles.scaleSetPriority": (
+        ("spot", "low"), azure("containerservice:ManagedCluster"),
+    ),
+    "priority": (
+        ("spot", "low"), azure("compute:VirtualMachine", "containerinstance:ContainerGroup"),
+    ),
+    "virtualMachineProfile.priority": (
+        ("spot", "low"), azure("compute:VirtualMachineScaleSet"),
+    ),
+    "properties.properties.vmPriority": (
+        ("lowpriority",), azure("machinelearningservices:Compute"),
+    ),
+}  # fmt: skip
+#: What is there for spot machines alone.
+_ALWAYS: Final = frozenset(
+    (
+        "aws:ec2/spotFleetRequest:SpotFleetRequest",
+        "aws:ec2/spotInstanceRequest:SpotInstanceRequest",
+    )
+)
+#: A price means spot, wherever one is given.
+_PRICES: Final[dict[str, frozenset[str]]] = {
+    "spotPrice": frozenset(("aws:ec2/launchConfiguration:LaunchConfiguration",)),
+    "coreInstanceGroup.bidPrice": frozenset(("aws:emr/cluster:Cluster",)),
+    "masterInstanceGroup.bidPrice": frozenset(("aws:emr/cluster:Cluster",)),
+    "bidPrice": frozenset(("aws:emr/instanceGroup:InstanceGroup",)),
+}
+_COUNTS: Final = {"scaleSettings.fixedScale.targetLowPriorityNodes": azure("batch:Pool")}
+_MIXED: Final = "aws:autoscaling/group:Group"
+_SHARE: Final = "mixedInstancesPolicy.instancesDistribution.onDemandPercentageAboveBaseCapacity"
+
+
+def _kinds() -> frozenset[str]:
+    found = {kind for _, kinds in _SPOT.values() for kind in kinds}
+    for table in (_PRICES, _COUNTS):
+        found |= {kind for kinds in table.values() for kind in kinds}
+    return frozenset(found) | _ALWAYS | {_MIXED}
+
+
+@rule(
+    "governance-restricted-spot",
+    "Restricted data is on no spot machines",
+    Severity.HIGH,
+    _kinds(),
+    _CONTROLS,
+    "Take machines on demand or reserved ones, or give the data the class that it has.",
+)
+def restricted_spot(resource: Resource, view: View) -> Iterator[Finding]:
+    """The cloud takes spot machines away within minutes, with what is on them."""
+    if _is_spared(resource, view):
+        return
+    reason = "the data is restricted, and this is a spot machine"
+    if resource.kind in _ALWAYS:
+        yield _found(resource, view, "", reason, True)
+    for path, (values, kinds) in _SPOT.items():
+        if resource.kind in kinds:
+            for where, value in select(resource.properties, path):
+                if is_unknown(value) or said(value) in values:
+                    yield _found(resource, view, where, reason, not is_unknown(value))
+    for path, kinds in _PRICES.items():
+        if resource.kind in kinds and (value := resource.get(path)) is not ABSENT:
+            yield _found(resource, view, path, reason, not is_unknown(value))
+    for path, kinds in _COUNTS.items():
+        if resource.kind in kinds:
+            yield from _share(resource, view, path, lambda count: count > 0)
+    if resource.kind == _MIXED:
+        yield from _share(resource, view, _SHARE, lambda percent: percent < 100)
+
+
+def _share(resource: Resource, view: View, path: str, is_bad: Any) -> Iterator[Finding]:
+    value = resource.get(path)
+    amount = number(value)
+    if is_unknown(value) or (amount is not None and is_bad(amount)):
+        reason = "the data is restricted, and a part of the machines are spot machines"
+        yield _found(resource, view, path, reason, not is_unknown(value))
+
+
+#: Where the type of a machine is named.
+_SIZES: Final[dict[str, frozenset[str]]] = {
+    "instanceType": frozenset(
+        (
+            "aws:ec2/instance:Instance", "aws:ec2/launchTemplate:LaunchTemplate",
+            "aws:ec2/launchConfiguration:LaunchConfiguration",
+            "aws:ec2/spotInstanceRequest:SpotInstanceRequest",
+            "aws:sagemaker/notebookInstance:NotebookInstance",
+        )
+    ),
+    "instanceTypes": frozenset(("aws:eks/nodeGroup:NodeGroup",)),
+    "mixedInstancesPolicy.launchTemplate.overrides.instanceType": frozenset((_MIXED,)),
+    "vmSize": azure("batch:Pool", "containerservice:AgentPool"),
+    "agentPoolProfiles.vmSize": azure("containerservice:ManagedCluster"),
+    "hardwareProfile.vmSize": azure("compute:VirtualMachine"),
+    "sku.name": azure("compute:VirtualMachineScaleSet"),
+    "properties.properties.vmSize": azure("machinelearningservices:Compute"),
+}  # fmt: skip
+#: Labels that make the device plugin share a GPU: https://github.com/NVIDIA/k8s-device-plugin
+_LABELS: Final = frozenset(("nvidia.com/device-plugin.config", "nvidia.com/gpu.sharing-strategy"))
+_LABELLED: Final[dict[str, frozenset[str]]] = {
+    "labels": frozenset(("aws:eks/nodeGroup:NodeGroup",)),
+    "nodeLabels": azure("containerservice:AgentPool"),
+    "agentPoolProfiles.nodeLabels": azure("containerservice:ManagedCluster"),
+}
+#: Objects of Kubernetes that configure the device plugin or the GPU operator.
+_PLUGIN: Final = frozenset(
+    (
+        "kubernetes:core/v1:ConfigMap",
+        "kubernetes:helm.sh/v3:Release",
+        "kubernetes:helm.sh/v4:Chart",
+        "kubernetes:nvidia.com/v1:ClusterPolicy",
+    )
+)
+_SLICING: Final = ("timeslicing", "time-slicing", "mps")
+
+
+def _sharing_kinds() -> frozenset[str]:
+    tables = (*_SIZES.values(), *_LABELLED.values())
+    return frozenset(kind for kinds in tables for kind in kinds) | _PLUGIN
+
+
+@rule(
+    "governance-restricted-shared-gpu",
+    "Restricted data is on no shared GPUs",
+    Severity.HIGH,
+    _sharing_kinds(),
+    _CONTROLS,
+    "Take whole GPUs, or instances of MIG inside of one's own machine, whose memory the hardware "
+    "keeps apart.",
+)
+def restricted_shared_gpu(resource: Resource, view: View) -> Iterator[Finding]:
+    """Machines with a part of a GPU, whose rest is another customer's, and time slices or MPS,
+    whose memory is not kept apart (https://docs.nvidia.com/datacenter/cloud-native/gpu-operator/
+    latest/gpu-sharing.html). MIG keeps memory and faults apart in hardware and is allowed."""
+    if _is_spared(resource, view):
+        return
+    for path, kinds in _SIZES.items():
+        if resource.kind in kinds:
+            for where, value in select(resource.properties, path):
+                if is_unknown(value):
+                    reason = "the data is restricted, and the type of machine can't be seen"
+                    yield _found(resource, view, where, reason, False)
+                elif shares_gpu(text(value)):
+                    reason = f"the data is restricted, and {text(value)} has a part of a GPU only"
+                    yield _found(resource, view, where, reason, True)
+    for path, kinds in _LABELLED.items():
+        if resource.kind in kinds:
+            for where, labels in select(resource.properties, path):
+                yield from _labels(resource, view, where, labels)
+    if resource.kind in _PLUGIN:
+        yield from _configuration(resource, view)
+
+
+def _labels(resource: Resource, view: View, where: str, labels: Any) -> Iterator[Finding]:
+    for path, value in leaves(labels):
+        name = str(path[-1]) if path else ""
+        if name not in _LABELS:
+            continue
+        at = f'{where}["{name}"]'
+        if is_unknown(value):
+            reason = "the data is restricted, and how GPUs are shared can't be seen"
+            yield _found(resource, view, at, reason, False)
+        elif _slices(said(value)):
+            reason = f"the data is restricted, and GPUs are shared by {said(value)[:40]}"
+            yield _found(resource, view, at, reason, True)
+
+
+def _slices(value: str) -> bool:
+    return any(each in value for each in _SLICING)
+
+
+def _configuration(resource: Resource, view: View) -> Iterator[Finding]:
+    """``sharing: timeSlicing`` as keys, or in a text; only where GPUs are spoken of."""
+    for path, value in leaves(resource.properties):
+        keys = [str(each).lower() for each in path]
+        given = said(value)
+        in_keys = "sharing" in keys and any(_slices(each) for each in keys)
+        in_text = "sharing:" in given and "nvidia.com/" in given and _slices(given)
+        if in_keys or in_text:
+            reason = "the data is restricted, and the device plugin shares GPUs by time or MPS"
+            yield _found(resource, view, spell(path), reason, True)
+
+
+RULES: tuple[Rule, ...] = (restricted_spot, restricted_shared_gpu)

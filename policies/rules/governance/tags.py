@@ -1,0 +1,119 @@
+"""Tags: who owns a resource, who pays, and what class its data has."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from importlib.resources import files
+from typing import Final
+
+from policies.model import (
+    Finding,
+    Resource,
+    Rule,
+    Severity,
+    View,
+    indeterminate,
+    is_unknown,
+    rule,
+    text,
+    violation,
+)
+from policies.reading.azure_types import azure
+from policies.reading.tags import LISTED, tags_of
+
+_CONTROLS: Final = ("uae-ia:T1.3.x", "iso27001:A.5.9", "iso27001:A.5.13", "pdpl:7")
+
+
+def _read() -> frozenset[str]:
+    given = json.loads(
+        (files("policies.rules.governance") / "taggable.json").read_text(encoding="utf-8")
+    )
+    aws = {
+        f"aws:{module}/{name}:{name[0].upper()}{name[1:]}"
+        for module, names in given["aws"].items()
+        for name in names.split()
+    }
+    named = (
+        f"{module}:{name}"
+        for module, names in given["azure-native"].items()
+        for name in names.split()
+    )
+    return frozenset(aws) | azure(*named)
+
+
+#: Every type that takes tags.
+TAGGABLE: Final = _read() | LISTED
+
+
+@rule(
+    "governance-required-tags",
+    "Everything that takes tags says whose it is and what class its data has",
+    Severity.MEDIUM,
+    TAGGABLE,
+    _CONTROLS,
+    "Add the tags that the reason names. On AWS the provider's defaultTags count, except for "
+    "Auto Scaling groups.",
+)
+def required_tags(resource: Resource, view: View) -> Iterator[Finding]:
+    """One finding for all tags that are missing. Azure's names know no letter case."""
+    tags = tags_of(resource)
+    required = view.settings.required_tags
+    if tags is None:
+        yield indeterminate("tags", f"the tags can't be seen; {', '.join(required)} are required")
+        return
+    folds = resource.package == "azure-native"
+    given = {
+        key.lower() if folds else key
+        for key, value in tags.items()
+        if is_unknown(value) or text(value)
+    }
+    missing = [each for each in required if (each.lower() if folds else each) not in given]
+    if missing:
+        yield violation("tags", f"tags are missing or empty: {', '.join(missing)}")
+
+
+#: What values may be, by the name of the tag; for others any text will do.
+_VALUES: Final = {
+    "data-class": ("public", "internal", "confidential", "restricted"),
+    "environment": ("development", "test", "production"),
+}
+#: Values that say nothing.
+_EMPTY: Final = frozenset(
+    ("-", ".", "?", "changeme", "n/a", "na", "nobody", "none", "null", "tbd", "todo", "unknown",
+     "undefined", "xxx")
+)  # fmt: skip
+_MEANT: Final = re.compile(r"falaj:(data-class|environment|owner|tenant|cost-center)")
+
+
+@rule(
+    "governance-tag-values",
+    "Tags say something that rules and people understand",
+    Severity.LOW,
+    TAGGABLE,
+    _CONTROLS,
+    "Use one of the four classes (public, internal, confidential, restricted), one of the three "
+    "environments (development, test, production), and a real owner.",
+)
+def tag_values(resource: Resource, view: View) -> Iterator[Finding]:
+    """Only Falaj's own tags are read; what a value can't be known to be, its maker knows."""
+    for key, value in (tags_of(resource) or {}).items():
+        found = _MEANT.fullmatch(key)
+        if found is None:
+            continue
+        path = f'tags["{key}"]'
+        if is_unknown(value):
+            if found[1] in _VALUES:
+                allowed = ", ".join(_VALUES[found[1]])
+                yield indeterminate(path, f"it can't be seen; it must be one of {allowed}")
+            continue
+        said = text(value)
+        if found[1] in _VALUES and said not in _VALUES[found[1]]:
+            allowed = ", ".join(_VALUES[found[1]])
+            yield violation(path, f"it is {said[:40] or 'empty'!r}; it must be one of {allowed}")
+        elif said.lower() in _EMPTY:
+            yield violation(path, f"it is {said!r}, which names nobody and nothing")
+
+
+RULES: tuple[Rule, ...] = (required_tags, tag_values)
