@@ -17,7 +17,7 @@ STATES: Final[dict[Encryption, str]] = {
     "provider-key": "provider's key",
     "none": "not encrypted",
     "unknown": "not known",
-    "not-applicable": "stores nothing",
+    "not-applicable": "no known store",
 }
 _ORDER: Final = tuple(STATES)
 GLOBAL, UNKNOWN = "global", "unknown"
