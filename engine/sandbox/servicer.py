@@ -17,6 +17,7 @@ from engine.sandbox import diff
 from engine.sandbox.cloud import Cloud
 from engine.sandbox.clouds.model import Problem
 from engine.sandbox.errors import FaultError, SandboxError
+from engine.sandbox.foresight import Foresight
 from wire import Values, decode, encode
 
 Answer = TypeVar("Answer")
@@ -42,11 +43,16 @@ class SandboxServicer(provider_pb2_grpc.ResourceProviderServicer):
 
     Args:
         warn: shows a warning beside the stack.
+        foresight: answers previews as if they were updates. Default: previews know no more than
+            those of a real cloud.
     """
 
-    def __init__(self, cloud: Cloud, warn: Callable[[str], None]) -> None:
+    def __init__(
+        self, cloud: Cloud, warn: Callable[[str], None], foresight: Foresight | None = None
+    ) -> None:
         self._cloud = cloud
         self._warn = warn
+        self._foresight = foresight
         self._announced = False
 
     async def Handshake(  # noqa: N802 - the name is the protocol's
@@ -106,6 +112,8 @@ class SandboxServicer(provider_pb2_grpc.ResourceProviderServicer):
 
         def work() -> proto.ConfigureResponse:
             self._cloud.configure(decode(request.args)[0])
+            if self._foresight:
+                self._foresight.configure(decode(request.args)[0])
             return proto.ConfigureResponse(
                 acceptSecrets=True,
                 supportsPreview=True,
@@ -158,8 +166,13 @@ class SandboxServicer(provider_pb2_grpc.ResourceProviderServicer):
         def work() -> proto.CreateResponse:
             inputs, secrets = decode(request.properties, assets=True)
             if request.preview:
-                outputs = self._cloud.preview_create(request.urn, inputs)
-                return proto.CreateResponse(properties=encode(outputs, secrets))
+                foreseen = self._foresight and self._foresight.create(request.urn, inputs)
+                made, outputs = foreseen or (
+                    "",
+                    self._cloud.preview_create(request.urn, inputs),
+                )
+                return proto.CreateResponse(id=made, properties=encode(outputs, secrets))
+            self._foresight = None
             made, outputs = self._cloud.create(request.urn, inputs)
             return proto.CreateResponse(id=made, properties=encode(outputs, secrets))
 
@@ -196,8 +209,12 @@ class SandboxServicer(provider_pb2_grpc.ResourceProviderServicer):
             old, _ = decode(request.old_inputs, assets=True)
             new, secrets = decode(request.news, assets=True)
             if request.preview:
-                outputs = self._cloud.preview_update(state, old, new)
+                foreseen = self._foresight and self._foresight.update(
+                    request.urn, request.id, state, new
+                )
+                outputs = foreseen or self._cloud.preview_update(state, old, new)
             else:
+                self._foresight = None
                 outputs = self._cloud.update(request.urn, request.id, state, new)
             return proto.UpdateResponse(properties=encode(outputs, secrets))
 
@@ -223,7 +240,8 @@ class SandboxServicer(provider_pb2_grpc.ResourceProviderServicer):
         def work() -> proto.InvokeResponse:
             arguments, _ = decode(request.args, assets=True)
             try:
-                answer: Values = self._cloud.invoke(request.tok, arguments)
+                asked = self._foresight or self._cloud
+                answer: Values = asked.invoke(request.tok, arguments)
             except SandboxError as error:
                 return proto.InvokeResponse(failures=_failures(error.problems))
             response = proto.InvokeResponse()

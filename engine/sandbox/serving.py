@@ -17,6 +17,7 @@ from pulumi.runtime.proto import engine_pb2, engine_pb2_grpc, provider_pb2_grpc
 from engine.languagehost.watch import parent_ended
 from engine.sandbox import activation, models
 from engine.sandbox.cloud import Cloud
+from engine.sandbox.foresight import Foresight
 from engine.sandbox.servicer import SandboxServicer
 from engine.sandbox.store import Store
 
@@ -49,7 +50,11 @@ async def _serve(cloud: Cloud, store: Store, engine_address: str, parent: int) -
     # Each provider of a stack has a process of its own: one of them speaks for all.
     run = f"{parent} {engine_address}"
     warn = _Warnings(engine_address)
-    servicer = SandboxServicer(cloud, lambda text: warn(text) if store.is_first(run) else None)
+    servicer = SandboxServicer(
+        cloud,
+        lambda text: warn(text) if store.is_first(run) else None,
+        Foresight.of(cloud.package, os.environ),
+    )
     provider_pb2_grpc.add_ResourceProviderServicer_to_server(servicer, server)
     port = server.add_insecure_port("127.0.0.1:0")
     await server.start()

@@ -8,6 +8,7 @@ import os
 import subprocess
 import tempfile
 from collections.abc import Iterable, Mapping
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any, Final, cast
 
@@ -17,8 +18,8 @@ from policies.reports.result import StackResult
 from policies.state import stack_of_states
 from stacks.checking.records import outcomes_of, resources_of
 from stacks.checking.subject import Subject
+from stacks.command.beneath import bring_up_foundation
 from stacks.command.cloud import prepare_cloud
-from stacks.command.lifecycle import bring_up_foundation
 from stacks.command.packs import pack_folders
 from stacks.command.pulumi import Pulumi
 from stacks.errors import StackError
@@ -56,10 +57,12 @@ def _check(subject: Subject, strict: bool | None) -> StackResult:
     pulumi = Pulumi(stack, sandbox=not subject.is_local, plugins=not subject.is_local)
     pulumi.ensure_stack()
     if isinstance(settings, CloudSettings):
-        # It has a check of its own; here it only has to be there.
-        bring_up_foundation(pulumi, settings, judged=False)
+        bring_up_foundation(pulumi, settings)
     packs = settings.policies.packs if isinstance(settings, CloudSettings) else PACKS
-    with tempfile.TemporaryDirectory(prefix="falaj-check-") as temporary:
+    with (
+        tempfile.TemporaryDirectory(prefix="falaj-check-") as temporary,
+        pulumi.foreseeing() if pulumi.sandbox else nullcontext({}) as foresight,
+    ):
         folder = Path(temporary)
         configuration = folder / "packs.json"
         # Packs only say what they find, so that the preview goes on and all is found at once.
@@ -71,7 +74,8 @@ def _check(subject: Subject, strict: bool | None) -> StackResult:
             [str(pulumi.engine.path), *arguments],
             cwd=pulumi.folder,
             env=pulumi.environment
-            | {RECORD_FOLDER: temporary, PROJECT_FOLDER: str(stack.project.root)},
+            | {RECORD_FOLDER: temporary, PROJECT_FOLDER: str(stack.project.root)}
+            | foresight,
             capture_output=True,
             text=True,
             check=False,

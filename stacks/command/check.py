@@ -4,29 +4,25 @@ from __future__ import annotations
 
 import argparse
 import datetime
-import importlib.metadata
 import os
 import shutil
 import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from engine.versions import pins
 from policies.model import PolicyError
 from policies.reports.evidence import evidence
 from policies.reports.junit import to_junit
-from policies.reports.result import CheckResult, RuleRecord, StackResult, read_result
+from policies.reports.result import CheckResult, StackResult, read_result
 from policies.reports.sarif import to_sarif
 from policies.reports.summary import summarise
-from policies.rules import all_rules
-from stacks.checking.packs import digests
+from stacks.checking.check import check_now, gathered
 from stacks.checking.recorded import check_file, check_live
-from stacks.checking.side_by_side import SideBySide, jobs_by_default, require_jobs
+from stacks.checking.side_by_side import jobs_by_default, require_jobs
 from stacks.checking.subject import subjects
 from stacks.command.console import say
 from stacks.command.project import Project
 from stacks.errors import StackError
-from stacks.settings.policies import PACKS
 
 #: Options that write a report, and what they write.
 FORMATS: Mapping[str, tuple[str, Callable[[CheckResult], str]]] = {
@@ -127,16 +123,8 @@ def _run(project: Project, options: argparse.Namespace) -> CheckResult:
         if options.live:
             found = [check_live(each, strict=options.strict) for each in chosen]
         else:
-            found = SideBySide(chosen, options.strict, jobs).run()
-    return CheckResult(
-        started,
-        datetime.datetime.now(datetime.UTC),
-        importlib.metadata.version("falaj"),
-        tuple(digests(PACKS)),
-        tuple(found),
-        tuple(RuleRecord.of(each) for each in all_rules()),
-        {"pulumi": str(pins().version), "python": sys.version.split()[0]},
-    )
+            return check_now(chosen, options.strict, jobs)
+    return gathered(started, found)
 
 
 def _write(result: CheckResult, options: argparse.Namespace) -> None:

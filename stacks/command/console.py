@@ -36,3 +36,8 @@ def table(rows: list[tuple[str, ...]], *, indent: str = "  ") -> str:
         ).rstrip()
         for row in rows
     )
+
+
+def display() -> list[str]:
+    """How the engine draws: a live table on a terminal, else a line for each event."""
+    return [] if sys.stdout.isatty() else ["--non-interactive"]

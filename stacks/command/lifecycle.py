@@ -10,10 +10,11 @@ from dataclasses import dataclass
 
 from engine.sandbox import activation
 from stacks.command import made_for, service
+from stacks.command.beneath import bring_up_foundation
 from stacks.command.cloud import closing, prepare_cloud
-from stacks.command.console import say, step
+from stacks.command.console import display, say, step
+from stacks.command.judged import judged
 from stacks.command.leftovers import remove_leftovers
-from stacks.command.packs import pack_arguments
 from stacks.command.project import StackFile
 from stacks.command.pulumi import INTERRUPTED, Pulumi
 from stacks.command.shadow import forget_stack
@@ -77,7 +78,9 @@ def up(call: Call) -> int:
         made_for.forget(stack)
     say(f"[3/3] pulumi up of stack {stack.name}")
     started = time.monotonic()
-    status = pulumi.stream(["up", "--yes", *_judged(settings), "-s", stack.name, *_display()])
+    with judged(call.stack, settings, pulumi) as (packs, environment):
+        arguments = ["up", "--yes", *(packs or ["--skip-preview"]), "-s", stack.name]
+        status = pulumi.stream([*arguments, *display()], environment)
     if status != 0:
         _explain(call, "up", status)
         return status
@@ -99,8 +102,9 @@ def preview(call: Call) -> int:
     pulumi.ensure_stack()
     if isinstance(settings, CloudSettings):
         bring_up_foundation(pulumi, settings)
-    packs = pack_arguments(settings) if isinstance(settings, CloudSettings) else []
-    return pulumi.stream(["preview", *packs, "-s", call.stack.name, *_display()])
+    with judged(call.stack, settings, pulumi) as (packs, environment):
+        arguments = ["preview", *packs, "-s", call.stack.name]
+        return pulumi.stream([*arguments, *display()], environment)
 
 
 def refresh(call: Call) -> int:
@@ -108,7 +112,7 @@ def refresh(call: Call) -> int:
     settings = call.settings()
     pulumi = call.engine(settings)
     pulumi.ensure_stack()
-    return pulumi.stream(["refresh", "--yes", "-s", call.stack.name, *_display()])
+    return pulumi.stream(["refresh", "--yes", "-s", call.stack.name, *display()])
 
 
 def down(call: Call) -> int:
@@ -128,7 +132,7 @@ def down(call: Call) -> int:
     if pulumi.sandbox:
         # Nothing real is kept in the sandbox; on a cloud a person lifts the protection.
         pulumi.release()
-    status = pulumi.stream(["destroy", "--yes", "--skip-preview", "-s", stack.name, *_display()])
+    status = pulumi.stream(["destroy", "--yes", "--skip-preview", "-s", stack.name, *display()])
     if status != 0:
         _explain(call, "down", status)
         return status
@@ -190,65 +194,12 @@ def new(call: Call, template: str) -> int:
     return 0
 
 
-def bring_up_foundation(pulumi: Pulumi, settings: CloudSettings, *, judged: bool = True) -> None:
-    """Make sure that the stack which this one refers to is there; in the sandbox, make it.
-
-    Args:
-        pulumi: the engine for the stack that stands on it.
-        settings: that stack's.
-        judged: whether the policy packs may refuse what is made.
-
-    Raises:
-        StackError: it isn't there, or can't be made.
-    """
-    name = getattr(settings, "foundation", None)
-    if name is None:
-        return
-    stack = pulumi.stack.sibling(str(name))
-    other = Pulumi(stack, sandbox=pulumi.sandbox)
-    if other.exists() and other.outputs():
-        if pulumi.sandbox:
-            made_for.keep(stack, pulumi.stack.name)
-        return
-    if not pulumi.sandbox:
-        raise StackError(
-            f"falaj:foundation: stack {name} is not up, and {pulumi.stack.name} stands on it\n"
-            f"  bring it up first with: make up STACK={name}"
-        )
-    say(f"{pulumi.stack.name} stands on {name}, which the sandbox hasn't got: making it there")
-    found = Call(stack, sandbox=True).settings()
-    if not isinstance(found, CloudSettings):
-        raise StackError(
-            f"falaj:foundation: given {name!r}, a stack of the platform local; allowed: a stack "
-            "of the blueprint foundation"
-        )
-    prepare_cloud(stack, found, sandbox=True)
-    other.ensure_stack()
-    packs = _judged(found) if judged else ["--skip-preview"]
-    status = other.stream(["up", "--yes", *packs, "-s", stack.name, *_display()])
-    if status != 0:
-        raise StackError(f"stack {name} could not be made in the sandbox (exit {status})")
-    made_for.begin(stack, pulumi.stack.name)
-
-
 def _remove_what_was_made_for(call: Call, settings: Settings | None) -> None:
     """Destroy the foundation that the sandbox made for the stack, once nobody stands on it."""
     name = getattr(settings, "foundation", None)
     if name is not None and made_for.leave(call.stack.sibling(str(name)), call.stack.name):
         say(f"{name} was made for {call.stack.name} only: it goes as well")
         down(Call(call.stack.sibling(str(name)), sandbox=True))
-
-
-def _judged(settings: Settings) -> list[str]:
-    """How an update is judged: with a preview first, so that what is refused is never begun."""
-    if isinstance(settings, CloudSettings) and settings.policies.packs:
-        return pack_arguments(settings)
-    return ["--skip-preview"]
-
-
-def _display() -> list[str]:
-    # Without a terminal the engine prints a line for each event; with one it draws a live table.
-    return [] if sys.stdout.isatty() else ["--non-interactive"]
 
 
 def _explain(call: Call, target: str, status: int) -> None:

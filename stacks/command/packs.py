@@ -1,24 +1,14 @@
-"""The policy packs that a stack is judged by, as arguments of the engine."""
+"""Where the policy packs are."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
 
-from stacks.settings import CloudSettings
 from stacks.settings.policies import PACKS
 
 #: The folder of the packs.
 POLICIES = Path(__file__).resolve().parents[2] / "policies"
-
-
-def pack_arguments(settings: CloudSettings) -> list[str]:
-    """``--policy-pack FOLDER`` for each pack of the stack; one process where it wants all."""
-    return [
-        argument
-        for folder in pack_folders(settings.policies.packs)
-        for argument in ("--policy-pack", str(folder))
-    ]
 
 
 def pack_folders(packs: Sequence[str]) -> list[Path]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from policies.conflicts import SCANNERS, print_configuration
+from policies.conflicts import print_configuration, scanners
 
 from policies.rules import all_rules
 from stacks.command.console import say, table
@@ -34,7 +34,7 @@ def add_options(command: argparse.ArgumentParser) -> None:
     )
     chosen.add_argument(
         "--suppress",
-        choices=SCANNERS,
+        choices=[each.key for each in scanners()],
         help="print the configuration with which another scanner stops demanding copies abroad",
     )
     command.add_argument("--verbose", action="store_true", help="every type, every rule's remedy")

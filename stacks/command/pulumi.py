@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import subprocess
-from collections.abc import Sequence
+import tempfile
+from collections.abc import Generator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, cast
 
 from engine import install, launch, locks
-from engine.sandbox import activation, state
+from engine.sandbox import activation, foresight, state
 from stacks.command.console import say
 from stacks.command.project import StackFile
 from stacks.command.shadow import make_shadow
@@ -43,9 +45,18 @@ class Pulumi:
         if not plugins:
             self.environment["PULUMI_DISABLE_AUTOMATIC_PLUGIN_ACQUISITION"] = "true"
 
-    def stream(self, arguments: Sequence[str]) -> int:
+    def stream(self, arguments: Sequence[str], variables: Mapping[str, str] | None = None) -> int:
         """Run a command whose output goes to the person; returns its exit status."""
-        return launch.run(arguments, self.folder, say, self.engine, self.environment)
+        environment = {**self.environment, **(variables or {})}
+        return launch.run(arguments, self.folder, say, self.engine, environment)
+
+    @contextmanager
+    def foreseeing(self) -> Generator[dict[str, str]]:
+        """Variables with which previews in the sandbox know what an update would bring."""
+        with tempfile.TemporaryDirectory(prefix="falaj-foreseen-") as folder:
+            copy = Path(folder) / "cloud.sqlite"
+            foresight.prepare(activation.cloud_file(self.environment), copy)
+            yield {foresight.FORESIGHT_VARIABLE: str(copy)}
 
     def capture(self, arguments: Sequence[str], given: str | None = None) -> str:
         """Standard output of a command that reads ``given``.

@@ -35,6 +35,8 @@ class PolicySettings(Section):
     strict: bool | None = None
     """Whether what can't be known fails. Default: in CI and for production."""
     required_tags: list[str] | None = None
+    most_gpu_machines: Annotated[int, Field(ge=0)] | None = None
+    """Machines that one pool with GPUs may grow to. Default: 16."""
     most_gpu_machines: int | None = Field(default=None, ge=0)
     """How many machines one pool with GPUs may grow to. Default: 16."""
     waivers: str | None = None

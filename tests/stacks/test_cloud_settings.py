@@ -9,6 +9,7 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
+from policies.model import Settings as PackSettings
 from stacks.errors import SettingsError
 from stacks.reality import check_reality
 from stacks.settings import (
@@ -22,6 +23,7 @@ from stacks.settings import (
     validate,
 )
 from stacks.settings.nesting import nest
+from stacks.settings.policies import PolicySettings
 
 ROOT = Path(__file__).resolve().parents[2]
 SHIPPED = sorted((ROOT / "stacks").glob("Pulumi.*-*.yaml"))
@@ -209,3 +211,13 @@ def test_a_projects_own_values_are_defaults_of_its_stacks(tmp_path: Path) -> Non
     found = load_file(tmp_path / "Pulumi.dev.yaml", tmp_path)
     assert isinstance(found, LocalSettings)
     assert not found.retain
+
+
+def test_a_stack_can_say_all_that_the_packs_can_be_told() -> None:
+    own = {"data_class", "environment"}  # keys of every stack
+    assert set(PolicySettings.model_fields) - {"packs"} == set(PackSettings.model_fields) - own
+
+
+def test_what_the_packs_would_refuse_is_refused_first() -> None:
+    given = FOUNDATION | {"falaj:policies": {"allowedPlaces": ["aws/eu-west-1"]}}
+    assert "aws/eu-west-1 can't be allowed" in refused(given)

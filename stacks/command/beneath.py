@@ -1,0 +1,48 @@
+"""What a stack stands on: its foundation has to be there first, and the sandbox can make it."""
+
+from __future__ import annotations
+
+from stacks.command import made_for
+from stacks.command.cloud import prepare_cloud
+from stacks.command.console import display, say
+from stacks.command.pulumi import Pulumi
+from stacks.errors import StackError
+from stacks.settings import CloudSettings
+
+
+def bring_up_foundation(pulumi: Pulumi, settings: CloudSettings) -> None:
+    """Make sure that the stack which this one refers to is there; in the sandbox, make it.
+
+    Raises:
+        StackError: it isn't there, or can't be made.
+    """
+    name = getattr(settings, "foundation", None)
+    if name is None:
+        return
+    stack = pulumi.stack.sibling(str(name))
+    other = Pulumi(stack, sandbox=pulumi.sandbox)
+    if other.exists() and other.outputs():
+        if pulumi.sandbox:
+            made_for.keep(stack, pulumi.stack.name)
+        return
+    if not pulumi.sandbox:
+        raise StackError(
+            f"falaj:foundation: stack {name} is not up, and {pulumi.stack.name} stands on it\n"
+            f"  bring it up first with: make up STACK={name}"
+        )
+    say(f"{pulumi.stack.name} stands on {name}, which the sandbox hasn't got: making it there")
+    if stack.ensure():
+        say(f"made {stack.shown_path} from its template; it is yours to edit")
+    found = stack.settings()
+    if not isinstance(found, CloudSettings):
+        raise StackError(
+            f"falaj:foundation: given {name!r}, a stack of the platform local; allowed: a stack "
+            "of the blueprint foundation"
+        )
+    prepare_cloud(stack, found, sandbox=True)
+    other.ensure_stack()
+    # The packs judge it when it is brought up, or checked, as itself.
+    status = other.stream(["up", "--yes", "--skip-preview", "-s", stack.name, *display()])
+    if status != 0:
+        raise StackError(f"stack {name} could not be made in the sandbox (exit {status})")
+    made_for.begin(stack, pulumi.stack.name)
