@@ -133,7 +133,7 @@ def foreign_host(resource: Resource, view: View) -> Iterator[Finding]:
     """Hosts of regions abroad in any text, and addresses of services known to keep data there."""
     for leaf in walk(resource):
         value = text(leaf.value)
-        if not value or "." not in value:
+        if "." not in value or ".".join(leaf.keys) in _BY_KIND.get(resource.kind, ()):
             continue
         abroad = next((each for each in _regions_in(value) if each not in allowed(view)), "")
         service = foreign_service(host_of(value)) if _calls(leaf.key) else ""

@@ -20,6 +20,7 @@ from policies.model import (
     text,
     violation,
 )
+from policies.reading.azure_types import azure
 from policies.reading.regions import is_azure_location, normalise_azure
 from policies.reading.walk import Leaf, walk
 from policies.rules.residency.azure_global import GLOBAL, may_be_global
@@ -72,6 +73,18 @@ _SURE: Final = frozenset(
         "locationProfiles.location", "customDetails.location", "regions.name",
     )
 )  # fmt: skip
+#: What rules of their own judge, for it depends on more: whether a copy is on, what a default is.
+_JUDGED_ELSEWHERE: Final = {
+    kind: keys
+    for names, keys in (
+        (("operationalinsights:Workspace", "operationalinsights:Cluster"),
+         ("replication", "location")),
+        (("datafactory:IntegrationRuntime", "synapse:IntegrationRuntime"),
+         ("computeProperties", "location")),
+        (("monitor:ActionGroup",), ("itsmReceivers", "region")),
+    )
+    for kind in azure(*names)
+}  # fmt: skip
 #: The country where a service names geographies rather than locations.
 _COUNTRY: Final = frozenset(("uae", "unitedarabemirates"))
 #: Where identifiers always hold a location: of connectors' managed APIs, and of what is restored.
@@ -84,6 +97,12 @@ def _names_a_place(keys: Sequence[str]) -> bool:
     return any(_PLACE.search(each) for each in keys) and not any(
         each in _NO_PLACES or each in _SAYING_NOTHING for each in keys
     )
+
+
+def _is_near(keys: tuple[str, ...]) -> bool:
+    """Whether the value is the place's own name, rather than something else about it."""
+    own = keys[-2:-1] if keys[-1] in {"name", "value", "defaultValue"} else keys[-1:]
+    return any(_PLACE.search(each) for each in own)
 
 
 def _is_sure(keys: tuple[str, ...]) -> bool:
@@ -100,7 +119,11 @@ def _judge_text(leaf: Leaf, value: str, resource: Resource, view: View) -> Itera
     if not value or region in allowed(view) or _is_expression(value):
         return
     if region in GLOBAL:
-        if not may_be_global(resource.kind) and "template" not in leaf.keys:
+        if (
+            _is_near(leaf.keys)
+            and not may_be_global(resource.kind)
+            and "template" not in leaf.keys
+        ):
             yield violation(
                 path,
                 f"the location is {value!r}, and nothing says that this type keeps its data out "
@@ -108,7 +131,7 @@ def _judge_text(leaf: Leaf, value: str, resource: Resource, view: View) -> Itera
             )
     elif region in _COUNTRY and leaf.key != "location":
         return
-    elif _is_sure(leaf.keys) or is_azure_location(value, geographies=True):
+    elif _is_sure(leaf.keys) or is_azure_location(value, geographies=_is_near(leaf.keys)):
         yield violation(path, f"the location is {value!r}; {where_allowed(view)}")
 
 
@@ -142,10 +165,12 @@ def location(resource: Resource, view: View) -> Iterator[Finding]:
     for leaf in walk(resource):
         if (describing and leaf.keys != ("location",)) or not _names_a_place(leaf.keys):
             continue
-        if is_unknown(leaf.value):
-            yield from _judge_unknown(leaf, resource, view)
-        else:
+        if leaf.keys[-2:] == _JUDGED_ELSEWHERE.get(resource.kind):
+            continue
+        if not is_unknown(leaf.value):
             yield from _judge_text(leaf, text(leaf.value), resource, view)
+        elif _is_near(leaf.keys):
+            yield from _judge_unknown(leaf, resource, view)
 
 
 @rule(
@@ -173,11 +198,15 @@ def location_id(resource: Resource, view: View) -> Iterator[Finding]:
                 )
 
 
+#: Deployments of templates into a group are where the group is, whatever the provider says.
+_IN_GROUPS: Final = azure("resources:Deployment", "resources:DeploymentStackAtResourceGroup")
+
+
 @rule(
     "residency-azure-effective-location",
     "A resource without a location gets an allowed one",
     Severity.CRITICAL,
-    LOCATED,
+    LOCATED - _IN_GROUPS,
     CONTROLS,
     "Give the resource a location, or the provider the setting azure-native:location, or put the "
     "resource's group into a location in the country.",

@@ -159,7 +159,8 @@ def refers_to(resource: Resource, path: str, value: Any, view: View) -> list[Res
         value = found[1]
     called = [each for each in stack.called(value) if each.urn != resource.urn]
     if called or not _ARM_ID.match(text(value)):
-        return called or _by_name(stack).get(text(value).lower(), [])
+        named = _by_name(stack).get(text(value).lower(), [])
+        return called or [each for each in named if each.urn != resource.urn]
     return _by_id(text(value), stack)
 
 

@@ -7,7 +7,6 @@ allowed.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -23,13 +22,10 @@ from policies.model import (
     is_unknown,
     rule,
     select,
-    spell,
-    text,
     violation,
 )
 from policies.reading.azure_types import azure
 from policies.reading.demands import said
-from policies.reading.walk import walk
 from policies.rules.residency.azure_places import geo_copies_stay, no_geo_copies
 
 CONTROLS: Final = (
@@ -149,47 +145,4 @@ storage: Final = copies(
     STORAGE,
 )
 
-# Standard_RAGRS and the like, GeoRedundant, GeoZone: as skus and settings of every service.
-_GEO: Final = re.compile(
-    r"(?:(?:standard|premium)(?:v2)?[_-])?(?:ra-?)?gz?rs"
-    r"|(?:readaccess)?geo(?:zone)?(?:redundant)?(?:storage)?",
-    re.IGNORECASE,
-)
-#: Keys (their last words) that say how storage is copied.
-_COPYING: Final = re.compile(
-    r"(?:sku|skuname|redundancy|replicationtype|storageaccounttype|storagetype|accounttype"
-    r"|storageaccountskuname|storagesku)$",
-    re.IGNORECASE,
-)
-
-
-@rule(
-    "residency-azure-geo-redundancy",
-    "No setting of any service asks for geo-redundant storage",
-    Severity.CRITICAL,
-    {"azure-native:*"},
-    CONTROLS,
-    REMEDIATION,
-)
-def geo_redundancy(resource: Resource, view: View) -> Iterator[Finding]:
-    """Values such as Standard_GRS under any key of a sku, of types that no table knows."""
-    module = resource.kind.rpartition(":")[0]
-    # Migrate only calculates what storage would cost.
-    if geo_copies_stay(view) or module == "azure-native:migrate" or resource.kind in KNOWN:
-        return
-    for leaf in walk(resource):
-        name = "".join(leaf.keys[-2:]) if leaf.key in {"name", "value"} else leaf.key
-        stem = re.sub(r"(?:name|value)$", "", name)
-        if not _COPYING.search(stem):
-            continue
-        if _GEO.fullmatch(text(leaf.value)):
-            yield violation(
-                spell(leaf.path),
-                f"{text(leaf.value)} copies to another region; {no_geo_copies(view)}",
-            )
-
-
-#: Types whose own rules judge their copies.
-KNOWN: Final = frozenset(storage.types)
-
-RULES: Final[tuple[Rule, ...]] = (storage, geo_redundancy)
+RULES: Final[tuple[Rule, ...]] = (storage,)
