@@ -5,6 +5,8 @@ from __future__ import annotations
 from policies.model import Rule
 from policies.rules.encryption import (
     aws_at_rest,
+    aws_plain_text,
+    aws_tls_versions,
     azure_customer_keys,
     azure_gateways,
     azure_key_uses,
@@ -16,6 +18,8 @@ from policies.rules.encryption import (
 
 RULES: tuple[Rule, ...] = (
     *aws_at_rest.RULES,
+    *aws_plain_text.RULES,
+    *aws_tls_versions.RULES,
     *azure_customer_keys.RULES,
     *azure_gateways.RULES,
     *azure_key_uses.RULES,
