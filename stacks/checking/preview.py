@@ -26,6 +26,8 @@ from stacks.errors import StackError
 from stacks.settings import CloudSettings
 from stacks.settings.policies import PACKS
 
+#: What the engine says of all else when one resource was refused.
+_CANCELLED: Final = "context canceled"
 #: What programs are made of; data and build leftovers are none.
 _SOURCES: Final = (".py", ".ts", ".js", ".go", ".yaml", ".yml", ".json", ".txt")
 
@@ -124,7 +126,7 @@ def _why(document: Mapping[str, Any] | None, printed: str) -> str:
     messages = [
         str(each.get("message", "")).strip()
         for each in (document or {}).get("diagnostics") or []
-        if each.get("severity") == "error"
+        if each.get("severity") == "error" and _CANCELLED not in str(each.get("message", ""))
     ]
     said = "\n".join(dict.fromkeys(filter(None, messages))) or printed.strip()
     return "it could not be previewed:\n" + (said or "the engine failed and said nothing")

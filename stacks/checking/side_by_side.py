@@ -40,26 +40,27 @@ class SideBySide:
     def run(self) -> list[StackResult]:
         """Check them all; results are in the order of the stacks.
 
-        State, stand-ins and keys of the check are in a folder of its own, which goes when it ends:
-        what a person has up in the sandbox is neither read nor touched.
+        State, stand-ins and keys of each group are in a folder of its own, which goes when it
+        ends: what a person has up in the sandbox is neither read nor touched, and stacks that
+        could not share an account don't meet.
         """
-        with (
-            tempfile.TemporaryDirectory(prefix="falaj-check-home-") as home,
-            ThreadPoolExecutor(self._jobs) as pool,
-        ):
-            running = [pool.submit(self._group, each, home) for each in groups(self._subjects)]
+        with ThreadPoolExecutor(self._jobs) as pool:
+            running = [pool.submit(self._group, each) for each in groups(self._subjects)]
             for each in running:
                 each.result()
         return [self._results[each.stack.name] for each in self._subjects]
 
-    def _group(self, group: Sequence[Subject], home: str) -> None:
+    def _group(self, group: Sequence[Subject]) -> None:
         project = group[0].stack.project
         task = {
             "project": str(project.root),
             "stacks": [each.stack.name for each in group],
             "strict": self._strict,
         }
-        with tempfile.TemporaryFile(mode="w+") as said:
+        with (
+            tempfile.TemporaryDirectory(prefix="falaj-check-home-") as home,
+            tempfile.TemporaryFile(mode="w+") as said,
+        ):
             process = subprocess.Popen(
                 [sys.executable, "-P", "-m", "stacks.checking.worker"],
                 env={**os.environ, "FALAJ_HOME": home, "PULUMI_HOME": str(Path(home) / "pulumi")},
