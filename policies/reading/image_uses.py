@@ -134,11 +134,18 @@ def _image(
     return ImageUse(manifest, spell(path), given)
 
 
+def _is_nothing(value: object) -> bool:
+    return value is None or value == ""
+
+
 def _in_parts(
     manifest: Manifest, value: Mapping[str, Any], path: Path, registry: str
 ) -> ImageUse | None:
     """An image of registry, repository, tag and digest, as charts write it."""
-    name_key = next((key for key in ("repository", "name", "reference") if value.get(key)), None)
+    name_key = next(
+        (key for key in ("repository", "name", "reference") if not _is_nothing(value.get(key))),
+        None,
+    )
     own = value.get("registry")
     if name_key is None:
         return None

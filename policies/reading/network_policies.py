@@ -109,9 +109,13 @@ def _isolates_all(flavour: str, spec: Mapping[str, Any], direction: Direction) -
 
 def _selects_all(selector: object) -> bool:
     """Whether a selector of pods has no condition."""
-    return isinstance(selector, Mapping) and not any(
-        selector.get(key) for key in ("matchLabels", "matchExpressions")
+    return isinstance(selector, Mapping) and all(
+        _is_empty(selector.get(key)) for key in ("matchLabels", "matchExpressions")
     )
+
+
+def _is_empty(value: object) -> bool:
+    return value is None or ((isinstance(value, Mapping) or is_list(value)) and not value)
 
 
 def _selects_all_namespaces(subject: Any) -> bool:
@@ -128,7 +132,7 @@ def _is_for_all(rule: Any, direction: Direction) -> bool:
 
 def _types(spec: Mapping[str, Any]) -> set[str]:
     """Directions that a policy is about; by default ingress, and egress where it has rules."""
-    given = items(spec.get("policyTypes") or spec.get("types"))
+    given = [*items(spec.get("policyTypes")), *items(spec.get("types"))]
     if given:
         return {text(each).lower() for each in given}
     return {"ingress", "egress"} if items(spec.get("egress")) else {"ingress"}
@@ -201,7 +205,7 @@ def _of_cilium(direction: Direction, at: str, rule: Mapping[str, Any]) -> Openin
     anywhere = f"{side}Entities has {open_to}" if open_to is not None else ""
     hidden = next((each.reason for each in items(entities) if is_unknown(each)), "")
     peers = [key for key in rule if key.startswith(side) and not key.endswith(("Ports", "ICMPs"))]
-    if not peers and (rule.get("toPorts") or rule.get("icmps")):
+    if not peers and any(not _is_empty(rule.get(key)) for key in ("toPorts", "icmps")):
         anywhere = "a rule of ports alone is open to everyone"
     return Opening(direction, at, anywhere, tuple(ranges), tuple(hosts), hidden)
 

@@ -7,6 +7,7 @@ https://cloud-provider-azure.sigs.k8s.io/topics/loadbalancer/
 from __future__ import annotations
 
 import ipaddress
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
@@ -45,6 +46,21 @@ _OWN: Final = tuple(
         "169.254.0.0/16", "fc00::/7", "fe80::/10", "::1/128",
     )
 )  # fmt: skip
+_LABEL: Final = re.compile(r"[a-z]([a-z0-9-]*[a-z0-9])?")
+#: Domains of three letters and more that services are commonly found in
+#: (https://data.iana.org/TLD/tlds-alpha-by-domain.txt has all).
+_DOMAINS: Final = frozenset({
+    "academy", "agency", "app", "art", "arpa", "biz", "blog", "bot", "box", "build", "capital",
+    "cat", "chat", "cloud", "club", "codes", "com", "community", "company", "computer", "data",
+    "design", "dev", "digital", "dubai", "edu", "email", "energy", "engineer", "engineering",
+    "example", "exchange", "expert", "finance", "fun", "fund", "games", "global", "gov", "group",
+    "host", "hosting", "info", "ink", "int", "link", "live", "ltd", "mil", "mobi", "mov", "name",
+    "net", "network", "new", "news", "ninja", "one", "online", "onl", "org", "page", "plus",
+    "pro", "pub", "run", "science", "services", "shop", "site", "social", "software", "solutions",
+    "space", "store", "studio", "support", "systems", "tech", "technology", "today", "tools",
+    "top", "trade", "training", "travel", "vip", "website", "work", "works", "world", "wtf",
+    "xxx", "xyz", "zip", "zone",
+})  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -158,4 +174,13 @@ def may_reach(value: object, settings: Settings) -> bool:
     host = host_of(value) or text(value).lower().rstrip(".")
     if network(host) is not None:
         return is_own_address(host) or is_listed(host, settings)
-    return may_talk_to(host, settings)
+    return may_talk_to(host, settings) or is_cluster_name(host)
+
+
+def is_cluster_name(host: str) -> bool:
+    """Whether a host is a service with its namespace, ``db.team``, as resolvers in pods find it.
+
+    Two labels, of which the last isn't a domain that companies register names in.
+    """
+    name, _, last = host.partition(".")
+    return bool(name) and bool(_LABEL.fullmatch(last)) and len(last) > 2 and last not in _DOMAINS

@@ -5,6 +5,7 @@ from __future__ import annotations
 from policies.model import Rule
 from policies.rules.kubernetes import (
     containers,
+    egress,
     gateways,
     host_isolation,
     images,
@@ -27,4 +28,5 @@ RULES: tuple[Rule, ...] = (
     *services.RULES,
     *gateways.RULES,
     *mesh.RULES,
+    *egress.RULES,
 )

@@ -34,7 +34,6 @@ _GATEWAYS: Final = kinds(
 _CERTIFICATES: Final = (
     "alb.ingress.kubernetes.io/certificate-arn",
     "appgw.ingress.kubernetes.io/appgw-ssl-certificate",
-    "cert-manager.io/cluster-issuer",
 )
 _PLAIN: Final = (
     "nginx.ingress.kubernetes.io/ssl-redirect",
@@ -85,7 +84,7 @@ def _ingress(manifest: Manifest) -> Iterator[Finding]:
     tls = manifest.get("spec.tls")
     annotations = manifest.get("metadata.annotations")
     hidden = next((each for each in (tls, annotations) if is_unknown(each)), None)
-    if any(manifest.annotations.get(key) for key in _CERTIFICATES[:2]):
+    if any(manifest.annotations.get(key) is not None for key in _CERTIFICATES):
         return
     if not is_unknown(tls) and not items(tls):
         if hidden is not None:

@@ -5,7 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from policies.model import Finding, Resource, Rule, Severity, Stack, View, is_unknown, items, rule
+from policies.model import (
+    ABSENT,
+    Finding,
+    Resource,
+    Rule,
+    Severity,
+    Stack,
+    View,
+    is_unknown,
+    items,
+    rule,
+)
 from policies.reading.cidr import are_open, is_open
 from policies.reading.hosts import may_talk_to
 from policies.reading.kubernetes import (
@@ -107,7 +118,7 @@ def _occupied(stack: Stack) -> set[str | None]:
     charts = [
         Manifest(each, "helm.sh", "chart", {"metadata": {"namespace": each.get("namespace")}})
         for each in stack.resources
-        if each.package == "kubernetes" and is_bundle(each) and each.get("chart")
+        if each.package == "kubernetes" and is_bundle(each) and each.get("chart") is not ABSENT
     ]
     return {namespace_key(each, stack) for each in (*running, *charts)}
 

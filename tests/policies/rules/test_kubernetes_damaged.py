@@ -1,0 +1,54 @@
+"""Rules of Kubernetes on their own fixtures with any one part replaced: none raises."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from policies.model import REDACTED, UNKNOWN, Stack, View, is_list
+from policies.model.cases import Case, read_cases
+from policies.rules import rules_of
+
+FOLDER = Path(__file__).resolve().parents[3] / "policies" / "rules" / "kubernetes"
+RULES = {each.id: each for each in rules_of("kubernetes")}
+CASES = [case for file in sorted(FOLDER.glob("*.cases.yaml")) for case in read_cases(file)]
+ODD: tuple[Any, ...] = (
+    None, True, -1, 1e308, "", "*", "a:b/c@d", [], {}, [[]], [{}], {"": None}, [None, 3], UNKNOWN,
+    REDACTED, [UNKNOWN], {"name": UNKNOWN, "key": []}, {"matchLabels": UNKNOWN},
+)  # fmt: skip
+
+
+def damaged(value: Any, odd: Any) -> Iterator[Any]:
+    """The value with each of its parts replaced, one at a time."""
+    yield odd
+    if isinstance(value, Mapping):
+        for key, each in value.items():
+            for other in damaged(each, odd):
+                yield {**value, key: other}
+    elif is_list(value):
+        for index, each in enumerate(value):
+            for other in damaged(each, odd):
+                yield [*value[:index], other, *value[index + 1 :]]
+
+
+@pytest.mark.parametrize("odd", ODD, ids=repr)
+@pytest.mark.parametrize("rule", sorted(RULES))
+def test_no_part_matters(rule: str, odd: Any) -> None:
+    for case in (each for each in CASES if each.rule == rule):
+        for properties in damaged(dict(case.resource.properties), odd):
+            if isinstance(properties, Mapping):
+                judge(case, properties)
+
+
+def judge(case: Case, properties: Mapping[str, Any]) -> None:
+    resource = replace(case.resource, properties=properties)
+    others = case.stack.resources[1:] if case.stack else ()
+    for view in (View(case.settings), View(case.settings, Stack((resource, *others)))):
+        for found in RULES[case.rule].check(resource, view):
+            assert found.reason
+        for other in others:
+            list(RULES[case.rule].check(other, view))
