@@ -10,10 +10,10 @@ One decoding, rules looked up by type, a policy for each rule, and the two looks
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import grpc
 from google.protobuf import empty_pb2, struct_pb2
@@ -28,6 +28,9 @@ from policies.recording import Record, resource_entry
 from policies.server.information import SETTINGS_POLICY, SEVERITIES, pack_information
 from policies.server.messages import properties_of, resource_of, stack_of
 from policies.server.remediation import remediated
+
+ROOT: Final = "pulumi:pulumi:Stack"
+REFERENCE: Final = "pulumi:pulumi:StackReference"
 
 
 @dataclass(frozen=True)
@@ -107,6 +110,7 @@ class Analyzer(analyzer_pb2_grpc.AnalyzerServicer):
         with self._alone:
             configuration = self._configuration(context)
             stack = stack_of(request, self._seen, *self._names)
+            stack = replace(stack, resources=(*stack.resources, *self._references()))
             open_questions: list[Judgement] = []
             final: list[Judgement] = []
             for resource in stack.resources:
@@ -204,6 +208,12 @@ class Analyzer(analyzer_pb2_grpc.AnalyzerServicer):
             severity=SEVERITIES[rule.severity],
         )
 
+    def _references(self) -> Iterator[Resource]:
+        """The stack that this one says it stands on: the engine shows packs no reference."""
+        name = self._stack_config.get("falaj:foundation")
+        if name:
+            yield Resource(REFERENCE, name, {"name": name})
+
     def _write(
         self, stack: Stack, judgements: Iterable[Judgement], configuration: Configuration
     ) -> None:
@@ -214,6 +224,8 @@ class Analyzer(analyzer_pb2_grpc.AnalyzerServicer):
             by_urn.setdefault(each.resource.urn, []).append(each)
         self._record.write("pack", name=self._pack.name, version=self._pack.version)
         for resource in stack.resources:
+            if resource.type in (ROOT, REFERENCE):
+                continue
             judged = by_urn.get(resource.urn, [])
             entry = resource_entry(resource, stack, judged, configuration)
             self._record.write("resource", **entry)
