@@ -11,7 +11,7 @@ from policies.model import Settings, text
 from policies.reading.regions import AZURE_LOCATIONS, regions_in
 
 _HOST: Final = re.compile(
-    r"(?:[a-z][a-z0-9+.-]*:)?//(?:[^/?#@\s]*@)?(\[[0-9a-f:.%]+\]|[^/?#:@\s]+)", re.IGNORECASE
+    r"(?:[a-z][a-z0-9+.:-]*:)?//(?:[^/?#@\s]*@)?(\[[0-9a-f:.%]+\]|[^/?#:@\s]+)", re.IGNORECASE
 )
 _BARE: Final = re.compile(
     r"((?:[a-z0-9_*](?:[a-z0-9_-]*[a-z0-9])?\.)+[a-z][a-z0-9-]*[a-z0-9]|\d+\.\d+\.\d+\.\d+)\.?"
