@@ -85,6 +85,7 @@ _HTTPS_ONLY: Final = demanding(
         azure("iotoperations:Broker"): (
             Demand("properties.advanced.encryptInternalTraffic", ("enabled",), "enabled"),
         ),
+        azure("databoxedge:StorageAccountCredential"): (Demand("sslStatus", ("enabled",)),),
         azure("aad:DomainService"): (
             Demand("domainSecuritySettings.tlsV1", ("disabled",), "enabled"),
             Demand("domainSecuritySettings.ntlmV1", ("disabled",), "enabled"),
