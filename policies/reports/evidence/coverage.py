@@ -20,6 +20,15 @@ STATES: Final[dict[State, str]] = {
     "idle": "nothing to judge",
     "uncovered": "no rule",
 }
+#: The same where controls are counted, after a number.
+COUNTED: Final[dict[State, str]] = {
+    "found": "violated",
+    "undecided": "not decided",
+    "waived": "waived in part",
+    "clear": "without findings",
+    "idle": "with nothing to judge",
+    "uncovered": "without a rule",
+}
 
 
 @dataclass(frozen=True)
@@ -89,7 +98,7 @@ class FrameworkView:
     def counts(self) -> list[tuple[State, str, int]]:
         """How many controls have each state; those without any are left out."""
         states = [each.state for each in self.controls]
-        return [(key, said, states.count(key)) for key, said in STATES.items() if key in states]
+        return [(key, said, states.count(key)) for key, said in COUNTED.items() if key in states]
 
 
 def rule_views(result: CheckResult, register: Register) -> list[RuleView]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import re
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cache
@@ -91,7 +92,13 @@ def _environment() -> Environment:
     found.filters["moment"] = _moment
     found.filters["thousands"] = lambda number: f"{number:,}"
     found.filters["short"] = lambda kind: str(kind).rpartition(":")[2] or str(kind)
+    found.filters["breakable"] = _breakable
     return found
+
+
+def _breakable(kind: str) -> Markup:
+    """A type that may be broken after its parts, and nowhere else before that."""
+    return Markup("<wbr>").join(re.split(r"(?<=[:/])", kind))
 
 
 def _file(name: str) -> str:
@@ -142,7 +149,15 @@ def _waivers(findings: list[Finding]) -> list[tuple[Any, str, list[Finding]]]:
 
 def _scale(register: Register) -> int:
     """How many resources a square of the map stands for."""
-    most = max((max(each.counts.values()) for each in register.columns), default=0)
+    most = max(
+        (
+            number
+            for each in register.columns
+            for state, number in each.counts.items()
+            if state != "not-applicable"
+        ),
+        default=0,
+    )
     return max(1, ceil(most / MOST_SQUARES))
 
 
@@ -157,6 +172,9 @@ def _verdict(result: CheckResult) -> tuple[str, str]:
         if not result.stacks:
             return "undecided", "Nothing was checked."
         return "undecided", f"{broken} of {len(result.stacks)} stacks could not be checked."
+    undecided = sum(1 for stack in result.stacks for each in stack.outcomes if not each.waiver)
+    if undecided:
+        return "undecided", f"No rule is violated, but {undecided} findings could not be decided."
     return "clear", "No rule is violated in any stack that was checked."
 
 

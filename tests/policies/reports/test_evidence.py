@@ -17,7 +17,7 @@ from policies.reports.evidence.register import Register, ranges
 from policies.reports.result import CheckResult, RuleRecord
 from tests.policies.reports.results import ARABIC, HOSTILE, RULES, clean, large, small
 
-VOID = {"meta", "use", "path", "rect", "circle", "br"}
+VOID = {"meta", "use", "path", "rect", "circle", "br", "wbr"}
 
 
 class Outline(HTMLParser):
