@@ -18,6 +18,7 @@ from policies.model import (
     text,
     violation,
 )
+from policies.reading.hosts import host_of, may_talk_to, region_of_host
 from policies.reading.place import has_place, is_allowed, place_of, places_said
 from policies.reading.regions import region_in
 from policies.reading.remembered import remembered
@@ -191,6 +192,25 @@ def account(resource: Resource, view: View, path: str, what: str) -> Iterator[Fi
                         at,
                         f"{what} the account {number}, which the setting allowedAccounts lacks",
                     )
+
+
+def host(resource: Resource, view: View, path: str, what: str) -> Iterator[Finding]:
+    """Judge every host at a path, of URLs and of bare hosts: allowed are private ones, those of
+    an allowed region, and those that the setting ``allowedHosts`` names."""
+    for at, value in select(resource.properties, path):
+        if is_unknown(value):
+            near = view.referred(resource, at)
+            yield from _unseen(near, at, what, view, "can't be known")
+            continue
+        # Brokers come as a list in one text.
+        for found in dict.fromkeys(host_of(each) for each in text(value).split(",")):
+            if found and not may_talk_to(found, view.settings):
+                place = region_of_host(found)
+                yield violation(
+                    at,
+                    f"{what} is {found}, {f'in {place}' if place else 'which no setting allows'}; "
+                    f"{places_said(view)}",
+                )
 
 
 def is_set(resource: Resource, path: str) -> bool:
