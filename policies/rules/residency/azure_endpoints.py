@@ -54,8 +54,6 @@ CALLED: Final[dict[str, tuple[str, ...]]] = {
     "cognitiveservices:AccountConnection": ("properties.target",),
     "cognitiveservices:ProjectConnection": ("properties.target",),
     "machinelearningservices:WorkspaceConnection": ("properties.target",),
-    "appcomplianceautomation:Webhook": ("properties.payloadUrl",),
-    "streamanalytics:Output": ("datasource.payloadUri",),
 }
 _BY_KIND: Final = {kind: paths for name, paths in CALLED.items() for kind in azure(name)}
 

@@ -56,7 +56,6 @@ stores: Final = targets(
         "sql:ExtendedServerBlobAuditingPolicy": _AUDIT,
         "sql:DatabaseSecurityAlertPolicy": _AUDIT,
         "sql:ServerSecurityAlertPolicy": _AUDIT,
-        "sql:ManagedServerSecurityAlertPolicy": _AUDIT,
         "sql:DatabaseVulnerabilityAssessment": [Target("storageContainerPath", _ACCOUNT)],
         "sql:ServerVulnerabilityAssessment": [Target("storageContainerPath", _ACCOUNT)],
         "sql:ManagedInstanceVulnerabilityAssessment": [Target("storageContainerPath", _ACCOUNT)],
