@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import pulumi
 import pulumi_azure_native as azure_native
@@ -46,15 +47,21 @@ def cluster_key(args: ClusterArgs, opts: pulumi.InvokeOutputOptions) -> ClusterK
     )
     vault_id = vault.apply(lambda found: found.parent)
     key = pulumi.Output.from_input(args["cluster_key_id"]).apply(_key_of_vault)
-    current = azure_native.keyvault.get_key_output(
-        key_name=key.apply(lambda found: found.name),
-        resource_group_name=vault.apply(lambda found: found.group),
-        vault_name=vault.apply(lambda found: found.name),
-        opts=opts,
-    )
+
+    def current(known: list[Any]) -> pulumi.Output[str]:
+        # Asked with plain values: a preview doesn't ask what depends on a StackReference, whose
+        # own id it doesn't know, though all its outputs are known.
+        of_vault, of_key = known
+        return azure_native.keyvault.get_key_output(
+            key_name=of_key.name,
+            resource_group_name=of_vault.group,
+            vault_name=of_vault.name,
+            opts=opts,
+        ).key_uri_with_version
+
     return ClusterKey(
         vault_id,
-        current.key_uri_with_version,
+        pulumi.Output.all(vault, key).apply(current),
         pulumi.Output.concat(vault_id, "/keys/", key.apply(lambda found: found.name)),
     )
 
