@@ -11,7 +11,7 @@ from typing import Final, Literal
 
 from policies.model import Resource, Stack, View
 from policies.rules.encryption.aws_at_rest import READERS as AWS
-from policies.rules.encryption.azure_customer_keys import KEYED as AZURE
+from policies.rules.encryption.azure_customer_keys import READERS as AZURE
 from policies.rules.encryption.demands import Readers, merged, parts_of
 from policies.rules.encryption.table import Part
 
@@ -34,7 +34,7 @@ class Encryption:
 
 @cache
 def _readers() -> Readers:
-    return merged(AWS, *AZURE.values())
+    return merged(AWS, AZURE)
 
 
 def encryption_of(resource: Resource, stack: Stack | None = None) -> Encryption:

@@ -9,6 +9,7 @@ from policies.model import Finding, Resource, Rule, Severity, View, rule
 from policies.rules.encryption import azure_companions as companions
 from policies.rules.encryption import azure_disks as disks
 from policies.rules.encryption import azure_stores as stores
+from policies.rules.encryption.azure_contained import contained
 from policies.rules.encryption.demands import Readers, merged, parts_of, without_customer_key
 from policies.rules.encryption.table import readers
 
@@ -30,6 +31,11 @@ KEYED: Final[dict[str, Readers]] = {
     "encryption-azure-log-workspace-key": companions.WORKSPACES,
     "encryption-azure-platform-key": readers(stores.PLATFORM),
 }
+
+
+_JUDGED: Final = merged(*KEYED.values())
+#: Readers of every type that keeps data, judged by a rule or not: for maps of resources.
+READERS: Final = merged(_JUDGED, contained(_JUDGED))
 
 
 def _keyed(
