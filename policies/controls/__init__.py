@@ -10,6 +10,7 @@ from __future__ import annotations
 from policies.controls.catalogue import (
     Control,
     Framework,
+    by_control,
     control,
     controls,
     frameworks,
@@ -22,6 +23,7 @@ __all__ = [
     "Confidence",
     "Control",
     "Framework",
+    "by_control",
     "control",
     "controls",
     "frameworks",

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import date
 from functools import cache
 from importlib import resources
-from typing import Annotated, Any, Final
+from typing import Annotated, Any, Final, TypeVar
 
 import yaml
 from pydantic import (
@@ -22,6 +22,8 @@ from pydantic import (
 from policies.controls.confidence import Confidence
 from policies.model import PolicyError, Rule
 
+T = TypeVar("T")
+
 _FILE: Final = "controls.yaml"
 _Sentence = Annotated[str, StringConstraints(min_length=3, strip_whitespace=True)]
 
@@ -34,6 +36,7 @@ class _Control(BaseModel):
     confidence: Confidence
     meaning: _Sentence
     beyond: _Sentence
+    also: tuple[str, ...] = ()
     without_rule: str = ""
 
 
@@ -94,6 +97,7 @@ class Control:
         confidence: how sure the id and the title are.
         meaning: what infrastructure can do for it, in our words.
         beyond: what infrastructure can't do for it.
+        also: references of controls whose rules serve this one as well.
         without_rule: why no rule serves it; empty where one does.
     """
 
@@ -103,6 +107,7 @@ class Control:
     confidence: Confidence
     meaning: str
     beyond: str
+    also: tuple[str, ...] = ()
     without_rule: str = ""
 
     @property
@@ -137,6 +142,14 @@ def read_catalogue(document: Any) -> dict[str, tuple[Framework, tuple[Control, .
             framework,
             tuple(Control(framework, **dict(one)) for one in each.controls),
         )
+    every = {one.reference: one for _, each in found.values() for one in each}
+    for one in every.values():
+        # One step only: rules serve what they name and what says that it is served with that.
+        wrong = [each for each in one.also if each not in every]
+        if wrong:
+            raise PolicyError(
+                f"{_FILE}: {one.reference} names {', '.join(wrong)}, which aren't there"
+            )
     return found
 
 
@@ -174,13 +187,30 @@ def control(reference: str) -> Control:
         raise PolicyError(f"no control is called {reference!r}; {key} has {ids}") from None
 
 
+def by_control(served: Iterable[tuple[T, Iterable[str]]]) -> dict[str, tuple[T, ...]]:
+    """What serves each control, by the control's reference; empty where nothing does.
+
+    Args:
+        served: whatever serves controls, each with the references that it names. It serves those
+            that name one of them under `Control.also` as well.
+
+    Raises:
+        PolicyError: a reference is unknown.
+    """
+    named: dict[str, list[T]] = {each.reference: [] for each in controls()}
+    for one, references in served:
+        for reference in references:
+            named[control(reference).reference].append(one)
+    found: dict[str, tuple[T, ...]] = {}
+    for each in controls():
+        serving = [*named[each.reference], *(one for other in each.also for one in named[other])]
+        found[each.reference] = tuple({id(one): one for one in serving}.values())
+    return found
+
+
 def rules_by_control(rules: Iterable[Rule]) -> dict[str, tuple[Rule, ...]]:
     """The rules that serve each control, by reference. Raises PolicyError for unknown ones."""
-    found: dict[str, list[Rule]] = {each.reference: [] for each in controls()}
-    for rule in rules:
-        for reference in rule.controls:
-            found[control(reference).reference].append(rule)
-    return {reference: tuple(serving) for reference, serving in found.items()}
+    return by_control((each, each.controls) for each in rules)
 
 
 def not_covered(rules: Iterable[Rule]) -> Iterator[Control]:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final, Literal
 
-from policies.controls import Control, Framework, controls, frameworks
+from policies.controls import Control, Framework, by_control, controls, frameworks
 from policies.reports.evidence.register import Entry, Register
 from policies.reports.result import CheckResult, Outcome, RuleRecord
 
@@ -118,17 +118,22 @@ def rule_views(result: CheckResult, register: Register) -> list[RuleView]:
 
 def framework_views(rules: Iterable[RuleView]) -> list[FrameworkView]:
     """Every framework with all of its controls."""
-    serving: dict[str, list[RuleView]] = {}
-    for view in rules:
-        for reference in view.rule.controls:
-            serving.setdefault(reference, []).append(view)
+    serving = _serving(rules)
     return [
         FrameworkView(
             framework,
-            [_control(each, serving.get(each.reference, [])) for each in controls(framework.key)],
+            [_control(each, serving[each.reference]) for each in controls(framework.key)],
         )
         for framework in frameworks()
     ]
+
+
+def _serving(rules: Iterable[RuleView]) -> dict[str, tuple[RuleView, ...]]:
+    known = {each.reference for each in controls()}
+    # A result of another version may name controls that this one doesn't have.
+    return by_control(
+        (each, [one for one in each.rule.controls if one in known]) for each in rules
+    )
 
 
 def _control(control: Control, rules: Sequence[RuleView]) -> ControlView:

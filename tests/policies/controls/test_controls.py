@@ -71,6 +71,20 @@ def test_the_transfer_regime_is_not_called_localisation() -> None:
             assert rule.pack in {"residency", "kubernetes"}, rule.id
 
 
+def test_a_control_is_served_by_the_rules_of_those_that_it_names() -> None:
+    one = made_up("pdpl:20")
+    served = rules_by_control([one])
+    assert served["pdpl:20"] == served["difc:9"] == served["iso27001:A.5.34"] == (one,)
+    # One that names both is there once.
+    both = made_up("pdpl:20", "pdpl:22")
+    assert rules_by_control([both])["iso27001:A.5.34"] == (both,)
+    assert not served["pdpl:22"]
+
+
+def test_a_control_is_not_both_served_and_out_of_reach() -> None:
+    assert not [each.reference for each in controls() if each.also and each.without_rule]
+
+
 def test_reasons_without_a_rule_begin_with_their_kind() -> None:
     kinds = {"process", "people", "physical", "legal", "application", "provider", "conflict"}
     for each in controls():
@@ -88,5 +102,8 @@ def test_a_catalogue_with_an_id_twice_is_refused() -> None:
     with pytest.raises(PolicyError, match="repeats"):
         read_catalogue({"frameworks": [framework]})
     once = {**framework, "controls": [one]}
+    lost = {**framework, "controls": [{**one, "also": ["x:2"]}]}
+    with pytest.raises(PolicyError, match="x:2"):
+        read_catalogue({"frameworks": [lost]})
     with pytest.raises(PolicyError, match="twice"):
         read_catalogue({"frameworks": [once, once]})

@@ -157,6 +157,11 @@ def test_a_rule_without_resources_proves_nothing() -> None:
     assert "The stacks hold nothing for" in evidence(result)
 
 
+def test_controls_that_this_version_does_not_know_are_left_out() -> None:
+    newer = replace(RULES[0], controls=("pdpl:22", "pdpl:999"))
+    assert "pdpl:22, pdpl:999" in evidence(replace(clean(), rules=(newer,)))
+
+
 def test_waived_is_not_clear() -> None:
     stack = small().stacks[0]
     kept = tuple(each for each in stack.outcomes if each.status == "waived")
