@@ -5,8 +5,10 @@ from __future__ import annotations
 from policies.model import Rule
 from policies.rules.encryption import (
     aws_at_rest,
+    aws_database_transport,
     aws_plain_text,
     aws_tls_versions,
+    aws_transport_policies,
     azure_at_rest,
     azure_customer_keys,
     azure_gateways,
@@ -19,8 +21,10 @@ from policies.rules.encryption import (
 
 RULES: tuple[Rule, ...] = (
     *aws_at_rest.RULES,
+    *aws_database_transport.RULES,
     *aws_plain_text.RULES,
     *aws_tls_versions.RULES,
+    *aws_transport_policies.RULES,
     *azure_at_rest.RULES,
     *azure_customer_keys.RULES,
     *azure_gateways.RULES,
