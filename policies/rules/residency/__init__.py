@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from policies.model import Rule
 from policies.rules.residency import (
+    aws_accounts,
+    aws_ai,
     aws_copies,
     aws_databases,
     aws_edges,
@@ -34,5 +36,7 @@ RULES: tuple[Rule, ...] = (
     *aws_outlets.RULES,
     *aws_edges.RULES,
     *aws_networks.RULES,
+    *aws_ai.RULES,
+    *aws_accounts.RULES,
     *azure.RULES,
 )

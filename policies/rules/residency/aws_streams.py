@@ -114,11 +114,13 @@ _BUCKETS: Final[dict[str, tuple[str, ...]]] = {
     "aws:emr/cluster:Cluster": ("logUri",),
     "aws:datasync/s3Location:S3Location": ("s3BucketArn",),
     "aws:pipes/pipe:Pipe": ("logConfiguration.s3LogDestination.bucketName",),
-    "aws:ssm/resourceDataSync:ResourceDataSync": ("s3Destination.bucketName",),
+    "aws:ssm/resourceDataSync:ResourceDataSync": (),
+    "aws:ssm/association:Association": (),
 }  # fmt: skip
 #: Regions that are given along with the bucket, and say where it is.
 _SAID: Final[dict[str, str]] = {
     "aws:ssm/resourceDataSync:ResourceDataSync": "s3Destination.region",
+    "aws:ssm/association:Association": "outputLocation.s3Region",
 }
 
 
