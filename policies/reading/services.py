@@ -51,14 +51,14 @@ _LABEL: Final = re.compile(r"[a-z]([a-z0-9-]*[a-z0-9])?")
 #: (https://data.iana.org/TLD/tlds-alpha-by-domain.txt has all).
 _DOMAINS: Final = frozenset({
     "academy", "agency", "app", "art", "arpa", "biz", "blog", "bot", "box", "build", "capital",
-    "cat", "chat", "cloud", "club", "codes", "com", "community", "company", "computer", "data",
+    "cat", "chat", "cloud", "club", "codes", "com", "community", "company", "computer",
     "design", "dev", "digital", "dubai", "edu", "email", "energy", "engineer", "engineering",
     "example", "exchange", "expert", "finance", "fun", "fund", "games", "global", "gov", "group",
     "host", "hosting", "info", "ink", "int", "link", "live", "ltd", "mil", "mobi", "mov", "name",
     "net", "network", "new", "news", "ninja", "one", "online", "onl", "org", "page", "plus",
     "pro", "pub", "run", "science", "services", "shop", "site", "social", "software", "solutions",
-    "space", "store", "studio", "support", "systems", "tech", "technology", "today", "tools",
-    "top", "trade", "training", "travel", "vip", "website", "work", "works", "world", "wtf",
+    "space", "store", "studio", "support", "systems", "tech", "technology", "today",
+    "top", "trade", "travel", "vip", "website", "work", "works", "world", "wtf",
     "xxx", "xyz", "zip", "zone",
 })  # fmt: skip
 

@@ -14,6 +14,7 @@ from policies.rules.kubernetes import (
     network_policies,
     placement,
     services,
+    storage,
     unprivileged_users,
 )
 
@@ -29,4 +30,5 @@ RULES: tuple[Rule, ...] = (
     *gateways.RULES,
     *mesh.RULES,
     *egress.RULES,
+    *storage.RULES,
 )
