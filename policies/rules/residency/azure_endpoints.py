@@ -51,6 +51,7 @@ CALLED: Final[dict[str, tuple[str, ...]]] = {
         "openTelemetryConfiguration.destinationsConfiguration.dataDogConfiguration.site",
         "openTelemetryConfiguration.destinationsConfiguration.otlpConfigurations.endpoint",
     ),
+    "cognitiveservices:RaiExternalSafetyProvider": ("properties.url",),
     "cognitiveservices:AccountConnection": ("properties.target",),
     "cognitiveservices:ProjectConnection": ("properties.target",),
     "machinelearningservices:WorkspaceConnection": ("properties.target",),

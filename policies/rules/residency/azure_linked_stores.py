@@ -38,12 +38,19 @@ stores: Final = targets(
             Target("properties.raiMonitorConfig.adxStorageResourceId", "the Data Explorer"),
         ],
         "containerinstance:ContainerGroup": [
-            Target("diagnostics.logAnalytics.workspaceResourceId", "the workspace"),
             Target("volumes.azureFile.storageAccountName", _ACCOUNT),
         ],
         "app:ManagedEnvironmentsStorage": [
             Target("properties.azureFile.accountName", _ACCOUNT),
             Target("properties.nfsAzureFile.server", _ACCOUNT),
+        ],
+        "machinelearningservices:Datastore": [Target("properties.accountName", _ACCOUNT)],
+        "storagecache:AmlFilesystem": [
+            Target("hsm.settings.container", _ACCOUNT),
+            Target("hsm.settings.loggingContainer", _ACCOUNT),
+        ],
+        "healthcareapis:IotConnectorFhirDestination": [
+            Target("fhirServiceResourceId", "the FHIR service")
         ],
         "storagemover:Endpoint": [Target("properties.storageAccountResourceId", _ACCOUNT)],
         "storagesync:CloudEndpoint": [Target("storageAccountResourceId", _ACCOUNT)],

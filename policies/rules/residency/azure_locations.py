@@ -28,6 +28,7 @@ from policies.rules.residency.azure_places import (
     LOCATED,
     allowed,
     place_of,
+    refers_to,
     where_allowed,
 )
 
@@ -82,6 +83,8 @@ _JUDGED_ELSEWHERE: Final = {
         (("datafactory:IntegrationRuntime", "synapse:IntegrationRuntime"),
          ("computeProperties", "location")),
         (("monitor:ActionGroup",), ("itsmReceivers", "region")),
+        # A log profile lists the regions whose activities it collects; its account says where.
+        (("monitor:LogProfile",), ("locations",)),
     )
     for kind in azure(*names)
 }  # fmt: skip
@@ -129,7 +132,7 @@ def _judge_text(leaf: Leaf, value: str, resource: Resource, view: View) -> Itera
                 f"the location is {value!r}, and nothing says that this type keeps its data out "
                 f"of other countries; {where_allowed(view)}",
             )
-    elif region in _COUNTRY and leaf.key != "location":
+    elif region in _COUNTRY:
         return
     elif _is_sure(leaf.keys) or is_azure_location(value, geographies=_is_near(leaf.keys)):
         yield violation(path, f"the location is {value!r}; {where_allowed(view)}")
@@ -139,9 +142,9 @@ def _judge_unknown(leaf: Leaf, resource: Resource, view: View) -> Iterator[Findi
     if leaf.keys == ("location",) and (known := text(resource.outputs.get("location"))):
         yield from _judge_text(leaf, known, resource, view)
         return
-    places = [place_of(each, view) for each in view.referred(resource, str(leaf.path[0]))]
-    foreign = next((each for each in places if each and each not in allowed(view)), None)
     path = spell(leaf.path)
+    places = [place_of(each, view) for each in refers_to(resource, path, leaf.value, view)]
+    foreign = next((each for each in places if each and each not in allowed(view)), None)
     if foreign:
         yield violation(
             path, f"the location is made from a resource in {foreign}; {where_allowed(view)}"
@@ -165,7 +168,8 @@ def location(resource: Resource, view: View) -> Iterator[Finding]:
     for leaf in walk(resource):
         if (describing and leaf.keys != ("location",)) or not _names_a_place(leaf.keys):
             continue
-        if leaf.keys[-2:] == _JUDGED_ELSEWHERE.get(resource.kind):
+        elsewhere = _JUDGED_ELSEWHERE.get(resource.kind, ("",))
+        if leaf.keys[-len(elsewhere) :] == elsewhere:
             continue
         if not is_unknown(leaf.value):
             yield from _judge_text(leaf, text(leaf.value), resource, view)

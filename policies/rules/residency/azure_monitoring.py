@@ -95,6 +95,24 @@ exports: Final = targets(
                 _WORKSPACE,
             ),
         ],
+        "monitor:LogProfile": [
+            Target("storageAccountId", _ACCOUNT),
+            Target("serviceBusRuleId", "the service bus"),
+        ],
+        "operationalinsights:Workspace": [
+            Target("features.clusterResourceId", "the cluster of the workspace")
+        ],
+        "security:DefenderForStorage": [
+            Target("properties.malwareScanning.scanResultsEventGridTopicResourceId", "the topic")
+        ],
+        "app:ManagedEnvironment": [
+            Target("appLogsConfiguration.logAnalyticsConfiguration.customerId", _WORKSPACE)
+        ],
+        "containerinstance:ContainerGroup": [
+            Target("diagnostics.logAnalytics.workspaceResourceId", _WORKSPACE),
+            Target("diagnostics.logAnalytics.workspaceId", _WORKSPACE),
+        ],
+        "compute:VirtualMachineExtension": [Target("settings.workspaceId", _WORKSPACE)],
         "network:PacketCapture": [Target("storageLocation.storageId", _ACCOUNT)],
         "network:ConnectionMonitor": [
             Target("outputs.workspaceSettings.workspaceResourceId", _WORKSPACE)

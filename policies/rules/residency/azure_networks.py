@@ -59,9 +59,9 @@ peerings: Final = targets(
     "the setting allowedAccounts. Traffic to a peer in another region leaves the country.",
 )
 
-#: Sites of ExpressRoute in the country
+#: Sites of ExpressRoute in the country are named by their city, those of ports with the hall
 #: (https://learn.microsoft.com/azure/expressroute/expressroute-locations-providers).
-_SITES: Final = frozenset(("dubai", "dubai2", "abudhabi", "abudhabi2", "fujairah"))
+_SITES: Final = ("dubai", "abudhabi", "fujairah", "uae", "unitedarabemirates")
 
 
 @rule(
@@ -100,8 +100,7 @@ def circuit(resource: Resource, view: View) -> Iterator[Finding]:
 
 
 def _is_site(value: str) -> bool:
-    said = normalise_azure(value)
-    return said in _SITES or said in {"uae", "unitedarabemirates"} or "dubai" in said
+    return any(each in normalise_azure(value) for each in _SITES)
 
 
 # Storage.WestEurope, AzureCloud.eastus2, Sql.NorthEurope: a service's addresses in one region.

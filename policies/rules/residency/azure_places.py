@@ -85,7 +85,7 @@ def place_of(resource: Resource, view: View, _generation: int = 0) -> str | None
     if _generation >= _GENERATIONS:
         return None
     if is_unknown(given):
-        return _one(view.referred(resource, "location"), view, _generation)
+        return _one(refers_to(resource, "location", given, view), view, _generation)
     if resource.kind not in LOCATED:
         return _one(_parents(resource, view), view, _generation)
     default = resource.provider.properties.get("location") if resource.provider else None
@@ -133,6 +133,9 @@ def _by_name(stack: Stack) -> dict[str, list[Resource]]:
             stem = key[:-4].lower() if key.endswith(("Name", "name")) else "-"
             if text(value) and (kind.endswith(stem) or stem == "resource"):
                 found.setdefault(text(value).lower(), []).append(each)
+        # What a workspace is called by agents and by environments of containers.
+        if customer := text(each.outputs.get("customerId")):
+            found.setdefault(customer.lower(), []).append(each)
     return found
 
 
@@ -152,7 +155,9 @@ def refers_to(resource: Resource, path: str, value: Any, view: View) -> list[Res
     if is_unknown(value):
         top = re.split(r"[.\[]", path, maxsplit=1)[0]
         urns = resource.dependencies.get(top, ())
-        return [stack.by_urn[urn] for urn in urns if urn in stack.by_urn]
+        found = [stack.by_urn[urn] for urn in urns if urn in stack.by_urn]
+        # Names are also made of random values and of what other stacks say.
+        return [each for each in found if each.package == "azure-native"]
     if not text(value):
         return []
     if found := _HOST.search(text(value)):
