@@ -5,6 +5,7 @@ from __future__ import annotations
 from policies.model import Rule
 from policies.rules.kubernetes import (
     containers,
+    credentials,
     egress,
     gateways,
     host_isolation,
@@ -13,6 +14,7 @@ from policies.rules.kubernetes import (
     mesh,
     network_policies,
     placement,
+    rbac,
     services,
     storage,
     unprivileged_users,
@@ -31,4 +33,6 @@ RULES: tuple[Rule, ...] = (
     *mesh.RULES,
     *egress.RULES,
     *storage.RULES,
+    *rbac.RULES,
+    *credentials.RULES,
 )

@@ -1,0 +1,225 @@
+"""Who may do what in a cluster: nothing by wildcard, nothing for everybody.
+
+https://kubernetes.io/docs/concepts/security/rbac-good-practices/
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Final
+
+from policies.model import (
+    ABSENT,
+    Finding,
+    Resource,
+    Rule,
+    Severity,
+    View,
+    get,
+    is_unknown,
+    items,
+    rule,
+    select,
+    text,
+)
+from policies.reading.kubernetes import Manifest, kinds, manifests
+from policies.reading.said import said
+
+_GROUP: Final = "rbac.authorization.k8s.io"
+_ROLES: Final = kinds(f"{_GROUP}:Role", f"{_GROUP}:ClusterRole")
+_CONTROLS: Final = (
+    "iso27001:A.5.15", "iso27001:A.8.2", "iso27001:A.8.3", "uae-ia:T5.2.2", "nist-800-207:6",
+)  # fmt: skip
+
+
+def _roles(resource: Resource) -> Iterator[Manifest]:
+    for manifest in manifests(resource):
+        if manifest.kind in {"Role", "ClusterRole"} and manifest.group == _GROUP:
+            yield manifest
+
+
+def _hidden_rules(manifest: Manifest) -> Iterator[Finding]:
+    """What of a role's rules can't be seen."""
+    for key in ("verbs", "resources", "nonResourceURLs"):
+        for path, value in select(manifest.body, f"rules.{key}"):
+            if is_unknown(value):
+                yield manifest.indeterminate(path, f"what the role allows {value.reason}")
+
+
+@rule(
+    "kubernetes-rbac-wildcard",
+    "Roles name what they allow",
+    Severity.HIGH,
+    _ROLES,
+    _CONTROLS,
+    "Replace * by the verbs and resources that are needed.",
+)
+def wildcard(resource: Resource, view: View) -> Iterator[Finding]:
+    """No verb, resource or URL is ``*``; nothing is gathered from all roles there are."""
+    for manifest in _roles(resource):
+        yield from _hidden_rules(manifest)
+        for key in ("verbs", "resources", "nonResourceURLs"):
+            for path, value in select(manifest.body, f"rules.{key}"):
+                if value in ("*", "*/*", "/*"):
+                    yield manifest.violation(path, f"{key} has {value}, which is all there are")
+        selectors = manifest.get("aggregationRule.clusterRoleSelectors")
+        for index, each in enumerate(items(selectors)):
+            path = f"aggregationRule.clusterRoleSelectors[{index}]"
+            if is_unknown(each):
+                yield manifest.indeterminate(path, f"which roles it gathers {each.reason}")
+            elif each == {}:
+                yield manifest.violation(path, "it gathers the rules of all cluster roles")
+
+
+#: Verbs on resources by which one becomes somebody else, or more than one is.
+_ESCALATIONS: Final[tuple[tuple[frozenset[str], frozenset[str], str], ...]] = tuple(
+    (frozenset(resources), frozenset(verbs), what)
+    for resources, verbs, what in (
+        (("roles", "clusterroles"), ("escalate", "bind"), "grant more than one has"),
+        (("users", "groups", "serviceaccounts", "uids", "userextras/*"), ("impersonate",),
+         "act as others"),
+        (("serviceaccounts/token",), ("create",), "make tokens of others"),
+        (("nodes/proxy",), ("get", "create", "update", "patch", "delete"),
+         "run commands on every node, past admission and audit"),
+        (("pods/exec", "pods/attach"), ("create", "get"), "run commands in pods of others"),
+        (("pods/ephemeralcontainers",), ("update", "patch"), "add containers to pods of others"),
+        (("certificatesigningrequests/approval",), ("update", "patch"), "approve identities"),
+        (("signers",), ("approve", "sign"), "sign identities"),
+    )
+)  # fmt: skip
+
+
+@rule(
+    "kubernetes-rbac-escalation",
+    "Roles give no way to become somebody else",
+    Severity.HIGH,
+    _ROLES,
+    (*_CONTROLS, "iso27001:A.5.3", "uae-ia:T3.2.4"),
+    "Remove the verb or the resource from the role. For debugging, use a role that people get for "
+    "a limited time.",
+)
+def escalation(resource: Resource, view: View) -> Iterator[Finding]:
+    """No role may escalate, bind, impersonate, make tokens, or run commands elsewhere."""
+    for manifest in _roles(resource):
+        yield from _hidden_rules(manifest)
+        for index, each in enumerate(items(manifest.get("rules"))):
+            verbs = {text(one).lower() for one in items(get(each, "verbs"))}
+            for inner, one in enumerate(items(get(each, "resources"))):
+                for resources, needed, what in _ESCALATIONS:
+                    found = sorted(needed & verbs) or (["*"] if "*" in verbs else [])
+                    if text(one).lower() in resources and found:
+                        yield manifest.violation(
+                            f"rules[{index}].resources[{inner}]",
+                            f"{found[0]} on {text(one)} lets one {what}",
+                        )
+
+
+_READS: Final = frozenset({"get", "list", "watch", "*"})
+
+
+@rule(
+    "kubernetes-rbac-secrets",
+    "No cluster role reads all secrets",
+    Severity.HIGH,
+    _ROLES,
+    (*_CONTROLS, "iso27001:A.8.12"),
+    "Use a Role in the namespace, or name the secrets in resourceNames.",
+)
+def secrets(resource: Resource, view: View) -> Iterator[Finding]:
+    """Secrets are read by name, or within a namespace."""
+    for manifest in _roles(resource):
+        if manifest.kind != "ClusterRole":
+            continue
+        yield from _hidden_rules(manifest)
+        for index, each in enumerate(items(manifest.get("rules"))):
+            names = get(each, "resourceNames")
+            verbs = {text(one).lower() for one in items(get(each, "verbs"))} & _READS
+            if not verbs or is_unknown(names) or items(names):
+                continue
+            for inner, one in enumerate(items(get(each, "resources"))):
+                if text(one).lower() == "secrets" and _is_core(get(each, "apiGroups")):
+                    yield manifest.violation(
+                        f"rules[{index}].resources[{inner}]",
+                        f"{min(verbs)} on secrets of all namespaces is allowed",
+                    )
+
+
+def _is_core(groups: Any) -> bool:
+    return groups is ABSENT or any(each in ("", "*") or is_unknown(each) for each in items(groups))
+
+
+_BINDINGS: Final = kinds(f"{_GROUP}:RoleBinding", f"{_GROUP}:ClusterRoleBinding")
+_EVERYBODY: Final = {
+    "system:anonymous": "everybody, without a name",
+    "system:unauthenticated": "everybody, without a name",
+    "system:authenticated": "everybody who has an account",
+    "system:serviceaccounts": "every program of the cluster",
+    "system:masters": "whoever no policy holds back",
+}
+#: Roles that Kubernetes itself gives to everybody.
+_HARMLESS: Final = frozenset({
+    "system:discovery", "system:basic-user", "system:public-info-viewer",
+    "system:service-account-issuer-discovery",
+})  # fmt: skip
+
+
+def _bindings(resource: Resource) -> Iterator[Manifest]:
+    for manifest in manifests(resource):
+        if manifest.kind in {"RoleBinding", "ClusterRoleBinding"} and manifest.group == _GROUP:
+            yield manifest
+
+
+@rule(
+    "kubernetes-rbac-cluster-admin",
+    "Nobody is bound to cluster-admin",
+    Severity.HIGH,
+    _BINDINGS,
+    (*_CONTROLS, "iso27001:A.5.18"),
+    "Bind a role that names what is needed. Administrators get in by the cloud's access entries.",
+)
+def cluster_admin(resource: Resource, view: View) -> Iterator[Finding]:
+    """No binding gives all rights, in the cluster or in a namespace."""
+    for manifest in _bindings(resource):
+        name = manifest.get("roleRef.name")
+        if is_unknown(name):
+            if not view.referred(resource, manifest.path("roleRef.name")):
+                yield manifest.indeterminate("roleRef.name", f"the role {name.reason}")
+        elif text(name) == "cluster-admin":
+            yield manifest.violation("roleRef.name", "cluster-admin may do everything")
+
+
+@rule(
+    "kubernetes-rbac-subjects",
+    "Roles are bound to subjects of their own",
+    Severity.CRITICAL,
+    _BINDINGS,
+    (*_CONTROLS, "iso27001:A.5.16", "nist-800-207:3"),
+    "Bind the role to a named group, or to a service account that only the program has.",
+)
+def subjects(resource: Resource, view: View) -> Iterator[Finding]:
+    """Not to everybody, and not to a namespace's default service account."""
+    for manifest in _bindings(resource):
+        if text(manifest.get("roleRef.name")) in _HARMLESS:
+            continue
+        for index, each in enumerate(items(manifest.get("subjects"))):
+            path = f"subjects[{index}].name"
+            name = get(each, "name")
+            if is_unknown(each) or is_unknown(name):
+                hidden = each if is_unknown(each) else name
+                if not view.referred(resource, manifest.path(path)):
+                    yield manifest.indeterminate(path, f"who it is {hidden.reason}")
+                continue
+            who = _EVERYBODY.get(text(name)) or (
+                _EVERYBODY["system:serviceaccounts"]
+                if text(name).startswith("system:serviceaccounts:")
+                else ""
+            )
+            if who:
+                yield manifest.violation(path, f"{said(name)} is {who}")
+            elif text(get(each, "kind")) == "ServiceAccount" and text(name) == "default":
+                yield manifest.violation(
+                    path, "the default service account is that of every pod that names none"
+                )
+
+
+RULES: tuple[Rule, ...] = (wildcard, escalation, secrets, cluster_admin, subjects)
