@@ -1,0 +1,233 @@
+"""Machines and apps on Azure: no passwords, no debuggers, identities of their own."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Final
+
+from policies.model import (
+    ABSENT,
+    Finding,
+    Resource,
+    Rule,
+    Severity,
+    View,
+    get,
+    indeterminate,
+    is_true,
+    is_unknown,
+    items,
+    rule,
+    text,
+    violation,
+)
+from policies.reading.azure_children import children, entries
+from policies.reading.azure_types import azure
+from policies.reading.cidr import is_open
+from policies.reading.demands import Demand, demanding, said
+
+_SIGN_IN: Final = ("uae-ia:T5.2.2", "iso27001:A.5.16", "iso27001:A.8.5", "nist-800-207:6")
+_MACHINE: Final = azure("compute:VirtualMachine")
+_SET: Final = azure("compute:VirtualMachineScaleSet")
+
+
+@rule(
+    "zero-trust-azure-machine-passwords",
+    "Nobody logs in to machines with a password",
+    Severity.HIGH,
+    _MACHINE | _SET,
+    _SIGN_IN,
+    "Set osProfile.linuxConfiguration.disablePasswordAuthentication to true and give keys, or "
+    "better let people sign in with Entra ID.",
+)
+def machine_passwords(resource: Resource, view: View) -> Iterator[Finding]:
+    """Of Linux; passwords work unless they are switched off
+    (https://learn.microsoft.com/rest/api/compute/virtual-machines/create-or-update)."""
+    base = "" if resource.kind in _MACHINE else "virtualMachineProfile."
+    profile = resource.get(base + "osProfile")
+    if profile is ABSENT or get(profile, "windowsConfiguration") is not ABSENT:
+        return
+    storage = resource.get(base + "storageProfile")
+    if said(get(storage, "osDisk.osType")) == "windows" or said(
+        get(storage, "imageReference.publisher")
+    ).startswith("microsoftwindows"):
+        return
+    path = base + "osProfile.linuxConfiguration.disablePasswordAuthentication"
+    value = resource.get(path)
+    if is_unknown(value):
+        yield indeterminate(path, "whether passwords work can't be seen")
+    elif not is_true(value):
+        is_linux = get(profile, "linuxConfiguration") is not ABSENT
+        if is_linux or get(profile, "adminPassword") is not ABSENT:
+            given = "isn't given; passwords work by default" if value is ABSENT else "is false"
+            yield violation(path, f"it {given}")
+
+
+_APPS: Final = azure("web:WebApp", "web:WebAppSlot")
+
+_debugging = demanding(
+    "zero-trust-azure-remote-debugging",
+    "Nobody debugs apps from afar",
+    Severity.HIGH,
+    {_APPS: (Demand("siteConfig.remoteDebuggingEnabled", ("false",)),)},
+    ("uae-ia:T5.2.2", "iso27001:A.8.9", "nist-800-207:6"),
+    "Leave siteConfig.remoteDebuggingEnabled out, or set it to false.",
+)
+
+
+@rule(
+    "zero-trust-azure-web-app-public",
+    "Apps don't answer everybody",
+    Severity.MEDIUM,
+    _APPS | azure("web:StaticSite"),
+    ("uae-ia:T4.5.3", "iso27001:A.8.20", "nist-800-207:2"),
+    "Set publicNetworkAccess to Disabled and add a private endpoint, or name who may connect in "
+    "siteConfig.ipSecurityRestrictions.",
+)
+def web_app_public(resource: Resource, view: View) -> Iterator[Finding]:
+    """Open to everybody by default: https://learn.microsoft.com/azure/app-service/overview-access-
+    restrictions. As soon as one restriction allows somebody, all others are denied."""
+    switches = [resource.get(each) for each in ("publicNetworkAccess",
+                                               "siteConfig.publicNetworkAccess")]  # fmt: skip
+    if any(said(each) == "disabled" for each in switches):
+        return
+    default = resource.get("siteConfig.ipSecurityRestrictionsDefaultAction")
+    restrictions = items(resource.get("siteConfig.ipSecurityRestrictions"))
+    if said(default) == "deny" or any(_narrows(each) for each in restrictions):
+        return
+    path = "publicNetworkAccess"
+    if any(is_unknown(each) for each in (*switches, default, *restrictions)):
+        yield indeterminate(path, "whether the app answers everybody can't be seen")
+    else:
+        yield violation(path, "nothing is restricted, so that the app answers everybody")
+
+
+def _narrows(restriction: Any) -> bool:
+    """Whether it is for somebody in particular: a range, a subnet, a service tag."""
+    if is_unknown(restriction):
+        return False
+    subnet = get(restriction, "vnetSubnetResourceId")
+    address = get(restriction, "ipAddress")
+    allows = said(get(restriction, "action")) in {"", "allow"}
+    if subnet is not ABSENT:
+        return allows
+    return bool(text(address)) and (is_open(address) != allows)
+
+
+_AUTHENTICATION: Final = azure(
+    "web:WebAppAuthSettings", "web:WebAppAuthSettingsSlot", "web:WebAppAuthSettingsV2",
+    "web:WebAppAuthSettingsV2Slot",
+)  # fmt: skip
+
+
+@rule(
+    "zero-trust-azure-web-app-sign-in",
+    "Apps know who calls them",
+    Severity.LOW,
+    _APPS,
+    _SIGN_IN,
+    "Require client certificates (clientCertEnabled, clientCertMode Required), or add "
+    "web.WebAppAuthSettingsV2 with requireAuthentication. Waive the rule for an app that checks "
+    "tokens itself.",
+)
+def web_app_sign_in(resource: Resource, view: View) -> Iterator[Finding]:
+    """The platform lets every caller through by default:
+    https://learn.microsoft.com/azure/app-service/overview-authentication-authorization."""
+    enabled, mode = resource.get("clientCertEnabled"), resource.get("clientCertMode")
+    if is_true(enabled) and said(mode) in {"", "required"}:
+        return
+    if view.stack is None:
+        yield indeterminate("clientCertEnabled", "who may call the app isn't known yet")
+        return
+    if any(_asks(each) for each in children(view, resource, _AUTHENTICATION, "name")):
+        return
+    if is_unknown(enabled) or is_unknown(mode):
+        yield indeterminate("clientCertEnabled", "who may call the app can't be seen")
+    else:
+        yield violation("clientCertEnabled", "the platform asks callers for nothing")
+
+
+def _asks(settings: Resource) -> bool:
+    return is_true(settings.get("enabled")) or is_true(
+        settings.get("globalValidation.requireAuthentication")
+    )
+
+
+_PUBLISHING: Final = azure(
+    "web:WebAppFtpAllowed", "web:WebAppFtpAllowedSlot", "web:WebAppScmAllowed",
+    "web:WebAppScmAllowedSlot",
+)  # fmt: skip
+_basic_publishing = demanding(
+    "zero-trust-azure-basic-publishing",
+    "Nobody publishes apps with a password",
+    Severity.MEDIUM,
+    {_PUBLISHING: (Demand("allow", ("false",), "true"),)},
+    _SIGN_IN,
+    "Set allow to false; publish with an identity.",
+)
+
+
+_ORIGINS: Final = {
+    **dict.fromkeys(_APPS, "siteConfig.cors"),
+    **dict.fromkeys(azure("app:ContainerApp"), "configuration.ingress.corsPolicy"),
+    **dict.fromkeys(
+        azure("storage:BlobServiceProperties", "storage:FileServiceProperties",
+              "storage:QueueServiceProperties", "storage:TableServiceProperties"),
+        "cors.corsRules",
+    ),
+}  # fmt: skip
+
+
+@rule(
+    "zero-trust-azure-any-origin",
+    "No page of any site calls a service in its reader's name",
+    Severity.MEDIUM,
+    frozenset(_ORIGINS),
+    ("uae-ia:T5.2.2", "iso27001:A.8.3", "iso27001:A.8.9", "nist-800-207:6"),
+    "Name the origins that need the service.",
+)
+def any_origin(resource: Resource, view: View) -> Iterator[Finding]:
+    """``*`` among the origins that are allowed."""
+    holder = _ORIGINS.get(resource.kind, "")
+    for path, each in entries(resource.get(holder), holder):
+        for where, origin in entries(get(each, "allowedOrigins"), f"{path}.allowedOrigins"):
+            if is_unknown(origin):
+                yield indeterminate(where, "which origins are allowed can't be seen")
+            elif text(origin) in {"*", "http://*", "https://*"}:
+                yield violation(where, f"{text(origin)} allows pages of every site")
+
+
+_identity = demanding(
+    "zero-trust-azure-managed-identity",
+    "What runs has an identity of its own",
+    Severity.LOW,
+    {
+        _APPS
+        | azure(
+            "app:ContainerApp", "automation:AutomationAccount",
+            "containerinstance:ContainerGroup", "datafactory:Factory", "logic:Workflow",
+        ): (
+            Demand(
+                "identity.type",
+                (
+                    "systemassigned", "systemassigned, userassigned",
+                    "systemassigned,userassigned", "userassigned",
+                ),
+                "none",
+            ),
+        )
+    },
+    _SIGN_IN,
+    "Give it an identity, and the identity the roles that it needs, in place of passwords and "
+    "keys.",
+)  # fmt: skip
+
+RULES: tuple[Rule, ...] = (
+    machine_passwords,
+    _debugging,
+    web_app_public,
+    web_app_sign_in,
+    _basic_publishing,
+    any_origin,
+    _identity,
+)
