@@ -51,7 +51,7 @@ _PLAIN: Final = (
         "cis-aks:5.4.5",
         "iso27001:A.8.24",
         "iso27001:A.8.20",
-        "uae-ia:T4.2.1",
+        "uae-ia:T4.2.x",
         "gdpr:32",
     ),
     "Add spec.tls with a secret for every host of the ingress; make the gateway's listeners HTTPS "

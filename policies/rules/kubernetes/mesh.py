@@ -25,7 +25,7 @@ from policies.model import (
 from policies.reading.kubernetes import Manifest, kinds, manifests
 from policies.reading.said import said
 
-_CONTROLS: Final = ("nist-800-207:2", "iso27001:A.8.24", "iso27001:A.8.20", "uae-ia:T4.2.1")
+_CONTROLS: Final = ("nist-800-207:2", "iso27001:A.8.24", "iso27001:A.8.20", "uae-ia:T4.2.x")
 
 
 @rule(
