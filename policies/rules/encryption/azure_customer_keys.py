@@ -19,7 +19,7 @@ _CONTROLS: Final = ("iso27001:A.8.24", "uae-ia:T7.4.1", "uae-ia:T7.4.2", "pdpl:2
 #: Readers of each rule's types, by the rule's id.
 KEYED: Final[dict[str, Readers]] = {
     "encryption-azure-storage-key": readers(stores.STORAGE),
-    "encryption-azure-disk-key": merged(readers(disks.DISKS), disks.UNDESCRIBED),
+    "encryption-azure-disk-key": disks.READERS,
     "encryption-azure-database-key": merged(readers(stores.DATABASES), companions.SERVERS),
     "encryption-azure-messaging-key": readers(stores.MESSAGING),
     "encryption-azure-container-key": readers(stores.CONTAINERS),

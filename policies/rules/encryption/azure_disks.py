@@ -7,13 +7,16 @@ a key of a vault. Without either the key is Microsoft's own
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import Final
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Final
 
-from policies.model import Resource, View
+from policies.model import Resource, View, get, is_true
+from policies.model.values import Unknown
 from policies.reading.azure_types import azure
 from policies.rules.encryption.azure_stores import keyed, modes_of
-from policies.rules.encryption.table import Part, Reader, State
+from policies.rules.encryption.demands import merged
+from policies.rules.encryption.table import Part, Reader, State, Stores
 
 #: Words for a disk's encryption.
 _TYPES: Final[dict[str, State]] = {
@@ -26,6 +29,7 @@ _OF_MACHINES: Final = (
     "managedDisk.diskEncryptionSet.id",
     "managedDisk.securityProfile.diskEncryptionSet.id",
     "encryptionSettings.keyEncryptionKey.keyUrl",
+    "encryptionSettings.diskEncryptionKey.secretUrl",
 )
 #: Types with a machine's storage profile, and where it is.
 PROFILES: Final = {
@@ -47,6 +51,7 @@ DISKS: Final = (
         "compute:Disk",
         "encryption.diskEncryptionSetId", "securityProfile.secureVMDiskEncryptionSetId",
         "encryptionSettingsCollection.encryptionSettings.keyEncryptionKey.keyUrl",
+        "encryptionSettingsCollection.encryptionSettings.diskEncryptionKey.secretUrl",
         mode="encryption.type", modes=_TYPES,
     ),
     # A snapshot has its disk's key: https://learn.microsoft.com/azure/virtual-machines/
@@ -55,6 +60,7 @@ DISKS: Final = (
         "compute:Snapshot",
         "encryption.diskEncryptionSetId", "securityProfile.secureVMDiskEncryptionSetId",
         "encryptionSettingsCollection.encryptionSettings.keyEncryptionKey.keyUrl",
+        "encryptionSettingsCollection.encryptionSettings.diskEncryptionKey.secretUrl",
         mode="encryption.type", modes=_TYPES, copies=("creationData.sourceResourceId",),
     ),
     *keyed(
@@ -109,9 +115,35 @@ def _not_given(holder: str, block: str, key: str) -> Reader:
     return read
 
 
+def _settled(value: Any, path: Sequence[str]) -> Any:
+    """Properties without what isn't turned on at a path: a block counts where its `enabled` is
+    true, and nobody knows where that can't be seen."""
+    if not isinstance(value, Mapping) or path[0] not in value:
+        return value
+    held: Any = value[path[0]]
+    if len(path) > 1:
+        return {**value, path[0]: _settled(held, path[1:])}
+    switch = get(held, "enabled")
+    if isinstance(switch, Unknown):
+        return {**value, path[0]: switch}
+    return value if is_true(switch) else {**value, path[0]: None}
+
+
+def _where_on(entry: Stores) -> Reader:
+    """A reader of an entry for which Azure Disk Encryption counts only where it is on."""
+    holder = PROFILES.get(entry.type)
+    path = f"{holder}.osDisk.encryptionSettings" if holder else "encryptionSettingsCollection"
+
+    def read(resource: Resource, view: View) -> Iterator[Part]:
+        settled = _settled(resource.properties, path.split("."))
+        yield from entry.read(replace(resource, properties=settled), view)
+
+    return read
+
+
 #: Disks and images that are made although nobody describes them: a machine's disk for its
 #: system, an image's copy in the gallery's own region.
-UNDESCRIBED: Final[dict[str, tuple[Reader, ...]]] = {
+_UNDESCRIBED: Final[dict[str, tuple[Reader, ...]]] = {
     **{
         token: (_not_given(path, "osDisk", _OF_MACHINES[0]),)
         for token, path in PROFILES.items()
@@ -123,3 +155,4 @@ UNDESCRIBED: Final[dict[str, tuple[Reader, ...]]] = {
         ),
     ),
 }
+READERS: Final = merged(*({each.type: (_where_on(each),)} for each in DISKS), _UNDESCRIBED)
