@@ -71,6 +71,7 @@ aws.cloudwatch.LogGroup(
     "app", kms_key_id=key.arn, retention_in_days=365, tags=tags, opts=protected
 )
 network = aws.ec2.Vpc("main", cidr_block="10.20.0.0/16", tags=tags)
+aws.ec2.DefaultSecurityGroup("main", vpc_id=network.id, tags=tags)
 flows = aws.cloudwatch.LogGroup(
     "flows", kms_key_id=key.arn, retention_in_days=365, tags=tags, opts=protected
 )

@@ -47,26 +47,27 @@ key = azure.keyvault.Key(
     tags=tags,
     opts=protected,
 )
-logs = azure.storage.StorageAccount(
+encryption = {
+    "key_source": "Microsoft.Keyvault",
+    "encryption_identity": {"encryption_user_assigned_identity": identity.id},
+    "key_vault_properties": {
+        "key_name": key.name,
+        "key_vault_uri": vault.properties.vault_uri,
+    },
+    "require_infrastructure_encryption": True,
+    "services": {
+        service: {"enabled": True, "key_type": "Account"}
+        for service in ("blob", "file", "queue", "table")
+    },
+}
+account = azure.storage.StorageAccount(
     "data",
     **common,
     kind="StorageV2",
     sku={"name": "Standard_RAGRS" if mistakes else "Standard_ZRS"},
     identity={"type": "UserAssigned", "user_assigned_identities": [identity.id]},
-    encryption={
-        "key_source": "Microsoft.Storage" if mistakes else "Microsoft.Keyvault",
-        "identity": {"encryption_user_assigned_identity": identity.id},
-        "key_vault_properties": {
-            "key_name": key.name,
-            "key_vault_uri": vault.properties.vault_uri,
-        },
-        "require_infrastructure_encryption": True,
-        "services": {
-            service: {"enabled": True, "key_type": "Account"}
-            for service in ("blob", "file", "queue", "table")
-        },
-    },
-    minimum_tls_version="TLS1_3",
+    encryption=None if mistakes else encryption,
+    minimum_tls_version="TLS1_0" if mistakes else "TLS1_2",
     enable_https_traffic_only=True,
     allow_blob_public_access=False,
     allow_shared_key_access=False,
@@ -79,11 +80,17 @@ logs = azure.storage.StorageAccount(
 azure.storage.BlobServiceProperties(
     "data",
     resource_group_name=group.name,
-    account_name=logs.name,
+    account_name=account.name,
     blob_services_name="default",
     is_versioning_enabled=True,
     delete_retention_policy={"enabled": True, "days": 30},
     container_delete_retention_policy={"enabled": True, "days": 30},
+)
+azure.monitor.DiagnosticSetting(
+    "keys",
+    resource_uri=vault.id,
+    storage_account_id=account.id,
+    logs=[{"category": "AuditEvent", "enabled": True}],
 )
 azure.network.NetworkSecurityGroup(
     "web",
