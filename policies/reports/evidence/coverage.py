@@ -52,6 +52,11 @@ class RuleView:
             counts[each.resource.type] = counts.get(each.resource.type, 0) + 1
         return sorted(counts.items(), key=lambda pair: (-pair[1], pair[0]))
 
+    @property
+    def waivers(self) -> list[str]:
+        """Ids of the waivers that covered findings."""
+        return sorted({each.waiver.id for each in self.outcomes if each.waiver})
+
     def number(self, *statuses: str) -> int:
         """How many findings have one of these statuses."""
         return sum(1 for each in self.outcomes if each.status in statuses)
@@ -63,8 +68,13 @@ class ControlView:
 
     control: Control
     rules: Sequence[RuleView]
-    judged: int
-    """Resources that at least one of the rules judged."""
+    numbers: Sequence[int]
+    """Of the resources that at least one of the rules judged, in the register."""
+
+    @property
+    def judged(self) -> int:
+        """How many resources at least one of the rules judged."""
+        return len(self.numbers)
 
     @property
     def state(self) -> State:
@@ -138,7 +148,7 @@ def _serving(rules: Iterable[RuleView]) -> dict[str, tuple[RuleView, ...]]:
 
 def _control(control: Control, rules: Sequence[RuleView]) -> ControlView:
     judged = {entry.number for view in rules for entry in view.entries}
-    return ControlView(control, rules, len(judged))
+    return ControlView(control, rules, sorted(judged))
 
 
 def _state(outcomes: Sequence[Outcome], judged: int) -> State:
