@@ -34,7 +34,6 @@ CALLED: Final[dict[str, tuple[str, ...]]] = {
         "webhookReceivers.serviceUri",
         "azureFunctionReceivers.httpTriggerUrl",
         "logicAppReceivers.callbackUrl",
-        "automationRunbookReceivers.serviceUri",
     ),
     "monitor:TenantActionGroup": ("webhookReceivers.serviceUri",),
     "containerregistry:Webhook": ("serviceUri",),
@@ -86,9 +85,13 @@ def _judge(resource: Resource, path: str, value: Any, view: View) -> Iterator[Fi
     abroad = next((each for each in places if each and each not in allowed(view)), None)
     if abroad:
         yield violation(path, f"it calls a resource in {abroad}; {where_allowed(view)}")
-    elif is_unknown(value) and (not places or None in places):
+    elif places and None not in places:
+        return
+    elif is_unknown(value):
         yield indeterminate(path, "the host that is called can't be seen")
-    elif not places or None in places:
+    elif _AZURE_HOST.search(host):
+        yield indeterminate(path, f"where {host} is can't be seen; {where_allowed(view)}")
+    else:
         yield violation(path, f"{host} is neither in the country nor one of allowedHosts")
 
 

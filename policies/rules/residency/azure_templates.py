@@ -9,6 +9,7 @@ from typing import Any, Final
 from policies.model import (
     ABSENT,
     Finding,
+    Path,
     Resource,
     Rule,
     Severity,
@@ -24,6 +25,7 @@ from policies.model import (
 )
 from policies.reading.azure_types import azure
 from policies.reading.regions import normalise_azure
+from policies.rules.residency.azure_ai import REGIONAL
 from policies.rules.residency.azure_locations import CONTROLS
 from policies.rules.residency.azure_places import allowed, groups_of, place_of, where_allowed
 
@@ -34,6 +36,18 @@ TEMPLATED: Final = azure(
     "resources:DeploymentAtTenantScope", "resources:DeploymentStackAtResourceGroup",
     "resources:DeploymentStackAtManagementGroup",
 )  # fmt: skip
+#: A resource of any type, by its type in Azure's own words.
+GENERIC: Final = azure("resources:Resource")
+_TYPE: Final = ("resourceProviderNamespace", "parentResourcePath", "resourceType")
+#: Services at the edge, and kinds of models' deployments that run elsewhere, in those words.
+_EDGE: Final = re.compile(
+    r"microsoft\.(?:cdn/(?:profiles|edgeactions)|network/(?:frontdoors|trafficmanagerprofiles)"
+    r"|web/staticsites|botservice|maps/accounts|azuresphere|azureactivedirectory)(?:/|$)",
+    re.IGNORECASE,
+)
+_MODELS: Final = re.compile(
+    r"microsoft\.cognitiveservices/accounts/(?:[^/]+/)?deployments", re.IGNORECASE
+)
 _PARAMETER: Final = re.compile(r"\[\s*parameters\(\s*'([^']+)'\s*\)\s*\]", re.IGNORECASE)
 _GROUP: Final = re.compile(r"\[\s*resourceGroup\(\)\s*\.\s*location\s*\]", re.IGNORECASE)
 
@@ -42,13 +56,23 @@ _GROUP: Final = re.compile(r"\[\s*resourceGroup\(\)\s*\.\s*location\s*\]", re.IG
     "residency-azure-template",
     "What a template makes is where the program can see it",
     Severity.CRITICAL,
-    TEMPLATED,
+    TEMPLATED | GENERIC,
     CONTROLS,
     "Declare the resources in the program instead of the template; or write every location in it "
     "as a word, as a parameter that is given, or as [resourceGroup().location].",
 )
 def template(resource: Resource, view: View) -> Iterator[Finding]:
-    """Locations that are expressions; words are judged wherever they stand."""
+    """Locations that are expressions, and types whose own rules don't see into templates.
+
+    Locations that are words are judged wherever they stand.
+    """
+    if resource.kind in GENERIC:
+        parts = [resource.get(each) for each in _TYPE]
+        if any(is_unknown(each) for each in parts):
+            yield indeterminate("resourceType", "which service it is of can't be seen")
+        kind = "/".join(text(each) for each in parts if text(each))
+        yield from _reach("resourceType", kind, resource.get("sku.name"))
+        return
     for key in ("properties.templateLink", "templateLink"):
         link = resource.get(key)
         if is_unknown(link) or isinstance(link, Mapping):
@@ -58,9 +82,13 @@ def template(resource: Resource, view: View) -> Iterator[Finding]:
         if is_unknown(body):
             yield indeterminate(f"{holder}template", "what the template makes can't be seen")
         for below, value in leaves(get(body, "resources")):
+            path = f"{holder}template.resources{spell(below)}"
             if below and below[-1] == "location":
-                path = f"{holder}template.resources{spell(below)}"
                 yield from _judge(resource, view, path, value, holder)
+            elif below and below[-1] == "type":
+                around = spell(below[:-1])
+                sku = get(_at(get(body, "resources"), below[:-1]), "sku.name")
+                yield from _reach(f"{holder}template.resources{around}", text(value), sku)
 
 
 def _judge(
@@ -83,6 +111,24 @@ def _judge(
         )
     elif normalise_azure(found) not in {*allowed(view), "global"}:
         yield violation(path, f"the location is {text(found)!r}; {where_allowed(view)}")
+
+
+def _at(value: Any, path: Path) -> Any:
+    """What is at a path that was met before."""
+    for part in path:
+        value = value[part]
+    return value
+
+
+def _reach(path: str, kind: str, sku: Any) -> Iterator[Finding]:
+    """What a type by itself, or with its sku, says about other countries."""
+    if _EDGE.match(kind):
+        yield violation(path, f"{kind} handles data at sites in other countries")
+    elif _MODELS.match(kind):
+        if is_unknown(sku) or not text(sku) or text(sku).startswith("["):
+            yield indeterminate(path, "where the model runs can't be seen")
+        elif text(sku).lower() not in REGIONAL:
+            yield violation(path, f"{text(sku)} processes prompts in other regions")
 
 
 RULES: Final[tuple[Rule, ...]] = (template,)
