@@ -103,11 +103,15 @@ class Register:
     @cached_property
     def columns(self) -> list[Column]:
         """The places of the map: in the country, elsewhere, global, unknown, none."""
-        found: dict[str, dict[Encryption, int]] = {}
-        for each in self.entries:
-            counts = found.setdefault(each.resource.place, dict.fromkeys(_ORDER, 0))
-            counts[each.resource.encryption] += 1
-        return [Column(place, found[place]) for place in sorted(found, key=_place_order)]
+        return _columns(self.entries)
+
+    @cached_property
+    def columns_by_stack(self) -> list[tuple[StackResult, list[Column]]]:
+        """The same for each stack."""
+        return [
+            (stack, _columns(entry for group in groups for entry in group.entries))
+            for stack, groups in self.by_stack
+        ]
 
     @cached_property
     def judged(self) -> dict[str, list[Entry]]:
@@ -122,6 +126,14 @@ class Register:
     def number_of(self) -> dict[tuple[str, str], int]:
         """Numbers by the stack's name and the resource's URN."""
         return {(each.stack.name, each.resource.urn): each.number for each in self.entries}
+
+
+def _columns(entries: Iterable[Entry]) -> list[Column]:
+    found: dict[str, dict[Encryption, int]] = {}
+    for each in entries:
+        counts = found.setdefault(each.resource.place, dict.fromkeys(_ORDER, 0))
+        counts[each.resource.encryption] += 1
+    return [Column(place, found[place]) for place in sorted(found, key=_place_order)]
 
 
 def _numbered(result: CheckResult) -> Iterator[Entry]:

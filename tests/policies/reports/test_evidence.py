@@ -185,6 +185,8 @@ def test_numbers_lead_from_rules_to_resources() -> None:
 def test_the_map_counts_every_resource_once() -> None:
     register = Register(large(5, 100))
     assert sum(each.total for each in register.columns) == 500
+    by_stack = [sum(one.total for one in columns) for _, columns in register.columns_by_stack]
+    assert by_stack == [100] * 5
     assert [each.region for each in register.columns] == [
         "in the country", "in the country", "in the country", "global", "not known",
         "no place of their own",
