@@ -14,6 +14,7 @@ from policies.model import (
     View,
     get,
     indeterminate,
+    is_true,
     rule,
     text,
     violation,
@@ -123,4 +124,27 @@ def _has_key(workspace: Resource) -> bool:
     return isinstance(value, Unknown) or value is not ABSENT
 
 
-RULES: tuple[Rule, ...] = (_between, _pool)
+_NETWORKS: Final = azure("network:VirtualNetwork")
+
+
+@rule(
+    "encryption-azure-network",
+    "Virtual networks of restricted data encrypt what their machines say",
+    Severity.MEDIUM,
+    _NETWORKS,
+    ("iso27001:A.8.24", "iso27001:A.8.20", "uae-ia:T4.2.x", "nist-800-207:2"),
+    "Set `encryption.enabled` of the virtual network to true; it works between machines of sizes "
+    "with accelerated networking.",
+)
+def _network(resource: Resource, view: View) -> Iterator[Finding]:
+    if view.data_class(resource).strip().lower() in {"public", "internal", "confidential"}:
+        return
+    value = resource.get("encryption.enabled")
+    if isinstance(value, Unknown):
+        yield indeterminate("encryption.enabled", f"encryption.enabled {value.reason}")
+    elif not is_true(value):
+        given = "isn't given, and is off by default" if value is ABSENT else "is off"
+        yield violation("encryption.enabled", f"encryption.enabled {given}")
+
+
+RULES: tuple[Rule, ...] = (_between, _pool, _network)

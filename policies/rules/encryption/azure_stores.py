@@ -44,13 +44,14 @@ def keyed(
     exact: bool = False,
     parts: str = "",
     when: str = "",
+    only: tuple[str, tuple[str, ...]] = ("", ()),
     copies: tuple[str, ...] = (),
 ) -> Iterator[Stores]:
     """An entry for each of the type's tokens."""
     for token in sorted(azure(name)):
         yield Stores(
             token, keys or "", mode=mode, modes=modes or {}, exact=exact, parts=parts, when=when,
-            copies=copies, by=KEYS,
+            only=only, copies=copies, by=KEYS,
         )  # fmt: skip
 
 
@@ -171,16 +172,22 @@ CLUSTER_SECRETS: Final = (
     ),
 )  # fmt: skip
 
+#: A workspace without machines of its own has neither disks nor a storage account.
+_WITH_MACHINES: Final = ("computeMode", ("", "hybrid"))
+
 ANALYTICS: Final = (
     *keyed("datafactory:Factory", "encryption.keyName"),
     *keyed("synapse:Workspace", "encryption.cmk.key.keyVaultUrl"),
     *keyed(
         "databricks:Workspace", "encryption.entities.managedServices.keyVaultProperties.keyName"
     ),
-    *keyed("databricks:Workspace", "encryption.entities.managedDisk.keyVaultProperties.keyName"),
+    *keyed(
+        "databricks:Workspace", "encryption.entities.managedDisk.keyVaultProperties.keyName",
+        only=_WITH_MACHINES,
+    ),
     *keyed(
         "databricks:Workspace", "parameters.encryption.value.keyName",
-        mode="parameters.encryption.value.keySource", exact=True,
+        mode="parameters.encryption.value.keySource", exact=True, only=_WITH_MACHINES,
         modes=modes_of("Microsoft.Keyvault", "Default"),
     ),
     *keyed("hdinsight:Cluster", "properties.diskEncryptionProperties.keyName"),

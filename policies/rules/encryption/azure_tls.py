@@ -70,6 +70,18 @@ MINIMA: Final = (
         ),
         "minimumTlsVersionAllowed", 2,
     ),
+    *(
+        Minimum(
+            (
+                "eventgrid:EventSubscription", "eventgrid:DomainEventSubscription",
+                "eventgrid:DomainTopicEventSubscription", "eventgrid:TopicEventSubscription",
+                "eventgrid:SystemTopicEventSubscription",
+                "eventgrid:PartnerTopicEventSubscription",
+            ),
+            f"{holder}.minimumTlsVersionAllowed", 2,
+        )
+        for holder in ("destination", "deliveryWithResourceIdentity.destination")
+    ),
     Minimum(("cosmosdb:DatabaseAccount",), "minimalTlsVersion", 2),
     Minimum(("redis:Redis",), "minimumTlsVersion", 0),
     Minimum(("redisenterprise:RedisEnterprise",), "minimumTlsVersion", 2),
