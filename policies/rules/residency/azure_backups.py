@@ -37,7 +37,16 @@ _SINGLE: Final = (
     Copies("storageProfile.geoRedundantBackup", ("disabled",), "Disabled", _MYSQL),
 )
 DATABASES: Final[dict[str, Sequence[Copies]]] = {
-    "sql:Database": [Copies("requestedBackupStorageRedundancy", ("local", "zone"), "Geo", _SQL)],
+    "sql:Database": [
+        Copies(
+            "requestedBackupStorageRedundancy",
+            ("local", "zone"),
+            "Geo",
+            _SQL,
+            # A named replica reads its primary's files, and is backed up with them.
+            unless=("secondaryType", "named"),
+        )
+    ],
     "sql:ManagedInstance": [
         Copies("requestedBackupStorageRedundancy", ("local", "zone"), "Geo", _SQL)
     ],
@@ -166,11 +175,12 @@ def service_copies(resource: Resource, view: View) -> Iterator[Finding]:
     if resource.kind in IOT:
         path, wanted, default = "properties.enableDataResidency", {"true"}, "false"
     elif resource.kind.endswith(":Namespace"):
-        path, wanted, default = "replicationRegion", {"none"}, "Default"
+        # Its documentation doesn't say what is taken where nothing is given.
+        path, wanted, default = "replicationRegion", {"none"}, ""
     else:
         path, wanted, default = "redundancyMode", {"none", "manual"}, "None"
     value = resource.get(path)
-    if is_unknown(value):
+    if is_unknown(value) or (value is ABSENT and not default):
         yield indeterminate(path, "whether it is copied to another region can't be seen")
     elif (default.lower() if value is ABSENT else said(value)) not in wanted:
         given = f"not given, and so {default}" if value is ABSENT else said(value)

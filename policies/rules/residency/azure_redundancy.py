@@ -47,16 +47,19 @@ class Copies:
         local: values, in small letters, that keep all copies within the region.
         default: what the service takes where nothing is given.
         source: where that default is documented.
+        unless: a property and its value, in small letters, with which it has no such copies.
     """
 
     path: str
     local: tuple[str, ...]
     default: str
     source: str
+    unless: tuple[str, str] = ("", "")
 
     def judge(self, resource: Resource, view: View) -> Iterator[Finding]:
         """Copies in another region that the settings don't allow, or that can't be seen."""
-        if geo_copies_stay(view):
+        path, value = self.unless
+        if geo_copies_stay(view) or (path and said(resource.get(path)) == value):
             return
         found = list(select(resource.properties, self.path, absent=True)) or [(self.path, ABSENT)]
         wanted = " or ".join(self.local)
@@ -112,6 +115,8 @@ STORAGE: Final[dict[str, Sequence[Copies]]] = {
             LOCAL_STORAGE,
             "Standard_GRS",
             "https://learn.microsoft.com/azure/templates/microsoft.databricks/workspaces",
+            # A serverless workspace has no account of its own.
+            unless=("computeMode", "serverless"),
         )
     ],
     "machinelearningservices:Registry": [

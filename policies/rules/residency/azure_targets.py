@@ -3,7 +3,7 @@
 What isn't in the stack has a place that can't be seen, and is no more allowed than a region that
 nobody named: the finding is indeterminate, which fails where checks are strict. Subscriptions in
 the setting allowedAccounts are under the same rules, so what is in them is taken to be in the
-country.
+country; so is what another stack offers, which is judged with that stack.
 """
 
 from __future__ import annotations
@@ -61,6 +61,8 @@ def judge_target(
         yield indeterminate(path, f"the place of {what} is judged with the whole stack")
         return
     found = refers_to(resource, path, value, view)
+    if not found and view.is_from_another_stack(resource, path):
+        return
     if is_unknown(value) and not path.endswith("ResourceGroupId"):
         # Ids are made of their groups' names as well; what is in a group may be elsewhere.
         found = [each for each in found if each.kind != GROUP]
