@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
+from typing import Final
 
 from policies.model.resource import Resource, Stack
 from policies.model.settings import Settings
+
+_REFERENCE: Final = "::pulumi:pulumi:StackReference::"
 
 
 @dataclass(frozen=True)
@@ -24,6 +28,16 @@ class View:
     def referred(self, resource: Resource, path: str) -> list[Resource]:
         """The resources that a property refers to; empty while the stack isn't known."""
         return self.stack.referred(resource, path) if self.stack else []
+
+    def is_from_another_stack(self, resource: Resource, path: str) -> bool:
+        """Whether a property's value was made from what another stack offers.
+
+        That stack's resources are judged with it; a reference is a program's own word that they
+        are one's own. Known in the second look only.
+        """
+        top = re.split(r"[.\[]", path, maxsplit=1)[0]
+        urns = resource.dependencies.get(top, ()) if self.stack else ()
+        return any(_REFERENCE in urn for urn in urns)
 
     def data_class(self, resource: Resource) -> str:
         """The class of the resource's data: its own tag's, else the stack's."""
