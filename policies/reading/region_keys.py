@@ -15,8 +15,9 @@ _KINDS: Final[dict[str, Kind]] = {
     "region": "region", "regions": "region", "zone": "zone", "zones": "zone", "az": "zone",
     "azs": "zone", "location": "location", "locations": "location",
 }  # fmt: skip
-#: Switches, which are true or false: ``multiRegion``, ``allRegions``.
-_SWITCH: Final = frozenset(("multi", "cross", "all", "global"))
+#: Switches, which are true or false (``multiRegion``, ``allRegions``), and parts of addresses of
+#: people (``stateOrRegion``).
+_OTHERWISE: Final = frozenset(("multi", "cross", "all", "global", "or", "and"))
 #: Keys whose meaning the one above them gives: ``regions[].name``, ``{name: REGION, value: …}``.
 _BELOW: Final = frozenset((
     "name", "id", "value", "values", "default", "defaultvalue", "parametervalue", "allowedvalues",
@@ -33,7 +34,7 @@ def kind_of_key(key: str) -> Kind:
     words = [each.lower() for each in _WORD.findall(key)]
     while len(words) > 1 and words[-1] in _TAIL:
         words.pop()
-    if not words or (len(words) > 1 and words[-2] in _SWITCH):
+    if not words or (len(words) > 1 and words[-2] in _OTHERWISE):
         return ""
     # DNS zones are zones of names.
     if words[-1].startswith("zone") and len(words) > 1 and words[-2] in {"hosted", "dns"}:

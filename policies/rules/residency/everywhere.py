@@ -36,7 +36,7 @@ CONTROLS: Final = (
     "uae-ia:T6.3.1", "gdpr:44",
 )  # fmt: skip
 
-#: Regions that data only comes from, at first keys of a path: what stands there is no way out.
+#: Regions that no data goes to, by the first keys of their paths.
 _INWARD: Final[dict[str, tuple[tuple[str, ...], ...]]] = {
     # Copies of images and snapshots into the resource's own region.
     "aws:ec2/amiCopy:AmiCopy": (("sourceAmiRegion",),),
@@ -48,9 +48,12 @@ _INWARD: Final[dict[str, tuple[tuple[str, ...], ...]]] = {
     "aws:observabilityadmin/centralizationRuleForOrganization:CentralizationRuleForOrganization": (
         ("rule", "source"),
     ),
-    # Named rules read what these mean.
+    # A rule of its own reads whether the region is switched on or off.
     "aws:account/region:Region": (("regionName",),),
+    # Checkers ask from abroad, and learn whether there is an answer.
     "aws:route53/healthCheck:HealthCheck": (("regions",),),
+    # What the console shows.
+    "aws:uxc/accountCustomizations:AccountCustomizations": (("visibleRegions",),),
 }  # fmt: skip
 
 #: A setting in a script, a template or a command line: ``--region eu-west-1``, ``REGION=…``.
