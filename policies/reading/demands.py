@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -50,29 +50,29 @@ class Demand:
     source: str = ""
     each: str = ""
 
-    def unmet(self, resource: Resource) -> Iterator[Finding]:
-        """What doesn't meet it, or can't be seen."""
+    def unmet(self, resource: Resource, *, promised: bool = False) -> Iterator[Finding]:
+        """What doesn't meet it, or can't be seen; absence is fine where the service promised."""
         if not self.each:
-            yield from self._judge(resource.properties, "")
+            yield from self._judge(resource.properties, "", promised)
             return
         for where, item in _entries(resource.get(self.each), self.each):
             if is_unknown(item):
                 yield indeterminate(where, f"can't be seen, so nobody knows {self._last}")
             else:
-                yield from self._judge(item, where + ".")
+                yield from self._judge(item, where + ".", promised)
 
     @property
     def _last(self) -> str:
         return self.path.rpartition(".")[2]
 
-    def _judge(self, holder: Any, prefix: str) -> Iterator[Finding]:
+    def _judge(self, holder: Any, prefix: str, promised: bool) -> Iterator[Finding]:
         value = get(holder, self.path)
         where = prefix + self.path
         wanted = " or ".join(self.allowed)
         if is_unknown(value):
             yield indeterminate(where, f"{self._last} can't be seen; it must be {wanted}")
         elif value is ABSENT:
-            if self.default and self.default not in self.allowed:
+            if self.default and self.default not in self.allowed and not promised:
                 source = f" ({self.source})" if self.source else ""
                 yield violation(
                     where,
@@ -107,6 +107,7 @@ def demanding(  # noqa: PLR0917 - in the order in which a rule is read
     demands: Mapping[frozenset[str], Sequence[Demand]],
     controls: tuple[str, ...],
     remediation: str,
+    promised: Callable[[Resource], bool] = lambda _: False,
 ) -> Rule:
     """A rule of nothing but demands.
 
@@ -117,6 +118,7 @@ def demanding(  # noqa: PLR0917 - in the order in which a rule is read
         demands: by the types that they are made of.
         controls: as above.
         remediation: as above.
+        promised: whether the service itself meets the demands of a resource that says nothing.
     """
     by_kind = {
         kind: tuple(each for kinds, asked in demands.items() if kind in kinds for each in asked)
@@ -126,6 +128,7 @@ def demanding(  # noqa: PLR0917 - in the order in which a rule is read
 
     @rule(id, title, severity, frozenset(by_kind), controls, remediation)
     def check(resource: Resource, view: View) -> Iterator[Finding]:
-        yield from unmet(resource, by_kind.get(resource.kind, ()))
+        for each in by_kind.get(resource.kind, ()):
+            yield from each.unmet(resource, promised=promised(resource))
 
     return check

@@ -15,6 +15,7 @@ from policies.rules.zero_trust import (
     azure_roles,
     azure_security_groups,
     azure_storage,
+    azure_strangers,
 )
 
 RULES: tuple[Rule, ...] = (
@@ -29,4 +30,5 @@ RULES: tuple[Rule, ...] = (
     *azure_roles.RULES,
     *azure_security_groups.RULES,
     *azure_storage.RULES,
+    *azure_strangers.RULES,
 )

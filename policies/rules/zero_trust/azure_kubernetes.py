@@ -12,11 +12,14 @@ from policies.model import (
     Rule,
     Severity,
     View,
+    get,
     indeterminate,
+    is_false,
     is_true,
     is_unknown,
     items,
     rule,
+    select,
     violation,
 )
 from policies.reading.azure_types import azure
@@ -28,6 +31,13 @@ _POOL: Final = azure("containerservice:AgentPool")
 _API: Final = "learn.microsoft.com/azure/aks/private-clusters"
 _ACCESS: Final = "apiServerAccessProfile"
 _TRUE: Final = ("true",)
+
+
+def _is_automatic(resource: Resource) -> bool:
+    """Of AKS Automatic, which sets up identities, roles and network policies by itself:
+    https://learn.microsoft.com/azure/aks/intro-aks-automatic."""
+    return said(resource.get("sku.name")) == "automatic"
+
 
 _private_api = demanding(
     "zero-trust-azure-aks-private-api",
@@ -89,6 +99,7 @@ _local_accounts = demanding(
     {_CLUSTER: (Demand("disableLocalAccounts", _TRUE, "false", "local accounts are on"),)},
     ("uae-ia:T5.2.2", "iso27001:A.5.16", "iso27001:A.8.5", "nist-800-207:6"),
     "Set disableLocalAccounts to true: the accounts are certificates that nobody can take back.",
+    _is_automatic,
 )
 
 _entra = demanding(
@@ -104,6 +115,7 @@ _entra = demanding(
     ("uae-ia:T5.2.2", "iso27001:A.5.15", "iso27001:A.5.16", "nist-800-207:6"),
     "Set aadProfile.managed and aadProfile.enableAzureRBAC to true, and grant roles at the "
     "cluster's scope.",
+    _is_automatic,
 )
 
 _rbac = demanding(
@@ -113,6 +125,7 @@ _rbac = demanding(
     {_CLUSTER: (Demand("enableRBAC", _TRUE, "not promised", "the API documents none"),)},
     ("uae-ia:T5.2.2", "iso27001:A.5.15", "iso27001:A.8.3", "nist-800-207:6"),
     "Set enableRBAC to true, which only a new cluster can have.",
+    _is_automatic,
 )
 
 _network_policy = demanding(
@@ -122,6 +135,7 @@ _network_policy = demanding(
     {_CLUSTER: (Demand("networkProfile.networkPolicy", ("azure", "calico", "cilium"), "none"),)},
     ("cis-aks:4.4.2", "cis-aks:5.4.4", "uae-ia:T4.5.3", "iso27001:A.8.22", "nist-800-207:2"),
     "Set networkProfile.networkPolicy to cilium (with networkDataplane cilium), azure or calico.",
+    _is_automatic,
 )
 
 _run_command = demanding(
@@ -176,6 +190,7 @@ _workload_identity = demanding(
     },
     ("uae-ia:T5.2.2", "iso27001:A.5.16", "iso27001:A.8.5", "nist-800-207:6"),
     "Set oidcIssuerProfile.enabled and securityProfile.workloadIdentity.enabled to true.",
+    _is_automatic,
 )
 
 #: Add-ons that open a cluster: an ingress with a public address for development, and the old
@@ -192,7 +207,21 @@ _OPENING: Final = ("httpapplicationrouting", "kubedashboard")
     "Remove the add-on; use an internal ingress and the tools that sign in with Entra ID.",
 )
 def opening_addons(resource: Resource, view: View) -> Iterator[Finding]:
-    """Their names are written in any letter case."""
+    """Their names are written in any letter case. The ingress of the routing add-on is public
+    unless it is said to be internal: https://learn.microsoft.com/azure/aks/create-nginx-ingress-
+    private-controller. Gateways of the mesh say what they are."""
+    routing = "ingressProfile.webAppRouting"
+    nginx = f"{routing}.nginx.defaultIngressControllerType"
+    if is_true(resource.get(f"{routing}.enabled")):
+        kind = resource.get(nginx)
+        if is_unknown(kind):
+            yield indeterminate(nginx, "whether the ingress is internal can't be seen")
+        elif said(kind) not in {"internal", "none"}:
+            yield violation(nginx, "the ingress has a public address; it must be Internal or None")
+    gateways = "serviceMeshProfile.istio.components.ingressGateways"
+    for where, gateway in select(resource.properties, gateways):
+        if said(get(gateway, "mode")) == "external" and not is_false(get(gateway, "enabled")):
+            yield violation(f"{where}.mode", "the gateway of the mesh has a public address")
     addons = resource.get("addonProfiles")
     if is_unknown(addons):
         yield indeterminate("addonProfiles", "the add-ons can't be seen")

@@ -27,6 +27,7 @@ _CONTROLS: Final = ("uae-ia:T5.2.2", "iso27001:A.5.16", "iso27001:A.8.5", "nist-
 _TRUE: Final = ("true",)
 _OFF: Final = Demand("disableLocalAuth", _TRUE, "false")
 _NESTED: Final = Demand("properties.disableLocalAuth", _TRUE, "false")
+_BATCH: Final = azure("batch:BatchAccount")
 _COSMOS: Final = azure("cosmosdb:DatabaseAccount")
 #: The default is on for all: the SDK's own words, and
 #: https://learn.microsoft.com/azure/governance/policy/samples/built-in-policies.
@@ -56,7 +57,7 @@ _KEYED: Final = frozenset(("enablemongo", "enablecassandra", "enablegremlin", "e
     "zero-trust-azure-local-auth",
     "Services take identities, not keys",
     Severity.MEDIUM,
-    frozenset(_OF_KIND),
+    frozenset(_OF_KIND) | _BATCH,
     _CONTROLS,
     "Switch keys off (disableLocalAuth, allowSharedKeyAccess …) and give each caller a role.",
 )
@@ -68,6 +69,20 @@ def local_auth(resource: Resource, view: View) -> Iterator[Finding]:
             return
     if resource.kind in _OF_KIND:
         yield from unmet(resource, (_OF_KIND[resource.kind],))
+    if resource.kind in _BATCH:
+        yield from _modes(resource)
+
+
+def _modes(resource: Resource) -> Iterator[Finding]:
+    """An account of Batch lists how callers sign in; by default all ways are open."""
+    path = "allowedAuthenticationModes"
+    modes = resource.get(path)
+    given = items(modes)
+    if is_unknown(modes) or any(is_unknown(each) for each in given):
+        yield indeterminate(path, "whether keys work can't be seen")
+    elif not given or any(said(each) == "sharedkey" for each in given):
+        what = "SharedKey is among them" if given else "none are given, and keys work by default"
+        yield violation(path, f"{what}; AAD must be the only one")
 
 
 _REGISTRY: Final = azure("containerregistry:Registry")

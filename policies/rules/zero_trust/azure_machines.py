@@ -95,6 +95,8 @@ def web_app_public(resource: Resource, view: View) -> Iterator[Finding]:
     restrictions = items(resource.get("siteConfig.ipSecurityRestrictions"))
     if said(default) == "deny" or any(_narrows(each) for each in restrictions):
         return
+    if resource.get("hostingEnvironmentProfile") is not ABSENT:
+        return  # the environment decides, and is judged itself
     path = "publicNetworkAccess"
     if any(is_unknown(each) for each in (*switches, default, *restrictions)):
         yield indeterminate(path, "whether the app answers everybody can't be seen")

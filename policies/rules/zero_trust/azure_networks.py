@@ -124,6 +124,32 @@ def private_endpoint_rules(resource: Resource, view: View) -> Iterator[Finding]:
             yield violation(path, f"it {given}; it must be Enabled")
 
 
+@rule(
+    "zero-trust-azure-default-outbound",
+    "Subnets have no way out but one that somebody chose",
+    Severity.LOW,
+    _SUBNET,
+    ("uae-ia:T4.5.3", "iso27001:A.8.12", "iso27001:A.8.20", "nist-800-207:2"),
+    "Set defaultOutboundAccess to false, and lead what must go out through a firewall or a NAT "
+    "gateway.",
+)
+def default_outbound(resource: Resource, view: View) -> Iterator[Finding]:
+    """Azure gives machines an address of its own to send from, unless told otherwise:
+    https://learn.microsoft.com/azure/virtual-network/ip-services/default-outbound-access. Routes
+    and NAT gateways take its place; what Azure runs in a subnet goes out as its service says."""
+    path = "defaultOutboundAccess"
+    value = resource.get(path)
+    name = text(resource.get("subnetName")) or text(resource.get("name")) or resource.name
+    instead = [resource.get(each) for each in ("natGateway", "routeTable", "delegations")]
+    if said(value) == "false" or name.lower() in _OWN or any(items(each) for each in instead):
+        return
+    if is_unknown(value):
+        yield indeterminate(path, "whether machines have a way out by default can't be seen")
+    else:
+        given = "isn't given, and the default is true" if value is ABSENT else "is true"
+        yield violation(path, f"it {given}; it must be false")
+
+
 _GROUP: Final = azure("network:FirewallPolicyRuleCollectionGroup")
 _FIREWALL: Final = azure("network:AzureFirewall")
 _COLLECTIONS: Final = {
@@ -236,6 +262,7 @@ RULES: tuple[Rule, ...] = (
     subnet_rules,
     _peering,
     private_endpoint_rules,
+    default_outbound,
     firewall_open,
     _intelligence,
     gateway_inspection,

@@ -34,6 +34,7 @@ _CONTROLLED: Final = {
     ),
     "network:VirtualNetworkGateway": ("ipConfigurations",),
     "network:BastionHost": ("ipConfigurations",),
+    "network:VirtualHubIpConfiguration": ("publicIPAddress",),
     "network:PublicIPAddress": ("publicIPPrefix",),
 }  # fmt: skip
 _BALANCER: Final = azure("network:LoadBalancer")
@@ -150,6 +151,14 @@ _public_containers = demanding(
             ),
         ),
         azure("databricks:Workspace"): (Demand("parameters.enableNoPublicIp.value", ("true",)),),
+        azure("web:AppServiceEnvironment"): (
+            Demand(
+                "internalLoadBalancingMode",
+                ("web", "web, publishing", "web,publishing", "publishing, web"),
+                "none",
+            ),
+        ),
+        azure("sql:ManagedInstance"): (Demand("publicDataEndpointEnabled", ("false",)),),
         azure("devtestlab:VirtualMachine"): (
             Demand("disallowPublicIpAddress", ("true",), "false"),
         ),
