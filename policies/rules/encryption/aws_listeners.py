@@ -17,3 +17,5 @@ DISTRIBUTIONS: Final = frozenset((
     "aws:cloudfront/distribution:Distribution",
     "aws:cloudfront/multitenantDistribution:MultitenantDistribution",
 ))  # fmt: skip
+#: Where distributions describe servers of one's own that they fetch from; types differ in it.
+ORIGINS: Final = ("origins.customOriginConfig", "origins.customOriginConfigs")

@@ -31,6 +31,7 @@ from policies.rules.encryption.aws_listeners import (
     DISTRIBUTIONS,
     LISTENER_RULES,
     LISTENERS,
+    ORIGINS,
     TARGET_GROUPS,
 )
 from policies.rules.encryption.switches import Switch, word
@@ -228,9 +229,9 @@ BACKENDS: Final = (
     Switch("aws:vpclattice/targetGroup:TargetGroup", "config.protocol", bad=("http",)),
     *(Switch(each, "instanceProtocol", bad=("http",), parts="listeners") for each in CLASSIC),
     *(
-        Switch(each, "customOriginConfig.originProtocolPolicy", bad=("http-only",),
-               parts="origins")
+        Switch(each, "originProtocolPolicy", bad=("http-only",), parts=parts)
         for each in DISTRIBUTIONS
+        for parts in ORIGINS
     ),
 )  # fmt: skip
 

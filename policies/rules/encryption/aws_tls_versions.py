@@ -28,7 +28,7 @@ from policies.model import (
     violation,
 )
 from policies.model.values import Unknown
-from policies.rules.encryption.aws_listeners import DISTRIBUTIONS, LISTENERS
+from policies.rules.encryption.aws_listeners import DISTRIBUTIONS, LISTENERS, ORIGINS
 from policies.rules.encryption.keys import where
 from policies.rules.encryption.switches import word
 
@@ -191,9 +191,12 @@ MINIMA: Final = (
         DISTRIBUTIONS, _DEFAULT_CERTIFICATE, lambda name: 0 if name == "true" else 3, "",
         "a certificate of your own with TLSv1.3_2025",
     ),
-    Minimum(
-        DISTRIBUTIONS, "customOriginConfig.originSslProtocols", _viewer, "", "TLSv1.2",
-        parts="origins", highest=lambda _: 2,
+    *(
+        Minimum(
+            DISTRIBUTIONS, "originSslProtocols", _viewer, "", "TLSv1.2", parts=parts,
+            highest=lambda _: 2,
+        )
+        for parts in ORIGINS
     ),
     Minimum(
         frozenset({"aws:apigateway/domainName:DomainName"}), "securityPolicy", _api, "TLS_1_2",
