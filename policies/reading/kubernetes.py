@@ -182,7 +182,11 @@ def is_bundle(resource: Resource) -> bool:
 
 
 def unreadable(resource: Resource) -> Iterator[tuple[str, str]]:
-    """Parts of a group of manifests that can't be read: path and what keeps one from it."""
+    """Parts of a group of manifests that can't be read.
+
+    Yields:
+        The path, and why the part can't be seen; empty where it can, and isn't a manifest.
+    """
     if resource.package != "kubernetes" or not is_bundle(resource):
         return
     for key in ("objs", "yaml"):
@@ -190,8 +194,8 @@ def unreadable(resource: Resource) -> Iterator[tuple[str, str]]:
         for path, each in _each(given, (key,)):
             if is_unknown(each):
                 yield spell(path), str(each.reason)
-            elif key == "yaml" and _documents(each) is None:
-                yield spell(path), "isn't YAML that can be read"
+            elif not (text(get(each, "kind")) if key == "objs" else _documents(each) is not None):
+                yield spell(path), ""
 
 
 def _each(value: Any, path: Path) -> Iterator[tuple[Path, Any]]:

@@ -74,10 +74,13 @@ def _walk(
 
 def _expression(value: Mapping[str, Any], path: Path, keys: frozenset[str]) -> Requirement | None:
     key = text(value.get("key"))
-    if key not in keys or not ("values" in value or "operator" in value):
+    if key not in keys or not any(each in value for each in ("values", "operator", "value")):
         return None
-    operator = text(value.get("operator")) or "In"
-    given, at = value.get("values"), (*path, "values")
+    # Tolerations have one value, and Equal where requirements have In.
+    name = "values" if "values" in value else "value"
+    said = text(value.get("operator"))
+    operator = "In" if said in {"", "Equal"} else said
+    given, at = value.get(name), (*path, name)
     values = tuple(
         (spell((*at, index)) if is_list(given) else spell(at), each)
         for index, each in enumerate(items(given))

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from policies.model import Rule
 from policies.rules.kubernetes import (
+    admission,
+    backups,
+    charts,
     containers,
     credentials,
     egress,
@@ -15,7 +18,9 @@ from policies.rules.kubernetes import (
     network_policies,
     placement,
     rbac,
+    restricted_data,
     services,
+    settings,
     storage,
     unprivileged_users,
 )
@@ -33,6 +38,11 @@ RULES: tuple[Rule, ...] = (
     *mesh.RULES,
     *egress.RULES,
     *storage.RULES,
+    *backups.RULES,
+    *settings.RULES,
     *rbac.RULES,
     *credentials.RULES,
+    *charts.RULES,
+    *admission.RULES,
+    *restricted_data.RULES,
 )

@@ -1,0 +1,145 @@
+"""What pods are told of their surroundings: regions of the cloud, and servers of names."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+from policies.model import (
+    Finding,
+    Resource,
+    Rule,
+    Severity,
+    View,
+    get,
+    is_unknown,
+    items,
+    rule,
+    text,
+)
+from policies.reading.kubernetes import ANY_OBJECT, Manifest, kinds, manifests
+from policies.reading.pods import Pod, each_pod, pods_of
+from policies.reading.regions import place_named
+from policies.reading.said import said
+from policies.reading.services import is_own_address, may_reach
+
+_OF_AWS: Final = frozenset({"AWS_REGION", "AWS_DEFAULT_REGION", "AMAZON_REGION"})
+_REGION: Final = re.compile(r"(?:\w+_)?(?:REGION|LOCATION)", re.I)
+_ARGUMENT: Final = re.compile(r"--?(?:[\w-]+-)?(?:region|location)=(\S+)", re.I)
+
+
+@rule(
+    "kubernetes-region-setting",
+    "Programs are told to work in allowed regions",
+    Severity.CRITICAL,
+    ANY_OBJECT,
+    ("pdpl:22", "pdpl:23", "health-data:13", "cbuae-outsourcing:6.1", "iso27001:A.5.23"),
+    "Set the region to an allowed one.",
+)
+def region_setting(resource: Resource, view: View) -> Iterator[Finding]:
+    """No setting, argument or entry of a map names a region abroad."""
+    for pod in pods_of(resource):
+        for container in pod.containers:
+            for index, each in enumerate(items(container.get("env"))):
+                at = f"{container.at}.env[{index}].value"
+                name, value = text(get(each, "name")), get(each, "value")
+                yield from _judge(pod.manifest, at, name, value, view)
+            for key in ("args", "command"):
+                for index, each in enumerate(items(container.get(key))):
+                    if found := _ARGUMENT.fullmatch(text(each)):
+                        at = f"{container.at}.{key}[{index}]"
+                        yield from _judge(pod.manifest, at, "region", found[1], view)
+    for manifest in manifests(resource):
+        data = manifest.get("data")
+        if manifest.kind == "ConfigMap" and not manifest.group and isinstance(data, Mapping):
+            for key, value in data.items():
+                yield from _judge(manifest, f'data["{key}"]', str(key), value, view)
+
+
+def _judge(manifest: Manifest, at: str, name: str, value: Any, view: View) -> Iterator[Finding]:
+    if not _REGION.fullmatch(name):
+        return
+    allowed = view.settings.allowed_places
+    if is_unknown(value):
+        yield manifest.indeterminate(at, f"the region {value.reason}")
+        return
+    place = place_named(value)
+    wrong = place not in allowed if place else name.upper() in _OF_AWS and bool(text(value))
+    if wrong and not text(value).startswith("$("):
+        yield manifest.violation(at, f"{name} is {said(value)}; allowed are {', '.join(allowed)}")
+
+
+@rule(
+    "kubernetes-dns",
+    "Pods ask servers of names of one's own",
+    Severity.HIGH,
+    ANY_OBJECT,
+    ("iso27001:A.8.20", "iso27001:A.8.12", "uae-ia:T4.5.3", "nist-800-207:2"),
+    "Remove dnsConfig.nameservers, so that the cluster's own are asked, or name those of your "
+    "network.",
+)
+@each_pod()
+def dns(pod: Pod, view: View) -> Iterator[Finding]:
+    """What is asked tells who is called, and names may carry data out."""
+    servers = pod.get("dnsConfig.nameservers")
+    for index, each in enumerate(items(servers)):
+        path = f"dnsConfig.nameservers[{index}]" if not is_unknown(servers) else "dnsConfig"
+        if is_unknown(each):
+            yield pod.indeterminate(path, f"the server of names {each.reason}")
+        elif not may_reach(each, view.settings):
+            yield pod.violation(path, f"{said(each)} is a public server of names")
+
+
+_FORWARD: Final = re.compile(r"(?m)^\s*forward\s+\S+\s+([^{\n]+)")
+
+
+@rule(
+    "kubernetes-dns-forward",
+    "The cluster's server of names asks servers of one's own",
+    Severity.HIGH,
+    kinds("core:ConfigMap"),
+    ("iso27001:A.8.20", "iso27001:A.8.12", "uae-ia:T4.5.3", "nist-800-207:2"),
+    "Forward to /etc/resolv.conf or to servers of your network.",
+)
+def dns_forward(resource: Resource, view: View) -> Iterator[Finding]:
+    """No zone of CoreDNS is forwarded to a public server."""
+    for manifest in manifests(resource):
+        data = manifest.get("data")
+        if manifest.kind != "ConfigMap" or not isinstance(data, Mapping):
+            continue
+        for key, value in data.items():
+            if not (str(key) == "Corefile" or str(key).endswith((".server", ".override"))):
+                continue
+            path = f'data["{key}"]' if not str(key).isidentifier() else f"data.{key}"
+            if is_unknown(value):
+                yield manifest.indeterminate(path, f"where names are asked {value.reason}")
+                continue
+            for found in _FORWARD.finditer(text(value)):
+                for each in found[1].split():
+                    server = each.rpartition("://")[2]
+                    if not (server.startswith("/") or may_reach(server, view.settings)):
+                        yield manifest.violation(path, f"names are asked of {said(each)}")
+
+
+@rule(
+    "kubernetes-host-aliases",
+    "Pods give no names to public addresses",
+    Severity.MEDIUM,
+    ANY_OBJECT,
+    ("iso27001:A.8.20", "iso27001:A.8.12", "uae-ia:T4.5.3"),
+    "Remove the alias; name the host in allowedHosts and let it be resolved.",
+)
+@each_pod()
+def host_aliases(pod: Pod, view: View) -> Iterator[Finding]:
+    """A private name for a public address hides where data goes."""
+    for index, each in enumerate(items(pod.get("hostAliases"))):
+        path, address = f"hostAliases[{index}].ip", get(each, "ip")
+        if is_unknown(each) or is_unknown(address):
+            hidden = each if is_unknown(each) else address
+            yield pod.indeterminate(path, f"the address {hidden.reason}")
+        elif text(address) and not is_own_address(address):
+            yield pod.violation(path, f"{said(address)} is a public address")
+
+
+RULES: tuple[Rule, ...] = (region_setting, dns, dns_forward, host_aliases)
