@@ -100,6 +100,10 @@ def bucket_name(value: object) -> str:
     return found[1] if found else ""
 
 
+def _is_of_s3(resource: Resource) -> bool:
+    return resource.kind in BUCKETS or resource.kind.startswith("aws:s3/bucket")
+
+
 def bucket_at(
     resource: Resource, view: View, at: str, value: Any, what: str, *, certain: bool = False
 ) -> Iterator[Finding]:
@@ -114,7 +118,8 @@ def bucket_at(
         certain: a bucket that isn't in the stack is a violation rather than indeterminate.
     """
     if is_unknown(value):
-        near = [each for each in view.referred(resource, at) if each.kind in BUCKETS]
+        # Companions, as its policy is one, have the bucket's region and repeat its name.
+        near = [each for each in view.referred(resource, at) if _is_of_s3(each)]
         yield from _unseen(near, at, what, view, "can't be known")
         return
     if ".mrap" in text(value):

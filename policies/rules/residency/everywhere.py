@@ -136,7 +136,8 @@ def foreign_region(resource: Resource, view: View) -> Iterator[Finding]:
             continue
         path = spell(leaf.path)
         if is_unknown(leaf.value):
-            yield from _hidden(resource, view, leaf, path)
+            # What a component makes of it is judged by itself.
+            yield from _hidden(resource, view, leaf, path) if resource.custom else ()
             continue
         for place in dict.fromkeys((*_named(leaf), *_in_text(leaf))):
             if not is_allowed(place, view):
