@@ -20,9 +20,10 @@ CLEAN, VIOLATIONS, NOT_CHECKED = 0, 1, 2
 
 Status = Literal["violation", "indeterminate", "advisory", "waived"]
 Encryption = Literal["customer-key", "provider-key", "none", "unknown", "not-applicable"]
+SeverityName = Literal["critical", "high", "medium", "low"]
 #: Statuses that fail a check.
 FAILING: Final[tuple[Status, ...]] = ("violation", "indeterminate")
-SEVERITIES: Final = ("critical", "high", "medium", "low")
+SEVERITIES: Final[tuple[SeverityName, ...]] = ("critical", "high", "medium", "low")
 
 _CONFIG = ConfigDict(extra="forbid")
 
@@ -59,7 +60,7 @@ class RuleRecord:
     id: str
     pack: str
     title: str
-    severity: str
+    severity: SeverityName
     controls: tuple[str, ...]
     remediation: str
 
@@ -67,7 +68,12 @@ class RuleRecord:
     def of(cls, rule: Rule) -> RuleRecord:
         """The record of a rule."""
         return cls(
-            rule.id, rule.pack, rule.title, rule.severity.value, rule.controls, rule.remediation
+            rule.id,
+            rule.pack,
+            rule.title,
+            rule.severity.value,
+            rule.controls,
+            rule.remediation,
         )
 
 
@@ -129,7 +135,7 @@ class Outcome:
     kind: Literal["violation", "indeterminate"]
     reason: str
     status: Status
-    severity: str
+    severity: SeverityName
     waiver: WaiverUse | None = None
     note: str = ""
 
@@ -258,7 +264,7 @@ def read_result(text: str, source: str = "the result") -> CheckResult:
 
 def order(outcome: Outcome) -> tuple[int, bool, str, str, str]:
     """For sorting findings: worst first, then by rule and resource."""
-    worst = SEVERITIES.index(outcome.severity) if outcome.severity in SEVERITIES else 0
+    worst = SEVERITIES.index(outcome.severity)
     return worst, outcome.kind != "violation", outcome.rule, outcome.urn, outcome.path
 
 

@@ -74,11 +74,6 @@ def to_sarif(result: CheckResult) -> str:
     return json.dumps(document, indent=1, ensure_ascii=False) + "\n"
 
 
-def level(severity: str) -> str:
-    """SARIF's level of a severity; an unknown one is an error."""
-    return _LEVELS.get(severity, "error")
-
-
 def fingerprint(outcome: Outcome) -> str:
     """What stays the same of a finding from run to run."""
     parts = (outcome.rule, outcome.urn, outcome.path)
@@ -91,11 +86,11 @@ def _rule(rule: RuleRecord) -> dict[str, Any]:
         "id": rule.id,
         "name": "".join(part.capitalize() for part in rule.id.split("-")),
         "shortDescription": {"text": rule.title},
-        "defaultConfiguration": {"level": level(rule.severity)},
+        "defaultConfiguration": {"level": _LEVELS[rule.severity]},
         "properties": {
             "tags": list(dict.fromkeys(tags))[:_MOST_TAGS],
             "controls": list(rule.controls),
-            "security-severity": _SCORES.get(rule.severity, _SCORES["critical"]),
+            "security-severity": _SCORES[rule.severity],
             "precision": "very-high",
         },
     }
@@ -115,7 +110,7 @@ def _finding(
         "ruleIndex": index,
         # Of kind open, a level means nothing and has to be none.
         "kind": "open" if is_open else "fail",
-        "level": "none" if is_open else level(outcome.severity),
+        "level": "none" if is_open else _LEVELS[outcome.severity],
         "message": {"text": _message(resource, outcome, rule)},
         "locations": [_location(resource, outcome)],
         "fingerprints": {"falajFinding/v1": identity},

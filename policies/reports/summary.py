@@ -99,7 +99,7 @@ def _stack(result: CheckResult, stack: StackResult, writer: _Writer, most: int) 
 
 def _weight(outcomes: list[Outcome]) -> tuple[bool, int, str]:
     first = outcomes[0]
-    rank = SEVERITIES.index(first.severity) if first.severity in SEVERITIES else 0
+    rank = SEVERITIES.index(first.severity)
     return not any(each.fails for each in outcomes), rank, first.rule
 
 
@@ -139,7 +139,7 @@ def _changes(result: CheckResult, writer: _Writer) -> Iterator[str]:
 
 
 def _rank(rule: RuleRecord) -> int:
-    return SEVERITIES.index(rule.severity) if rule.severity in SEVERITIES else 0
+    return SEVERITIES.index(rule.severity)
 
 
 def _verdict(result: CheckResult) -> str:

@@ -24,7 +24,14 @@ from policies.reports.evidence.coverage import (
 )
 from policies.reports.evidence.register import STATES as ENCRYPTION
 from policies.reports.evidence.register import Register, place_name, ranges
-from policies.reports.result import CheckResult, Outcome, ResourceResult, StackResult, count
+from policies.reports.result import (
+    SEVERITIES,
+    CheckResult,
+    Outcome,
+    ResourceResult,
+    StackResult,
+    count,
+)
 
 #: Squares in one cell of the map; beyond, a square stands for more than one resource.
 MOST_SQUARES: Final = 60
@@ -126,14 +133,9 @@ def _by_rule(
             grouped.setdefault(each.outcome.rule, []).append(each)
     views = {each.rule.id: each for each in rules}
     # Findings come worst first from each stack; the worst rules of all stacks go first.
-    order = ("critical", "high", "medium", "low")
     found = [(views[key], each) for key, each in grouped.items()]
     return sorted(
-        found,
-        key=lambda pair: (
-            order.index(pair[0].rule.severity) if pair[0].rule.severity in order else 0,
-            pair[0].rule.id,
-        ),
+        found, key=lambda pair: (SEVERITIES.index(pair[0].rule.severity), pair[0].rule.id)
     )
 
 

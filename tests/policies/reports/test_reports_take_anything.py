@@ -1,0 +1,86 @@
+"""Whatever programs call their resources, every report stays sound."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import replace
+from datetime import date
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from junitparser import JUnitXml
+
+from policies.reports.evidence import evidence
+from policies.reports.junit import to_junit
+from policies.reports.result import CheckResult, Location, Outcome, WaiverUse, read_result
+from policies.reports.sarif import to_sarif
+from policies.reports.summary import summarise
+from tests.policies.reports.results import clean, resource
+from tests.policies.reports.test_evidence import Outline
+from tests.policies.reports.test_sarif import validator
+
+TELLING = (
+    "<b>",
+    "</details>",
+    "]]>",
+    "&amp;",
+    "\x00",
+    "\x1b[2J",
+    "\u202e",
+    "سجل",
+    "{{ 7*7 }}",
+    "'\"",
+)
+TEXTS = st.text(st.characters(exclude_categories=["Cs"]), max_size=12) | st.sampled_from(TELLING)
+
+
+@st.composite
+def results(draw: st.DrawFn) -> CheckResult:
+    stack = clean().stacks[0]
+    names = draw(st.lists(TEXTS, min_size=1, max_size=4))
+    made = tuple(
+        resource(
+            "dev",
+            name,
+            draw(TEXTS),
+            place=draw(
+                st.sampled_from(["aws/me-central-1", "aws/eu-west-1", "global", ""]) | TEXTS
+            ),
+            data_class=draw(TEXTS),
+            source=draw(st.none() | st.builds(Location, TEXTS, st.integers(-1, 9), TEXTS)),
+        )
+        for name in names
+    )
+    waiver = st.builds(
+        WaiverUse, TEXTS, TEXTS, TEXTS, st.dates(date(2020, 1, 1), date(2100, 1, 1))
+    )
+    outcomes = tuple(
+        Outcome(
+            draw(st.sampled_from([*(each.id for each in clean().rules), "residency-newer"])),
+            draw(st.sampled_from([each.urn for each in made]) | TEXTS),
+            draw(TEXTS),
+            draw(st.sampled_from(["violation", "indeterminate"])),
+            draw(TEXTS),
+            draw(st.sampled_from(["violation", "indeterminate", "advisory", "waived"])),
+            draw(st.sampled_from(["critical", "low"])),
+            draw(st.none() | waiver),
+            draw(TEXTS),
+        )
+        for _ in range(draw(st.integers(0, 4)))
+    )
+    errors = tuple(draw(st.lists(TEXTS, max_size=2)))
+    changed = replace(stack, resources=made, outcomes=outcomes, errors=errors)
+    return replace(clean(), stacks=(changed,))
+
+
+@settings(max_examples=40, deadline=None)
+@given(results())
+def test_every_report_is_sound(result: CheckResult) -> None:
+    assert read_result(result.to_json()) == result
+    assert [each.message for each in validator().iter_errors(json.loads(to_sarif(result)))] == []
+    read = JUnitXml.fromstring(to_junit(result).encode())
+    assert read.errors == len(result.stacks[0].errors)
+    assert not re.search("[\x00-\x09\x0b-\x1f\x7f\u202e]", summarise(result))
+    outline = Outline(evidence(result))
+    assert outline.open == []
