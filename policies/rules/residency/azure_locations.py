@@ -50,7 +50,7 @@ _NO_PLACES: Final = frozenset(
         "imageLocation", "jarFileLocation", "kubeManifestLocations", "logLocation",
         "mocLocation", "osImageLocation", "outputLocation", "packageLocation",
         "publicCertificateLocation", "rackLocation", "rootConfigurationLocation",
-        "secretLocation", "secretsLocation", "sourceLocation", "staticContentLocations",
+        "secretLocation", "secretsLocation", "staticContentLocations",
         "storageLocation", "storeLocation", "tableRootLocation", "useFromLocation",
     )
 )  # fmt: skip
@@ -74,6 +74,8 @@ _SURE: Final = frozenset(
         "locationProfiles.location", "customDetails.location", "regions.name",
     )
 )  # fmt: skip
+#: Where data comes from, which is no way out: of restored backups, of cloned applications.
+_INWARD: Final = re.compile(r"(?:restore)?[sS]ource[A-Z]|restoreSource$")
 #: What rules of their own judge, for it depends on more: whether a copy is on, what a default is.
 _JUDGED_ELSEWHERE: Final = {
     kind: keys
@@ -90,15 +92,15 @@ _JUDGED_ELSEWHERE: Final = {
 }  # fmt: skip
 #: The country where a service names geographies rather than locations.
 _COUNTRY: Final = frozenset(("uae", "unitedarabemirates"))
-#: Where identifiers always hold a location: of connectors' managed APIs, and of what is restored.
-_IDS_WITH_LOCATION: Final = frozenset((("api", "id"), ("restoreParameters", "restoreSource")))
+#: Where identifiers always hold a location: those of connectors' managed APIs.
+_IDS_WITH_LOCATION: Final = frozenset((("api", "id"),))
 _IN_ID: Final = re.compile(r"/locations/([A-Za-z0-9 ]+?)(?=/|$)", re.IGNORECASE)
 
 
 def _names_a_place(keys: Sequence[str]) -> bool:
     """Whether a value stands under a key that names a place, and under nothing that says not."""
     return any(_PLACE.search(each) for each in keys) and not any(
-        each in _NO_PLACES or each in _SAYING_NOTHING for each in keys
+        each in _NO_PLACES or each in _SAYING_NOTHING or _INWARD.match(each) for each in keys
     )
 
 
@@ -191,7 +193,7 @@ def location_id(resource: Resource, view: View) -> Iterator[Finding]:
     if resource.kind.rpartition(":")[0] in _DESCRIBING:
         return
     for leaf in walk(resource):
-        if any(each in _SAYING_NOTHING for each in leaf.keys):
+        if any(each in _SAYING_NOTHING or _INWARD.match(each) for each in leaf.keys):
             continue
         if is_unknown(leaf.value) and leaf.keys[-2:] in _IDS_WITH_LOCATION:
             yield indeterminate(spell(leaf.path), "the identifier's location can't be seen")

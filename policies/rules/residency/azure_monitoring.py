@@ -67,7 +67,12 @@ collection: Final = targets(
             Target("destinations.storageBlobsDirect.storageAccountResourceId", _ACCOUNT),
             Target("destinations.storageTablesDirect.storageAccountResourceId", _ACCOUNT),
             Target("destinations.azureDataExplorer.resourceId", "the Data Explorer"),
-        ]
+        ],
+        # A rule works where it is, whatever its destinations.
+        "monitor:DataCollectionRuleAssociation": [
+            Target("dataCollectionRuleId", "the rule"),
+            Target("dataCollectionEndpointId", "the endpoint"),
+        ],
     },
     _REMEDIATION,
 )

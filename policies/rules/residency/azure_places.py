@@ -47,6 +47,12 @@ _HOST: Final = re.compile(
 )
 #: Azure's own names of types where the SDK calls them otherwise.
 _CALLED: Final = {"site": "webapp", "serverfarm": "appserviceplan", "slot": "webappslot"}
+#: Types whose own name is under a key of another word.
+_NAMED: Final = {
+    "redisenterprise": "cluster", "iotdpsresource": "provisioningservice", "grafana": "workspace",
+    "virtualmachine": "vm", "virtualmachinescaleset": "vmscaleset",
+    "configurationstore": "configstore",
+}  # fmt: skip
 #: Parents are followed this far: a container's service's account.
 _GENERATIONS: Final = 4
 
@@ -131,7 +137,10 @@ def _by_name(stack: Stack) -> dict[str, list[Resource]]:
         kind = each.kind.rpartition(":")[2].lower()
         for key, value in each.properties.items():
             stem = key[:-4].lower() if key.endswith(("Name", "name")) else "-"
-            if text(value) and (kind.endswith(stem) or stem == "resource"):
+            own = (
+                kind.endswith(stem) or stem.endswith(kind) or stem == _NAMED.get(kind, "resource")
+            )
+            if own and text(value):
                 found.setdefault(text(value).lower(), []).append(each)
         # What a workspace is called by agents and by environments of containers.
         if customer := text(each.outputs.get("customerId")):
@@ -162,11 +171,13 @@ def refers_to(resource: Resource, path: str, value: Any, view: View) -> list[Res
         return []
     if found := _HOST.search(text(value)):
         value = found[1]
-    called = [each for each in stack.called(value) if each.urn != resource.urn]
-    if called or not _ARM_ID.match(text(value)):
-        named = _by_name(stack).get(text(value).lower(), [])
-        return called or [each for each in named if each.urn != resource.urn]
-    return _by_id(text(value), stack)
+    found = [each for each in stack.called(value) if each.urn != resource.urn]
+    if not found and _ARM_ID.match(text(value)):
+        return _by_id(text(value), stack)
+    found = found or _by_name(stack).get(text(value).lower(), [])
+    found = [each for each in found if each.urn != resource.urn]
+    # Children carry their parent's name too.
+    return [each for each in found if each.kind in LOCATED or each.kind == GROUP] or found
 
 
 def _by_id(identifier: str, stack: Stack) -> list[Resource]:
@@ -183,16 +194,25 @@ def _by_id(identifier: str, stack: Stack) -> list[Resource]:
     for index in range(len(parts) - 1, 0, -1):
         kind = parts[index - 1].lower().rstrip("s")
         kind = _CALLED.get(kind, kind)
+        above = {each.lower() for each in parts[7:index:2]}
         found = [
             each
             for each in _by_name(stack).get(parts[index].lower(), [])
             if each.kind != GROUP
             and _same_kind(kind, each)
             and text(each.get("resourceGroupName")).lower() in {group, ""}
+            and _may_be_below(each, above)
         ]
         if found:
             return found
     return []
+
+
+def _may_be_below(resource: Resource, above: set[str]) -> bool:
+    """Whether a child's parents may be those of these names: it has them, or can't be seen to."""
+    own = resource.properties.values()
+    known = {text(each).lower() for each in own}
+    return above <= known or any(is_unknown(each) for each in own)
 
 
 def _same_kind(kind: str, resource: Resource) -> bool:

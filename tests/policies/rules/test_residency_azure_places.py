@@ -73,6 +73,38 @@ def test_accounts_of_one_name_in_two_groups() -> None:
     assert refers_to(user, "target", ID, View(stack=Stack((user, here, there)))) == [here]
 
 
+def test_children_that_carry_a_name_are_not_meant() -> None:
+    account = made(ACCOUNT, "a", {"accountName": "there"})
+    child = made("azure-native:storage:BlobContainer", "c", {"accountName": "there"})
+    user = made(ACCOUNT, "u", {})
+    assert refers_to(user, "target", "there", View(stack=Stack((user, child, account)))) == [
+        account
+    ]
+
+
+@pytest.mark.parametrize(
+    ("kind", "key", "part"),
+    [
+        ("redisenterprise:RedisEnterprise", "clusterName", "Microsoft.Cache/redisEnterprise"),
+        ("redis:Redis", "name", "Microsoft.Cache/Redis"),
+        ("search:Service", "searchServiceName", "Microsoft.Search/searchServices"),
+        ("compute:VirtualMachine", "vmName", "Microsoft.Compute/virtualMachines"),
+        ("web:WebApp", "name", "Microsoft.Web/sites"),
+        ("web:AppServicePlan", "name", "Microsoft.Web/serverfarms"),
+        ("dbforpostgresql:Server", "serverName", "Microsoft.DBforPostgreSQL/flexibleServers"),
+        ("monitor:ActionGroup", "actionGroupName", "Microsoft.Insights/actionGroups"),
+        ("network:VirtualNetwork", "virtualNetworkName", "Microsoft.Network/virtualNetworks"),
+    ],
+)  # fmt: skip
+def test_types_that_azure_calls_otherwise(kind: str, key: str, part: str) -> None:
+    target = made(f"azure-native:{kind}", "a", {key: "there"})
+    user = made(ACCOUNT, "u", {})
+    view = View(stack=Stack((user, target)))
+    identity = f"/subscriptions/s/resourceGroups/g/providers/{part}/there"
+    assert refers_to(user, "target", identity, view) == [target]
+    assert not refers_to(user, "target", f"{identity}2", view)
+
+
 def test_a_child_is_where_its_parent_is() -> None:
     rule = made(
         "azure-native:eventhub:NamespaceAuthorizationRule", "r", {"namespaceName": "there"}
