@@ -81,7 +81,7 @@ def webhook_failure(resource: Resource, view: View) -> Iterator[Finding]:
     "The API server verifies the servers that extend it",
     Severity.HIGH,
     kinds("apiregistration.k8s.io:APIService"),
-    ("iso27001:A.8.24", "uae-ia:T4.2.1", "nist-800-207:2"),
+    ("iso27001:A.8.24", "uae-ia:T4.2.x", "nist-800-207:2"),
     "Set caBundle, and remove insecureSkipTLSVerify.",
 )
 def api_service_tls(resource: Resource, view: View) -> Iterator[Finding]:
