@@ -22,7 +22,7 @@ from policies.model import (
 )
 from policies.reading.azure_types import azure
 from policies.reading.regions import is_azure_location, normalise_azure
-from policies.reading.walk import Leaf, walk
+from policies.reading.walk import Leaf, decoded, walk
 from policies.rules.residency.azure_global import GLOBAL, may_be_global
 from policies.rules.residency.azure_places import (
     LOCATED,
@@ -94,6 +94,11 @@ _JUDGED_ELSEWHERE: Final = {
 _COUNTRY: Final = frozenset(("uae", "unitedarabemirates"))
 #: Where identifiers always hold a location: those of connectors' managed APIs.
 _IDS_WITH_LOCATION: Final = frozenset((("api", "id"),))
+# az group create -l westeurope; New-AzResourceGroup -Location "West Europe".
+_IN_COMMAND: Final = re.compile(
+    r"(?:^|\s)(?:--location|-location|-l)[\s=:]+(?:\"([^\"]{5,40})\"|'([^']{5,40})'|([a-z0-9]{5,30})(?![\w.-]))",
+    re.IGNORECASE,
+)
 _IN_ID: Final = re.compile(r"/locations/([A-Za-z0-9 ]+?)(?=/|$)", re.IGNORECASE)
 
 
@@ -181,15 +186,15 @@ def location(resource: Resource, view: View) -> Iterator[Finding]:
 
 @rule(
     "residency-azure-location-id",
-    "No identifier names a location abroad",
+    "No identifier and no command names a location abroad",
     Severity.CRITICAL,
     {"azure-native:*"},
     CONTROLS,
     "Refer to what is offered in a location in the country: identifiers hold the location after "
-    "/locations/.",
+    "/locations/, commands after --location.",
 )
 def location_id(resource: Resource, view: View) -> Iterator[Finding]:
-    """Identifiers such as a managed API's: ``…/locations/westeurope/managedApis/office365``."""
+    """Identifiers such as ``…/locations/westeurope/managedApis/office365``, and scripts."""
     if resource.kind.rpartition(":")[0] in _DESCRIBING:
         return
     for leaf in walk(resource):
@@ -197,11 +202,17 @@ def location_id(resource: Resource, view: View) -> Iterator[Finding]:
             continue
         if is_unknown(leaf.value) and leaf.keys[-2:] in _IDS_WITH_LOCATION:
             yield indeterminate(spell(leaf.path), "the identifier's location can't be seen")
-        for found in _IN_ID.finditer(text(leaf.value)):
-            if is_azure_location(found[1]) and normalise_azure(found[1]) not in allowed(view):
-                yield violation(
-                    spell(leaf.path), f"the identifier is of {found[1]!r}; {where_allowed(view)}"
-                )
+        for named in _told(decoded(leaf)):
+            if is_azure_location(named) and normalise_azure(named) not in allowed(view):
+                yield violation(spell(leaf.path), f"it names {named!r}; {where_allowed(view)}")
+
+
+def _told(value: str) -> Iterator[str]:
+    """The locations that identifiers and commands within a text name."""
+    for found in _IN_ID.finditer(value):
+        yield found[1]
+    for found in _IN_COMMAND.finditer(value):
+        yield found[1] or found[2] or found[3]
 
 
 #: Deployments of templates into a group are where the group is, whatever the provider says.
