@@ -37,7 +37,8 @@ class Demand:
 
     Attributes:
         path: keys with dots.
-        allowed: values in small letters, ``true`` and ``false`` for booleans.
+        allowed: values as the service writes them, ``true`` and ``false`` for booleans; letter
+            case doesn't matter.
         default: what the service takes where nothing is given, as a value; empty where absence
             meets the demand.
         source: where the default is documented, a clause for the reason or a URL; may be empty.
@@ -69,17 +70,18 @@ class Demand:
         value = get(holder, self.path)
         where = prefix + self.path
         wanted = " or ".join(self.allowed)
+        allowed = {each.lower() for each in self.allowed}
         if is_unknown(value):
             yield indeterminate(where, f"{self._last} can't be seen; it must be {wanted}")
         elif value is ABSENT:
-            if self.default and self.default not in self.allowed and not promised:
+            if self.default and self.default.lower() not in allowed and not promised:
                 source = f" ({self.source})" if self.source else ""
                 yield violation(
                     where,
                     f"{self._last} isn't given, and the default is {self.default}{source}; "
                     f"it must be {wanted}",
                 )
-        elif said(value) not in self.allowed:
+        elif said(value) not in allowed:
             given = said(value) or "no plain value"
             yield violation(where, f"{self._last} is {given}; it must be {wanted}")
 

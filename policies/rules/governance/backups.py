@@ -106,7 +106,7 @@ def backup_retention(resource: Resource, view: View) -> Iterator[Finding]:
 #: Switches that bring the past back.
 _SWITCHES: Final[dict[str, tuple[Demand, ...]]] = {
     _aws("dynamodb/table"): (Demand("pointInTimeRecovery.enabled", ("true",), "false"),),
-    _aws("keyspaces/table"): (Demand("pointInTimeRecovery.status", ("enabled",), "disabled"),),
+    _aws("keyspaces/table"): (Demand("pointInTimeRecovery.status", ("ENABLED",), "DISABLED"),),
     **dict.fromkeys(
         azure("storage:BlobServiceProperties"),
         (
@@ -119,13 +119,13 @@ _SWITCHES: Final[dict[str, tuple[Demand, ...]]] = {
         (
             Demand(
                 "properties.securitySettings.softDeleteSettings.softDeleteState",
-                ("enabled", "alwayson"),
+                ("Enabled", "AlwaysON"),
             ),
         ),
     ),
     **dict.fromkeys(
         azure("dataprotection:BackupVault"),
-        (Demand("properties.securitySettings.softDeleteSettings.state", ("on", "alwayson")),),
+        (Demand("properties.securitySettings.softDeleteSettings.state", ("On", "AlwaysOn")),),
     ),
 }
 

@@ -55,7 +55,7 @@ _public_name = demanding(
     {
         _CLUSTER: (
             Demand(f"{_ACCESS}.enablePrivateClusterPublicFQDN", ("false",)),
-            Demand("publicNetworkAccess", ("disabled", "securedbyperimeter")),
+            Demand("publicNetworkAccess", ("Disabled", "SecuredByPerimeter")),
         )
     },
     ("cis-aks:5.4.2", "uae-ia:T4.5.3", "nist-800-207:2"),
@@ -167,11 +167,11 @@ _node_logins = demanding(
     {
         _CLUSTER: (
             Demand(
-                "securityProfile.sshAccess", ("disabled", "entraid"), "localuser",
+                "securityProfile.sshAccess", ("Disabled", "EntraId"), "LocalUser",
                 each="agentPoolProfiles",
             ),
         ),
-        _POOL: (Demand("securityProfile.sshAccess", ("disabled", "entraid"), "localuser"),),
+        _POOL: (Demand("securityProfile.sshAccess", ("Disabled", "EntraId"), "LocalUser"),),
     },
     ("uae-ia:T5.2.2", "iso27001:A.8.2", "nist-800-207:6"),
     "Set securityProfile.sshAccess to Disabled (https://learn.microsoft.com/azure/aks/"

@@ -212,8 +212,8 @@ _identity = demanding(
             Demand(
                 "identity.type",
                 (
-                    "systemassigned", "systemassigned, userassigned",
-                    "systemassigned,userassigned", "userassigned",
+                    "SystemAssigned", "SystemAssigned, UserAssigned",
+                    "SystemAssigned,UserAssigned", "UserAssigned",
                 ),
                 "none",
             ),

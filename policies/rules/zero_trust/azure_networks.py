@@ -208,10 +208,10 @@ _intelligence = demanding(
     Severity.MEDIUM,
     {
         azure("network:FirewallPolicy"): (
-            Demand("threatIntelMode", ("alert", "deny")),
-            Demand("intrusionDetection.mode", ("alert", "deny")),
+            Demand("threatIntelMode", ("Alert", "Deny")),
+            Demand("intrusionDetection.mode", ("Alert", "Deny")),
         ),
-        _FIREWALL: (Demand("threatIntelMode", ("alert", "deny")),),
+        _FIREWALL: (Demand("threatIntelMode", ("Alert", "Deny")),),
     },
     (*_CONTROLS, "iso27001:A.8.16"),
     "Set threatIntelMode to Deny.",
@@ -249,9 +249,9 @@ _waf_mode = demanding(
         azure(
             "network:WebApplicationFirewallPolicy", "frontdoor:Policy", "cdn:Policy",
         ): (
-            Demand("policySettings.mode", ("prevention",), "detection"),
-            Demand("policySettings.state", ("enabled",)),
-            Demand("policySettings.enabledState", ("enabled",)),
+            Demand("policySettings.mode", ("Prevention",), "Detection"),
+            Demand("policySettings.state", ("Enabled",)),
+            Demand("policySettings.enabledState", ("Enabled",)),
         )
     },
     (*_CONTROLS, "nist-800-207:4"),

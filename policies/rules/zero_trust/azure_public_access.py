@@ -17,6 +17,7 @@ from policies.model import (
     is_unknown,
     items,
     rule,
+    text,
     violation,
 )
 from policies.reading.azure_children import children
@@ -26,9 +27,11 @@ from policies.reading.demands import said
 #: ``SecuredByPerimeter``: a network security perimeter decides
 #: (https://learn.microsoft.com/azure/private-link/network-security-perimeter-concepts).
 _CLOSED: Final = frozenset(("disabled", "securedbyperimeter", "false"))
-#: What closes a service as well: a property with its values; with none, anything there is.
+#: What closes a service as well: a property with its values. None: a list that isn't empty.
 Closer = tuple[str, tuple[str, ...]]
 _DENY: Final = ("deny",)
+#: Whatever is given, known or not: the id of a subnet.
+_GIVEN: Final = ("*",)
 
 
 @dataclass(frozen=True)
@@ -87,11 +90,11 @@ _TABLE: Final[dict[Door, frozenset[str]]] = {
     Door("publicNetworkAccess", (
         ("ipRules", ()), ("isVirtualNetworkFilterEnabled", ("true",)),
     )): azure("cosmosdb:DatabaseAccount"),
-    Door("publicNetworkAccess", (("subnetId", ()),)): azure("redis:Redis"),
+    Door("publicNetworkAccess", (("subnetId", _GIVEN),)): azure("redis:Redis"),
     Door("publicNetworkAccess", (
-        ("virtualNetworkConfiguration.subnetId", ()), ("allowedIpRangeList", ()),
+        ("virtualNetworkConfiguration.subnetId", _GIVEN), ("allowedIpRangeList", ()),
     )): azure("kusto:Cluster"),
-    Door("network.publicNetworkAccess", (("network.delegatedSubnetResourceId", ()),)): azure(
+    Door("network.publicNetworkAccess", (("network.delegatedSubnetResourceId", _GIVEN),)): azure(
         "dbformysql:Server", "dbforpostgresql:Server"
     ),
     Door("publicNetworkAccess", (("virtualNetworkType", ("internal",)),)): azure(
@@ -108,9 +111,11 @@ _DOORS: Final = {kind: door for door, kinds in _TABLE.items() for kind in kinds}
 
 
 def _closes(value: Any, values: tuple[str, ...]) -> bool:
+    if values == _GIVEN:
+        return is_unknown(value) or bool(text(value))
     if is_unknown(value):
         return False
-    return said(value) in values if values else bool(items(value)) and value != ""
+    return said(value) in values if values else bool(items(value))
 
 
 @rule(

@@ -139,22 +139,22 @@ _public_containers = demanding(
     "Machines that services run have no public addresses",
     Severity.HIGH,
     {
-        _GROUP: (Demand("ipAddress.type", ("private",)),),
+        _GROUP: (Demand("ipAddress.type", ("Private",)),),
         azure("machinelearningservices:Compute"): (
             Demand("properties.properties.enableNodePublicIp", ("false",)),
         ),
         azure("batch:Pool"): (
             Demand(
                 "networkConfiguration.publicIPAddressConfiguration.provision",
-                ("nopublicipaddresses",),
-                "batchmanaged",
+                ("NoPublicIPAddresses",),
+                "BatchManaged",
             ),
         ),
         azure("databricks:Workspace"): (Demand("parameters.enableNoPublicIp.value", ("true",)),),
         azure("web:AppServiceEnvironment"): (
             Demand(
                 "internalLoadBalancingMode",
-                ("web", "web, publishing", "web,publishing", "publishing, web"),
+                ("Web, Publishing", "Web,Publishing", "Publishing, Web", "Web"),
                 "none",
             ),
         ),

@@ -209,7 +209,7 @@ _defender = demanding(
     "zero-trust-azure-defender",
     "Plans of Defender that are declared are on",
     Severity.MEDIUM,
-    {azure("security:Pricing"): (Demand("pricingTier", ("standard",), "free"),)},
+    {azure("security:Pricing"): (Demand("pricingTier", ("Standard",), "Free"),)},
     ("uae-ia:T3.6.1", "iso27001:A.8.16", "nist-800-207:5"),
     "Set pricingTier to Standard.",
 )

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Final
 
-from policies.model import Rule, Severity
+from policies.model import Finding, Resource, Rule, Severity, View, indeterminate, rule, violation
 from policies.reading.azure_types import azure
-from policies.reading.demands import Demand, demanding
+from policies.reading.demands import Demand, demanding, said
 
 _ACCOUNT: Final = azure("storage:StorageAccount")
 _CONTAINER: Final = azure("storage:BlobContainer")
@@ -20,7 +21,7 @@ _anonymous = demanding(
     Severity.CRITICAL,
     {
         _ACCOUNT: (Demand("allowBlobPublicAccess", _NO),),
-        _CONTAINER: (Demand("publicAccess", ("none",)),),
+        _CONTAINER: (Demand("publicAccess", ("None",)),),
     },
     ("cis-azure:9.3.2.2", "uae-ia:T5.2.2", "iso27001:A.8.3", "iso27001:A.8.12", "nist-800-207:6"),
     "Set publicAccess of the container to None and allowBlobPublicAccess of the account to false.",
@@ -41,4 +42,28 @@ _local_users = demanding(
     "Set isLocalUserEnabled and isSftpEnabled to false, and give people and services roles.",
 )
 
-RULES: tuple[Rule, ...] = (_anonymous, _local_users)
+
+@rule(
+    "zero-trust-azure-static-website",
+    "Storage accounts publish no websites",
+    Severity.HIGH,
+    azure("storage:StorageAccountStaticWebsite"),
+    ("uae-ia:T4.5.3", "iso27001:A.8.3", "iso27001:A.8.12", "nist-800-207:6"),
+    "Serve pages from an app that checks who calls it, behind a gateway.",
+)
+def static_website(resource: Resource, view: View) -> Iterator[Finding]:
+    """What is in the container ``$web`` is anybody's to read, whatever the account says about
+    anonymous access: https://learn.microsoft.com/azure/storage/blobs/storage-blob-static-website.
+    An account that is closed to the Internet shows it to its network only.
+    """
+    if view.stack is None:
+        yield indeterminate("accountName", "whether the account is closed isn't known yet")
+        return
+    accounts = [each for each in view.referred(resource, "accountName") if each.kind in _ACCOUNT]
+    if not accounts or any(
+        said(each.get("publicNetworkAccess")) != "disabled" for each in accounts
+    ):
+        yield violation("accountName", "everything in the container $web is published")
+
+
+RULES: tuple[Rule, ...] = (_anonymous, _local_users, static_website)
