@@ -33,14 +33,14 @@ _VAULT: Final = "https://learn.microsoft.com/azure/backup/backup-create-recovery
 
 # Single servers, which had the names of today's flexible ones in older versions of the API.
 _SINGLE: Final = (
-    Copies("properties.storageProfile.geoRedundantBackup", ("disabled",), "Disabled", _MYSQL),
-    Copies("storageProfile.geoRedundantBackup", ("disabled",), "Disabled", _MYSQL),
+    Copies("properties.storageProfile.geoRedundantBackup", ("Disabled",), "Disabled", _MYSQL),
+    Copies("storageProfile.geoRedundantBackup", ("Disabled",), "Disabled", _MYSQL),
 )
 DATABASES: Final[dict[str, Sequence[Copies]]] = {
     "sql:Database": [
         Copies(
             "requestedBackupStorageRedundancy",
-            ("local", "zone"),
+            ("Local", "Zone"),
             "Geo",
             _SQL,
             # A named replica reads its primary's files, and is backed up with them.
@@ -48,12 +48,12 @@ DATABASES: Final[dict[str, Sequence[Copies]]] = {
         )
     ],
     "sql:ManagedInstance": [
-        Copies("requestedBackupStorageRedundancy", ("local", "zone"), "Geo", _SQL)
+        Copies("requestedBackupStorageRedundancy", ("Local", "Zone"), "Geo", _SQL)
     ],
     "sql:GeoBackupPolicy": [
         Copies(
             "state",
-            ("disabled",),
+            ("Disabled",),
             "Enabled",
             "https://learn.microsoft.com/azure/synapse-analytics/sql-data-warehouse/backup-and-restore",
         )
@@ -61,13 +61,13 @@ DATABASES: Final[dict[str, Sequence[Copies]]] = {
     "synapse:SqlPool": [
         Copies(
             "storageAccountType",
-            ("lrs", "zrs"),
+            ("LRS", "ZRS"),
             "GRS",
             "https://learn.microsoft.com/azure/templates/microsoft.synapse/workspaces/sqlpools",
         )
     ],
     "dbforpostgresql:Server": [
-        Copies("backup.geoRedundantBackup", ("disabled",), "Disabled", _POSTGRES),
+        Copies("backup.geoRedundantBackup", ("Disabled",), "Disabled", _POSTGRES),
         *_SINGLE,
     ],
     "dbforpostgresql:SingleServer": _SINGLE,
@@ -75,7 +75,7 @@ DATABASES: Final[dict[str, Sequence[Copies]]] = {
         Copies("enableGeoBackup", ("false",), "false", _POSTGRES)
     ],
     "dbformysql:Server": [
-        Copies("backup.geoRedundantBackup", ("disabled",), "Disabled", _MYSQL),
+        Copies("backup.geoRedundantBackup", ("Disabled",), "Disabled", _MYSQL),
         *_SINGLE,
     ],
     "dbformysql:SingleServer": _SINGLE,
@@ -92,24 +92,24 @@ VAULTS: Final[dict[str, Sequence[Copies]]] = {
     "recoveryservices:Vault": [
         Copies(
             "properties.redundancySettings.standardTierStorageRedundancy",
-            ("locallyredundant", "zoneredundant"),
+            ("LocallyRedundant", "ZoneRedundant"),
             "GeoRedundant",
             _VAULT,
         ),
         Copies(
-            "properties.redundancySettings.crossRegionRestore", ("disabled",), "Disabled", _VAULT
+            "properties.redundancySettings.crossRegionRestore", ("Disabled",), "Disabled", _VAULT
         ),
     ],
     "dataprotection:BackupVault": [
         Copies(
             "properties.storageSettings.type",
-            ("locallyredundant", "zoneredundant"),
+            ("LocallyRedundant", "ZoneRedundant"),
             "GeoRedundant",
             "https://learn.microsoft.com/azure/backup/create-manage-backup-vault",
         ),
         Copies(
             "properties.featureSettings.crossRegionRestoreSettings.state",
-            ("disabled",),
+            ("Disabled",),
             "Disabled",
             "https://learn.microsoft.com/azure/backup/create-manage-backup-vault",
         ),
@@ -148,9 +148,9 @@ def cosmos_backup(resource: Resource, view: View) -> Iterator[Finding]:
         if is_unknown(copied):
             yield indeterminate(path, "where backups are kept can't be seen")
         elif said(copied) not in {"local", "zone"}:
-            given = said(copied) or "not given, and the default is Geo"
+            given = text(copied) or "not given, and so Geo"
             yield violation(
-                path, f"it is {given}, which copies to another region; {no_geo_copies(view)}"
+                path, f"it is {given}, which copies to another region: {no_geo_copies(view)}"
             )
 
 
@@ -183,9 +183,9 @@ def service_copies(resource: Resource, view: View) -> Iterator[Finding]:
     if is_unknown(value) or (value is ABSENT and not default):
         yield indeterminate(path, "whether it is copied to another region can't be seen")
     elif (default.lower() if value is ABSENT else said(value)) not in wanted:
-        given = f"not given, and so {default}" if value is ABSENT else said(value)
+        given = f"not given, and so {default}" if value is ABSENT else text(value) or said(value)
         yield violation(
-            path, f"it is {given}, which copies to another region; {no_geo_copies(view)}"
+            path, f"it is {given}, which copies to another region: {no_geo_copies(view)}"
         )
 
 

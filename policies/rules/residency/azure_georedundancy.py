@@ -51,7 +51,7 @@ def geo_redundancy(resource: Resource, view: View) -> Iterator[Finding]:
         if _GEO.fullmatch(text(leaf.value)):
             yield violation(
                 spell(leaf.path),
-                f"{text(leaf.value)} copies to another region; {no_geo_copies(view)}",
+                f"{text(leaf.value)} copies to another region: {no_geo_copies(view)}",
             )
 
 

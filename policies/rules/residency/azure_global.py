@@ -84,11 +84,11 @@ def edge(resource: Resource, view: View) -> Iterator[Finding]:
     del view
     if resource.kind in TIERED:
         yield from _unless(
-            resource, "sku.tier", "regional", "Regional", "it is reached through all regions"
+            resource, "sku.tier", "Regional", "Regional", "it is reached through all regions"
         )
     elif resource.kind in BROWSERS:
         yield from _unless(
-            resource, "regionalAffinity", "disabled", "Enabled", "browsers run next to the client"
+            resource, "regionalAffinity", "Disabled", "Enabled", "browsers run next to the client"
         )
     elif found := reach_of(resource.kind):
         yield violation("", f"{found[1]}; no setting of this type keeps data in the country")
@@ -100,7 +100,7 @@ def _unless(
     given = resource.get(path)
     if is_unknown(given):
         yield indeterminate(path, f"it can't be seen, and must be {wanted}")
-    elif (text(given) or default).lower() != wanted:
+    elif (text(given) or default).lower() != wanted.lower():
         said = text(given) or f"not given, and so {default}"
         yield violation(path, f"it is {said}: {otherwise}; it must be {wanted}")
 

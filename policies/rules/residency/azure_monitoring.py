@@ -165,11 +165,11 @@ _PARTNER_ID: Final = re.compile(r"/providers/(?:microsoft\.(?:datadog|logz)|newr
 def partner_service(resource: Resource, view: View) -> Iterator[Finding]:
     """Services of partners collect into their own accounts, which have sites of their own."""
     if resource.kind in PARTNERS:
-        yield violation("", "the partner's service takes in the data and has no site at home")
+        yield violation("", "the partner's service, which takes in data, has no site here")
         return
     partner = resource.get("marketplacePartnerId")
     if _PARTNER_ID.search(text(partner)):
-        yield violation("marketplacePartnerId", "the logs go to a partner who has no site at home")
+        yield violation("marketplacePartnerId", "the logs go to a partner without a site here")
     else:
         yield from judge_target(resource, "marketplacePartnerId", partner, view, "the partner")
 

@@ -78,8 +78,8 @@ def geo_copies_stay(view: View) -> bool:
 def no_geo_copies(view: View) -> str:
     """The end of a reason: why a geo-redundant copy isn't allowed."""
     if view.settings.geo_redundancy == "paired":
-        return f"the region's pair isn't allowed; {where_allowed(view)}"
-    return "copies in another region are allowed only where geoRedundancy is paired"
+        return f"the region's pair isn't an allowed place; {where_allowed(view)}"
+    return "geoRedundancy is forbidden in the settings"
 
 
 def place_of(resource: Resource, view: View, _generation: int = 0) -> str | None:

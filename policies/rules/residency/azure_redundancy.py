@@ -22,6 +22,7 @@ from policies.model import (
     is_unknown,
     rule,
     select,
+    text,
     violation,
 )
 from policies.reading.azure_types import azure
@@ -38,13 +39,19 @@ REMEDIATION: Final = (
 )
 
 
+LOCAL_STORAGE: Final = (
+    "Standard_LRS", "Standard_ZRS", "Premium_LRS", "Premium_ZRS", "PremiumV2_LRS",
+    "PremiumV2_ZRS", "StandardV2_LRS", "StandardV2_ZRS",
+)  # fmt: skip
+
+
 @dataclass(frozen=True)
 class Copies:
     """A property that says where copies of data are kept.
 
     Attributes:
         path: keys with dots.
-        local: values, in small letters, that keep all copies within the region.
+        local: values that keep all copies within the region.
         default: what the service takes where nothing is given.
         source: where that default is documented.
         unless: a property and its value, in small letters, with which it has no such copies.
@@ -62,23 +69,30 @@ class Copies:
         if geo_copies_stay(view) or (path and said(resource.get(path)) == value):
             return
         found = list(select(resource.properties, self.path, absent=True)) or [(self.path, ABSENT)]
-        wanted = " or ".join(self.local)
+        local = {each.lower() for each in self.local}
         for path, value in found:
             if is_unknown(value):
-                yield indeterminate(path, f"where copies are can't be seen; wanted is {wanted}")
+                yield indeterminate(path, f"where copies are can't be seen; use {self.wanted}")
             elif value is ABSENT or value == "":
-                if self.default.lower() not in self.local:
+                if self.default.lower() not in local:
                     yield violation(
                         path,
-                        f"it isn't given, and the default is {self.default} ({self.source}), "
-                        f"which copies to another region; {no_geo_copies(view)}",
+                        f"it isn't given, and the default, {self.default}, copies to another "
+                        f"region ({self.source}); it must be {self.wanted}: {no_geo_copies(view)}",
                     )
-            elif said(value) not in self.local:
+            elif said(value) not in local:
                 yield violation(
                     path,
-                    f"{said(value) or 'this'} copies to another region, {wanted} doesn't; "
-                    f"{no_geo_copies(view)}",
+                    f"{text(value) or said(value) or 'this'} copies to another region; it must be "
+                    f"{self.wanted}: {no_geo_copies(view)}",
                 )
+
+    @property
+    def wanted(self) -> str:
+        """The values that are fine, as a reason says them."""
+        if self.local == LOCAL_STORAGE:
+            return "one that ends in _LRS or _ZRS"
+        return " or ".join(self.local)
 
 
 def copies(
@@ -94,11 +108,6 @@ def copies(
 
     return check
 
-
-LOCAL_STORAGE: Final = (
-    "standard_lrs", "standard_zrs", "premium_lrs", "premium_zrs", "premiumv2_lrs",
-    "premiumv2_zrs", "standardv2_lrs", "standardv2_zrs",
-)  # fmt: skip
 
 STORAGE: Final[dict[str, Sequence[Copies]]] = {
     "storage:StorageAccount": [
@@ -137,7 +146,7 @@ STORAGE: Final[dict[str, Sequence[Copies]]] = {
     "fileshares:FileShare": [
         Copies(
             "properties.redundancy",
-            ("local", "zone"),
+            ("Local", "Zone"),
             "Local",
             "https://learn.microsoft.com/azure/storage/files/files-redundancy",
         )

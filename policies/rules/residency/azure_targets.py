@@ -104,8 +104,13 @@ def targets(
 
     @rule(id, title, Severity.CRITICAL, frozenset(by_kind), controls, remediation)
     def check(resource: Resource, view: View) -> Iterator[Finding]:
+        hidden: set[str] = set()
         for each in by_kind.get(resource.kind, ()):
             for path, value in select(resource.properties, each.path):
-                yield from judge_target(resource, path, value, view, each.what)
+                # What hides several of them is told once.
+                if not is_unknown(value) or path not in hidden:
+                    yield from judge_target(resource, path, value, view, each.what)
+                if is_unknown(value):
+                    hidden.add(path)
 
     return check
