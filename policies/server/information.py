@@ -44,9 +44,16 @@ def pack_information(
 
 
 def settings_schema() -> Mapping[str, Any]:
-    """The JSON schema of each setting, by name."""
+    """The JSON schema of each setting, by name.
+
+    Without defaults: the engine would fill them in, and they would win over the stack's own.
+    """
     schema = Settings.model_json_schema(by_alias=True)
-    return cast("Mapping[str, Any]", schema["properties"])
+    settings = cast("Mapping[str, Mapping[str, Any]]", schema["properties"])
+    return {
+        name: {key: value for key, value in each.items() if key not in ("default", "title")}
+        for name, each in settings.items()
+    }
 
 
 def _policy(rule: Rule) -> messages.PolicyInfo:

@@ -26,19 +26,25 @@ class Locations:
     stack: Stack
     root: Path
     program: Path
+    base: Path
+    """The folder that the engine's positions start from."""
     file: str
     keys: Mapping[str, tuple[str, int]]
     """Keys of the stack's file by their last part: the whole key and its line."""
     is_ours: bool
 
     @classmethod
-    def of(cls, subject: Subject, stack: Stack) -> Locations:
-        """For a stack whose resources are known."""
+    def of(cls, subject: Subject, stack: Stack, base: Path | None = None) -> Locations:
+        """For a stack whose resources are known; positions start from ``base``.
+
+        Default: from the program's folder, as in states of stacks that ran there.
+        """
         project = subject.stack.project
         return cls(
             stack,
             project.root,
             (project.root / project.main).resolve(),
+            (base or project.root / project.main).resolve(),
             subject.stack.shown_path.as_posix(),
             dict(_keys(subject.stack.path)),
             subject.settings is not None,
@@ -68,7 +74,7 @@ class Locations:
             path, _, line = each.source.rpartition(":")
             if not path or not line.isdigit():
                 continue
-            absolute = (self.program / path).resolve()
+            absolute = Path(os.path.normpath(self.base / path))
             if absolute.is_relative_to(self.program) and ".venv" not in absolute.parts:
                 shown = os.path.relpath(absolute, self.root)
                 return Location(Path(shown).as_posix(), int(line))

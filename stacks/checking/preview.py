@@ -26,6 +26,8 @@ from stacks.errors import StackError
 from stacks.settings import CloudSettings
 from stacks.settings.policies import PACKS
 
+#: How a failing program in Python is shown.
+_TRACE: Final = "Traceback (most recent call last)"
 #: What the engine says of all else when one resource was refused.
 _CANCELLED: Final = "context canceled"
 #: What programs are made of; data and build leftovers are none.
@@ -99,7 +101,7 @@ def _check(subject: Subject, strict: bool | None) -> StackResult:
         stack.project.name,
         "preview",
         program_digest=digest_of_program(subject),
-        resources=tuple(resources_of(records, found, subject)),
+        resources=tuple(resources_of(records, found, subject, pulumi.folder)),
         outcomes=tuple(outcomes_of(records)),
     )
 
@@ -128,8 +130,17 @@ def _why(document: Mapping[str, Any] | None, printed: str) -> str:
         for each in (document or {}).get("diagnostics") or []
         if each.get("severity") == "error" and _CANCELLED not in str(each.get("message", ""))
     ]
-    said = "\n".join(dict.fromkeys(filter(None, messages))) or printed.strip()
+    said = "\n".join(dict.fromkeys(map(_without_trace, filter(None, messages)))) or printed.strip()
     return "it could not be previewed:\n" + (said or "the engine failed and said nothing")
+
+
+def _without_trace(message: str) -> str:
+    """A program's own failure: what was raised and where, without the way there."""
+    if _TRACE not in message:
+        return message
+    lines = [line.strip() for line in message.splitlines() if line.strip()]
+    places = [line for line in lines if line.startswith("File ")]
+    return f"the program failed: {lines[-1]} ({places[-1] if places else 'nowhere'})"
 
 
 def _require_judged(urns: set[str], records: Iterable[Mapping[str, Any]], packs: int) -> None:

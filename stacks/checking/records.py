@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
 from typing import Any
 
 from policies.model import Stack
@@ -12,10 +13,13 @@ from stacks.checking.subject import Subject
 
 
 def resources_of(
-    records: Iterable[Mapping[str, Any]], stack: Stack, subject: Subject | None
+    records: Iterable[Mapping[str, Any]],
+    stack: Stack,
+    subject: Subject | None,
+    base: Path | None = None,
 ) -> Iterator[ResourceResult]:
     """The resources that were judged, each once, with the rules of all packs."""
-    locations = Locations.of(subject, stack) if subject else None
+    locations = Locations.of(subject, stack, base) if subject else None
     merged: dict[str, dict[str, Any]] = {}
     for each in records:
         if each["kind"] == "resource":

@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 
 from policies.conflicts import print_configuration, scanners
-
 from policies.rules import all_rules
 from stacks.command.console import say, table
 from stacks.command.coverage import coverage

@@ -164,7 +164,10 @@ def test_every_rule_is_a_mandatory_policy() -> None:
     told = analyzer().GetAnalyzerInfo(empty_pb2.Empty(), None)
     levels = {each.name: each.enforcementLevel for each in told.policies}
     assert levels == {"settings": messages.MANDATORY, "encryption-key": messages.MANDATORY}
-    assert "allowedPlaces" in told.policies[0].configSchema.properties
+    schema = told.policies[0].configSchema.properties
+    assert "allowedPlaces" in schema
+    # The engine would hand defaults over as if somebody had chosen them.
+    assert not any("default" in each.struct_value.fields for each in schema.fields.values())
 
 
 class AbortedError(Exception):
