@@ -5,6 +5,7 @@ from __future__ import annotations
 from policies.model import Rule
 from policies.rules.encryption import (
     aws_at_rest,
+    aws_classic_balancers,
     aws_database_transport,
     aws_keys,
     aws_plain_text,
@@ -24,6 +25,7 @@ from policies.rules.encryption import (
 
 RULES: tuple[Rule, ...] = (
     *aws_at_rest.RULES,
+    *aws_classic_balancers.RULES,
     *aws_database_transport.RULES,
     *aws_keys.RULES,
     *aws_plain_text.RULES,

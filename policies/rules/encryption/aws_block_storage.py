@@ -19,6 +19,9 @@ _EVERY_VOLUME: Final = "aws:ebs/encryptionByDefault:EncryptionByDefault"
 _DEFAULT_KEY: Final = "aws:ebs/defaultKmsKey:DefaultKmsKey"
 _AMI_COPY: Final = "aws:ec2/amiCopy:AmiCopy"
 _TEMPLATE: Final = "aws:ec2/launchTemplate:LaunchTemplate"
+_BATCH: Final = "aws:batch/computeEnvironment:ComputeEnvironment"
+#: Batch's kinds of machines in one's own account; Fargate's are AWS's, unmanaged ones elsewhere.
+_OWN: Final = ("EC2", "SPOT")
 _ROOT: Final = "rootBlockDevice"
 
 
@@ -64,14 +67,22 @@ _ROOTS: Final = {
     "aws:ec2/launchConfiguration:LaunchConfiguration": (_ROOT, "imageId", ""),
     _TEMPLATE: ("blockDeviceMappings", "imageId", ""),
     "aws:eks/nodeGroup:NodeGroup": ("launchTemplate", "", "launchTemplate"),
+    _BATCH: (
+        "computeResources.launchTemplate",
+        "computeResources.ec2Configurations.imageIdOverride",
+        "computeResources.launchTemplate",
+    ),
 }
 
 
 def _root(resource: Resource, view: View) -> Iterator[Part]:
     """The disk that a machine is started from, where no block says how it is encrypted."""
     path, image, template = _ROOTS[resource.kind]
+    batch = get(resource.properties, "computeResources.type")
+    if resource.kind == _BATCH and not is_unknown(batch) and text(batch).upper() not in _OWN:
+        return
     ebs = f"{path}.ebs" if resource.kind == _TEMPLATE else path
-    if any(True for _ in select(resource.properties, ebs)):
+    if path != template and any(True for _ in select(resource.properties, ebs)):
         return
     if template and get(resource.properties, template) is not ABSENT:
         # A template of this stack is judged by itself.
@@ -91,7 +102,7 @@ def _names_template(resource: Resource, view: View, path: str) -> bool:
     given = get(resource.properties, path)
     return any(
         each.kind == _TEMPLATE
-        for key in ("id", "name")
+        for key in ("id", "name", "launchTemplateId", "launchTemplateName")
         for each in view.referred(resource, f"{path}.{key}")
         if get(given, key) is not ABSENT
     )
@@ -118,6 +129,8 @@ def _by_account(resource: Resource, part: Part, view: View) -> Part:
         state, why = read_key(each, "keyArn", get(each.properties, "keyArn"), view)
         if state != "absent":
             return replace(part, state=state, why=f"the account's {why}", surely=True)
+    if part.state == "service key":
+        return part
     why = "the account encrypts volumes by default, with the key that the service manages"
     return replace(part, state="service key", why=why)
 

@@ -16,7 +16,6 @@ from policies.model import (
     Severity,
     View,
     get,
-    holds_unknown,
     indeterminate,
     is_true,
     items,
@@ -64,6 +63,9 @@ SWITCHES: Final = (
       for each in _DOMAINS),
     *(Switch(each, "nodeToNodeEncryption.enabled", good=("true",), default="false")
       for each in _DOMAINS),
+    Switch("aws:rds/proxy:Proxy", "requireTls", good=("true",), default="false"),
+    Switch("aws:glue/connection:Connection", "connectionProperties.JDBC_ENFORCE_SSL",
+           good=("true",), default="false", only=("connectionType", ("", "jdbc"))),
     Switch("aws:dax/cluster:Cluster", "clusterEndpointEncryptionType", good=("tls",),
            default="NONE"),
     Switch("aws:appsync/apiCache:ApiCache", "transitEncryptionEnabled", good=("true",),
@@ -107,7 +109,7 @@ SWITCHES: Final = (
            "networkConfig.enableInterContainerTrafficEncryption", good=("true",),
            default="false", parts="monitoringScheduleConfig.monitoringJobDefinition"),
 )  # fmt: skip
-_MEANS: Final = "without it traffic goes in plain text"
+_MEANS: Final = "traffic may go in plain text"
 
 
 def _domain(resource: Resource, _: View) -> Iterator[Finding]:
@@ -116,8 +118,8 @@ def _domain(resource: Resource, _: View) -> Iterator[Finding]:
     https://docs.aws.amazon.com/opensearch-service/latest/developerguide/infrastructure-security.html
     """
     if get(resource.properties, "domainEndpointOptions") is ABSENT:
-        path = "domainEndpointOptions.enforceHttps"
-        yield violation(path, f"{path} isn't given, and by default HTTP is taken as well")
+        why = "enforceHttps isn't given, and by default HTTP is taken as well"
+        yield violation("domainEndpointOptions.enforceHttps", why)
 
 
 def _training(resource: Resource, _: View) -> Iterator[Finding]:
@@ -148,12 +150,12 @@ def _emr(resource: Resource, _: View) -> Iterator[Finding]:
 
 def leads_to_https(action: Any) -> bool | None:
     """Whether an action sends callers on to HTTPS, or answers by itself; None if hidden."""
-    if holds_unknown(action):
+    kind, protocol = (get(action, each) for each in ("type", "redirect.protocol"))
+    if isinstance(kind, Unknown):
         return None
-    kind = word(get(action, "type"))
-    if kind == "redirect":
-        return word(get(action, "redirect.protocol")) == "https"
-    return kind == "fixed-response"
+    if word(kind) != "redirect":
+        return word(kind) == "fixed-response"
+    return None if isinstance(protocol, Unknown) else word(protocol) == "https"
 
 
 def _listener(resource: Resource, _: View) -> Iterator[Finding]:
@@ -172,7 +174,7 @@ def _listener(resource: Resource, _: View) -> Iterator[Finding]:
         yield indeterminate("defaultActions", f"defaultActions {actions.reason}")
         return
     led = [leads_to_https(each) for each in items(actions)]
-    said = "protocol is HTTP" if word(protocol) else "protocol isn't given, and by default is HTTP"
+    said = "protocol is HTTP" if word(protocol) else "protocol isn't given, which is HTTP"
     if False in led or not led:
         yield violation("protocol", f"{said}, and the listener doesn't only redirect to HTTPS")
     elif None in led:

@@ -129,6 +129,10 @@ class Minimum:
     only: tuple[str, tuple[str, ...]] = ("", ())
     highest: Callable[[Any], float] = lambda _: 3
 
+    @property
+    def _name(self) -> str:
+        return self.path.rpartition(".")[2]
+
     def read(self, resource: Resource) -> Iterator[Taken]:
         """Path, a clause about what is given, its minor version, and the highest possible."""
         if not self.parts:
@@ -149,17 +153,17 @@ class Minimum:
         if value is ABSENT:
             default = self.default if isinstance(self.default, str) else self.default(block)
             if default:
-                said = f"{path} isn't given, and the default is {default}"
+                said = f"{self._name} isn't given, and the default is {default}"
                 yield Taken(path, said, self.grade(default), highest(block))
             return
         listed = enumerate(items(value)) if is_list(value) else ((None, value),)
         for index, each in listed:
             here = path if index is None else f"{at}{'.' if at else ''}{self.path}[{index}]"
             if isinstance(each, Unknown):
-                yield Taken(here, here, each, highest(block))
+                yield Taken(here, self._name, each, highest(block))
             else:
                 name = text(each) or word(each)
-                said = f"{here} is {name or 'no plain text'}"
+                said = f"{self._name} is {name or 'no plain text'}"
                 yield Taken(here, said, self.grade(name), highest(block))
 
 

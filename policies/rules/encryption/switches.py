@@ -51,6 +51,10 @@ class Switch:
     parts: str = ""
     only: tuple[str, tuple[str, ...]] = ("", ())
 
+    @property
+    def _name(self) -> str:
+        return self.path.rpartition(".")[2]
+
     def findings(self, resource: Resource, means: str) -> Iterator[Finding]:
         """What is wrong with it; `means` says what a wrong value comes to, as a clause."""
         if not self.parts:
@@ -70,13 +74,13 @@ class Switch:
         value, path = get(block, self.path), where(block, self.path, at)
         if value is ABSENT:
             if self.default:
-                yield violation(
-                    path, f"{path} isn't given, and the default is {self.default}; {means}"
-                )
+                why = f"{self._name} isn't given, and the default is {self.default}, so {means}"
+                yield violation(path, why)
             return
         for index, each in enumerate(value) if is_list(value) else ((None, value),):
             here = path if index is None else f"{at}{'.' if at else ''}{self.path}[{index}]"
             if isinstance(each, Unknown):
-                yield indeterminate(here, f"{here} {each.reason}")
+                yield indeterminate(here, f"{self._name} {each.reason}")
             elif word(each) in self.bad or (self.good and word(each) not in self.good):
-                yield violation(here, f"{here} is {word(each) or 'no plain value'}; {means}")
+                said = word(each) or "no plain value"
+                yield violation(here, f"{self._name} is {said}, so {means}")

@@ -60,6 +60,7 @@ class Stores:
             decides, or the mode itself where there is no path of a key. Other texts count as the
             default.
         exact: whether a key counts only where the mode says ``customer key`` in so many words.
+        beside: path of what must be given as well for a key to count, such as its vault.
         key_wins: whether a key turns encryption on, whatever the switch says.
         parts: path of the blocks that each keep data of their own; absent blocks keep none.
         when: path of what must be there, and be neither false nor empty, for data to be kept.
@@ -76,6 +77,7 @@ class Stores:
     mode: str = ""
     modes: Mapping[str, State] = field(default_factory=dict[str, State])
     exact: bool = False
+    beside: str = ""
     key_wins: bool = False
     parts: str = ""
     when: str = ""
@@ -149,7 +151,7 @@ class Stores:
                     why = f"it takes on the encryption of {source}, which isn't of this stack"
                     yield Part("unknown", path, switch, why, given=False)
                 return
-        lacks = switch if state == "none" else path
+        lacks = (switch if state == "none" else path).rpartition(".")[2]
         means = {"none": "nothing is encrypted", "service key": "the key is the service's own"}
         why = self.note or f"{lacks or 'a key'} isn't given, and by default {means.get(state, '')}"
         yield Part(state, path, switch, why, given=False)
@@ -201,6 +203,10 @@ class Stores:
     ) -> tuple[str, str, KeyState, str]:
         """Path, text and state of the first key that is given, and the clause for it."""
         found: tuple[str, str, KeyState, str] = where(block, self.keys[0], at), "", "absent", ""
+        if self.beside and first(block, self.beside) in (ABSENT, ""):
+            if first(block, self.keys[0]) is not ABSENT:
+                found = where(block, self.beside, at), "", "absent", ""
+            return found
         if self.exact and self.modes.get(_word(get(block, self.mode))) != "customer key":
             return found
         for each in self.keys if any(self.keys) else ():

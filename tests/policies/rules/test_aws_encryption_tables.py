@@ -125,8 +125,10 @@ def test_aliases_of_aws_in_any_spelling(partition: str, name: str) -> None:
 def has(table: Tables, kind: types.Type, names: list[str]) -> bool:
     """Whether a path of properties leads on from a type, through lists and maps."""
     match kind:
-        case types.ListOf(item) | types.MapOf(item):
+        case types.ListOf(item):
             return has(table, item, names)
+        case types.MapOf(item):
+            return has(table, item, names[1:])
         case types.Either(members):
             return any(has(table, each, names) for each in members)
         case types.Reference(name) if names:
