@@ -38,8 +38,11 @@ _SIDE: Final = r"(?:north|south|east|west|central|northeast|northwest|southeast|
 AWS_REGION: Final = rf"{_AREA}-{_SIDE}-\d{{1,2}}"
 # Zones: eu-west-1a; local zones: us-east-1-bos-1a; Wavelength: us-east-1-wl1-bos-wlz-1.
 _AWS_ZONE: Final = re.compile(
-    rf"({AWS_REGION})(?:[a-z]|-[a-z]{{3}}-\d{{1,2}}[a-z]|-wl\d-[a-z]{{3}}-wlz-\d{{1,2}})?"
+    rf"({AWS_REGION})(?:[a-z]|-([a-z]{{3}})-\d{{1,2}}[a-z]?|-wl\d-([a-z]{{3}})-wlz-\d{{1,2}})?"
 )
+#: Cities of the country, as local zones spell them. Zones in other cities belong to a region, but
+#: aren't where it is.
+_CITIES: Final = frozenset(("dxb", "auh"))
 # https://docs.aws.amazon.com/global-infrastructure/latest/regions/az-ids.html
 _ZONE_ID: Final = r"([a-z]{3,8}\d{1,2})(?:-[a-z]{2,4}\d{1,2})?-az\d{1,2}"
 _AWS_ZONE_ID: Final = re.compile(_ZONE_ID)
@@ -52,6 +55,7 @@ _GCP: Final = re.compile(
 _ALIBABA: Final = re.compile(
     r"cn-[a-z]{5,14}(?:-[a-z]|-finance-1|-gov-1)?|(?:ap|eu|me|us|na)-[a-z]+-\d"
 )
+_AZURE_ZONE: Final = re.compile(r"-\d$")
 _AZURE_PREFIX: Final = re.compile(r"^\([^)]*\)")
 
 _ARN: Final = re.compile(rf"\barn:aws[a-z-]*:[a-z0-9-]*:({AWS_REGION}):", re.IGNORECASE)
@@ -94,7 +98,8 @@ _BY_SHORT: Final = {_short(each): each for each in AWS_REGIONS}
 @lru_cache(maxsize=8192)
 def _aws(value: str) -> str:
     if found := _AWS_ZONE.fullmatch(value):
-        return found[1]
+        city = found[2] or found[3]
+        return found[1] if not city or city in _CITIES else f"{found[1]}-{city}"
     if found := _AWS_ZONE_ID.fullmatch(value):
         return _BY_SHORT.get(found[1], found[1])
     return ""
@@ -131,7 +136,8 @@ def _place(value: str) -> str:
         return f"gcp/{value}"
     if _ALIBABA.fullmatch(value):
         return f"alibaba/{value}"
-    normal = normalise_azure(value)
+    # Kubernetes calls Azure's zones uaenorth-1.
+    normal = normalise_azure(_AZURE_ZONE.sub("", value))
     return f"azure/{normal}" if normal in AZURE_LOCATIONS else ""
 
 
@@ -152,7 +158,7 @@ def regions_in(text: object) -> Iterator[tuple[str, str]]:
     """
     if not isinstance(text, str) or len(text) < 6:
         return
-    if "arn:" in text or "ARN:" in text:
+    if ":" in text:
         for found in _ARN.finditer(text):
             yield found[1].lower(), found[0].rstrip(":")
     if "." in text:
