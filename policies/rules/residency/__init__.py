@@ -18,6 +18,7 @@ from policies.rules.residency import (
     aws_sharing,
     aws_streams,
     azure,
+    container_images,
     everywhere,
     whereabouts,
 )
@@ -38,5 +39,6 @@ RULES: tuple[Rule, ...] = (
     *aws_networks.RULES,
     *aws_ai.RULES,
     *aws_accounts.RULES,
+    *container_images.RULES,
     *azure.RULES,
 )

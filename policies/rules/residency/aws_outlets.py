@@ -153,17 +153,26 @@ _WEBMAIL: Final = frozenset((
 ))  # fmt: skip
 
 
+#: Chats, whose services keep what is said abroad.
+_CHATS: Final[dict[str, str]] = {
+    "aws:chatbot/slackChannelConfiguration:SlackChannelConfiguration": "Slack",
+    "aws:chatbot/teamsChannelConfiguration:TeamsChannelConfiguration": "Microsoft Teams",
+}
+
+
 @rule(
     "residency-aws-notification",
-    "Notifications aren't sent to mail services or phones abroad",
+    "Notifications aren't sent to mail services, chats or phones abroad",
     Severity.MEDIUM,
-    {"aws:sns/topicSubscription:TopicSubscription"},
+    frozenset(_CHATS) | {"aws:sns/topicSubscription:TopicSubscription"},
     _CONTROLS,
     "Send notifications to an address of one's own mail domain, or to a number of the country "
     "(+971).",
 )
 def notification(resource: Resource, view: View) -> Iterator[Finding]:
-    """Mail and text messages; what they say leaves the region in any case."""
+    """Mail, chats and text messages."""
+    if (chat := _CHATS.get(resource.kind)) and resource.custom:
+        yield violation("", f"messages go to {chat}, which keeps them abroad")
     protocol = text(resource.get("protocol")).lower()
     value = resource.get("endpoint")
     if protocol not in {"email", "email-json", "sms"}:

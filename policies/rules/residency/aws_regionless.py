@@ -21,12 +21,15 @@ from policies.reading.place import REGIONLESS, REGIONLESS_MODULES, is_allowed, p
 from policies.reading.regions import aws_region_of
 from policies.rules.residency.everywhere import CONTROLS
 
+#: The same services through Cloud Control, whose types say nothing of regions.
+_CONTROLLED = ("aws-native:cloudfront:", "aws-native:globalaccelerator:")
+
 
 @rule(
     "residency-aws-edge",
     "No data passes edges of AWS, which are abroad as well",
     Severity.CRITICAL,
-    frozenset(REGIONLESS),
+    frozenset(REGIONLESS) | {f"{each}*" for each in _CONTROLLED},
     CONTROLS,
     "Serve from the region itself: a load balancer with AWS WAF in front, and Route 53 for names. "
     "Edge locations terminate TLS and read requests wherever the client is.",
@@ -34,6 +37,8 @@ from policies.rules.residency.everywhere import CONTROLS
 def edge(resource: Resource, view: View) -> Iterator[Finding]:
     """Presence is the violation: no setting keeps these in a region."""
     kind, reason = REGIONLESS.get(resource.kind, ("", ""))
+    if resource.kind.startswith(_CONTROLLED):
+        kind, reason = "edge data plane", "it serves through edges abroad"
     if kind == "edge data plane" and resource.custom:
         yield violation("", f"{reason}; {places_said(view)}")
 

@@ -50,24 +50,30 @@ _INWARD: Final[dict[str, tuple[tuple[str, ...], ...]]] = {
     ),
     # A rule of its own reads whether the region is switched on or off.
     "aws:account/region:Region": (("regionName",),),
+    # What other regions' buckets hold is counted at home.
+    "aws:s3control/storageLensConfiguration:StorageLensConfiguration": (
+        ("storageLensConfiguration", "include"),
+    ),
     # Checkers ask from abroad, and learn whether there is an answer.
     "aws:route53/healthCheck:HealthCheck": (("regions",),),
     # What the console shows.
     "aws:uxc/accountCustomizations:AccountCustomizations": (("visibleRegions",),),
 }  # fmt: skip
 
-#: A setting in a script, a template or a command line: ``--region eu-west-1``, ``REGION=…``.
+#: A setting in a script, a template or a command line: ``--region eu-west-1``, ``REGION=…``,
+#: ``AvailabilityZone: eu-west-1a``, and items of YAML's lists.
 _SETTING: Final = re.compile(
-    rf"(?i)(?:--region\s+|region\w*[\"']?\s*[:=]\s*)[\"']?({AWS_REGION})(?![\w-])"
+    rf"(?im)(?:--region\s+|(?:region|zone)\w*[\"']?\s*[:=]\s*|^\s*-\s+)"
+    rf"[\"']?({AWS_REGION})[a-z]?(?![\w-])"
 )
 _LIST: Final = re.compile(r"[\s,;|]+")
 
 
 def _concerns(resource: Resource, leaf: Leaf) -> bool:
     """Whether no other rule says what the value means."""
-    if leaf.keys == ("region",) and resource.package in {"aws", "pulumi"}:
+    if leaf.path == ("region",) and resource.package in {"aws", "pulumi"}:
         return False
-    if leaf.keys == ("location",) and resource.package == "pulumi":
+    if leaf.path == ("location",) and resource.package == "pulumi":
         return False
     # Rules of their own read Azure's locations.
     if resource.package == "azure-native" and (

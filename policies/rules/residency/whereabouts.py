@@ -37,6 +37,12 @@ from policies.rules.residency.everywhere import CONTROLS
 
 #: Packages whose resources rules can place.
 _JUDGED: Final = frozenset(("aws", "aws-native", "azure-native"))
+#: Images that are built and named on the machine that runs the program; where they are pushed is
+#: judged by a rule of its own.
+_BUILDS: Final = frozenset((
+    "docker:index/image:Image", "docker:index/registryImage:RegistryImage",
+    "docker:index/remoteImage:RemoteImage", "docker:index/tag:Tag",
+))  # fmt: skip
 
 
 @rule(
@@ -158,7 +164,8 @@ def azure_provider(resource: Resource, view: View) -> Iterator[Finding]:
 )
 def unjudged_package(resource: Resource, view: View) -> Iterator[Finding]:
     """Resources of packages that no rule knows, dynamic providers included."""
-    if has_place(resource) and resource.package not in _JUDGED:
+    judged = resource.package in _JUDGED or resource.kind in _BUILDS
+    if has_place(resource) and not judged:
         yield violation(
             "",
             f"no rule can tell where the package {resource.package} keeps data; "
