@@ -8,10 +8,11 @@ from functools import cache
 import pytest
 
 from engine.sandbox.schema.packages import Package
-from policies.model import Rule
+from policies.model import Resource, Rule, View
 from policies.reading.azure_types import azure
 from policies.rules.residency.azure import RULES
 from policies.rules.residency.azure_global import CLASSIFIED, EDGE, Reach, may_be_global
+from policies.rules.residency.azure_locations import location
 from policies.rules.residency.azure_places import LOCATED
 
 #: Modules of version 2, whose types have other names in version 3.
@@ -93,6 +94,18 @@ def test_the_sources_of_most_types_are_read() -> None:
             continue
         read += 1
     assert read > 0.9 * len(some)
+
+
+@pytest.mark.parametrize("written", ["global", "Global", " GLOBAL "])
+def test_global_is_judged_by_type(written: str) -> None:
+    def findings(kind: str) -> int:
+        return len(list(location.check(Resource(kind, "it", {"location": written}), View())))
+
+    classified = {each for each in CLASSIFIED if "*" not in each}
+    assert not [each for each in classified if findings(each)]
+    regional = [each for each in sorted(LOCATED) if not may_be_global(each)]
+    assert len(regional) > 800
+    assert all(findings(each) == 1 for each in regional)
 
 
 def test_private_names_are_control_plane_and_front_doors_are_not() -> None:
