@@ -1,0 +1,72 @@
+"""Every property of residency or encryption in the six stacks, flipped: all are caught."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+
+import pytest
+
+from policies.model import Resource, Settings, Stack, View
+from policies.model.judge import Judge
+from policies.reading.place import REGIONLESS
+from policies.rules import rules_of
+from tests.policies.flips import Flip, flips
+from tests.policies.shipped import SIX, stack_of
+
+PACKS = ("residency", "encryption")
+#: Flips that change nothing that matters, each with the reason.
+HARMLESS: dict[tuple[str, str], str] = {
+    ("azure-native:keyvault:Key", "keyName"): "the key's own name",
+    (
+        "azure-native:storage:StorageAccount",
+        "encryption.requireInfrastructureEncryption",
+    ): "a second layer, which only restricted data need",
+}
+
+
+def is_harmless(flip: Flip) -> bool:
+    """Whether a flip changes nothing that matters."""
+    kind = flip.resource.kind
+    # Where they are is no choice of the provider's; the provider abroad is a finding of its own.
+    nowhere = kind in REGIONLESS and flip.path == "provider.region"
+    return nowhere or (kind, flip.path) in HARMLESS
+
+
+def caught(judge: Judge, stack: Stack, original: Resource, flip: Flip) -> bool:
+    """Whether a rule objects: at the resource itself, or at one that relies on it."""
+    others = tuple(flip.resource if each is original else each for each in stack.resources)
+    changed = replace(stack, resources=others)
+    view = View(judge.settings, changed)
+    own = judge.concerning(flip.resource.kind)
+    if any(list(rule.check(flip.resource, view)) for rule in own):
+        return True
+    return any(each.findings for each in judge.whole(changed))
+
+
+@pytest.mark.slow
+def test_flipped_properties_are_caught() -> None:
+    rules = tuple(rule for pack in PACKS for rule in rules_of(pack))
+    judge = Judge(rules, Settings())
+    seen: set[tuple[str, str, str]] = set()
+    made: Counter[str] = Counter()
+    missed: list[str] = []
+    for name in SIX:
+        stack = stack_of(name)
+        for resource in stack.resources:
+            if not resource.custom:
+                continue
+            for flip in flips(resource):
+                # The same property of another resource of that type says nothing new.
+                if (resource.kind, flip.path, flip.kind) in seen:
+                    continue
+                seen.add((resource.kind, flip.path, flip.kind))
+                if is_harmless(flip):
+                    continue
+                made[flip.kind] += 1
+                if not caught(judge, stack, resource, flip):
+                    missed.append(f"{flip.kind}: {resource.kind}: {flip.path}")
+    total = sum(made.values())
+    share = f"{total - len(missed)}/{total} flips caught ({dict(made)})"
+    print(share)
+    assert not missed, share + "\n" + "\n".join(missed)
