@@ -79,13 +79,17 @@ def _rotation(resource: Resource, view: View) -> Iterator[Finding]:
 
 def _in_time(resource: Resource, action: Any, at: str) -> Iterator[Finding]:
     after = get(action, "trigger.timeAfterCreate")
+    before = get(action, "trigger.timeBeforeExpiry")
     expiry = resource.get("properties.rotationPolicy.attributes.expiryTime")
-    for path, value in ((f"{at}.trigger.timeAfterCreate", after), ("", expiry)):
+    for path, value in (
+        (f"{at}.trigger.timeAfterCreate", after),
+        (f"{at}.trigger.timeBeforeExpiry", before),
+        ("properties.rotationPolicy.attributes.expiryTime", expiry),
+    ):
         if isinstance(value, Unknown):
-            where = path or "properties.rotationPolicy.attributes.expiryTime"
-            yield indeterminate(where, f"{where} {value.reason}")
+            yield indeterminate(path, f"{path} {value.reason}")
             return
-    period = days(after) if after is not ABSENT else days(expiry)
+    period = days(after) if after is not ABSENT else days(expiry) if text(before) else None
     if period is None:
         yield violation(f"{at}.trigger", "nothing says when the key rotates")
     elif period > _LONGEST_DAYS:

@@ -216,6 +216,9 @@ def _files(resource: Resource, view: View) -> Iterator[Finding]:
     if "nfsv3" in listed or not listed:
         why = "NFS 3 has no encryption" if listed else "protocolTypes isn't given, so it is NFS 3"
         yield violation("protocolTypes", f"{why}; NFS 4.1 or SMB 3 is allowed")
+    for path, each in select(resource.properties, "exportPolicy.rules.nfsv3"):
+        if is_true(each):
+            yield violation(path, "clients may use NFS 3, which has no encryption")
     wanted = {"cifs": "smbEncryption"}
     if view.data_class(resource).strip().lower() not in {"public", "internal", "confidential"}:
         wanted["nfsv4.1"] = "kerberosEnabled"

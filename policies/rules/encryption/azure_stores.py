@@ -42,15 +42,19 @@ def keyed(
     mode: str = "",
     modes: dict[str, State] | None = None,
     exact: bool = False,
+    vault: str = "keyVaultUri",
     parts: str = "",
     when: str = "",
     only: tuple[str, tuple[str, ...]] = ("", ()),
     copies: tuple[str, ...] = (),
 ) -> Iterator[Stores]:
-    """An entry for each of the type's tokens."""
+    """An entry for each of the type's tokens; a key's name counts beside its `vault` only."""
+    holder, _, last = keys[0].rpartition(".") if keys else ("", "", "")
+    beside = f"{holder}.{vault}" if last == "keyName" else ""
     for token in sorted(azure(name)):
         yield Stores(
-            token, keys or "", mode=mode, modes=modes or {}, exact=exact, parts=parts, when=when,
+            token, keys or "", mode=mode, modes=modes or {}, exact=exact, beside=beside,
+            parts=parts, when=when,
             only=only, copies=copies, by=KEYS,
         )  # fmt: skip
 
@@ -159,9 +163,13 @@ CONTAINERS: Final = (
         "containerregistry:Registry", "encryption.keyVaultProperties.keyIdentifier",
         mode="encryption.status", modes=_SWITCH, exact=True,
     ),
-    *keyed("containerinstance:ContainerGroup", "encryptionProperties.keyName"),
-    *keyed("containerinstance:ContainerGroupProfile", "encryptionProperties.keyName"),
-    *keyed("containerinstance:CGProfile", "encryptionProperties.keyName"),
+    *(
+        entry
+        for name in ("ContainerGroup", "ContainerGroupProfile", "CGProfile")
+        for entry in keyed(
+            f"containerinstance:{name}", "encryptionProperties.keyName", vault="vaultBaseUrl"
+        )
+    ),
 )  # fmt: skip
 
 CLUSTER_SECRETS: Final = (
@@ -176,7 +184,7 @@ CLUSTER_SECRETS: Final = (
 _WITH_MACHINES: Final = ("computeMode", ("", "hybrid"))
 
 ANALYTICS: Final = (
-    *keyed("datafactory:Factory", "encryption.keyName"),
+    *keyed("datafactory:Factory", "encryption.keyName", vault="vaultBaseUrl"),
     *keyed("synapse:Workspace", "encryption.cmk.key.keyVaultUrl"),
     *keyed(
         "databricks:Workspace", "encryption.entities.managedServices.keyVaultProperties.keyName"
@@ -190,7 +198,9 @@ ANALYTICS: Final = (
         mode="parameters.encryption.value.keySource", exact=True, only=_WITH_MACHINES,
         modes=modes_of("Microsoft.Keyvault", "Default"),
     ),
-    *keyed("hdinsight:Cluster", "properties.diskEncryptionProperties.keyName"),
+    *keyed(
+        "hdinsight:Cluster", "properties.diskEncryptionProperties.keyName", vault="vaultUri"
+    ),
 )  # fmt: skip
 
 INTELLIGENCE: Final = (
@@ -256,7 +266,7 @@ PLATFORM: Final = (
     *keyed("appconfiguration:ConfigurationStore", "encryption.keyVaultProperties.keyIdentifier"),
     *keyed(
         "automation:AutomationAccount", "encryption.keyVaultProperties.keyName",
-        mode="encryption.keySource", exact=True,
+        mode="encryption.keySource", exact=True, vault="keyvaultUri",
         modes=modes_of("Microsoft.Keyvault", "Microsoft.Automation"),
     ),
     *keyed(
@@ -277,10 +287,10 @@ PLATFORM: Final = (
     ),
     *keyed(
         "logic:IntegrationServiceEnvironment",
-        "properties.encryptionConfiguration.encryptionKeyReference.keyName",
+        "properties.encryptionConfiguration.encryptionKeyReference.keyName", vault="keyVault.id",
     ),
     *keyed(
         "avs:PrivateCloud", "encryption.keyVaultProperties.keyName", mode="encryption.status",
-        modes=_SWITCH, exact=True,
+        modes=_SWITCH, exact=True, vault="keyVaultUrl",
     ),
 )  # fmt: skip

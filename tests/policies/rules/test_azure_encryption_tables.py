@@ -56,6 +56,8 @@ def block(entry: Stores, key: Any) -> dict[str, Any]:
         put(entry.mode, own, made)
     if entry.keys[0]:
         put(entry.keys[0], key, made)
+    if entry.beside:
+        put(entry.beside, "https://kv.vault.azure.net", made)
     if entry.when:
         put(entry.when, "/source", made)
     return made
@@ -163,7 +165,7 @@ def wanted_paths() -> dict[str, set[str]]:
     for entry in ENTRIES:
         prefix = f"{entry.parts}." if entry.parts else ""
         found.setdefault(entry.type, set()).update(
-            prefix + each for each in (entry.keys[0], entry.mode, entry.when) if each
+            prefix + each for each in (entry.keys[0], entry.mode, entry.when, entry.beside) if each
         )
     for minimum in MINIMA:
         for name in minimum.names:
