@@ -70,6 +70,7 @@ environment-dev:
 
 test: environment-dev ## Every test, with its own set-up
 	@$(VENV)/bin/python -m engine ensure
+	@$(VENV)/bin/python -m engine.browser ensure
 	@$(VENV)/bin/python -m pytest -n $(WORKERS) --dist loadfile
 
 test-fast: environment-dev ## The tests that take seconds
