@@ -115,7 +115,8 @@ def configuration(
     """The files that make a scanner leave out what clashes, each in the scanner's own format.
 
     Args:
-        key: the scanner's, one of ``checkov``, ``trivy``, ``kics``, ``prowler``, ``cfn-guard``.
+        key: the scanner's, one of ``checkov``, ``trivy``, ``kics``, ``prowler``, ``cfn-guard``,
+            ``pulumi``.
         geo_redundancy: as in the policies' settings; with ``paired``, rules that only demand a
             copy in Azure's paired region stay on.
 
@@ -124,7 +125,9 @@ def configuration(
     """
     found = scanner(key)
     rules = found.clashing(geo_redundancy)
-    files = [ConfigurationFile(found.file, _head(found, geo_redundancy) + _FORMATS[key](rules))]
+    # JSON has no comments.
+    head = "" if found.file.endswith(".json") else _head(found, geo_redundancy)
+    files = [ConfigurationFile(found.file, head + _FORMATS[key](rules))]
     if found.environment:
         lines = [
             "# Without this the scanner leaves the country's region out altogether.\n",
@@ -196,10 +199,17 @@ def _guard(rules: Iterable[Conflict]) -> str:
     return f"Metadata:\n  guard:\n{listed}"
 
 
+def _pulumi(rules: Iterable[Conflict]) -> str:
+    """https://www.pulumi.com/docs/iac/packages-and-automation/crossguard/configuration/"""
+    found = {each.id: {"enforcementLevel": "disabled"} for each in rules}
+    return json.dumps(found, indent=2) + "\n"
+
+
 _FORMATS: Final[Mapping[str, Callable[[tuple[Conflict, ...]], str]]] = {
     "checkov": lambda rules: _listed("skip-check", rules),
     "trivy": _trivy,
     "kics": lambda rules: _listed("exclude-queries", rules),
     "prowler": _prowler,
     "cfn-guard": _guard,
+    "pulumi": _pulumi,
 }

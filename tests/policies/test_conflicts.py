@@ -35,11 +35,14 @@ def named(key: str, document: Any) -> list[str]:
         return [each["id"] for each in document["misconfigurations"]]
     if key == "prowler":
         return list(document["Mutelist"]["Accounts"]["*"]["Checks"])
+    if key == "pulumi":
+        assert all(each == {"enforcementLevel": "disabled"} for each in document.values())
+        return list(document)
     return document["Metadata"]["guard"]["SuppressedRules"]
 
 
-def test_the_five_scanners_are_known() -> None:
-    assert KEYS == ["checkov", "trivy", "kics", "prowler", "cfn-guard"]
+def test_the_scanners_are_known() -> None:
+    assert KEYS == ["checkov", "trivy", "kics", "prowler", "cfn-guard", "pulumi"]
     with pytest.raises(PolicyError, match="checkov, trivy, kics"):
         scanner("tfsec")
 
@@ -64,7 +67,8 @@ def test_clashes_with_the_pair_are_azures() -> None:
         assert each.demands.endswith(".")
 
 
-@pytest.mark.parametrize("key", KEYS)
+# Pulumi's is JSON, which has no place for one.
+@pytest.mark.parametrize("key", [each for each in KEYS if each != "pulumi"])
 def test_the_reason_stands_beside_each(key: str) -> None:
     text = " ".join(re.sub(r"[\s#]+", " ", print_configuration(key)).split())
     for each in scanner(key).clashing():
@@ -79,6 +83,7 @@ def test_ids_have_their_scanners_form() -> None:
         "kics": r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}",
         "prowler": r"[a-z0-9_]+",
         "cfn-guard": r"[A-Z0-9_]+",
+        "pulumi": r"aws-[a-z0-9-]+",
     }
     for key, form in forms.items():
         ids = [each.id for each in scanner(key).rules]
