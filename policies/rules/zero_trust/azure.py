@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from policies.model import Rule
 from policies.rules.zero_trust import (
+    azure_database_records,
     azure_firewall_rules,
     azure_kubernetes,
     azure_local_keys,
@@ -19,6 +20,7 @@ from policies.rules.zero_trust import (
 )
 
 RULES: tuple[Rule, ...] = (
+    *azure_database_records.RULES,
     *azure_firewall_rules.RULES,
     *azure_kubernetes.RULES,
     *azure_local_keys.RULES,

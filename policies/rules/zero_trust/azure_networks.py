@@ -202,20 +202,28 @@ def _lets_through(given: Any, where: str, action: Any) -> Iterator[Finding]:
         yield violation(f"{where}.destinationAddresses", "together the ranges are the Internet")
 
 
-_intelligence = demanding(
+_POLICY: Final = azure("network:FirewallPolicy")
+
+
+@rule(
     "zero-trust-azure-firewall-intelligence",
-    "Firewalls know what is known to be bad",
+    "Firewalls stop what is known to be bad",
     Severity.MEDIUM,
-    {
-        azure("network:FirewallPolicy"): (
-            Demand("threatIntelMode", ("Alert", "Deny")),
-            Demand("intrusionDetection.mode", ("Alert", "Deny")),
-        ),
-        _FIREWALL: (Demand("threatIntelMode", ("Alert", "Deny")),),
-    },
+    _POLICY | _FIREWALL,
     (*_CONTROLS, "iso27001:A.8.16"),
-    "Set threatIntelMode to Deny.",
+    "Set threatIntelMode to Deny (the tier Basic knows Alert only), and leave intrusion detection "
+    "on where the tier has it.",
 )
+def firewall_intelligence(resource: Resource, view: View) -> Iterator[Finding]:
+    """By default it tells and lets through: https://learn.microsoft.com/azure/firewall/
+    threat-intel. A firewall with a policy has the policy's."""
+    if resource.kind in _FIREWALL and resource.get("firewallPolicy") is not ABSENT:
+        return
+    tier = said(resource.get("sku.tier"))
+    allowed = ("Alert", "Deny") if tier == "basic" else ("Deny",)
+    yield from Demand("threatIntelMode", allowed, "Alert").unmet(resource)
+    yield from Demand("intrusionDetection.mode", ("Alert", "Deny")).unmet(resource)
+
 
 _GATEWAY: Final = azure("network:ApplicationGateway")
 
@@ -264,7 +272,7 @@ RULES: tuple[Rule, ...] = (
     private_endpoint_rules,
     default_outbound,
     firewall_open,
-    _intelligence,
+    firewall_intelligence,
     gateway_inspection,
     _waf_mode,
 )

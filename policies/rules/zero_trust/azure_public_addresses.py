@@ -238,6 +238,15 @@ _bastion_links = demanding(
     "Leave enableShareableLink out, or set it to false.",
 )
 
+_forwarding = demanding(
+    "zero-trust-azure-ip-forwarding",
+    "Machines don't forward what isn't theirs",
+    Severity.MEDIUM,
+    {azure("network:NetworkInterface"): (Demand("enableIPForwarding", ("false",)),)},
+    ("uae-ia:T4.5.3", "iso27001:A.8.20", "iso27001:A.8.22", "nist-800-207:2"),
+    "Leave enableIPForwarding out, or set it to false; use Azure Firewall to forward and inspect.",
+)
+
 RULES: tuple[Rule, ...] = (
     public_address,
     public_machine,
@@ -246,4 +255,5 @@ RULES: tuple[Rule, ...] = (
     public_container_app,
     public_environment,
     _bastion_links,
+    _forwarding,
 )

@@ -47,8 +47,8 @@ _CONTROLS: Final = ("uae-ia:T5.2.2", "iso27001:A.5.15", "iso27001:A.5.18", "iso2
     "Name the operations that the duty needs. Reading settings (*/read) is fine.",
 )
 def role_wildcards(resource: Resource, view: View) -> Iterator[Finding]:
-    """``*`` and its like, every operation that grants roles, every operation on data. What
-    notActions takes away, another role gives."""
+    """``*`` and its like, every operation that grants roles, every operation on data; and to make
+    roles, which is to have all of them. What notActions takes away, another role gives."""
     for path, action in actions(resource):
         said = text(action).lower()
         if is_unknown(action):
@@ -61,7 +61,7 @@ def _is_wide(action: str, data: bool) -> bool:
     if action.startswith("*"):
         return data or not action.endswith("/read")
     granting = action.startswith("microsoft.authorization/")
-    if granting and "elevateaccess" in action:
+    if granting and ("elevateaccess" in action or action.endswith("roledefinitions/write")):
         return True
     return granting and "*" in action and not action.endswith("/read")
 
