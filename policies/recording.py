@@ -73,11 +73,11 @@ def resource_entry(
 
 def _outcome(decided: Decided) -> dict[str, Any]:
     waiver = decided.ruling.waiver
-    note = f" ({decided.ruling.note})" if decided.ruling.note else ""
     return {
         "rule": decided.judgement.rule.id,
         "path": decided.finding.path,
-        "reason": decided.finding.reason + note,
+        "reason": decided.finding.reason,
+        "note": decided.ruling.note,
         "findingKind": decided.finding.kind.value,
         "status": decided.status.value,
         "severity": decided.judgement.rule.severity.value,

@@ -56,4 +56,5 @@ def outcomes_of(records: Iterable[Mapping[str, Any]]) -> Iterator[Outcome]:
                 found["status"],
                 found["severity"],
                 WaiverUse(**waiver) if waiver else None,
+                found["note"],
             )
