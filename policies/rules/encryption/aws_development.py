@@ -14,6 +14,8 @@ from policies.rules.encryption.table import Part, Reader, State, Stores, readers
 
 _PROJECT: Final = "aws:codebuild/project:Project"
 _KEPT: Final = ("s3", "codepipeline")
+#: Without a type, a key is left unused.
+_ECR: Final[dict[str, State]] = {"": "service key", "aes256": "service key", "kms": "customer key"}
 _OFF: Final[dict[str, State]] = {"true": "none"}
 
 CLUSTER_STORES: Final = (
@@ -30,10 +32,10 @@ CLUSTER_STORES: Final = (
 )  # fmt: skip
 DEVELOPMENT: Final = (
     Stores("aws:ecr/repository:Repository", "encryptionConfigurations.kmsKey",
-           mode="encryptionConfigurations.encryptionType", modes={"aes256": "service key"}),
+           mode="encryptionConfigurations.encryptionType", modes=_ECR),
     Stores("aws:ecr/repositoryCreationTemplate:RepositoryCreationTemplate",
            "encryptionConfigurations.kmsKey", mode="encryptionConfigurations.encryptionType",
-           modes={"aes256": "service key"}),
+           modes=_ECR),
     Stores("aws:lambda/function:Function", "kmsKeyArn", when="environment.variables"),
     Stores("aws:lambda/capacityProvider:CapacityProvider", "kmsKeyArn"),
     Stores("aws:apprunner/service:Service", "encryptionConfiguration.kmsKey"),

@@ -41,7 +41,8 @@ def _rules(type: str, at: str, rules: str, by_default: str) -> Stores:
         f"{rules}.{by_default}.kmsMasterKeyId",
         parts=at,
         mode=f"{rules}.{by_default}.sseAlgorithm",
-        modes=_MODES,
+        # The mode must be given; a key without one encrypts nothing.
+        modes={**_MODES, "": "service key"},
     )
 
 
