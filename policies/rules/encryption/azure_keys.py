@@ -124,6 +124,26 @@ def _expiry(resource: Resource, view: View) -> Iterator[Finding]:
     yield violation(found[0][0], "no expiry is given, so the key's versions last forever")
 
 
+_SECRETS: Final = azure("keyvault:Secret")
+
+
+@rule(
+    "encryption-azure-secret-expiry",
+    "Secrets expire",
+    Severity.LOW,
+    _SECRETS,
+    ("iso27001:A.5.17", "iso27001:A.8.24", "uae-ia:T7.4.2"),
+    "Set `properties.attributes.expires`, and renew the secret before.",
+)
+def _secret_expiry(resource: Resource, view: View) -> Iterator[Finding]:
+    path = "properties.attributes.expires"
+    value = resource.get(path)
+    if isinstance(value, Unknown):
+        yield indeterminate(path, f"{path} {value.reason}")
+    elif not number(value):
+        yield violation(path, "no expiry is given, so the secret lasts forever")
+
+
 @rule(
     "encryption-azure-key-strength",
     "Keys have 2048 bits or a curve of NIST's, and never leave their vault",
@@ -229,5 +249,5 @@ _FOLLOW: Final = demanding(
 
 
 RULES: tuple[Rule, ...] = (
-    _rotation, _expiry, _strength, _hsm, _protection, _FOLLOW,
+    _rotation, _expiry, _secret_expiry, _strength, _hsm, _protection, _FOLLOW,
 )  # fmt: skip
