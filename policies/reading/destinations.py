@@ -93,7 +93,7 @@ def _destinations(resource: Resource) -> Iterator[Destination]:
                 yield from _of_container(container)
         if manifest.kind in {"ConfigMap", "Secret"} and not manifest.group:
             yield from _of_files(manifest)
-        elif "." in manifest.group and manifest.kind not in {"CustomResourceDefinition"}:
+        elif manifest.is_searched and manifest.kind != "CustomResourceDefinition":
             told = manifest.kind in _OUTPUT_KINDS
             yield from _custom(manifest, manifest.body, (), told=told)
 

@@ -55,7 +55,7 @@ def _uses(resource: Resource) -> Iterator[ImageUse]:
         registry = text(get(values, "global.imageRegistry"))
         yield from _anywhere(chart, values, ("values",), registry)
     for manifest in manifests(resource):
-        if "." in manifest.group and not manifest.group.endswith(".k8s.io"):
+        if manifest.is_searched and not manifest.group.endswith(".k8s.io"):
             yield from _anywhere(manifest, manifest.body, (), "")
         for pod in pods(manifest):
             yield from _of_pod(pod, in_custom=manifest.is_custom)

@@ -44,6 +44,8 @@ BUNDLES: Final = frozenset({
 _BUNDLE_GROUPS: Final = frozenset({"yaml", "kustomize", "helm.sh", "helm"})
 #: Kinds whose name ends in Patch or List by itself.
 _WHOLE_NAMES: Final = frozenset({"EnvoyPatchPolicy", "IPAddressList", "EgressCIDRList"})
+#: Groups whose objects describe pods that they refuse or change, and start none.
+_DESCRIBING: Final = re.compile(r"(?:.*\.)?(?:kyverno\.io|gatekeeper\.sh|security\.openshift\.io)")
 _TOKEN = re.compile(r"kubernetes:(?:([^:]*?)(?:/(v[^:/]*))?:)?([^:]*)")
 _VERSION = re.compile(r"v\d+\w*")
 _MOST_NODES: Final = 200_000
@@ -115,6 +117,12 @@ class Manifest:
     def is_custom(self) -> bool:
         """Whether its group isn't one of Kubernetes' own."""
         return "." in self.group and not self.group.endswith(".k8s.io")
+
+    @property
+    def is_searched(self) -> bool:
+        """Whether pods, images and hosts may stand anywhere in it: it is a custom object, and
+        none that only describes others."""
+        return "." in self.group and _DESCRIBING.fullmatch(self.group) is None
 
     def path(self, inner: str) -> str:
         """A path of the object as one of the resource's properties."""

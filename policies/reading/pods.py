@@ -22,6 +22,7 @@ from policies.model import (
     is_list,
     is_true,
     is_unknown,
+    items,
     spell,
     text,
 )
@@ -50,6 +51,11 @@ _MERGING_GROUPS: Final = frozenset({"monitoring.coreos.com"})
 _SINGLE: Final = ("container", "script")
 _MORE_LISTS: Final = ("sidecars", "steps")
 #: Never searched: what describes types, or is written by the cluster.
+#: Kinds that describe pods which other objects then start.
+TEMPLATE_KINDS: Final = frozenset({
+    "PodTemplate", "ClusterServingRuntime", "ServingRuntime", "ClusterTrainingRuntime",
+    "TrainingRuntime", "WorkflowTemplate", "ClusterWorkflowTemplate", "LLMInferenceServiceConfig",
+})  # fmt: skip
 _NO_PODS: Final = frozenset({"status", "openAPIV3Schema", "metadata"})
 
 
@@ -67,6 +73,8 @@ class Pod:
     """Why its spec can't be seen; empty where it can."""
     is_partial: bool = False
     """Whether somebody else adds to it, so that what it lacks says nothing."""
+    is_bare: bool = False
+    """Whether it is settings of a pod and of its container at once, in a custom object."""
 
     def get(self, path: str) -> Any:
         """What is at a path of its spec, or ABSENT."""
@@ -88,6 +96,8 @@ class Pod:
         return tuple(self._containers())
 
     def _containers(self) -> Iterator[Container]:
+        if self.is_bare:
+            yield Container(self, self.at, "", self.spec)
         for key in (*CONTAINER_LISTS, *_SINGLE, *_MORE_LISTS):
             given: Any = self.spec.get(key)
             at = join(self.at, key)
@@ -155,7 +165,7 @@ def pods(manifest: Manifest) -> Iterator[Pod]:
         template = TEMPLATES[manifest.kind]
         holder = manifest.get(template) if template else manifest.body
         yield from _known(manifest, template, holder)
-    elif manifest.is_custom or "." in manifest.group:
+    elif manifest.is_searched:
         yield from _anywhere(manifest, manifest.body, ())
 
 
@@ -177,8 +187,8 @@ def _anywhere(manifest: Manifest, value: Any, path: Path) -> Iterator[Pod]:
         if path and is_object(value):
             return  # An object of its own, which is judged as one.
         if kind := _pod_like(value):
-            partial = manifest.is_patch or kind == "partial" or manifest.group in _MERGING_GROUPS
-            yield Pod(manifest, spell(path), value, is_partial=partial)
+            partial = manifest.is_patch or kind != "whole" or manifest.group in _MERGING_GROUPS
+            yield Pod(manifest, spell(path), value, is_partial=partial, is_bare=kind == "bare")
         holder = value.get("metadata")
         for key, each in value.items():
             at = (*path, str(key))
@@ -217,7 +227,21 @@ def _pod_like(value: Mapping[str, Any]) -> str:
         for key in _MORE_LISTS
     ):
         return "partial"
-    return ""
+    return "bare" if _is_bare(value) else ""
+
+
+def _is_bare(value: Mapping[str, Any]) -> bool:
+    """Whether a part of a custom object is settings of a pod that its operator makes."""
+    env, volumes = value.get("env"), value.get("volumes")
+    return (
+        isinstance(value.get("securityContext"), Mapping)
+        or any(key in value for key in ("hostNetwork", "hostPID", "hostIPC"))
+        or (
+            is_list(env)
+            and any(isinstance(each, Mapping) and "name" in each for each in items(env))
+        )
+        or (is_list(volumes) and any(isinstance(each, Mapping) for each in items(volumes)))
+    )
 
 
 def _holds_containers(value: object) -> bool:
@@ -241,6 +265,13 @@ def _is_container(value: object) -> bool:
 def pods_of(resource: Resource) -> tuple[Pod, ...]:
     """Every pod that a resource would start."""
     return tuple(each for manifest in manifests(resource) for each in pods(manifest))
+
+
+def runs(manifest: Manifest) -> bool:
+    """Whether an object starts pods of its own."""
+    return manifest.kind not in TEMPLATE_KINDS and any(
+        not each.is_partial for each in pods(manifest)
+    )
 
 
 PodCheck = Callable[[Pod, View], Iterator[Finding]]

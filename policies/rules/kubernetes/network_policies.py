@@ -37,7 +37,8 @@ from policies.reading.network_policies import (
     isolates_all,
     openings,
 )
-from policies.reading.pods import pods
+from policies.reading.pods import runs
+from policies.reading.remembered import remembered
 from policies.reading.said import said
 
 _POLICIES: Final = kinds(
@@ -69,7 +70,7 @@ def default_deny(resource: Resource, view: View) -> Iterator[Finding]:
         if is_system(manifest.namespace if manifest.kind != "Namespace" else manifest.name):
             continue
         declares = manifest.kind == "Namespace" and not manifest.group
-        if manifest.is_patch or not (declares or any(True for _ in pods(manifest))):
+        if manifest.is_patch or not (declares or runs(manifest)):
             continue
         path = "" if declares else "metadata.namespace"
         if view.stack is None:
@@ -100,6 +101,7 @@ def _covered(manifest: Manifest, path: str, key: str, stack: Stack) -> Iterator[
             )  # fmt: skip
 
 
+@remembered(8)
 def _declared(stack: Stack) -> set[str]:
     return {
         namespace_key(each, stack) or ""
@@ -108,13 +110,10 @@ def _declared(stack: Stack) -> set[str]:
     }
 
 
+@remembered(8)
 def _occupied(stack: Stack) -> set[str | None]:
     """Namespaces in which something runs: pods of any object, and charts."""
-    running = [
-        each
-        for each in all_manifests(stack)
-        if each.kind != "Namespace" and any(True for _ in pods(each))
-    ]
+    running = [each for each in all_manifests(stack) if runs(each)]
     charts = [
         Manifest(each, "helm.sh", "chart", {"metadata": {"namespace": each.get("namespace")}})
         for each in stack.resources
@@ -123,12 +122,20 @@ def _occupied(stack: Stack) -> set[str | None]:
     return {namespace_key(each, stack) for each in (*running, *charts)}
 
 
+@remembered(8)
+def _isolating(stack: Stack) -> dict[Direction, list[Manifest]]:
+    """The policies that deny by default, by what they deny."""
+    policies = [each for each in all_manifests(stack) if not each.is_patch and is_policy(each)]
+    return {
+        direction: [each for each in policies if isolates_all(each, direction)]
+        for direction in DIRECTIONS
+    }
+
+
 def _isolated(key: str, direction: Direction, stack: Stack) -> bool | None:
     """Whether a policy denies by default there; None where one might."""
     unseen = False
-    for each in all_manifests(stack):
-        if each.is_patch or not is_policy(each) or not isolates_all(each, direction):
-            continue
+    for each in _isolating(stack)[direction]:
         if is_cluster_wide(each):
             return True
         own = namespace_key(each, stack)

@@ -15,7 +15,7 @@ from policies.reading.node_placement import (
     place_of_label,
     requirements,
 )
-from policies.reading.pods import Pod, pods_of
+from policies.reading.pods import TEMPLATE_KINDS, Pod, pods_of
 from policies.reading.said import said
 
 _ABROAD: Final = (
@@ -59,12 +59,6 @@ def _judge(manifest: Manifest, each: Requirement, view: View) -> Iterator[Findin
             yield manifest.violation(path, f"{said(value)} {where}; allowed are {allowed}")
 
 
-#: Kinds whose pods run on every node of their cluster, or that only describe pods.
-_UNPINNED_KINDS: Final = frozenset({"DaemonSet", "PodTemplate", "ClusterServingRuntime",
-                                    "ServingRuntime", "ClusterTrainingRuntime", "TrainingRuntime",
-                                    "WorkflowTemplate", "ClusterWorkflowTemplate"})  # fmt: skip
-
-
 @rule(
     "kubernetes-placement-pinned",
     "Workloads are pinned to nodes of allowed regions",
@@ -99,7 +93,9 @@ def placement_pinned(resource: Resource, view: View) -> Iterator[Finding]:
 def _must_be_pinned(pod: Pod) -> bool:
     manifest = pod.manifest
     return not (
-        pod.is_partial or manifest.kind in _UNPINNED_KINDS or is_system(manifest.namespace)
+        pod.is_partial
+        or manifest.kind in TEMPLATE_KINDS | {"DaemonSet"}
+        or is_system(manifest.namespace)
     )
 
 
