@@ -94,8 +94,14 @@ def _rule(rule: RuleRecord) -> dict[str, Any]:
             "precision": "very-high",
         },
     }
+    # GitHub shows no rule without a full description.
+    found["fullDescription"] = {"text": f"{rule.title}. {rule.remediation}".strip()}
     if rule.remediation:
-        found["help"] = {"text": rule.remediation}
+        serves = f"\n\nControls: {', '.join(rule.controls)}" if rule.controls else ""
+        found["help"] = {
+            "text": rule.remediation + serves,
+            "markdown": f"**What to change.** {rule.remediation}{serves}",
+        }
     return found
 
 

@@ -67,6 +67,10 @@ def test_rules_carry_severity_and_controls() -> None:
     assert float(first["properties"]["security-severity"]) > 9.0
     assert first["defaultConfiguration"] == {"level": "error"}
     assert first["help"]["text"].startswith("Replicate to")
+    assert first["fullDescription"]["text"].startswith(
+        "S3 replicates inside of the country only. R"
+    )
+    assert "Controls: pdpl:22, pdpl:23" in first["help"]["markdown"]
     assert "helpUri" not in first
     assert len(first["properties"]["tags"]) <= 20
 
