@@ -20,6 +20,7 @@ from policies.rules.residency import (
     azure,
     container_images,
     everywhere,
+    hosts,
     whereabouts,
 )
 
@@ -40,5 +41,6 @@ RULES: tuple[Rule, ...] = (
     *aws_ai.RULES,
     *aws_accounts.RULES,
     *container_images.RULES,
+    *hosts.RULES,
     *azure.RULES,
 )

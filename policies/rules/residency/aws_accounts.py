@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from policies.model import Finding, Resource, Rule, Severity, View, rule
+from policies.model import Finding, Resource, Rule, Severity, View, rule, violation
+from policies.reading.place import places_said
 from policies.rules.residency import aws_targets
 from policies.rules.residency.everywhere import CONTROLS
 
@@ -32,6 +33,32 @@ def stack_region(resource: Resource, view: View) -> Iterator[Finding]:
     """Regions of stack sets, pipelines and products."""
     for path in _STACKS[resource.kind]:
         yield from aws_targets.region(resource, view, path, "what is rolled out")
+
+
+#: Types that make resources which no rule sees.
+_HIDING: Final[dict[str, str]] = {
+    "aws:cloudformation/stack:Stack": "the resources of its template",
+    "aws:cloudformation/stackSet:StackSet": "the resources of its template",
+    "aws:serverlessrepository/cloudFormationStack:CloudFormationStack": "what it deploys",
+    "aws:servicecatalog/provisionedProduct:ProvisionedProduct": "what the product deploys",
+    "aws-native:cloudformation:Stack": "the resources of its template",
+    "aws-native:cloudformation:StackSet": "the resources of its template",
+}
+
+
+@rule(
+    "residency-aws-hidden-resources",
+    "Every resource is declared where rules can see it",
+    Severity.HIGH,
+    frozenset(_HIDING) | {"aws:cloudformation/cloudFormationType:CloudFormationType"},
+    ("pdpl:22", "health-data:13", "cbuae-outsourcing:6.1", "iso27001:A.8.9", "uae-ia:T6.3.1"),
+    "Declare the resources in the program instead of a template, or have the template judged by "
+    "other means and a waiver approved.",
+)
+def hidden_resources(resource: Resource, view: View) -> Iterator[Finding]:
+    """Templates and products: presence is the violation."""
+    if (what := _HIDING.get(resource.kind)) and resource.custom:
+        yield violation("", f"no rule can see {what}; {places_said(view)}")
 
 
 _BILLS: Final[dict[str, tuple[str, ...]]] = {
@@ -77,4 +104,4 @@ def user_messages(resource: Resource, view: View) -> Iterator[Finding]:
     yield from aws_targets.arn(resource, view, "emailConfiguration.sourceArn", "the sender")
 
 
-RULES: tuple[Rule, ...] = (stack_region, billing_export, user_messages)
+RULES: tuple[Rule, ...] = (stack_region, hidden_resources, billing_export, user_messages)

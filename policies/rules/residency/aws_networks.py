@@ -46,6 +46,10 @@ def network_peer(resource: Resource, view: View) -> Iterator[Finding]:
     """The other end's region."""
     for path in _ENDS[resource.kind]:
         yield from aws_targets.region(resource, view, path, "the other end")
+    if "s3-global" in text(resource.get("serviceName")):
+        yield violation(
+            "serviceName", f"it leads to access points of several regions; {places_said(view)}"
+        )
 
 
 #: What accepts a peering: by its attachment or connection, and the type of that.

@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from typing import Final
 
 from policies.model import (
-    EVERY,
     Finding,
     Resource,
     Rule,
@@ -17,13 +16,10 @@ from policies.model import (
     is_unknown,
     rule,
     select,
-    spell,
     text,
     violation,
 )
-from policies.reading.hosts import foreign_service, host_of, is_listed
 from policies.reading.place import places_said
-from policies.reading.walk import decoded, is_document, walk
 from policies.rules.residency import aws_targets
 from policies.rules.residency.everywhere import CONTROLS
 
@@ -188,49 +184,4 @@ def notification(resource: Resource, view: View) -> Iterator[Finding]:
         yield violation("endpoint", "messages go to a number outside of the country (+971)")
 
 
-_URL: Final = re.compile(r"\b[a-z][a-z0-9+.-]*://[^\s\"'<>|;,]+", re.IGNORECASE)
-#: Keys whose whole text is a host or URL that is talked to.
-_TALKS: Final = re.compile(
-    r"(?i)(host|endpoint|url|uri|site|server|dsn|address|broker|target|exporter|collector)s?$"
-)
-#: Types that name hosts to answer for, to filter or to block.
-_ONLY_NAMES: Final = (
-    "aws:route53/", "aws:networkfirewall/", "aws:wafv2/", "kubernetes:", "aws:iam/", "azuread:",
-)  # fmt: skip
-
-
-@rule(
-    "residency-foreign-service",
-    "Nothing is configured to send data to a service abroad",
-    Severity.HIGH,
-    EVERY,
-    _CONTROLS,
-    "Send telemetry, prompts and files to a service that runs in an allowed region; Falaj's "
-    "stacks bring collectors of their own. A host that is known to be in the country goes into "
-    "the setting allowedHosts.",
-)
-def foreign_service_named(resource: Resource, view: View) -> Iterator[Finding]:
-    """Hosts of known services for telemetry, models, data and messages."""
-    if resource.kind.startswith(_ONLY_NAMES):
-        return
-    for leaf in walk(resource):
-        if not isinstance(leaf.value, str) or is_document(leaf.value):
-            continue
-        said = decoded(leaf)
-        hosts = [host_of(each) for each in _URL.findall(said)] if "://" in said else []
-        if _TALKS.search(leaf.key):
-            hosts.append(host_of(said))
-        for host in dict.fromkeys(hosts):
-            if (found := foreign_service(host)) and not is_listed(host, view.settings):
-                yield violation(
-                    spell(leaf.path), f"{host} is {found}, abroad; {places_said(view)}"
-                )
-
-
-RULES: tuple[Rule, ...] = (
-    outlet,
-    transfer_location,
-    flow_destination,
-    notification,
-    foreign_service_named,
-)
+RULES: tuple[Rule, ...] = (outlet, transfer_location, flow_destination, notification)
