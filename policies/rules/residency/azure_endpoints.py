@@ -26,7 +26,7 @@ from policies.reading.regions import AZURE_LOCATIONS
 from policies.reading.walk import walk
 from policies.rules.residency.azure_linked_stores import EVENT_SUBSCRIPTIONS
 from policies.rules.residency.azure_places import allowed, place_of, refers_to, where_allowed
-from policies.rules.residency.azure_targets import CONTROLS
+from policies.rules.residency.azure_targets import CONTROLS, judge_target
 
 #: Properties that hold the address of somebody who is told what happens.
 CALLED: Final[dict[str, tuple[str, ...]]] = {
@@ -75,6 +75,9 @@ def webhook(resource: Resource, view: View) -> Iterator[Finding]:
 
 
 def _judge(resource: Resource, path: str, value: Any, view: View) -> Iterator[Finding]:
+    if text(value).lower().startswith("/subscriptions/"):
+        yield from judge_target(resource, path, value, view, "the service that it calls")
+        return
     host = host_of(value)
     if not is_unknown(value) and (not host or may_talk_to(host, view.settings)):
         return
