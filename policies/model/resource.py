@@ -151,13 +151,21 @@ class Stack:
         urns = resource.dependencies.get(top, ())
         return [self.by_urn[urn] for urn in urns if urn in self.by_urn]
 
+    @cached_property
+    def _references(self) -> dict[tuple[str, str], dict[str, list[Resource]]]:
+        """Who refers to whom (by URN), for each type and path that was asked for."""
+        return {}
+
     def referring(self, resource: Resource, kind: str, path: str) -> list[Resource]:
         """Resources of a type whose property at `path` refers to this one: its companions."""
-        return [
-            each
-            for each in self.of_kind(kind)
-            if any(one.urn == resource.urn for one in self.referred(each, path))
-        ]
+        known = self._references.get((kind, path))
+        if known is None:
+            known = {}
+            for each in self.of_kind(kind):
+                for urn in {one.urn for one in self.referred(each, path)}:
+                    known.setdefault(urn, []).append(each)
+            self._references[kind, path] = known
+        return list(known.get(resource.urn, ()))
 
 
 def _identifiers(resource: Resource) -> Iterator[str]:
