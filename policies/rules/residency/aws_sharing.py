@@ -54,6 +54,16 @@ _ACCOUNTS: Final[dict[str, tuple[str, ...]]] = {
     "aws:oam/link:Link": ("sinkIdentifier",),
 }
 
+#: Types in which programs name their own account as well; data isn't shared with oneself.
+_OWN_AS_WELL: Final = frozenset((
+    "aws:ec2/vpcEndpointService:VpcEndpointService",
+    "aws:ec2/vpcEndpointServiceAllowedPrinciple:VpcEndpointServiceAllowedPrinciple",
+    "aws:lambda/layerVersionPermission:LayerVersionPermission",
+    "aws:securitylake/subscriber:Subscriber",
+    "aws:imagebuilder/distributionConfiguration:DistributionConfiguration",
+    "aws:ssm/document:Document",
+))  # fmt: skip
+
 
 @rule(
     "residency-aws-sharing",
@@ -67,7 +77,9 @@ _ACCOUNTS: Final[dict[str, tuple[str, ...]]] = {
 def sharing(resource: Resource, view: View) -> Iterator[Finding]:
     """Accounts by number or ARN; everybody is never allowed."""
     for path in _ACCOUNTS[resource.kind]:
-        yield from aws_targets.account(resource, view, path, "it is shared with")
+        yield from aws_targets.account(
+            resource, view, path, "it is shared with", may_be_own=resource.kind in _OWN_AS_WELL
+        )
 
 
 @rule(

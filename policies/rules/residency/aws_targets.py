@@ -175,12 +175,23 @@ def _own_accounts(stack: Stack) -> frozenset[str]:
     return frozenset(found)
 
 
-def account(resource: Resource, view: View, path: str, what: str) -> Iterator[Finding]:
+def account(
+    resource: Resource, view: View, path: str, what: str, *, may_be_own: bool = False
+) -> Iterator[Finding]:
     """Judge every account that a property names: by number, or within an ARN; ``*`` is anybody.
 
     What is made from a resource of the stack is one's own; so is one's organisation.
+
+    Args:
+        resource: whose property.
+        view: settings, and the stack in the second look.
+        path: keys as `select` takes them.
+        what: how the account is let in, for the reason.
+        may_be_own: programs often name their own account here, whose number only the cloud's
+            answers tell; without these an account is indeterminate rather than foreign.
     """
     own = _own_accounts(view.stack) if view.stack else frozenset[str]()
+    find = indeterminate if may_be_own and not own else violation
     for at, value in select(resource.properties, path):
         said = text(value)
         if is_unknown(value):
@@ -191,8 +202,6 @@ def account(resource: Resource, view: View, path: str, what: str) -> Iterator[Fi
         elif ":organizations:" not in said:
             for number in _ACCOUNT.findall(said):
                 if number not in view.settings.allowed_accounts and number not in own:
-                    # One's own account is known by the stack's other resources.
-                    find = violation if view.stack else indeterminate
                     yield find(
                         at,
                         f"{what} the account {number}, which the setting allowedAccounts lacks",
