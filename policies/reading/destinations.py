@@ -7,6 +7,7 @@ files) only hosts that are known to be abroad count, for such texts hold links o
 
 from __future__ import annotations
 
+import base64
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -132,17 +133,27 @@ def _of_files(manifest: Manifest) -> Iterator[Destination]:
     """What the files of a ConfigMap, or the texts of a Secret, name."""
     if manifest.kind == "Secret" and text(manifest.get("type")).startswith("kubernetes.io/docker"):
         return  # Registries, of which images tell.
-    for key in ("data",) if manifest.kind == "ConfigMap" else ("stringData",):
+    for key in ("data",) if manifest.kind == "ConfigMap" else ("stringData", "data"):
         data = manifest.get(key)
+        decode = key == "data" and manifest.kind == "Secret"
         for name, value in data.items() if isinstance(data, Mapping) else ():
             at = spell((key, str(name)))
             if _LINKS.fullmatch(str(name)):
                 continue
-            if _HOST_SETTINGS.fullmatch(str(name)) and "\n" not in text(value):
+            if not decode and _HOST_SETTINGS.fullmatch(str(name)) and "\n" not in text(value):
                 if is_unknown(value) or text(value):
                     yield Destination(manifest, at, value, is_told=True)
                 continue
-            yield from _of_file(manifest, at, text(value))
+            content = _decoded(text(value)) if decode else text(value)
+            yield from _of_file(manifest, at, content)
+
+
+def _decoded(value: str) -> str:
+    """The text behind base64; empty where there is none."""
+    try:
+        return base64.b64decode(value, validate=True).decode()
+    except ValueError:
+        return ""
 
 
 def _of_file(manifest: Manifest, at: str, content: str) -> Iterator[Destination]:

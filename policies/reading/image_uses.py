@@ -13,6 +13,7 @@ from policies.reading.kubernetes import Manifest, is_bundle, is_object, manifest
 from policies.reading.pods import Pod, pods
 from policies.reading.remembered import remembered
 
+_REGISTRIES: Final = frozenset({"repository", "registry", "imageRegistry", "imageRepository"})
 _NOT_SEARCHED: Final = frozenset({"status", "metadata", "openAPIV3Schema"})
 #: Keys that end in "image" and mean pictures, disks or machines.
 _OTHER_IMAGES: Final = re.compile(
@@ -32,6 +33,8 @@ class ImageUse:
     """The reference as a text, or an Unknown."""
     digest_at: str = ""
     """Where its digest belongs; empty where that is `at`."""
+    is_registry: bool = False
+    """Whether it is only where a chart's images come from, not an image."""
 
     def violation(self, reason: str, *, digest: bool = False) -> Finding:
         """A certain finding about the image, or about its digest."""
@@ -102,10 +105,25 @@ def _anywhere(manifest: Manifest, value: Any, path: Path, registry: str) -> Iter
                 if found is not None:
                     yield found
                     continue
+            if name in _REGISTRIES and (chart_or_operator := _registry(manifest, value, each, at)):
+                yield chart_or_operator
             yield from _anywhere(manifest, each, at, registry)
     elif is_list(value):
         for index, each in enumerate(value):
             yield from _anywhere(manifest, each, (*path, index), registry)
+
+
+def _registry(
+    manifest: Manifest, holder: Mapping[str, Any], value: Any, path: Path
+) -> ImageUse | None:
+    """A registry that a chart, or NVIDIA's operator, adds its own images' names to."""
+    given = text(value)
+    of_chart = manifest.group in {"helm.sh", "nvidia.com"}
+    host = given.partition("/")[0]
+    if not of_chart or "." not in host or not is_plausible(given) or text(holder.get("image")):
+        return None
+    reference = given if "/" in given else given + "/"
+    return ImageUse(manifest, spell(path), reference, is_registry=True)
 
 
 def _names_image(key: str) -> bool:

@@ -29,7 +29,7 @@ from policies.reading.pods import Container, Pod, each_container, each_pod, uses
 from policies.reading.said import said
 
 _CONTROLS: Final = ("iso27001:A.8.9", "iso27001:A.8.22", "uae-ia:T5.2.2", "nist-800-207:2")
-_HOST_NAMESPACES: Final = ("hostNetwork", "hostPID", "hostIPC")
+_HOST_NAMESPACES: Final = {"hostNetwork": "network", "hostPID": "processes", "hostIPC": "memory"}
 
 
 @rule(
@@ -44,12 +44,12 @@ _HOST_NAMESPACES: Final = ("hostNetwork", "hostPID", "hostIPC")
 @each_pod(Level.BASELINE)
 def host_namespaces(pod: Pod, view: View) -> Iterator[Finding]:
     """The pod has namespaces of its own."""
-    for key in _HOST_NAMESPACES:
+    for key, what in _HOST_NAMESPACES.items():
         value = pod.get(key)
         if is_unknown(value):
             yield pod.indeterminate(key, f"{key} {value.reason}; only false is allowed")
         elif is_true(value):
-            yield pod.violation(key, f"the pod shares its node's {key.removeprefix('host')}")
+            yield pod.violation(key, f"the pod shares its node's {what}")
 
 
 def _forbid_true(container: Container, path: str, what: str) -> Iterator[Finding]:

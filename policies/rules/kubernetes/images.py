@@ -121,6 +121,8 @@ def _kaito(manifest: Manifest) -> Iterator[Finding]:
 def image_digest(resource: Resource, view: View) -> Iterator[Finding]:
     """A tag may be moved to another image at any time; a digest is the image."""
     for use in image_uses(resource):
+        if use.is_registry:
+            continue
         if is_unknown(use.reference):
             yield use.indeterminate(f"the image {use.reference.reason}, its digest included")
             continue
@@ -132,7 +134,7 @@ def image_digest(resource: Resource, view: View) -> Iterator[Finding]:
         elif image.tag:
             what = f"it is named by the tag {said(image.tag)}, which may be moved"
         else:
-            what = "it is named by neither digest nor tag, which is the tag latest"
+            what = "it is named by no digest, so that it may be another tomorrow"
         yield use.violation(f"{said(use.reference)}: {what}", digest=True)
 
 
