@@ -15,11 +15,13 @@ from policies.model import (
     View,
     indeterminate,
     is_unknown,
+    items,
     number,
     rule,
     text,
     violation,
 )
+from policies.reading.azure_children import mentions
 from policies.reading.azure_types import azure
 from policies.reading.demands import Demand, said, unmet
 from policies.reading.tags import environment
@@ -51,6 +53,7 @@ _KEPT: Final[dict[str, Kept]] = {
     _aws("docdb/cluster"): Kept("backupRetentionPeriod", 1),
     _aws("neptune/cluster"): Kept("backupRetentionPeriod", 1),
     _aws("redshift/cluster"): Kept("automatedSnapshotRetentionPeriod", 1),
+    _aws("elasticache/cluster"): Kept("snapshotRetentionLimit", 0),
     _aws("elasticache/replicationGroup"): Kept("snapshotRetentionLimit", 0),
     _aws("memorydb/cluster"): Kept("snapshotRetentionLimit", 0),
     _aws("fsx/windowsFileSystem"): Kept("automaticBackupRetentionDays", 7),
@@ -60,6 +63,7 @@ _KEPT: Final[dict[str, Kept]] = {
         azure("dbformysql:Server", "dbforpostgresql:Server"),
         Kept("backup.backupRetentionDays", 7),
     ),
+    **dict.fromkeys(azure("sql:BackupShortTermRetentionPolicy"), Kept("retentionDays", 7)),
     **dict.fromkeys(
         azure("dbformysql:SingleServer", "dbforpostgresql:SingleServer", "dbformariadb:Server"),
         Kept("properties.storageProfile.backupRetentionDays", 7),
@@ -92,6 +96,10 @@ def backup_retention(resource: Resource, view: View) -> Iterator[Finding]:
         return
     if resource.kind == _aws("rds/instance") and said(resource.get("engine")) in _MEMBERS:
         return
+    if resource.kind == _aws("elasticache/cluster") and (
+        said(resource.get("engine")) == "memcached" or text(resource.get("replicationGroupId"))
+    ):
+        return  # keeps nothing, or is a member of a group
     value = resource.get(kept.path)
     days = float(kept.default) if value is ABSENT else number(value)
     if is_unknown(value):
@@ -144,6 +152,65 @@ def past_can_be_had_back(resource: Resource, view: View) -> Iterator[Finding]:
         yield from unmet(resource, _SWITCHES.get(resource.kind, ()))
 
 
+_COSMOS: Final = azure("cosmosdb:DatabaseAccount")
+
+
+@rule(
+    "governance-cosmos-backups",
+    "Backups of Cosmos DB are kept for a week at least",
+    Severity.MEDIUM,
+    _COSMOS,
+    _CONTROLS,
+    "Set backupPolicy.type to Continuous, or backupRetentionIntervalInHours to 168 or more.",
+)
+def cosmos_backups(resource: Resource, view: View) -> Iterator[Finding]:
+    """By default the last two copies are kept, for 8 hours:
+    https://learn.microsoft.com/azure/cosmos-db/periodic-backup-restore-introduction."""
+    kind = resource.get("backupPolicy.type")
+    if not _is_production(resource, view) or said(kind) == "continuous":
+        return
+    path = "backupPolicy.periodicModeProperties.backupRetentionIntervalInHours"
+    value = resource.get(path)
+    hours = 8.0 if value is ABSENT else number(value)
+    if is_unknown(kind) or is_unknown(value):
+        yield indeterminate(path, "how long backups are kept can't be seen")
+    elif hours is None or hours < LEAST_DAYS * 24:
+        given = "the default is 8 hours" if value is ABSENT else f"{hours or 0:g} hours"
+        yield violation(path, f"{given}; backups are kept for {LEAST_DAYS * 24} hours at least")
+
+
+_FILES: Final = _aws("efs/fileSystem")
+
+
+@rule(
+    "governance-file-system-backups",
+    "File systems are backed up",
+    Severity.MEDIUM,
+    frozenset((_FILES,)),
+    _CONTROLS,
+    "Add an aws.efs.BackupPolicy with status ENABLED, or select the file system in AWS Backup.",
+)
+def file_system_backups(resource: Resource, view: View) -> Iterator[Finding]:
+    """Off by default for those that aren't made in the console:
+    https://docs.aws.amazon.com/efs/latest/ug/automatic-backups.html."""
+    if not _is_production(resource, view):
+        return
+    if view.stack is None:
+        yield indeterminate("", "whether the file system is backed up isn't known yet")
+        return
+    for policy in view.stack.referring(resource, _aws("efs/backupPolicy"), "fileSystemId"):
+        if said(policy.get("backupPolicy.status")) != "disabled":
+            return
+    for selection in view.stack.of_kind(_aws("backup/selection")):
+        by_tags = selection.get("selectionTags") is not ABSENT
+        if by_tags or mentions(view, selection, "resources", resource):
+            return
+        named = {text(each) for each in items(selection.get("resources"))}
+        if named & {"*", text(resource.outputs.get("arn"))}:
+            return
+    yield violation("", "nothing backs the file system up, which is the default")
+
+
 _BUCKETS: Final = frozenset((_aws("s3/bucket"), _aws("s3/bucketV2")))
 _VERSIONS: Final = (_aws("s3/bucketVersioning"), _aws("s3/bucketVersioningV2"))
 
@@ -185,4 +252,10 @@ def bucket_versions(resource: Resource, view: View) -> Iterator[Finding]:
     yield violation("versioning", "no versions are kept, which is the default")
 
 
-RULES: tuple[Rule, ...] = (backup_retention, past_can_be_had_back, bucket_versions)
+RULES: tuple[Rule, ...] = (
+    backup_retention,
+    past_can_be_had_back,
+    cosmos_backups,
+    file_system_backups,
+    bucket_versions,
+)

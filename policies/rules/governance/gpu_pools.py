@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from policies.model import (
@@ -17,6 +17,7 @@ from policies.model import (
     is_true,
     is_unknown,
     items,
+    leaves,
     number,
     rule,
     select,
@@ -144,4 +145,39 @@ def _of_image(resource: Resource) -> str | None:
     return "p5.48xlarge" if "GPU" in kind or "NVIDIA" in kind or "NEURON" in kind else None
 
 
-RULES: tuple[Rule, ...] = (gpu_ceiling,)
+_KARPENTER: Final = "kubernetes:karpenter.sh/*:NodePool"
+_GPU_WORDS: Final = ("nvidia.com/gpu", "instance-gpu", "gpu.nvidia.com")
+
+
+@rule(
+    "governance-gpu-pool-limits",
+    "Karpenter's pools of GPUs have limits",
+    Severity.MEDIUM,
+    frozenset((_KARPENTER,)),
+    ("iso27001:A.5.9", "iso27001:A.5.23", "uae-ia:T6.3.1"),
+    'Set spec.limits with a number for "nvidia.com/gpu" (or cpu) that the team can pay for.',
+)
+def gpu_pool_limits(resource: Resource, view: View) -> Iterator[Finding]:
+    """Without limits a pool grows as long as pods wait: https://karpenter.sh/docs/concepts/
+    nodepools/#speclimits."""
+    if not _is_for_gpus(resource.get("spec.template")):
+        return
+    limits = resource.get("spec.limits")
+    if is_unknown(limits):
+        yield indeterminate("spec.limits", "how far the pool of GPUs grows can't be seen")
+    elif not isinstance(limits, Mapping) or not set(limits) & {"nvidia.com/gpu", "cpu"}:
+        yield violation("spec.limits", "the pool of GPUs has no limit of GPUs or CPUs")
+
+
+def _is_for_gpus(template: Any) -> bool:
+    """Whether its machines, taints or labels speak of GPUs."""
+    for path, value in leaves(template):
+        said = text(value).lower()
+        keys = "/".join(str(each) for each in path)
+        if has_gpu(said) or any(each in said or each in keys for each in _GPU_WORDS):
+            return True
+    families = select(template, "spec.requirements.values")
+    return any(has_gpu(f"{text(each)}.large") for _, each in families if "." not in text(each))
+
+
+RULES: tuple[Rule, ...] = (gpu_ceiling, gpu_pool_limits)

@@ -12,6 +12,7 @@ from policies.model import (
     Rule,
     Severity,
     View,
+    get,
     indeterminate,
     is_unknown,
     leaves,
@@ -44,6 +45,7 @@ def _found(resource: Resource, view: View, path: str, reason: str, certain: bool
     return (violation if sure else indeterminate)(path, reason)
 
 
+_KARPENTER: Final = "kubernetes:karpenter.sh/v1:NodePool"
 #: Values that make a machine a spot machine, by where they stand.
 _SPOT: Final[dict[str, tuple[tuple[str, ...], frozenset[str]]]] = {
     "capacityType": (("spot",), frozenset(("aws:eks/nodeGroup:NodeGroup",))),
@@ -102,7 +104,7 @@ def _kinds() -> frozenset[str]:
     found = {kind for _, kinds in _SPOT.values() for kind in kinds}
     for table in (_PRICES, _COUNTS):
         found |= {kind for kinds in table.values() for kind in kinds}
-    return frozenset(found) | _ALWAYS | {_MIXED}
+    return frozenset(found) | _ALWAYS | {_MIXED, _KARPENTER}
 
 
 @rule(
@@ -133,6 +135,22 @@ def restricted_spot(resource: Resource, view: View) -> Iterator[Finding]:
             yield from _share(resource, view, path, lambda count: count > 0)
     if resource.kind == _MIXED:
         yield from _share(resource, view, _SHARE, lambda percent: percent < 100)
+    if resource.kind == _KARPENTER:
+        yield from _capacities(resource, view)
+
+
+def _capacities(resource: Resource, view: View) -> Iterator[Finding]:
+    """Karpenter takes spot machines where a requirement names them
+    (https://karpenter.sh/docs/concepts/nodepools/)."""
+    for where, each in select(resource.properties, "spec.template.spec.requirements"):
+        if text(get(each, "key")) != "karpenter.sh/capacity-type":
+            continue
+        if said(get(each, "operator")) in {"notin", "doesnotexist"}:
+            continue
+        for path, value in select(each, "values"):
+            if is_unknown(value) or said(value) == "spot":
+                reason = "the data is restricted, and the pool may take spot machines"
+                yield _found(resource, view, f"{where}.{path}", reason, not is_unknown(value))
 
 
 def _share(resource: Resource, view: View, path: str, is_bad: Any) -> Iterator[Finding]:
