@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import importlib.util
+import re
+import textwrap
 from collections.abc import Sequence
+from typing import Final
 
 from engine.sandbox.models import PACKAGES
 from engine.sandbox.schema.tables import Tables
@@ -11,6 +14,8 @@ from policies.controls import frameworks, rules_by_control
 from policies.model import Rule, kind_of
 from policies.rules import all_rules
 from stacks.command.console import table
+
+_WHOLE_PACKAGE: Final = re.compile(r"[\w-]+:[*:]*")
 
 
 def coverage(*, verbose: bool) -> str:
@@ -21,7 +26,7 @@ def coverage(*, verbose: bool) -> str:
 
 def named_types(package: str, rules: Sequence[Rule]) -> tuple[list[str], list[str]]:
     """Types of an installed SDK: those that a named rule knows, and those left to the walkers."""
-    named = [each for each in rules if not each.is_walker]
+    named = [each for each in rules if not looks_everywhere(each)]
     known: list[str] = []
     walked: list[str] = []
     for token in Tables(package).tokens():
@@ -43,9 +48,14 @@ def _types(rules: Sequence[Rule], verbose: bool) -> str:
         if verbose:
             listed += [f"{package}, with named rules:", *(f"  {each}" for each in known)]
             listed += [f"{package}, walkers only:", *(f"  {each}" for each in walked)]
-    walkers = [each for each in rules if each.is_walker]
+    walkers = [each for each in rules if looks_everywhere(each)]
     said = f"{len(walkers)} walkers look at every type: {', '.join(each.id for each in walkers)}"
-    return "\n".join([table(rows), said, *listed])
+    return "\n".join([table(rows), *textwrap.wrap(said, 100), *listed])
+
+
+def looks_everywhere(rule: Rule) -> bool:
+    """Whether it looks at every type, or at every one of a cloud: such a rule names none."""
+    return rule.is_walker or any(_WHOLE_PACKAGE.fullmatch(each) for each in rule.types)
 
 
 def _controls(rules: Sequence[Rule], verbose: bool) -> str:
