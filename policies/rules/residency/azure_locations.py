@@ -90,6 +90,7 @@ _JUDGED_ELSEWHERE: Final = {
     )
     for kind in azure(*names)
 }  # fmt: skip
+_LIST: Final = re.compile(r"[,;|]")
 #: The country where a service names geographies rather than locations.
 _COUNTRY: Final = frozenset(("uae", "unitedarabemirates"))
 #: Where identifiers always hold a location: those of connectors' managed APIs.
@@ -119,30 +120,30 @@ def _is_sure(keys: tuple[str, ...]) -> bool:
     return keys == ("location",) or keys[-1] in _SURE or ".".join(keys[-2:]) in _SURE
 
 
-def _is_expression(value: str) -> bool:
-    """Whether a text is a template's expression, which another rule evaluates."""
-    return value.startswith("[") and value.endswith("]")
-
-
 def _judge_text(leaf: Leaf, value: str, resource: Resource, view: View) -> Iterator[Finding]:
     region, path = normalise_azure(value), spell(leaf.path)
-    if not value or region in allowed(view) or _is_expression(value):
+    in_template = "template" in leaf.keys
+    # Another rule evaluates the expressions of templates.
+    if not value or region in allowed(view) or (in_template and value.startswith("[")):
         return
     if region in GLOBAL:
-        if (
-            _is_near(leaf.keys)
-            and not may_be_global(resource.kind)
-            and "template" not in leaf.keys
-        ):
+        if _is_near(leaf.keys) and not in_template and not may_be_global(resource.kind):
             yield violation(
                 path,
                 f"the location is {value!r}, and nothing says that this type keeps its data out "
                 f"of other countries; {where_allowed(view)}",
             )
-    elif region in _COUNTRY:
-        return
-    elif _is_sure(leaf.keys) or is_azure_location(value, geographies=_is_near(leaf.keys)):
+    elif region not in _COUNTRY and (_is_sure(leaf.keys) or _is_foreign(leaf, value, view)):
         yield violation(path, f"the location is {value!r}; {where_allowed(view)}")
+
+
+def _is_foreign(leaf: Leaf, value: str, view: View) -> bool:
+    """Whether a text names a location abroad, alone or in a list with commas."""
+    return any(
+        is_azure_location(each, geographies=_is_near(leaf.keys))
+        and normalise_azure(each) not in (*allowed(view), *_COUNTRY)
+        for each in _LIST.split(value)
+    )
 
 
 def _judge_unknown(leaf: Leaf, resource: Resource, view: View) -> Iterator[Finding]:
