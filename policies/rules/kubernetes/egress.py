@@ -61,8 +61,18 @@ def _abroad(found: Destination, view: View) -> str:
 
 
 def _is_made_here(resource: Resource, found: Destination, view: View) -> bool:
-    """Whether an unknown value was made from resources of this stack, which are judged."""
-    return bool(view.referred(resource, found.manifest.path(found.at)))
+    """Whether an unknown value was made from resources of this stack, which are judged.
+
+    Random values and most objects of a cluster have no host, so that it can't be theirs.
+    """
+    made_of = view.referred(resource, found.manifest.path(found.at))
+    return any(
+        each.package not in _HOSTLESS or each.kind.endswith((":Service", ":Ingress", ":Gateway"))
+        for each in made_of
+    )
+
+
+_HOSTLESS: Final = frozenset({"kubernetes", "random", "pulumi", "tls", "time", "command"})
 
 
 @rule(

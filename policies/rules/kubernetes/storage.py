@@ -7,6 +7,7 @@ https://github.com/kubernetes-sigs/aws-fsx-csi-driver
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
@@ -61,6 +62,8 @@ DRIVERS: Final[Mapping[str, Driver]] = {
     "fsx.openzfs.csi.aws.com": Driver("kmskeyid", instead=("parentvolumeid",)),
     "pd.csi.storage.gke.io": Driver("disk-encryption-kms-key"),
 }
+#: Types of keys, which have rules of their own.
+_KEY: Final = re.compile(r"kms/|DiskEncryptionSet|keyvault:Key")
 #: Names of keys that the provider owns.
 _PROVIDERS_OWN: Final = ("alias/aws/",)
 
@@ -128,7 +131,8 @@ def _demand(
         return
     path, value = parameters.get(driver.key, (f"parameters.{_SPELT[driver.key]}", ABSENT))
     if is_unknown(value):
-        if not view.referred(resource, manifest.path(path)):
+        made_of = view.referred(resource, manifest.path(path))
+        if not any(_KEY.search(each.kind) for each in made_of):
             yield manifest.indeterminate(path, f"the key {value.reason}")
     elif not text(value):
         yield manifest.violation(path, f"{name} is given no key, so that the provider's is used")
