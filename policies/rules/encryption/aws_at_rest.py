@@ -78,7 +78,8 @@ class Family:
             self.key,
             self._key,
         )
-        if plain := frozenset(each.type for each in self.entries if each.can_be_plain):
+        plain = frozenset(each.type for each in self.entries if each.can_be_plain)
+        if plain | self.read_alone:
             yield Rule(
                 f"encryption-aws-{self.name}-at-rest",
                 "encryption",
@@ -131,7 +132,8 @@ FAMILIES: Final = (
            (*aws_development.DEVELOPMENT, *aws_development.VARIED)),
     Family("secret", "Secrets are", aws_operations.SECRETS, aws_operations.SECRET_STORES),
     Family("log", "Logs, trails and findings are", aws_operations.LOGS,
-           aws_operations.LOG_STORES, controls=("cis-aws:4.5",)),
+           aws_operations.LOG_STORES, aws_operations.SESSIONS,
+           controls=("cis-aws:4.5",)),
     Family("network", "What network services keep is", aws_operations.NETWORKS,
            aws_operations.NETWORK_STORES),
 )  # fmt: skip

@@ -1,4 +1,4 @@
-"""AWS types whose encryption is a JSON document: EMR's and OpenSearch Serverless's policies."""
+"""AWS types whose encryption is a document: EMR's, OpenSearch Serverless's, Session Manager's."""
 
 from __future__ import annotations
 
@@ -92,4 +92,35 @@ def _collections(resource: Resource, view: View) -> Iterator[Part]:
         yield Part(state, "policy", "policy", why, key, surely=True)
 
 
+def _sessions(resource: Resource, view: View) -> Iterator[Part]:
+    """What sessions with machines leave behind, in a bucket or a log group, and their key.
+
+    https://docs.aws.amazon.com/systems-manager/latest/userguide/session-manager-schema.html
+    """
+    kind = get(resource.properties, "documentType")
+    if not is_unknown(kind) and text(kind).lower() != "session":
+        return
+    content = get(resource.properties, "content")
+    given = document(content)
+    if given is ABSENT or is_unknown(given):
+        said = given.reason if isinstance(given, Unknown) else "is no JSON"
+        yield Part("unknown", "content", "content", f"content {said}")
+        return
+    inputs = get(given, "inputs")
+    for kept, switch in (
+        ("s3BucketName", "s3EncryptionEnabled"),
+        ("cloudWatchLogGroupName", "cloudWatchEncryptionEnabled"),
+    ):
+        if text(get(inputs, kept)) and not is_true(get(inputs, switch)):
+            yield Part("none", "content", "content", f"{switch} isn't true, so logs may be plain")
+    state, why = read_key(resource, "content", get(inputs, "kmsKeyId"), view)
+    if state == "absent":
+        why = "no kmsKeyId is given, so sessions are encrypted by TLS alone"
+        yield Part("service key", "content", "content", why)
+    else:
+        yield Part(state, "content", "content", why, text(get(inputs, "kmsKeyId")), surely=True)
+
+
 READERS: Final[dict[str, tuple[Reader, ...]]] = {EMR: (_emr,), SERVERLESS: (_collections,)}
+#: Sessions are logged, so they stand with logs.
+SESSIONS: Final[dict[str, tuple[Reader, ...]]] = {"aws:ssm/document:Document": (_sessions,)}

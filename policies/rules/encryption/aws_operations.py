@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from policies.rules.encryption import aws_configured_stores
 from policies.rules.encryption.table import Reader, State, Stores, readers
 
 _FIREWALL: Final[dict[str, State]] = {
@@ -71,5 +72,10 @@ NETWORK_STORES: Final = (
 )  # fmt: skip
 
 SECRETS: Final[dict[str, tuple[Reader, ...]]] = readers(SECRET_STORES)
-LOGS: Final[dict[str, tuple[Reader, ...]]] = readers(LOG_STORES)
+LOGS: Final[dict[str, tuple[Reader, ...]]] = {
+    **readers(LOG_STORES),
+    **aws_configured_stores.SESSIONS,
+}
 NETWORKS: Final[dict[str, tuple[Reader, ...]]] = readers(NETWORK_STORES)
+#: Types of logs whose encryption is a document.
+SESSIONS: Final = frozenset(aws_configured_stores.SESSIONS)

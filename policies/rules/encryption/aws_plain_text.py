@@ -48,7 +48,9 @@ _DOMAINS: Final = ("aws:opensearch/domain:Domain", "aws:elasticsearch/domain:Dom
 _GROUP: Final = "aws:elasticache/replicationGroup:ReplicationGroup"
 
 SWITCHES: Final = (
-    Switch(_GROUP, "transitEncryptionEnabled", good=("true",), default="false"),
+    # The groups of a global datastore take on its settings.
+    Switch(_GROUP, "transitEncryptionEnabled", good=("true",), default="false",
+           only=("globalReplicationGroupId", ("",))),
     Switch(_GROUP, "transitEncryptionMode", good=("required",)),
     Switch("aws:elasticache/cluster:Cluster", "transitEncryptionEnabled", good=("true",),
            default="false", only=("replicationGroupId", ("",))),
