@@ -19,6 +19,7 @@ from policies.rules.encryption import (
     azure_key_uses,
     azure_keys,
     azure_plain_text,
+    azure_templates,
     azure_tls,
     azure_vpn,
 )
@@ -39,6 +40,7 @@ RULES: tuple[Rule, ...] = (
     *azure_key_uses.RULES,
     *azure_keys.RULES,
     *azure_plain_text.RULES,
+    *azure_templates.RULES,
     *azure_tls.RULES,
     *azure_vpn.RULES,
 )
