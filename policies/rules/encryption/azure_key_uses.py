@@ -108,6 +108,8 @@ class _Uses:
 
     by_name: Mapping[tuple[str, str], list[Resource]]
     """Users by vault and name of a key, in small letters."""
+    by_id: Mapping[str, list[Resource]]
+    """Users by the id of whatever they name, in small letters."""
     by_urn: Mapping[str, list[Resource]]
     """Users by the key's URN, where what names the key isn't known yet."""
 
@@ -139,6 +141,7 @@ def _blocks(value: Any) -> Iterator[Mapping[Any, Any]]:
 @remembered(2)
 def _uses(stack: Stack) -> _Uses:
     by_name: dict[tuple[str, str], list[Resource]] = {}
+    by_id: dict[str, list[Resource]] = {}
     by_urn: dict[str, list[Resource]] = {}
     for each in stack.resources:
         if each.package != "azure-native" or each.kind in _KEYS:
@@ -148,9 +151,10 @@ def _uses(stack: Stack) -> _Uses:
         for path, value in leaves(each.properties):
             if isinstance(value, Unknown) and path:
                 for urn in each.dependencies.get(str(path[0]), ()):
-                    if each not in by_urn.setdefault(urn, []):
-                        by_urn[urn].append(each)
-    return _Uses(by_name, by_urn)
+                    by_urn.setdefault(urn, []).append(each)
+            elif text(value).startswith("/"):
+                by_id.setdefault(text(value).lower(), []).append(each)
+    return _Uses(by_name, by_id, by_urn)
 
 
 def _users(resource: Resource, stack: Stack) -> list[Resource]:
@@ -162,14 +166,7 @@ def _users(resource: Resource, stack: Stack) -> list[Resource]:
         vault = text(resource.get("vaultName"))
         found += uses.by_name.get((vault.lower(), name.lower()), ())
     elif resource.id:
-        found += [
-            each
-            for each in stack.resources
-            if each.package == "azure-native"
-            and any(
-                text(value).lower() == resource.id.lower() for _, value in leaves(each.properties)
-            )
-        ]
+        found += uses.by_id.get(resource.id.lower(), ())
     return list({each.urn: each for each in found if each.urn != resource.urn}.values())
 
 
