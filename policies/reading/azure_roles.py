@@ -6,8 +6,9 @@ import re
 from collections.abc import Iterator
 from typing import Any, Final
 
-from policies.model import Resource, View, is_unknown, select, text
+from policies.model import Resource, Stack, View, is_unknown, select, text
 from policies.reading.azure_types import azure
+from policies.reading.remembered import remembered
 
 DEFINITION: Final = azure("authorization:RoleDefinition")
 ASSIGNMENT: Final = azure("authorization:RoleAssignment")
@@ -63,18 +64,42 @@ def definitions(assignment: Resource, view: View) -> list[Resource]:
     ]
     if found or view.stack is None:
         return found
-    role = role_of(assignment)
-    return [
-        each
-        for each in view.stack.of_kind(*sorted(DEFINITION))
-        if role and text(each.get("roleDefinitionId")).lower() == role
-    ]
+    return _by_id(view.stack).get(role_of(assignment), [])
+
+
+@remembered(2)
+def _by_id(stack: Stack) -> dict[str, list[Resource]]:
+    found: dict[str, list[Resource]] = {}
+    for each in stack.of_kind(*sorted(DEFINITION)):
+        if role := text(each.get("roleDefinitionId")).lower():
+            found.setdefault(role, []).append(each)
+    return found
+
+
+#: Who holds a role: an id, or the resources that it will be made from.
+Principal = str | frozenset[str]
+
+
+def principal(assignment: Resource, stack: Stack) -> Principal:
+    """Who holds the role, as far as that can be told; empty where it can't."""
+    given = text(assignment.get("principalId")).lower()
+    return given or frozenset(each.urn for each in stack.referred(assignment, "principalId"))
+
+
+@remembered(2)
+def by_principal(stack: Stack) -> dict[Principal, list[Resource]]:
+    """A stack's assignments by who holds the role."""
+    found: dict[Principal, list[Resource]] = {}
+    for each in stack.of_kind(*sorted(ASSIGNMENT)):
+        found.setdefault(principal(each, stack), []).append(each)
+    return found
 
 
 def duties(assignment: Resource, view: View) -> set[str]:
     """What the role lets its holder do, of what conflicts."""
-    built_in = _DUTIES.get(role_of(assignment))
-    found = {built_in} if built_in else set[str]()
+    if built_in := _DUTIES.get(role_of(assignment)):
+        return {built_in}
+    found: set[str] = set()
     for each in definitions(assignment, view):
         found |= set(_of_definition(each))
     return found

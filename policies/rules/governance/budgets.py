@@ -5,8 +5,19 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from policies.model import Finding, Resource, Rule, Severity, View, indeterminate, rule, violation
+from policies.model import (
+    Finding,
+    Resource,
+    Rule,
+    Severity,
+    Stack,
+    View,
+    indeterminate,
+    rule,
+    violation,
+)
 from policies.reading.azure_types import azure
+from policies.reading.remembered import remembered
 
 #: What costs money for as long as it stands, whether used or not.
 _COSTLY: Final = azure(
@@ -51,13 +62,18 @@ def budget(resource: Resource, view: View) -> Iterator[Finding]:
         return
     if view.stack.of_kind(_ELSEWHERE, *_BUDGETS.get(resource.package, ())):
         return
-    costly = [
-        each
-        for each in view.stack.resources
-        if each.kind in _COSTLY and each.package == resource.package
-    ]
+    costly = _costly(view.stack).get(resource.package, [])
     if costly and costly[0].urn == resource.urn:
         yield violation("", f"{len(costly)} resources cost money by the hour; no budget watches")
+
+
+@remembered(2)
+def _costly(stack: Stack) -> dict[str, list[Resource]]:
+    found: dict[str, list[Resource]] = {}
+    for each in stack.resources:
+        if each.kind in _COSTLY:
+            found.setdefault(each.package, []).append(each)
+    return found
 
 
 RULES: tuple[Rule, ...] = (budget,)

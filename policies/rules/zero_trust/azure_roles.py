@@ -27,9 +27,11 @@ from policies.reading.azure_roles import (
     MANAGES_KEYS,
     USES_DATA,
     actions,
+    by_principal,
     definitions,
     duties,
     is_whole,
+    principal,
     role_of,
 )
 from policies.reading.azure_types import azure
@@ -135,10 +137,10 @@ def conflicting_duties(resource: Resource, view: View) -> Iterator[Finding]:
     if view.stack is None:
         yield indeterminate("principalId", "what else the principal may do isn't known yet")
         return
-    mine = _held(resource, view)
-    for each in view.stack.of_kind(*sorted(ASSIGNMENT)):
-        if not mine or not _is_same(resource, each, view):
-            continue
+    mine, who = _held(resource, view), principal(resource, view.stack)
+    if not mine or not who:
+        return
+    for each in by_principal(view.stack).get(who, []):
         held = _held(each, view)
         for first, second in _CONFLICTS:
             if first in mine and second in held:
@@ -149,16 +151,6 @@ def conflicting_duties(resource: Resource, view: View) -> Iterator[Finding]:
 def _held(assignment: Resource, view: View) -> set[str]:
     found = duties(assignment, view)
     return found - {GRANTS} if text(assignment.get("condition")) else found
-
-
-def _is_same(one: Resource, other: Resource, view: View) -> bool:
-    mine, its = one.get("principalId"), other.get("principalId")
-    if text(mine) and text(its):
-        return text(mine).lower() == text(its).lower()
-    made, its_made = (
-        {each.urn for each in view.referred(each, "principalId")} for each in (one, other)
-    )
-    return bool(made) and made == its_made
 
 
 _FEDERATED: Final = azure("managedidentity:FederatedIdentityCredential")
