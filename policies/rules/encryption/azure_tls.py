@@ -24,8 +24,10 @@ from policies.model import (
     indeterminate,
     is_unknown,
     rule,
+    text,
     violation,
 )
+from policies.model.values import Unknown
 from policies.reading.azure_types import azure
 
 _VERSION: Final = re.compile(r"(?:tls)?v?[ _]?1[._]?([0-3])?", re.IGNORECASE)
@@ -145,9 +147,12 @@ def _old(resource: Resource, view: View) -> Iterator[Finding]:
             yield indeterminate(each.path, f"{each.path} {value.reason}")
         elif version is None or version < 2:
             more = f" ({each.note})" if each.note else ""
-            yield violation(each.path, f"{said}; it must be TLS 1.{each.highest}{more}")
+            newest = f"TLS 1.{each.highest} is the newest that the service can insist on"
+            yield violation(each.path, f"{said}; {newest}{more}")
 
 
+_PARAMETERS: Final = azure("dbforpostgresql:Configuration", "dbformysql:Configuration")
+_NAMED: Final = ("ssl_min_protocol_version", "tls_version")
 _NEWEST: Final = {
     token: tuple(each for each in minima if each.highest > 2)
     for token, minima in _BY_TYPE.items()
@@ -159,18 +164,33 @@ _NEWEST: Final = {
     "encryption-azure-tls-1-3",
     "TLS 1.3 is demanded where the service can insist on it",
     Severity.MEDIUM,
-    frozenset(_NEWEST),
+    frozenset(_NEWEST) | _PARAMETERS,
     _CONTROLS,
     "Set the least version of TLS to 1.3; where clients can't speak it yet, waive the rule with a "
     "date.",
 )
 def _newest(resource: Resource, view: View) -> Iterator[Finding]:
+    if resource.kind in _PARAMETERS:
+        yield from _parameter(resource)
     for each in _NEWEST.get(resource.kind, ()):
         value, version, said = _judged(resource, each)
         if is_unknown(value):
             yield indeterminate(each.path, f"{each.path} {value.reason}")
         elif version == 2:
             yield violation(each.path, f"{said}; the service can insist on TLS 1.3")
+
+
+def _parameter(resource: Resource) -> Iterator[Finding]:
+    """The parameter of a database server that names its versions: one that isn't given is left
+    to the server, and one that can't be seen to the rule for older versions."""
+    name, value = text(resource.get("configurationName")).lower(), resource.get("value")
+    listed = {minor(each) for each in text(value).split(",")}
+    if name in _NAMED and isinstance(value, Unknown):
+        yield indeterminate("value", f"the value of {name} {value.reason}")
+    elif name == "ssl_min_protocol_version" and listed == {2}:
+        yield violation("value", f"{name} is {text(value)}; the server can insist on TLS 1.3")
+    elif name == "tls_version" and 2 in listed and 3 not in listed:
+        yield violation("value", f"{name} is {text(value)}, without TLS 1.3")
 
 
 RULES: tuple[Rule, ...] = (_old, _newest)
