@@ -16,14 +16,14 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Final
 
-from policies.model import Path, Resource, is_list, is_unknown, text
+from policies.model import Path, Resource, is_list, text
 from policies.reading.remembered import remembered
 
 #: Whole branches that only mark, describe or filter; in small letters without ``-`` and ``_``.
 _MARKS: Final = frozenset((
-    "tags", "tagsall", "defaulttags", "labels", "matchlabels", "commonlabels", "dimensions",
-    "dimension", "costfilters", "filterexpression", "dashboardbody", "dashboardproperties",
-    "eventpattern", "filterpattern", "filterpolicy", "managedfields",
+    "dimensions", "dimension", "costfilters", "filterexpression", "dashboardbody",
+    "dashboardproperties", "eventpattern", "filterpattern", "filterpolicy", "managedfields",
+    "tagfilters", "tagspecifications", "tagset",
 ))  # fmt: skip
 #: Single texts that only name or describe.
 _DESCRIBES: Final = frozenset((
@@ -31,6 +31,10 @@ _DESCRIBES: Final = frozenset((
     "longdescription", "alarmdescription", "documentation", "label", "instructions",
 ))  # fmt: skip
 _NAMES: Final = ("name", "key", "parameterKey", "Name", "Key", "ParameterKey")
+#: Ends of keys whose branches mark: ``tagsAll`` as well as ``recoveryPointTags``.
+_MARKING: Final = ("tags", "tagsall", "labels")
+#: Types whose key and value are a mark of something else.
+_MARK_TYPES: Final = ("/tag:Tag", "/resourceTag:ResourceTag", "/defaultTags:DefaultTags")
 _VALUES: Final = frozenset(("value", "values", "parametervalue"))
 _KEEPS_OUT: Final = re.compile(
     r"exclu|denied|deny|disallow|blocked|forbid|prohibit", re.IGNORECASE
@@ -58,6 +62,8 @@ class Leaf:
 @remembered(size=8)
 def walk(resource: Resource) -> tuple[Leaf, ...]:
     """Every value that may say where something is or goes; unknowns included."""
+    if resource.kind.endswith(_MARK_TYPES):
+        return ()
     return tuple(_walk(resource.properties, (), ()))
 
 
@@ -70,14 +76,14 @@ def _walk(value: Any, path: Path | None, keys: tuple[str, ...], at: Path = ()) -
     if isinstance(value, Mapping):
         forbids = _forbids(value)
         # Lists of settings: {"name": "AWS_REGION", "value": …}.
-        named = (
-            text(value.get("name")) or text(value.get("key")) or text(value.get("parameterKey"))
-        )
+        named = next((text(value[key]) for key in _NAMES if text(value.get(key))), "")
         narrows = any(_plain(str(key)) == "effect" for key in value)
         for key, each in value.items():
             name = str(key)
             plain = _plain(name)
-            if plain in _MARKS or _KEEPS_OUT.search(name) or (forbids and plain != "effect"):
+            if plain in _MARKS or plain.endswith(_MARKING):
+                continue
+            if _KEEPS_OUT.search(name) or (forbids and plain != "effect"):
                 continue
             if plain in _DESCRIBES and isinstance(each, str):
                 continue
@@ -97,12 +103,8 @@ def _walk(value: Any, path: Path | None, keys: tuple[str, ...], at: Path = ()) -
 
 def _forbids(value: Mapping[Any, Any]) -> bool:
     for key, each in value.items():
-        said = text(each).lower()
-        if said in {"deny", "notin", "doesnotexist"} and _plain(str(key)) in {
-            "effect",
-            "operator",
-        }:
-            return True
+        if _plain(str(key)) in {"effect", "operator"}:
+            return text(each).lower() in {"deny", "notin", "doesnotexist"}
     return False
 
 
@@ -144,8 +146,3 @@ def decoded(leaf: Leaf) -> str:
         except (binascii.Error, ValueError):
             return said
     return said
-
-
-def is_hidden(leaf: Leaf) -> bool:
-    """Whether the value can't be seen."""
-    return is_unknown(leaf.value)
