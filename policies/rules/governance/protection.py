@@ -139,10 +139,10 @@ _FORCED: Final = {
     path: frozenset(_token(name) for name in names)
     for path, names in {
         "forceDestroy": (
-            "s3/bucket", "s3/bucketV2", "s3/directoryBucket", "backup/vault",
-            "backup/logicallyAirGappedVault", "athena/database", "s3tables/tableBucket",
+            "athena/database", "backup/vault", "ecrpublic/repository", "s3/bucket", "s3/bucketV2",
+            "s3/directoryBucket", "s3tables/tableBucket",
         ),
-        "forceDelete": ("ecr/repository", "ecrpublic/repository"),
+        "forceDelete": ("ecr/repository",),
     }.items()
 }  # fmt: skip
 
