@@ -90,10 +90,11 @@ def isolates_all(manifest: Manifest, direction: Direction) -> bool:
 
 def _isolates_all(flavour: str, spec: Mapping[str, Any], direction: Direction) -> bool:
     if flavour == "kubernetes":
-        return _selects_all(spec.get("podSelector")) and direction in _types(spec)
+        return _selects_all(spec.get("podSelector", {})) and direction in _types(spec)
     if flavour == "cilium":
         default = get(spec, f"enableDefaultDeny.{direction}")
-        said = is_list(spec.get(direction)) or is_list(spec.get(f"{direction}Deny"))
+        # An empty list of rules is none: Cilium isolates by a rule, be it an empty one.
+        said = any(items(spec.get(key)) for key in (direction, f"{direction}Deny"))
         return _selects_all(spec.get("endpointSelector")) and said and not is_false(default)
     if flavour == "calico":
         selector = text(spec.get("selector")).replace(" ", "")

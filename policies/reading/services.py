@@ -32,8 +32,15 @@ _SCHEMES: Final = ("service.beta.kubernetes.io/aws-load-balancer-scheme",)
 _SWITCHES: Final = (
     "service.beta.kubernetes.io/aws-load-balancer-internal",
     "service.beta.kubernetes.io/azure-load-balancer-internal",
+    "service.beta.kubernetes.io/openstack-internal-load-balancer",
+    "service.beta.kubernetes.io/oci-load-balancer-internal",
 )
-_KINDS: Final = ("networking.gke.io/load-balancer-type", "cloud.google.com/load-balancer-type")
+_KINDS: Final = {
+    "networking.gke.io/load-balancer-type": "internal",
+    "cloud.google.com/load-balancer-type": "internal",
+    "service.kubernetes.io/ibm-load-balancer-cloud-provider-ip-type": "private",
+    "service.beta.kubernetes.io/alibaba-cloud-loadbalancer-address-type": "intranet",
+}
 #: Where balancers of one's own machines read their address.
 _ADDRESSES: Final = (
     "metallb.universe.tf/loadBalancerIPs", "metallb.io/loadBalancerIPs",
@@ -136,7 +143,7 @@ def public_because(service: Service) -> tuple[str, str] | None:
             key == _SWITCHES[0] and text(given.get(key)) == "0.0.0.0/0"
         ):
             return None
-    if any(text(given.get(key)).lower() == "internal" for key in _KINDS):
+    if any(text(given.get(key)).lower() == word for key, word in _KINDS.items()):
         return None
     addresses = [text(get(service.body, "loadBalancerIP"))]
     addresses += [part for key in _ADDRESSES for part in text(given.get(key)).split(",")]

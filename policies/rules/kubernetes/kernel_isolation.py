@@ -7,7 +7,7 @@ https://kubernetes.io/docs/concepts/security/pod-security-standards/
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any, Final
+from typing import Final
 
 from policies.model import (
     ABSENT,
@@ -45,21 +45,8 @@ _SYSCTLS: Final = frozenset({
 })  # fmt: skip
 
 
-@rule(
-    "kubernetes-added-capabilities",
-    "Containers add no capability but NET_BIND_SERVICE",
-    Severity.HIGH,
-    ANY_OBJECT,
-    _CONTROLS,
-    "Remove what is added in securityContext.capabilities.add; NET_BIND_SERVICE may stay.",
-)
-@each_container(Level.BASELINE)
-def added_capabilities(container: Container, view: View) -> Iterator[Finding]:
-    """What is added is within what the namespace's standard allows."""
-    if container.pod.is_windows:
-        return
-    restricted = container.pod.level is Level.RESTRICTED
-    allowed = _RESTRICTED_CAPABILITIES if restricted else _BASELINE_CAPABILITIES
+def _added(container: Container, allowed: frozenset[str]) -> Iterator[Finding]:
+    """Capabilities that are added and not among the allowed."""
     path = "securityContext.capabilities.add"
     added = container.get(path)
     if is_unknown(added):
@@ -76,19 +63,34 @@ def added_capabilities(container: Container, view: View) -> Iterator[Finding]:
 
 
 @rule(
-    "kubernetes-dropped-capabilities",
-    "Containers drop all capabilities",
+    "kubernetes-capabilities-baseline",
+    "Containers add no capability beyond what runtimes give",
+    Severity.HIGH,
+    ANY_OBJECT,
+    _CONTROLS,
+    "Remove what is added in securityContext.capabilities.add.",
+)
+@each_container(Level.BASELINE)
+def capabilities_baseline(container: Container, view: View) -> Iterator[Finding]:
+    """What is added is within what "baseline" allows."""
+    yield from _added(container, _BASELINE_CAPABILITIES)
+
+
+@rule(
+    "kubernetes-capabilities-restricted",
+    "Containers drop all capabilities and add none but NET_BIND_SERVICE",
     Severity.MEDIUM,
     ANY_OBJECT,
     _CONTROLS,
     'Set securityContext.capabilities.drop to ["ALL"] on every container, init containers and '
-    "ephemeral ones included.",
+    "ephemeral ones included; NET_BIND_SERVICE may be added.",
 )
 @each_container(Level.RESTRICTED)
-def dropped_capabilities(container: Container, view: View) -> Iterator[Finding]:
+def capabilities_restricted(container: Container, view: View) -> Iterator[Finding]:
     """``ALL`` is dropped; runtimes leave a dozen capabilities otherwise."""
     if container.pod.is_windows:
         return
+    yield from _added(container, _RESTRICTED_CAPABILITIES)
     path = "securityContext.capabilities.drop"
     dropped = container.get(path)
     if dropped is ABSENT and container.pod.is_partial:
@@ -105,50 +107,56 @@ def dropped_capabilities(container: Container, view: View) -> Iterator[Finding]:
         )
 
 
+_SECCOMP: Final = "securityContext.seccompProfile.type"
+
+
+@rule(
+    "kubernetes-seccomp-unconfined",
+    "No container runs without a seccomp profile by choice",
+    Severity.HIGH,
+    ANY_OBJECT,
+    _CONTROLS,
+    "Set securityContext.seccompProfile.type to RuntimeDefault, or remove Unconfined.",
+)
+@each_pod(Level.BASELINE)
+def seccomp_unconfined(pod: Pod, view: View) -> Iterator[Finding]:
+    """What is said of seccomp is RuntimeDefault or Localhost, on the pod and its containers."""
+    for where in (pod, *pod.containers):
+        value = where.get(_SECCOMP)
+        if is_unknown(value):
+            yield where.indeterminate(_SECCOMP, f"the seccomp profile {value.reason}")
+        elif value is not ABSENT and value not in ("RuntimeDefault", "Localhost"):
+            yield where.violation(
+                _SECCOMP,
+                f"the seccomp profile is {said(value)}; RuntimeDefault or Localhost is allowed",
+            )
+
+
 @rule(
     "kubernetes-seccomp",
     "Containers run with a seccomp profile",
     Severity.MEDIUM,
     ANY_OBJECT,
     _CONTROLS,
-    "Set securityContext.seccompProfile.type to RuntimeDefault on the pod, and remove Unconfined "
-    "from containers.",
+    "Set securityContext.seccompProfile.type to RuntimeDefault on the pod.",
 )
-@each_pod(Level.BASELINE)
-def seccomp(pod: Pod, view: View) -> Iterator[Finding]:
-    """The pod or every container says RuntimeDefault or Localhost, and none says otherwise.
-
-    Where the namespace meets the baseline only, saying nothing is allowed.
-    """
-    if pod.is_windows:
+@each_container(Level.RESTRICTED)
+def seccomp(container: Container, view: View) -> Iterator[Finding]:
+    """The pod or the container names one; by default Kubernetes runs it Unconfined."""
+    value, from_pod = setting(container, "seccompProfile.type")
+    if container.pod.is_windows or (value is ABSENT and container.pod.is_partial):
         return
-    path = "securityContext.seccompProfile.type"
-    for container in pod.containers:
-        if container.hidden:
-            yield container.indeterminate("", f"the container {container.hidden}")
-            continue
-        value, from_pod = setting(container, "seccompProfile.type")
-        if from_pod and value is not ABSENT:
-            continue  # Said once, below.
-        if value is ABSENT:
-            if pod.level is Level.RESTRICTED and not pod.is_partial:
-                yield container.violation(
-                    path, f"neither the pod nor container {container.name!r} has a seccomp "
-                    "profile; without one Kubernetes runs it Unconfined"
-                )  # fmt: skip
-        else:
-            yield from _profile(container, path, value)
-    if (value := pod.get(path)) is not ABSENT:
-        yield from _profile(pod, path, value)
-
-
-def _profile(where: Pod | Container, path: str, value: Any) -> Iterator[Finding]:
+    where = container.pod if from_pod and value is not ABSENT else container
     if is_unknown(value):
-        yield where.indeterminate(path, f"the seccomp profile {value.reason}")
-    elif value not in ("RuntimeDefault", "Localhost"):
-        yield where.violation(
-            path, f"the seccomp profile is {said(value)}; RuntimeDefault or Localhost is allowed"
+        yield where.indeterminate(_SECCOMP, f"the seccomp profile {value.reason}")
+    elif value is ABSENT:
+        yield container.violation(
+            _SECCOMP,
+            f"neither the pod nor container {container.name!r} has a seccomp profile; without one "
+            "Kubernetes runs it Unconfined",
         )
+    elif value not in ("RuntimeDefault", "Localhost"):
+        yield where.violation(_SECCOMP, f"the seccomp profile is {said(value)}, which is none")
 
 
 _APPARMOR: Final = "container.apparmor.security.beta.kubernetes.io/"
@@ -238,8 +246,9 @@ def sysctls(pod: Pod, view: View) -> Iterator[Finding]:
 
 
 RULES: tuple[Rule, ...] = (
-    added_capabilities,
-    dropped_capabilities,
+    capabilities_baseline,
+    capabilities_restricted,
+    seccomp_unconfined,
     seccomp,
     apparmor,
     selinux,

@@ -16,6 +16,7 @@ from policies.model import (
     is_unknown,
     items,
     rule,
+    spell,
     text,
 )
 from policies.reading.kubernetes import ANY_OBJECT, Manifest, kinds, manifests
@@ -54,7 +55,7 @@ def region_setting(resource: Resource, view: View) -> Iterator[Finding]:
         data = manifest.get("data")
         if manifest.kind == "ConfigMap" and not manifest.group and isinstance(data, Mapping):
             for key, value in data.items():
-                yield from _judge(manifest, f'data["{key}"]', str(key), value, view)
+                yield from _judge(manifest, spell(("data", str(key))), str(key), value, view)
 
 
 def _judge(manifest: Manifest, at: str, name: str, value: Any, view: View) -> Iterator[Finding]:
@@ -111,7 +112,7 @@ def dns_forward(resource: Resource, view: View) -> Iterator[Finding]:
         for key, value in data.items():
             if not (str(key) == "Corefile" or str(key).endswith((".server", ".override"))):
                 continue
-            path = f'data["{key}"]' if not str(key).isidentifier() else f"data.{key}"
+            path = spell(("data", str(key)))
             if is_unknown(value):
                 yield manifest.indeterminate(path, f"where names are asked {value.reason}")
                 continue

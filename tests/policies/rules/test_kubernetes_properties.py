@@ -110,7 +110,7 @@ def test_capabilities_as_the_standard_says(dropped: list[str]) -> None:
     context = {"capabilities": {"drop": dropped}}
     spec = {"containers": [{"name": "a", "securityContext": context}]}
     resource = Resource("kubernetes:core/v1:Pod", "it", {"spec": spec})
-    assert bool(found("kubernetes-dropped-capabilities", resource)) is ("ALL" not in dropped)
+    assert bool(found("kubernetes-capabilities-restricted", resource)) is ("ALL" not in dropped)
 
 
 LABEL = st.from_regex(r"[a-z][a-z0-9]{0,8}", fullmatch=True)
