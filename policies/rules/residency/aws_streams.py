@@ -103,13 +103,17 @@ _BUCKETS: Final[dict[str, tuple[str, ...]]] = {
     "aws:cloudtrail/trail:Trail": ("s3BucketName",),
     "aws:cfg/deliveryChannel:DeliveryChannel": ("s3BucketName",),
     "aws:dynamodb/tableExport:TableExport": ("s3Bucket",),
-    "aws:kinesis/firehoseDeliveryStream:FirehoseDeliveryStream": tuple(
-        f"{each}Configuration.{below}"
-        for each in (
-            "extendedS3", "elasticsearch", "opensearch", "opensearchserverless", "redshift",
-            "splunk", "httpEndpoint", "snowflake", "iceberg",
-        )
-        for below in ("bucketArn", "s3Configuration.bucketArn", "s3BackupConfiguration.bucketArn")
+    "aws:kinesis/firehoseDeliveryStream:FirehoseDeliveryStream": (
+        "extendedS3Configuration.bucketArn",
+        "extendedS3Configuration.s3BackupConfiguration.bucketArn",
+        "redshiftConfiguration.s3BackupConfiguration.bucketArn",
+        *(
+            f"{each}Configuration.s3Configuration.bucketArn"
+            for each in (
+                "elasticsearch", "opensearch", "opensearchserverless", "redshift", "splunk",
+                "httpEndpoint", "snowflake", "iceberg",
+            )
+        ),
     ),
     "aws:emr/cluster:Cluster": ("logUri",),
     "aws:datasync/s3Location:S3Location": ("s3BucketArn",),
