@@ -5,8 +5,10 @@ from __future__ import annotations
 from policies.model import Rule
 from policies.rules.zero_trust import (
     aws_buckets,
+    aws_eks,
     aws_iam_grants,
     aws_identities,
+    aws_machines,
     aws_public_addresses,
     aws_public_services,
     aws_resource_policies,
@@ -23,4 +25,6 @@ RULES: tuple[Rule, ...] = (
     *aws_iam_grants.RULES,
     *aws_trust.RULES,
     *aws_identities.RULES,
+    *aws_machines.RULES,
+    *aws_eks.RULES,
 )
