@@ -10,14 +10,17 @@ from typing import Any
 
 from policies.model.values import get, items, text
 
-_API_VERSION = re.compile(r"^(azure-native:\w+)/v\d{8}\w*:")
+#: An API version in a type: of version 2 of azure-native (``azure-native:storage/v20230101:…``) or
+#: of a package of one's own, which `pulumi package add azure-native storage v20240101` makes
+#: (``azure-native_storage_v20240101:storage:…``).
+_API_VERSION = re.compile(r"^azure-native(?:_\w+_v\d{8}\w*)?:(\w+)(?:/v\d{8}\w*)?:")
 _SHORT = re.compile(r"^(aws):(\w+):([A-Z]\w*)$")
 
 
 @lru_cache(maxsize=4096)
 def kind_of(token: str) -> str:
     """A type's one spelling: without Azure's API version, and AWS types with their file's name."""
-    token = _API_VERSION.sub(r"\1:", token)
+    token = _API_VERSION.sub(r"azure-native:\1:", token)
     if short := _SHORT.match(token):
         name = short[3]
         return f"aws:{short[2]}/{name[0].lower()}{name[1:]}:{name}"
@@ -77,7 +80,7 @@ class Resource:
     @property
     def package(self) -> str:
         """``aws``, ``azure-native``, ``kubernetes`` …"""
-        return self.type.partition(":")[0]
+        return self.kind.partition(":")[0]
 
     def get(self, path: str) -> Any:
         """What is at a path of the properties, or ABSENT (`values.get`)."""

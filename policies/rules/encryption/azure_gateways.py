@@ -42,7 +42,7 @@ _POLICIES: Final = {
 }
 #: Versions of the API from which absence means the policy of 2022, as the same page says.
 _SINCE: Final = "20230201"
-_API: Final = re.compile(r":network/v(\d{8})")
+_API: Final = re.compile(r"(?::network/|_network_)v(\d{8})")
 
 
 def _level(policy: Any) -> int | Unknown | None:
