@@ -61,7 +61,7 @@ def read_key(
     if not named:
         return "absent", ""
     # A vault's keys may have any name.
-    if resource.package == "aws" and is_service_key(named):
+    if resource.package.lower() == "aws" and is_service_key(named):
         return "service key", f"{path} is {named!r}, a key that the service manages"
     return "customer key", f"{path} names a key"
 
