@@ -13,8 +13,6 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Final
 
-import yaml
-
 from policies.model import (
     ABSENT,
     Finding,
@@ -28,6 +26,7 @@ from policies.model import (
     spell,
     text,
 )
+from policies.reading.manifest_texts import documents
 from policies.reading.remembered import remembered
 
 #: Every Kubernetes resource, custom ones included, for rules that look into all of them.
@@ -48,8 +47,6 @@ _WHOLE_NAMES: Final = frozenset({"EnvoyPatchPolicy", "IPAddressList", "EgressCID
 _DESCRIBING: Final = re.compile(r"(?:.*\.)?(?:kyverno\.io|gatekeeper\.sh|security\.openshift\.io)")
 _TOKEN = re.compile(r"kubernetes:(?:([^:]*?)(?:/(v[^:/]*))?:)?([^:]*)")
 _VERSION = re.compile(r"v\d+\w*")
-_MOST_NODES: Final = 200_000
-_MOST_DEPTH: Final = 60
 
 
 def kinds(*names: str) -> frozenset[str]:
@@ -202,7 +199,7 @@ def unreadable(resource: Resource) -> Iterator[tuple[str, str]]:
         for path, each in _each(given, (key,)):
             if is_unknown(each):
                 yield spell(path), str(each.reason)
-            elif not (text(get(each, "kind")) if key == "objs" else _documents(each) is not None):
+            elif not (text(get(each, "kind")) if key == "objs" else documents(each) is not None):
                 yield spell(path), ""
 
 
@@ -220,7 +217,7 @@ def _bundled(resource: Resource) -> Iterator[Manifest]:
         if isinstance(each, Mapping):
             yield from _declared(resource, each, path, in_text=False)
     for path, each in _each(get(resource.properties, "yaml"), ("yaml",)):
-        for document in _documents(each) or ():
+        for document in documents(each) or ():
             if isinstance(document, Mapping):
                 yield from _declared(resource, document, path, in_text=True)
 
@@ -283,32 +280,6 @@ def _inner(value: Any, path: Path) -> Iterator[tuple[Path, Mapping[str, Any]]]:
     elif is_list(value):
         for index, each in enumerate(value):
             yield from _inner(each, (*path, index))
-
-
-def _documents(value: object) -> list[Any] | None:
-    """The documents of a YAML text as plain values; None where it can't be read."""
-    if not isinstance(value, str):
-        return None
-    try:
-        loaded = list(yaml.load_all(value, yaml.CSafeLoader))
-        return [_plain(each, [_MOST_NODES], 0) for each in loaded]
-    except (yaml.YAMLError, ValueError, RecursionError, TypeError, AttributeError):
-        return None
-
-
-def _plain(value: Any, budget: list[int], depth: int) -> Any:
-    """A copy that is JSON-like and finite: aliases of YAML may stand for more than memory holds.
-
-    Raises ValueError where it is too large or too deep.
-    """
-    budget[0] -= 1
-    if budget[0] < 0 or depth > _MOST_DEPTH:
-        raise ValueError("more than a manifest may hold")
-    if isinstance(value, dict):
-        return {str(key): _plain(each, budget, depth + 1) for key, each in value.items()}
-    if isinstance(value, list):
-        return [_plain(each, budget, depth + 1) for each in value]
-    return value if value is None or isinstance(value, str | bool | int | float) else str(value)
 
 
 @remembered(8)

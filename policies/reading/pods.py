@@ -6,21 +6,16 @@ mapping with a list of containers is a pod's specification, wherever it is.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from functools import wraps
 from typing import Any, Final
 
 from policies.model import (
-    ABSENT,
-    Check,
     Finding,
     Path,
     Resource,
-    View,
     get,
     is_list,
-    is_true,
     is_unknown,
     items,
     spell,
@@ -272,64 +267,3 @@ def runs(manifest: Manifest) -> bool:
     return manifest.kind not in TEMPLATE_KINDS and any(
         not each.is_partial for each in pods(manifest)
     )
-
-
-PodCheck = Callable[[Pod, View], Iterator[Finding]]
-ContainerCheck = Callable[[Container, View], Iterator[Finding]]
-
-
-def each_pod(level: Level = Level.PRIVILEGED) -> Callable[[PodCheck], Check]:
-    """Make a rule's check of one that looks at a pod; pods that can't be seen are findings.
-
-    Args:
-        level: pods that need meet less than this standard aren't looked at. Default: all are.
-    """
-
-    def decorate(check: PodCheck) -> Check:
-        @wraps(check)
-        def whole(resource: Resource, view: View) -> Iterator[Finding]:
-            for pod in pods_of(resource):
-                if pod.level < level:
-                    continue
-                if pod.hidden:
-                    yield pod.indeterminate("", f"the pod {pod.hidden}")
-                else:
-                    yield from check(pod, view)
-
-        return whole
-
-    return decorate
-
-
-def each_container(level: Level = Level.PRIVILEGED) -> Callable[[ContainerCheck], Check]:
-    """Make a rule's check of one that looks at a container; see `each_pod`."""
-
-    def decorate(check: ContainerCheck) -> Check:
-        @each_pod(level)
-        @wraps(check)
-        def whole(pod: Pod, view: View) -> Iterator[Finding]:
-            for container in pod.containers:
-                if container.hidden:
-                    yield container.indeterminate("", f"the container {container.hidden}")
-                else:
-                    yield from check(container, view)
-
-        return whole
-
-    return decorate
-
-
-def setting(container: Container, path: str) -> tuple[Any, bool]:
-    """A setting of the security context as it holds for a container, and whether the pod says it.
-
-    The container's own goes before the pod's.
-    """
-    own = container.get(f"securityContext.{path}")
-    if own is not ABSENT:
-        return own, False
-    return container.pod.get(f"securityContext.{path}"), True
-
-
-def uses_host_network(pod: Pod) -> bool:
-    """Whether it shares its node's network."""
-    return is_true(pod.get("hostNetwork"))

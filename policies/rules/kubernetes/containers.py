@@ -21,7 +21,8 @@ from policies.model import (
 )
 from policies.reading.kubernetes import ANY_OBJECT, all_manifests, kinds, manifests
 from policies.reading.namespaces import Level, is_system
-from policies.reading.pods import Container, each_container
+from policies.reading.pod_checks import each_container
+from policies.reading.pods import Container
 from policies.reading.said import said
 
 _ENFORCE: Final = "pod-security.kubernetes.io/enforce"

@@ -25,7 +25,8 @@ from policies.model import (
 )
 from policies.reading.kubernetes import ANY_OBJECT, Manifest, all_manifests, kinds, manifests
 from policies.reading.namespaces import Level, is_system
-from policies.reading.pods import Container, Pod, each_container, each_pod
+from policies.reading.pod_checks import each_container, each_pod
+from policies.reading.pods import Container, Pod
 
 _CONTROLS: Final = ("iso27001:A.8.5", "iso27001:A.5.16", "uae-ia:T5.2.2", "nist-800-207:3")
 _AUTOMOUNT: Final = "automountServiceAccountToken"

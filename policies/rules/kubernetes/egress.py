@@ -22,7 +22,8 @@ from policies.model import (
 from policies.reading.destinations import Destination, destinations
 from policies.reading.hosts import foreign_service, is_listed, region_of_host
 from policies.reading.kubernetes import ANY_OBJECT
-from policies.reading.pods import Container, each_container
+from policies.reading.pod_checks import each_container
+from policies.reading.pods import Container
 from policies.reading.services import may_reach
 
 _CONTROLS: Final = (

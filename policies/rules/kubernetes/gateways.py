@@ -169,7 +169,7 @@ _PRIVATE_GATEWAY: Final = "appgw.ingress.kubernetes.io/use-private-ip"
     "Ingresses and gateways don't face the internet",
     Severity.CRITICAL,
     _GATEWAYS,
-    ("uae-ia:T4.5.3", "iso27001:A.8.20", "iso27001:A.8.22", "nist-800-207:2", "cis-eks:5.4.2"),
+    ("uae-ia:T4.5.3", "iso27001:A.8.20", "iso27001:A.8.22", "nist-800-207:2"),
     "Set the scheme to internal (AWS), or appgw.ingress.kubernetes.io/use-private-ip to true "
     "(Azure).",
 )

@@ -25,7 +25,8 @@ from policies.model import (
 )
 from policies.reading.kubernetes import ANY_OBJECT
 from policies.reading.namespaces import Level
-from policies.reading.pods import Container, Pod, each_container, each_pod, uses_host_network
+from policies.reading.pod_checks import each_container, each_pod, uses_host_network
+from policies.reading.pods import Container, Pod
 from policies.reading.said import said
 
 _CONTROLS: Final = ("iso27001:A.8.9", "iso27001:A.8.22", "uae-ia:T5.2.2", "nist-800-207:2")

@@ -19,7 +19,8 @@ from policies.model import (
     text,
 )
 from policies.reading.kubernetes import ANY_OBJECT
-from policies.reading.pods import Container, each_container
+from policies.reading.pod_checks import each_container
+from policies.reading.pods import Container
 from policies.reading.said import said
 
 _OPTION: Final = re.compile(

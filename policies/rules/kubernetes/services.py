@@ -20,7 +20,7 @@ _SERVICES: Final = kinds("core:Service", "gateway.envoyproxy.io:EnvoyProxy") | {
     "kubernetes:helm.sh/*:*",
 }
 _CONTROLS: Final = (
-    "uae-ia:T4.5.3", "iso27001:A.8.20", "iso27001:A.8.22", "nist-800-207:2", "cis-eks:5.4.2",
+    "uae-ia:T4.5.3", "iso27001:A.8.20", "iso27001:A.8.22", "nist-800-207:2",
 )  # fmt: skip
 
 

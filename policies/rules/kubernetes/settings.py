@@ -20,7 +20,8 @@ from policies.model import (
     text,
 )
 from policies.reading.kubernetes import ANY_OBJECT, Manifest, kinds, manifests
-from policies.reading.pods import Pod, each_pod, pods_of
+from policies.reading.pod_checks import each_pod
+from policies.reading.pods import Pod, pods_of
 from policies.reading.regions import place_named
 from policies.reading.said import said
 from policies.reading.services import is_own_address, may_reach

@@ -24,7 +24,8 @@ from policies.model import (
 )
 from policies.reading.kubernetes import ANY_OBJECT
 from policies.reading.namespaces import Level
-from policies.reading.pods import Container, Pod, each_container, each_pod, setting
+from policies.reading.pod_checks import each_container, each_pod, setting
+from policies.reading.pods import Container, Pod
 
 _CONTROLS: Final = ("iso27001:A.8.2", "iso27001:A.8.9", "uae-ia:T5.2.2", "nist-800-207:2")
 #: Kinds of volumes; ``image`` since https://github.com/kubernetes/kubernetes/pull/130394.
