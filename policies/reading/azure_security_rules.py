@@ -13,7 +13,7 @@ from policies.reading.demands import said
 from policies.reading.ports import EVERY_PORT, Ports, ports_of
 
 GROUPS: Final = azure("network:NetworkSecurityGroup")
-SINGLE: Final = azure("network:SecurityRule", "network:DefaultSecurityRule")
+SINGLE: Final = azure("network:SecurityRule")
 #: Rules of a network manager, which come before those of groups:
 #: https://learn.microsoft.com/azure/virtual-network-manager/concept-security-admins
 OVERRIDING: Final = azure("network:AdminRule")
