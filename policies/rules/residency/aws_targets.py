@@ -40,9 +40,20 @@ def _judge(place: str, path: str, what: str, view: View) -> Iterator[Finding]:
         yield violation(path, f"{what} is in {place}; {places_said(view)}")
 
 
+#: Packages whose values are never a place or an ARN by themselves.
+_SAY_NOTHING: Final = frozenset(("random", "time", "tls"))
+
+
 def _places(near: Sequence[Resource], view: View) -> set[str]:
-    """Where resources are that a value was made from; roles and random names say nothing."""
-    return {place_of(each, view.stack) for each in near if has_place(each)} - {"global"}
+    """Where resources are that a value was made from; roles and random names say nothing.
+
+    Outputs of other stacks and of commands may be anything.
+    """
+    found = {place_of(each, view.stack) for each in near if has_place(each)} - {"global"}
+    opaque = any(
+        each.custom and not has_place(each) and each.package not in _SAY_NOTHING for each in near
+    )
+    return found | ({"unknown"} if opaque else set())
 
 
 def _unseen(
@@ -119,7 +130,9 @@ def bucket_at(
     """
     if is_unknown(value):
         # Companions, as its policy is one, have the bucket's region and repeat its name.
-        near = [each for each in view.referred(resource, at) if _is_of_s3(each)]
+        near = [
+            each for each in view.referred(resource, at) if _is_of_s3(each) or not has_place(each)
+        ]
         yield from _unseen(near, at, what, view, "can't be known")
         return
     if ".mrap" in text(value):
