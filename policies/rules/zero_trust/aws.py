@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from policies.model import Rule
 from policies.rules.zero_trust import (
+    aws_audit,
     aws_buckets,
     aws_eks,
     aws_iam_grants,
@@ -27,4 +28,5 @@ RULES: tuple[Rule, ...] = (
     *aws_identities.RULES,
     *aws_machines.RULES,
     *aws_eks.RULES,
+    *aws_audit.RULES,
 )
