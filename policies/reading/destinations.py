@@ -35,7 +35,8 @@ _HOST_SETTINGS: Final = re.compile(
 #: Settings whose URLs are shown or compared, not called.
 _LINKS: Final = re.compile(
     r"\w*(?:DOC|HELP|SUPPORT|SCHEMA|LICEN[CS]E|HOMEPAGE|LOGO|TERMS|PRIVACY|REFERENCE|README|"
-    r"AUDIENCE|NAMESPACE_URI|CORS|ALLOWED_ORIGIN)\w*",
+    r"AUDIENCE|NAMESPACE_URI|CORS|ALLOWED_ORIGIN|ROOT_URL|PUBLIC_URL|EXTERNAL_URL|FRONTEND_URL|"
+    r"SELF_URL)\w*",
     re.I,
 )
 #: Keys of configurations whose content are destinations.
@@ -49,6 +50,8 @@ _ENDPOINTS: Final = frozenset({
 })  # fmt: skip
 _OUTPUT_KINDS: Final = frozenset({"Output", "ClusterOutput"})
 _NOT_SEARCHED: Final = frozenset({"status", "metadata", "openAPIV3Schema", "caBundle", "image"})
+#: Where Fluent Bit sends what it reads, in its own format of files.
+_FLUENT_HOST: Final = re.compile(r"(?mi)^\s*(?:Host|Endpoint|Upstream_Host)\s+(\S+)\s*$")
 _LONGEST: Final = 500_000
 
 
@@ -113,7 +116,9 @@ def _of_container(container: Container) -> Iterator[Destination]:
             yield from _in_text(manifest, at, value, told=True)
     for key in ("args", "command"):
         for index, each in enumerate(items(container.get(key))):
-            yield from _in_text(manifest, f"{container.at}.{key}[{index}]", each, told=True)
+            option = text(each).partition("=")[0].lstrip("-").replace("-", "_")
+            if not _LINKS.fullmatch(option):
+                yield from _in_text(manifest, f"{container.at}.{key}[{index}]", each, told=True)
 
 
 def _in_text(manifest: Manifest, at: str, value: Any, *, told: bool) -> Iterator[Destination]:
@@ -160,6 +165,9 @@ def _of_file(manifest: Manifest, at: str, content: str) -> Iterator[Destination]
     if len(content) > _LONGEST:
         return
     yield from _in_text(manifest, at, _COMMENT.sub(" ", content), told=False)
+    if "[OUTPUT]" in content.upper():
+        for found in _FLUENT_HOST.finditer(content):
+            yield Destination(manifest, at, found[1], is_told=True)
     if any(f"{each}:" in content for each in ("exporters", "remote_write", "sinks", "outputs")):
         for found in _custom(manifest, _parsed(content), (), told=False):
             if found.is_told:

@@ -28,6 +28,8 @@ from policies.reading.services import is_own_address, may_reach
 
 _OF_AWS: Final = frozenset({"AWS_REGION", "AWS_DEFAULT_REGION", "AMAZON_REGION"})
 _REGION: Final = re.compile(r"(?:\w+_)?(?:REGION|LOCATION)", re.I)
+#: The region of an output, in Fluent Bit's own format of files.
+_FLUENT_REGION: Final = re.compile(r"(?mi)^\s*region\s+(\S+)\s*$")
 _ARGUMENT: Final = re.compile(r"--?(?:[\w-]+-)?(?:region|location)=(\S+)", re.I)
 
 
@@ -56,7 +58,11 @@ def region_setting(resource: Resource, view: View) -> Iterator[Finding]:
         data = manifest.get("data")
         if manifest.kind == "ConfigMap" and not manifest.group and isinstance(data, Mapping):
             for key, value in data.items():
-                yield from _judge(manifest, spell(("data", str(key))), str(key), value, view)
+                at = spell(("data", str(key)))
+                yield from _judge(manifest, at, str(key), value, view)
+                if "[OUTPUT]" in text(value).upper():
+                    for found in _FLUENT_REGION.finditer(text(value)):
+                        yield from _judge(manifest, at, "region", found[1], view)
 
 
 def _judge(manifest: Manifest, at: str, name: str, value: Any, view: View) -> Iterator[Finding]:
