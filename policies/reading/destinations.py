@@ -13,11 +13,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-import yaml
-
 from policies.model import Path, Resource, get, is_list, is_unknown, items, spell, text
 from policies.reading.hosts import host_of
 from policies.reading.kubernetes import Manifest, is_bundle, is_object, manifests
+from policies.reading.manifest_texts import documents
 from policies.reading.pods import Container, pods
 from policies.reading.remembered import remembered
 
@@ -169,17 +168,9 @@ def _of_file(manifest: Manifest, at: str, content: str) -> Iterator[Destination]
         for found in _FLUENT_HOST.finditer(content):
             yield Destination(manifest, at, found[1], is_told=True)
     if any(f"{each}:" in content for each in ("exporters", "remote_write", "sinks", "outputs")):
-        for found in _custom(manifest, _parsed(content), (), told=False):
+        for found in _custom(manifest, documents(content), (), told=False):
             if found.is_told:
                 yield Destination(manifest, at, found.value, is_told=True)
-
-
-def _parsed(content: str) -> Any:
-    try:
-        # A text that unfolds into more than it holds would take for ever to walk.
-        return yaml.load(content, yaml.CSafeLoader) if "&" not in content else None
-    except (yaml.YAMLError, ValueError, RecursionError, TypeError, AttributeError):
-        return None
 
 
 def _custom(manifest: Manifest, value: Any, path: Path, *, told: bool) -> Iterator[Destination]:

@@ -171,7 +171,7 @@ def test_yaml_that_unfolds_without_end_is_unreadable() -> None:
         f"{name}: &{name} [{', '.join(['*' + before] * 9)}]\n"
         for before, name in zip("abcdefghi", "bcdefghij", strict=True)
     )
-    for text in (laughs, "a: &a [*a]", "a: [", "\x00"):
+    for text in (laughs, "a: &a [*a]", "a: [", "\x00", "{" * 200_000, "- " * 100_000):
         resource = Resource("kubernetes:yaml/v2:ConfigGroup", "it", {"yaml": text})
         assert manifests(resource) == ()
         assert found("kubernetes-unreadable-manifests", resource) == ["yaml"]
