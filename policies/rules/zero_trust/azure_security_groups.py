@@ -17,13 +17,17 @@ from policies.model import (
     text,
     violation,
 )
+from policies.reading.azure_children import children, entries
 from policies.reading.azure_security_rules import (
+    GROUPS,
     TYPES,
     SecurityRule,
     Side,
     hidden_rules,
     security_rules,
 )
+from policies.reading.azure_types import azure
+from policies.reading.cidr import is_open
 from policies.reading.ports import Ports
 
 _CONTROLS: Final = ("uae-ia:T4.5.3", "iso27001:A.8.20", "iso27001:A.8.22", "nist-800-207:2")
@@ -137,15 +141,58 @@ def _is_one_admin_port(ports: Ports) -> bool:
 )
 def open_egress(resource: Resource, view: View) -> Iterator[Finding]:
     """Rules that allow what Azure's default rule for egress allows; the default itself isn't
-    judged, for routes may lead it to a firewall."""
+    judged. Where routes lead everything to a firewall, rules have to let through what is sent
+    there, and the firewall decides."""
     yield from _hidden(resource)
     for found, target, certain in _allowing(resource, "outbound", "destination"):
         if target.is_open:
             reason = f"{_named(found)} lets traffic out to the whole Internet"
-            yield (violation if certain else indeterminate)(target.path, reason)
+            if view.stack is None:
+                reason += ", unless routes lead to a firewall"
+                yield indeterminate(target.path, reason)
+            elif not _leads_to_firewall(resource, view):
+                yield (violation if certain else indeterminate)(target.path, reason)
         elif not target.is_seen:
             reason = "where traffic may go can't be seen; it must not be the whole Internet"
             yield from _unseen(resource, view, target.path, reason)
+
+
+_SUBNET: Final = azure("network:Subnet")
+_ROUTES: Final = azure("network:RouteTable")
+
+
+def _leads_to_firewall(resource: Resource, view: View) -> bool:
+    """Whether every subnet with the group sends all that leaves to a firewall."""
+    groups = [resource]
+    if resource.kind not in GROUPS:
+        groups = [
+            each
+            for kind in sorted(GROUPS)
+            for each in (view.stack.of_kind(kind) if view.stack else [])
+            if resource in children(view, each, TYPES, "networkSecurityGroupName")
+        ]
+    subnets = [
+        each
+        for group in groups
+        for each in children(view, group, _SUBNET, "networkSecurityGroup.id")
+    ]
+    return bool(subnets) and all(_is_routed(each, view) for each in subnets)
+
+
+def _is_routed(subnet: Resource, view: View) -> bool:
+    for table in view.referred(subnet, "routeTable.id"):
+        routes = [each for _, each in entries(table.get("routes"), "routes")]
+        routes += [
+            each.properties
+            for each in children(view, table, azure("network:Route"), "routeTableName")
+        ]
+        if table.kind in _ROUTES and any(
+            is_open(get(each, "addressPrefix"))
+            and text(get(each, "nextHopType")).lower() == "virtualappliance"
+            for each in routes
+        ):
+            return True
+    return False
 
 
 RULES: tuple[Rule, ...] = (open_admin_ports, open_inbound, open_egress)
