@@ -86,7 +86,7 @@ _INSTANCES: Final = aws("ec2/instance", "ec2/spotInstanceRequest")
     "Machines and tasks have no public address",
     Severity.HIGH,
     frozenset(_MACHINES),
-    _CONTROLS,
+    (*_CONTROLS, "cis-eks:5.4.3"),
     "Set it to false and place the machine in a private subnet; reach it through an internal "
     "load balancer or Session Manager.",
 )
@@ -123,7 +123,7 @@ def elastic_address(resource: Resource, view: View) -> Iterator[Finding]:
     "Subnets give out no public addresses",
     Severity.MEDIUM,
     {_SUBNET, _DEFAULT_SUBNET},
-    _CONTROLS,
+    (*_CONTROLS, "cis-eks:5.4.3"),
     "Set mapPublicIpOnLaunch to false. Use subnets of your own in place of the default ones.",
 )
 def public_subnet(resource: Resource, view: View) -> Iterator[Finding]:
