@@ -59,11 +59,11 @@ def region_said(resource: Resource) -> Any:
     """
     own = resource.get("region")
     provider = resource.provider.properties if resource.provider else {}
-    answered: Any = resource.outputs.get("region") or region_in(resource.outputs.get("arn"))
+    answered = text(resource.outputs.get("region")) or region_in(resource.outputs.get("arn"))
     found: Any = own if resource.package == "aws" else ABSENT
     for said in (found, provider.get("region"), answered):
         if is_unknown(said):
-            return answered.lower() if answered and isinstance(answered, str) else said
+            return answered.lower() or said
         if text(said):
             return text(said).lower()
     return ABSENT
@@ -72,7 +72,7 @@ def region_said(resource: Resource) -> Any:
 def _azure(resource: Resource, stack: Stack | None) -> str:
     said = resource.get("location")
     if said is ABSENT or is_unknown(said):
-        said = resource.outputs.get("location") or said
+        said = text(resource.outputs.get("location")) or said
     if said is ABSENT:
         group = text(resource.get("resourceGroupName"))
         groups = stack.of_kind("azure-native:resources:ResourceGroup") if stack else []

@@ -57,6 +57,14 @@ def test_what_the_cloud_answered_counts_where_the_program_is_silent() -> None:
     assert region_said(by_arn) == "eu-west-1"
 
 
+def test_answers_that_are_not_known_yet_say_nothing() -> None:
+    outputs = {"region": UNKNOWN, "arn": UNKNOWN, "location": UNKNOWN}
+    for kind in ("aws:sqs/queue:Queue", "azure-native:sql:Database"):
+        assert place_of(Resource(kind, "it", {}, outputs=outputs)) == "unknown"
+        hidden = {"region": UNKNOWN, "location": UNKNOWN}
+        assert place_of(Resource(kind, "it", hidden, outputs=outputs)) == "unknown"
+
+
 def test_a_child_of_a_group_is_where_the_group_is() -> None:
     group = Resource(
         "azure-native:resources:ResourceGroup",
