@@ -11,8 +11,8 @@ from policies.model import Resource, View, is_list, is_unknown, items, leaves, t
 _NAMES = (
     "accountName", "azureFirewallName", "clusterName", "hostingEnvironmentName",
     "managedInstanceName", "name", "namespaceName", "networkSecurityGroupName",
-    "publicIpAddressName", "registryName", "resourceName", "serverName", "sqlPoolName",
-    "subnetName", "vaultName", "virtualNetworkName", "workspaceName",
+    "publicIpAddressName", "registryName", "resourceName", "routeTableName", "serverName",
+    "sqlPoolName", "subnetName", "vaultName", "virtualNetworkName", "workspaceName",
 )  # fmt: skip
 
 
