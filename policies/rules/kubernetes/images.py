@@ -5,7 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from policies.model import Finding, Resource, Rule, Severity, View, get, is_unknown, rule, text
+from policies.model import (
+    Finding,
+    Resource,
+    Rule,
+    Severity,
+    View,
+    get,
+    is_unknown,
+    items,
+    rule,
+    text,
+)
 from policies.reading.image_uses import ImageUse, image_uses
 from policies.reading.images import Image, is_allowed, parse
 from policies.reading.kubernetes import ANY_OBJECT, Manifest, manifests
@@ -16,6 +27,11 @@ _REGISTRIES: Final = (
     "awsx:ecr:Repository",
     "azure-native:containerregistry:Registry",
 )
+#: Builds of images, by programs that deploy them.
+_BUILDS: Final = ("docker-build:index:Image", "docker:index/image:Image", "awsx:ecr:Image")
+#: Those whose answer is a reference with its digest
+#: (https://www.pulumi.com/registry/packages/docker-build/api-docs/image/#outputs).
+_PINNING: Final = ("docker-build:index:Image", "awsx:ecr:Image")
 
 
 @rule(
@@ -31,7 +47,7 @@ def image_registry(resource: Resource, view: View) -> Iterator[Finding]:
     """Every image, of every list of containers, volume, chart and operator."""
     uses = image_uses(resource)
     hidden = [each for each in uses if is_unknown(each.reference)]
-    made_here = _made_of(resource, view)
+    made_here = [each for each in _made_of(resource, view) if _holds_images(each, view)]
     for use in uses:
         if is_unknown(use.reference):
             # The engine records what all of the spec was made from, not which image: as many
@@ -83,15 +99,25 @@ def _is_of_stack(image: Image, view: View) -> bool:
 
 
 def _made_of(resource: Resource, view: View) -> list[Resource]:
-    """The registries and repositories of this stack that unknown values were made from."""
+    """The resources of this stack that unknown values were made from."""
     if view.stack is None:
         return []
     urns = {urn for found in resource.dependencies.values() for urn in found}
-    return [
-        view.stack.by_urn[urn]
-        for urn in sorted(urns)
-        if urn in view.stack.by_urn and view.stack.by_urn[urn].kind in _REGISTRIES
+    return [view.stack.by_urn[urn] for urn in sorted(urns) if urn in view.stack.by_urn]
+
+
+def _holds_images(resource: Resource, view: View) -> bool:
+    """Whether it is a registry, which has rules of its own, or a build that goes to an allowed
+    one."""
+    names = [
+        text(each)
+        for key in ("tags", "imageName", "repositoryUrl")
+        for each in items(resource.get(key))
+        if resource.kind in _BUILDS
     ]
+    return resource.kind in _REGISTRIES or (
+        bool(names) and all(is_allowed(parse(each), view.settings) for each in names)
+    )
 
 
 def _kaito(manifest: Manifest) -> Iterator[Finding]:
@@ -120,8 +146,11 @@ def _kaito(manifest: Manifest) -> Iterator[Finding]:
 )
 def image_digest(resource: Resource, view: View) -> Iterator[Finding]:
     """A tag may be moved to another image at any time; a digest is the image."""
-    for use in image_uses(resource):
-        if use.is_registry:
+    uses = [each for each in image_uses(resource) if not each.is_registry]
+    hidden = [each for each in uses if is_unknown(each.reference)]
+    pinned = [each for each in _made_of(resource, view) if each.kind in _PINNING]
+    for use in uses:
+        if is_unknown(use.reference) and len(hidden) <= len(pinned):
             continue
         if is_unknown(use.reference):
             yield use.indeterminate(f"the image {use.reference.reason}, its digest included")
