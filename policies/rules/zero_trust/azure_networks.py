@@ -75,7 +75,7 @@ def _rules_of(subnet: Any, base: str, name: str) -> Iterator[Finding]:
     path = base + "networkSecurityGroup"
     if group is ABSENT:
         yield violation(path, "the subnet has no security group")
-    elif not is_unknown(group) and get(group, "id") is ABSENT and not get(group, "securityRules"):
+    elif get(group, "id") is ABSENT and get(group, "securityRules") is ABSENT:
         yield violation(path, "the security group isn't named")
 
 

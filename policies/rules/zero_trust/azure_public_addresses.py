@@ -17,6 +17,7 @@ from policies.model import (
     items,
     rule,
     select,
+    text,
     violation,
 )
 from policies.reading.azure_children import mentions
@@ -51,7 +52,7 @@ _BALANCER: Final = azure("network:LoadBalancer")
 )
 def public_address(resource: Resource, view: View) -> Iterator[Finding]:
     """An address says nothing about its use: what uses it decides."""
-    if resource.get("natGateway.id") and not is_unknown(resource.get("natGateway")):
+    if text(resource.get("natGateway.id")):
         return
     if view.stack is None:
         yield indeterminate("", "what uses the public address isn't known yet")
