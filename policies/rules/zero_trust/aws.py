@@ -10,10 +10,12 @@ from policies.rules.zero_trust import (
     aws_iam_grants,
     aws_identities,
     aws_machines,
+    aws_network_acls,
     aws_public_addresses,
     aws_public_services,
     aws_resource_policies,
     aws_security_groups,
+    aws_sharing,
     aws_trust,
 )
 
@@ -29,4 +31,6 @@ RULES: tuple[Rule, ...] = (
     *aws_machines.RULES,
     *aws_eks.RULES,
     *aws_audit.RULES,
+    *aws_network_acls.RULES,
+    *aws_sharing.RULES,
 )

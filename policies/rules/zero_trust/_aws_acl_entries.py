@@ -1,0 +1,53 @@
+"""Entries of AWS network ACLs, in both forms."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from policies.model import Resource, get, is_true, is_unknown, items, number, text
+from policies.reading.cidr import is_open
+from policies.rules.zero_trust._aws_openings import ports_of_rule
+
+_SHELLS = (22, 3389)
+
+
+def acl_entries(resource: Resource) -> Iterator[tuple[str, Any]]:
+    """Entries for traffic that comes in, with their paths; unknowns among them."""
+    if resource.kind.endswith(":NetworkAclRule"):
+        if not is_true(resource.get("egress")):
+            yield "", resource.properties
+        return
+    given = resource.get("ingress")
+    for index, each in enumerate(items(given)):
+        if is_unknown(each) or isinstance(each, Mapping):
+            single = is_unknown(given) or isinstance(given, Mapping)
+            yield ("ingress" if single else f"ingress[{index}]"), each
+
+
+def _action(entry: object) -> object:
+    found = get(entry, "action")
+    return found if is_unknown(found) or text(found) else get(entry, "ruleAction")
+
+
+def opens_shells(entry: Mapping[str, Any]) -> bool:
+    """Whether an entry allows the ports of shells, or may."""
+    ports, knows = ports_of_rule(entry)
+    action = _action(entry)
+    allows = is_unknown(action) or text(action).lower() == "allow"
+    return allows and (not knows or (ports is not None and any(each in ports for each in _SHELLS)))
+
+
+def is_denied(entry: Mapping[str, Any], key: str, entries: Sequence[tuple[str, Any]]) -> bool:
+    """Whether an entry with a lower number denies the world both ports of shells."""
+    own = number(get(entry, "ruleNo"))
+    for _, other in entries:
+        if not isinstance(other, Mapping) or text(_action(other)).lower() != "deny":
+            continue
+        earlier = number(get(other, "ruleNo"))
+        if own is None or earlier is None or earlier >= own or not is_open(get(other, key)):
+            continue
+        ports, knows = ports_of_rule(other)
+        if knows and ports is not None and all(each in ports for each in _SHELLS):
+            return True
+    return False
