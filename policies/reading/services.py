@@ -18,6 +18,7 @@ from policies.model import (
     Resource,
     Settings,
     get,
+    is_false,
     is_list,
     is_true,
     is_unknown,
@@ -133,22 +134,23 @@ def annotation_path(service: Service, key: str) -> str:
 def public_because(service: Service) -> tuple[str, str] | None:
     """Why a load balancer is public, with the path that says so; None where it is internal."""
     given = service.annotations if isinstance(service.annotations, Mapping) else {}
+    for key in _SWITCHES:
+        if is_false(given.get(key)):
+            return annotation_path(service, key), "it is said not to be internal"
     for key in _SCHEMES:
         if key in given and given[key] is not None:
             if text(given[key]) == "internal":
                 return None
             return annotation_path(service, key), "its scheme isn't internal"
-    for key in _SWITCHES:
-        if is_true(given.get(key)) or (
-            key == _SWITCHES[0] and text(given.get(key)) == "0.0.0.0/0"
-        ):
-            return None
-    if any(text(given.get(key)).lower() == word for key, word in _KINDS.items()):
-        return None
+    internal = any(is_true(given.get(key)) for key in _SWITCHES)
+    internal = internal or text(given.get(_SWITCHES[0])) == "0.0.0.0/0"
+    internal = internal or any(
+        text(given.get(key)).lower() == word for key, word in _KINDS.items()
+    )
     addresses = [text(get(service.body, "loadBalancerIP"))]
     addresses += [part for key in _ADDRESSES for part in text(given.get(key)).split(",")]
     named = [each for each in addresses if each.strip()]
-    if named and all(is_own_address(each) for each in named):
+    if internal or (named and all(is_own_address(each) for each in named)):
         return None
     return service.path("type"), "it has no annotation that makes it internal"
 
