@@ -6,6 +6,7 @@ from policies.model import Rule
 from policies.rules.zero_trust import (
     aws_audit,
     aws_buckets,
+    aws_duties,
     aws_eks,
     aws_iam_grants,
     aws_identities,
@@ -33,4 +34,5 @@ RULES: tuple[Rule, ...] = (
     *aws_audit.RULES,
     *aws_network_acls.RULES,
     *aws_sharing.RULES,
+    *aws_duties.RULES,
 )
