@@ -65,7 +65,7 @@ def make_egress(
         subnets: by zone and role; ``firewall`` and ``outlet`` among them.
         log_key_id: ARN of the key for the firewall's logs.
     """
-    firewall = _firewall(parent, name, spec, vpc_id, subnets)
+    firewall = _firewall(parent, name, spec, vpc_id, subnets, log_key_id)
     _log(parent, name, spec, firewall, log_key_id)
     endpoint_ids = {
         zone: _endpoint_in(firewall, subnets[zone, "firewall"].id) for zone in spec.zones
@@ -88,14 +88,18 @@ def make_egress(
     return Egress(endpoint_ids, _public_prefix_list(parent, name, spec))
 
 
-def _firewall(
+def _firewall(  # noqa: PLR0917 - what a firewall is made of
     parent: pulumi.Resource,
     name: str,
     spec: NetworkSpec,
     vpc_id: pulumi.Output[str],
     subnets: Mapping[tuple[str, str], aws.ec2.Subnet],
+    key_id: pulumi.Input[str],
 ) -> aws.networkfirewall.Firewall:
     tags = spec.placed.tags(name)
+    # The names of domains say what somebody does: docs.aws.amazon.com/network-firewall/latest/
+    # developerguide/kms-encryption-at-rest.html
+    kind = "CUSTOMER_KMS"
     rules = aws.networkfirewall.RuleGroup(
         f"{name}-domains",
         # The capacity is fixed for good: with more domains a group of another name comes first,
@@ -117,6 +121,9 @@ def _firewall(
             },
             "stateful_rule_options": {"rule_order": "STRICT_ORDER"},
         },
+        encryption_configuration=aws.networkfirewall.RuleGroupEncryptionConfigurationArgs(
+            type=kind, key_id=key_id
+        ),
         tags=tags,
         opts=child(parent),
     )
@@ -135,6 +142,9 @@ def _firewall(
             "stateful_default_actions": ["aws:drop_established", "aws:alert_established"],
             "stateful_rule_group_references": [{"priority": 1, "resource_arn": rules.arn}],
         },
+        encryption_configuration=aws.networkfirewall.FirewallPolicyEncryptionConfigurationArgs(
+            type=kind, key_id=key_id
+        ),
         tags=tags,
         opts=child(parent),
     )
@@ -145,6 +155,9 @@ def _firewall(
         firewall_policy_arn=policy.arn,
         subnet_mappings=[{"subnet_id": subnets[zone, "firewall"].id} for zone in spec.zones],
         delete_protection=spec.placed.retained,
+        encryption_configuration=aws.networkfirewall.FirewallEncryptionConfigurationArgs(
+            type=kind, key_id=key_id
+        ),
         tags=tags,
         opts=child(parent),
     )

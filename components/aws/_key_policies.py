@@ -61,7 +61,7 @@ _VIA: Mapping[str, Sequence[str]] = {
     "data": ("s3", "fsx", "elasticfilesystem", "secretsmanager"),
     "disks": ("ec2",),
     "cluster": (),
-    "logs": ("s3", "logs", "sns"),
+    "logs": ("s3", "logs", "sns", "network-firewall"),
     "registry": ("ecr",),
     "state": (),
 }
@@ -71,7 +71,7 @@ _STARTERS = (
     "spot.amazonaws.com/AWSServiceRoleForEC2Spot",
 )
 #: Purposes whose services work with the key on their own afterwards, by a grant.
-_GRANTED = ("data", "disks", "cluster", "registry")
+_GRANTED = ("data", "disks", "cluster", "logs", "registry")
 
 
 @dataclass(frozen=True)

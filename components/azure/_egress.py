@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import pulumi
-from pulumi_azure_native import network
+from pulumi_azure_native import monitor, network
 
 from components.azure._names import titled
 from components.specification.address_plan import FIREWALL, AddressPlan
@@ -32,9 +32,15 @@ class Outlet:
     tags: Mapping[str, str]
 
 
-def firewall_routes(
-    name: str, placed: Placed, outlet: Outlet, opts: pulumi.ResourceOptions
-) -> network.RouteTable:
+@dataclass(frozen=True)
+class WayOut:
+    """What leads out of a network."""
+
+    routes: network.RouteTable
+    firewall: network.AzureFirewall
+
+
+def way_out(name: str, placed: Placed, outlet: Outlet, opts: pulumi.ResourceOptions) -> WayOut:
     """Make a firewall and the routes that lead everything to it.
 
     The firewall needs a public address for what it sends on: the only one in the network. It
@@ -87,7 +93,7 @@ def firewall_routes(
         tags=dict(outlet.tags),
         opts=opts,
     )
-    return network.RouteTable(
+    routes = network.RouteTable(
         f"{name}-routes",
         route_table_name=titled(placed, name, "outlet"),
         resource_group_name=outlet.group,
@@ -102,6 +108,25 @@ def firewall_routes(
             )
         ],
         tags=dict(outlet.tags),
+        opts=opts,
+    )
+    return WayOut(routes, firewall)
+
+
+def keep_records(
+    name: str, way: WayOut, account: pulumi.Input[str], opts: pulumi.ResourceOptions
+) -> None:
+    """What the firewall let through or refused is kept in a storage account.
+
+    Azure Monitor writes there as a trusted service:
+    https://learn.microsoft.com/azure/azure-monitor/essentials/diagnostic-settings
+    """
+    monitor.DiagnosticSetting(
+        f"{name}-firewall-records",
+        name="records",
+        resource_uri=way.firewall.id,
+        storage_account_id=account,
+        logs=[monitor.DiagnosticsLogSettingsArgs(category_group="allLogs", enabled=True)],
         opts=opts,
     )
 

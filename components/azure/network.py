@@ -7,7 +7,7 @@ import pulumi_azure_native as azure_native
 from pulumi_azure_native import network as azure
 
 from components.azure._aliases import of_component
-from components.azure._egress import Outlet, firewall_routes
+from components.azure._egress import Outlet, WayOut, keep_records, way_out
 from components.azure._flow_logs import Records, flow_logs
 from components.azure._groups import resource_group
 from components.azure._names import titled
@@ -92,9 +92,9 @@ class Network(pulumi.ComponentResource):
         # It holds the records of connections.
         self._group = resource_group(name, spec.placed, self._opts, stateful=True)
         self._vnet = self._virtual_network()
-        routes = self._routes()
+        way = self._way_out()
         groups = {role: self._security_group(role) for role in _ROLES}
-        subnets = self._subnets(groups, routes)
+        subnets = self._subnets(groups, way.routes if way else None)
         links = self._private_zones()
         ready: list[pulumi.Resource] = [*subnets.values(), *links]
         self.network_id = pulumi.Output.all(
@@ -115,6 +115,8 @@ class Network(pulumi.ComponentResource):
             ),
             self._opts,
         )
+        if way:
+            keep_records(name, way, account.id, self._opts)
         door = Door(
             self.network_id,
             subnets[ENDPOINTS].id,
@@ -165,7 +167,7 @@ class Network(pulumi.ComponentResource):
             opts=self._opts,
         )
 
-    def _routes(self) -> azure.RouteTable | None:
+    def _way_out(self) -> WayOut | None:
         if not self._spec.egress_domains:
             return None
         outlet = Outlet(
@@ -176,7 +178,7 @@ class Network(pulumi.ComponentResource):
             self._spec.egress_domains,
             self._tags,
         )
-        return firewall_routes(self._name, self._spec.placed, outlet, self._opts)
+        return way_out(self._name, self._spec.placed, outlet, self._opts)
 
     def _security_group(self, role: str) -> azure.NetworkSecurityGroup:
         flows = (*FLOWS, *OUTWARD) if self._spec.egress_domains else FLOWS

@@ -38,8 +38,9 @@ class AuditTrailArgs(PlacedArgs):
     """Subnet of the private endpoint of the logs. Needed on Azure; not used on AWS."""
     dedicated_logs: NotRequired[bool]
     """Searchable logs in a cluster of one's own, under ``log_key_id``: at least 100 GB a day are
-    paid, and Azure may refuse the key (see ``AuditTrail``). Default: false, they are under the
-    platform's key, and the archive under ours. Azure only: on AWS they always have the key."""
+    paid, and Azure may refuse the key (see ``AuditTrail``). Default: for restricted data; else
+    they are under the platform's key, and the archive under ours. Azure only: on AWS they always
+    have the key."""
     retention_days: NotRequired[int]
     """Days that logs can be searched. Default: 365."""
     threat_detection: NotRequired[bool]
@@ -92,7 +93,8 @@ def check(cloud: str, name: str, args: AuditTrailArgs) -> AuditTrailSpec:
             "set threat_detection",
         )
     detector = _detector(cloud, given.get("detector_id"), detection, refusals)
-    dedicated = _dedicated(cloud, given.get("dedicated_logs"), refusals)
+    restricted = placed is not None and placed.data_class == "restricted"
+    dedicated = _dedicated(cloud, given.get("dedicated_logs"), refusals, restricted=restricted)
     if cloud == "azure":
         needed = ("key_identity_id", "key_ring_id", "network_id", "endpoint_subnet_id")
         refusals.needed(given, needed, "on Azure")
@@ -128,9 +130,9 @@ def _detector(cloud: str, value: object, detection: bool, refusals: Refusals) ->
     return None
 
 
-def _dedicated(cloud: str, value: object, refusals: Refusals) -> bool:
+def _dedicated(cloud: str, value: object, refusals: Refusals, *, restricted: bool) -> bool:
     if value is None:
-        return False
+        return restricted and cloud == "azure"
     if cloud == "aws":
         refusals.say(
             "dedicated_logs",

@@ -64,7 +64,10 @@ class Locations:
 
     def _ancestors(self, resource: Resource) -> Iterator[Resource]:
         here: Resource | None = resource
-        while here is not None:
+        met: set[str] = set()
+        # A state that was written by hand may go round in circles.
+        while here is not None and here.urn not in met:
+            met.add(here.urn)
             yield here
             here = self.stack.by_urn.get(here.parent)
 

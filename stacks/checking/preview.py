@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, Final, cast
 
 from policies.configuration import PROJECT_FOLDER
+from policies.model import PolicyError
 from policies.recording import RECORD_FOLDER, read_records
 from policies.reports.result import StackResult
 from policies.state import stack_of_states
@@ -30,6 +31,14 @@ from stacks.settings.policies import PACKS
 _TRACE: Final = "Traceback (most recent call last)"
 #: What the engine says of all else when one resource was refused.
 _CANCELLED: Final = "context canceled"
+#: Variables by which a person changes what the engine's commands do: `PULUMI_OPTION_TARGET` would
+#: leave resources out of the preview, and another form of output can't be read.
+_CHANGES_COMMANDS: Final = (
+    "PULUMI_OPTION_",
+    "PULUMI_CONTINUE_ON_ERROR",
+    "PULUMI_ENABLE_STREAMING_JSON_PREVIEW",
+    "PULUMI_LEGACY_PROVIDER_PREVIEW",
+)
 #: What programs are made of; data and build leftovers are none.
 _SOURCES: Final = (".py", ".ts", ".js", ".go", ".yaml", ".yml", ".json", ".txt")
 
@@ -50,7 +59,7 @@ def check_stack(subject: Subject, *, strict: bool | None = None) -> StackResult:
     stack = subject.stack
     try:
         return _check(subject, strict)
-    except StackError as error:
+    except (StackError, PolicyError) as error:
         return StackResult(stack.name, stack.project.name, "preview", errors=(str(error),))
 
 
@@ -63,6 +72,7 @@ def _check(subject: Subject, strict: bool | None) -> StackResult:
     if isinstance(settings, CloudSettings):
         bring_up_foundation(pulumi, settings)
     packs = settings.policies.packs if isinstance(settings, CloudSettings) else PACKS
+    folders = pack_folders(packs)
     with (
         tempfile.TemporaryDirectory(prefix="falaj-check-") as temporary,
         pulumi.foreseeing() if pulumi.sandbox else nullcontext({}) as foresight,
@@ -72,12 +82,12 @@ def _check(subject: Subject, strict: bool | None) -> StackResult:
         # Packs only say what they find, so that the preview goes on and all is found at once.
         configuration.write_text(json.dumps(_pack_configuration(strict)), encoding="utf-8")
         arguments = ["preview", "--json", "-s", stack.name, "--non-interactive"]
-        for pack in pack_folders(packs):
+        for pack in folders:
             arguments += ["--policy-pack", str(pack), "--policy-pack-config", str(configuration)]
         done = subprocess.run(
             [str(pulumi.engine.path), *arguments],
             cwd=pulumi.folder,
-            env=pulumi.environment
+            env=without_options(pulumi.environment)
             | {RECORD_FOLDER: temporary, PROJECT_FOLDER: str(stack.project.root)}
             | foresight,
             capture_output=True,
@@ -95,7 +105,7 @@ def _check(subject: Subject, strict: bool | None) -> StackResult:
         if each.get("newState") and not str(each.get("op", "")).startswith(("delete", "read"))
     ]
     found = stack_of_states(states)
-    _require_judged({each.urn for each in found.resources}, records, len(pack_folders(packs)))
+    require_judged({each.urn for each in found.resources}, records, len(folders))
     return StackResult(
         stack.name,
         stack.project.name,
@@ -104,6 +114,15 @@ def _check(subject: Subject, strict: bool | None) -> StackResult:
         resources=tuple(resources_of(records, found, subject, pulumi.folder)),
         outcomes=tuple(outcomes_of(records)),
     )
+
+
+def without_options(environment: Mapping[str, str]) -> dict[str, str]:
+    """An environment without the variables that change what the engine's commands do."""
+    return {
+        name: value
+        for name, value in environment.items()
+        if not name.startswith(_CHANGES_COMMANDS)
+    }
 
 
 def _pack_configuration(strict: bool | None) -> dict[str, Any]:
@@ -143,16 +162,29 @@ def _without_trace(message: str) -> str:
     return f"the program failed: {lines[-1]} ({places[-1] if places else 'nowhere'})"
 
 
-def _require_judged(urns: set[str], records: Iterable[Mapping[str, Any]], packs: int) -> None:
+def require_judged(urns: set[str], records: Iterable[Mapping[str, Any]], packs: int) -> None:
     """Refuse a result where a resource was judged by fewer packs than there are.
+
+    Args:
+        urns: of the resources.
+        records: what the packs wrote.
+        packs: how many there are.
 
     Raises:
         StackError: what isn't judged isn't proved.
     """
     seen: dict[str, int] = {}
+    answered = 0
     for each in records:
-        if each["kind"] == "resource":
+        if each["kind"] == "pack":
+            answered += 1
+        elif each["kind"] == "resource":
             seen[each["urn"]] = seen.get(each["urn"], 0) + 1
+    if answered < max(packs, 1):
+        raise StackError(
+            f"{answered} of {packs} policy packs judged the whole stack, and nothing is proved "
+            "without\n  list packs under falaj:policies.packs, or leave the key out for all"
+        )
     missed = sorted(urn for urn in urns if seen.get(urn, 0) < packs)
     if missed:
         names = ", ".join(urn.rpartition("::")[2] for urn in missed[:5])
@@ -178,6 +210,4 @@ def digest_of_program(subject: Subject) -> str:
 def _belongs(path: Path, folder: Path) -> bool:
     inner = path.relative_to(folder).parts
     hidden = any(part.startswith(".") or part in ("__pycache__", "node_modules") for part in inner)
-    return (
-        path.is_file() and not hidden and path.suffix in (".py", ".yaml", ".yml", ".json", ".txt")
-    )
+    return not hidden and path.suffix in _SOURCES and path.is_file()

@@ -37,7 +37,7 @@ def check_file(path: Path, subject: Subject | None, *, strict: bool | None) -> S
     try:
         text = path.read_text(encoding="utf-8")
         document: Any = json.loads(text)
-    except (OSError, UnicodeDecodeError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise StackError(f"--state: {path} can't be read: {error}") from None
     return _check(document, str(path), subject, "state", strict)
 

@@ -23,8 +23,8 @@ Host = Annotated[str, Field(pattern=r"^(\*\.)?[a-z0-9][a-z0-9.-]*(:\d{1,5})?(/[\
 class PolicySettings(Section):
     """Settings of the policy packs; they are checked once more by the packs themselves."""
 
-    packs: list[PackName] = Field(default_factory=lambda: list(PACKS))
-    """Packs that `falaj up` and `falaj preview` give to the engine."""
+    packs: list[PackName] = Field(default_factory=lambda: list(PACKS), min_length=1)
+    """Packs that judge the stack, one at least: a stack that none judges would be called clean."""
     allowed_places: list[str] | None = None
     """Places where data may be. Default: all in the country."""
     geo_redundancy: Literal["forbidden", "paired"] | None = None
@@ -35,8 +35,6 @@ class PolicySettings(Section):
     strict: bool | None = None
     """Whether what can't be known fails. Default: in CI and for production."""
     required_tags: list[str] | None = None
-    most_gpu_machines: Annotated[int, Field(ge=0)] | None = None
-    """Machines that one pool with GPUs may grow to. Default: 16."""
     most_gpu_machines: int | None = Field(default=None, ge=0)
     """How many machines one pool with GPUs may grow to. Default: 16."""
     waivers: str | None = None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from pydantic import BaseModel, ConfigDict, ValidationInfo, field_validator
 from pydantic.alias_generators import to_camel
@@ -26,6 +26,7 @@ class Section(BaseModel):
     def _no_truth_for_numbers(cls, value: Any, info: ValidationInfo) -> Any:
         # Without this, `epochs: true` would count as 1.
         field = cls.model_fields[info.field_name or ""]
-        if isinstance(value, bool) and field.annotation is not bool:
+        allowed = (field.annotation, *get_args(field.annotation))
+        if isinstance(value, bool) and bool not in allowed:
             raise PydanticCustomError("wrong_type", "another type")
         return value

@@ -77,7 +77,11 @@ def _recorded() -> Generator[dict[tuple[str, str], Options]]:
 @cache
 def stack_of(name: str) -> Stack:
     """A shipped stack, one of `SIX`, with its own foundation where it refers to one."""
-    config = shipped(name)
+    return stack_with(shipped(name), name)
+
+
+def stack_with(config: Mapping[str, Any], name: str = "dev") -> Stack:
+    """A stack of this configuration, likewise."""
     with _recorded() as options:
         stack = whole(declare(config, name), options)
     if foundation := config.get("falaj:foundation"):

@@ -187,12 +187,49 @@ class Context:
         {"falaj:policies": "5"},
         {"falaj:policies": json.dumps({"waivers": "missing.yaml"})},
         {"falaj:dataClass": "secret"},
+        {"falaj:dataclass": "restricted"},
+        {"falaj:Policies": "{}"},
     ],
 )
 def test_settings_that_cannot_be_used_block(config: dict[str, str]) -> None:
     asked = analyzer(config=config)
     with pytest.raises(AbortedError, match="FAILED_PRECONDITION"):
         asked.Analyze(request(key="good"), Context())
+
+
+@pytest.mark.parametrize("key", ["falaj:dataClass", "falaj:policies", "falaj:environment"])
+def test_settings_that_are_secrets_block(key: str) -> None:
+    asked = analyzer()
+    request_ = messages.AnalyzerStackConfigureRequest(
+        config={key: "restricted", "own:token": "t"}, config_secret_keys=[key, "own:token"]
+    )
+    asked.ConfigureStack(request_, None)
+    with pytest.raises(AbortedError, match=f"{key} is a secret"):
+        asked.Analyze(request(key="good"), Context())
+
+
+def test_a_secret_of_the_programs_own_does_not_block() -> None:
+    asked = analyzer()
+    request_ = messages.AnalyzerStackConfigureRequest(
+        config={"own:token": "t"}, config_secret_keys=["own:token"]
+    )
+    asked.ConfigureStack(request_, None)
+    assert said(asked.Analyze(request(key="good"), Context())) == []
+
+
+def test_properties_too_deep_to_judge_block() -> None:
+    value: Any = "x"
+    for _ in range(400):
+        value = {"a": value}
+    with pytest.raises(AbortedError, match="nested deeper"):
+        analyzer().Analyze(request(key=value), Context())
+    whole = messages.AnalyzeStackRequest(
+        resources=[
+            messages.AnalyzerResource(type=TYPE, urn="urn:b", properties=struct({"a": value}))
+        ]
+    )
+    with pytest.raises(AbortedError, match="nested deeper"):
+        analyzer().AnalyzeStack(whole, Context())
 
 
 def test_a_waived_finding_is_said_and_does_not_block(

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from policies.decoding import SIGNATURE, plain
+from policies.decoding import DEEPEST, SIGNATURE, plain
 from policies.model import REDACTED, UNKNOWN, PolicyError
 from policies.state import read_state, stack_of_states
 
@@ -58,8 +58,49 @@ def test_any_value_can_be_read(value: Any) -> None:
 @given(st.lists(json_values | st.dictionaries(st.sampled_from(
     ["urn", "type", "inputs", "outputs", "provider", "propertyDependencies", "sourcePosition"]
 ), json_values, max_size=7), max_size=4))  # fmt: skip
-def test_any_state_can_be_read_or_is_left_out(states: list[Any]) -> None:
-    stack_of_states(states)
+def test_any_state_can_be_read_or_is_refused(states: list[Any]) -> None:
+    try:
+        found = stack_of_states(states)
+    except PolicyError:
+        return
+    # None is passed over, which would look as if it had been judged.
+    kept = [each for each in states if not each.get("delete") and each["type"] != ROOT]
+    assert len(found.resources) == len(kept)
+
+
+@pytest.mark.parametrize("left", ["urn", "type"])
+def test_a_resource_without_urn_or_type_is_not_passed_over(left: str) -> None:
+    whole = {"urn": "urn:pulumi:dev::shop::a:b:C::d", "type": "a:b:C"}
+    with pytest.raises(PolicyError, match="resource 1 of the state has no type or no URN"):
+        stack_of_states([whole, {key: value for key, value in whole.items() if key != left}])
+
+
+def nested(levels: int) -> dict[str, Any]:
+    value: dict[str, Any] = {"region": "eu-west-1"}
+    for _ in range(levels):
+        value = {"a": [value]}
+    return value
+
+
+def test_what_is_too_deep_to_walk_through_is_refused_and_not_hidden() -> None:
+    assert plain(nested(60))
+    for levels in (DEEPEST, 5_000):
+        with pytest.raises(PolicyError, match="deeper than"):
+            plain(nested(levels))
+
+
+def test_a_state_that_python_cannot_read_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "export.json"
+    path.write_text('{"a":' * 100_000)
+    with pytest.raises(PolicyError, match=r"export\.json can't be read"):
+        read_state(path)
+
+
+def test_half_characters_can_be_written_afterwards() -> None:
+    found = plain(json.loads('{"a\\ud800": ["\\udfff b", "\\ud83d\\ude00"]}'))
+    assert found == {"a\ufffd": ["\ufffd b", "\U0001f600"]}
+    stack = stack_of_states([{"urn": "urn:pulumi:d::p::a:b:C::x\ud800", "type": "a:b:C"}])
+    assert stack.resources[0].urn.encode()
 
 
 def state(*resources: dict[str, Any], version: Any = 3) -> str:

@@ -109,6 +109,27 @@ def test_covers_its_rule_and_resource_alone(tmp_path: Path) -> None:
     assert waivers.ruling(RESIDENCY, BUCKET, "confidential").waiver is None
 
 
+@pytest.mark.parametrize(
+    ("pattern", "name", "covered"),
+    [
+        ("urn:*::l?gs", "logs", True),
+        ("urn:*::[!x]*", "logs", False),
+        ("urn:*::[a-z]*", "logs", False),
+        ("urn:*::logs[0]", "logs[0]", True),
+        ("urn:*::logs[0]", "logs0", False),
+        ("urn:*::logs", "logs-archive", False),
+        ("urn:*::.ogs", "logs", False),
+        ("urn:*::LOGS", "logs", False),
+    ],
+)
+def test_only_stars_and_question_marks_are_special(
+    tmp_path: Path, pattern: str, name: str, covered: bool
+) -> None:
+    waivers = read(tmp_path, entry(urn=pattern))
+    resource = Resource("aws:s3/bucket:Bucket", name, {}, urn=URN.replace("logs", name))
+    assert (waivers.ruling(KEYS, resource, "public").waiver is not None) is covered
+
+
 def test_last_day_counts_and_the_next_does_not(tmp_path: Path) -> None:
     last = datetime.date(2027, 3, 31)
     assert read(tmp_path, entry(), today=last).ruling(KEYS, BUCKET, "public").waiver

@@ -22,6 +22,7 @@ from stacks.settings import (
     load_file,
     validate,
 )
+from stacks.settings.foundation import OwnFoundation
 from stacks.settings.nesting import nest
 from stacks.settings.policies import PolicySettings
 
@@ -221,3 +222,14 @@ def test_a_stack_can_say_all_that_the_packs_can_be_told() -> None:
 def test_what_the_packs_would_refuse_is_refused_first() -> None:
     given = FOUNDATION | {"falaj:policies": {"allowedPlaces": ["aws/eu-west-1"]}}
     assert "aws/eu-west-1 can't be allowed" in refused(given)
+
+
+def test_optional_switches_can_be_turned_on() -> None:
+    made = validate(FOUNDATION | {"falaj:audit": {"dedicatedLogs": True}}, ROOT, stack="shop")
+    assert isinstance(made, OwnFoundation)
+    assert made.audit.dedicated_logs is True
+
+
+def test_no_switch_counts_as_a_number() -> None:
+    said = refused(FOUNDATION | {"falaj:audit": {"retentionDays": True}})
+    assert said.startswith("falaj:audit.retentionDays")

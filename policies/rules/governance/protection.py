@@ -236,7 +236,11 @@ _vault_purge = demanding(
     "Leave deletionWindowInDays (recoveryWindowInDays) out, which is 30 days, or give at least 7.",
 )
 def deletion_window(resource: Resource, view: View) -> Iterator[Finding]:
-    """KMS takes no less than 7 days; a secret may be deleted at once, with 0."""
+    """KMS takes no less than 7 days; a secret may be deleted at once, with 0, which is right where
+    everything goes with its stack: outside of production."""
+    where = environment(resource, view)
+    if not is_unknown(where) and where != "production":
+        return
     for path in ("deletionWindowInDays", "recoveryWindowInDays"):
         value = resource.get(path)
         days = number(value)

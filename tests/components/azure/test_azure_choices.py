@@ -208,7 +208,7 @@ def test_outside_of_production_all_of_it_goes(made: Deployed) -> None:
 @pytest.mark.parametrize(
     ("placed", "dedicated"),
     [
-        ({"data_class": "restricted"}, False),
+        ({"data_class": "restricted"}, True),
         ({"data_class": "internal"}, False),
         ({"data_class": "public", "dedicated_logs": True}, True),
         ({"data_class": "restricted", "dedicated_logs": False}, False),

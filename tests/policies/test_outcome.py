@@ -1,0 +1,86 @@
+"""What becomes of a finding: the class of data decides whether a waiver may cover it."""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from policies.model import (
+    EVERY,
+    UNKNOWN,
+    Finding,
+    Provider,
+    Resource,
+    Rule,
+    Settings,
+    Severity,
+    View,
+    violation,
+)
+from policies.model.judge import look
+from policies.outcome import Status, class_of, decide
+from policies.waivers import Waiver, Waivers
+
+BUCKET = "aws:s3/bucket:Bucket"
+URN = "urn:pulumi:dev::shop::aws:s3/bucket:Bucket::logs"
+
+
+def always(_: Resource, __: View) -> Iterator[Finding]:
+    yield violation("region", "abroad")
+
+
+RULE = Rule("residency-all", "residency", "t", Severity.LOW, EVERY, (), "Change it.", always)
+WAIVERS = Waivers(
+    (Waiver("W-1", RULE.id, URN, "reason", "approver", datetime.date(2027, 1, 1)),),
+    datetime.date(2026, 11, 21),
+)
+
+
+def by_default(tags: Any) -> Provider:
+    return Provider("pulumi:providers:aws", {"defaultTags": {"tags": tags}})
+
+
+@pytest.mark.parametrize(
+    ("resource", "expected"),
+    [
+        (Resource(BUCKET, "logs", {}), "internal"),
+        (Resource(BUCKET, "logs", {"tags": {"falaj:data-class": "public"}}), "public"),
+        (Resource(BUCKET, "logs", {"tags": {"falaj:data-class": "restricted"}}), "restricted"),
+        (Resource(BUCKET, "logs", {"tags": {"falaj:data-class": " Restricted "}}), "restricted"),
+        (Resource(BUCKET, "logs", {"tags": {"data-class": "top secret"}}), "restricted"),
+        (Resource(BUCKET, "logs", {"tags": {"falaj:data-class": UNKNOWN}}), "restricted"),
+        (Resource(BUCKET, "logs", {"tags": UNKNOWN}), "restricted"),
+        (
+            Resource(BUCKET, "l", {}, provider=by_default({"falaj:data-class": "restricted"})),
+            "restricted",
+        ),
+        (Resource(BUCKET, "l", {}, provider=by_default({"data-class": "public"})), "public"),
+        (
+            Resource(
+                "kubernetes:core/v1:ConfigMap",
+                "c",
+                {"metadata": {"labels": {"data-class": "public"}}},
+            ),
+            "public",
+        ),
+    ],
+)
+def test_class_of_data(resource: Resource, expected: str) -> None:
+    assert class_of(resource, Settings(data_class="internal")) == expected
+
+
+@pytest.mark.parametrize(
+    ("tags", "status"),
+    [
+        ({"falaj:data-class": "confidential"}, Status.WAIVED),
+        ({"falaj:data-class": "RESTRICTED"}, Status.VIOLATION),
+        (UNKNOWN, Status.VIOLATION),
+    ],
+)
+def test_residency_of_what_may_be_restricted_is_not_waived(tags: Any, status: Status) -> None:
+    resource = Resource(BUCKET, "logs", {"tags": tags}, urn=URN)
+    (decided,) = decide(look(RULE, resource, View()), Settings(), WAIVERS)
+    assert decided.status is status
