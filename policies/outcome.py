@@ -5,10 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import Enum
+from typing import Any, Final
 
-from policies.model import Finding, Kind, Settings, View
+from policies.model import Finding, Kind, Resource, Settings, View, is_unknown
 from policies.model.judge import Judgement
+from policies.reading.tags import data_class
 from policies.waivers import Ruling, Waivers
+
+RESTRICTED: Final = "restricted"
+_LESSER: Final = ("public", "internal", "confidential")
 
 
 class Status(Enum):
@@ -56,10 +61,8 @@ def decide(judgement: Judgement, settings: Settings, waivers: Waivers) -> Iterat
     """What becomes of each finding of a judgement."""
     if not judgement.findings:
         return
-    view = View(settings)
-    ruling = waivers.ruling(
-        judgement.rule, judgement.resource, view.data_class(judgement.resource)
-    )
+    resource = judgement.resource
+    ruling = waivers.ruling(judgement.rule, resource, class_of(resource, settings))
     for found in judgement.findings:
         if ruling.waiver:
             status = Status.WAIVED
@@ -68,3 +71,17 @@ def decide(judgement: Judgement, settings: Settings, waivers: Waivers) -> Iterat
         else:
             status = Status.INDETERMINATE if settings.strict else Status.ADVISORY
         yield Decided(judgement, found, status, ruling)
+
+
+def class_of(resource: Resource, settings: Settings) -> str:
+    """The class of a resource's data: its own tag's, its provider's, else the stack's.
+
+    The strictest where that can't be told: a tag that is unknown, or that names no class there is,
+    may stand for restricted data.
+    """
+    view = View(settings)
+    tagged: Any = data_class(resource, view)
+    # Labels of Kubernetes are read by the view alone.
+    found = view.data_class(resource) if tagged == settings.data_class else tagged
+    said = "" if is_unknown(found) else str(found).strip().lower()
+    return said if said in _LESSER else RESTRICTED

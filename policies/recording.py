@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import Any, Final
 
 from policies.configuration import Configuration
-from policies.model import Resource, Stack, View
+from policies.model import Resource, Stack
 from policies.model.judge import Judgement
-from policies.outcome import Decided, decide
+from policies.outcome import Decided, class_of, decide
 from policies.reading.encryption import AtRest, encryption_of
 from policies.reading.place import place_of
 
@@ -61,7 +61,7 @@ def resource_entry(
         "name": resource.name,
         "place": "" if place == "none" else place,
         "encryption": _ENCRYPTION[encryption_of(resource, stack).at_rest],
-        "dataClass": View(settings).data_class(resource) if resource.custom else "",
+        "dataClass": class_of(resource, settings) if resource.custom else "",
         "judged": [each.rule.id for each in judged],
         "outcomes": [
             _outcome(decided)

@@ -17,10 +17,10 @@ that may not be waived, and residency of restricted data, are never covered.
 from __future__ import annotations
 
 import datetime
-import fnmatch
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Final, cast
 
@@ -48,7 +48,14 @@ class Waiver:
 
     def covers(self, rule: Rule, resource: Resource) -> bool:
         """Whether it is about this rule and resource, expired or not."""
-        return rule.id == self.rule and fnmatch.fnmatchcase(resource.urn, self.urn)
+        return rule.id == self.rule and self._pattern.fullmatch(resource.urn) is not None
+
+    @cached_property
+    def _pattern(self) -> re.Pattern[str]:
+        # No other letter is special: names may hold brackets, and `[!x]` would stand for all.
+        parts = {"*": ".*", "?": "."}
+        text = "".join(parts.get(each) or re.escape(each) for each in self.urn)
+        return re.compile(text, re.DOTALL)
 
     def has_expired(self, today: datetime.date) -> bool:
         """Whether its last day is over."""
@@ -80,7 +87,7 @@ class Waivers:
         Args:
             rule: the rule that found something.
             resource: where.
-            data_class: class of the resource's data.
+            data_class: class of the resource's data (`outcome.class_of`).
         """
         note = ""
         for each in self.waivers:
