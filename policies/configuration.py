@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, cast
@@ -27,6 +27,7 @@ from policies.waivers import Waivers, read_waivers
 #: The folder that paths in settings start from; the engine tells packs no such thing.
 PROJECT_FOLDER: Final = "FALAJ_PROJECT_FOLDER"
 _OWN_KEYS: Final = {"dataClass": "falaj:dataClass", "environment": "falaj:environment"}
+_SETTINGS: Final = "falaj:policies"
 
 
 @dataclass(frozen=True)
@@ -38,7 +39,10 @@ class Configuration:
 
 
 def read_configuration(
-    given: Mapping[str, Any], stack_config: Mapping[str, str], folder: Path
+    given: Mapping[str, Any],
+    stack_config: Mapping[str, str],
+    folder: Path,
+    secret: Collection[str] = (),
 ) -> Configuration:
     """Settings and waivers of a pack.
 
@@ -46,10 +50,12 @@ def read_configuration(
         given: the pack's own configuration.
         stack_config: the stack's, as the engine gives it: texts, objects as JSON.
         folder: where relative paths start, unless the environment says otherwise.
+        secret: keys of the stack's configuration whose values are secrets.
 
     Raises:
         PolicyError: a setting can't be used, or the waivers can't.
     """
+    _require_read(stack_config, secret)
     own = {key: stack_config[name] for key, name in _OWN_KEYS.items() if stack_config.get(name)}
     settings = settings_of({**own, **_policies(stack_config), **given})
     waivers = Waivers()
@@ -68,8 +74,22 @@ def settings_of(given: Mapping[str, Any]) -> Settings:
     )
 
 
+def _require_read(stack_config: Collection[str], secret: Collection[str]) -> None:
+    """Refuse keys that would be passed over in silence, and a laxer default taken instead."""
+    known = {each.lower(): each for each in (*_OWN_KEYS.values(), _SETTINGS)}
+    for key in sorted({*stack_config, *secret}):
+        meant = known.get(key.lower())
+        if meant is not None and key != meant:
+            raise PolicyError(f"the stack's configuration has {key}; the key is {meant}")
+        if meant is not None and key in secret:
+            raise PolicyError(
+                f"{key} is a secret, which policies can't go by; set it as plain text "
+                "(pulumi config set --plaintext)"
+            )
+
+
 def _policies(stack_config: Mapping[str, str]) -> dict[str, Any]:
-    text = stack_config.get("falaj:policies")
+    text = stack_config.get(_SETTINGS)
     if not text:
         return {}
     try:
@@ -77,6 +97,6 @@ def _policies(stack_config: Mapping[str, str]) -> dict[str, Any]:
     except ValueError:
         found = None
     if not isinstance(found, dict):
-        raise PolicyError("falaj:policies: expected a mapping of settings")
+        raise PolicyError(f"{_SETTINGS}: expected a mapping of settings")
     # Which packs run is said to whoever starts them.
     return {key: value for key, value in cast("dict[str, Any]", found).items() if key != "packs"}

@@ -7,9 +7,11 @@ secrets, outputs, assets and references (pulumi/pulumi v3.255.0, sdk/go/common/r
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from typing import Any, Final, cast
 
+from policies.model.errors import PolicyError
 from policies.model.values import REDACTED, UNKNOWN
 
 SIGNATURE: Final = "4dabf18193072939515e22adb298388d"
@@ -33,48 +35,80 @@ _UNKNOWN_TEXTS: Final = frozenset(
 )
 #: What `pulumi policy analyze` and `pulumi stack export` write for a secret that stays closed.
 _CLOSED: Final = "[secret]"
+#: Levels of properties within each other. The deepest schemas of Kubernetes have about 40; deeper
+#: than this, Python could not walk through.
+DEEPEST: Final = 150
+_LONE_SURROGATES: Final = re.compile("[\ud800-\udfff]")
 
 
-def plain(value: Any) -> Any:
-    """A value of JSON as rules see it. Never raises: what can't be read is `REDACTED`."""
+def plain(value: Any, depth: int = 0) -> Any:
+    """A value of JSON as rules see it; what can't be read is `REDACTED`.
+
+    Raises:
+        PolicyError: it is nested deeper than `DEEPEST` levels. To hide what is below would let it
+            pass.
+    """
+    require_depth(depth)
     if isinstance(value, str):
         if value in _UNKNOWN_TEXTS:
             return UNKNOWN
-        return REDACTED if value == _CLOSED else value
+        return REDACTED if value == _CLOSED else readable(value)
     if isinstance(value, list):
-        return [plain(each) for each in cast("list[Any]", value)]
+        return [plain(each, depth + 1) for each in cast("list[Any]", value)]
     if isinstance(value, Mapping):
         found = cast("Mapping[str, Any]", value)
-        return _signed(found) if SIGNATURE in found else plain_mapping(found)
+        return _signed(found, depth) if SIGNATURE in found else plain_mapping(found, depth)
     return value
 
 
-def plain_mapping(value: Mapping[str, Any]) -> dict[str, Any]:
-    """The properties of a resource as rules see them; what providers keep for themselves goes."""
-    return {key: plain(each) for key, each in value.items() if key not in ("__defaults", "__meta")}
+def plain_mapping(value: Mapping[str, Any], depth: int = 0) -> dict[str, Any]:
+    """The properties of a resource as rules see them; what providers keep for themselves goes.
+
+    Raises PolicyError as `plain` does.
+    """
+    return {
+        readable(key): plain(each, depth + 1)
+        for key, each in value.items()
+        if key not in ("__defaults", "__meta")
+    }
 
 
-def _signed(value: Mapping[str, Any]) -> Any:
+def require_depth(depth: int) -> None:
+    """Raise PolicyError where values are nested deeper than can be walked through."""
+    if depth > DEEPEST:
+        raise PolicyError(
+            f"properties are nested deeper than {DEEPEST} levels, so they can't be judged"
+        )
+
+
+def readable(text: str) -> str:
+    """A text that can be written as UTF-8: half characters, which JSON allows, are replaced."""
+    return _LONE_SURROGATES.sub("\ufffd", text)
+
+
+def _signed(value: Mapping[str, Any], depth: int) -> Any:
     kind = value[SIGNATURE]
     if kind == _SECRET:
         if "value" in value:
-            return plain(value["value"])
-        return _opened(value.get("plaintext"))
+            return plain(value["value"], depth + 1)
+        return _opened(value.get("plaintext"), depth)
     if kind == _OUTPUT:
-        return plain(value["value"]) if "value" in value else UNKNOWN
+        return plain(value["value"], depth + 1) if "value" in value else UNKNOWN
     if kind in (_ASSET, _ARCHIVE):
         # A file's text may hold anything; its name is what rules can judge.
-        return value.get("text") or value.get("path") or value.get("uri") or REDACTED
+        given = value.get("text") or value.get("path") or value.get("uri")
+        return plain(given, depth + 1) if given else REDACTED
     if kind == _REFERENCE:
-        return plain(value.get("id") or value.get("urn"))
+        return plain(value.get("id") or value.get("urn"), depth + 1)
     return REDACTED
 
 
-def _opened(text: object) -> Any:
+def _opened(text: object, depth: int) -> Any:
     """A secret of a state that was exported with `--show-secrets`: JSON in a text."""
     if not isinstance(text, str):
         return REDACTED
     try:
-        return plain(json.loads(text))
-    except ValueError:
+        found = json.loads(text)
+    except (ValueError, RecursionError):
         return REDACTED
+    return plain(found, depth + 1)

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final, cast
 
-from policies.decoding import plain_mapping
+from policies.decoding import plain_mapping, readable
 from policies.model import Options, PolicyError, Provider, Resource, Stack
 
 #: Version of deployments that is read: sdk/go/common/apitype of pulumi/pulumi v3.255.0.
@@ -23,7 +23,7 @@ def read_state(path: Path) -> Stack:
     """
     try:
         document: Any = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise PolicyError(f"the state in {path} can't be read: {error}") from None
     return stack_of_export(document, str(path))
 
@@ -49,25 +49,33 @@ def stack_of_export(document: Any, source: str) -> Stack:
 
 
 def stack_of_states(states: Iterable[Any]) -> Stack:
-    """The stack of resources as the engine writes them, which goes for previews as well."""
-    usable = [
-        each
-        for each in states
-        if isinstance(each, Mapping)
-        and isinstance(each.get("type"), str)
-        and isinstance(each.get("urn"), str)
-        # On its way out: an update that was interrupted before the old one was deleted.
-        and not each.get("delete")
-    ]
-    found = cast("list[Mapping[str, Any]]", usable)
+    """The stack of resources as the engine writes them, which goes for previews as well.
+
+    Raises PolicyError where one isn't written as the engine does.
+    """
+    found = list(_usable(states))
     providers = {
         str(each["urn"]): _provider(each)
         for each in found
         if each["type"].startswith("pulumi:providers:")
     }
     resources = tuple(_resource(each, providers) for each in found if each["type"] != _ROOT)
-    parts = str(found[0]["urn"]).split("::") if found else ["", ""]
-    return Stack(resources, parts[0].removeprefix("urn:pulumi:"), parts[1])
+    parts = str(found[0]["urn"]).split("::") if found else []
+    name, project = parts[:2] if len(parts) > 1 else ("", "")
+    return Stack(resources, name.removeprefix("urn:pulumi:"), project)
+
+
+def _usable(states: Iterable[Any]) -> Iterator[Mapping[str, Any]]:
+    for number, each in enumerate(states):
+        state = cast("Mapping[str, Any]", each) if isinstance(each, Mapping) else {}
+        if not all(isinstance(state.get(key), str) for key in ("urn", "type")):
+            # Left out, it would be taken for one that was judged.
+            raise PolicyError(
+                f"resource {number} of the state has no type or no URN, so it can't be judged"
+            )
+        # On its way out: an update that was interrupted before the old one was deleted.
+        if not state.get("delete"):
+            yield {**state, "urn": readable(state["urn"]), "type": readable(state["type"])}
 
 
 def _provider(state: Mapping[str, Any]) -> Provider:

@@ -10,7 +10,8 @@ One decoding, rules looked up by type, a policy for each rule, and the two looks
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable, Iterator
+from collections.abc import Generator, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
@@ -44,6 +45,15 @@ class Pack:
     readme: str = ""
 
 
+@contextmanager
+def _blocking(context: grpc.ServicerContext) -> Generator[None]:
+    """Tell the engine what can't be judged: it then goes no further."""
+    try:
+        yield
+    except PolicyError as error:
+        context.abort(grpc.StatusCode.FAILED_PRECONDITION, str(error))
+
+
 class Analyzer(analyzer_pb2_grpc.AnalyzerServicer):
     """Answers for one pack. The engine calls from several threads."""
 
@@ -52,6 +62,7 @@ class Analyzer(analyzer_pb2_grpc.AnalyzerServicer):
         self._given: dict[str, Any] = {}
         self._levels: dict[str, int] = {}
         self._stack_config: dict[str, str] = {}
+        self._secret: frozenset[str] = frozenset()
         self._names = ("", "")
         self._configured: Configuration | None = None
         self._judge = Judge(pack.rules)
@@ -84,9 +95,9 @@ class Analyzer(analyzer_pb2_grpc.AnalyzerServicer):
         self, request: messages.AnalyzerStackConfigureRequest, context: Any
     ) -> messages.AnalyzerStackConfigureResponse:
         """Take the stack's name and configuration."""
-        secret = set(request.config_secret_keys)
+        self._secret = frozenset(request.config_secret_keys)
         self._stack_config = {
-            key: value for key, value in request.config.items() if key not in secret
+            key: value for key, value in request.config.items() if key not in self._secret
         }
         self._names = (request.stack, request.project)
         self._configured = None
@@ -96,7 +107,8 @@ class Analyzer(analyzer_pb2_grpc.AnalyzerServicer):
         """The first look at a resource."""
         with self._alone:
             configuration = self._configuration(context)
-            resource = resource_of(request)
+            with _blocking(context):
+                resource = resource_of(request)
             judged = self._judge.alone(resource)
             self._seen[resource.urn] = resource
             self._first[resource.urn] = judged
@@ -109,7 +121,8 @@ class Analyzer(analyzer_pb2_grpc.AnalyzerServicer):
         """The second look, at what needed the whole stack."""
         with self._alone:
             configuration = self._configuration(context)
-            stack = stack_of(request, self._seen, *self._names)
+            with _blocking(context):
+                stack = stack_of(request, self._seen, *self._names)
             stack = replace(stack, resources=(*stack.resources, *self._references()))
             open_questions: list[Judgement] = []
             final: list[Judgement] = []
@@ -135,7 +148,8 @@ class Analyzer(analyzer_pb2_grpc.AnalyzerServicer):
             if not wanted:
                 return messages.RemediateResponse()
             configuration = self._configuration(context)
-            resource = resource_of(request)
+            with _blocking(context):
+                resource = resource_of(request)
             response = messages.RemediateResponse()
             for rule in self._pack.rules:
                 if rule.id in wanted and rule.concerns(resource.kind):
@@ -166,12 +180,10 @@ class Analyzer(analyzer_pb2_grpc.AnalyzerServicer):
     def _configuration(self, context: grpc.ServicerContext) -> Configuration:
         """The settings; a pack that can't use them judges nothing, and blocks."""
         if self._configured is None:
-            try:
+            with _blocking(context):
                 self._configured = read_configuration(
-                    self._given, self._stack_config, self._pack.folder
+                    self._given, self._stack_config, self._pack.folder, self._secret
                 )
-            except PolicyError as error:
-                context.abort(grpc.StatusCode.FAILED_PRECONDITION, str(error))
             self._judge = Judge(self._pack.rules, self._settings)
         return self._configured
 

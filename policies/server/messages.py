@@ -9,21 +9,22 @@ from typing import Any
 from google.protobuf import struct_pb2
 from pulumi.runtime.proto import analyzer_pb2 as messages
 
-from policies.decoding import plain_mapping
+from policies.decoding import plain_mapping, require_depth
 from policies.model import Options, Provider, Resource, Stack
 
 
 def properties_of(struct: struct_pb2.Struct) -> dict[str, Any]:
-    """The properties in a message, as rules see them."""
-    return plain_mapping({key: _value(field) for key, field in struct.fields.items()})
+    """The properties in a message, as rules see them. Raises PolicyError where too deep."""
+    return plain_mapping({key: _value(field, 1) for key, field in struct.fields.items()})
 
 
-def _value(field: struct_pb2.Value) -> Any:
+def _value(field: struct_pb2.Value, depth: int) -> Any:
+    require_depth(depth)
     kind = field.WhichOneof("kind")
     if kind == "struct_value":
-        return {key: _value(each) for key, each in field.struct_value.fields.items()}
+        return {key: _value(each, depth + 1) for key, each in field.struct_value.fields.items()}
     if kind == "list_value":
-        return [_value(each) for each in field.list_value.values]
+        return [_value(each, depth + 1) for each in field.list_value.values]
     if kind == "number_value":
         number = field.number_value
         return int(number) if number.is_integer() else number
