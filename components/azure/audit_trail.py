@@ -36,8 +36,8 @@ class AuditTrail(pulumi.ComponentResource):
     by whom. With ``dedicated_logs`` it is in a cluster of its own, under our key and once more
     encrypted below it; a commitment of 100 GB a day has to be paid for that, and Azure's
     documentation says that such a cluster takes no key as a user-assigned identity from a vault
-    with private endpoints. It is therefore off unless asked for: a warning tells to try it, and to
-    set ``dedicated_logs`` to false where it is so.
+    with private endpoints. It is therefore off unless asked for, or data are restricted: a warning
+    tells to try it, and to set ``dedicated_logs`` to false where it is so.
 
     With ``threat_detection`` Defender for Cloud watches the subscription: operations on resources,
     keys, storage, images and machines. It looks into no data and copies no disks.
