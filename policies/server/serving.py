@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import sys
 import threading
@@ -21,6 +22,8 @@ _OPTIONS: Final = [
     ("grpc.max_receive_message_length", 400 * 1024 * 1024),
     ("grpc.max_send_message_length", 400 * 1024 * 1024),
 ]
+#: Seconds between looks whether the engine is still there.
+_LOOK_FOR_PARENT: Final = 5
 
 
 def load_pack(folder: Path) -> Pack:
@@ -52,5 +55,9 @@ def serve(folder: Path) -> None:
     # The engine reads the port from the first line.
     sys.stdout.write(f"{port}\n")
     sys.stdout.flush()
-    ended.wait()
+    parent = os.getppid()
+    while not ended.wait(_LOOK_FOR_PARENT):
+        if os.getppid() != parent:
+            # An engine that was killed tells nobody.
+            break
     server.stop(grace=None)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import sys
 from pathlib import Path
 from typing import Any
@@ -19,18 +20,29 @@ from policies.reports.result import StackResult
 from stacks.checking.preview import check_stack
 from stacks.checking.subject import subject_of
 from stacks.command.project import Project, StackFile
+from stacks.command.pulumi import INTERRUPTED
 
 _RESULT = TypeAdapter(StackResult)
 
 
 def main() -> int:
-    """Check the stacks that standard input names."""
+    """Check the stacks that standard input names, until somebody ends it."""
+    interrupted = False
+
+    def note(*_: object) -> None:
+        # The engine was told as well: it ends its plugins, and then the check of this stack ends.
+        nonlocal interrupted
+        interrupted = True
+
+    signal.signal(signal.SIGINT, note)
     task: dict[str, Any] = json.load(sys.stdin)
     project = Project.find(Path(task["project"]))
     # Whatever is said below, by us or by the engine, must not mix with the events.
     with os.fdopen(os.dup(1), "w", encoding="utf-8") as events:
         os.dup2(2, 1)
         for name in task["stacks"]:
+            if interrupted:
+                return INTERRUPTED
             print(json.dumps({"event": "started", "stack": name}), file=events, flush=True)
             text = _RESULT.dump_json(_checked(name, project, task["strict"])).decode()
             done = {"event": "done", "stack": name, "result": text}
