@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Final, cast
 
 from policies.decoding import plain_mapping, readable
-from policies.model import Options, PolicyError, Provider, Resource, Stack
+from policies.model import Options, PolicyError, Provider, Resource, Stack, items
 
 #: Version of deployments that is read: sdk/go/common/apitype of pulumi/pulumi v3.255.0.
 VERSIONS: Final = (3, 4)
@@ -86,11 +86,13 @@ def _provider(state: Mapping[str, Any]) -> Provider:
 def _resource(state: Mapping[str, Any], providers: Mapping[str, Provider]) -> Resource:
     urn = str(state["urn"])
     reference = str(state.get("provider") or "")
-    dependencies = state.get("propertyDependencies")
+    outputs = _mapping(state, "outputs")
+    # What was only read has often no inputs of its own: the cloud's answer says what it is like.
+    inputs = _mapping(state, "inputs") or (outputs if state.get("external") is True else {})
     return Resource(
         str(state["type"]),
         urn.rpartition("::")[2],
-        _mapping(state, "inputs"),
+        inputs,
         urn=urn,
         provider=providers.get(reference.rpartition("::")[0]),
         options=Options(
@@ -98,17 +100,21 @@ def _resource(state: Mapping[str, Any], providers: Mapping[str, Provider]) -> Re
             retain_on_delete=state.get("retainOnDelete") is True,
         ),
         parent=str(state.get("parent") or ""),
-        dependencies={
-            key: tuple(str(each) for each in urns or ())
-            for key, urns in cast("Mapping[str, Any]", dependencies).items()
-        }
-        if isinstance(dependencies, Mapping)
-        else {},
-        outputs=_mapping(state, "outputs"),
+        dependencies=_dependencies(state.get("propertyDependencies")),
+        outputs=outputs,
         id=str(state.get("id") or ""),
         custom=state.get("custom") is not False,
         source=_source(state),
     )
+
+
+def _dependencies(given: Any) -> dict[str, tuple[str, ...]]:
+    if not isinstance(given, Mapping):
+        return {}
+    return {
+        str(key): tuple(str(each) for each in items(urns))
+        for key, urns in cast("Mapping[Any, Any]", given).items()
+    }
 
 
 def _mapping(state: Mapping[str, Any], key: str) -> dict[str, Any]:

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Final
 
 from policies.model.finding import Finding, Kind, indeterminate
 from policies.model.resource import Resource, Stack
 from policies.model.rule import Rule
 from policies.model.settings import Settings
 from policies.model.view import View
+
+#: Letters of a reason; what rules write by themselves is far below.
+MOST_LETTERS: Final = 2000
 
 
 @dataclass(frozen=True)
@@ -76,11 +80,18 @@ class Judge:
 def look(rule: Rule, resource: Resource, view: View) -> Judgement:
     """Ask one rule. One that raises is a defect; then nothing is certain, and nothing passes."""
     try:
-        found = tuple(dict.fromkeys(rule.check(resource, view)))
+        found = tuple(dict.fromkeys(map(_shortened, rule.check(resource, view))))
     except Exception as error:
         reason = f"the rule itself failed ({type(error).__name__}), so nothing is proved"
         found = (indeterminate("", reason),)
     return Judgement(rule, resource, found)
+
+
+def _shortened(found: Finding) -> Finding:
+    """Without the rest of a value that nobody would read to its end."""
+    if len(found.reason) <= MOST_LETTERS:
+        return found
+    return replace(found, reason=f"{found.reason[:MOST_LETTERS]} …")
 
 
 def only(judgements: Iterable[Judgement], kind: Kind) -> list[Judgement]:

@@ -31,23 +31,36 @@ def check_file(path: Path, subject: Subject | None, *, strict: bool | None) -> S
         subject: the stack whose file says what is allowed. Default: the packs' defaults.
         strict: whether what can't be known fails. Default: as the stack says.
 
-    Raises:
-        StackError: the file can't be read or isn't an exported state.
+    Returns:
+        The result; why the file can't be judged is in its `errors`, so that others still are.
     """
     try:
         text = path.read_text(encoding="utf-8")
-        document: Any = json.loads(text)
+        return _check(json.loads(text), str(path), subject, "state", strict)
     except (OSError, ValueError, RecursionError) as error:
-        raise StackError(f"--state: {path} can't be read: {error}") from None
-    return _check(document, str(path), subject, "state", strict)
+        said = f"--state: {path} can't be read: {error}"
+    except (StackError, PolicyError) as error:
+        said = f"--state: {path}: {error}"
+    return StackResult(str(path), "", "state", errors=(said,))
 
 
 def check_live(subject: Subject, *, strict: bool | None) -> StackResult:
     """Judge what the real backend knows of a stack; nothing is changed.
 
+    Returns:
+        The result; why the stack can't be judged is in its `errors`, so that others still are.
+
     Raises:
-        StackError: there is no such stack, or it can't be read.
+        EngineError: there is no engine.
     """
+    try:
+        return _live(subject, strict)
+    except (StackError, PolicyError) as error:
+        name, project = subject.stack.name, subject.stack.project.name
+        return StackResult(name, project, "live", errors=(str(error),))
+
+
+def _live(subject: Subject, strict: bool | None) -> StackResult:
     pulumi = Pulumi(subject.stack)
     if not pulumi.exists():
         raise StackError(
@@ -61,11 +74,8 @@ def check_live(subject: Subject, *, strict: bool | None) -> StackResult:
 def _check(
     document: Any, source: str, subject: Subject | None, kind: Any, strict: bool | None
 ) -> StackResult:
-    try:
-        stack = stack_of_export(document, source)
-        configuration = _configuration(subject, strict)
-    except PolicyError as error:
-        raise StackError(str(error)) from None
+    stack = stack_of_export(document, source)
+    configuration = _configuration(subject, strict)
     rules = all_rules()
     if subject is not None and isinstance(subject.settings, CloudSettings):
         rules = tuple(each for name in subject.settings.policies.packs for each in rules_of(name))

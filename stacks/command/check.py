@@ -36,11 +36,12 @@ FORMATS: Mapping[str, tuple[str, Callable[[CheckResult], str]]] = {
 def check(project: Project, options: argparse.Namespace) -> int:
     """Judge stacks; returns 0 clean, 1 violations, 2 could not check."""
     result = _run(project, options)
-    _write(result, options)
     terminal = sys.stdout.isatty()
     width = min(shutil.get_terminal_size().columns, 120) if terminal else 100
     say()
     say(summarise(result, width=width, colour=terminal and "NO_COLOR" not in os.environ))
+    # After the summary: a report that can't be written must not hide what was found.
+    _write(result, options)
     return result.exit_code
 
 

@@ -2,12 +2,31 @@
 
 from __future__ import annotations
 
+import datetime
+import json
+import time
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from policies.reports.evidence import evidence
+from policies.reports.junit import to_junit
+from policies.reports.result import CheckResult, StackResult, read_result
+from policies.reports.sarif import to_sarif
+from policies.reports.summary import summarise
+from stacks.checking.check import gathered
 from stacks.checking.preview import require_judged, without_options
+from stacks.checking.recorded import check_file
 from stacks.errors import StackError
+
+BUCKET = "aws:s3/bucket:Bucket"
+PREFIX = "urn:pulumi:live::shop::"
+PROVIDER = {
+    "urn": f"{PREFIX}pulumi:providers:aws::uae",
+    "type": "pulumi:providers:aws",
+    "inputs": {"region": "me-central-1"},
+}
 
 
 def record(kind: str, **entry: Any) -> dict[str, Any]:
@@ -48,3 +67,91 @@ def test_a_persons_options_for_the_engine_do_not_reach_the_check() -> None:
         "PULUMI_ENABLE_STREAMING_JSON_PREVIEW": "true",
     }
     assert without_options(given) == {"PATH": "/bin", "PULUMI_HOME": "/home/p"}
+
+
+def bucket(name: str = "a", **fields: Any) -> dict[str, Any]:
+    state = {
+        "urn": f"{PREFIX}{BUCKET}::{name}",
+        "type": BUCKET,
+        "custom": True,
+        "provider": f"{PROVIDER['urn']}::i",
+        "inputs": {"region": "eu-west-1"},
+    }
+    return state | fields
+
+
+def judged(folder: Path, text: str) -> StackResult:
+    path = folder / "export.json"
+    path.write_text(text)
+    return check_file(path, None, strict=True)
+
+
+def exported(*resources: dict[str, Any]) -> str:
+    return json.dumps({"version": 3, "deployment": {"resources": [PROVIDER, *resources]}})
+
+
+def reports(stack: StackResult) -> CheckResult:
+    """The result, written in every form and read back."""
+    result = gathered(datetime.datetime.now(datetime.UTC), [stack])
+    for text in (to_sarif(result), to_junit(result), summarise(result), evidence(result)):
+        assert text.encode()
+    return read_result(result.to_json())
+
+
+@pytest.mark.parametrize(
+    "odd",
+    [
+        {"parent": f"{PREFIX}{BUCKET}::a"},
+        {"provider": 5, "parent": [], "sourcePosition": 3, "id": {}, "outputs": []},
+        {"propertyDependencies": {"a": 5, "b": "urn", "region": [1]}},
+        {"urn": f"{PREFIX}{BUCKET}::a\ud800", "inputs": {"region": "eu\udfff-west-1"}},
+        {"inputs": {"region": "eu-west-1", "size": float("nan"), "most": float("inf")}},
+        {"inputs": {"region": "\x1b[31meu-west-1\n::set-output name=x::y\x00"}},
+        {"inputs": {}, "outputs": {"region": "eu-west-1"}, "external": True},
+        {"inputs": {"region": "eu-west-1" + "x" * 100_000}},
+    ],
+)
+def test_an_odd_state_is_judged_and_reported(tmp_path: Path, odd: dict[str, Any]) -> None:
+    stack = judged(tmp_path, exported(bucket(**odd)))
+    assert not stack.errors
+    assert "residency-aws-region" in {each.rule for each in stack.outcomes if each.fails}
+    result = reports(stack)
+    assert result.exit_code == 1
+    assert max(len(each.reason) for each in result.stacks[0].outcomes) < 3_000
+
+
+def deep(levels: int) -> str:
+    return exported(bucket(inputs={"a": 0})).replace("0", '{"a":' * levels + "0" + "}" * levels)
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "{", "[]", deep(300), deep(50_000), '{"version": 3, "deployment": {"resources": 1}}'],
+)
+def test_a_state_that_cannot_be_judged_is_an_error_of_its_own(tmp_path: Path, text: str) -> None:
+    stack = judged(tmp_path, text)
+    assert not stack.resources
+    assert "export.json" in stack.errors[0]
+    assert reports(stack).exit_code == 2
+
+
+def test_ten_times_the_resources_take_about_ten_times_as_long(tmp_path: Path) -> None:
+    """All of one name, so that everything could refer to everything."""
+
+    def seconds(number: int) -> float:
+        resources = [
+            bucket(f"b{i}", inputs={"bucket": "same", "name": "same"}) for i in range(number // 2)
+        ]
+        kind = "aws:s3/bucketPublicAccessBlock:BucketPublicAccessBlock"
+        resources += [
+            bucket(urn=f"{PREFIX}{kind}::p{i}", type=kind, inputs={"bucket": "same"})
+            for i in range(number // 2)
+        ]
+        text = exported(*resources)
+        began = time.process_time()
+        assert len(judged(tmp_path, text).resources) == number + 1
+        return time.process_time() - began
+
+    seconds(50)
+    few = seconds(200)
+    assert seconds(2_000) < 40 * few
