@@ -99,5 +99,22 @@ def only(judgements: Iterable[Judgement], kind: Kind) -> list[Judgement]:
     kept = (
         replace(each, findings=tuple(found for found in each.findings if found.kind is kind))
         for each in judgements
+        if each.findings
+    )
+    return [each for each in kept if each.findings]
+
+
+def without(judgements: Iterable[Judgement], before: Iterable[Judgement]) -> list[Judgement]:
+    """Judgements with findings besides the violations of earlier ones, and those alone."""
+    said = {
+        (each.rule.id, found) for each in only(before, Kind.VIOLATION) for found in each.findings
+    }
+    kept = (
+        replace(
+            each,
+            findings=tuple(found for found in each.findings if (each.rule.id, found) not in said),
+        )
+        for each in judgements
+        if each.findings
     )
     return [each for each in kept if each.findings]

@@ -20,6 +20,7 @@ class View:
     before it is made. A rule that needs other resources, or a value that isn't known yet, yields
     an indeterminate finding in that look. Where a rule did so, it is asked again once the whole
     stack is known, and what it then yields is what counts. So a rule is one function for both.
+    Violations of the first look are said at once: nothing in the stack can explain them.
     """
 
     settings: Settings = field(default_factory=Settings)

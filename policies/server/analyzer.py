@@ -22,8 +22,8 @@ from pulumi.runtime.proto import analyzer_pb2 as messages
 from pulumi.runtime.proto import analyzer_pb2_grpc, plugin_pb2
 
 from policies.configuration import Configuration, read_configuration
-from policies.model import PolicyError, Resource, Rule, Settings, Stack
-from policies.model.judge import Judge, Judgement
+from policies.model import Kind, PolicyError, Resource, Rule, Settings, Stack
+from policies.model.judge import Judge, Judgement, only, without
 from policies.outcome import Decided, Status, decide
 from policies.recording import Record, resource_entry
 from policies.server.information import SETTINGS_POLICY, SEVERITIES, pack_information
@@ -112,7 +112,7 @@ class Analyzer(analyzer_pb2_grpc.AnalyzerServicer):
             judged = self._judge.alone(resource)
             self._seen[resource.urn] = resource
             self._first[resource.urn] = judged
-            certain = [each for each in judged if each.is_certain and each.findings]
+            certain = only(judged, Kind.VIOLATION)
             return messages.AnalyzeResponse(diagnostics=self._say(certain, configuration))
 
     def AnalyzeStack(
@@ -124,20 +124,17 @@ class Analyzer(analyzer_pb2_grpc.AnalyzerServicer):
             with _blocking(context):
                 stack = stack_of(request, self._seen, *self._names)
             stack = replace(stack, resources=(*stack.resources, *self._references()))
-            open_questions: list[Judgement] = []
+            unsaid: list[Judgement] = []
             final: list[Judgement] = []
             for resource in stack.resources:
                 # An engine that skipped the first look at a resource gets it now.
                 first = self._first.get(resource.urn) or self._judge.alone(resource)
                 second = self._judge.again(first, stack)
                 final += second
-                open_questions += [
-                    after
-                    for before, after in zip(first, second, strict=True)
-                    if after.findings and not (before.is_certain and resource.urn in self._first)
-                ]
+                said_before = first if resource.urn in self._first else ()
+                unsaid += without(second, said_before)
             self._write(stack, final, configuration)
-            return messages.AnalyzeResponse(diagnostics=self._say(open_questions, configuration))
+            return messages.AnalyzeResponse(diagnostics=self._say(unsaid, configuration))
 
     def Remediate(
         self, request: messages.AnalyzeRequest, context: Any

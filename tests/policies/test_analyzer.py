@@ -99,6 +99,22 @@ def test_certain_violation_is_mandatory_and_said_once() -> None:
     assert said(asked.AnalyzeStack(stack({"key": "bad"}), None)) == []
 
 
+def two_sided(resource: Resource, view: View) -> Iterator[Finding]:
+    yield violation("region", "abroad")
+    if view.stack is None:
+        yield indeterminate("key", "needs the stack")
+    else:
+        yield violation("key", "no key")
+
+
+def test_a_violation_beside_an_open_question_blocks_at_once_and_is_said_once() -> None:
+    asked = analyzer(rule("encryption-two", two_sided))
+    first = asked.Analyze(request(), None).diagnostics
+    assert [each.message.partition(":")[0] for each in first] == ["region"]
+    second = asked.AnalyzeStack(stack({}), None).diagnostics
+    assert [each.message.partition(":")[0] for each in second] == ["key"]
+
+
 def test_unknown_is_decided_by_what_it_is_made_from() -> None:
     asked = analyzer()
     assert said(asked.Analyze(request(key=UNKNOWN_TEXT), None)) == []

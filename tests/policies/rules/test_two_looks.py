@@ -1,0 +1,58 @@
+"""The two looks agree: the first, at a resource alone, neither passes nor blocks too early."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from typing import Any, cast
+
+import pytest
+
+from policies.model import Kind, Resource, View, leaves
+from policies.model.judge import Judgement, look
+from tests.policies.rules.test_rule_cases import CASES, RULES, Case, hide
+
+WHOLE = [each for each in CASES if each.stack is not None]
+
+
+def seen_alone(case: Case, resource: Resource) -> Judgement:
+    # What the engine knows when it asks about a resource that isn't made yet.
+    bare = replace(resource, dependencies={}, outputs={}, id="")
+    return look(RULES[case.rule], bare, View(case.settings))
+
+
+def seen_whole(case: Case, resource: Resource) -> Judgement:
+    assert case.stack is not None
+    resources = tuple(
+        resource if each.urn == resource.urn else each for each in case.stack.resources
+    )
+    view = View(case.settings, replace(case.stack, resources=resources))
+    return look(RULES[case.rule], resource, view)
+
+
+def variants(case: Case) -> Iterator[Resource]:
+    """The resource as it is, and with each of its values unknown."""
+    yield case.resource
+    for path, _ in list(leaves(case.resource.properties)):
+        if path:
+            hidden = cast("Mapping[str, Any]", hide(case.resource.properties, path))
+            yield replace(case.resource, properties=hidden)
+
+
+@pytest.mark.parametrize("case", WHOLE, ids=str)
+def test_what_is_clean_alone_stays_clean(case: Case) -> None:
+    """The second look passes over it: a rule that needs the stack says so in the first."""
+    for resource in variants(case):
+        if not seen_alone(case, resource).findings:
+            assert not seen_whole(case, resource).findings, resource
+
+
+@pytest.mark.parametrize("case", WHOLE, ids=str)
+def test_a_violation_in_the_first_look_is_none_that_the_stack_explains(case: Case) -> None:
+    """It blocks at once."""
+    found = {
+        each.path
+        for each in seen_alone(case, case.resource).findings
+        if each.kind is Kind.VIOLATION
+    }
+    assert found <= {each.path for each in seen_whole(case, case.resource).findings}
