@@ -35,6 +35,11 @@ ANY_OBJECT: Final = frozenset({"kubernetes:*"})
 _HOLDERS: Final = frozenset({
     "kubernetes:yaml:ConfigGroup", "kubernetes:yaml/v2:ConfigGroup", "kubernetes:core/v1:List",
     "kubernetes:apiextensions.k8s.io:CustomResource*",
+    # Work orders for other clusters, and templates, which hold whole objects.
+    "kubernetes:work.karmada.io/*:*", "kubernetes:work.open-cluster-management.io/*:*",
+    "kubernetes:kubernetes.crossplane.io/*:*", "kubernetes:kubernetes.m.crossplane.io/*:*",
+    "kubernetes:apiextensions.crossplane.io/*:Composition*",
+    "kubernetes:template.openshift.io/*:*", "kubernetes:hive.openshift.io/*:*SyncSet*",
 })  # fmt: skip
 #: Kinds of Pulumi's own that aren't objects of a cluster.
 BUNDLES: Final = frozenset({

@@ -42,6 +42,12 @@ _KINDS: Final = {
     "service.kubernetes.io/ibm-load-balancer-cloud-provider-ip-type": "private",
     "service.beta.kubernetes.io/alibaba-cloud-loadbalancer-address-type": "intranet",
 }
+#: What hands a service to AWS' own controllers, whose balancers are internal unless said otherwise
+#: (https://kubernetes-sigs.github.io/aws-load-balancer-controller/latest/guide/service/nlb/,
+#: https://docs.aws.amazon.com/eks/latest/userguide/auto-configure-nlb.html).
+_AWS_TYPE: Final = "service.beta.kubernetes.io/aws-load-balancer-type"
+_INTERNAL_TYPES: Final = frozenset({"external", "nlb-ip"})
+_INTERNAL_CLASSES: Final = frozenset({"service.k8s.aws/nlb", "eks.amazonaws.com/nlb"})
 #: Where balancers of one's own machines read their address.
 _ADDRESSES: Final = (
     "metallb.universe.tf/loadBalancerIPs", "metallb.io/loadBalancerIPs",
@@ -147,6 +153,8 @@ def public_because(service: Service) -> tuple[str, str] | None:
     internal = internal or any(
         text(given.get(key)).lower() == word for key, word in _KINDS.items()
     )
+    internal = internal or text(given.get(_AWS_TYPE)) in _INTERNAL_TYPES
+    internal = internal or text(get(service.body, "loadBalancerClass")) in _INTERNAL_CLASSES
     addresses = [text(get(service.body, "loadBalancerIP"))]
     addresses += [part for key in _ADDRESSES for part in text(given.get(key)).split(",")]
     named = [each for each in addresses if each.strip()]
@@ -160,11 +168,13 @@ def hidden_annotation(service: Service) -> tuple[str, Any] | None:
     if is_unknown(service.annotations):
         return service.annotations_at, service.annotations
     given = service.annotations if isinstance(service.annotations, Mapping) else {}
-    for key in (*_SCHEMES, *_SWITCHES, *_KINDS):
+    for key in (*_SCHEMES, *_SWITCHES, *_KINDS, _AWS_TYPE):
         if is_unknown(given.get(key)):
             return annotation_path(service, key), given[key]
-    address = get(service.body, "loadBalancerIP")
-    return (service.path("loadBalancerIP"), address) if is_unknown(address) else None
+    for key in ("loadBalancerClass", "loadBalancerIP"):
+        if is_unknown(value := get(service.body, key)):
+            return service.path(key), value
+    return None
 
 
 def is_own_address(value: object) -> bool:

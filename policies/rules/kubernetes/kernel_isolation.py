@@ -7,7 +7,7 @@ https://kubernetes.io/docs/concepts/security/pod-security-standards/
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Final
+from typing import Any, Final
 
 from policies.model import (
     ABSENT,
@@ -244,6 +244,17 @@ def sysctls(pod: Pod, view: View) -> Iterator[Finding]:
         # The kernel takes slashes for dots.
         elif text(name).replace("/", ".") not in _SYSCTLS:
             yield pod.violation(at, f"{said(name)} isn't a safe sysctl")
+        else:
+            yield from _value(pod, f"{path}[{index}].value", get(each, "value"))
+
+
+def _value(pod: Pod, at: str, value: Any) -> Iterator[Finding]:
+    """A runtime that joins settings takes ``+`` and ``=`` in a value for another setting
+    (https://nvd.nist.gov/vuln/detail/CVE-2022-0811)."""
+    if is_unknown(value):
+        yield pod.indeterminate(at, f"the sysctl's value {value.reason}")
+    elif any(sign in text(value) for sign in "+="):
+        yield pod.violation(at, "the value has a + or =, by which it may set another sysctl")
 
 
 RULES: tuple[Rule, ...] = (
