@@ -105,7 +105,7 @@ def _configuration(subject: Subject | None, strict: bool | None) -> Configuratio
     if subject is None:
         return read_configuration(given, {}, Path.cwd())
     stack = subject.stack
-    values = from_project_and_stack(stack.path, stack.project.root)
+    values = from_project_and_stack(stack.path, stack.project.root, namespace=stack.project.name)
     return read_configuration(given, _as_texts(values), stack.project.root)
 
 

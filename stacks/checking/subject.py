@@ -59,7 +59,7 @@ def subject_of(stack: StackFile) -> Subject:
             f"there is no stack {stack.name!r}: {stack.shown_path} is missing\n"
             f"  stacks here: {known}"
         )
-    values = from_project_and_stack(stack.path, stack.project.root)
+    values = from_project_and_stack(stack.path, stack.project.root, namespace=stack.project.name)
     own = any(key.startswith(_KINDS) for key in values)
     return Subject(stack, stack.settings() if own else None)
 

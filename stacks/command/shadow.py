@@ -40,7 +40,7 @@ def make_shadow(stack: StackFile) -> Path:
         "requiredPulumiVersion": ">=3.255.0",
     }
     _write(folder / "Pulumi.yaml", document)
-    values = from_project_and_stack(stack.path, project.root)
+    values = from_project_and_stack(stack.path, project.root, namespace=project.name)
     config = {key: _without_secrets(value) for key, value in values.items()}
     target = folder / "stacks" / stack.path.name
     salt: Any = None

@@ -50,27 +50,46 @@ def from_file(path: Path, *, namespace_needed: bool = True) -> Values:
     return values
 
 
-def from_project_and_stack(path: Path, root: Path) -> Values:
+def from_project_and_stack(path: Path, root: Path, *, namespace: str = "") -> Values:
     """What the engine would hand to the program: the project's values, and the stack's over them.
+
+    Args:
+        path: the stack's file.
+        root: the project's folder.
+        namespace: the project's name, which the engine puts before keys that have none. Default:
+            such keys are refused, for in Falaj's own stacks they are mistakes.
 
     Raises:
         SettingsError: one of the files can't be used.
     """
     project = root / "Pulumi.yaml"
-    return {**(_project_values(project) if project.is_file() else {}), **from_file(path)}
+    values = {
+        **(_project_values(project, namespace) if project.is_file() else {}),
+        **_named(from_file(path, namespace_needed=not namespace), namespace),
+    }
+    return {key: value for key, value in values.items() if ":" in key}
 
 
-def _project_values(path: Path) -> Values:
-    """The ``config`` section of a project file, whose values stand below a key ``value``."""
+def _project_values(path: Path, namespace: str) -> Values:
+    """The ``config`` section of a project file: values stand below ``value`` or ``default``."""
     values: dict[str, Any] = {}
     for key, entry in from_file(path, namespace_needed=False).items():
         if isinstance(entry, dict):
             fields = cast("dict[str, Any]", entry)
-            if "value" in fields:
-                values[key] = fields["value"]
+            found = next((each for each in ("value", "default") if each in fields), None)
+            if found:
+                values[key] = fields[found]
         else:
             values[key] = entry
-    return {key: value for key, value in values.items() if ":" in key}
+    return _named(values, namespace)
+
+
+def _named(values: Values, namespace: str) -> Values:
+    """Values by keys with a namespace; without one given, as they are."""
+    return {
+        f"{namespace}:{key}" if namespace and ":" not in key else key: value
+        for key, value in values.items()
+    }
 
 
 def from_engine() -> Values:

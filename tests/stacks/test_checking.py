@@ -18,7 +18,8 @@ from policies.reports.summary import summarise
 from stacks.checking.check import gathered
 from stacks.checking.preview import require_judged, without_options
 from stacks.checking.recorded import check_file
-from stacks.errors import StackError
+from stacks.errors import SettingsError, StackError
+from stacks.settings.source import from_project_and_stack
 
 BUCKET = "aws:s3/bucket:Bucket"
 PREFIX = "urn:pulumi:live::shop::"
@@ -155,3 +156,20 @@ def test_ten_times_the_resources_take_about_ten_times_as_long(tmp_path: Path) ->
     seconds(50)
     few = seconds(200)
     assert seconds(2_000) < 40 * few
+
+
+def test_keys_without_a_namespace_are_the_programs_own(tmp_path: Path) -> None:
+    (tmp_path / "Pulumi.yaml").write_text(
+        "name: shop\nruntime: python\nconfig:\n  own: hello\n  other: {value: 5}\n"
+        "  third: {type: string, default: d}\n  aws:region: {value: me-central-1}\n"
+    )
+    stack = tmp_path / "Pulumi.dev.yaml"
+    stack.write_text("config:\n  own: mine\n  shop:last: true\n")
+    found = from_project_and_stack(stack, tmp_path, namespace="shop")
+    assert found == {
+        "shop:own": "mine", "shop:other": 5, "shop:third": "d", "shop:last": True,
+        "aws:region": "me-central-1",
+    }  # fmt: skip
+    # In a stack of Falaj's own it is a mistake.
+    with pytest.raises(SettingsError, match="falaj:own"):
+        from_project_and_stack(stack, tmp_path)
