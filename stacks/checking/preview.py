@@ -31,6 +31,15 @@ from stacks.settings.policies import PACKS
 _TRACE: Final = "Traceback (most recent call last)"
 #: What the engine says of all else when one resource was refused.
 _CANCELLED: Final = "context canceled"
+_INSTEAD: Final = (
+    "judge what is really there instead: falaj check --live --stack NAME, or the file that "
+    "`pulumi stack export --file FILE` writes with: falaj check --state FILE --stack NAME"
+)
+#: What to do, by what the engine says of programs that need more than themselves.
+_HINTS: Final[Mapping[str, str]] = {
+    "unknown stack": f"the sandbox has no stacks of others that a program refers to; {_INSTEAD}",
+    "does not exist": f"the sandbox has nothing that a program reads or imports; {_INSTEAD}",
+}
 #: Variables by which a person changes what the engine's commands do: `PULUMI_OPTION_TARGET` would
 #: leave resources out of the preview, and another form of output can't be read.
 _CHANGES_COMMANDS: Final = (
@@ -97,7 +106,7 @@ def _check(subject: Subject, strict: bool | None) -> StackResult:
         records = list(read_records(folder))
     document = _document(done.stdout)
     if done.returncode != 0 or document is None:
-        raise StackError(_why(document, done.stderr or done.stdout))
+        raise StackError(why(document, done.stderr or done.stdout))
     states = [
         each["newState"]
         for each in document.get("steps") or []
@@ -142,15 +151,21 @@ def _document(text: str) -> dict[str, Any] | None:
     return cast("dict[str, Any]", found) if isinstance(found, dict) else None
 
 
-def _why(document: Mapping[str, Any] | None, printed: str) -> str:
-    """What the engine said of its failure, without its traces."""
+def why(document: Mapping[str, Any] | None, printed: str) -> str:
+    """What the engine said of its failure, without its traces, and what to do where that helps.
+
+    Args:
+        document: what it answered, where that could be read.
+        printed: what it printed besides.
+    """
     messages = [
         str(each.get("message", "")).strip()
         for each in (document or {}).get("diagnostics") or []
         if each.get("severity") == "error" and _CANCELLED not in str(each.get("message", ""))
     ]
     said = "\n".join(dict.fromkeys(map(_without_trace, filter(None, messages)))) or printed.strip()
-    return "it could not be previewed:\n" + (said or "the engine failed and said nothing")
+    hint = next((f"\n{each}" for sign, each in _HINTS.items() if sign in said), "")
+    return f"it could not be previewed:\n{said or 'the engine failed and said nothing'}{hint}"
 
 
 def _without_trace(message: str) -> str:

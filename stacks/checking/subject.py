@@ -76,9 +76,10 @@ def groups(found: Sequence[Subject]) -> list[list[Subject]]:
 def _all(project: Project) -> list[str]:
     names = _names(project)
     if not names:
+        how = "make new STACK=NAME TEMPLATE=local" if project.templates else "pulumi stack init"
         raise StackError(
-            f"there is no stack in {project.stack_folder}: nothing to check\n"
-            "  make one with: make new STACK=NAME TEMPLATE=local"
+            f"there is no stack in {project.stack_folder}: nothing to check; expected a file "
+            f"Pulumi.NAME.yaml\n  make one with: {how}"
         )
     return names
 

@@ -16,8 +16,10 @@ from policies.reports.result import CheckResult, StackResult, read_result
 from policies.reports.sarif import to_sarif
 from policies.reports.summary import summarise
 from stacks.checking.check import gathered
-from stacks.checking.preview import require_judged, without_options
+from stacks.checking.preview import require_judged, why, without_options
 from stacks.checking.recorded import check_file
+from stacks.checking.subject import subjects
+from stacks.command.project import Project
 from stacks.errors import SettingsError, StackError
 from stacks.settings.source import from_project_and_stack
 
@@ -173,3 +175,30 @@ def test_keys_without_a_namespace_are_the_programs_own(tmp_path: Path) -> None:
     # In a stack of Falaj's own it is a mistake.
     with pytest.raises(SettingsError, match="falaj:own"):
         from_project_and_stack(stack, tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("said", "hint"),
+    [
+        ('Preview failed: unknown stack "organization/net/prod"', "no stacks of others"),
+        ("Preview failed: resource 'old' does not exist", "reads or imports"),
+    ],
+)
+def test_what_the_sandbox_lacks_is_said_with_a_way_out(said: str, hint: str) -> None:
+    diagnostics = [{"severity": "error", "message": said}, {"severity": "info", "message": "no"}]
+    told = why({"diagnostics": diagnostics}, "printed")
+    assert said in told
+    assert hint in told
+    assert "falaj check --state FILE" in told
+    assert "--state" not in why({"diagnostics": [{"severity": "error", "message": "x"}]}, "")
+    assert why(None, "") == "it could not be previewed:\nthe engine failed and said nothing"
+
+
+@pytest.mark.parametrize("templates", [False, True])
+def test_a_project_without_stacks_says_how_to_make_one(tmp_path: Path, templates: bool) -> None:
+    (tmp_path / "Pulumi.yaml").write_text("name: shop\nruntime: python\n")
+    if templates:
+        (tmp_path / "stacks" / "templates").mkdir(parents=True)
+        (tmp_path / "stacks" / "templates" / "local.yaml").touch()
+    with pytest.raises(StackError, match="make new" if templates else "pulumi stack init"):
+        subjects(Project.find(tmp_path), [])
