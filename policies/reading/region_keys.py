@@ -24,6 +24,24 @@ _BELOW: Final = frozenset((
 ))  # fmt: skip
 
 
+#: Last words of keys whose text calls something by a name that its owner chose.
+_CALLS: Final = frozenset((
+    "name", "names", "id", "ids", "identifier", "identifiers", "prefix", "prefixes", "suffix",
+    "suffixes", "alias", "aliases", "bucket", "buckets", "sid",
+))  # fmt: skip
+
+
+@lru_cache(maxsize=8192)
+def calls_something(key: str) -> bool:
+    """Whether a key holds a name of one's own: a bucket may be called after any region.
+
+    >>> calls_something("setIdentifier"), calls_something("TARGET")
+    (True, False)
+    """
+    words = _WORD.findall(key)
+    return bool(words) and words[-1].lower() in _CALLS
+
+
 @lru_cache(maxsize=8192)
 def kind_of_key(key: str) -> Kind:
     """What a key by itself names; empty for any other key.

@@ -23,7 +23,8 @@ from policies.reading.remembered import remembered
 _MARKS: Final = frozenset((
     "dimensions", "dimension", "costfilters", "filterexpression", "dashboardbody",
     "dashboardproperties", "eventpattern", "filterpattern", "filterpolicy", "managedfields",
-    "tagfilters", "tagspecifications", "tagset",
+    "filtercriteria", "filtercriterias", "findingcriteria", "tagfilters", "tagspecifications",
+    "tagset",
 ))  # fmt: skip
 #: Single texts that only name or describe.
 _DESCRIBES: Final = frozenset((
@@ -35,6 +36,8 @@ _NAMES: Final = ("name", "key", "parameterKey", "Name", "Key", "ParameterKey")
 _MARKING: Final = ("tags", "tagsall", "labels")
 #: Types whose key and value are a mark of something else.
 _MARK_TYPES: Final = ("/tag:Tag", "/resourceTag:ResourceTag", "/defaultTags:DefaultTags")
+#: Names of tags by which others are chosen: ``tag:Region``, ``aws:ResourceTag/Region``.
+_CHOOSES: Final = re.compile(r"(?i)^tag:|Tag/")
 _VALUES: Final = frozenset(("value", "values", "parametervalue"))
 _KEEPS_OUT: Final = re.compile(
     r"exclu|denied|deny|disallow|blocked|forbid|prohibit", re.IGNORECASE
@@ -88,6 +91,8 @@ def _walk(value: Any, path: Path | None, keys: tuple[str, ...], at: Path = ()) -
             if plain in _DESCRIBES and isinstance(each, str):
                 continue
             if narrows and plain in {"condition", "conditions"}:
+                continue
+            if plain in _VALUES and _CHOOSES.search(named):
                 continue
             below = (*keys, named, name) if named and plain in _VALUES else (*keys, name)
             yield from _walk(each, None if path is None else (*path, name), below, at)

@@ -21,7 +21,7 @@ from policies.model import (
     violation,
 )
 from policies.reading.place import is_allowed, places_said, referred_place
-from policies.reading.region_keys import kind_named
+from policies.reading.region_keys import calls_something, kind_named
 from policies.reading.regions import (
     AWS_REGION,
     aws_region_of,
@@ -58,7 +58,31 @@ _INWARD: Final[dict[str, tuple[tuple[str, ...], ...]]] = {
     "aws:route53/healthCheck:HealthCheck": (("regions",),),
     # What the console shows.
     "aws:uxc/accountCustomizations:AccountCustomizations": (("visibleRegions",),),
+    # Marks of objects, and columns of tables that are named after a region.
+    "aws:s3/bucketObject:BucketObject": (("metadata",),),
+    "aws:s3/bucketObjectv2:BucketObjectv2": (("metadata",),),
+    "aws:s3/objectCopy:ObjectCopy": (("metadata",),),
+    "aws:glue/partition:Partition": (("partitionValues",),),
+    # What callers' requests are compared with.
+    "aws:lb/listenerRule:ListenerRule": (("conditions",),),
+    "aws:alb/listenerRule:ListenerRule": (("conditions",),),
+    "aws:wafv2/webAcl:WebAcl": (("rules",), ("ruleJson",)),
+    "aws:wafv2/ruleGroup:RuleGroup": (("rules",), ("rulesJson",)),
+    "aws:wafv2/regexPatternSet:RegexPatternSet": (("regularExpressions",),),
+    # Costs and findings are sorted by where they arise.
+    "aws:costexplorer/costCategory:CostCategory": (
+        ("rules",), ("defaultValue",), ("splitChargeRules",),
+    ),
+    "aws:securityhub/insight:Insight": (("filters",),),
+    "aws:securityhub/automationRule:AutomationRule": (("criteria",),),
 }  # fmt: skip
+
+#: Keys of parts of paths, and of values that a table's partitions may have.
+_PARTS: Final = re.compile(r"(?i)(?:prefix|suffix|path)(?:es|s)?$|^projection\.")
+#: Keys of queries, which compare records with a region.
+_QUERIES: Final = re.compile(
+    r"(?i)(?:quer(?:y|ies)|querystring|sql|pattern|filter|expression|predicate|searchstring)s?$"
+)
 
 #: A setting in a script, a template or a command line: ``--region eu-west-1``, ``REGION=…``,
 #: ``AvailabilityZone: eu-west-1a``, and items of YAML's lists.
@@ -66,6 +90,8 @@ _SETTING: Final = re.compile(
     rf"(?im)(?:--region\s+|(?:region|zone)\w*[\"']?\s*[:=]\s*|^\s*-\s+)"
     rf"[\"']?({AWS_REGION})[a-z]?(?![\w-])"
 )
+#: Redshift's COPY and UNLOAD: ``REGION AS 'eu-west-1'``.
+_OPTION: Final = re.compile(rf"(?i)\bregion\s+(?:as\s+)?[\"']({AWS_REGION})[\"']")
 _LIST: Final = re.compile(r"[\s,;|]+")
 
 
@@ -89,9 +115,10 @@ def _named(leaf: Leaf) -> Iterator[str]:
     if not isinstance(said, str) or len(said) > 2000:
         return
     kind = kind_named(leaf.keys)
+    if (not kind and calls_something(leaf.key)) or _PARTS.search(leaf.key):
+        return
     if whole := place_named(said) if kind else _aws(said):
-        if kind or leaf.key.lower().replace("_", "") != "name":
-            yield whole
+        yield whole
         return
     parts = [each for each in _LIST.split(said.strip("[]()\"' ")) if each]
     if len(parts) > 1:
@@ -106,8 +133,12 @@ def _aws(said: str) -> str:
 
 
 def _in_text(leaf: Leaf) -> Iterator[str]:
-    if isinstance(leaf.value, str) and len(leaf.value) > 12 and not is_document(leaf.value):
-        for found in _SETTING.finditer(decoded(leaf)):
+    if not isinstance(leaf.value, str) or len(leaf.value) <= 12 or is_document(leaf.value):
+        return
+    said = decoded(leaf)
+    settings = () if _PARTS.search(leaf.key) or _QUERIES.search(leaf.key) else (_SETTING,)
+    for pattern in (*settings, _OPTION):
+        for found in pattern.finditer(said):
             yield f"aws/{found[1].lower()}"
 
 
