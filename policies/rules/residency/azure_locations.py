@@ -40,6 +40,8 @@ CONTROLS: Final = (
 # A key whose last word is a location or a region: `dataLocation`, `targetRegions`, `locationName`;
 # `allocation` isn't one.
 _PLACE: Final = re.compile(r"(?:^(?:l|.*L)ocation|^(?:r|.*R)egion)s?(?:Names?)?$")
+#: Settings of applications: ``AZURE_REGION``, ``Target__Location``, ``azure.location``.
+_SETTING: Final = re.compile(r"(?:^|[_.:-])(?:location|region)s?(?:_?names?)?$", re.IGNORECASE)
 #: Keys that end so and name no place of Azure: addresses of people, paths of files, stores of
 #: certificates, racks, and what an assessment merely calculates prices for.
 _NO_PLACES: Final = frozenset(
@@ -105,7 +107,7 @@ _IN_ID: Final = re.compile(r"/locations/([A-Za-z0-9 ]+?)(?=/|$)", re.IGNORECASE)
 
 def _names_a_place(keys: Sequence[str]) -> bool:
     """Whether a value stands under a key that names a place, and under nothing that says not."""
-    return any(_PLACE.search(each) for each in keys) and not any(
+    return any(_PLACE.search(each) or _SETTING.search(each) for each in keys) and not any(
         each in _NO_PLACES or each in _SAYING_NOTHING or _INWARD.match(each) for each in keys
     )
 
@@ -181,7 +183,7 @@ def location(resource: Resource, view: View) -> Iterator[Finding]:
             continue
         if not is_unknown(leaf.value):
             yield from _judge_text(leaf, text(leaf.value), resource, view)
-        elif _is_near(leaf.keys):
+        elif _is_near(leaf.keys) or _SETTING.search(leaf.keys[-2 if leaf.key == "value" else -1]):
             yield from _judge_unknown(leaf, resource, view)
 
 
