@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from policies.model import Resource, View, get, is_unknown, items, text
+from policies.model import Resource, View, get, is_list, is_unknown, items, text
+from policies.model.values import Unknown
 from policies.rules.encryption.table import Part, Reader, State, Stores, readers
 
 _PROJECT: Final = "aws:codebuild/project:Project"
@@ -18,10 +19,12 @@ _KEPT: Final = ("s3", "codepipeline")
 _ECR: Final[dict[str, State]] = {"": "service key", "aes256": "service key", "kms": "customer key"}
 _OFF: Final[dict[str, State]] = {"true": "none"}
 
+_EKS: Final = Stores("aws:eks/cluster:Cluster", "encryptionConfig.provider.keyArn")
+
 CLUSTER_STORES: Final = (
     # Secrets; without a key, EKS encrypts them with a key of its own:
     # https://docs.aws.amazon.com/eks/latest/userguide/envelope-encryption.html
-    Stores("aws:eks/cluster:Cluster", "encryptionConfig.provider.keyArn"),
+    _EKS,
     Stores("aws:ecs/cluster:Cluster", "kmsKeyId",
            parts="configuration.executeCommandConfiguration"),
     Stores("aws:ecs/cluster:Cluster", ("kmsKeyId", "fargateEphemeralStorageKmsKeyId"),
@@ -84,7 +87,21 @@ def _project(resource: Resource, view: View) -> Iterator[Part]:
         yield from _PROJECT_KEY.read(resource, view)
 
 
+def _eks(resource: Resource, view: View) -> Iterator[Part]:
+    """A key encrypts only what is listed beside it, and a list may leave secrets out."""
+    path = "encryptionConfig.resources"
+    listed = get(resource.properties, path)
+    if isinstance(listed, Unknown):
+        yield Part("unknown", path, path, f"{path} {listed.reason}", surely=True)
+    elif is_list(listed) and not any(text(each) == "secrets" for each in listed):
+        why = "resources doesn't list secrets, which are then under a key of EKS's own"
+        yield Part("service key", path, path, why)
+    else:
+        yield from _EKS.read(resource, view)
+
+
 CLUSTERS: Final[dict[str, tuple[Reader, ...]]] = readers(CLUSTER_STORES)
+CLUSTERS[_EKS.type] = (_eks,)
 READERS: Final[dict[str, tuple[Reader, ...]]] = readers(DEVELOPMENT)
 READERS[_PROJECT] = (_project, *READERS[_PROJECT])
 #: The entry that the reader above varies, for lists of what is known.

@@ -43,6 +43,7 @@ def _rules(type: str, at: str, rules: str, by_default: str) -> Stores:
         mode=f"{rules}.{by_default}.sseAlgorithm",
         # The mode must be given; a key without one encrypts nothing.
         modes={**_MODES, "": "service key"},
+        exact=True,
     )
 
 

@@ -240,20 +240,49 @@ BACKENDS: Final = (
 )  # fmt: skip
 
 
+#: Addresses that APIs fetch from: the path, and that of the kind of integration. Kinds other than
+#: these call services of AWS, or nothing.
+_ADDRESSES: Final = {
+    "aws:apigateway/integration:Integration": ("uri", "type"),
+    "aws:apigatewayv2/integration:Integration": ("integrationUri", "integrationType"),
+    "aws:appsync/dataSource:DataSource": ("httpConfig.endpoint", "type"),
+}
+_FETCHES: Final = frozenset(("http", "http_proxy"))
+#: What private integrations of HTTP APIs name instead of an address.
+_BY_ARN: Final = LISTENERS | {"aws:servicediscovery/service:Service"}
+
+
+def _address(resource: Resource, view: View) -> Iterator[Finding]:
+    """An API's backend is fetched at an address whose scheme says whether TLS is spoken."""
+    path, kind = _ADDRESSES[resource.kind]
+    if word(get(resource.properties, kind)) not in _FETCHES:
+        return
+    value = get(resource.properties, path)
+    if isinstance(value, Unknown):
+        made_from = view.referred(resource, path)
+        if not made_from or any(each.kind not in _BY_ARN for each in made_from):
+            yield indeterminate(path, f"{path} {value.reason}; it must begin with https://")
+    elif word(value).startswith("http://"):
+        yield violation(path, "the backend's address begins with http://, in plain text")
+
+
 @rule(
     "encryption-aws-backend-plain-text",
-    "Load balancers on AWS talk to their targets by TLS",
+    "Load balancers and APIs on AWS talk to their targets by TLS",
     Severity.MEDIUM,
-    {each.type for each in BACKENDS},
+    {each.type for each in BACKENDS} | set(_ADDRESSES),
     _CONTROLS,
     "Let the targets serve HTTPS (a certificate of their own will do: load balancers don't check "
-    "it), and set the protocol of the target group or origin to HTTPS.",
+    "it), and set the protocol of the target group or origin to HTTPS, or the scheme of an API's "
+    "backend to https://.",
 )
 def backend_plain_text(resource: Resource, view: View) -> Iterator[Finding]:
     """Traffic is encrypted up to the machine that serves it, inside of the network as well."""
     for each in BACKENDS:
         if each.type == resource.kind:
             yield from each.findings(resource, "traffic to the targets goes in plain text")
+    if resource.kind in _ADDRESSES:
+        yield from _address(resource, view)
 
 
 RULES: Final = (plain_text, backend_plain_text)

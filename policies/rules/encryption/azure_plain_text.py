@@ -246,4 +246,29 @@ def _smb(resource: Resource) -> Iterator[Finding]:
             yield violation(path, f"{path} allows {', '.join(found)}")
 
 
-RULES: tuple[Rule, ...] = (_HTTPS_ONLY, _api, _parameters, _files)
+_HOOKS: Final = {
+    **dict.fromkeys(azure("containerregistry:Webhook"), "serviceUri"),
+    **dict.fromkeys(azure("monitor:ActionGroup"), "webhookReceivers.serviceUri"),
+}
+
+
+@rule(
+    "encryption-azure-webhook",
+    "Services tell others what happens over HTTPS only",
+    Severity.MEDIUM,
+    frozenset(_HOOKS),
+    _CONTROLS,
+    "Let the address begin with https://: what is sent names images, resources and people, and "
+    "often carries a token.",
+)
+def _hooks(resource: Resource, view: View) -> Iterator[Finding]:
+    """What a resource of the stack says of its own address, on Azure, is HTTPS."""
+    for path, value in select(resource.properties, _HOOKS[resource.kind]):
+        if isinstance(value, Unknown):
+            if not view.referred(resource, path):
+                yield indeterminate(path, f"{path} {value.reason}; it must begin with https://")
+        elif text(value).strip().lower().startswith("http://"):
+            yield violation(path, "the address begins with http://, in plain text")
+
+
+RULES: tuple[Rule, ...] = (_HTTPS_ONLY, _api, _parameters, _files, _hooks)
