@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 from typing import Final
 
-from policies.reading.cidr import is_open
+from policies.reading.cidr import are_open, is_open
 from policies.reading.iam import Condition, Document, Statement
 
 #: Keys that pin a caller, or the way by which it comes, to somebody known
@@ -31,6 +31,8 @@ _PINNING_PREFIXES: Final = ("aws:principaltag/", "saml:", "cognito-identity.amaz
 _POSITIVE: Final = frozenset((
     "stringequals", "stringequalsignorecase", "stringlike", "arnequals", "arnlike", "ipaddress",
 ))  # fmt: skip
+#: Whom keys name by an account's number, an organisation or a network, as these begin.
+_BEGINNINGS: Final = re.compile(r"(?:o|r|ou|vpc|vpce)-")
 _ACCOUNT: Final = re.compile(r"\d{12}|arn:aws[\w-]*:iam::\d{12}:root")
 
 
@@ -57,11 +59,16 @@ def lets_anybody(statement: Statement) -> bool:
     """Whether a statement's principals are everybody, its conditions left aside."""
     if statement.not_principals and not statement.principals:
         return True
-    return any(is_anybody(who) for kind, who in statement.principals if kind != "Service")
+    return any(is_anybody(who) for _, who in statement.principals)
 
 
-def is_pinning(condition: Condition) -> bool | None:
+def is_pinning(condition: Condition, *, among: bool = False) -> bool | None:
     """Whether a condition keeps strangers out; None where its values can't be seen.
+
+    Args:
+        condition: of a statement.
+        among: whether the statement's principals are of one account already, so that a name in
+            any account is that account's.
 
     Tests that a request without the key meets (``…IfExists``, ``ForAllValues:``) don't, nor
     negative ones, nor values that are everybody.
@@ -73,22 +80,27 @@ def is_pinning(condition: Condition) -> bool | None:
         return False
     if condition.key not in _PINNING and not condition.key.startswith(_PINNING_PREFIXES):
         return False
-    if any(_is_any_value(condition.key, each) for each in condition.values):
+    wide = condition.key.endswith("sourceip") and are_open(condition.values)
+    if wide or any(_is_any_value(condition.key, each, among) for each in condition.values):
         return False
     if condition.is_unknown:
         return None
     return bool(condition.values)
 
 
-def _is_any_value(key: str, value: str) -> bool:
+def _is_any_value(key: str, value: str, among: bool) -> bool:
     if key.endswith("sourceip"):
         return is_open(value)
     if value.startswith("arn:"):
-        # An ARN names somebody by its account, or where it has none, by its resource.
+        # An ARN names somebody by its account; buckets have none, and one name for the world.
         parts = value.split(":", 5)
-        tail = parts[4:6]
-        return all(not each.strip("*?/") for each in tail)
-    return not value.strip("*?")
+        if not among and parts[2:3] != ["s3"] and "*" in "".join(parts[4:5]):
+            return True
+        return all(not each.strip("*?/") for each in parts[4:6])
+    if key.endswith("account"):
+        return "*" in value or "?" in value
+    named = value.partition("/")[0] if key.endswith("orgpaths") else value
+    return not _BEGINNINGS.sub("", named, count=1).strip("*?")
 
 
 def open_statements(document: Document) -> Iterator[tuple[Statement, bool]]:

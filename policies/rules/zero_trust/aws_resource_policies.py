@@ -20,8 +20,8 @@ from policies.model import (
     text,
     violation,
 )
-from policies.reading.iam import Document, Statement, read
-from policies.reading.principals import is_anybody, open_statements
+from policies.reading.iam import Condition, Document, Statement, read
+from policies.reading.principals import is_anybody, is_pinning, open_statements
 from policies.rules.zero_trust._demands import aws, token
 
 #: Which property of a type is its policy document.
@@ -140,7 +140,9 @@ def public_policy(resource: Resource, view: View) -> Iterator[Finding]:
     "callers of a function's URL.",
 )
 def lambda_permission(resource: Resource, view: View) -> Iterator[Finding]:
-    """Permissions for everybody, and addresses without authentication."""
+    """Permissions for everybody, also by way of a service that calls for everybody
+    (https://docs.aws.amazon.com/IAM/latest/UserGuide/confused-deputy.html), and addresses without
+    authentication."""
     if resource.kind == token("lambda/functionUrl"):
         kind = resource.get("authorizationType")
         if is_unknown(kind):
@@ -151,13 +153,30 @@ def lambda_permission(resource: Resource, view: View) -> Iterator[Finding]:
             )
         return
     who = resource.get("principal")
-    limits = [resource.get(key) for key in ("sourceArn", "sourceAccount", "principalOrgId")]
-    if any(each is not ABSENT and text(each) != "*" for each in limits):
+    if any(_is_limit(resource.get(key), limit) for key, limit in _LIMITS.items()):
         return
     if is_unknown(who):
         yield indeterminate("principal", "who may call the function can't be known yet")
     elif is_anybody(text(who)):
         yield violation("principal", "anybody may call the function; name who may")
+    elif text(who).endswith(_SERVICES) and resource.get("eventSourceToken") is ABSENT:
+        reason = f"{text(who)} may call the function for anybody; name the source or its account"
+        yield violation("principal", reason)
+
+
+#: What says for whom a function is called, as the conditions that AWS makes of it.
+_LIMITS: Final = {
+    "sourceArn": "aws:sourcearn",
+    "sourceAccount": "aws:sourceaccount",
+    "principalOrgId": "aws:principalorgid",
+}
+_SERVICES: Final = (".amazonaws.com", ".amazonaws.com.cn")
+
+
+def _is_limit(value: object, key: str) -> bool:
+    """Whether it names somebody; what isn't known yet will name the one that it is made from."""
+    given = Condition("stringlike", key, (text(value),), is_unknown=False)
+    return is_unknown(value) or (bool(text(value)) and is_pinning(given) is True)
 
 
 @rule(

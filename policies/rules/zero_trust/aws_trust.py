@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import Final
 
@@ -16,6 +17,10 @@ _CONTROLS: Final = ("iso27001:A.5.15", "iso27001:A.5.16", "uae-ia:T5.2.2", "nist
 _POSITIVE: Final = frozenset((
     "stringequals", "stringequalsignorecase", "stringlike", "arnequals", "arnlike",
 ))  # fmt: skip
+#: What subjects of GitHub, GitLab and HCP Terraform begin with, before the owner
+#: (https://docs.gitlab.com/ci/cloud_services/,
+#: https://developer.hashicorp.com/terraform/cloud-docs/workspaces/dynamic-provider-credentials).
+_OWNED: Final = frozenset(("repo", "project_path", "organization"))
 #: Providers that everybody may sign in to: there the application's id says whose sign-in it is
 #: (https://docs.aws.amazon.com/IAM/latest/UserGuide/reference_policies_iam-condition-keys.html).
 _BY_APPLICATION: Final = (
@@ -106,7 +111,7 @@ def _is_condition_on_callers(condition: Condition) -> bool | None:
         return None if condition.is_unknown else condition.values == ("true",)
     if condition.key == "aws:multifactorauthage" and condition.operator.startswith("numericless"):
         return not condition.is_unknown or None
-    return is_pinning(condition)
+    return is_pinning(condition, among=True)
 
 
 @rule(
@@ -169,16 +174,16 @@ def _pins(condition: Condition, wanted: tuple[str, ...]) -> bool | None:
 
 
 def _is_everybody(value: str) -> bool:
-    """Whether a subject is any: ``*``, ``repo:*``, ``system:serviceaccount:*``."""
-    _, _, rest = value.partition(":")
+    """Whether a subject is any: ``*``, ``repo:*``, ``project_path:*/*``,
+    ``system:serviceaccount:*``."""
+    kind, _, rest = value.partition(":")
     if value.startswith("system:serviceaccount:"):
-        rest = rest.partition(":")[2]
-    elif value.startswith("repo:"):
+        return not rest.partition(":")[2].strip("*?:/")
+    if kind in _OWNED:
         # The owner has to be named: anybody may make a repository of any name.
-        rest = rest.partition("/")[0].partition(":")[0]
-    else:
-        rest = value
-    return not rest.strip("*?:/") or (value.startswith("repo:") and "*" in rest)
+        owner = re.split(r"[/:]", rest, maxsplit=1)[0]
+        return "*" in owner or not owner.strip("?")
+    return not value.strip("*?:/")
 
 
 RULES: tuple[Rule, ...] = (trust_anybody, trust_account, trust_federated)
