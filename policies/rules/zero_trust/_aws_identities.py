@@ -16,7 +16,8 @@ from policies.model import (
     select,
     text,
 )
-from policies.reading.iam import Document, Statement, is_any_resource, read
+from policies.reading.cidr import are_open
+from policies.reading.iam import Condition, Document, Statement, is_any_resource, read
 from policies.rules.zero_trust._demands import aws, token
 
 POLICY: Final = token("iam/policy")
@@ -124,6 +125,26 @@ def _has_boundary(holder: Resource, view: View) -> bool:
 def grants_everything(statement: Statement) -> bool:
     """Whether a statement allows every action."""
     return any(each in {"*", "*:*"} or not each.strip("*:?") for each in statement.actions)
+
+
+#: Keys that every request meets, whatever it is about, or that its sender makes up.
+_SAY_NOTHING: Final = frozenset((
+    "aws:securetransport", "aws:useragent", "aws:referer", "s3:signatureversion", "s3:tlsversion",
+))  # fmt: skip
+
+
+def is_narrowed(statement: Statement) -> bool:
+    """Whether a condition holds a grant back; one that all requests meet doesn't. Values that
+    aren't known yet are somebody's, except for addresses, which may be the world."""
+    return any(map(_narrows, statement.conditions))
+
+
+def _narrows(condition: Condition) -> bool:
+    if condition.key in _SAY_NOTHING:
+        return False
+    if condition.key.endswith("sourceip"):
+        return not condition.is_unknown and not are_open(condition.values)
+    return condition.is_unknown or any(value.strip("*?") for value in condition.values)
 
 
 def wide_services(statement: Statement) -> list[str]:

@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Final
 
 from policies.model import Finding, Resource, Rule, Severity, View, indeterminate, rule, violation
-from policies.reading.iam import Statement, covers
+from policies.reading.iam import Condition, Statement, covers
 from policies.rules.zero_trust._aws_identities import (
     DOCUMENTS,
     POLICY,
@@ -17,6 +17,7 @@ from policies.rules.zero_trust._aws_identities import (
     hidden,
     is_boundary,
     is_bounded,
+    is_narrowed,
     wide_services,
 )
 
@@ -41,15 +42,21 @@ _Judge = Callable[[Statement], str]
 
 
 def _judge(
-    resource: Resource, view: View, what: _Judge, *, bounds_help: bool = False
+    resource: Resource,
+    view: View,
+    what: _Judge,
+    *,
+    bounds_help: bool = False,
+    conditions_help: bool = False,
 ) -> Iterator[Finding]:
     """Findings for statements that a judge objects to (it returns the reason)."""
+    needed = ("action", "notaction", "effect", *(["condition"] if conditions_help else []))
     for _, document in documents(resource):
         yield from hidden(document)
         for statement in document.allowing:
             if not (reason := what(statement)):
                 continue
-            if not statement.can_see("action", "notaction", "effect") or (
+            if not statement.can_see(*needed) or (
                 _resources_unseen(statement) and not view.referred(resource, statement.path)
             ):
                 yield indeterminate(statement.path, f"parts can't be known yet; {reason}")
@@ -179,7 +186,7 @@ def data_on_everything(resource: Resource, view: View) -> Iterator[Finding]:
     """Actions on data, secrets and roles, on every resource and without a condition."""
 
     def data(statement: Statement) -> str:
-        if grants_everything(statement) or statement.conditions or not _is_on_all(statement):
+        if grants_everything(statement) or is_narrowed(statement) or not _is_on_all(statement):
             return ""
         services = wide_services(statement)
         found = [
@@ -193,7 +200,7 @@ def data_on_everything(resource: Resource, view: View) -> Iterator[Finding]:
         said = found[0] if found else "an action on data"
         return f"{statement.label} allows {said} on every resource; name the resources"
 
-    yield from _judge(resource, view, data, bounds_help=True)
+    yield from _judge(resource, view, data, bounds_help=True, conditions_help=True)
 
 
 @rule(
@@ -210,20 +217,28 @@ def pass_role(resource: Resource, view: View) -> Iterator[Finding]:
     def passing(statement: Statement) -> str:
         if grants_everything(statement) or "iam" in wide_services(statement):
             return ""
-        pinned = any(
-            each.key in {"iam:passedtoservice", "iam:associatedresourcearn"}
-            and not each.operator.endswith("ifexists")
-            and "*" not in each.values
-            for each in statement.conditions
-        )
+        pinned = any(map(_names_receiver, statement.conditions))
         may = statement.grants("iam:passrole") or not statement.can_see("action")
         if not may or pinned or not _is_on_all(statement):
             return ""
         return f"{statement.label} passes every role; name the roles"
 
-    yield from _judge(resource, view, passing)
+    yield from _judge(resource, view, passing, conditions_help=True)
 
 
+def _names_receiver(condition: Condition) -> bool:
+    """Whether it says which service, or which resource, gets the role."""
+    return (
+        condition.key in {"iam:passedtoservice", "iam:associatedresourcearn"}
+        and condition.operator.removeprefix("foranyvalue:") in _EQUAL
+        and not condition.is_unknown
+        and not any(each.strip("*?") in {"", ".amazonaws.com"} for each in condition.values)
+    )
+
+
+_EQUAL: Final = frozenset((
+    "stringequals", "stringequalsignorecase", "stringlike", "arnequals", "arnlike",
+))  # fmt: skip
 #: Actions by which an identity gives itself more, where they are about everybody
 #: (https://docs.aws.amazon.com/IAM/latest/UserGuide/best-practices.html#bp-boundaries).
 _ESCALATING: Final = (
@@ -252,7 +267,7 @@ def escalation(resource: Resource, view: View) -> Iterator[Finding]:
     def escalating(statement: Statement) -> str:
         if grants_everything(statement) or "iam" in wide_services(statement):
             return ""
-        if statement.conditions or not _is_on_all(statement):
+        if is_narrowed(statement) or not _is_on_all(statement):
             return ""
         found = [
             each
@@ -265,7 +280,7 @@ def escalation(resource: Resource, view: View) -> Iterator[Finding]:
         said = found[0] if found else "an action that changes identities"
         return f"{statement.label} allows {said} on every resource, by which its holder gets more"
 
-    yield from _judge(resource, view, escalating)
+    yield from _judge(resource, view, escalating, conditions_help=True)
 
 
 RULES: tuple[Rule, ...] = (
