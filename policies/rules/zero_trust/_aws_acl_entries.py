@@ -10,6 +10,7 @@ from policies.reading.cidr import is_open
 from policies.rules.zero_trust._aws_openings import ports_of_rule
 
 _SHELLS = (22, 3389)
+_NOT_TCP = frozenset(("udp", "17"))
 
 
 def acl_entries(resource: Resource) -> Iterator[tuple[str, Any]]:
@@ -39,8 +40,13 @@ def opens_shells(entry: Mapping[str, Any]) -> bool:
 
 
 def is_denied(entry: Mapping[str, Any], key: str, entries: Sequence[tuple[str, Any]]) -> bool:
-    """Whether an entry with a lower number denies the world both ports of shells."""
+    """Whether entries with lower numbers deny the world the ports of shells that this one is
+    about."""
     own = number(get(entry, "ruleNo"))
+    allowed, knows = ports_of_rule(entry)
+    if not knows or allowed is None:
+        return False
+    left = {each for each in _SHELLS if each in allowed}
     for _, other in entries:
         if not isinstance(other, Mapping) or text(_action(other)).lower() != "deny":
             continue
@@ -48,6 +54,6 @@ def is_denied(entry: Mapping[str, Any], key: str, entries: Sequence[tuple[str, A
         if own is None or earlier is None or earlier >= own or not is_open(get(other, key)):
             continue
         ports, knows = ports_of_rule(other)
-        if knows and ports is not None and all(each in ports for each in _SHELLS):
-            return True
-    return False
+        if knows and ports is not None and text(get(other, "protocol")).lower() not in _NOT_TCP:
+            left -= {each for each in left if each in ports}
+    return not left
