@@ -164,8 +164,13 @@ _ACCESS_LOGS: Final[Mapping[str, tuple[Setting, ...]]] = {
     token("apigatewayv2/stage"): (
         Setting("accessLogSettings.destinationArn", given, _WANTED, _OFF),
     ),
-    token("opensearch/domain"): (Setting("logPublishingOptions", given, _WANTED, _OFF),),
-    token("elasticsearch/domain"): (Setting("logPublishingOptions", given, _WANTED, _OFF),),
+    **{
+        token(each): (
+            Setting("logPublishingOptions", given, _WANTED, _OFF),
+            Setting("logPublishingOptions.enabled", _not_false, _WANTED),
+        )
+        for each in ("opensearch/domain", "elasticsearch/domain")
+    },
     token("mq/broker"): (Setting("logs.general", true, _WANTED, _OFF),),
     token("neptune/cluster"): (Setting("enableCloudwatchLogsExports", given, _WANTED, _OFF),),
     token("docdb/cluster"): (Setting("enabledCloudwatchLogsExports", given, _WANTED, _OFF),),
