@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from policies.model import (
@@ -45,11 +45,14 @@ def _found(resource: Resource, view: View, path: str, reason: str, certain: bool
     return (violation if sure else indeterminate)(path, reason)
 
 
-_KARPENTER: Final = "kubernetes:karpenter.sh/v1:NodePool"
+_KARPENTER: Final = "kubernetes:karpenter.sh/*:NodePool"
+#: Spot, where the market isn't named:
+#: https://docs.aws.amazon.com/AWSEC2/latest/APIReference/API_InstanceMarketOptionsRequest.html
+_MARKET: Final = "instanceMarketOptions.marketType"
 #: Values that make a machine a spot machine, by where they stand.
 _SPOT: Final[dict[str, tuple[tuple[str, ...], frozenset[str]]]] = {
     "capacityType": (("spot",), frozenset(("aws:eks/nodeGroup:NodeGroup",))),
-    "instanceMarketOptions.marketType": (
+    _MARKET: (
         ("spot",),
         frozenset(("aws:ec2/instance:Instance", "aws:ec2/launchTemplate:LaunchTemplate")),
     ),
@@ -120,7 +123,7 @@ def restricted_spot(resource: Resource, view: View) -> Iterator[Finding]:
     if _is_spared(resource, view):
         return
     reason = "the data is restricted, and this is a spot machine"
-    if resource.kind in _ALWAYS:
+    if resource.kind in _ALWAYS or _is_spot_by_default(resource):
         yield _found(resource, view, "", reason, True)
     for path, (values, kinds) in _SPOT.items():
         if resource.kind in kinds:
@@ -135,8 +138,13 @@ def restricted_spot(resource: Resource, view: View) -> Iterator[Finding]:
             yield from _share(resource, view, path, lambda count: count > 0)
     if resource.kind == _MIXED:
         yield from _share(resource, view, _SHARE, lambda percent: percent < 100)
-    if resource.kind == _KARPENTER:
+    if resource.kind.endswith(":NodePool"):
         yield from _capacities(resource, view)
+
+
+def _is_spot_by_default(resource: Resource) -> bool:
+    options = resource.get("instanceMarketOptions")
+    return isinstance(options, Mapping) and bool(options) and resource.get(_MARKET) is ABSENT
 
 
 def _capacities(resource: Resource, view: View) -> Iterator[Finding]:
