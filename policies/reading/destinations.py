@@ -41,12 +41,21 @@ _LINKS: Final = re.compile(
 #: Keys of configurations whose content are destinations.
 _EXPORTERS: Final = frozenset({
     "remotewrite", "remote_write", "exporters", "sinks", "outputs", "remoteread", "remote_read",
-    "clusteroutput", "alertmanagers", "webhook_configs", "slack_configs",
+    "clusteroutput", "alertmanagers", "webhook_configs", "slack_configs", "webhookconfigs",
+    "slackconfigs",
 })  # fmt: skip
 _ENDPOINTS: Final = frozenset({
     "url", "uri", "endpoint", "endpoints", "host", "api_url", "address", "traces_endpoint",
     "metrics_endpoint", "logs_endpoint", "site", "brokers",
 })  # fmt: skip
+#: Commands that are run beside the program.
+_HOOKS: Final = tuple(
+    f"{each}.exec.command"
+    for each in (
+        "lifecycle.postStart", "lifecycle.preStop", "livenessProbe", "readinessProbe",
+        "startupProbe",
+    )
+)  # fmt: skip
 _OUTPUT_KINDS: Final = frozenset({"Output", "ClusterOutput"})
 _NOT_SEARCHED: Final = frozenset({"status", "metadata", "openAPIV3Schema", "caBundle", "image"})
 #: Where Fluent Bit sends what it reads, in its own format of files.
@@ -113,7 +122,7 @@ def _of_container(container: Container) -> Iterator[Destination]:
                 yield Destination(manifest, at, value, is_told=True)
         else:
             yield from _in_text(manifest, at, value, told=True)
-    for key in ("args", "command"):
+    for key in ("args", "command", *_HOOKS):
         for index, each in enumerate(items(container.get(key))):
             option = text(each).partition("=")[0].lstrip("-").replace("-", "_")
             if not _LINKS.fullmatch(option):

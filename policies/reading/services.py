@@ -191,7 +191,9 @@ def is_own_address(value: object) -> bool:
 def may_reach(value: object, settings: Settings) -> bool:
     """Whether data may go to a URL, a host or an address."""
     host = host_of(value) or text(value).lower().rstrip(".")
-    if network(host) is not None:
+    if (address := network(host)) is not None:
+        if address.prefixlen == address.max_prefixlen and address.network_address.is_unspecified:
+            return True  # Where a program listens; called, it is the program's own host.
         return is_own_address(host) or is_listed(host, settings)
     return may_talk_to(host, settings) or is_cluster_name(host)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from policies.model import (
@@ -21,6 +21,7 @@ from policies.model import (
     is_unknown,
     items,
     rule,
+    spell,
     text,
 )
 from policies.reading.kubernetes import ANY_OBJECT, Manifest, all_manifests, kinds, manifests
@@ -180,14 +181,66 @@ def secret_in_env(container: Container, view: View) -> Iterator[Finding]:
 
 
 _SECRET: Final = re.compile(
-    r"(?:.*_)?(?:PASSWORD|PASSWD|PASSPHRASE|SECRET|SECRET_KEY|SECRET_ACCESS_KEY|TOKEN|API_?KEY|"
+    r"(?:.*_)?(?:\w*PASSWORD|PASSWD|MYSQL_PWD|REDISCLI_AUTH|PASSPHRASE|SECRET|SECRET_KEY|SECRET_ACCESS_KEY|TOKEN|API_?KEY|"
     r"PRIVATE_KEY|ACCOUNT_KEY|CONNECTION_STRING|CREDENTIALS?)",
     re.I,
 )
 _DUMMY: Final = frozenset({
     "", "none", "dummy", "empty", "unused", "not-needed", "n/a", "na", "-", "placeholder", "true",
-    "false", "null",
+    "false", "null", "yes", "no",
 })  # fmt: skip
+#: Options and entries of maps that hold a secret; those that end in "secret" name one.
+_GIVEN: Final = re.compile(
+    r"(?:.*_)?(?:\w*PASSWORD|PASSWD|PASSPHRASE|TOKEN|API_?KEY|SECRET_KEY|SECRET_ACCESS_KEY)", re.I
+)
+_OPTION: Final = re.compile(r"--?([\w.-]+)=(.+)", re.S)
+_REFERENCE: Final = re.compile(r"\$|/|https?://|\{\{|<")
+_URL_PASSWORD: Final = re.compile(r"\b[a-z][a-z0-9+.-]*://[^\s/@:]*:([^\s/@]+)@", re.I)
+
+
+def _is_given(value: object) -> bool:
+    """Whether a text is the secret itself, and no reference to it."""
+    return text(value).lower() not in _DUMMY and not _REFERENCE.match(text(value))
+
+
+def _has_password(value: object) -> bool:
+    """Whether a text has a URL with a password in it."""
+    return any(_is_given(found[1]) for found in _URL_PASSWORD.finditer(text(value)))
+
+
+@each_container()
+def _in_container(container: Container, view: View) -> Iterator[Finding]:
+    for index, each in enumerate(items(container.get("env"))):
+        name, value = text(get(each, "name")), get(each, "value")
+        path = f"env[{index}].value"
+        if _has_password(value):
+            yield container.violation(path, f"{name} is a URL with a password in it")
+        elif not _SECRET.fullmatch(name) or value is ABSENT:
+            continue
+        elif value is REDACTED:
+            yield container.violation(path, f"{name} is a secret that is written into the object")
+        elif is_unknown(value):
+            yield container.indeterminate(path, f"whether {name} is a secret {value.reason}")
+        elif _is_given(value):
+            yield container.violation(path, f"{name} has its value in the object")
+    for key in ("args", "command"):
+        for index, each in enumerate(items(container.get(key))):
+            option = _OPTION.fullmatch(text(each))
+            named = option and _GIVEN.fullmatch(option[1].replace("-", "_"))
+            if _has_password(each) or (option and named and _is_given(option[2])):
+                yield container.violation(f"{key}[{index}]", "the argument has a secret in it")
+
+
+def _in_map(manifest: Manifest) -> Iterator[Finding]:
+    """Entries that become settings: of one line, for files may show what one would write."""
+    data = manifest.get("data")
+    if manifest.kind != "ConfigMap" or manifest.group or not isinstance(data, Mapping):
+        return
+    for key, value in data.items():
+        is_line = bool(text(value)) and "\n" not in text(value)
+        named = _GIVEN.fullmatch(str(key)) and _is_given(value)
+        if is_line and (named or _has_password(value)):
+            yield manifest.violation(spell(("data", str(key))), "the map has a secret in it")
 
 
 @rule(
@@ -198,20 +251,11 @@ _DUMMY: Final = frozenset({
     ("iso27001:A.8.12", "iso27001:A.8.24", "uae-ia:T7.4.2", "pdpl:20"),
     "Put the value into a Secret, or fetch it by the External Secrets Operator, and mount it.",
 )
-@each_container()
-def secret_in_plain(container: Container, view: View) -> Iterator[Finding]:
-    """No setting that is named like a secret has its value in the object."""
-    for index, each in enumerate(items(container.get("env"))):
-        name, value = text(get(each, "name")), get(each, "value")
-        path = f"env[{index}].value"
-        if not _SECRET.fullmatch(name) or value is ABSENT:
-            continue
-        if value is REDACTED:
-            yield container.violation(path, f"{name} is a secret that is written into the object")
-        elif is_unknown(value):
-            yield container.indeterminate(path, f"whether {name} is a secret {value.reason}")
-        elif text(value).lower() not in _DUMMY and not re.match(r"\$\(|/|https?://", text(value)):
-            yield container.violation(path, f"{name} has its value in the object")
+def secret_in_plain(resource: Resource, view: View) -> Iterator[Finding]:
+    """No setting, argument or map has a password, a token or a key in it."""
+    yield from _in_container(resource, view)
+    for manifest in manifests(resource):
+        yield from _in_map(manifest)
 
 
 RULES: tuple[Rule, ...] = (

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
@@ -17,10 +18,12 @@ from policies.model import (
     is_true,
     is_unknown,
     items,
+    leaves,
     rule,
+    spell,
     text,
 )
-from policies.reading.kubernetes import Manifest, kinds, manifests
+from policies.reading.kubernetes import Manifest, is_bundle, kinds, manifests
 from policies.reading.said import said
 
 _GATEWAYS: Final = kinds(
@@ -39,6 +42,7 @@ _PLAIN: Final = (
     "nginx.ingress.kubernetes.io/ssl-redirect",
     "nginx.ingress.kubernetes.io/force-ssl-redirect",
 )
+_ALLOW_HTTP: Final = "kubernetes.io/ingress.allow-http"
 
 
 @rule(
@@ -79,6 +83,13 @@ def _ingress(manifest: Manifest) -> Iterator[Finding]:
             yield manifest.indeterminate(path, f"whether plain HTTP is served {value.reason}")
         elif is_false(value):
             yield manifest.violation(path, "plain HTTP is served as well: redirection is off")
+    allowed = manifest.annotations.get(_ALLOW_HTTP, ABSENT)
+    if is_unknown(allowed):
+        path = f'metadata.annotations["{_ALLOW_HTTP}"]'
+        yield manifest.indeterminate(path, f"whether plain HTTP is served {allowed.reason}")
+    elif is_true(allowed):
+        path = f'metadata.annotations["{_ALLOW_HTTP}"]'
+        yield manifest.violation(path, "plain HTTP is served as well: it is allowed")
     if manifest.is_patch and manifest.get("spec.tls") is ABSENT:
         return
     tls = manifest.get("spec.tls")
@@ -168,13 +179,18 @@ _PRIVATE_GATEWAY: Final = "appgw.ingress.kubernetes.io/use-private-ip"
     "kubernetes-public-gateway",
     "Ingresses and gateways don't face the internet",
     Severity.CRITICAL,
-    _GATEWAYS,
+    _GATEWAYS | {"kubernetes:helm.sh/*:*"},
     ("uae-ia:T4.5.3", "iso27001:A.8.20", "iso27001:A.8.22", "nist-800-207:2"),
     "Set the scheme to internal (AWS), or appgw.ingress.kubernetes.io/use-private-ip to true "
     "(Azure).",
 )
 def public_gateway(resource: Resource, view: View) -> Iterator[Finding]:
-    """No annotation or parameter asks for a public load balancer."""
+    """No annotation or parameter asks for a public load balancer, nor does a chart's value."""
+    if resource.package == "kubernetes" and is_bundle(resource):
+        chart = Manifest(resource, "helm.sh", "chart", resource.properties)
+        for path, value in leaves(resource.get("values"), ("values",)):
+            if path[-1] in _SCHEMES:
+                yield from _scheme(chart, spell(path), value)
     for manifest in manifests(resource):
         if _is_ingress(manifest):
             yield from _schemes(manifest, "metadata.annotations", manifest.annotations)
@@ -241,4 +257,34 @@ def ingress_host(resource: Resource, view: View) -> Iterator[Finding]:
                 yield manifest.violation(path, f"the rule is for {said_host}")
 
 
-RULES: tuple[Rule, ...] = (gateway_tls, public_gateway, ingress_host)
+_SNIPPETS: Final = re.compile(r"nginx\.(?:ingress\.kubernetes\.io|org)/[\w-]+-snippets?")
+_ALLOW_SNIPPETS: Final = "allow-snippet-annotations"
+
+
+@rule(
+    "kubernetes-ingress-snippet",
+    "Ingresses bring no configuration of their own into the gateway",
+    Severity.HIGH,
+    kinds("networking.k8s.io:Ingress", "extensions:Ingress", "core:ConfigMap"),
+    ("iso27001:A.8.9", "iso27001:A.8.2", "uae-ia:T5.2.2", "nist-800-207:2"),
+    "Use the annotations that NGINX offers for the purpose, and leave allow-snippet-annotations "
+    "false: whoever writes a snippet reads every secret that the gateway may (CVE-2021-25742).",
+)
+def ingress_snippet(resource: Resource, view: View) -> Iterator[Finding]:
+    """No annotation is a part of NGINX' own configuration, and none is allowed to be."""
+    for manifest in manifests(resource):
+        for key in manifest.annotations if _is_ingress(manifest) else ():
+            if _SNIPPETS.fullmatch(str(key)):
+                yield manifest.violation(
+                    f'metadata.annotations["{key}"]', "it is configuration of the gateway itself"
+                )
+        allowed = get(manifest.get("data"), _ALLOW_SNIPPETS)
+        if manifest.kind == "ConfigMap" and not is_unknown(manifest.get("data")):
+            path = f"data.{_ALLOW_SNIPPETS}"
+            if is_unknown(allowed):
+                yield manifest.indeterminate(path, f"whether snippets work {allowed.reason}")
+            elif is_true(allowed):
+                yield manifest.violation(path, "snippets of every ingress are taken")
+
+
+RULES: tuple[Rule, ...] = (gateway_tls, public_gateway, ingress_host, ingress_snippet)

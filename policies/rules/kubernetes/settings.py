@@ -30,7 +30,8 @@ _OF_AWS: Final = frozenset({"AWS_REGION", "AWS_DEFAULT_REGION", "AMAZON_REGION"}
 _REGION: Final = re.compile(r"(?:\w+_)?(?:REGION|LOCATION)", re.I)
 #: The region of an output, in Fluent Bit's own format of files.
 _FLUENT_REGION: Final = re.compile(r"(?mi)^\s*region\s+(\S+)\s*$")
-_ARGUMENT: Final = re.compile(r"--?(?:[\w-]+-)?(?:region|location)=(\S+)", re.I)
+_OPTION: Final = re.compile(r"--?(?:[\w-]+-)?(?:region|location)", re.I)
+_ARGUMENT: Final = re.compile(rf"(?<!\S){_OPTION.pattern}[=\s]\s*(\S+)", re.I)
 
 
 @rule(
@@ -50,10 +51,11 @@ def region_setting(resource: Resource, view: View) -> Iterator[Finding]:
                 name, value = text(get(each, "name")), get(each, "value")
                 yield from _judge(pod.manifest, at, name, value, view)
             for key in ("args", "command"):
-                for index, each in enumerate(items(container.get(key))):
-                    if found := _ARGUMENT.fullmatch(text(each)):
-                        at = f"{container.at}.{key}[{index}]"
-                        yield from _judge(pod.manifest, at, "region", found[1], view)
+                given = items(container.get(key))
+                for index, each in enumerate(given):
+                    for at, value in _arguments(given, index, text(each)):
+                        where = f"{container.at}.{key}[{at}]"
+                        yield from _judge(pod.manifest, where, "region", value, view)
     for manifest in manifests(resource):
         data = manifest.get("data")
         if manifest.kind == "ConfigMap" and not manifest.group and isinstance(data, Mapping):
@@ -63,6 +65,16 @@ def region_setting(resource: Resource, view: View) -> Iterator[Finding]:
                 if "[OUTPUT]" in text(value).upper():
                     for found in _FLUENT_REGION.finditer(text(value)):
                         yield from _judge(manifest, at, "region", found[1], view)
+
+
+def _arguments(given: list[Any], index: int, each: str) -> Iterator[tuple[int, Any]]:
+    """Regions that an argument names, alone, before the next, or within a shell's command."""
+    if _OPTION.fullmatch(each):
+        if index + 1 < len(given):
+            yield index + 1, given[index + 1]
+    else:
+        for found in _ARGUMENT.finditer(each):
+            yield index, found[1].strip("\"';")
 
 
 def _judge(manifest: Manifest, at: str, name: str, value: Any, view: View) -> Iterator[Finding]:
