@@ -111,7 +111,7 @@ _SERVICES: Final[Mapping[str, tuple[Setting, ...]]] = {
         Setting("webserverAccessMode", none_of("PUBLIC_ONLY"), _PRIVATE),
     ),
     token("emr/blockPublicAccessConfiguration"): (
-        Setting("blockPublicSecurityGroupRules", none_of("false"),
+        Setting("blockPublicSecurityGroupRules", true,
                 "clusters with public security groups have to be blocked"),
     ),
     token("apigateway/restApi"): (
