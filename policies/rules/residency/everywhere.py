@@ -147,9 +147,10 @@ def _hidden(resource: Resource, view: View, leaf: Leaf, path: str) -> Iterator[F
     # A zone is always one of the resource's own region, and a location may be a path or a table.
     if kind_named(leaf.keys) == "region":
         place = referred_place(view, resource, path)
-        if place == "unknown":
+        if place == "unknown" or is_allowed(place, view):
+            # What is made from something at home may still say another region than its own.
             yield indeterminate(path, f"names a place that {_reason(leaf)}; {places_said(view)}")
-        elif not is_allowed(place, view):
+        else:
             yield violation(path, f"names a place made from {place}; {places_said(view)}")
 
 

@@ -66,9 +66,10 @@ def aws_region(resource: Resource, view: View) -> Iterator[Finding]:
         yield find("region", f"neither it nor its provider says a region; {places_said(view)}")
     elif is_unknown(said):
         place = referred_place(view, resource, "region")
-        if place == "unknown":
+        if place == "unknown" or is_allowed(place, view):
+            # What is made from something at home may still say another region than its own.
             yield indeterminate("region", f"its region can't be known; {places_said(view)}")
-        elif not is_allowed(place, view):
+        else:
             yield violation("region", f"its region is made from {place}; {places_said(view)}")
     else:
         region = aws_region_of(said) or said
