@@ -48,7 +48,8 @@ serving.serve(folder)
 def empty_pack(folder: Path) -> Path:
     """Make a pack without rules."""
     folder.mkdir()
-    (folder / "PulumiPolicy.yaml").write_text((PACKS / "PulumiPolicy.yaml").read_text())
+    described = (PACKS / "PulumiPolicy.yaml").read_text()
+    (folder / "PulumiPolicy.yaml").write_text(described.replace("../../.venv", sys.prefix))
     (folder / "__main__.py").write_text(EMPTY.format(folder=str(PACKS)))
     return folder
 
