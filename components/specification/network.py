@@ -141,7 +141,7 @@ def _domains(value: object, refusals: Refusals) -> tuple[str, ...]:
             refusals.add(
                 at,
                 given,
-                "a domain of two labels or more (pypi.org), or one with all below it "
+                "a domain of two labels or more (models.example.ae), or one with all below it "
                 "(.example.ae)",
                 "leave out scheme, port, path and '*', and write out no address",
             )

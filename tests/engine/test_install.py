@@ -108,7 +108,7 @@ def test_a_build_of_another_version_is_refused(machine: Machine) -> None:
 
 
 def test_a_failing_build_shows_what_go_said_and_leaves_nothing(machine: Machine) -> None:
-    machine.go(during="echo 'dial tcp: lookup proxy.golang.org: no such host' >&2; exit 1")
+    machine.go(during="echo 'dial tcp: lookup proxy.example: no such host' >&2; exit 1")
     with pytest.raises(EngineError, match="no such host") as raised:
         ensure_engine(machine.lines.append)
     assert "GOPROXY" in str(raised.value)
