@@ -9,10 +9,10 @@ from typing import Any, Final, cast
 
 from policies.decoding import plain_mapping, readable
 from policies.model import Options, PolicyError, Provider, Resource, Stack, items
+from policies.model.resource import ROOT
 
 #: Version of deployments that is read: sdk/go/common/apitype of pulumi/pulumi v3.255.0.
 VERSIONS: Final = (3, 4)
-_ROOT: Final = "pulumi:pulumi:Stack"
 
 
 def read_state(path: Path) -> Stack:
@@ -59,7 +59,7 @@ def stack_of_states(states: Iterable[Any]) -> Stack:
         for each in found
         if each["type"].startswith("pulumi:providers:")
     }
-    resources = tuple(_resource(each, providers) for each in found if each["type"] != _ROOT)
+    resources = tuple(_resource(each, providers) for each in found if each["type"] != ROOT)
     parts = str(found[0]["urn"]).split("::") if found else []
     name, project = parts[:2] if len(parts) > 1 else ("", "")
     return Stack(resources, name.removeprefix("urn:pulumi:"), project)

@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
-from typing import Final
 
-from policies.model.resource import Resource, Stack
+from policies.model.resource import REFERENCE, Resource, Stack
 from policies.model.settings import Settings
-
-_REFERENCE: Final = "::pulumi:pulumi:StackReference::"
 
 
 @dataclass(frozen=True)
@@ -38,7 +35,7 @@ class View:
         """
         top = re.split(r"[.\[]", path, maxsplit=1)[0]
         urns = resource.dependencies.get(top, ()) if self.stack else ()
-        return any(_REFERENCE in urn for urn in urns)
+        return any(f"::{REFERENCE}::" in urn for urn in urns)
 
     def data_class(self, resource: Resource) -> str:
         """The class of the resource's data: its own tag's, else the stack's."""

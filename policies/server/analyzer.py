@@ -15,7 +15,7 @@ from collections.abc import Generator, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 import grpc
 from google.protobuf import empty_pb2, struct_pb2
@@ -23,16 +23,14 @@ from pulumi.runtime.proto import analyzer_pb2 as messages
 from pulumi.runtime.proto import analyzer_pb2_grpc, plugin_pb2
 
 from policies.configuration import Configuration, read_configuration
-from policies.model import Kind, PolicyError, Resource, Rule, Settings, Stack
+from policies.model import Kind, PolicyError, Resource, Rule, Stack
 from policies.model.judge import Judge, Judgement, only, without
-from policies.outcome import Decided, Status, decide
+from policies.model.resource import REFERENCE, ROOT
+from policies.outcome import Decided, decide
 from policies.recording import Record, resource_entry
 from policies.server.information import SETTINGS_POLICY, SEVERITIES, pack_information
 from policies.server.messages import properties_of, resource_of, stack_of
 from policies.server.remediation import remediated
-
-ROOT: Final = "pulumi:pulumi:Stack"
-REFERENCE: Final = "pulumi:pulumi:StackReference"
 
 
 @dataclass(frozen=True)
@@ -182,12 +180,8 @@ class Analyzer(analyzer_pb2_grpc.AnalyzerServicer):
                 self._configured = read_configuration(
                     self._given, self._stack_config, self._pack.folder, self._secret
                 )
-            self._judge = Judge(self._pack.rules, self._settings)
+                self._judge = Judge(self._pack.rules, self._configured.settings)
         return self._configured
-
-    @property
-    def _settings(self) -> Settings:
-        return self._configured.settings if self._configured else Settings()
 
     def _say(
         self, judgements: Iterable[Judgement], configuration: Configuration
@@ -206,14 +200,14 @@ class Analyzer(analyzer_pb2_grpc.AnalyzerServicer):
 
     def _diagnostic(self, decided: Decided) -> messages.AnalyzeDiagnostic:
         rule = decided.judgement.rule
-        fails = decided.status in (Status.VIOLATION, Status.INDETERMINATE)
+        level = self._level(rule) if decided.status.fails else messages.ADVISORY
         return messages.AnalyzeDiagnostic(
             policyName=rule.id,
             policyPackName=self._pack.name,
             policyPackVersion=self._pack.version,
             description=rule.title,
             message=decided.message,
-            enforcementLevel=self._level(rule) if fails else messages.ADVISORY,  # pyright: ignore[reportArgumentType]
+            enforcementLevel=level,  # pyright: ignore[reportArgumentType]
             urn=decided.judgement.resource.urn,
             severity=SEVERITIES[rule.severity],
         )

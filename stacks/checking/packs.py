@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable
+from functools import cache
 from pathlib import Path
 
 import yaml
@@ -30,12 +31,13 @@ def _digest(name: str) -> PackDigest:
     digest = hashlib.sha256()
     for path in sorted(set(files)):
         digest.update(path.relative_to(POLICIES).as_posix().encode() + b"\0")
-        digest.update(hashlib.sha256(_content(path)).digest())
+        digest.update(_digest_of(path))
     return PackDigest(
         f"falaj-{name.replace('_', '-')}", str(described["version"]), digest.hexdigest()
     )
 
 
-def _content(path: Path) -> bytes:
-    # The same on every system: git may write other line ends.
-    return path.read_bytes().replace(b"\r\n", b"\n")
+@cache
+def _digest_of(path: Path) -> bytes:
+    # Every pack has the shared files. The same on every system: git may write other line ends.
+    return hashlib.sha256(path.read_bytes().replace(b"\r\n", b"\n")).digest()

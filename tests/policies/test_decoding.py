@@ -52,7 +52,14 @@ json_values = st.recursive(
 
 @given(json_values)
 def test_any_value_can_be_read(value: Any) -> None:
-    plain(value)
+    assert SIGNATURE not in _keys(plain(value))
+
+
+def _keys(value: Any) -> set[str]:
+    """Keys of mappings at any depth."""
+    if isinstance(value, dict):
+        return set(value).union(*map(_keys, value.values()))
+    return set().union(*map(_keys, value)) if isinstance(value, list) else set()
 
 
 @given(st.lists(json_values | st.dictionaries(st.sampled_from(

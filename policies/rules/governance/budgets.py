@@ -16,6 +16,7 @@ from policies.model import (
     rule,
     violation,
 )
+from policies.model.resource import REFERENCE
 from policies.reading.azure_types import azure
 from policies.reading.remembered import remembered
 
@@ -43,7 +44,6 @@ _BUDGETS: Final = {
     "azure-native": tuple(sorted(azure("consumption:Budget", "costmanagement:Budget"))),
 }
 #: A stack that stands on another one may have its budget there, for the whole account.
-_ELSEWHERE: Final = "pulumi:pulumi:StackReference"
 
 
 @rule(
@@ -60,7 +60,7 @@ def budget(resource: Resource, view: View) -> Iterator[Finding]:
     if view.stack is None:
         yield indeterminate("", "whether the stack has a budget isn't known yet")
         return
-    if view.stack.of_kind(_ELSEWHERE, *_BUDGETS.get(resource.package, ())):
+    if view.stack.of_kind(REFERENCE, *_BUDGETS.get(resource.package, ())):
         return
     costly = _costly(view.stack).get(resource.package, [])
     if costly and costly[0].urn == resource.urn:

@@ -46,19 +46,15 @@ _HOST_NAMESPACES: Final = {"hostNetwork": "network", "hostPID": "processes", "ho
 def host_namespaces(pod: Pod, view: View) -> Iterator[Finding]:
     """The pod has namespaces of its own."""
     for key, what in _HOST_NAMESPACES.items():
-        value = pod.get(key)
-        if is_unknown(value):
-            yield pod.indeterminate(key, f"{key} {value.reason}; only false is allowed")
-        elif is_true(value):
-            yield pod.violation(key, f"the pod shares its node's {what}")
+        yield from _forbid_true(pod, key, f"the pod shares its node's {what}")
 
 
-def _forbid_true(container: Container, path: str, what: str) -> Iterator[Finding]:
-    value = container.get(path)
+def _forbid_true(where: Pod | Container, path: str, reason: str) -> Iterator[Finding]:
+    value = where.get(path)
     if is_unknown(value):
-        yield container.indeterminate(path, f"{path} {value.reason}; only false is allowed")
+        yield where.indeterminate(path, f"{path} {value.reason}; only false is allowed")
     elif is_true(value):
-        yield container.violation(path, f"container {container.name!r} {what}")
+        yield where.violation(path, reason)
 
 
 @rule(
@@ -73,9 +69,8 @@ def _forbid_true(container: Container, path: str, what: str) -> Iterator[Finding
 @each_container(Level.BASELINE)
 def privileged(container: Container, view: View) -> Iterator[Finding]:
     """No container has all of its node's devices and capabilities."""
-    yield from _forbid_true(
-        container, "securityContext.privileged", "is privileged, which is root on its node"
-    )
+    reason = f"container {container.name!r} is privileged, which is root on its node"
+    yield from _forbid_true(container, "securityContext.privileged", reason)
 
 
 @rule(
@@ -97,7 +92,8 @@ def host_process(pod: Pod, view: View) -> Iterator[Finding]:
         yield pod.violation(path, "the pod's containers run as processes of the Windows node")
     for container in pod.containers:
         if not container.hidden:
-            yield from _forbid_true(container, path, "runs as a process of the Windows node")
+            reason = f"container {container.name!r} runs as a process of the Windows node"
+            yield from _forbid_true(container, path, reason)
 
 
 @rule(

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
-from pathlib import Path
+from pathlib import Path as FilePath
 from typing import Any
 
 import pytest
 
-from policies.model import UNKNOWN, Kind, View, is_list, leaves, spell
+from policies.model import UNKNOWN, Kind, View, leaves, spell
 from policies.model.cases import Case, read_cases
 from policies.model.judge import look
+from policies.model.values import Path
 from policies.rules import all_rules
+from tests.policies.flips import put
 
-FOLDER = Path(__file__).resolve().parents[3] / "policies" / "rules"
+FOLDER = FilePath(__file__).resolve().parents[3] / "policies" / "rules"
 RULES = {each.id: each for each in all_rules()}
 CASES = [case for file in sorted(FOLDER.rglob("*.cases.yaml")) for case in read_cases(file)]
 
@@ -53,15 +54,9 @@ def test_every_rule_has_cases_and_every_case_a_rule() -> None:
     assert not lacking
 
 
-def hide(value: Any, path: tuple[str | int, ...]) -> Any:
+def hide(value: Any, path: Path) -> Any:
     """The value with what is at the path unknown."""
-    if not path:
-        return UNKNOWN
-    head, rest = path[0], path[1:]
-    if isinstance(value, Mapping):
-        return {**value, str(head): hide(value[head], rest)}
-    assert is_list(value)
-    return [hide(each, rest) if index == head else each for index, each in enumerate(value)]
+    return put(value, path, UNKNOWN)
 
 
 @pytest.mark.parametrize(
