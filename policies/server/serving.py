@@ -58,6 +58,8 @@ def allow_deep_messages() -> None:
 
 def serve(folder: Path) -> None:
     """Answer the engine until it ends this process."""
+    # Read before anything else: an engine that is killed while this starts must be noticed too.
+    parent = os.getppid()
     allow_deep_messages()
     ended = threading.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
@@ -70,7 +72,6 @@ def serve(folder: Path) -> None:
     # The engine reads the port from the first line.
     sys.stdout.write(f"{port}\n")
     sys.stdout.flush()
-    parent = os.getppid()
     while not ended.wait(_LOOK_FOR_PARENT):
         if os.getppid() != parent:
             # An engine that was killed tells nobody.

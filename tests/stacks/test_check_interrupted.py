@@ -55,7 +55,7 @@ def test_nothing_goes_on_after_the_end(
     printed, _ = running.communicate(timeout=60)
     assert running.returncode == 130, printed
     assert "Traceback" not in printed
-    wait_for(lambda: not any(each.is_running() for each in family), "the end of all", 15)
+    wait_for(lambda: all(ended(each) for each in family), "the end of all", 15)
     assert not list(scratch.glob("falaj-*"))
 
 
@@ -91,5 +91,5 @@ def test_a_pack_ends_with_an_engine_that_was_killed() -> None:
     engine.wait()
     engine.stdout.close()
     began = time.monotonic()
-    wait_for(lambda: not pack.is_running(), "the end of the pack", 20)
+    wait_for(lambda: ended(pack), "the end of the pack", 20)
     assert time.monotonic() - began < 15

@@ -1,0 +1,105 @@
+"""Registers Kubernetes objects as resources: what an API server takes, in an order that it takes.
+
+Components render plain manifests first, without an engine, so that the same objects can be read,
+compared, validated and applied anywhere; this turns them into resources.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from functools import cache
+from importlib import metadata
+from typing import Any, Final, TypeAlias
+
+import pulumi
+
+Manifest: TypeAlias = Mapping[str, Any]
+"""A Kubernetes object: ``apiVersion``, ``kind``, ``metadata`` and what the kind has."""
+
+_SDK: Final = "pulumi-kubernetes"
+
+
+def token(name: str) -> str:
+    """The type token of a component."""
+    return f"falaj-kubernetes:index:{name}"
+
+
+def key_of(manifest: Manifest) -> str:
+    """``Kind/namespace/name``, or ``Kind/name`` where there is no namespace."""
+    about = manifest["metadata"]
+    parts = (manifest["kind"], about.get("namespace"), about["name"])
+    return "/".join(str(part) for part in parts if part)
+
+
+def type_of(manifest: Manifest) -> str:
+    """The type token of the vendor's provider, which knows objects of every kind by it.
+
+    The core group, which has no name in manifests, is written out.
+    """
+    version = str(manifest["apiVersion"])
+    return f"kubernetes:{version if '/' in version else 'core/' + version}:{manifest['kind']}"
+
+
+def declare(
+    parent: pulumi.Resource,
+    name: str,
+    manifests: Iterable[Manifest],
+    *,
+    depends_on: Sequence[pulumi.Resource] = (),
+    **options: Any,
+) -> dict[str, pulumi.CustomResource]:
+    """Register objects below a component.
+
+    Args:
+        parent: the component; its provider is used.
+        name: the component's name; resources are called after it and the object.
+        manifests: the objects. Their names, namespaces and kinds are plain values; other values
+            may be outputs.
+        depends_on: what all of them wait for.
+        options: further options of every resource.
+
+    Returns:
+        The resources by `key_of`. Objects wait for the namespace they are in, custom ones for
+        their definition, where that is among ``manifests``.
+    """
+    listed = sorted(manifests, key=_rank)
+    made: dict[str, pulumi.CustomResource] = {}
+    definitions: dict[tuple[str, str], str] = {}
+    for manifest in listed:
+        key = key_of(manifest)
+        if key in made:
+            raise ValueError(f"{key} is declared twice by {name}")
+        waits = [*depends_on]
+        namespace = made.get(f"Namespace/{manifest['metadata'].get('namespace')}")
+        group = str(manifest["apiVersion"]).partition("/")[0]
+        definition = definitions.get((group, str(manifest["kind"])))
+        waits += [namespace] if namespace else []
+        waits += [made[definition]] if definition else []
+        made[key] = pulumi.CustomResource(
+            type_of(manifest),
+            f"{name}-{key.lower().replace('/', '-')}",
+            dict(manifest),
+            pulumi.ResourceOptions(
+                parent=parent, depends_on=waits, version=_sdk_version(), **options
+            ),
+        )
+        if manifest["kind"] == "CustomResourceDefinition":
+            spec = manifest["spec"]
+            definitions[str(spec["group"]), str(spec["names"]["kind"])] = key
+    return made
+
+
+def _rank(manifest: Manifest) -> int:
+    """Definitions first, then namespaces, then what others refer to by name."""
+    order = (
+        "CustomResourceDefinition", "Namespace", "PriorityClass", "ServiceAccount", "Secret",
+        "ConfigMap",
+    )  # fmt: skip
+    kind = str(manifest["kind"])
+    return order.index(kind) if kind in order else len(order)
+
+
+@cache
+def _sdk_version() -> str:
+    """Version of the SDK, which names the provider's: resources without it take any provider."""
+    return metadata.version(_SDK)

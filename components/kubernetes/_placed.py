@@ -1,0 +1,156 @@
+"""What every component in a cluster takes: where the cluster is, and whom the component is for."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final, NotRequired, TypedDict
+
+from components import catalogue
+from components.specification.node_labels import PREFIX, label_value
+from components.specification.placed import DATA_CLASSES, ENVIRONMENTS
+from components.specification.refusals import Refusals
+
+DISTRIBUTIONS: Final = ("eks", "aks", "existing")
+"""EKS, AKS, and any other conformant cluster that stands in the country."""
+CLOUDS: Final[Mapping[str, str]] = {"eks": "aws", "aks": "azure"}
+
+REGION_LABEL: Final = "topology.kubernetes.io/region"
+ZONE_LABEL: Final = "topology.kubernetes.io/zone"
+TENANT_LABEL: Final = f"{PREFIX}tenant"
+COMPONENT_LABEL: Final = f"{PREFIX}component"
+DATA_CLASS_LABEL: Final = f"{PREFIX}data-class"
+COST_CENTER_LABEL: Final = f"{PREFIX}cost-center"
+ENVIRONMENT_LABEL: Final = f"{PREFIX}environment"
+OWNER_ANNOTATION: Final = f"{PREFIX}owner"
+MANAGED_BY: Final = "app.kubernetes.io/managed-by"
+
+_TENANT: Final = re.compile(r"^[a-z][a-z0-9-]{0,18}[a-z0-9]$")
+#: A site is the value of a node label: one word, so that no region abroad is taken for one.
+_SITE: Final = re.compile(r"^[a-z0-9]([a-z0-9-]{0,38}[a-z0-9])?$")
+#: Host, port and path of a registry: github.com/distribution/reference, in lower case.
+_REGISTRY: Final = re.compile(
+    r"^[a-z0-9]([a-z0-9-]*[a-z0-9])?(\.[a-z0-9]([a-z0-9-]*[a-z0-9])?)*(:\d{1,5})?"
+    r"(/[a-z0-9]+([._-]+[a-z0-9]+)*)*$"
+)
+
+
+class InClusterArgs(TypedDict):
+    """Arguments that all components in a cluster share: plain values, known before anything."""
+
+    distribution: str
+    """``eks``, ``aks`` or ``existing``."""
+    region: str
+    """Where the cluster is: the cloud's region (``me-central-1``, ``uaenorth`` …); for an
+    ``existing`` cluster the name of the site in the country, which its nodes carry as the label
+    ``topology.kubernetes.io/region``."""
+    zones: NotRequired[list[str]]
+    """Values of ``topology.kubernetes.io/zone`` that pods may be in. Default: all."""
+    registry: str
+    """The registry in the country that images are pulled from: host with port and path."""
+    tenant: str
+    """Who the component is for: part of names and labels. 2 to 20 of a-z, 0-9 and ``-``."""
+    owner: str
+    """Who answers for it: an e-mail address or a team's name; an annotation."""
+    data_class: str
+    """``public``, ``internal``, ``confidential`` or ``restricted``; a label."""
+    cost_center: str
+    """Who pays; a label for charge-back."""
+    environment: NotRequired[str]
+    """``development``, ``test`` or ``production``. Default: ``production``."""
+    acknowledge_degraded: NotRequired[str]
+    """Date of the region's degraded status that was read and accepted. Default: a region reported
+    as degraded is refused."""
+
+
+@dataclass(frozen=True)
+class InCluster:
+    """The shared arguments, checked."""
+
+    distribution: str
+    region: str
+    zones: tuple[str, ...]
+    registry: str
+    tenant: str
+    owner: str
+    data_class: str
+    cost_center: str
+    environment: str
+
+    def labels(self, component: str) -> dict[str, str]:
+        """Labels of everything that a component makes; ``component`` is its name."""
+        return {
+            MANAGED_BY: "falaj",
+            TENANT_LABEL: self.tenant,
+            COMPONENT_LABEL: label_value(component),
+            DATA_CLASS_LABEL: self.data_class,
+            COST_CENTER_LABEL: label_value(self.cost_center),
+            ENVIRONMENT_LABEL: self.environment,
+        }
+
+    def annotations(self) -> dict[str, str]:
+        """Annotations of everything that a component makes: what no label's value can hold."""
+        return {OWNER_ANNOTATION: self.owner}
+
+    @property
+    def node_selector(self) -> dict[str, str]:
+        """The label that pins a pod to the region, whatever else it asks for."""
+        return {REGION_LABEL: self.region}
+
+    def image(self, reference: str) -> str:
+        """An image of the in-country registry: ``name@sha256:…`` below its host and path."""
+        return f"{self.registry}/{reference}"
+
+
+def check_in_cluster(args: Mapping[str, Any], refusals: Refusals) -> InCluster | None:
+    """The shared arguments of ``args``; None where ``refusals`` got one that can't be used."""
+    before = refusals.count
+    texts = {
+        key: refusals.text(args, key)
+        for key in (
+            "distribution", "region", "registry", "tenant", "owner", "data_class", "cost_center",
+        )
+    }  # fmt: skip
+    environment = str(args.get("environment") or "production")
+    refusals.choice("environment", environment, ENVIRONMENTS)
+    if texts["data_class"]:
+        refusals.choice("data_class", texts["data_class"], DATA_CLASSES)
+    if texts["distribution"]:
+        refusals.choice("distribution", texts["distribution"], DISTRIBUTIONS)
+    if texts["tenant"] and not _TENANT.match(texts["tenant"]):
+        refusals.add(
+            "tenant", texts["tenant"],
+            "2 to 20 of a-z, 0-9 and '-', first a letter, last no '-'",
+        )  # fmt: skip
+    if texts["registry"] and not _REGISTRY.match(texts["registry"]):
+        refusals.add("registry", texts["registry"], "a host in lower case, with port and path")
+    zones = refusals.texts("zones", args["zones"]) if args.get("zones") is not None else ()
+    _check_region(texts["distribution"], texts["region"], args, refusals)
+    if refusals.count > before:
+        return None
+    return InCluster(
+        texts["distribution"], texts["region"], zones, texts["registry"], texts["tenant"],
+        texts["owner"], texts["data_class"], texts["cost_center"], environment,
+    )  # fmt: skip
+
+
+def _check_region(
+    distribution: str, region: str, args: Mapping[str, Any], refusals: Refusals
+) -> None:
+    if not region or distribution not in DISTRIBUTIONS:
+        return
+    cloud = CLOUDS.get(distribution)
+    if cloud is None:
+        if not _SITE.match(region):
+            refusals.add("region", region, "the site's name: up to 40 of a-z, 0-9 and '-'")
+        return
+    try:
+        place = catalogue.place(cloud, region)
+    except catalogue.CatalogueError as error:
+        refusals.say("region", str(error))
+        return
+    try:
+        place.require_healthy(args.get("acknowledge_degraded"))
+    except catalogue.CatalogueError as error:
+        refusals.say("acknowledge_degraded", str(error))
