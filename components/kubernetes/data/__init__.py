@@ -1,0 +1,1 @@
+"""Facts of the cluster's platform: images and charts, with their sources."""
