@@ -80,7 +80,7 @@ def declare(
             f"{name}-{key.lower().replace('/', '-')}",
             dict(manifest),
             pulumi.ResourceOptions(
-                parent=parent, depends_on=waits, version=_sdk_version(), **options
+                parent=parent, depends_on=waits, version=sdk_version(), **options
             ),
         )
         if manifest["kind"] == "CustomResourceDefinition":
@@ -100,6 +100,6 @@ def _rank(manifest: Manifest) -> int:
 
 
 @cache
-def _sdk_version() -> str:
+def sdk_version() -> str:
     """Version of the SDK, which names the provider's: resources without it take any provider."""
     return metadata.version(_SDK)

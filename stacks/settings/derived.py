@@ -1,0 +1,81 @@
+"""Sections of a stack file that are made from a component's arguments, so that both stay one.
+
+A component's arguments are a TypedDict whose docstrings are the reference. The section has the
+same keys in camelCase, refuses unknown ones at every depth, and gives the component's spelling back.
+"""
+
+from __future__ import annotations
+
+import types
+from collections.abc import Awaitable, Collection
+from functools import cache
+from typing import (
+    Any,
+    ForwardRef,
+    NotRequired,
+    Required,
+    Union,
+    cast,
+    get_args,
+    get_origin,
+    is_typeddict,
+)
+
+import pulumi
+from pydantic import create_model
+
+from stacks.settings.section import Section
+
+
+def section_of(
+    arguments: type, name: str, leaving_out: Collection[str] = frozenset()
+) -> type[Section]:
+    """The section that has a component's arguments as its keys.
+
+    Args:
+        arguments: the TypedDict of the arguments.
+        name: the section's name, for messages.
+        leaving_out: arguments that the blueprint gives.
+    """
+    hints = arguments.__annotations__
+    required = cast("frozenset[str]", getattr(arguments, "__required_keys__", frozenset[str]()))
+    fields: dict[str, Any] = {}
+    for key, hint in hints.items():
+        if key in leaving_out:
+            continue
+        plain = _plain(hint)
+        fields[key] = (plain, ...) if key in required else (plain | None, None)
+    return create_model(name, __base__=Section, __doc__=arguments.__doc__, **fields)
+
+
+@cache
+def _nested(arguments: type) -> type[Section]:
+    return section_of(arguments, arguments.__name__)
+
+
+def _plain(hint: Any) -> Any:
+    """An argument's type as a stack file can hold it: no outputs, sections for TypedDicts."""
+    origin, inner = get_origin(hint), get_args(hint)
+    found = hint
+    if origin in (NotRequired, Required):
+        found = _plain(inner[0])
+    elif origin in (Union, types.UnionType):
+        kept = tuple(_plain(each) for each in inner if not _is_late(each))
+        found = Union[kept]  # noqa: UP007 - made from a list of types
+    elif is_typeddict(hint):
+        found = _nested(hint)
+    elif origin is list:
+        found = list[_plain(inner[0])]
+    elif origin is dict:
+        found = dict[str, _plain(inner[1])]
+    return found
+
+
+def _is_late(hint: Any) -> bool:
+    """Whether a type stands for what is known only when the engine runs.
+
+    The SDK's `Input` names its `Output` by a string.
+    """
+    if isinstance(hint, ForwardRef):
+        return hint.__forward_arg__.startswith("Output[")
+    return (get_origin(hint) or hint) in (pulumi.Output, Awaitable)
