@@ -19,7 +19,7 @@ from policies.reports.result import StackResult
 from policies.state import stack_of_states
 from stacks.checking.records import outcomes_of, resources_of
 from stacks.checking.subject import Subject
-from stacks.command.beneath import bring_up_foundation
+from stacks.command.beneath import bring_up_beneath
 from stacks.command.cloud import prepare_cloud
 from stacks.command.packs import pack_folders
 from stacks.command.pulumi import Pulumi
@@ -79,7 +79,7 @@ def _check(subject: Subject, strict: bool | None) -> StackResult:
     pulumi = Pulumi(stack, sandbox=not subject.is_local, plugins=not subject.is_local)
     pulumi.ensure_stack()
     if isinstance(settings, CloudSettings):
-        bring_up_foundation(pulumi, settings)
+        bring_up_beneath(pulumi, settings)
     packs = settings.policies.packs if isinstance(settings, CloudSettings) else PACKS
     folders = pack_folders(packs)
     with (

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from stacks.command.project import Project, StackFile
 from stacks.errors import StackError
-from stacks.settings import NAMESPACE, LocalSettings, Settings
+from stacks.settings import NAMESPACE, CloudSettings, LocalSettings, Settings
 from stacks.settings.source import from_project_and_stack
 
 #: Keys that only stacks of Falaj's blueprints have.
@@ -24,9 +24,22 @@ class Subject:
     """None for a program that isn't one of Falaj's."""
 
     @property
-    def foundation(self) -> str | None:
+    def beneath(self) -> str | None:
         """The stack that it stands on, which has to be there before it can be previewed."""
-        return getattr(self.settings, "foundation", None)
+        return self.settings.beneath if isinstance(self.settings, CloudSettings) else None
+
+    @property
+    def chain(self) -> tuple[str, ...]:
+        """Names of the stacks that it stands on, the lowest last, as far as their files say it."""
+        found: list[str] = []
+        current: Subject = self
+        while (name := current.beneath) is not None and name not in found:
+            found.append(name)
+            stack = self.stack.sibling(name)
+            if not stack.path.exists():
+                break
+            current = subject_of(stack)
+        return tuple(found)
 
     @property
     def is_local(self) -> bool:
@@ -47,8 +60,8 @@ def subjects(project: Project, names: Sequence[str]) -> list[Subject]:
     chosen = list(dict.fromkeys(names)) or _all(project)
     found = [subject_of(StackFile(name, project)) for name in chosen]
     order = {each.stack.name: number for number, each in enumerate(found)}
-    # A foundation comes first, so that its own check is done when others need it.
-    return sorted(found, key=lambda each: (each.foundation is not None, order[each.stack.name]))
+    # What others stand on comes first, so that its own check is done when they need it.
+    return sorted(found, key=lambda each: (len(each.chain), order[each.stack.name]))
 
 
 def subject_of(stack: StackFile) -> Subject:
@@ -65,12 +78,12 @@ def subject_of(stack: StackFile) -> Subject:
 
 
 def groups(found: Sequence[Subject]) -> list[list[Subject]]:
-    """Stacks that can be checked side by side: those on one foundation go one after another."""
-    by_foundation: dict[str, list[Subject]] = {}
+    """Stacks that can be checked side by side: those on one ground go one after another."""
+    by_ground: dict[str, list[Subject]] = {}
     for each in found:
-        by_foundation.setdefault(each.foundation or each.stack.name, []).append(each)
+        by_ground.setdefault((each.stack.name, *each.chain)[-1], []).append(each)
     # The longest first, so that the cores end at about the same time.
-    return sorted(by_foundation.values(), key=len, reverse=True)
+    return sorted(by_ground.values(), key=len, reverse=True)
 
 
 def _all(project: Project) -> list[str]:

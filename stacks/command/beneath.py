@@ -1,4 +1,4 @@
-"""What a stack stands on: its foundation has to be there first, and the sandbox can make it."""
+"""What a stack stands on has to be there first; the sandbox makes what it hasn't got."""
 
 from __future__ import annotations
 
@@ -10,16 +10,18 @@ from stacks.errors import StackError
 from stacks.settings import CloudSettings
 
 
-def bring_up_foundation(pulumi: Pulumi, settings: CloudSettings) -> None:
+def bring_up_beneath(pulumi: Pulumi, settings: CloudSettings) -> None:
     """Make sure that the stack which this one refers to is there; in the sandbox, make it.
+
+    What that one stands on in turn comes before it.
 
     Raises:
         StackError: it isn't there, or can't be made.
     """
-    name = getattr(settings, "foundation", None)
+    name = settings.beneath
     if name is None:
         return
-    stack = pulumi.stack.sibling(str(name))
+    stack = pulumi.stack.sibling(name)
     other = Pulumi(stack, sandbox=pulumi.sandbox)
     if other.exists() and other.outputs():
         if pulumi.sandbox:
@@ -27,7 +29,7 @@ def bring_up_foundation(pulumi: Pulumi, settings: CloudSettings) -> None:
         return
     if not pulumi.sandbox:
         raise StackError(
-            f"falaj:foundation: stack {name} is not up, and {pulumi.stack.name} stands on it\n"
+            f"stack {name} is not up, and {pulumi.stack.name} stands on it\n"
             f"  bring it up first with: make up STACK={name}"
         )
     say(f"{pulumi.stack.name} stands on {name}, which the sandbox hasn't got: making it there")
@@ -36,11 +38,12 @@ def bring_up_foundation(pulumi: Pulumi, settings: CloudSettings) -> None:
     found = stack.settings()
     if not isinstance(found, CloudSettings):
         raise StackError(
-            f"falaj:foundation: given {name!r}, a stack of the platform local; allowed: a stack "
-            "of the blueprint foundation"
+            f"{pulumi.stack.name} stands on {name!r}, a stack of the platform local; allowed: a "
+            "stack of the blueprint foundation or cluster"
         )
     prepare_cloud(stack, found, sandbox=True)
     other.ensure_stack()
+    bring_up_beneath(other, found)
     # The packs judge it when it is brought up, or checked, as itself.
     status = other.stream(["up", "--yes", "--skip-preview", "-s", stack.name, *display()])
     if status != 0:

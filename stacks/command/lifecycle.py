@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from engine.sandbox import activation
 from stacks.command import made_for, service
-from stacks.command.beneath import bring_up_foundation
+from stacks.command.beneath import bring_up_beneath
 from stacks.command.cloud import closing, prepare_cloud
 from stacks.command.console import display, say, step
 from stacks.command.judged import judged
@@ -73,7 +73,7 @@ def up(call: Call) -> int:
     if isinstance(settings, CloudSettings):
         if not pulumi.sandbox:
             pulumi.refuse_made_up()
-        bring_up_foundation(pulumi, settings)
+        bring_up_beneath(pulumi, settings)
     if pulumi.sandbox:
         made_for.forget(stack)
     say(f"[3/3] pulumi up of stack {stack.name}")
@@ -101,7 +101,7 @@ def preview(call: Call) -> int:
     pulumi = call.engine(settings)
     pulumi.ensure_stack()
     if isinstance(settings, CloudSettings):
-        bring_up_foundation(pulumi, settings)
+        bring_up_beneath(pulumi, settings)
     with judged(call.stack, settings, pulumi) as (packs, environment):
         arguments = ["preview", *packs, "-s", call.stack.name]
         return pulumi.stream([*arguments, *display()], environment)
@@ -195,11 +195,11 @@ def new(call: Call, template: str) -> int:
 
 
 def _remove_what_was_made_for(call: Call, settings: Settings | None) -> None:
-    """Destroy the foundation that the sandbox made for the stack, once nobody stands on it."""
-    name = getattr(settings, "foundation", None)
-    if name is not None and made_for.leave(call.stack.sibling(str(name)), call.stack.name):
+    """Destroy what the sandbox made for the stack to stand on, once nobody stands on it."""
+    name = settings.beneath if isinstance(settings, CloudSettings) else None
+    if name is not None and made_for.leave(call.stack.sibling(name), call.stack.name):
         say(f"{name} was made for {call.stack.name} only: it goes as well")
-        down(Call(call.stack.sibling(str(name)), sandbox=True))
+        down(Call(call.stack.sibling(name), sandbox=True))
 
 
 def _explain(call: Call, target: str, status: int) -> None:

@@ -1,4 +1,4 @@
-"""What every stack in a cloud says: where it is, whom it belongs to, what was accepted."""
+"""What every stack off this machine says: where it is, whose it is, what was accepted."""
 
 from __future__ import annotations
 
@@ -39,10 +39,11 @@ class Acknowledgement(Section):
 
 
 class CloudSettings(Section):
-    """Keys that the stacks of all blueprints in a cloud share."""
+    """Keys that the stacks of all blueprints share, in a cloud or in an existing cluster."""
 
-    platform: Literal["aws", "azure"] | None = None
+    platform: Literal["aws", "azure", "kubernetes"] | None = None
     region: str | None = None
+    """Region of the cloud; of an existing cluster the site in the country where it stands."""
     placement: list[str] = Field(default_factory=list)
     """Places in the country in order of preference, as ``azure/uaenorth``; instead of ``platform``
     and ``region``."""
@@ -61,7 +62,12 @@ class CloudSettings(Section):
         if self.placement:
             return tuple(self.placement)
         cloud = str(self.platform)
-        return (f"{cloud}/{self.region or DEFAULT_REGIONS[cloud]}",)
+        return (f"{cloud}/{self.region or DEFAULT_REGIONS.get(cloud, '')}",)
+
+    @property
+    def beneath(self) -> str | None:
+        """The stack that this one stands on and refers to. None: it stands alone."""
+        return None
 
     @property
     def acknowledged(self) -> dict[str, str]:

@@ -1,7 +1,7 @@
 """Sections of a stack file that are made from a component's arguments, so that both stay one.
 
 A component's arguments are a TypedDict whose docstrings are the reference. The section has the
-same keys in camelCase, refuses unknown ones at every depth, and gives the component's spelling back.
+same keys in camelCase, refuses unknown ones at every depth, and gives the component its spelling.
 """
 
 from __future__ import annotations

@@ -100,3 +100,8 @@ class OnFoundation(OwnFoundation):
 
     foundation: Name | None = None
     """Stack to refer to. Without it, the stack makes a foundation of its own."""
+
+    @property
+    def beneath(self) -> str | None:
+        """The foundation's stack."""
+        return self.foundation
