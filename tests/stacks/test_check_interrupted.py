@@ -37,6 +37,14 @@ def program(project: Project, name: str, seconds: int) -> Path:
     return folder
 
 
+def ended(process: psutil.Process) -> bool:
+    """Whether a process is over; one that nobody has waited for yet counts as that."""
+    try:
+        return not process.is_running() or process.status() == psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return True
+
+
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_nothing_goes_on_after_the_end(
     project: Project, number: signal.Signals, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
