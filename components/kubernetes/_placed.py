@@ -1,7 +1,5 @@
 """What every component in a cluster takes: where the cluster is, and whom the component is for."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
