@@ -7,6 +7,7 @@ import re
 from functools import lru_cache
 from typing import Final
 
+from components.catalogue.clusters.addresses import PRIVATE_SUFFIXES
 from policies.model import Settings, text
 from policies.reading.regions import AZURE_LOCATIONS, regions_in
 
@@ -18,11 +19,6 @@ _BARE: Final = re.compile(
     r"(?::\d+)?(?:/\S*)?",
     re.IGNORECASE,
 )
-#: Names that only a private network knows (RFC 6762, RFC 8375, and Kubernetes' own).
-_PRIVATE: Final = (
-    ".internal", ".local", ".localhost", ".lan", ".home.arpa", ".svc", ".cluster.local", ".test",
-    ".intranet", ".corp", ".private",
-)  # fmt: skip
 
 #: Services that take data and keep it abroad, by the end of their hosts. None offers a region in
 #: the country: what each is, from the services' own documentation of their sites.
@@ -69,7 +65,7 @@ def is_private(host: str) -> bool:
     try:
         address = ipaddress.ip_address(host.partition("%")[0])
     except ValueError:
-        return "." not in host or host.endswith(_PRIVATE)
+        return "." not in host or host.endswith(PRIVATE_SUFFIXES)
     return address.is_private or address.is_loopback or address.is_link_local
 
 

@@ -6,21 +6,11 @@ https://kubernetes.io/docs/concepts/security/pod-security-standards/
 from __future__ import annotations
 
 from enum import IntEnum
-from typing import Final
 
+from components.catalogue.clusters.isolation import SYSTEM
 from policies.model import Stack, get, text
 from policies.reading.kubernetes import Manifest, all_manifests, manifests
 from policies.reading.remembered import remembered
-
-#: Namespaces of agents that need their nodes: drivers, networks, storage, runtime security.
-#: Their DaemonSets may do what they must; everything else in them meets the baseline.
-SYSTEM: Final = frozenset({
-    "kube-system", "kube-public", "kube-node-lease", "gpu-operator", "nvidia-gpu-operator",
-    "network-operator", "nvidia-network-operator", "nvidia-dra-driver-gpu",
-    "node-feature-discovery", "nvsentinel", "istio-system", "cilium", "calico-system",
-    "tigera-operator", "rook-ceph", "falco", "tetragon", "aws-observability",
-    "amazon-cloudwatch", "gatekeeper-system", "aks-istio-system",
-})  # fmt: skip
 
 
 class Level(IntEnum):

@@ -10,19 +10,12 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
+from components.catalogue.clusters.node_labels import REGION_KEYS, ZONE_KEYS
 from policies.model import ABSENT, Path, Settings, get, is_list, is_unknown, items, spell, text
 from policies.reading.kubernetes import Manifest, is_object
 from policies.reading.pods import Pod
 from policies.reading.regions import place_named
 
-REGION_KEYS: Final = frozenset({
-    "topology.kubernetes.io/region", "failure-domain.beta.kubernetes.io/region",
-})  # fmt: skip
-ZONE_KEYS: Final = frozenset({
-    "topology.kubernetes.io/zone", "failure-domain.beta.kubernetes.io/zone",
-    "topology.ebs.csi.aws.com/zone", "topology.disk.csi.azure.com/zone",
-    "topology.k8s.aws/zone-id", "topology.gke.io/zone",
-})  # fmt: skip
 PLACE_KEYS: Final = REGION_KEYS | ZONE_KEYS
 #: Azure's nodes bear their location and the zone's number; ``0`` is a node of no zone.
 _AZURE_ZONE: Final = re.compile(r"([a-z0-9]+)-\d")

@@ -12,6 +12,16 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
+from components.catalogue.clusters.addresses import DOMAINS, OWN_RANGES
+from components.catalogue.clusters.load_balancers import (
+    ADDRESSES,
+    AWS_TYPE,
+    INTERNAL_CLASSES,
+    INTERNAL_TYPES,
+    KINDS,
+    SCHEMES,
+    SWITCHES,
+)
 from policies.model import (
     ABSENT,
     Path,
@@ -29,52 +39,8 @@ from policies.reading.cidr import network
 from policies.reading.hosts import host_of, is_listed, may_talk_to
 from policies.reading.kubernetes import Manifest, is_bundle, join, manifests
 
-_SCHEMES: Final = ("service.beta.kubernetes.io/aws-load-balancer-scheme",)
-_SWITCHES: Final = (
-    "service.beta.kubernetes.io/aws-load-balancer-internal",
-    "service.beta.kubernetes.io/azure-load-balancer-internal",
-    "service.beta.kubernetes.io/openstack-internal-load-balancer",
-    "service.beta.kubernetes.io/oci-load-balancer-internal",
-)
-_KINDS: Final = {
-    "networking.gke.io/load-balancer-type": "internal",
-    "cloud.google.com/load-balancer-type": "internal",
-    "service.kubernetes.io/ibm-load-balancer-cloud-provider-ip-type": "private",
-    "service.beta.kubernetes.io/alibaba-cloud-loadbalancer-address-type": "intranet",
-}
-#: What hands a service to AWS' own controllers, whose balancers are internal unless said otherwise
-#: (https://kubernetes-sigs.github.io/aws-load-balancer-controller/latest/guide/service/nlb/,
-#: https://docs.aws.amazon.com/eks/latest/userguide/auto-configure-nlb.html).
-_AWS_TYPE: Final = "service.beta.kubernetes.io/aws-load-balancer-type"
-_INTERNAL_TYPES: Final = frozenset({"external", "nlb-ip"})
-_INTERNAL_CLASSES: Final = frozenset({"service.k8s.aws/nlb", "eks.amazonaws.com/nlb"})
-#: Where balancers of one's own machines read their address.
-_ADDRESSES: Final = (
-    "metallb.universe.tf/loadBalancerIPs", "metallb.io/loadBalancerIPs",
-    "kube-vip.io/loadbalancerIPs", "lbipam.cilium.io/ips", "io.cilium/lb-ipam-ips",
-)  # fmt: skip
-_OWN: Final = tuple(
-    ipaddress.ip_network(each)
-    for each in (
-        "10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "100.64.0.0/10", "127.0.0.0/8",
-        "169.254.0.0/16", "fc00::/7", "fe80::/10", "::1/128",
-    )
-)  # fmt: skip
+_OWN: Final = tuple(ipaddress.ip_network(each) for each in OWN_RANGES)
 _LABEL: Final = re.compile(r"[a-z]([a-z0-9-]*[a-z0-9])?")
-#: Domains of three letters and more that services are commonly found in
-#: (https://data.iana.org/TLD/tlds-alpha-by-domain.txt has all).
-_DOMAINS: Final = frozenset({
-    "academy", "agency", "app", "art", "arpa", "biz", "blog", "bot", "box", "build", "capital",
-    "cat", "chat", "cloud", "club", "codes", "com", "community", "company", "computer",
-    "design", "dev", "digital", "dubai", "edu", "email", "energy", "engineer", "engineering",
-    "example", "exchange", "expert", "finance", "fun", "fund", "games", "global", "gov", "group",
-    "host", "hosting", "info", "ink", "int", "link", "live", "ltd", "mil", "mobi", "mov", "name",
-    "net", "network", "new", "news", "ninja", "one", "online", "onl", "org", "page", "plus",
-    "pro", "pub", "run", "science", "services", "shop", "site", "social", "software", "solutions",
-    "space", "store", "studio", "support", "systems", "tech", "technology", "today",
-    "top", "trade", "travel", "vip", "website", "work", "works", "world", "wtf",
-    "xxx", "xyz", "zip", "zone",
-})  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -140,23 +106,21 @@ def annotation_path(service: Service, key: str) -> str:
 def public_because(service: Service) -> tuple[str, str] | None:
     """Why a load balancer is public, with the path that says so; None where it is internal."""
     given = service.annotations if isinstance(service.annotations, Mapping) else {}
-    for key in _SWITCHES:
+    for key in SWITCHES:
         if is_false(given.get(key)):
             return annotation_path(service, key), "it is said not to be internal"
-    for key in _SCHEMES:
+    for key in SCHEMES:
         if key in given and given[key] is not None:
             if text(given[key]) == "internal":
                 return None
             return annotation_path(service, key), "its scheme isn't internal"
-    internal = any(is_true(given.get(key)) for key in _SWITCHES)
-    internal = internal or text(given.get(_SWITCHES[0])) == "0.0.0.0/0"
-    internal = internal or any(
-        text(given.get(key)).lower() == word for key, word in _KINDS.items()
-    )
-    internal = internal or text(given.get(_AWS_TYPE)) in _INTERNAL_TYPES
-    internal = internal or text(get(service.body, "loadBalancerClass")) in _INTERNAL_CLASSES
+    internal = any(is_true(given.get(key)) for key in SWITCHES)
+    internal = internal or text(given.get(SWITCHES[0])) == "0.0.0.0/0"
+    internal = internal or any(text(given.get(key)).lower() == word for key, word in KINDS.items())
+    internal = internal or text(given.get(AWS_TYPE)) in INTERNAL_TYPES
+    internal = internal or text(get(service.body, "loadBalancerClass")) in INTERNAL_CLASSES
     addresses = [text(get(service.body, "loadBalancerIP"))]
-    addresses += [part for key in _ADDRESSES for part in text(given.get(key)).split(",")]
+    addresses += [part for key in ADDRESSES for part in text(given.get(key)).split(",")]
     named = [each for each in addresses if each.strip()]
     if internal or (named and all(is_own_address(each) for each in named)):
         return None
@@ -168,7 +132,7 @@ def hidden_annotation(service: Service) -> tuple[str, Any] | None:
     if is_unknown(service.annotations):
         return service.annotations_at, service.annotations
     given = service.annotations if isinstance(service.annotations, Mapping) else {}
-    for key in (*_SCHEMES, *_SWITCHES, *_KINDS, _AWS_TYPE):
+    for key in (*SCHEMES, *SWITCHES, *KINDS, AWS_TYPE):
         if is_unknown(given.get(key)):
             return annotation_path(service, key), given[key]
     for key in ("loadBalancerClass", "loadBalancerIP"):
@@ -204,4 +168,4 @@ def is_cluster_name(host: str) -> bool:
     Two labels, of which the last isn't a domain that companies register names in.
     """
     name, _, last = host.partition(".")
-    return bool(name) and bool(_LABEL.fullmatch(last)) and len(last) > 2 and last not in _DOMAINS
+    return bool(name) and bool(_LABEL.fullmatch(last)) and len(last) > 2 and last not in DOMAINS

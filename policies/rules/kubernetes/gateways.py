@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
+from components.catalogue.clusters.load_balancers import GATEWAY_SCHEMES
 from policies.model import (
     ABSENT,
     Finding,
@@ -168,10 +169,6 @@ def _istio(manifest: Manifest) -> Iterator[Finding]:
                 )
 
 
-_SCHEMES: Final = (
-    "alb.ingress.kubernetes.io/scheme",
-    "service.beta.kubernetes.io/aws-load-balancer-scheme",
-)
 _PRIVATE_GATEWAY: Final = "appgw.ingress.kubernetes.io/use-private-ip"
 
 
@@ -189,7 +186,7 @@ def public_gateway(resource: Resource, view: View) -> Iterator[Finding]:
     if resource.package == "kubernetes" and is_bundle(resource):
         chart = Manifest(resource, "helm.sh", "chart", resource.properties)
         for path, value in leaves(resource.get("values"), ("values",)):
-            if path[-1] in _SCHEMES:
+            if path[-1] in GATEWAY_SCHEMES:
                 yield from _scheme(chart, spell(path), value)
     for manifest in manifests(resource):
         if _is_ingress(manifest):
@@ -205,7 +202,7 @@ def public_gateway(resource: Resource, view: View) -> Iterator[Finding]:
 
 
 def _schemes(manifest: Manifest, at: str, given: Mapping[str, Any]) -> Iterator[Finding]:
-    for key in _SCHEMES:
+    for key in GATEWAY_SCHEMES:
         if key in given:
             yield from _scheme(manifest, f'{at}["{key}"]', given[key])
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
+from components.catalogue.clusters.isolation import BASELINE_CAPABILITIES
 from policies.model import (
     ABSENT,
     Finding,
@@ -30,10 +31,6 @@ from policies.reading.said import said
 
 _CONTROLS: Final = ("iso27001:A.8.9", "iso27001:A.8.2", "uae-ia:T5.2.2", "nist-800-207:2")
 #: What containers of the baseline may add; nothing of it is more than runtimes give by default.
-_BASELINE_CAPABILITIES: Final = frozenset({
-    "AUDIT_WRITE", "CHOWN", "DAC_OVERRIDE", "FOWNER", "FSETID", "KILL", "MKNOD",
-    "NET_BIND_SERVICE", "SETFCAP", "SETGID", "SETPCAP", "SETUID", "SYS_CHROOT",
-})  # fmt: skip
 _RESTRICTED_CAPABILITIES: Final = frozenset({"NET_BIND_SERVICE"})
 _SELINUX_TYPES: Final = (
     "", "container_t", "container_init_t", "container_kvm_t", "container_engine_t",
@@ -74,7 +71,7 @@ def _added(container: Container, allowed: frozenset[str]) -> Iterator[Finding]:
 @each_container(Level.BASELINE)
 def capabilities_baseline(container: Container, view: View) -> Iterator[Finding]:
     """What is added is within what "baseline" allows."""
-    yield from _added(container, _BASELINE_CAPABILITIES)
+    yield from _added(container, BASELINE_CAPABILITIES)
 
 
 @rule(

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Final
 
+from components.catalogue.clusters.rights import ESCALATIONS, EVERYBODY, HARMLESS, READS
 from policies.model import (
     ABSENT,
     Finding,
@@ -74,27 +75,6 @@ def wildcard(resource: Resource, view: View) -> Iterator[Finding]:
                 yield manifest.violation(path, "it gathers the rules of all cluster roles")
 
 
-#: Verbs on resources by which one becomes somebody else, or more than one is.
-_ESCALATIONS: Final[tuple[tuple[frozenset[str], frozenset[str], str], ...]] = tuple(
-    (frozenset(resources), frozenset(verbs), what)
-    for resources, verbs, what in (
-        (("roles", "clusterroles"), ("escalate", "bind"), "grant more than one has"),
-        (("users", "groups", "serviceaccounts", "uids", "userextras"), ("impersonate",),
-         "act as others"),
-        (("serviceaccounts/token",), ("create",), "make tokens of others"),
-        (("nodes/proxy",), ("get", "create", "update", "patch", "delete"),
-         "run commands on every node, past admission and audit"),
-        (("pods/exec", "pods/attach", "pods/portforward"), ("create", "get"),
-         "get into pods of others"),
-        (("pods/ephemeralcontainers",), ("update", "patch"), "add containers to pods of others"),
-        (("certificatesigningrequests/approval",), ("update", "patch"), "approve identities"),
-        (("signers",), ("approve", "sign"), "sign identities"),
-        (("mutatingwebhookconfigurations", "validatingwebhookconfigurations"),
-         ("create", "update", "patch"), "see and change every object that others write"),
-    )
-)  # fmt: skip
-
-
 @rule(
     "kubernetes-rbac-escalation",
     "Roles give no way to become somebody else",
@@ -111,7 +91,7 @@ def escalation(resource: Resource, view: View) -> Iterator[Finding]:
         for index, each in enumerate(items(manifest.get("rules"))):
             verbs = {text(one).lower() for one in items(get(each, "verbs"))}
             for inner, one in enumerate(items(get(each, "resources"))):
-                for resources, needed, what in _ESCALATIONS:
+                for resources, needed, what in ESCALATIONS:
                     found = sorted(needed & verbs) or (["*"] if "*" in verbs else [])
                     if _of_kind(text(one).lower()) in resources and found:
                         yield manifest.violation(
@@ -123,9 +103,6 @@ def escalation(resource: Resource, view: View) -> Iterator[Finding]:
 def _of_kind(resource: str) -> str:
     """A resource as the table has it: extras of users are named one by one."""
     return "userextras" if resource.startswith("userextras/") else resource
-
-
-_READS: Final = frozenset({"get", "list", "watch", "*"})
 
 
 @rule(
@@ -144,7 +121,7 @@ def secrets(resource: Resource, view: View) -> Iterator[Finding]:
         yield from _hidden_rules(manifest)
         for index, each in enumerate(items(manifest.get("rules"))):
             names = get(each, "resourceNames")
-            verbs = {text(one).lower() for one in items(get(each, "verbs"))} & _READS
+            verbs = {text(one).lower() for one in items(get(each, "verbs"))} & READS
             if not verbs or is_unknown(names) or items(names):
                 continue
             for inner, one in enumerate(items(get(each, "resources"))):
@@ -160,18 +137,6 @@ def _is_core(groups: Any) -> bool:
 
 
 _BINDINGS: Final = kinds(f"{_GROUP}:RoleBinding", f"{_GROUP}:ClusterRoleBinding")
-_EVERYBODY: Final = {
-    "system:anonymous": "everybody, without a name",
-    "system:unauthenticated": "everybody, without a name",
-    "system:authenticated": "everybody who has an account",
-    "system:serviceaccounts": "every program of the cluster",
-    "system:masters": "whoever no policy holds back",
-}
-#: Roles that Kubernetes itself gives to everybody.
-_HARMLESS: Final = frozenset({
-    "system:discovery", "system:basic-user", "system:public-info-viewer",
-    "system:service-account-issuer-discovery",
-})  # fmt: skip
 
 
 def _bindings(resource: Resource) -> Iterator[Manifest]:
@@ -210,7 +175,7 @@ def cluster_admin(resource: Resource, view: View) -> Iterator[Finding]:
 def subjects(resource: Resource, view: View) -> Iterator[Finding]:
     """Not to everybody, and not to a namespace's default service account."""
     for manifest in _bindings(resource):
-        if text(manifest.get("roleRef.name")) in _HARMLESS:
+        if text(manifest.get("roleRef.name")) in HARMLESS:
             continue
         for index, each in enumerate(items(manifest.get("subjects"))):
             path = f"subjects[{index}].name"
@@ -220,8 +185,8 @@ def subjects(resource: Resource, view: View) -> Iterator[Finding]:
                 if not view.referred(resource, manifest.path(path)):
                     yield manifest.indeterminate(path, f"who it is {hidden.reason}")
                 continue
-            who = _EVERYBODY.get(text(name)) or (
-                _EVERYBODY["system:serviceaccounts"]
+            who = EVERYBODY.get(text(name)) or (
+                EVERYBODY["system:serviceaccounts"]
                 if text(name).startswith("system:serviceaccounts:")
                 else ""
             )

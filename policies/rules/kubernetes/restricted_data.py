@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
+from components.catalogue.clusters.isolation import SHARED_GPU
 from policies.model import (
     Finding,
     Path,
@@ -49,12 +50,7 @@ def _objects(resource: Resource) -> Iterator[Manifest]:
     yield from manifests(resource)
 
 
-#: Resources that stand for a part of a GPU without memory of its own; MIG's have theirs.
-_SHARED: Final = re.compile(
-    r"nvidia\.com/[\w.-]*\.shared|nvidia\.com/(?:gpumem|gpucores|vgpu)[\w.-]*|"
-    r"aliyun\.com/gpu-mem|volcano\.sh/(?:gpu-memory|vgpu)[\w.-]*|"
-    r"run\.ai/gpu[\w.-]*|tencent\.com/vcuda[\w.-]*"
-)
+_SHARED: Final = re.compile(SHARED_GPU)
 _FRACTIONS: Final = frozenset({"gpu-fraction", "gpu-memory"})
 _SHARING: Final = frozenset({"timeSlicing", "mps", "timeSlicingConfig", "mpsConfig"})
 _SHARING_TEXT: Final = re.compile(r"(?m)^\s*[\"']?(?:timeSlicing|mps)[\"']?\s*:")

@@ -9,9 +9,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any, Final
 
+from components.catalogue.clusters.storage_drivers import (
+    COPIES,
+    DRIVERS,
+    GEO,
+    PLACES,
+    PROVIDERS_OWN,
+    Driver,
+)
 from policies.model import (
     ABSENT,
     Finding,
@@ -30,42 +37,8 @@ from policies.reading.regions import place_named, region_in
 from policies.reading.said import said
 from policies.reading.services import may_reach
 
-
-@dataclass(frozen=True)
-class Driver:
-    """What a driver's storage class must say for its volumes to have a key of one's own."""
-
-    key: str
-    """Parameter that names the key."""
-    switch: str = ""
-    """Parameter that must be true for the key to be used; empty where none is."""
-    instead: tuple[str, ...] = ()
-    """Parameters that name something that exists, whose own key counts."""
-
-
-_EBS: Final = Driver("kmskeyid", "encrypted")
-_AZURE_DISK: Final = Driver("diskencryptionsetid")
-_AZURE_FILES: Final = Driver("", instead=("storageaccount",))
-#: Drivers of the clouds; all others keep their volumes on one's own machines, whose disks are
-#: encrypted where they are made.
-DRIVERS: Final[Mapping[str, Driver]] = {
-    "ebs.csi.aws.com": _EBS,
-    "ebs.csi.eks.amazonaws.com": _EBS,
-    "kubernetes.io/aws-ebs": _EBS,
-    "disk.csi.azure.com": _AZURE_DISK,
-    "kubernetes.io/azure-disk": _AZURE_DISK,
-    "file.csi.azure.com": _AZURE_FILES,
-    "kubernetes.io/azure-file": _AZURE_FILES,
-    "blob.csi.azure.com": _AZURE_FILES,
-    "efs.csi.aws.com": Driver("", instead=("filesystemid",)),
-    "fsx.csi.aws.com": Driver("kmskeyid"),
-    "fsx.openzfs.csi.aws.com": Driver("kmskeyid", instead=("parentvolumeid",)),
-    "pd.csi.storage.gke.io": Driver("disk-encryption-kms-key"),
-}
 #: Types of keys, which have rules of their own.
 _KEY: Final = re.compile(r"kms/|DiskEncryptionSet|keyvault:Key")
-#: Names of keys that the provider owns.
-_PROVIDERS_OWN: Final = ("alias/aws/",)
 
 
 def _parameters(manifest: Manifest) -> dict[str, tuple[str, Any]]:
@@ -136,7 +109,7 @@ def _demand(
             yield manifest.indeterminate(path, f"the key {value.reason}")
     elif not text(value):
         yield manifest.violation(path, f"{name} is given no key, so that the provider's is used")
-    elif any(each in text(value) for each in _PROVIDERS_OWN):
+    elif any(each in text(value) for each in PROVIDERS_OWN):
         yield manifest.violation(path, f"{said(value)} is the provider's key")
 
 
@@ -154,9 +127,6 @@ _ABROAD: Final = (
     "pdpl:22", "pdpl:23", "health-data:13", "cbuae-outsourcing:6.1", "iso27001:A.5.23",
     "uae-ia:T3.5.1",
 )  # fmt: skip
-_PLACE_KEYS: Final = frozenset({"location", "region", "zone", "availabilityzone", "zones", "az"})
-_COPIES: Final = frozenset({"skuname", "storageaccounttype", "sku"})
-_GEO: Final = frozenset({"GRS", "RAGRS", "GZRS", "RAGZRS"})
 
 
 @rule(
@@ -198,12 +168,12 @@ def _parameter(
 ) -> Iterator[Finding]:
     allowed = view.settings.allowed_places
     paired = view.settings.geo_redundancy == "paired"
-    if key in _COPIES:
+    if key in COPIES:
         if is_unknown(value):
             yield manifest.indeterminate(path, f"the redundancy {value.reason}")
-        elif text(value).upper().rpartition("_")[2] in _GEO and not paired:
+        elif text(value).upper().rpartition("_")[2] in GEO and not paired:
             yield manifest.violation(path, f"{said(value)} copies to another region")
-    elif key in _PLACE_KEYS:
+    elif key in PLACES:
         if is_unknown(value):
             yield manifest.indeterminate(path, f"the place {value.reason}")
             return

@@ -1,0 +1,1 @@
+"""Facts of Kubernetes that policy packs and the cluster's own admission judge by alike."""
