@@ -1,0 +1,94 @@
+"""Checks of options within options: what `Refusals` does for the outermost."""
+
+from __future__ import annotations
+
+import difflib
+import ipaddress
+import re
+from collections.abc import Mapping
+from typing import Any, Final, TypeAlias, cast
+
+import pulumi
+
+from components.specification.refusals import Refusals
+
+Range: TypeAlias = ipaddress.IPv4Network | ipaddress.IPv6Network
+#: https://kubernetes.io/docs/concepts/overview/working-with-objects/names/ (RFC 1123 labels)
+_NAME: Final = re.compile(r"^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$")
+#: RFC 1918, RFC 6598 (carriers' and pods' addresses) and RFC 4193.
+PRIVATE: Final = tuple(
+    ipaddress.ip_network(each)
+    for each in ("10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "100.64.0.0/10", "fc00::/7")
+)
+
+
+def options(at: str, value: object, kind: type, refusals: Refusals) -> Mapping[str, Any]:
+    """``value`` as an object with the keys of ``kind``, a TypedDict; empty where it is none."""
+    if not isinstance(value, Mapping):
+        known = ", ".join(sorted(kind.__annotations__))
+        refusals.add(at, value, f"an object with {known}")
+        return {}
+    given = cast("Mapping[str, Any]", value)
+    allowed = sorted(kind.__annotations__)
+    for key, each in given.items():
+        if key not in kind.__annotations__:
+            near = difflib.get_close_matches(str(key), allowed, n=1)
+            hint = f"did you mean {near[0]!r}?" if near else f"allowed: {', '.join(allowed)}"
+            refusals.say(f"{at}.{key}", f"is not an option of {kind.__name__}; {hint}")
+        elif isinstance(each, pulumi.Output) and "Output[" not in str(kind.__annotations__[key]):
+            refusals.say(
+                f"{at}.{key}", "is an output; it has to be a plain value, known beforehand"
+            )
+    required = cast("frozenset[str]", getattr(kind, "__required_keys__", frozenset[str]()))
+    for key in sorted(required):
+        if given.get(key) is None:
+            refusals.say(f"{at}.{key}", "missing")
+    return given
+
+
+def by_name(at: str, value: object, refusals: Refusals) -> dict[str, Any]:
+    """Objects by name; empty where it is none."""
+    if isinstance(value, Mapping):
+        return {str(key): each for key, each in cast("Mapping[object, Any]", value).items()}
+    refusals.add(at, value, "options by name")
+    return {}
+
+
+def object_name(at: str, value: object, refusals: Refusals) -> str:
+    """The name of an object of Kubernetes, as a label of DNS; empty where it was refused."""
+    if isinstance(value, str) and _NAME.match(value):
+        return value
+    refusals.add(at, value, "at most 63 of a-z, 0-9 and '-', not at either end")
+    return ""
+
+
+def amount(at: str, value: object, refusals: Refusals, *, above: float = 0) -> float:
+    """A finite number above a limit; the limit where it was refused."""
+    if (
+        isinstance(value, int | float)
+        and not isinstance(value, bool)
+        and above < value < float("inf")
+    ):
+        return value
+    refusals.add(at, value, f"a number above {above:g}")
+    return above
+
+
+def cidr(at: str, value: object, refusals: Refusals) -> Range | None:
+    """A range of addresses; None where it was refused."""
+    try:
+        if isinstance(value, str) and "/" in value:
+            return ipaddress.ip_network(value)
+    except ValueError as error:
+        refusals.add(at, value, "a range such as 10.20.0.0/16", str(error))
+        return None
+    refusals.add(at, value, "a range such as 10.20.0.0/16")
+    return None
+
+
+def is_private(range_: Range) -> bool:
+    """Whether all addresses are of one's own networks."""
+    return any(
+        range_.version == each.version and range_.subnet_of(each)  # pyright: ignore[reportArgumentType]
+        for each in PRIVATE
+    )

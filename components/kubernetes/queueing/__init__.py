@@ -1,0 +1,1 @@
+"""How jobs wait for GPUs: flavours, queues, cohorts, priorities, topology."""

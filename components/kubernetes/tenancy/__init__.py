@@ -1,0 +1,1 @@
+"""What a tenant's namespaces are made of: quotas, duties, isolation, admission."""

@@ -1,0 +1,232 @@
+"""Arguments of `Tenant`, and how they are checked."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final, NotRequired, TypedDict
+
+import pulumi
+
+from components.kubernetes._nested import by_name, object_name, options
+from components.kubernetes._placed import InCluster, InClusterArgs, check_in_cluster
+from components.kubernetes.queueing.priorities import PRIORITIES, URGENT
+from components.kubernetes.tenancy.checks import (
+    checked_budget,
+    checked_client_ids,
+    checked_egress,
+    checked_members,
+    checked_ports,
+    checked_quota,
+)
+from components.kubernetes.tenancy.isolation import Egress
+from components.kubernetes.tenancy.quotas import Quota
+from components.specification.refusals import Refusals
+
+PURPOSES: Final = ("training", "serving")
+
+
+class TenantNamespaceArgs(TypedDict):
+    """How much one namespace takes."""
+
+    purpose: NotRequired[str]
+    """``training`` or ``serving``. Needed for ``further`` ones; the first two have it."""
+    cpu: NotRequired[float]
+    """Cores that all pods ask for together. Default: 64."""
+    memory_gib: NotRequired[int]
+    """Memory of all pods together. Default: 512."""
+    devices: NotRequired[dict[str, int]]
+    """GPUs by the name that pods ask for: ``nvidia.com/gpu``, ``nvidia.com/mig-1g.18gb`` or
+    ``nvidia.com/gpu.shared``. What isn't named can't be had. Default: none."""
+    storage_gib: NotRequired[dict[str, int]]
+    """Storage by class. Default: 100 of ``falaj-block``, and 1024 of ``falaj-files`` for
+    training."""
+    pods: NotRequired[int]
+    """Most pods. Default: 250."""
+    objects: NotRequired[int]
+    """Most objects of each kind that is counted: jobs, services, secrets … Default: 200."""
+    largest_pod_memory_gib: NotRequired[int]
+    """Most memory of one pod. Default: ``memory_gib``."""
+
+
+class TenantEgressArgs(TypedDict):
+    """A way out of the tenant's namespaces."""
+
+    cidrs: list[str]
+    """Ranges of addresses: of storage, databases, private endpoints …"""
+    ports: NotRequired[list[int]]
+    """Ports. Default: 443."""
+    protocol: NotRequired[str]
+    """``TCP`` or ``UDP``. Default: ``TCP``."""
+    purposes: NotRequired[list[str]]
+    """Which namespaces may: ``training``, ``serving``. Default: both."""
+    reason: NotRequired[str]
+    """Why public addresses are in the country; an annotation. Needed for those, as of the S3
+    gateway endpoint's. Default: private ranges only."""
+
+
+class TenantArgs(InClusterArgs):
+    """Arguments of `Tenant`."""
+
+    training: NotRequired[TenantNamespaceArgs]
+    """How much ``<tenant>-training`` takes. Default: no GPU, and the rest as stated there."""
+    serving: NotRequired[TenantNamespaceArgs]
+    """How much ``<tenant>-serving`` takes. Default: likewise."""
+    further: NotRequired[dict[str, TenantNamespaceArgs]]
+    """Further namespaces ``<tenant>-<name>``. Default: none."""
+    group_prefix: NotRequired[str]
+    """What the API server puts before groups of the identity provider. Default: nothing."""
+    groups: NotRequired[dict[str, list[str]]]
+    """Groups by duty (``trainers``, ``deployers``, ``auditors``, ``admins``), where they aren't
+    called ``<tenant>:<duty>``."""
+    users: NotRequired[dict[str, list[str]]]
+    """People by duty, beside the groups. Nobody is both among the trainers and the deployers.
+    Default: none."""
+    priorities: NotRequired[list[str]]
+    """Priorities that its jobs and pods may have. Default: all but ``falaj-urgent``."""
+    shares_gpus: NotRequired[bool]
+    """Whether its pods may share a GPU by time-slicing with whoever else is on it. Not for
+    restricted data. Default: false."""
+    egress: NotRequired[dict[str, TenantEgressArgs]]
+    """Ways out by name, beside DNS, telemetry and what is in the namespace. Default: none."""
+    serving_ports: NotRequired[list[int]]
+    """Ports of serving pods that the gateway reaches. Default: 8080 and 8443."""
+    identity_client_ids: NotRequired[dict[str, pulumi.Input[str]]]
+    """AKS: client ids of the managed identities of ``training`` and ``serving``
+    (``WorkloadIdentity.client_id``). Default: none; EKS' associations need nothing here."""
+    monthly_budget_usd: NotRequired[float]
+    """What the tenant may cost in a month, in US dollars: a label, and alerts at 80 and 100 % of
+    what OpenCost measures. Default: none."""
+    queue_weight: NotRequired[float]
+    """Weight of its queues against others of one cluster queue, with admission fair sharing.
+    Default: 1, which is Kueue's."""
+    mesh: NotRequired[bool]
+    """Whether serving namespaces are in the ambient mesh. Default: true."""
+    monitoring_namespace: NotRequired[str]
+    """Where Prometheus and the collector are. Default: ``monitoring``."""
+    gateway_namespace: NotRequired[str]
+    """Where the gateway's proxies are. Default: ``envoy-gateway-system``."""
+    pod_security_version: NotRequired[str]
+    """Version of the Pod Security Standards: ``v1.36`` or so, ``latest``. Default: ``v1.35``, the
+    oldest version of the API server that is supported."""
+
+
+@dataclass(frozen=True)
+class TenantNamespace:
+    """One namespace, checked."""
+
+    name: str
+    purpose: str
+    quota: Quota
+
+
+@dataclass(frozen=True)
+class TenantSpec:
+    """The arguments of `Tenant`, checked."""
+
+    placed: InCluster
+    name: str
+    namespaces: tuple[TenantNamespace, ...]
+    members: dict[str, tuple[dict[str, str], ...]]
+    """Subjects of role bindings by duty."""
+    priorities: tuple[str, ...]
+    egress: tuple[Egress, ...]
+    serving_ports: tuple[int, ...]
+    client_ids: dict[str, pulumi.Input[str]]
+    monthly_budget_usd: float | None
+    queue_weight: float | None
+    mesh: bool
+    monitoring_namespace: str
+    gateway_namespace: str
+    pod_security_version: str
+    notes: tuple[str, ...]
+    """What to know before it is made; the component logs them as warnings."""
+
+    @property
+    def devices(self) -> frozenset[str]:
+        """Every kind of GPU that the tenant was given."""
+        return frozenset(
+            device
+            for each in self.namespaces
+            for device, most in each.quota.devices.items()
+            if most
+        )
+
+
+def check(name: str, args: TenantArgs) -> TenantSpec:
+    """Check a tenant's arguments.
+
+    Raises:
+        pulumi.InputPropertiesError: with every argument that was refused, and why.
+    """
+    refusals = Refusals(f"Tenant {name!r}")
+    given: Mapping[str, Any] = args
+    refusals.names(given, TenantArgs)
+    placed = check_in_cluster(given, refusals)
+    tenant = placed.tenant if placed else "tenant"
+    shares = refusals.flag("shares_gpus", given.get("shares_gpus", False))
+    if shares and placed and placed.data_class == "restricted":
+        refusals.add(
+            "shares_gpus", True, "false, where data_class is 'restricted'",
+            "time slices share one memory; use MIG profiles",
+        )  # fmt: skip
+    namespaces = _namespaces(tenant, given, shares, refusals)
+    members = checked_members(tenant, given, refusals)
+    priorities = refusals.texts(
+        "priorities", given.get("priorities", [each for each in PRIORITIES if each != URGENT])
+    )
+    for position, each in enumerate(priorities):
+        refusals.choice(f"priorities[{position}]", each, tuple(PRIORITIES))
+    egress = checked_egress(given.get("egress", {}), TenantEgressArgs, refusals)
+    ports = checked_ports("serving_ports", given.get("serving_ports", [8080, 8443]), refusals)
+    clients = checked_client_ids(placed, given.get("identity_client_ids", {}), refusals)
+    budget = checked_budget("monthly_budget_usd", given.get("monthly_budget_usd"), refusals)
+    weight = checked_budget("queue_weight", given.get("queue_weight"), refusals)
+    mesh = refusals.flag("mesh", given.get("mesh", True))
+    monitoring = object_name(
+        "monitoring_namespace", given.get("monitoring_namespace", "monitoring"), refusals
+    )
+    gateway = object_name(
+        "gateway_namespace", given.get("gateway_namespace", "envoy-gateway-system"), refusals
+    )
+    version = _version(given.get("pod_security_version", "v1.35"), refusals)
+    refusals.raise_if_any()
+    if placed is None:
+        raise AssertionError("what can't be used was refused")
+    notes = () if budget else ("no monthly_budget_usd is set: what it spends is only reported",)
+    return TenantSpec(
+        placed, name, namespaces, members, priorities, egress, ports, clients, budget, weight,
+        mesh, monitoring, gateway, version, notes,
+    )  # fmt: skip
+
+
+def _namespaces(
+    tenant: str, args: Mapping[str, Any], shares: bool, refusals: Refusals
+) -> tuple[TenantNamespace, ...]:
+    found: list[TenantNamespace] = []
+    further = by_name("further", args.get("further", {}), refusals)
+    for suffix in (*PURPOSES, *further):
+        at = suffix if suffix in PURPOSES else f"further[{suffix!r}]"
+        one: Any = further[suffix] if at != suffix else args.get(suffix, {})
+        if at == suffix and suffix in further:
+            refusals.add("further", suffix, "any other name", f"{suffix} has its own argument")
+            continue
+        one = options(at, one, TenantNamespaceArgs, refusals)
+        object_name(at, suffix, refusals)
+        purpose = one.get("purpose", suffix if at == suffix else None)
+        if at == suffix and purpose != suffix:
+            refusals.add(f"{at}.purpose", purpose, suffix, "or leave it out")
+        elif purpose not in PURPOSES:
+            refusals.add(f"{at}.purpose", purpose, ", ".join(PURPOSES))
+        else:
+            quota = checked_quota(at, one, purpose, shares, refusals)
+            found.append(TenantNamespace(f"{tenant}-{suffix}", str(purpose), quota))
+    return tuple(found)
+
+
+def _version(value: object, refusals: Refusals) -> str:
+    text = str(value)
+    parts = text.removeprefix("v").split(".")
+    if text != "latest" and not (
+        text.startswith("v") and len(parts) == 2 and all(each.isdigit() for each in parts)
+    ):
+        refusals.add("pod_security_version", value, "v1.36 or so, or latest")
+    return text
