@@ -1,0 +1,1 @@
+"""What an inference service in a cluster is rendered from."""
