@@ -11,21 +11,20 @@ from typing import Any
 
 from workloads.errors import WorkloadError
 from workloads.training.options import CLASS_WEIGHTS, DEVICES, PRECISIONS, Requested, check
+from workloads.training.statuses import REFUSED
 from workloads.training.stopping import StopRequest
 from workloads.training.target import TASKS
 
-BAD_INPUT = 2
-
 
 def main(arguments: list[str]) -> int:
-    """Run the command line; return 0, 2 (refused) or 75 (stopped, run again to go on)."""
+    """Run the command line; return 0 or one of `workloads.training.statuses`."""
     options = build_parser().parse_args(arguments)
     try:
         return _dataset(options) if options.command == "dataset" else _run(options, arguments)
     except WorkloadError as error:
         if os.environ.get("RANK", "0") == "0":  # of several processes one speaks
             print(f"error: {error}", file=sys.stderr)
-        return BAD_INPUT
+        return REFUSED
 
 
 def build_parser() -> argparse.ArgumentParser:
@@ -33,8 +32,9 @@ def build_parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="python -m workloads.training",
         description="Make a versioned dataset from digits or a table, and train a model on it.",
-        epilog="Exit status: 0 done; 2 refused, the reason is on stderr; 75 stopped on request, "
-        "run again to go on.",
+        epilog="Exit status: 0 done; 2 refused, the reason is on stderr; 71 a GPU failed; 74 "
+        "other processes were lost; 75 stopped on request, run again to go on. Several machines: "
+        "see workloads/training/rendezvous.py for the variables that join them.",
     )
     commands = parser.add_subparsers(dest="command", required=True, metavar="dataset|run")
     _add_dataset(commands.add_parser("dataset", help="make a dataset snapshot"))
@@ -91,7 +91,8 @@ def _add_run(parser: argparse.ArgumentParser) -> None:
         help="auto: go on from a checkpoint of the same run; never: start afresh, replacing",
     )
     add("--progress", default="text", choices=("json", "text"), help="default: text")
-    add("--json", action="store_true", help="the same as --progress json")  # fmt: skip
+    add("--json", action="store_true", help="the same as --progress json")
+    add("--metrics", metavar="ADDRESS:PORT", help="serve figures for Prometheus (default: no)")
 
 
 def _dataset(options: argparse.Namespace) -> int:

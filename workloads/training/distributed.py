@@ -17,23 +17,20 @@ from torch import Tensor, distributed, nn
 from torch.nn.parallel import DistributedDataParallel
 
 from workloads.errors import WorkloadError
+from workloads.training.rendezvous import TIMEOUTS
+from workloads.training.statuses import PROGRAM, STOPPED, worst
 from workloads.training.stopping import StopRequest, terminate_when_orphaned
-
-STOPPED = 75
-"""Exit status of a process that stopped on request (EX_TEMPFAIL of sysexits.h)."""
-
-LOST = 74
-"""Exit status of a process whose peers have gone."""
 
 _ATTEMPTS = 3
 
-# The defaults (30 s and 3 x 5 s) take 46 s to notice that a member has gone; these take 12 s.
-_RENDEZVOUS = {
-    "timeout": 120,
-    "last_call_timeout": 5,
-    "keep_alive_interval": 2,
-    "keep_alive_max_attempt": 3,
-}
+#: What the driver and NCCL say of a GPU that is broken or has fallen off the bus. An illegal
+#: address or a failed assertion is the program's own doing and none of them.
+#: docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__TYPES.html
+_GPU_FAULTS = (
+    "uncorrectable ecc error", "hardware stack error", "nvlink error", "no cuda-capable device",
+    "devices unavailable", "device unavailable", "unhandled cuda error", "driver shutting down",
+    "cuda error: unknown error",
+)  # fmt: skip
 _COLLECTIVE_TIMEOUT = datetime.timedelta(minutes=10)
 
 
@@ -82,6 +79,23 @@ class Team:
         distributed.broadcast(tensor, src=0)
         return float(tensor.item())
 
+    def share(self, data: bytes | None) -> bytes | None:
+        """Return the leader's ``data``; all must ask.
+
+        What a file holds is not the same everywhere at once: shared file systems show a new one
+        to the other machines a while later.
+        """
+        if self.processes == 1:
+            return data
+        size = torch.tensor([-1 if data is None else len(data)], device=self.device)
+        distributed.broadcast(size, src=0)
+        if int(size) < 0:
+            return None
+        content = bytearray(data) if data is not None and self.leads else bytearray(int(size))
+        values = torch.frombuffer(content, dtype=torch.uint8).to(self.device)
+        distributed.broadcast(values, src=0)
+        return values.cpu().numpy().tobytes()
+
     def wait(self) -> None:
         """Wait until every process has come this far."""
         if self.processes > 1:
@@ -98,6 +112,17 @@ def is_leader() -> bool:
     return not is_member() or os.environ["RANK"] == "0"
 
 
+def is_first_of_machine() -> bool:
+    """Return whether this process speaks for its machine."""
+    return os.environ.get("LOCAL_RANK", "0") == "0"
+
+
+def is_hardware_fault(error: Exception) -> bool:
+    """Return whether ``error`` says that a GPU or its driver failed, not that memory was short."""
+    text = str(error).lower()
+    return any(hint in text for hint in _GPU_FAULTS)
+
+
 def is_connection_loss(error: Exception) -> bool:
     """Return whether ``error`` says that another process has gone."""
     text = str(error).lower()
@@ -109,6 +134,11 @@ def is_connection_loss(error: Exception) -> bool:
 def world_size(processes: int) -> int:
     """Return how many processes the run has: the launcher's number where there is a launcher."""
     return int(os.environ["WORLD_SIZE"]) if is_member() else processes
+
+
+def local_processes(processes: int) -> int:
+    """Return how many processes of the run are on this machine."""
+    return int(os.environ.get("LOCAL_WORLD_SIZE") or world_size(processes))
 
 
 def join(device: str) -> Team:
@@ -181,8 +211,8 @@ def launch(arguments: list[str], processes: int, stop: StopRequest) -> int:
                 return 0
         if STOPPED in codes:
             return STOPPED
-        if codes & {1, 2}:  # a fault that will come again; it has been explained
-            return 2 if 2 in codes else 1
+        if codes & PROGRAM:  # a fault that will come again; it has been explained
+            return worst(codes)
         if attempt < _ATTEMPTS:
             print(
                 f"a training process was lost (exit status {sorted(codes)}); starting again from "
@@ -206,7 +236,7 @@ def _configuration(processes: int, logs: str) -> Any:
         run_id=uuid.uuid4().hex,
         rdzv_backend="c10d",
         rdzv_endpoint="127.0.0.1:0",
-        rdzv_configs=dict(_RENDEZVOUS),
+        rdzv_configs=dict(TIMEOUTS),
         local_addr="127.0.0.1",
         max_restarts=0,
         monitor_interval=0.1,

@@ -31,7 +31,8 @@ class Setting:
         output: the run's folder.
         keyring: seals the run's files; None leaves them plain.
         identity: names the run by its data and parameters.
-        resume: whether a checkpoint in the folder is to be continued.
+        resume: whether a checkpoint in the folder is to be continued; the leader's counts.
+        metrics: address and port that figures for Prometheus are served on; None: nowhere.
     """
 
     dataset: Dataset
@@ -40,6 +41,7 @@ class Setting:
     keyring: KeyRing | None
     identity: str
     resume: bool
+    metrics: str | None = None
 
 
 def finish(

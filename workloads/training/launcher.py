@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import os
 import sys
 from collections.abc import Generator
 from pathlib import Path
@@ -15,13 +16,14 @@ from torch.distributed import DistError
 from workloads.errors import WorkloadError
 from workloads.registry.keyring import KeyRing
 from workloads.registry.sealed import artifact_path
-from workloads.training import batches, distributed, hardware
+from workloads.training import batches, distributed, hardware, nodes, rendezvous
 from workloads.training import record as records
 from workloads.training.finishing import Setting, report_finished
 from workloads.training.options import Parameters, Requested, default_threads, family_defaults
 from workloads.training.progress import Progress
 from workloads.training.session import Session
 from workloads.training.snapshot import Dataset, open_dataset
+from workloads.training.statuses import HARDWARE, LOST
 from workloads.training.stopping import StopRequest
 from workloads.training.storage import make_folder, open_keyring
 
@@ -45,7 +47,7 @@ def run(
         arguments: the command line, for further processes.
 
     Returns:
-        0, or 75 when stopped.
+        0, or one of `workloads.training.statuses`.
 
     Raises:
         WorkloadError: the data, the parameters or the output folder can't be used.
@@ -64,13 +66,17 @@ def run(
             report_finished(done, output, progress)
             return 0
     make_folder(output)
-    if parameters.processes > 1 and not distributed.is_member():
-        return distributed.launch(arguments, parameters.processes, stop)
+    if not distributed.is_member():
+        meeting = rendezvous.from_environment(os.environ, parameters.processes)
+        if meeting is not None:
+            return nodes.take_part(arguments, meeting, stop)
+        if parameters.processes > 1:
+            return distributed.launch(arguments, parameters.processes, stop)
     with _only_run(output) if leads else contextlib.nullcontext():
         resume = options.resume == "auto" and _has_checkpoint(output, keyring)
         if leads and not resume:
             records.begin(output, identity, parameters.to_json(), dataset.digest)
-        setting = Setting(dataset, parameters, output, keyring, identity, resume)
+        setting = Setting(dataset, parameters, output, keyring, identity, resume, options.metrics)
         return _train(setting, stop, progress)
 
 
@@ -82,10 +88,9 @@ def resolve(requested: Requested, dataset: Dataset) -> Parameters:
         if values[name] is None:
             values[name] = default
     values["processes"] = distributed.world_size(requested.processes)
-    values["threads"] = requested.threads or default_threads(
-        values["processes"], values["batch_size"]
-    )
-    values["device"] = hardware.resolve_device(requested.device, values["processes"])
+    here = distributed.local_processes(requested.processes)
+    values["threads"] = requested.threads or default_threads(here, values["batch_size"])
+    values["device"] = hardware.resolve_device(requested.device, here)
     values["precision"] = hardware.resolve_precision(requested.precision, values["device"])
     if requested.class_weights == "auto" or dataset.classes is None:
         labels = np.asarray(dataset.labels[dataset.rows("train")])
@@ -95,13 +100,16 @@ def resolve(requested: Requested, dataset: Dataset) -> Parameters:
 
 
 def _train(setting: Setting, stop: StopRequest, progress: Progress) -> int:
-    team = distributed.join(setting.parameters.device)
     try:
+        team = distributed.join(setting.parameters.device)
         return Session(setting, team, stop, progress).run()
     except (DistError, RuntimeError) as error:
-        if team.processes > 1 and distributed.is_connection_loss(error):
+        if distributed.is_hardware_fault(error):
+            print(f"a GPU of this machine failed: {error}", file=sys.stderr)
+            return HARDWARE
+        if distributed.world_size(1) > 1 and distributed.is_connection_loss(error):
             print("another process of the run was lost", file=sys.stderr)
-            return distributed.LOST
+            return LOST
         raise
     finally:
         distributed.leave()

@@ -5,20 +5,23 @@ from __future__ import annotations
 import json
 import math
 import time
+from pathlib import Path
 from typing import Any
 
 import torch
 
 from workloads.errors import WorkloadError
 from workloads.files import storage_errors, write_atomic
-from workloads.training import checkpoint, hardware, models
+from workloads.training import checkpoint, distributed, hardware, models
 from workloads.training import record as records
 from workloads.training.batches import Batches
-from workloads.training.distributed import STOPPED, Team
+from workloads.training.distributed import Team
+from workloads.training.exporter import Exporter
 from workloads.training.finishing import Setting, finish, report_finished
 from workloads.training.loop import Optimisation, Position, predict, row_losses
 from workloads.training.materials import prepare
 from workloads.training.progress import Progress, duration, finite_or_none
+from workloads.training.statuses import STOPPED
 from workloads.training.stopping import StopRequest
 from workloads.training.telemetry import Telemetry
 
@@ -53,19 +56,24 @@ class Session:
         self._optimisation = Optimisation(module, self._batches, parameters, team, task)
         self._position = Position()
         self._telemetry = Telemetry()
+        self._exporter: Exporter | None = None
         self._started = time.monotonic()
         self._from_checkpoint = 0.0
 
     def run(self) -> int:
         """Train, evaluate, write; return 0, or 75 when asked to stop."""
-        self._announce(resumed=self._setting.resume and self._restore())
+        self._announce(resumed=self._restore())
         self._telemetry.start()
+        if self._setting.metrics is not None and distributed.is_first_of_machine():
+            self._exporter = Exporter(self._setting.metrics, self._telemetry.latest)
         try:
             while self._position.ended is None:
                 if not self._epoch():
                     return self._stopped()
         finally:
             utilisation = self._telemetry.stop()
+            if self._exporter is not None:
+                self._exporter.close()
         if self._team.leads:
             self._position.seconds = self._seconds()
             module = self._optimisation.average
@@ -123,6 +131,8 @@ class Session:
         elif position.epoch - 1 - position.best_epoch >= parameters.patience:
             position.ended = f"no lower validation loss in {parameters.patience} epochs"
         position.history.append({**line, "seconds": round(self._seconds(), 3)})
+        if self._exporter is not None:
+            self._exporter.epoch(position.history[-1])
         if self._team.leads:
             self._report_epoch(line)
 
@@ -158,24 +168,32 @@ class Session:
         return {"loss": loss, "rmse": float(losses.double().mean()) ** 0.5 * scale}
 
     def _restore(self) -> bool:
-        """Go on from the checkpoint, if there is a usable one; return whether there was.
+        """Go on from the leader's checkpoint, if it has a usable one; return whether it had.
 
         A damaged checkpoint costs time only: a run is deterministic, so starting afresh ends in
         the same model. Hence it is reported, not refused.
         """
-        setting = self._setting
-        path = setting.output / records.CHECKPOINT
-        context = records.context_of(setting.identity, records.CHECKPOINT)
-        try:
-            state = checkpoint.load(path, setting.keyring, context)
-        except WorkloadError as error:
-            self._progress.emit("start", f"{error}; starting from the beginning instead")
+        path = self._setting.output / records.CHECKPOINT
+        state = self._read(path) if self._team.leads and self._setting.resume else None
+        if self._team.processes > 1:
+            shared = self._team.share(None if state is None else checkpoint.encode(state))
+            state = None if shared is None else checkpoint.decode(shared, path)
+        if state is None:
             return False
         self._optimisation.restore(state["optimisation"])
         self._position = Position(**state["position"])
         checkpoint.restore_random_state(state["random"])
         self._from_checkpoint = self._position.seconds
         return True
+
+    def _read(self, path: Path) -> dict[str, Any] | None:
+        setting = self._setting
+        context = records.context_of(setting.identity, records.CHECKPOINT)
+        try:
+            return checkpoint.load(path, setting.keyring, context)
+        except WorkloadError as error:
+            self._progress.emit("start", f"{error}; starting from the beginning instead")
+            return None
 
     def _checkpoint(self) -> None:
         self._position.seconds = self._seconds()
