@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable
 
 from engine.backend import OWN_BACKEND, OWN_PASSPHRASE
-from engine.build import find_go
+from engine.gobuild import find_go
 from engine.download import release_site
 from engine.errors import EngineError
 from engine.folders import cache_home, data_home

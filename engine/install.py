@@ -11,18 +11,16 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
-from filelock import FileLock, Timeout
-
 from engine import launchers
 from engine.build import build_engine
 from engine.download import download_engine
 from engine.errors import EngineError, explain_os_error
+from engine.exclusive import exclusive
 from engine.folders import cache_home
-from engine.progress import Report, duration, to_stderr
+from engine.progress import Report, to_stderr
 from engine.versions import Version, pins
 
 QUESTION_SECONDS = 60
-WAIT_STEP_SECONDS = 5.0
 _TEMPORARY = "unfinished-"
 
 Source = Literal["installed", "downloaded", "built"]
@@ -56,15 +54,9 @@ def ensure_engine(report: Report = to_stderr) -> Engine:
     if kept := kept_engine(home):
         return _with_language_host(*kept)
     try:
-        home.parent.mkdir(parents=True, exist_ok=True)
-        lock = FileLock(home.parent / f"{home.name}.lock")
-        _acquire(lock, report)
-        try:
-            found = kept_engine(home) or _get(
-                home, report
-            )  # another run may have got it meanwhile
-        finally:
-            lock.release()
+        with exclusive(home.parent / f"{home.name}.lock", report, "the engine"):
+            # Another run may have got it meanwhile.
+            found = kept_engine(home) or _get(home, report)
     except OSError as error:
         raise explain_os_error(error, f"getting the engine into {home.parent}") from error
     return _with_language_host(*found)
@@ -117,18 +109,6 @@ def kept_engine(home: Path) -> tuple[Path, Source] | None:
         return None
     source = note.read_text(encoding="utf-8").strip()
     return path, "downloaded" if source == "downloaded" else "built"
-
-
-def _acquire(lock: FileLock, report: Report) -> None:
-    waited = 0.0
-    while True:
-        try:
-            lock.acquire(timeout=WAIT_STEP_SECONDS)
-        except Timeout:
-            waited += WAIT_STEP_SECONDS
-            report(f"waiting for another run that is getting the engine ({duration(waited)})")
-        else:
-            return
 
 
 def _get(home: Path, report: Report) -> tuple[Path, Source]:

@@ -1,0 +1,28 @@
+"""Ask the API server whether it is ready, before any client library is loaded."""
+
+from __future__ import annotations
+
+import http.client
+import ssl
+from pathlib import Path
+
+from engine.controlplane.certificates import Pair
+from engine.controlplane.commands import LOOPBACK
+
+_QUESTION_SECONDS = 5.0
+
+
+def answers(port: int, path: str, authority: Path, pair: Pair) -> bool:
+    """Whether `https://127.0.0.1:port/path` answers 200 to the client `pair`."""
+    context = ssl.create_default_context(cafile=str(authority))
+    context.load_cert_chain(pair.certificate, pair.key)
+    connection = http.client.HTTPSConnection(
+        LOOPBACK, port, timeout=_QUESTION_SECONDS, context=context
+    )
+    try:
+        connection.request("GET", path)
+        return connection.getresponse().status == http.HTTPStatus.OK
+    except (OSError, http.client.HTTPException):
+        return False
+    finally:
+        connection.close()

@@ -1,0 +1,100 @@
+"""Run one control plane: `python -m engine.controlplane.keeper FOLDER`.
+
+Everything that runs is a child of this process, and ends with it. Standard input is its lifeline
+where the settings say so: when the caller ends, however that may be, it is closed, and the control
+plane ends as well.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import shutil
+import signal
+import sys
+import time
+from pathlib import Path
+from types import FrameType
+
+from engine.controlplane import bringup
+from engine.controlplane.commands import Files
+from engine.controlplane.record import Record, Settings
+from engine.controlplane.supervisor import Supervisor
+from engine.errors import EngineError
+
+LOOK_SECONDS = 0.5
+TRIES = 3
+"""A port that was free may have been taken before its use."""
+_TAKEN = "address already in use"
+
+
+def main(folder: Path) -> int:
+    """Keep the control plane of `folder` until asked to end."""
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        signal.signal(number, _leave)
+    files = Files(folder)
+    settings = Settings.read(files)
+    supervisor = Supervisor(files.logs)
+    try:
+        _bring_up(files, settings, supervisor)
+        while True:
+            if _cut(settings.lifeline):
+                break
+            if ended := supervisor.ended():
+                Record(os.getpid(), "failed", ended).write(files)
+                return 1
+    except EngineError as error:
+        Record(os.getpid(), "failed", str(error)).write(files)
+        return 1
+    except KeyboardInterrupt:
+        pass
+    finally:
+        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+            signal.signal(number, signal.SIG_IGN)
+        supervisor.stop()
+    remove(files)
+    return 0
+
+
+def remove(files: Files) -> None:
+    """Remove what a control plane wrote; the folder too when nothing else is in it."""
+    for path in (files.certificates, files.logs, files.folder / "etcd", files.folder / "users"):
+        shutil.rmtree(path, ignore_errors=True)
+    shutil.rmtree(files.configuration("").parent / "configuration", ignore_errors=True)
+    for path in (files.kubeconfig, Settings.path(files), Record.path(files)):
+        path.unlink(missing_ok=True)
+    if files.folder.is_dir() and not any(files.folder.iterdir()):
+        files.folder.rmdir()
+
+
+def _bring_up(files: Files, settings: Settings, supervisor: Supervisor) -> None:
+    for left in reversed(range(TRIES)):
+        ports = bringup.pick_ports()
+        bringup.prepare(files, ports)
+        try:
+            bringup.run(settings, files, ports, supervisor)
+        except EngineError as error:
+            supervisor.stop()
+            shutil.rmtree(files.folder / "etcd", ignore_errors=True)
+            if not left or _TAKEN not in str(error):
+                raise
+        else:
+            break
+    Record(os.getpid(), "ready", "", supervisor.processes).write(files)
+
+
+def _cut(lifeline: bool) -> bool:
+    """Wait a moment; whether the lifeline was cut meanwhile."""
+    if not lifeline:
+        time.sleep(LOOK_SECONDS)
+        return False
+    readable, _, _ = select.select([0], [], [], LOOK_SECONDS)
+    return bool(readable) and not os.read(0, 1)
+
+
+def _leave(number: int, frame: FrameType | None) -> None:
+    raise KeyboardInterrupt
+
+
+if __name__ == "__main__":
+    sys.exit(main(Path(sys.argv[1])))

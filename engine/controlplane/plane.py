@@ -1,0 +1,228 @@
+"""A running control plane: start it, use it, end it."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+import psutil
+from kubernetes.client import ApiClient
+
+from engine.controlplane import binaries, configuration, keeper
+from engine.controlplane.certificates import Authority
+from engine.controlplane.commands import Files
+from engine.controlplane.machines import Machines
+from engine.controlplane.objects import Manifest, Objects
+from engine.controlplane.pools import Site, parse_pools
+from engine.controlplane.record import KEEPER, Record, Settings
+from engine.errors import EngineError
+
+START_SECONDS = 300.0
+END_SECONDS = 30.0
+_STEP_SECONDS = 0.05
+
+
+class ControlPlane:
+    """One control plane that runs in a folder."""
+
+    def __init__(self, folder: Path, lifeline: subprocess.Popen[bytes] | None = None) -> None:
+        """Take the one that runs in `folder`; raises EngineError when none does.
+
+        It ends with `lifeline`, the process that keeps it, where this process started that.
+        """
+        self.files = Files(folder)
+        record = Record.read(self.files)
+        if record is None or not record.is_running:
+            raise EngineError(f"no control plane runs in {folder}; `make cluster` starts one")
+        self.record = record
+        self._lifeline = lifeline
+        self._users: dict[tuple[str, tuple[str, ...]], Objects] = {}
+
+    @property
+    def kubeconfig(self) -> Path:
+        """The administrator's kubeconfig."""
+        return self.files.kubeconfig
+
+    @cached_property
+    def objects(self) -> Objects:
+        """Objects, as the administrator."""
+        return Objects.of(str(self.kubeconfig))
+
+    @property
+    def client(self) -> ApiClient:
+        """The official client, as the administrator."""
+        return self.objects.client
+
+    def apply(
+        self, manifests: Sequence[Manifest], *, dry_run: bool = False
+    ) -> list[dict[str, Any]]:
+        """Apply manifests server-side and strictly, as the administrator. Raises ApiException."""
+        return self.objects.apply(manifests, dry_run=dry_run)
+
+    @cached_property
+    def machines(self) -> Machines:
+        """The simulated machines."""
+        return Machines(self.objects)
+
+    def nodes(self, pools: str, site: Site | None = None) -> list[str]:
+        """Make the pools named in `pools` (`h200=4,cpu=2`) have so many nodes; return their names.
+
+        Nodes that are too many are removed, and other pools stay as they are. Waits until all
+        are ready.
+        """
+        return self.machines.set(parse_pools(pools), site or Site())
+
+    def user_kubeconfig(self, name: str, groups: Sequence[str] = ()) -> Path:
+        """A kubeconfig of the user `name` of `groups`, by a client certificate."""
+        authority = Authority(self.files.certificates)
+        users = self.files.folder / "users"
+        users.mkdir(mode=0o700, exist_ok=True)
+        number = len(list(users.iterdir()))
+        pair = authority.client(name, groups, file=f"user-{number}")
+        text = configuration.kubeconfig(
+            self.objects.client.configuration.host, self.files.authority, pair
+        )
+        return configuration.write_private(users / f"{number}.kubeconfig", text)
+
+    def as_user(self, name: str, groups: Sequence[str] = ()) -> Objects:
+        """Objects, as the user `name` of `groups`: what RBAC and admission let them do."""
+        key = (name, tuple(groups))
+        if key not in self._users:
+            self._users[key] = Objects.of(str(self.user_kubeconfig(name, groups)))
+        return self._users[key]
+
+    def stop(self) -> None:
+        """End every process and remove what was written."""
+        for objects in self._users.values():
+            objects.close()
+        if "objects" in self.__dict__:
+            self.objects.close()
+        stop(self.files.folder)
+        if self._lifeline is not None:
+            self._lifeline.wait()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.stop()
+
+
+def start(
+    folder: Path | None = None,
+    nodes: str = "",
+    controllers: Sequence[str] = (),
+    *,
+    crds: Sequence[str] = (),
+    controller_settings: Mapping[str, dict[str, Any]] | None = None,
+    site: Site | None = None,
+    detached: bool = False,
+) -> ControlPlane:
+    """Start a control plane and return it when it is ready.
+
+    Args:
+        folder: where it keeps its files; default: a new folder in the system's temporary one.
+        nodes: simulated machines, such as `h200=64,h200:mig-1g.18gb=4,cpu=20`.
+        controllers: what runs beside it: `kueue`, `jobset`, `trainer`.
+        crds: modules whose CRDs are installed as well, such as `cert-manager`.
+        controller_settings: configuration by controller, as its own configuration file has it.
+        site: where the machines stand.
+        detached: whether it goes on when this process ends; default: it ends too, even if this
+            process is killed.
+
+    Raises:
+        EngineError: one runs there already, the folder holds other things, or it doesn't start.
+    """
+    pools = parse_pools(nodes)
+    folder = Path(tempfile.mkdtemp(prefix="falaj-cluster-")) if folder is None else folder
+    files = Files(folder.absolute())
+    _claim(files)
+    Settings(
+        binaries=binaries.ensure(("kubernetes", *controllers)),
+        lifeline=not detached,
+        controllers=tuple(controllers),
+        definitions=tuple(crds),
+        controller_settings=dict(controller_settings or {}),
+    ).write(files)
+    process = _start_keeper(files, detached=detached)
+    try:
+        _wait(files, process)
+        plane = ControlPlane(files.folder, process)
+        if pools:
+            plane.machines.set(pools, site or Site())
+    except BaseException:
+        process.terminate()
+        process.wait()
+        raise
+    return plane
+
+
+def stop(folder: Path) -> bool:
+    """End the control plane of `folder` and remove its files; whether one ran."""
+    files = Files(folder.absolute())
+    record = Record.read(files)
+    running = record is not None and record.is_running
+    if record is not None and running:
+        process = psutil.Process(record.pid)
+        process.send_signal(signal.SIGTERM)
+        try:
+            process.wait(END_SECONDS)
+        except psutil.TimeoutExpired:
+            process.kill()
+    keeper.remove(files)
+    return running
+
+
+def _claim(files: Files) -> None:
+    if Settings.path(files).exists():
+        record = Record.read(files)
+        if record is not None and record.is_running:
+            raise EngineError(
+                f"a control plane runs already in {files.folder} (process {record.pid}); use it "
+                f"with the kubeconfig {files.kubeconfig}, or end it with `make cluster-down`"
+            )
+        keeper.remove(files)  # one that was killed
+    elif files.folder.is_dir() and any(files.folder.iterdir()):
+        raise EngineError(f"{files.folder} holds other things; name an empty folder or a new one")
+    files.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+
+
+def _start_keeper(files: Files, *, detached: bool) -> subprocess.Popen[bytes]:
+    files.logs.mkdir(mode=0o700, parents=True, exist_ok=True)
+    root = Path(__file__).parents[2]
+    with (files.logs / "keeper.log").open("ab") as log:
+        return subprocess.Popen(
+            [sys.executable, "-m", KEEPER, str(files.folder)],
+            stdin=subprocess.DEVNULL if detached else subprocess.PIPE,
+            stdout=log,
+            stderr=log,
+            env={**os.environ, "PYTHONPATH": str(root)},
+            start_new_session=True,
+        )
+
+
+def _wait(files: Files, process: subprocess.Popen[bytes]) -> None:
+    deadline = time.monotonic() + START_SECONDS
+    while (record := Record.read(files)) is None:
+        if (code := process.poll()) is not None:
+            said = (files.logs / "keeper.log").read_text(encoding="utf-8").strip()
+            raise EngineError(f"the control plane did not start (exit code {code}): {said}")
+        if time.monotonic() > deadline:
+            raise EngineError(f"the control plane was not ready within {START_SECONDS:.0f} s")
+        time.sleep(_STEP_SECONDS)
+    if record.state == "failed":
+        raise EngineError(f"the control plane did not start: {record.reason}\nlogs: {files.logs}")

@@ -1,0 +1,93 @@
+"""What a control plane was asked for, and how it is: two JSON files in its folder."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any, Literal, Self
+
+import psutil
+
+from engine.controlplane.commands import Files
+from engine.controlplane.configuration import write_private
+from engine.errors import EngineError
+
+State = Literal["ready", "failed"]
+KEEPER = "engine.controlplane.keeper"
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What to run."""
+
+    binaries: dict[str, str]
+    """Folder of built commands by module."""
+    lifeline: bool
+    """Whether it ends with its caller."""
+    controllers: tuple[str, ...] = ()
+    definitions: tuple[str, ...] = ()
+    """Modules whose CRDs are installed."""
+    controller_settings: dict[str, dict[str, Any]] = field(
+        default_factory=dict[str, dict[str, Any]]
+    )
+
+    @staticmethod
+    def path(files: Files) -> Path:
+        """Where they are written."""
+        return files.folder / "settings.json"
+
+    def write(self, files: Files) -> None:
+        """Write them into the folder."""
+        write_private(self.path(files), asdict(self))
+
+    @classmethod
+    def read(cls, files: Files) -> Self:
+        """Read them. Raises EngineError when they are not there or damaged."""
+        return cls(**_load(cls.path(files), cls.__dataclass_fields__))
+
+
+@dataclass(frozen=True)
+class Record:
+    """How it is: the keeper's process, `ready` or `failed` and why, and the processes by name."""
+
+    pid: int
+    state: State
+    reason: str = ""
+    processes: dict[str, int] = field(default_factory=dict[str, int])
+
+    @staticmethod
+    def path(files: Files) -> Path:
+        """Where it is written, once the control plane is ready or has failed."""
+        return files.folder / "state.json"
+
+    def write(self, files: Files) -> None:
+        """Write it whole or not at all."""
+        path = self.path(files)
+        write_private(path.with_suffix(".new"), asdict(self)).replace(path)
+
+    @classmethod
+    def read(cls, files: Files) -> Self | None:
+        """Read it; None when there is none. Raises EngineError when it is damaged."""
+        if not cls.path(files).exists():
+            return None
+        return cls(**_load(cls.path(files), cls.__dataclass_fields__))
+
+    @property
+    def is_running(self) -> bool:
+        """Whether its keeper lives: a process of that number that is one."""
+        try:
+            process = psutil.Process(self.pid)
+            return process.status() != psutil.STATUS_ZOMBIE and KEEPER in process.cmdline()
+        except psutil.Error:
+            return False
+
+
+def _load(path: Path, fields: object) -> dict[str, Any]:
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise EngineError(f"{path} can't be read ({error}); run `make cluster-down`") from error
+    if not isinstance(found, dict) or set(found) != set(fields):  # pyright: ignore
+        raise EngineError(f"{path} is not of this version; run `make cluster-down`")
+    return found
