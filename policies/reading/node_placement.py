@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from components.catalogue.clusters.node_labels import REGION_KEYS, ZONE_KEYS
+from components.catalogue.region_names import place_named
 from policies.model import ABSENT, Path, Settings, get, is_list, is_unknown, items, spell, text
 from policies.reading.kubernetes import Manifest, is_object
 from policies.reading.pods import Pod
-from policies.reading.regions import place_named
 
 PLACE_KEYS: Final = REGION_KEYS | ZONE_KEYS
 #: Azure's nodes bear their location and the zone's number; ``0`` is a node of no zone.

@@ -11,8 +11,13 @@ import json
 from pathlib import Path
 from typing import Any, Final
 
+from components.catalogue.region_names import (
+    aws_region_of,
+    is_azure_location,
+    normalise_azure,
+    region_in,
+)
 from policies.model import ABSENT, Resource, Stack, View, is_unknown, text
-from policies.reading.regions import aws_region_of, is_azure_location, normalise_azure, region_in
 
 _DATA: Final[dict[str, Any]] = json.loads(
     (Path(__file__).parent / "aws_regionless.json").read_text(encoding="utf-8")

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
+from components.catalogue.region_names import place_named
 from policies.model import (
     ABSENT,
     Finding,
@@ -22,7 +23,6 @@ from policies.model import (
     text,
 )
 from policies.reading.kubernetes import Manifest, is_bundle, kinds, manifests
-from policies.reading.regions import place_named
 from policies.reading.said import said
 from policies.reading.services import may_reach
 

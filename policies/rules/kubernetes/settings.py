@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
+from components.catalogue.region_names import place_named
 from policies.model import (
     Finding,
     Resource,
@@ -22,7 +23,6 @@ from policies.model import (
 from policies.reading.kubernetes import ANY_OBJECT, Manifest, kinds, manifests
 from policies.reading.pod_checks import each_pod
 from policies.reading.pods import Pod, pods_of
-from policies.reading.regions import place_named
 from policies.reading.said import said
 from policies.reading.services import is_own_address, may_reach
 

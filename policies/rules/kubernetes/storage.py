@@ -19,6 +19,7 @@ from components.catalogue.clusters.storage_drivers import (
     PROVIDERS_OWN,
     Driver,
 )
+from components.catalogue.region_names import place_named, region_in
 from policies.model import (
     ABSENT,
     Finding,
@@ -33,7 +34,6 @@ from policies.model import (
     text,
 )
 from policies.reading.kubernetes import Manifest, kinds, manifests
-from policies.reading.regions import place_named, region_in
 from policies.reading.said import said
 from policies.reading.services import may_reach
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from components.catalogue.region_names import aws_region_of
 from policies.model import (
     ABSENT,
     Finding,
@@ -18,7 +19,6 @@ from policies.model import (
     violation,
 )
 from policies.reading.place import REGIONLESS, REGIONLESS_MODULES, is_allowed, places_said
-from policies.reading.regions import aws_region_of
 from policies.rules.residency.everywhere import CONTROLS
 
 #: The same services through Cloud Control, whose types say nothing of regions.

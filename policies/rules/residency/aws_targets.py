@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
+from components.catalogue.region_names import region_in
 from policies.model import (
     ABSENT,
     Finding,
@@ -20,7 +21,6 @@ from policies.model import (
 )
 from policies.reading.hosts import host_of, may_talk_to, region_of_host
 from policies.reading.place import has_place, is_allowed, place_of, places_said
-from policies.reading.regions import region_in
 from policies.reading.remembered import remembered
 
 BUCKETS: Final = frozenset((

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator
 from typing import Any, Final
 
+from components.catalogue.region_names import AZURE_LOCATIONS
 from policies.model import (
     Finding,
     Resource,
@@ -22,7 +23,6 @@ from policies.model import (
 )
 from policies.reading.azure_types import azure
 from policies.reading.hosts import foreign_service, host_of, may_talk_to
-from policies.reading.regions import AZURE_LOCATIONS
 from policies.reading.walk import walk
 from policies.rules.residency.azure_linked_stores import EVENT_SUBSCRIPTIONS
 from policies.rules.residency.azure_places import allowed, place_of, refers_to, where_allowed

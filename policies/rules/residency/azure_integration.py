@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
+from components.catalogue.region_names import normalise_azure
 from policies.model import (
     ABSENT,
     Finding,
@@ -20,7 +21,6 @@ from policies.model import (
     violation,
 )
 from policies.reading.azure_types import azure
-from policies.reading.regions import normalise_azure
 from policies.rules.residency.azure_places import allowed, where_allowed
 from policies.rules.residency.azure_targets import CONTROLS
 

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Final
 
+from components.catalogue.region_names import is_azure_location, normalise_azure
 from policies.model import (
     ABSENT,
     Finding,
@@ -21,7 +22,6 @@ from policies.model import (
     violation,
 )
 from policies.reading.azure_types import azure
-from policies.reading.regions import is_azure_location, normalise_azure
 from policies.reading.walk import Leaf, decoded, walk
 from policies.rules.residency.azure_global import GLOBAL, may_be_global
 from policies.rules.residency.azure_places import (

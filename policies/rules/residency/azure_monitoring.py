@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator
 from typing import Final
 
+from components.catalogue.region_names import normalise_azure
 from policies.model import (
     ABSENT,
     Finding,
@@ -22,7 +23,6 @@ from policies.model import (
     violation,
 )
 from policies.reading.azure_types import azure
-from policies.reading.regions import normalise_azure
 from policies.rules.residency.azure_places import allowed, where_allowed
 from policies.rules.residency.azure_targets import CONTROLS, Target, judge_target, targets
 

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator
 from typing import Any, Final
 
+from components.catalogue.region_names import AZURE_LOCATIONS, normalise_azure
 from policies.model import (
     Finding,
     Resource,
@@ -24,7 +25,6 @@ from policies.model import (
     violation,
 )
 from policies.reading.azure_types import azure
-from policies.reading.regions import AZURE_LOCATIONS, normalise_azure
 from policies.rules.residency.azure_places import allowed, where_allowed
 from policies.rules.residency.azure_targets import CONTROLS, Target, targets
 

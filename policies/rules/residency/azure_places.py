@@ -12,6 +12,7 @@ import re
 from pathlib import Path
 from typing import Any, Final
 
+from components.catalogue.region_names import normalise_azure
 from policies.model import (
     Resource,
     Stack,
@@ -20,7 +21,6 @@ from policies.model import (
     text,
 )
 from policies.reading.azure_types import azure
-from policies.reading.regions import normalise_azure
 from policies.reading.remembered import remembered
 
 _DATA: Final = json.loads(

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
+from components.catalogue.region_names import normalise_azure
 from policies.model import (
     ABSENT,
     Finding,
@@ -24,7 +25,6 @@ from policies.model import (
     violation,
 )
 from policies.reading.azure_types import azure
-from policies.reading.regions import normalise_azure
 from policies.rules.residency.azure_ai import REGIONAL
 from policies.rules.residency.azure_locations import CONTROLS
 from policies.rules.residency.azure_places import allowed, groups_of, place_of, where_allowed

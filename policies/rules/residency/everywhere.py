@@ -6,6 +6,13 @@ import re
 from collections.abc import Iterator
 from typing import Final
 
+from components.catalogue.region_names import (
+    AWS_REGION,
+    aws_region_of,
+    is_azure_location,
+    place_named,
+    regions_in,
+)
 from policies.model import (
     EVERY,
     REDACTED,
@@ -22,13 +29,6 @@ from policies.model import (
 )
 from policies.reading.place import is_allowed, places_said, referred_place
 from policies.reading.region_keys import calls_something, kind_named
-from policies.reading.regions import (
-    AWS_REGION,
-    aws_region_of,
-    is_azure_location,
-    place_named,
-    regions_in,
-)
 from policies.reading.walk import Leaf, decoded, is_document, walk
 
 CONTROLS: Final = (

@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
+from components.catalogue.region_names import aws_region_of, normalise_azure
 from policies.model import (
     ABSENT,
     EVERY,
@@ -32,7 +33,6 @@ from policies.reading.place import (
     referred_place,
     region_said,
 )
-from policies.reading.regions import aws_region_of, normalise_azure
 from policies.rules.residency.everywhere import CONTROLS
 
 #: Packages whose resources rules can place.

@@ -6,8 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from policies.reading.region_keys import kind_named, kind_of_key
-from policies.reading.regions import (
+from components.catalogue.region_names import (
     AWS_REGIONS,
     AZURE_LOCATIONS,
     OCI_REGIONS,
@@ -18,6 +17,7 @@ from policies.reading.regions import (
     region_in,
     regions_in,
 )
+from policies.reading.region_keys import kind_named, kind_of_key
 
 
 @pytest.mark.parametrize("region", sorted(AWS_REGIONS))

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from components.catalogue.region_names import AZURE_LOCATIONS
 from policies.model import UNKNOWN, Kind, Resource, Stack, View
-from policies.reading.regions import AZURE_LOCATIONS
 from policies.rules.residency.azure_locations import location
 
 HOME = ("uaenorth", "uaecentral")

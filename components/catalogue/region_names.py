@@ -19,6 +19,8 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, Final
 
+from components.catalogue.place import PLACES
+
 _DATA: Final[dict[str, Any]] = json.loads(
     Path(__file__).with_suffix(".json").read_text(encoding="utf-8")
 )
@@ -185,3 +187,22 @@ def _region_of_labels(labels: str) -> str:
 def region_in(text: object) -> str:
     """The AWS region that a text names or points to: id, zone, ARN, host; else empty."""
     return aws_region_of(text) or next((region for region, _ in regions_in(text)), "")
+
+
+def place_abroad(name: object) -> str:
+    """The place abroad that a text names, and nothing else; empty for the country's and no names.
+
+    >>> place_abroad("eu-west-1a"), place_abroad("UAE North"), place_abroad("dubai-1")
+    ('aws/eu-west-1', '', '')
+    """
+    place = place_named(name)
+    return "" if place in PLACES else place
+
+
+def host_abroad(host: str) -> str:
+    """The region abroad that a host of AWS, or a label of Azure's hosts, names; else empty."""
+    for region, _ in regions_in(host):
+        if f"aws/{region}" not in PLACES:
+            return f"aws/{region}"
+    labels = [each for each in host.lower().split(".") if each in AZURE_LOCATIONS]
+    return next((f"azure/{each}" for each in labels if f"azure/{each}" not in PLACES), "")
