@@ -26,6 +26,9 @@ ACTIVE_VARIABLE: Final = "FALAJ_SANDBOX"
 """``1`` where the sandbox is on."""
 CLOUD_VARIABLE: Final = "FALAJ_SANDBOX_CLOUD"
 """The file that holds the sandbox's cloud."""
+CLUSTER_VARIABLE: Final = "FALAJ_SANDBOX_CLUSTER"
+"""The kubeconfig of the test control plane, which then takes Kubernetes objects in earnest;
+without it they are made up like everything else."""
 
 CREDENTIALS: Final = ("AWS_", "ARM_", "AZURE_", "KUBECONFIG", "KUBE_", "PULUMI_K8S_")
 """Beginnings of the variables by which the real providers find accounts and clusters."""

@@ -19,6 +19,17 @@ from wire import UNKNOWN, has_unknown
 
 MARK: Final = "__falajSandbox"
 """Output of everything that the sandbox made; the engine keeps it and shows it nowhere."""
+MADE_UP: Final = "nothing real was made"
+"""Its value for what exists in the sandbox's file alone."""
+MADE_IN: Final = "test control plane"
+"""How its value begins for what exists in a control plane; which one comes after it."""
+
+BANNER: Final = (
+    "SANDBOX: nothing real is made, changed or paid for; these resources exist only in a file "
+    "on this machine"
+)
+
+_ALWAYS_SECRET: Final = {"kubernetes:core/v1:Secret": frozenset({"data", "stringData"})}
 
 # A resource gets a new automatic name with each replacement that overlaps the one before.
 _GENERATIONS_LOOKED_AT: Final = 4
@@ -33,6 +44,11 @@ class Cloud:
         model: what this cloud knows beyond its SDK's types.
         store: what exists.
     """
+
+    #: What is said loudly when a run begins.
+    banner = BANNER
+    #: Whether operations take time, and so must not be done one after the other.
+    waits = False
 
     def __init__(self, model: CloudModel, store: Store) -> None:
         self.package = model.package
@@ -84,7 +100,7 @@ class Cloud:
     ) -> tuple[list[diff.Change], bool]:
         """What differs, and whether the old must go before a new one can be made."""
         token, name = urns.token(urn), urns.name(urn)
-        changes = diff.compare(old, new, self._model.replacements(token), ignored)
+        changes = diff.compare(old, new, self._replacements(token), ignored)
         if not any(change.replaces for change in changes) or has_unknown(new):
             return changes, False
         other = _of_generation(urn, self._generation(urn))
@@ -100,13 +116,27 @@ class Cloud:
         computed = {} if found is None else dict.fromkeys(found.outputs, UNKNOWN)
         return {**computed, **previewed(inputs)}
 
-    def create(self, urn: str, inputs: Properties) -> tuple[str, dict[str, Any]]:
+    def secret_outputs(self, token: str) -> frozenset[str]:
+        """Outputs that are secret whatever the inputs were."""
+        return _ALWAYS_SECRET.get(token, frozenset())
+
+    def cancel(self) -> None:
+        """Stop waiting: the engine was told to stop. Nothing here takes long enough."""
+
+    def create(
+        self, urn: str, inputs: Properties, *, seconds: float = 0.0
+    ) -> tuple[str, dict[str, Any]]:
         """Make a resource: its id and outputs.
+
+        Args:
+            seconds: how long it may take to become ready; 0 for the usual time. What exists in
+                the sandbox alone is ready at once, here and below.
 
         Raises:
             SandboxError: the cloud would refuse it.
             FaultError: a fault was asked for.
         """
+        del seconds
         token, name = urns.token(urn), urns.name(urn)
         fault = faults.meet(self.store, "create", token, name)
         if fault is not None and not fault.timed_out:
@@ -128,12 +158,14 @@ class Cloud:
         return made_id, dict(made.outputs)
 
     def read(
-        self,
-        urn: str,
-        id: str,
-        state: Properties,
+        self, urn: str, id: str, state: Properties, inputs: Properties | None = None
     ) -> Made | None:
-        """What is true of a resource now; None when it is gone, or never was (an import)."""
+        """What is true of a resource now; None when it is gone, or never was (an import).
+
+        Args:
+            inputs: the last ones; none for an import.
+        """
+        del inputs
         token, name = urns.token(urn), urns.name(urn)
         fault = faults.meet(self.store, "read", token, name)
         if fault is not None:
@@ -141,9 +173,10 @@ class Cloud:
         return self._own(token, id, state)
 
     def preview_update(
-        self, state: Properties, old: Properties, new: Properties
+        self, urn: str, id: str, state: Properties, old: Properties, new: Properties
     ) -> dict[str, Any]:
         """The outputs as far as they are known before a resource is changed."""
+        del urn, id
         kept = {name: value for name, value in state.items() if name not in old or name in new}
         return {**kept, **previewed(new)}
 
@@ -153,8 +186,11 @@ class Cloud:
         id: str,
         state: Properties,
         inputs: Properties,
+        *,
+        seconds: float = 0.0,
     ) -> dict[str, Any]:
         """Change a resource: its new outputs. Raises SandboxError, FaultError."""
+        del seconds
         token, name = urns.token(urn), urns.name(urn)
         fault = faults.meet(self.store, "update", token, name)
         if fault is not None and not fault.timed_out:
@@ -177,8 +213,11 @@ class Cloud:
         urn: str,
         id: str,
         state: Properties,
+        *,
+        seconds: float = 0.0,
     ) -> None:
         """Remove a resource; one that is gone already is no mistake. Raises as `update` does."""
+        del seconds
         token, name = urns.token(urn), urns.name(urn)
         fault = faults.meet(self.store, "delete", token, name)
         if fault is not None and not fault.timed_out:
@@ -237,6 +276,10 @@ class Cloud:
                     return filled(given, other)
         return filled(given, first)
 
+    def _replacements(self, token: str) -> frozenset[str]:
+        """Property paths a change of which replaces a resource of this type."""
+        return self._model.replacements(token)
+
     def _generation(self, urn: str) -> int:
         """The number of a new resource of this URN: 0 unless others of it still exist."""
         taken = self.store.generations(urn)
@@ -266,7 +309,7 @@ class Cloud:
             if known.required and outputs.get(output) is None and output != "id":
                 outputs[output] = plausible(known.type, f"{name}-{output}")
         outputs = {key: value for key, value in outputs.items() if value is not None}
-        outputs[MARK] = "nothing real was made"
+        outputs[MARK] = MADE_UP
         region = outputs.get("region") or outputs.get("location") or self.config.get("region")
         return Made(urn, token, id, dict(inputs), outputs, str(region or ""), urns.stack(urn))
 
@@ -306,6 +349,11 @@ class Cloud:
                 "or another provider, and the sandbox touches nothing of the kind; run this stack "
                 "without the sandbox, or take the resource out of this state with "
                 "`pulumi state delete`"
+            )
+        if state and str(state[MARK]).startswith(MADE_IN):
+            made = f"{token} {id!r} was made in a {state[MARK]}, which this run doesn't use"
+            raise SandboxError(
+                [Problem("", f"{made}; set FALAJ_SANDBOX_CLUSTER to its kubeconfig")]
             )
         return self.store.by_id(token, id)
 

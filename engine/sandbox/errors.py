@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Self
 
 from engine.errors import EngineError
 from engine.sandbox.clouds.model import Problem, Properties
@@ -19,7 +20,21 @@ class SandboxError(EngineError):
         super().__init__(f"{about}:{separator}{text}" if about else text)
 
 
-class FaultError(EngineError):
+class PartialError(EngineError):
+    """An operation failed, but something may have been made or changed all the same."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message)
+        self.state: tuple[str, Properties, Properties] | None = None
+        """Id, outputs and inputs of what the cloud made all the same."""
+
+    def with_state(self, id: str, outputs: Properties, inputs: Properties) -> Self:
+        """The same, with what the cloud made."""
+        self.state = (id, outputs, inputs)
+        return self
+
+
+class FaultError(PartialError):
     """A fault that was asked for (`python -m engine.sandbox fault`).
 
     Attributes:
@@ -29,13 +44,6 @@ class FaultError(EngineError):
     def __init__(self, message: str, *, timed_out: bool) -> None:
         super().__init__(message)
         self.timed_out = timed_out
-        self.state: tuple[str, Properties, Properties] | None = None
-        """Id, outputs and inputs of what the cloud made all the same."""
-
-    def with_state(self, id: str, outputs: Properties, inputs: Properties) -> FaultError:
-        """The same, with what the cloud made."""
-        self.state = (id, outputs, inputs)
-        return self
 
 
 class ModelError(EngineError):

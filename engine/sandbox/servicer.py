@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Final, TypeVar
 
 import grpc
@@ -13,20 +15,17 @@ from pulumi.runtime import proto
 from pulumi.runtime.proto import provider_pb2_grpc, status_pb2
 
 from engine.errors import EngineError
-from engine.sandbox import diff
+from engine.sandbox import diff, urns
 from engine.sandbox.cloud import Cloud
 from engine.sandbox.clouds.model import Problem
-from engine.sandbox.errors import FaultError, SandboxError
+from engine.sandbox.errors import PartialError, SandboxError
 from engine.sandbox.foresight import Foresight
 from wire import Values, decode, encode
 
 Answer = TypeVar("Answer")
 GrpcContext = grpc.aio.ServicerContext[Any, Any]
 
-BANNER: Final = (
-    "SANDBOX: nothing real is made, changed or paid for; these resources exist only in a file "
-    "on this machine"
-)
+_THREADS: Final = 64
 
 _KINDS: Final = {
     (diff.ADD, False): proto.PropertyDiff.ADD,
@@ -54,6 +53,8 @@ class SandboxServicer(provider_pb2_grpc.ResourceProviderServicer):
         self._warn = warn
         self._foresight = foresight
         self._announced = False
+        # One for each resource that the engine works on at a time, and more.
+        self._threads = ThreadPoolExecutor(_THREADS) if cloud.waits else None
 
     async def Handshake(  # noqa: N802 - the name is the protocol's
         self, request: proto.ProviderHandshakeRequest, context: GrpcContext
@@ -81,8 +82,9 @@ class SandboxServicer(provider_pb2_grpc.ResourceProviderServicer):
     async def Cancel(  # noqa: N802 - the name is the protocol's
         self, request: empty_pb2.Empty, context: GrpcContext
     ) -> empty_pb2.Empty:
-        """Nothing runs long enough to be stopped."""
+        """Stop what waits for a control plane; nothing else takes long."""
         del request, context
+        self._cloud.cancel()
         return empty_pb2.Empty()
 
     async def CheckConfig(  # noqa: N802 - the name is the protocol's
@@ -95,7 +97,7 @@ class SandboxServicer(provider_pb2_grpc.ResourceProviderServicer):
             problems = self._cloud.check_settings(given)
             return proto.CheckResponse(inputs=request.news, failures=_failures(problems))
 
-        return await _answer(work, context)
+        return await self._answer(work, context)
 
     async def DiffConfig(  # noqa: N802 - the name is the protocol's
         self, request: proto.DiffRequest, context: GrpcContext
@@ -103,7 +105,7 @@ class SandboxServicer(provider_pb2_grpc.ResourceProviderServicer):
         """Another region or account is another provider; its resources say what that means."""
         old, _ = decode(request.old_inputs if request.old_inputs.fields else request.olds)
         new, _ = decode(request.news)
-        return await _answer(lambda: _diff_response(diff.compare(old, new), False), context)
+        return await self._answer(lambda: _diff_response(diff.compare(old, new), False), context)
 
     async def Configure(  # noqa: N802 - the name is the protocol's
         self, request: proto.ConfigureRequest, context: GrpcContext
@@ -123,8 +125,8 @@ class SandboxServicer(provider_pb2_grpc.ResourceProviderServicer):
 
         if not self._announced:
             self._announced = True
-            self._warn(BANNER)
-        return await _answer(work, context)
+            self._warn(self._cloud.banner)
+        return await self._answer(work, context)
 
     async def Check(  # noqa: N802 - the name is the protocol's
         self, request: proto.CheckRequest, context: GrpcContext
@@ -139,7 +141,7 @@ class SandboxServicer(provider_pb2_grpc.ResourceProviderServicer):
                 inputs=encode(checked, secrets), failures=_failures(problems)
             )
 
-        return await _answer(work, context)
+        return await self._answer(work, context)
 
     async def Diff(  # noqa: N802 - the name is the protocol's
         self, request: proto.DiffRequest, context: GrpcContext
@@ -156,7 +158,7 @@ class SandboxServicer(provider_pb2_grpc.ResourceProviderServicer):
             )
             return _diff_response(changes, delete_first)
 
-        return await _answer(work, context)
+        return await self._answer(work, context)
 
     async def Create(  # noqa: N802 - the name is the protocol's
         self, request: proto.CreateRequest, context: GrpcContext
@@ -165,18 +167,17 @@ class SandboxServicer(provider_pb2_grpc.ResourceProviderServicer):
 
         def work() -> proto.CreateResponse:
             inputs, secrets = decode(request.properties, assets=True)
+            secrets |= self._secrets(request.urn)
             if request.preview:
+                previewed = self._cloud.preview_create(request.urn, inputs)
                 foreseen = self._foresight and self._foresight.create(request.urn, inputs)
-                made, outputs = foreseen or (
-                    "",
-                    self._cloud.preview_create(request.urn, inputs),
-                )
+                made, outputs = foreseen or ("", previewed)
                 return proto.CreateResponse(id=made, properties=encode(outputs, secrets))
             self._foresight = None
-            made, outputs = self._cloud.create(request.urn, inputs)
+            made, outputs = self._cloud.create(request.urn, inputs, seconds=request.timeout)
             return proto.CreateResponse(id=made, properties=encode(outputs, secrets))
 
-        return await _answer(work, context, request.properties)
+        return await self._answer(work, context, request.properties)
 
     async def Read(  # noqa: N802 - the name is the protocol's
         self, request: proto.ReadRequest, context: GrpcContext
@@ -185,8 +186,9 @@ class SandboxServicer(provider_pb2_grpc.ResourceProviderServicer):
 
         def work() -> proto.ReadResponse:
             state, secrets = decode(request.properties, assets=True)
-            _, secret_inputs = decode(request.inputs, assets=True)
-            found = self._cloud.read(request.urn, request.id, state)
+            secrets |= self._secrets(request.urn)
+            last, secret_inputs = decode(request.inputs, assets=True)
+            found = self._cloud.read(request.urn, request.id, state, last)
             if found is None:
                 return proto.ReadResponse()
             outputs: Values = dict(found.outputs)
@@ -197,7 +199,7 @@ class SandboxServicer(provider_pb2_grpc.ResourceProviderServicer):
                 inputs=encode(inputs, secrets | secret_inputs),
             )
 
-        return await _answer(work, context)
+        return await self._answer(work, context)
 
     async def Update(  # noqa: N802 - the name is the protocol's
         self, request: proto.UpdateRequest, context: GrpcContext
@@ -208,17 +210,21 @@ class SandboxServicer(provider_pb2_grpc.ResourceProviderServicer):
             state, _ = decode(request.olds, assets=True)
             old, _ = decode(request.old_inputs, assets=True)
             new, secrets = decode(request.news, assets=True)
+            secrets |= self._secrets(request.urn)
             if request.preview:
+                previewed = self._cloud.preview_update(request.urn, request.id, state, old, new)
                 foreseen = self._foresight and self._foresight.update(
                     request.urn, request.id, state, new
                 )
-                outputs = foreseen or self._cloud.preview_update(state, old, new)
+                outputs = foreseen or previewed
             else:
                 self._foresight = None
-                outputs = self._cloud.update(request.urn, request.id, state, new)
+                outputs = self._cloud.update(
+                    request.urn, request.id, state, new, seconds=request.timeout
+                )
             return proto.UpdateResponse(properties=encode(outputs, secrets))
 
-        return await _answer(work, context, request.news)
+        return await self._answer(work, context, request.news)
 
     async def Delete(  # noqa: N802 - the name is the protocol's
         self, request: proto.DeleteRequest, context: GrpcContext
@@ -227,10 +233,10 @@ class SandboxServicer(provider_pb2_grpc.ResourceProviderServicer):
 
         def work() -> empty_pb2.Empty:
             state, _ = decode(request.properties, assets=True)
-            self._cloud.delete(request.urn, request.id, state)
+            self._cloud.delete(request.urn, request.id, state, seconds=request.timeout)
             return empty_pb2.Empty()
 
-        return await _answer(work, context)
+        return await self._answer(work, context)
 
     async def Invoke(  # noqa: N802 - the name is the protocol's
         self, request: proto.InvokeRequest, context: GrpcContext
@@ -248,7 +254,7 @@ class SandboxServicer(provider_pb2_grpc.ResourceProviderServicer):
             getattr(response, "return").CopyFrom(encode(answer))  # a word of Python's own
             return response
 
-        return await _answer(work, context)
+        return await self._answer(work, context)
 
     async def Construct(  # noqa: N802 - the name is the protocol's
         self, request: proto.ConstructRequest, context: GrpcContext
@@ -262,29 +268,36 @@ class SandboxServicer(provider_pb2_grpc.ResourceProviderServicer):
                 "themselves, or run this stack without the sandbox"
             )
 
-        return await _answer(work, context)
+        return await self._answer(work, context)
 
+    def _secrets(self, urn: str) -> frozenset[str]:
+        return self._cloud.secret_outputs(urns.token(urn))
 
-async def _answer(
-    work: Callable[[], Answer], context: GrpcContext, inputs: struct_pb2.Struct | None = None
-) -> Answer:
-    """Turn errors into one plain message; none of them shows a trace."""
-    try:
-        return work()
-    except FaultError as error:
-        if error.state is not None:
-            _attach_state(error, context, inputs)
-        message = str(error)
-    except (EngineError, ValueError) as error:
-        message = str(error)
-    except Exception as error:
-        message = f"an internal error of the sandbox: {type(error).__name__}: {error}; a bug"
-    await context.abort(grpc.StatusCode.UNKNOWN, message)
-    raise AssertionError("abort always raises")
+    async def _answer(
+        self,
+        work: Callable[[], Answer],
+        context: GrpcContext,
+        inputs: struct_pb2.Struct | None = None,
+    ) -> Answer:
+        """Turn errors into one plain message; none of them shows a trace."""
+        try:
+            if self._threads is not None:
+                return await asyncio.get_running_loop().run_in_executor(self._threads, work)
+            return work()
+        except PartialError as error:
+            if error.state is not None:
+                _attach_state(error, context, inputs)
+            message = str(error)
+        except (EngineError, ValueError) as error:
+            message = str(error)
+        except Exception as error:
+            message = f"an internal error of the sandbox: {type(error).__name__}: {error}; a bug"
+        await context.abort(grpc.StatusCode.UNKNOWN, message)
+        raise AssertionError("abort always raises")
 
 
 def _attach_state(
-    error: FaultError, context: GrpcContext, inputs: struct_pb2.Struct | None
+    error: PartialError, context: GrpcContext, inputs: struct_pb2.Struct | None
 ) -> None:
     """Tell the engine what exists although the operation failed (ErrorResourceInitFailed)."""
     if error.state is None:

@@ -107,7 +107,7 @@ class KubernetesModel(GenericModel):
             digest = hashlib.sha256(urn.encode()).hexdigest()[:8]
             base = re.sub(r"[^a-z0-9-]+", "-", name.lower()).strip("-") or "object"
             filled["name"] = f"{base[: 62 - len(digest)]}-{digest}"
-        if metadata.get("namespace") is None and _has_namespace(token):
+        if metadata.get("namespace") is None and has_namespace(token):
             filled["namespace"] = config.get("namespace") or "default"
         return {"metadata": filled} if filled else {}
 
@@ -203,7 +203,7 @@ def _kind(token: str) -> str:
     return token.rpartition(":")[2].removesuffix("Patch")
 
 
-def _has_namespace(token: str) -> bool:
+def has_namespace(token: str) -> bool:
     """Whether a kind lives in a namespace; of custom kinds nothing is known, they name it."""
     # Groups of the API server itself are plain words or end in k8s.io.
     group = token.split(":")[1].split("/", maxsplit=1)[0]

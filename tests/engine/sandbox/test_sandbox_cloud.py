@@ -204,7 +204,9 @@ def test_nulls_are_left_out_at_any_depth_and_defaults_fill_in(cloud: Cloud) -> N
 
 def test_preview_of_an_update_drops_what_is_no_longer_given(cloud: Cloud) -> None:
     state = {"name": "n", "displayName": "A", "arn": "arn"}
-    found = cloud.preview_update(state, {"name": "n", "displayName": "A"}, {"name": "n"})
+    found = cloud.preview_update(
+        urn("t"), "id", state, {"name": "n", "displayName": "A"}, {"name": "n"}
+    )
     assert found == {"name": "n", "arn": "arn"}
 
 

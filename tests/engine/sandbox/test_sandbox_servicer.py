@@ -12,10 +12,10 @@ from pulumi.runtime import proto
 from pulumi.runtime.proto import status_pb2
 
 from engine.sandbox import faults, urns
-from engine.sandbox.cloud import MARK, Cloud
+from engine.sandbox.cloud import BANNER, MARK, Cloud
 from engine.sandbox.clouds.generic import GenericModel
 from engine.sandbox.faults import Fault
-from engine.sandbox.servicer import BANNER, SandboxServicer
+from engine.sandbox.servicer import SandboxServicer
 from engine.sandbox.store import Store
 from wire import SECRET, SIGNATURE, UNKNOWN, Unknown, decode, encode
 

@@ -1,0 +1,93 @@
+"""Which kinds an API server serves, asked once for each group and version."""
+
+from __future__ import annotations
+
+import threading
+import time
+from dataclasses import dataclass
+from typing import Final
+from urllib.parse import quote
+
+from engine.sandbox.cluster.connection import Connection
+from engine.sandbox.cluster.errors import ApiError
+
+# A kind that isn't there may be there in a moment, when its definition was just made.
+_ASK_AGAIN_SECONDS: Final = 0.25
+
+
+@dataclass(frozen=True)
+class Kind:
+    """One kind as it is served."""
+
+    api_version: str
+    kind: str
+    plural: str
+    namespaced: bool
+
+    def path(self, namespace: str | None, name: str = "") -> str:
+        """The path of an object, or of the list of them.
+
+        Raises:
+            ValueError: a namespace is missing, or given where there is none.
+        """
+        if self.namespaced and not namespace:
+            raise ValueError(f"{self.kind} lives in a namespace, and none is given")
+        if namespace and not self.namespaced:
+            raise ValueError(
+                f"{self.kind} lives in no namespace, but metadata.namespace is {namespace!r}; "
+                "take it away"
+            )
+        below = f"/namespaces/{quote(namespace, safe='')}" if namespace else ""
+        own = f"/{quote(name, safe=':')}" if name else ""
+        return f"{_root(self.api_version)}{below}/{self.plural}{own}"
+
+
+class Discovery:
+    """Kinds by API version; asked again for one that was missing."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+        self._known: dict[str, dict[str, Kind]] = {}
+        self._asked: dict[str, float] = {}
+        self._alone = threading.Lock()
+
+    def find(self, api_version: str, kind: str) -> Kind | None:
+        """The kind as it is served now; None where it isn't.
+
+        Raises:
+            ApiError: the API server doesn't answer.
+        """
+        found = self._known.get(api_version, {}).get(kind)
+        if found is not None:
+            return found
+        with self._alone:
+            asked = self._asked.get(api_version, 0.0)
+            if time.monotonic() - asked > _ASK_AGAIN_SECONDS:
+                self._known[api_version] = self._ask(api_version)
+                self._asked[api_version] = time.monotonic()
+            return self._known[api_version].get(kind)
+
+    def forget(self, api_version: str) -> None:
+        """Ask again next time: a kind of this version has gone, or its definition changed."""
+        with self._alone:
+            self._known.pop(api_version, None)
+            self._asked.pop(api_version, None)
+
+    def _ask(self, api_version: str) -> dict[str, Kind]:
+        try:
+            answer = self._connection.get(_root(api_version))
+        except ApiError as error:
+            if error.is_missing:
+                return {}
+            raise
+        return {
+            str(each["kind"]): Kind(
+                api_version, str(each["kind"]), str(each["name"]), bool(each["namespaced"])
+            )
+            for each in answer.get("resources") or []
+            if "/" not in str(each["name"])  # parts of objects: pods/log, deployments/scale
+        }
+
+
+def _root(api_version: str) -> str:
+    return f"/apis/{api_version}" if "/" in api_version else f"/api/{api_version}"
