@@ -2,5 +2,15 @@
 
 from components.kubernetes._placed import InClusterArgs
 from components.kubernetes.provider import ClusterProvider, ClusterProviderArgs
+from components.kubernetes.residency import Residency, ResidencyArgs
+from components.kubernetes.training_job import TrainingJob, TrainingJobArgs
 
-__all__ = ["ClusterProvider", "ClusterProviderArgs", "InClusterArgs"]
+__all__ = [
+    "ClusterProvider",
+    "ClusterProviderArgs",
+    "InClusterArgs",
+    "Residency",
+    "ResidencyArgs",
+    "TrainingJob",
+    "TrainingJobArgs",
+]

@@ -24,3 +24,9 @@ SHARED_GPU: Final = (
     r"aliyun\.com/gpu-mem|volcano\.sh/(?:gpu-memory|vgpu)[\w.-]*|"
     r"run\.ai/gpu[\w.-]*|tencent\.com/vcuda[\w.-]*"
 )
+#: Taints of nodes that are kept for the control plane and for the cluster's own agents; the last
+#: is of Falaj's own pools.
+SYSTEM_TAINTS: Final = frozenset({
+    "node-role.kubernetes.io/control-plane", "node-role.kubernetes.io/master",
+    "CriticalAddonsOnly", "node.kubernetes.io/unschedulable", "falaj.io/system",
+})  # fmt: skip

@@ -1,0 +1,224 @@
+"""Services and gateways: inside the network only, and standing for no host abroad."""
+
+from components.catalogue.clusters.load_balancers import (
+    ADDRESSES,
+    AWS_SWITCH,
+    AWS_TYPE,
+    AZURE_SWITCH,
+    GATEWAY_SCHEMES,
+    INTERNAL_CLASSES,
+    INTERNAL_TYPES,
+    KINDS,
+    SCHEMES,
+    SWITCHES,
+)
+from components.kubernetes.admission.expressions import (
+    is_own_address,
+    is_own_host,
+    text,
+    texts,
+    when,
+)
+from components.kubernetes.admission.home import Home, joined
+from components.kubernetes.admission.policy import Check, Policy, Target
+
+_EXTERNAL = "kubernetes-external-host"
+_REACH = "hosts of one's own networks, of the country's regions, or listed in allowed_hosts"
+
+
+def policies(home: Home) -> tuple[Policy, ...]:
+    """Services, what stands behind them, and ways in by HTTP."""
+    return (
+        _services(home),
+        *_endpoints(home),
+        _ingresses(),
+        _gateways(),
+    )
+
+
+def _switched(keys: tuple[str, ...], word: str) -> str:
+    return (
+        f"{texts(keys)}.exists(k, k in variables.annotations && "
+        f'variables.annotations[k].trim().lowerAscii() == "{word}")'
+    )
+
+
+def _is_internal(home: Home) -> str:
+    """Whether a balancer is internal by what the platform's own controllers read."""
+    annotation = "variables.annotations"
+    distribution = home.placed.distribution
+    addresses = (
+        f'([object.spec.?loadBalancerIP.orValue("")] + {texts(ADDRESSES)}'
+        f'.map(k, {annotation}[?k].orValue("")))'
+    )
+    parts = f'{addresses}.map(a, a.split(",")).exists(l, l.exists(a, a.trim() != ""))'
+    own = is_own_address("a.trim()", home.networks)
+    private = f'({parts} && {addresses}.all(l, l.split(",").all(a, a.trim() == "" || {own})))'
+    load_balancer_class = 'object.spec.?loadBalancerClass.orValue("")'
+    aws = (
+        f'{annotation}[?{text(AWS_SWITCH)}].orValue("") == "0.0.0.0/0" || '
+        f'{annotation}[?{text(AWS_TYPE)}].orValue("").trim() in {texts(INTERNAL_TYPES)} || '
+        f"{load_balancer_class} in {texts(INTERNAL_CLASSES)}"
+    )
+    if distribution == "eks":
+        return f"{_switched((AWS_SWITCH,), 'true')} || {aws}"
+    if distribution == "aks":
+        return _switched((AZURE_SWITCH,), "true")
+    kinds = " || ".join(
+        f'{annotation}[?{text(key)}].orValue("").lowerAscii() == {text(word)}'
+        for key, word in KINDS.items()
+    )
+    return f"{_switched(SWITCHES, 'true')} || {kinds} || {aws} || {private}"
+
+
+def _services(home: Home) -> Policy:
+    annotation = "variables.annotations"
+    kind = 'object.spec.?type.orValue("ClusterIP")'
+    scheme = SCHEMES[0]
+    # The scheme decides where it is given; only AWS' controller reads it.
+    by_scheme = f'{text(scheme)} in {annotation} ? {annotation}[{text(scheme)}] == "internal" : '
+    internal = f"({by_scheme}({_is_internal(home)}))"
+    if home.placed.distribution == "aks":
+        internal = f"({_is_internal(home)})"
+    name = 'object.spec.?externalName.orValue("")'
+    ways = {
+        "eks": f"annotation {scheme}: internal",
+        "aks": f'annotation {AZURE_SWITCH}: "true"',
+        "existing": "an address of one's own networks, or the annotation of the platform for it",
+    }
+    return Policy(
+        "services",
+        (Target("", "v1", ("services",)),),
+        (
+            Check(
+                "kubernetes-public-load-balancer",
+                when(
+                    f'{kind} == "LoadBalancer" && '
+                    f"({_switched(SWITCHES, 'false')} || !{internal})", kind,
+                ),
+                "the load balancer would be public", ways[home.placed.distribution],
+                "make it internal, and publish through a guarded gateway",
+            ),
+            Check(
+                "kubernetes-node-port", when(f'{kind} == "NodePort"', kind),
+                "the service opens a port on every node", "ClusterIP",
+                "reach it through the gateway",
+            ),
+            Check(
+                "kubernetes-external-ips", "object.spec.?externalIPs.orValue([])",
+                "the service claims addresses of others", "no externalIPs", "remove them",
+            ),
+            Check(
+                _EXTERNAL,
+                when(
+                    f'{kind} == "ExternalName" && '
+                    f"!{is_own_host(name, home.hosts_pattern, home.networks)}", name,
+                ),
+                "the service stands for a host elsewhere", _REACH, "point it at one of these",
+            ),
+        ),
+        {"annotations": "object.metadata.?annotations.orValue({})"},
+    )  # fmt: skip
+
+
+def _endpoints(home: Home) -> tuple[Policy, ...]:
+    own = is_own_address("a", home.networks)
+    name = is_own_host("a", home.hosts_pattern, home.networks)
+    slices = (
+        "object.?endpoints.orValue([]).map(e, e.addresses.filter(a, "
+        f'!(object.addressType == "FQDN" ? {name} : {own})).join(", ")).filter(s, s != "")'
+    )
+    each = ".map(a, a.ip)".join
+    subsets = joined(
+        "object.?subsets.orValue([]).map(s, "
+        + each((f"s.?{key}.orValue([])", f'.filter(a, !{own}).join(", ")).filter(s, s != "")'))
+        for key in ("addresses", "notReadyAddresses")
+    )
+    check = ("addresses behind the service are elsewhere", _REACH, "name one's own addresses")
+    return (
+        Policy(
+            "endpoint-slices",
+            (Target("discovery.k8s.io", "v1", ("endpointslices",)),),
+            (Check(_EXTERNAL, slices, *check),),
+        ),
+        Policy(
+            "endpoints",
+            (Target("", "v1", ("endpoints",)),),
+            (Check(_EXTERNAL, subsets, *check),),
+        ),
+    )
+
+
+def _facing(annotations: str) -> str:
+    return (
+        f"{texts(GATEWAY_SCHEMES)}.filter(k, k in {annotations} && "
+        f'{annotations}[k].trim() == "internet-facing")'
+    )
+
+
+def _ingresses() -> Policy:
+    rules = "object.spec.?rules.orValue([])"
+    host = 'r.?host.orValue("")'
+    certificate = "alb.ingress.kubernetes.io/certificate-arn"
+    application_gateway = "appgw.ingress.kubernetes.io/appgw-ssl-certificate"
+    return Policy(
+        "ingresses",
+        (Target("networking.k8s.io", "v1", ("ingresses",)),),
+        (
+            Check(
+                "kubernetes-public-gateway", _facing("variables.annotations"),
+                "the ingress faces the internet", "scheme internal", "set it to internal",
+            ),
+            Check(
+                "kubernetes-gateway-tls",
+                when(
+                    "size(object.spec.?tls.orValue([])) == 0 && "
+                    f"!{texts((certificate, application_gateway))}"
+                    ".exists(k, k in variables.annotations)",
+                    '"no certificate"',
+                ),
+                "the ingress is plain HTTP", "spec.tls", "add a certificate for its hosts",
+            ),
+            Check(
+                "kubernetes-ingress-host",
+                f'{rules}.filter(r, {host} == "" || {host}.contains("*"))'
+                f'.map(r, {host} == "" ? "any host" : {host})',
+                "the ingress serves hosts of others", "full names", "name every host",
+            ),
+            Check(
+                "kubernetes-ingress-snippet",
+                "variables.annotations.filter(k, k.matches("
+                r'"^nginx[.](?:ingress[.]kubernetes[.]io|org)/[A-Za-z0-9_-]+-snippets?$"))',
+                "the ingress changes the gateway's own configuration", "annotations for a purpose",
+                "remove the snippet (CVE-2021-25742)",
+            ),
+        ),
+        {"annotations": "object.metadata.?annotations.orValue({})"},
+    )  # fmt: skip
+
+
+def _gateways() -> Policy:
+    protocols = "object.spec.listeners"
+    encrypted = f'{protocols}.exists(l, l.protocol in ["HTTPS", "TLS"])'
+    return Policy(
+        "gateways",
+        (Target("gateway.networking.k8s.io", "v1", ("gateways",)),),
+        (
+            Check(
+                "kubernetes-public-gateway",
+                joined((_facing("variables.annotations"), _facing("variables.infrastructure"))),
+                "the gateway faces the internet", "scheme internal", "set it to internal",
+            ),
+            Check(
+                "kubernetes-gateway-tls",
+                f'{protocols}.filter(l, l.protocol == "HTTP" && '
+                f"!({encrypted} && l.port == 80)).map(l, l.name)",
+                "listeners without TLS", "HTTPS, TLS; HTTP on port 80 beside them",
+                "give the listener a certificate",
+            ),
+        ),
+        {
+            "annotations": "object.metadata.?annotations.orValue({})",
+            "infrastructure": "object.spec.?infrastructure.?annotations.orValue({})",
+        },
+    )  # fmt: skip

@@ -1,0 +1,167 @@
+"""Storage: volumes with keys of one's own, in the cluster's place, by classes that are known."""
+
+from components.catalogue.clusters.storage_drivers import (
+    COPIES,
+    DRIVERS,
+    GEO,
+    PLACES,
+    PROVIDERS_OWN,
+    Driver,
+)
+from components.kubernetes.admission.expressions import is_own_host, text, texts, when
+from components.kubernetes.admission.home import CLUSTER, Home, abroad_in_terms
+from components.kubernetes.admission.policy import Check, Policy, Target
+
+_KEY = "kubernetes-storage-class-key"
+_STAYS = "kubernetes-storage-abroad"
+_LOW = 'k.lowerAscii().replace("csi.storage.k8s.io/", "")'
+
+
+def policies(home: Home) -> tuple[Policy, ...]:
+    """Classes of volumes and snapshots, volumes, and claims."""
+    return (
+        Policy(
+            "storage-classes",
+            (Target("storage.k8s.io", "v1", ("storageclasses",)),),
+            (_keys(), _stays(home), _topologies(home)),
+            {"parameters": "object.?parameters.orValue({})"},
+        ),
+        Policy(
+            "snapshot-classes",
+            (Target("snapshot.storage.k8s.io", "v1", ("volumesnapshotclasses",)),),
+            (_stays(home),),
+            {"parameters": "object.?parameters.orValue({})"},
+        ),
+        _volumes(home),
+        _claims(home),
+    )
+
+
+def _has(names: tuple[str, ...], also: str = "true") -> str:
+    """Whether one of some parameters is there, and ``also`` holds for its value."""
+    value = "variables.parameters[k]"
+    return f"variables.parameters.exists(k, {_LOW} in {texts(names)} && {also.format(v=value)})"
+
+
+def _keys() -> Check:
+    by_driver: dict[Driver, list[str]] = {}
+    for name, driver in DRIVERS.items():
+        by_driver.setdefault(driver, []).append(name)
+    wrong: list[str] = []
+    for driver, names in by_driver.items():
+        met: list[str] = []
+        if driver.switch:
+            met.append(_has((driver.switch,), '{v}.trim().lowerAscii() == "true"'))
+        if driver.key:
+            own = " && ".join(f"!{{v}}.contains({text(each)})" for each in PROVIDERS_OWN)
+            met.append(_has((driver.key,), f'{{v}}.trim() != "" && {own}'))
+        fine = f"({' && '.join(met)})" if met else ""
+        instead = _has(driver.instead) if driver.instead else ""
+        fine = " || ".join(each for each in (fine, instead) if each)
+        needed = " and ".join(each for each in (driver.switch, driver.key) if each)
+        needed = " or ".join((*([needed] if needed else []), *driver.instead))
+        wrong.append(when(
+            f"object.provisioner in {texts(names)} && !({fine})",
+            f"object.provisioner + {text(f' without {needed}')}",
+        ))  # fmt: skip
+    return Check(
+        _KEY,
+        " + ".join(wrong),
+        "volumes would be encrypted with no key of one's own",
+        "classes that name a customer-managed key",
+        'set encrypted: "true" and kmsKeyId (EBS), diskEncryptionSetID (Azure disks), kmsKeyId '
+        "(FSx), or an account or file system that has one",
+    )
+
+
+def _stays(home: Home) -> Check:
+    region = home.placed.region
+    value = "variables.parameters[k]"
+    places = (
+        f'{_LOW} in {texts(PLACES)} && {value}.split(",").exists(p, '
+        f'p.trim().lowerAscii().replace(" ", "") != {text(region)} && '
+        f"!p.trim().matches({text(home.zones)}))"
+    )
+    copies = (
+        f"{_LOW} in {texts(COPIES)} && {value}.upperAscii().matches("
+        f"{text(f'(?:^|_)(?:{chr(124).join(sorted(GEO))})$')})"
+    )
+    arn = "^arn:aws[a-z-]*:[a-z0-9-]*:[a-z]"
+    arns = f"{value}.matches({text(arn)}) && !{value}.matches({text(_arn_of(region))})"
+    return Check(
+        _STAYS,
+        f"variables.parameters.filter(k, ({places}) || ({copies}) || ({arns}))"
+        f'.map(k, k + ": " + {value})',
+        "volumes or their copies would be elsewhere",
+        f"{home.said}; copies within it (LRS, ZRS)",
+        "remove the place or name one of these",
+    )
+
+
+def _arn_of(region: str) -> str:
+    return rf"^arn:aws[a-z-]*:[a-z0-9-]*:{region}:"
+
+
+def _topologies(home: Home) -> Check:
+    terms = "object.?allowedTopologies.orValue([])"
+    return Check(
+        "kubernetes-placement-abroad",
+        abroad_in_terms(home, terms, "matchLabelExpressions"),
+        "volumes would be made elsewhere",
+        home.said,
+        "name places of this cluster only",
+    )
+
+
+def _volumes(home: Home) -> Policy:
+    server = is_own_host("s", home.hosts_pattern, home.networks)
+    servers = 'variables.servers.filter(s, s != "" && !' + server + ")"
+    return Policy(
+        "volumes",
+        (Target("", "v1", ("persistentvolumes",)),),
+        (
+            Check(
+                _STAYS, servers, "volumes on servers elsewhere",
+                "hosts and addresses of one's own networks", "use a server of this place",
+            ),
+            Check(
+                "kubernetes-placement-abroad",
+                abroad_in_terms(
+                    home, "object.spec.?nodeAffinity.?required.?nodeSelectorTerms.orValue([])"
+                ),
+                "the volume is elsewhere", home.said, "name places of this cluster only",
+            ),
+            Check(
+                "kubernetes-volume-host-path",
+                when("has(object.spec.hostPath)", "object.spec.hostPath.path"),
+                "the volume is a path of a node", "claims of a class, local volumes",
+                "use a storage class",
+            ),
+        ),
+        {
+            "servers": '[object.spec.?nfs.?server.orValue("")] + '
+            '[object.spec.?csi.?volumeAttributes.orValue({})[?"server"].orValue("")] + '
+            '[object.spec.?iscsi.?targetPortal.orValue("").split(":")[0]]'
+        },
+    )  # fmt: skip
+
+
+def _claims(home: Home) -> Policy:
+    name = 'object.spec.?storageClassName.orValue("")'
+    # Volumes that are there already are claimed by their name, of no class.
+    named = 'object.spec.?volumeName.orValue("") != ""'
+    return Policy(
+        "claims",
+        (Target("", "v1", ("persistentvolumeclaims",), ("CREATE",)),),
+        (
+            Check(
+                "cluster-storage-class",
+                when(f"!({name} in {texts(home.storage_classes)}) && !({named})",
+                     f'({name} == "" ? "no class" : {name})'),
+                "the claim is of a class whose volumes aren't known to be encrypted",
+                ", ".join(home.storage_classes),
+                "set storageClassName to one of them, or name a volume that is there",
+            ),
+        ),
+        exempt=CLUSTER,
+    )  # fmt: skip

@@ -1,0 +1,255 @@
+"""Residency and isolation, refused by the cluster itself, after components and packs."""
+
+import dataclasses
+import ipaddress
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, NotRequired, cast
+
+import pulumi
+
+from components.catalogue.region_names import host_abroad, place_abroad
+from components.kubernetes._objects import Manifest, declare, token
+from components.kubernetes._placed import InCluster, InClusterArgs, check_in_cluster
+from components.kubernetes.admission import (
+    credentials,
+    exposure,
+    extensions,
+    gpus,
+    host_access,
+    images,
+    namespaces,
+    network_policies,
+    placement,
+    rights,
+    storage,
+)
+from components.kubernetes.admission.home import OPERATORS, Home
+from components.kubernetes.admission.policy import Policy
+from components.kubernetes.admission.policy import manifests as rendered
+from components.specification.refusals import Refusals
+from components.specification.spelling import engine_inputs
+
+__all__ = ["Residency", "ResidencyArgs", "ResidencySpec", "check", "manifests", "policies"]
+
+DEFAULT_STORAGE_CLASSES = ("falaj-block", "falaj-files")
+#: Runtime classes that NVIDIA's operator makes.
+#: https://docs.nvidia.com/datacenter/cloud-native/gpu-operator/latest/cdi.html
+DEFAULT_RUNTIME_CLASSES = ("nvidia", "nvidia-cdi", "nvidia-legacy")
+_HOST = re.compile(r"^(\*\.)?[a-z0-9]([a-z0-9.-]*[a-z0-9])?(:\d+)?(/[\w./-]*)?$")
+_NAME = re.compile(r"^[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?$")
+_TENANTS = ("-training", "-serving")
+#: Ranges larger than these are held by registries of addresses, not by who uses them.
+_LARGEST = {4: 12, 6: 19}
+
+
+class ResidencyArgs(InClusterArgs):
+    """Arguments of `Residency`."""
+
+    allowed_registries: NotRequired[list[str]]
+    """Further registries in the country that images may come from: ``host``, ``*.host`` or
+    ``host:port/path``. Default: none but ``registry``, and on EKS every private registry of AWS in
+    the region."""
+    cluster_registries: NotRequired[list[str]]
+    """Registries that only images in ``kube-system`` may come from: the distributor's own.
+    Default: ``mcr.microsoft.com`` on AKS, none elsewhere."""
+    allowed_hosts: NotRequired[list[str]]
+    """Hosts, besides one's own and the country's regions', that services may stand for and
+    webhooks may be at; ``*.example.ae`` with all below it. Default: none."""
+    own_networks: NotRequired[list[str]]
+    """Public ranges of addresses that are one's own networks, as ``203.0.113.0/24``. Default:
+    none but the private ranges."""
+    storage_classes: NotRequired[list[str]]
+    """Classes that volumes may be claimed of. Default: ``falaj-block`` and ``falaj-files``."""
+    system_namespaces: NotRequired[list[str]]
+    """Further namespaces whose pods may reach into their nodes: agents of networks, storage or
+    security. Default: those of the cluster and of the platform's own agents."""
+    token_audiences: NotRequired[list[str]]
+    """Whom, besides the cluster and its cloud, tokens in pods may be for. Default: nobody."""
+    runtime_classes: NotRequired[list[str]]
+    """Runtime classes that pods may ask for. Default: those of NVIDIA's operator."""
+    enforce: NotRequired[bool]
+    """Whether what is wrong is denied. False only warns and writes it into the audit log, to see
+    what an existing cluster would lose. Default: true."""
+
+
+@dataclass(frozen=True)
+class ResidencySpec:
+    """The arguments of `Residency`, checked."""
+
+    home: Home
+    enforce: bool
+
+
+def check(name: str, args: Mapping[str, Any]) -> ResidencySpec:
+    """Check the arguments of a `Residency`.
+
+    Raises:
+        pulumi.InputPropertiesError: with every argument that can't be used.
+    """
+    refusals = Refusals(f"Residency {name!r}")
+    refusals.names(args, ResidencyArgs)
+    placed = check_in_cluster(args, refusals)
+    if placed is not None:
+        _check_places(placed, refusals)
+    enforce = refusals.flag("enforce", args["enforce"]) if "enforce" in args else True
+    classes = _named(args, "storage_classes", refusals)
+    runtimes = _named(args, "runtime_classes", refusals)
+    registries = _hosts(args, "allowed_registries", refusals)
+    cluster_registries = _hosts(args, "cluster_registries", refusals)
+    hosts = _hosts(args, "allowed_hosts", refusals)
+    networks = _networks(args, refusals)
+    agents = _agents(args, refusals)
+    audiences = _texts(args, "token_audiences", refusals)
+    refusals.raise_if_any()
+    home = Home(
+        cast("InCluster", placed), registries, cluster_registries, hosts, networks,
+        DEFAULT_STORAGE_CLASSES if classes is None else classes,
+        frozenset(agents), audiences,
+        DEFAULT_RUNTIME_CLASSES if runtimes is None else runtimes,
+    )  # fmt: skip
+    return ResidencySpec(home, enforce)
+
+
+def policies(spec: ResidencySpec) -> tuple[Policy, ...]:
+    """Every policy of a cluster."""
+    topics = (
+        images, placement, host_access, gpus, credentials, storage, exposure, network_policies,
+        rights, extensions, namespaces,
+    )  # fmt: skip
+    return tuple(policy for topic in topics for policy in topic.policies(spec.home))
+
+
+def manifests(spec: ResidencySpec) -> list[Manifest]:
+    """The policies with their bindings."""
+    placed = spec.home.placed
+    return list(
+        rendered(
+            policies(spec),
+            placed.labels("residency"),
+            placed.annotations(),
+            enforce=spec.enforce,
+        )
+    )
+
+
+class Residency(pulumi.ComponentResource):
+    """What the cluster itself refuses, whoever asks: a residency that no later change undoes.
+
+    ::
+
+        Residency("residency", {
+            "distribution": "eks", "region": "me-central-1", "tenant": "platform",
+            "registry": "123456789012.dkr.ecr.me-central-1.amazonaws.com/falaj",
+            "owner": "platform@acme.example", "data_class": "restricted", "cost_center": "ai-1",
+            "acknowledge_degraded": "2026-04-30",
+        })
+
+    Makes ValidatingAdmissionPolicies and their bindings, of the same facts as the policy packs;
+    each names the packs' rules in the annotation ``falaj.io/policy-rules``. What is wrong is
+    denied with a message that says what to do, and is written to the audit log under the rule's
+    id. Values are written into the policies, not read from a map: what is allowed can't be
+    changed without changing the policy, the API server checks the whole expression when it is
+    made, and there is no map that could be missing.
+
+    Namespaces of the system and of the platform's add-ons are exempt by name, from what they need
+    only; where pods are and what images they run is judged everywhere. Nobody makes a namespace of
+    such a name who may not change these policies.
+
+    The API server never asks policies about policies. Who may change them is a matter of roles:
+    none of Falaj's for tenants may, and roles that would are refused.
+    """
+
+    policy_names: list[str]
+    """Names of the policies in the cluster."""
+
+    def __init__(
+        self, name: str, args: ResidencyArgs, opts: pulumi.ResourceOptions | None = None
+    ) -> None:
+        spec = check(name, args)
+        super().__init__(token("Residency"), name, engine_inputs(args), opts)
+        made = manifests(spec)
+        declare(self, name, made)
+        self.policy_names = [
+            each["metadata"]["name"]
+            for each in made
+            if each["kind"] == "ValidatingAdmissionPolicy"
+        ]
+        if not spec.enforce:
+            pulumi.log.warn("what is wrong is not denied: enforce is false", self)
+        self.register_outputs({"policyNames": self.policy_names})
+
+
+def _check_places(placed: InCluster, refusals: Refusals) -> None:
+    """Zones of a cloud are of the region; a site and its zones aren't a cloud's regions abroad."""
+    every_zone = re.compile(Home(_without_zones(placed)).zones)
+    for position, zone in enumerate(placed.zones):
+        if placed.distribution != "existing" and not every_zone.match(zone):
+            refusals.add(f"zones[{position}]", zone, f"zones of {placed.region}")
+    if placed.distribution != "existing":
+        return
+    for at, value in (("region", placed.region), *(
+        (f"zones[{position}]", zone) for position, zone in enumerate(placed.zones)
+    )):  # fmt: skip
+        if place := place_abroad(value):
+            refusals.add(at, value, "sites in the country", f"that is {place}")
+
+
+def _without_zones(placed: InCluster) -> InCluster:
+    return dataclasses.replace(placed, zones=())
+
+
+def _texts(args: Mapping[str, Any], argument: str, refusals: Refusals) -> tuple[str, ...]:
+    return refusals.texts(argument, args[argument]) if args.get(argument) is not None else ()
+
+
+def _named(args: Mapping[str, Any], argument: str, refusals: Refusals) -> tuple[str, ...] | None:
+    """Names of objects; None where the argument is absent."""
+    if args.get(argument) is None:
+        return None
+    given = refusals.texts(argument, args[argument])
+    for position, each in enumerate(given):
+        if not _NAME.match(each):
+            refusals.add(f"{argument}[{position}]", each, "a name of a-z, 0-9, '-' and '.'")
+    return given
+
+
+def _hosts(args: Mapping[str, Any], argument: str, refusals: Refusals) -> tuple[str, ...]:
+    given = _texts(args, argument, refusals)
+    for position, each in enumerate(given):
+        at = f"{argument}[{position}]"
+        if not _HOST.match(each) or "." not in each.partition("/")[0]:
+            refusals.add(at, each, "a host in small letters, with port and path; or *.host")
+        elif place := host_abroad(each):
+            refusals.add(at, each, "hosts in the country", f"that one is in {place}")
+    return given
+
+
+def _networks(args: Mapping[str, Any], refusals: Refusals) -> tuple[str, ...]:
+    given = _texts(args, "own_networks", refusals)
+    for position, each in enumerate(given):
+        at = f"own_networks[{position}]"
+        try:
+            network = ipaddress.ip_network(each)
+        except ValueError as error:
+            refusals.add(at, each, f"a range such as 203.0.113.0/24 ({error})")
+            continue
+        if network.prefixlen < _LARGEST[network.version]:
+            refusals.add(
+                at, each, f"a prefix of {_LARGEST[network.version]} or longer",
+                "a larger range isn't one's own",
+            )  # fmt: skip
+    return given
+
+
+def _agents(args: Mapping[str, Any], refusals: Refusals) -> tuple[str, ...]:
+    given = _named(args, "system_namespaces", refusals) or ()
+    for position, each in enumerate(given):
+        if each == "default" or each.endswith(_TENANTS) or each in OPERATORS:
+            refusals.add(
+                f"system_namespaces[{position}]", each,
+                "namespaces of agents that need their nodes",
+                "tenants and operators don't, and would escape what holds for pods",
+            )  # fmt: skip
+    return given
