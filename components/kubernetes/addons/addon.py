@@ -1,0 +1,195 @@
+"""What an add-on of the platform is: charts, their values, and the objects around them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final, TypeAlias
+
+from components.kubernetes._metadata import metadata
+from components.kubernetes._objects import Manifest
+from components.kubernetes._placed import InCluster
+from components.kubernetes.bill_of_materials import Chart, charts
+
+COMPONENT: Final = "platform"
+PRIORITY_CLASS: Final = "falaj-platform"
+"""Of the add-ons' pods: above every tenant's, below the cluster's own."""
+ISSUER: Final = "falaj"
+"""The `ClusterIssuer` of the private CA."""
+TRUST: Final = "falaj-ca"
+"""The secret with its certificate and key."""
+MONITORING: Final = "monitoring"
+Values: TypeAlias = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Namespace:
+    """A namespace of an add-on."""
+
+    name: str
+    level: str = "restricted"
+    """Pod security standard that it enforces."""
+    why: str = ""
+    """What needs more than ``restricted``."""
+
+
+@dataclass(frozen=True)
+class Release:
+    """A chart that is installed."""
+
+    chart: str
+    """Its name in the bill of materials."""
+    name: str
+    """Of the release: prefix of most of its objects' names."""
+    namespace: str
+
+    @property
+    def pinned(self) -> Chart:
+        """Version, source and licence."""
+        return charts()[self.chart]
+
+
+@dataclass(frozen=True)
+class Traffic:
+    """What a namespace may be reached by and may reach, beside itself and names of services."""
+
+    api_server: bool = True
+    """May call the API server."""
+    webhooks: tuple[int, ...] = ()
+    """Ports that the API server calls."""
+    scrapes: tuple[int, ...] = ()
+    """Ports that Prometheus reads."""
+    endpoints: bool = False
+    """May call the private endpoints of the cloud's, or the site's, own services."""
+    callers: Mapping[str, tuple[int, ...]] = field(default_factory=dict[str, tuple[int, ...]])
+    """Namespaces that may call it, with the ports."""
+    calls: Mapping[str, tuple[int, ...]] = field(default_factory=dict[str, tuple[int, ...]])
+    """Namespaces that it may call, with the ports; ``*`` is every namespace of the cluster."""
+
+
+@dataclass(frozen=True)
+class PlatformSpec:
+    """The arguments of `Platform`, checked: what add-ons render their values from."""
+
+    placed: InCluster
+    name: str
+    addons: Mapping[str, Mapping[str, Any]]
+    """Options of each add-on that is installed, in the order of installation."""
+    images: Mapping[str, str]
+    """``registry/repository:tag@sha256:…`` by short name."""
+    control_plane_cidrs: tuple[str, ...]
+    endpoint_cidrs: tuple[str, ...]
+    storage_class: str
+    serving_namespaces: str = "serving"
+
+    def has(self, addon: str) -> bool:
+        """Whether the add-on is installed."""
+        return addon in self.addons
+
+    def options(self, addon: str) -> Mapping[str, Any]:
+        """Its options as given; none where it isn't installed."""
+        return self.addons.get(addon, {})
+
+    def repository(self, image: str) -> str:
+        """Registry and repository of an image, without tag."""
+        return self.images[image].partition("@")[0].rpartition(":")[0]
+
+    def tag(self, image: str) -> str:
+        """``tag@sha256:…``: what charts take that write ``repository:tag``."""
+        return self.images[image].removeprefix(self.repository(image) + ":")
+
+    def parts(self, image: str) -> tuple[str, str, str, str]:
+        """Registry with its path, repository, tag and digest in hex."""
+        tag, _, digest = self.tag(image).partition("@sha256:")
+        repository = self.repository(image).removeprefix(self.placed.registry + "/")
+        return self.placed.registry, repository, tag, digest
+
+    @property
+    def node_selector(self) -> dict[str, str]:
+        """Pins a pod to the region."""
+        return {**self.placed.node_selector, "kubernetes.io/os": "linux"}
+
+    def metadata(self, name: str, namespace: str = "", **labels: str) -> dict[str, Any]:
+        """``metadata`` of an object of the platform."""
+        return metadata(self.placed, COMPONENT, name, namespace, labels=labels)
+
+
+def _nothing(_: PlatformSpec) -> Sequence[Manifest]:
+    return ()
+
+
+@dataclass(frozen=True)
+class Addon:
+    """An add-on: data, and pure functions of what was asked."""
+
+    name: str
+    summary: str
+    namespaces: tuple[Namespace, ...]
+    releases: tuple[Release, ...]
+    options: type
+    """TypedDict of its options."""
+    images: Callable[[PlatformSpec], Sequence[str]]
+    """Short names of the images that its pods run."""
+    values: Callable[[PlatformSpec], Mapping[str, Values]]
+    """Values of each release, by its name."""
+    traffic: Callable[[PlatformSpec], Mapping[str, Traffic]]
+    """By namespace."""
+    before: Callable[[PlatformSpec], Sequence[Manifest]] = _nothing
+    """Objects that its charts need."""
+    after: Callable[[PlatformSpec], Sequence[Manifest]] = _nothing
+    """Objects of kinds that its charts define, or that its controllers act on."""
+    needs: tuple[str, ...] = ()
+    """Add-ons without which it doesn't work."""
+    follows: tuple[str, ...] = ()
+    """Add-ons that come first where they are installed."""
+    distributions: tuple[str, ...] = ("eks", "aks", "existing")
+    """Where it can be installed."""
+    default: bool = True
+    """Whether it is installed without being asked for."""
+    check: Callable[[Mapping[str, Any], InCluster, OptionRefusals], None] = (
+        lambda options, placed, refusals: None
+    )
+    """Refuses options that can't be."""
+
+
+@dataclass(frozen=True)
+class OptionRefusals:
+    """Says what is wrong with an add-on's options, by their full path."""
+
+    addon: str
+    say_at: Callable[[str, str], None]
+
+    def say(self, option: str, reason: str) -> None:
+        """A problem with an option."""
+        self.say_at(f"addons.{self.addon}.{option}", reason)
+
+    def text(self, options: Mapping[str, Any], option: str, *, needed: str = "") -> str:
+        """A plain text; empty where it is absent, which is refused if ``needed`` says for what."""
+        value = options.get(option)
+        if isinstance(value, str) and value.strip():
+            return value.strip()
+        if value is not None:
+            self.say(option, f"given {value!r}; allowed: text that is not empty")
+        elif needed:
+            self.say(option, f"missing; needed {needed}; or leave the add-on out with false")
+        return ""
+
+    def whole(self, options: Mapping[str, Any], option: str, low: int, high: int) -> None:
+        """Refuse what is no whole number between two limits."""
+        value = options.get(option)
+        if value is None:
+            return
+        good = isinstance(value, int | float) and not isinstance(value, bool)
+        if not (good and float(value).is_integer() and low <= value <= high):
+            self.say(option, f"given {value!r}; allowed: a whole number from {low} to {high}")
+
+    def flag(self, options: Mapping[str, Any], option: str) -> None:
+        """Refuse what is neither true nor false."""
+        value = options.get(option)
+        if value is not None and not isinstance(value, bool):
+            self.say(option, f"given {value!r}; allowed: true or false")
+
+
+def resources(cpu: str, memory: str) -> dict[str, dict[str, str]]:
+    """Requests, and a limit of memory: CPU isn't capped, so that controllers aren't throttled."""
+    return {"requests": {"cpu": cpu, "memory": memory}, "limits": {"memory": memory}}

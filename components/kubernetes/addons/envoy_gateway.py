@@ -1,0 +1,178 @@
+"""Envoy Gateway and the Gateway API: the way in to what tenants serve.
+
+Values: https://github.com/envoyproxy/gateway/blob/v1.9.0/charts/gateway-helm/values.tmpl.yaml
+"""
+
+from __future__ import annotations
+
+from typing import Final, TypedDict
+
+from components.kubernetes._objects import Manifest
+from components.kubernetes.addons.addon import (
+    PRIORITY_CLASS,
+    Addon,
+    Namespace,
+    PlatformSpec,
+    Release,
+    Traffic,
+    Values,
+    resources,
+)
+from components.kubernetes.addons.cert_manager import certificate
+from components.kubernetes.addons.external_secrets import generated_secret
+
+_NAMESPACE: Final = "envoy-gateway-system"
+GATEWAY_CLASS: Final = "falaj"
+#: Where the proxies' settings of the class are: image, replicas, how the load balancer is made.
+PROXY: Final = "falaj"
+_CONTROLLER: Final = "gateway.envoyproxy.io/gatewayclass-controller"
+
+
+class EnvoyGatewayOptions(TypedDict):
+    """``envoy-gateway`` has no options: gateways are made by `Gateway`."""
+
+
+def _values(spec: PlatformSpec) -> dict[str, Values]:
+    return {
+        "envoy-gateway": {
+            "global": {
+                "images": {
+                    "envoyGateway": {
+                        "image": spec.images["envoy-gateway"],
+                        "pullPolicy": "IfNotPresent",
+                    },
+                    "ratelimit": {"image": spec.images["envoy-ratelimit"]},
+                    "envoyProxy": {"image": spec.images["envoy"]},
+                }
+            },
+            "crds": {"enabled": True},
+            "deployment": {
+                "replicas": 2,
+                "priorityClassName": PRIORITY_CLASS,
+                "envoyGateway": {"resources": resources("100m", "1Gi")},
+                "pod": {"nodeSelector": spec.node_selector},
+            },
+            "podDisruptionBudget": {"minAvailable": 1},
+            "config": {
+                "envoyGateway": {
+                    "gateway": {"controllerName": _CONTROLLER},
+                    "provider": {"type": "Kubernetes"},
+                    "logging": {"level": {"default": "info"}},
+                    # Its own usage report to Envoy's project: no metric or trace leaves.
+                    "telemetry": {"metrics": {"prometheus": {"disable": False}}},
+                }
+            },
+            # Its webhook is a hook of the chart, which isn't run: without it the webhook's absence
+            # would keep proxies from starting.
+            "topologyInjector": {"enabled": False},
+        }
+    }
+
+
+def _certificates(spec: PlatformSpec) -> list[Manifest]:
+    """What the chart's certificate hook would make: mutual TLS between gateway and proxies.
+
+    https://gateway.envoyproxy.io/docs/tasks/security/tls-cert-manager/ (control plane)
+    """
+    both = ["digital signature", "key encipherment", "server auth", "client auth"]
+
+    def one(name: str, service: str) -> Manifest:
+        hosts = [service, f"{service}.{_NAMESPACE}", f"{service}.{_NAMESPACE}.svc",
+                 f"{service}.{_NAMESPACE}.svc.cluster.local"]  # fmt: skip
+        return certificate(spec, name, _NAMESPACE, hosts, both)
+
+    wildcard = certificate(spec, "envoy", _NAMESPACE, [f"*.{_NAMESPACE}"], both)
+    found = [
+        one("envoy-gateway", "envoy-gateway"),
+        wildcard,
+        one("envoy-rate-limit", "envoy-ratelimit"),
+    ]
+    if spec.has("external-secrets"):
+        # Signs the state of OpenID Connect logins.
+        found += generated_secret(spec, "envoy-oidc-hmac", _NAMESPACE, "hmac-secret")
+    return found
+
+
+def _class(spec: PlatformSpec) -> list[Manifest]:
+    pod = {
+        "nodeSelector": spec.node_selector,
+        "priorityClassName": PRIORITY_CLASS,
+        "securityContext": {
+            "runAsNonRoot": True,
+            "runAsUser": 65532,
+            "seccompProfile": {"type": "RuntimeDefault"},
+        },
+    }
+    container = {
+        "image": spec.images["envoy"],
+        "resources": resources("500m", "1Gi"),
+        "securityContext": {
+            "allowPrivilegeEscalation": False,
+            "readOnlyRootFilesystem": True,
+            "capabilities": {"drop": ["ALL"]},
+        },
+    }
+    private = {
+        "eks": {
+            "service.beta.kubernetes.io/aws-load-balancer-type": "external",
+            "service.beta.kubernetes.io/aws-load-balancer-nlb-target-type": "ip",
+            "service.beta.kubernetes.io/aws-load-balancer-scheme": "internal",
+        },
+        "aks": {"service.beta.kubernetes.io/azure-load-balancer-internal": "true"},
+    }.get(spec.placed.distribution, {})
+    service = {"type": "LoadBalancer", **({"annotations": private} if private else {})}
+    if not private:
+        # A site's own load balancer has no common annotation for private addresses.
+        service = {"type": "ClusterIP"}
+    proxy: Manifest = {
+        "apiVersion": "gateway.envoyproxy.io/v1alpha1",
+        "kind": "EnvoyProxy",
+        "metadata": spec.metadata(PROXY, _NAMESPACE),
+        "spec": {
+            "provider": {
+                "type": "Kubernetes",
+                "kubernetes": {
+                    "envoyDeployment": {"replicas": 2, "pod": pod, "container": container},
+                    "envoyService": service,
+                },
+            },
+        },
+    }
+    gateway_class: Manifest = {
+        "apiVersion": "gateway.networking.k8s.io/v1",
+        "kind": "GatewayClass",
+        "metadata": spec.metadata(GATEWAY_CLASS),
+        "spec": {
+            "controllerName": _CONTROLLER,
+            "parametersRef": {
+                "group": "gateway.envoyproxy.io",
+                "kind": "EnvoyProxy",
+                "name": PROXY,
+                "namespace": _NAMESPACE,
+            },
+        },
+    }
+    return [proxy, gateway_class]
+
+
+ENVOY_GATEWAY: Final = Addon(
+    name="envoy-gateway",
+    summary="gateways into the cluster, by the Gateway API",
+    namespaces=(Namespace(_NAMESPACE),),
+    releases=(Release("gateway-helm", "envoy-gateway", _NAMESPACE),),
+    options=EnvoyGatewayOptions,
+    images=lambda spec: ("envoy-gateway", "envoy", "envoy-ratelimit"),
+    values=_values,
+    traffic=lambda spec: {
+        _NAMESPACE: Traffic(
+            webhooks=(9443,),
+            scrapes=(19001,),
+            # Services that answer to the gateway; what callers reach it is each gateway's own.
+            calls={"duty:serving": (8080, 8443, 15008)},
+        )
+    },
+    before=_certificates,
+    after=_class,
+    needs=("cert-manager",),
+    follows=("external-secrets", "monitoring"),
+)

@@ -1,0 +1,212 @@
+"""What a platform installs, in which order: pure functions of its arguments."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Final, cast
+
+from components.kubernetes._images import resolve
+from components.kubernetes._objects import Manifest
+from components.kubernetes._placed import InCluster, check_in_cluster
+from components.kubernetes.addons import ADDONS
+from components.kubernetes.addons.addon import (
+    PRIORITY_CLASS,
+    Addon,
+    OptionRefusals,
+    PlatformSpec,
+    Traffic,
+    Values,
+)
+from components.kubernetes.addons.network import namespace, policies
+from components.specification.private_ranges import private_ranges
+from components.specification.refusals import Refusals
+
+#: Above every tenant's priorities; 1,000,000,000 is the most that users' classes may have.
+_PRIORITY: Final = 1_000_000
+
+
+@dataclass(frozen=True)
+class ChartToInstall:
+    """A chart of the in-country registry with its values."""
+
+    release: str
+    reference: str
+    version: str
+    namespace: str
+    values: Values
+
+
+@dataclass(frozen=True)
+class Installation:
+    """An add-on as it is installed."""
+
+    addon: str
+    waits_for: tuple[str, ...]
+    """Installed add-ons that come first."""
+    before: tuple[Manifest, ...]
+    charts: tuple[ChartToInstall, ...]
+    after: tuple[Manifest, ...]
+
+
+def check_platform(name: str, args: Mapping[str, Any], kind: type) -> PlatformSpec:
+    """The arguments of a platform, checked.
+
+    Raises:
+        pulumi.InputPropertiesError: what is wrong and what is allowed.
+    """
+    refusals = Refusals(f"Platform {name!r}")
+    refusals.names(args, kind)
+    placed = check_in_cluster(args, refusals)
+    control_plane = private_ranges(args, "control_plane_cidrs", refusals)
+    if args.get("control_plane_cidrs") == []:
+        refusals.add("control_plane_cidrs", [], "at least one private range")
+    endpoints = private_ranges(args, "endpoint_cidrs", refusals) or control_plane
+    storage_class = str(args.get("storage_class") or "falaj-block")
+    if placed is None:
+        refusals.raise_if_any()
+        raise AssertionError("refused arguments raise")
+    chosen = _chosen(args, placed, refusals)
+    spec = PlatformSpec(placed, name, chosen, {}, control_plane, endpoints, storage_class)
+    refusals.raise_if_any()
+    wanted = [image for addon in chosen for image in ADDONS[addon].images(spec)]
+    images = resolve(placed, list(dict.fromkeys(wanted)), args.get("images"), refusals)
+    refusals.raise_if_any()
+    return PlatformSpec(placed, name, chosen, images, control_plane, endpoints, storage_class)
+
+
+def _chosen(
+    args: Mapping[str, Any], placed: InCluster, refusals: Refusals
+) -> dict[str, Mapping[str, Any]]:
+    """Options by add-on, in the order of installation."""
+    given: object = args.get("addons")
+    if given is None:
+        given = {}
+    if not isinstance(given, Mapping):
+        refusals.add("addons", given, "options, true or false by name of the add-on")
+        return {}
+    asked = cast("Mapping[str, Any]", given)
+    for unknown in [each for each in asked if each not in ADDONS]:
+        near = difflib.get_close_matches(str(unknown), ADDONS, n=1)
+        hint = f"did you mean {near[0]!r}?" if near else f"allowed: {', '.join(ADDONS)}"
+        refusals.say(f"addons.{unknown}", f"is not an add-on; {hint}")
+    chosen: dict[str, Mapping[str, Any]] = {}
+    for addon in ADDONS.values():
+        options = _options(addon, asked, placed, refusals)
+        if options is not None:
+            chosen[addon.name] = options
+    for addon_name in chosen:
+        for needed in ADDONS[addon_name].needs:
+            if needed not in chosen:
+                refusals.say(
+                    f"addons.{addon_name}",
+                    f"needs {needed!r}, which is left out; install it, or set addons.{addon_name} "
+                    "to false",
+                )
+    return chosen
+
+
+def _options(
+    addon: Addon, asked: Mapping[str, Any], placed: InCluster, refusals: Refusals
+) -> Mapping[str, Any] | None:
+    """Options of an add-on; None where it isn't installed, or was refused."""
+    at = f"addons.{addon.name}"
+    value = asked.get(addon.name)
+    here = placed.distribution in addon.distributions
+    if value is None:
+        value = addon.default and here
+    if value is False:
+        return None
+    if not here:
+        refusals.say(
+            at,
+            f"can't be installed on {placed.distribution}; allowed on "
+            f"{', '.join(addon.distributions)}",
+        )
+        return None
+    if value is True:
+        value = {}
+    if not isinstance(value, Mapping):
+        refusals.add(at, value, "true, false or its options")
+        return None
+    options = cast("Mapping[str, Any]", value)
+    known = list(addon.options.__annotations__)
+    for unknown in [each for each in options if each not in known]:
+        near = difflib.get_close_matches(str(unknown), known, n=1)
+        hint = f"did you mean {near[0]!r}?" if near else f"allowed: {', '.join(known) or 'none'}"
+        refusals.say(f"{at}.{unknown}", f"is not an option of {addon.name}; {hint}")
+    addon.check(options, placed, OptionRefusals(addon.name, refusals.say))
+    return dict(options)
+
+
+def foundation(spec: PlatformSpec) -> list[Manifest]:
+    """The priority class, and each add-on's namespaces with their network policies."""
+    found: list[Manifest] = [
+        {
+            "apiVersion": "scheduling.k8s.io/v1",
+            "kind": "PriorityClass",
+            "metadata": spec.metadata(PRIORITY_CLASS),
+            "value": _PRIORITY,
+            "globalDefault": False,
+            "preemptionPolicy": "PreemptLowerPriority",
+            "description": "Add-ons that jobs and services of tenants can't do without.",
+        }
+    ]
+    for name in spec.addons:
+        addon = ADDONS[name]
+        traffic = addon.traffic(spec)
+        for each in addon.namespaces:
+            found.append(namespace(spec, each))
+            found += policies(spec, each.name, _present(spec, traffic.get(each.name, Traffic())))
+    return found
+
+
+def _present(spec: PlatformSpec, traffic: Traffic) -> Traffic:
+    """Without exceptions for namespaces of add-ons that aren't installed."""
+    absent = {
+        each.name
+        for name, addon in ADDONS.items()
+        if not spec.has(name)
+        for each in addon.namespaces
+    }
+    return Traffic(
+        traffic.api_server,
+        traffic.webhooks,
+        traffic.scrapes,
+        traffic.endpoints,
+        {name: ports for name, ports in traffic.callers.items() if name not in absent},
+        {name: ports for name, ports in traffic.calls.items() if name not in absent},
+    )
+
+
+def installations(spec: PlatformSpec) -> Iterator[Installation]:
+    """The add-ons in their order; each waits for those installed that it needs or follows."""
+    for name in spec.addons:
+        addon = ADDONS[name]
+        values = addon.values(spec)
+        charts = tuple(
+            ChartToInstall(
+                each.name,
+                f"oci://{spec.placed.registry}/{each.pinned.mirror}",
+                each.pinned.version,
+                each.namespace,
+                values[each.name],
+            )
+            for each in addon.releases
+        )
+        yield Installation(
+            name,
+            tuple(other for other in (*addon.needs, *addon.follows) if spec.has(other)),
+            tuple(addon.before(spec)),
+            charts,
+            tuple(addon.after(spec)),
+        )
+
+
+def manifests(spec: PlatformSpec) -> list[Manifest]:
+    """All objects that are declared beside the charts' own."""
+    return [
+        *foundation(spec),
+        *(one for each in installations(spec) for one in (*each.before, *each.after)),
+    ]

@@ -1,0 +1,84 @@
+"""KEDA: replicas by queue time and GPU use, down to none.
+
+Values: https://github.com/kedacore/charts/blob/v2.20.2/keda/values.yaml
+"""
+
+from __future__ import annotations
+
+from typing import Final, TypedDict
+
+from components.kubernetes.addons.addon import (
+    MONITORING,
+    PRIORITY_CLASS,
+    Addon,
+    Namespace,
+    PlatformSpec,
+    Release,
+    Traffic,
+    Values,
+    resources,
+)
+
+_NAMESPACE: Final = "keda"
+
+
+class KedaOptions(TypedDict):
+    """``keda`` has no options."""
+
+
+def _values(spec: PlatformSpec) -> dict[str, Values]:
+    def image(name: str) -> Values:
+        registry, repository, _, _ = spec.parts(name)
+        return {"registry": registry, "repository": repository, "tag": spec.tag(name)}
+
+    unprivileged = {
+        "allowPrivilegeEscalation": False,
+        "readOnlyRootFilesystem": True,
+        "capabilities": {"drop": ["ALL"]},
+        "seccompProfile": {"type": "RuntimeDefault"},
+    }
+    parts = ("operator", "metricServer", "webhooks")
+    return {
+        "keda": {
+            "image": {
+                "keda": image("keda"),
+                "metricsApiServer": image("keda-metrics-apiserver"),
+                "webhooks": image("keda-admission-webhooks"),
+                "pullPolicy": "IfNotPresent",
+            },
+            "crds": {"install": True},
+            "operator": {"replicaCount": 2},
+            "metricsServer": {"replicaCount": 2},
+            "webhooks": {"enabled": True, "failurePolicy": "Fail"},
+            "nodeSelector": spec.node_selector,
+            "priorityClassName": PRIORITY_CLASS,
+            "podSecurityContext": {part: {"runAsNonRoot": True} for part in parts},
+            "securityContext": dict.fromkeys(parts, unprivileged),
+            "resources": {
+                "operator": resources("100m", "512Mi"),
+                "metricServer": resources("100m", "256Mi"),
+                "webhooks": resources("20m", "128Mi"),
+            },
+            "http": {"minTlsVersion": "TLS13"},
+        }
+    }
+
+
+KEDA: Final = Addon(
+    name="keda",
+    summary="replicas by queue time and GPU use, down to none",
+    namespaces=(Namespace(_NAMESPACE),),
+    releases=(Release("keda", "keda", _NAMESPACE),),
+    options=KedaOptions,
+    images=lambda spec: ("keda", "keda-metrics-apiserver", "keda-admission-webhooks"),
+    values=_values,
+    traffic=lambda spec: {
+        _NAMESPACE: Traffic(
+            webhooks=(6443, 9443),
+            scrapes=(8080,),
+            calls={MONITORING: (9090,)} if spec.has("monitoring") else {},
+        )
+    },
+    # Its scalers read Prometheus.
+    needs=("monitoring",),
+)

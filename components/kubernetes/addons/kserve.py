@@ -1,0 +1,103 @@
+"""KServe in its Standard mode, for users of its InferenceService: no Knative, no Istio gateway.
+
+Values: https://github.com/kserve/kserve/blob/v0.20.0/charts/kserve-resources/values.yaml
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final, NotRequired, TypedDict
+
+from components.kubernetes.addons.addon import (
+    Addon,
+    Namespace,
+    OptionRefusals,
+    PlatformSpec,
+    Release,
+    Traffic,
+    Values,
+    resources,
+)
+from components.kubernetes.addons.envoy_gateway import GATEWAY_CLASS
+
+_NAMESPACE: Final = "kserve"
+
+
+class KServeOptions(TypedDict):
+    """Options of ``kserve``."""
+
+    domain: NotRequired[str]
+    """Domain in which services get a name. Default: none; services are reached inside the cluster
+    only."""
+    gateway: NotRequired[str]
+    """``namespace/name`` of the gateway that their routes attach to. Needed with ``domain``."""
+
+
+def _check(options: Mapping[str, Any], _: object, refusals: OptionRefusals) -> None:
+    domain = refusals.text(options, "domain")
+    gateway = refusals.text(options, "gateway", needed="with domain" if domain else "")
+    if gateway and gateway.count("/") != 1:
+        refusals.say("gateway", f"given {gateway!r}; allowed: namespace/name")
+    if gateway and not domain:
+        refusals.say("gateway", "given without domain; give both or none")
+
+
+def _values(spec: PlatformSpec) -> dict[str, Values]:
+    options = spec.options("kserve")
+
+    def image(name: str) -> Values:
+        return {"image": spec.repository(name), "tag": spec.tag(name)}
+
+    return {
+        "kserve-crd": {},
+        "kserve": {
+            "kserve": {
+                "agent": image("kserve-agent"),
+                "router": image("kserve-router"),
+                "storage": image("kserve-storage-initializer"),
+                "controller": {
+                    **image("kserve-controller"),
+                    # The chart's default is Knative.
+                    "deploymentMode": "Standard",
+                    "nodeSelector": spec.node_selector,
+                    "resources": resources("100m", "512Mi"),
+                    "gateway": {
+                        "domain": options.get("domain") or "cluster.local",
+                        "urlScheme": "https",
+                        "disableIstioVirtualHost": True,
+                        "disableIngressCreation": not options.get("domain"),
+                        "ingressGateway": {
+                            "enableGatewayApi": True,
+                            "createGateway": False,
+                            "kserveGateway": options.get("gateway") or "",
+                            "className": GATEWAY_CLASS,
+                        },
+                    },
+                },
+                "localmodel": {"enabled": False},
+            }
+        },
+    }
+
+
+KSERVE: Final = Addon(
+    name="kserve",
+    summary="InferenceServices of KServe, as plain Deployments",
+    namespaces=(Namespace(_NAMESPACE),),
+    releases=(
+        Release("kserve-crd", "kserve-crd", _NAMESPACE),
+        Release("kserve-resources", "kserve", _NAMESPACE),
+    ),
+    options=KServeOptions,
+    check=_check,
+    images=lambda spec: (
+        "kserve-controller",
+        "kserve-agent",
+        "kserve-router",
+        "kserve-storage-initializer",
+    ),
+    values=_values,
+    traffic=lambda spec: {_NAMESPACE: Traffic(webhooks=(9443,), scrapes=(8080,))},
+    needs=("cert-manager", "envoy-gateway"),
+    follows=("keda",),
+)

@@ -1,0 +1,206 @@
+"""Kueue: quota, gangs, pre-emption and topology for every job and pod of a tenant.
+
+Values: https://github.com/kubernetes-sigs/kueue/blob/v0.19.2/charts/kueue/values.yaml
+Configuration: https://kueue.sigs.k8s.io/docs/reference/kueue-config.v1beta2/
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final, NotRequired, TypedDict
+
+import yaml
+
+from components.kubernetes.addons.addon import (
+    ISSUER,
+    PRIORITY_CLASS,
+    Addon,
+    Namespace,
+    OptionRefusals,
+    PlatformSpec,
+    Release,
+    Traffic,
+    Values,
+    resources,
+)
+
+_NAMESPACE: Final = "kueue-system"
+#: What users run. JobSet and Trainer wait for their definitions where those come later.
+FRAMEWORKS: Final = (
+    "batch/job",
+    "jobset.x-k8s.io/jobset",
+    "trainer.kubeflow.org/trainjob",
+    "pod",
+    "deployment",
+    "statefulset",
+)
+#: Beta gates, on by default, that the platform relies on: named so that an upgrade which turns
+#: one off is seen (pkg/features/kube_features.go at v0.19.2).
+GATES: Final = (
+    "TopologyAwareScheduling", "TASFailedNodeReplacement", "QuotaCheckStrategy",
+    "ElasticJobsViaWorkloadSlices",
+)  # fmt: skip
+#: Resources that no quota counts: fabrics go with the GPUs of their node, and disks are local.
+_UNCOUNTED: Final = ("vpc.amazonaws.com/", "rdma/", "ephemeral-storage", "hugepages-")
+
+
+class KueueOptions(TypedDict):
+    """Options of ``kueue``."""
+
+    ready_minutes: NotRequired[int]
+    """Minutes in which all pods of an admitted job have to be ready, new nodes and pulls of images
+    included, 1 to 240; a gang that doesn't form gives its quota back and queues again.
+    Default: 20."""
+    recovery_minutes: NotRequired[int]
+    """Likewise for a pod of a running job that was replaced, 1 to 240. Default: 10."""
+    requeue_limit: NotRequired[int]
+    """How often a job is queued again before it is set aside, 1 to 100. Default: 10."""
+    retention_hours: NotRequired[int]
+    """Hours that records of finished jobs are kept, 1 to 8,760. Default: 168."""
+    gpu_credits: NotRequired[dict[str, int]]
+    """Sevenths of a GPU that resources count as, under ``falaj.io/gpu-sevenths``, for queues with
+    a quota of it: ``{"nvidia.com/mig-1g.18gb": 1, "nvidia.com/gpu": 7}``. Queues without one then
+    refuse such jobs. Default: none; each resource has a quota of its own."""
+
+
+def _check(options: Mapping[str, Any], _: object, refusals: OptionRefusals) -> None:
+    for option, most in (("ready_minutes", 240), ("recovery_minutes", 240),
+                         ("requeue_limit", 100), ("retention_hours", 8760)):  # fmt: skip
+        refusals.whole(options, option, 1, most)
+    given: object = options.get("gpu_credits")
+    if given is None:
+        return
+    if not isinstance(given, Mapping):
+        refusals.say("gpu_credits", f"given {given!r}; allowed: whole numbers by resource")
+        return
+    for resource in given:  # pyright: ignore[reportUnknownVariableType]
+        name = str(resource)  # pyright: ignore[reportUnknownArgumentType]
+        if not name.startswith("nvidia.com/"):
+            refusals.say("gpu_credits", f"given {name!r}; allowed: resources of nvidia.com/")
+        refusals.whole({name: given[resource]}, name, 1, 7)
+
+
+def kueue_configuration(spec: PlatformSpec) -> dict[str, Any]:
+    """Kueue's own configuration file, as the platform renders it.
+
+    Jobs and pods of tenants' namespaces are managed whether they name a queue or not: otherwise
+    anybody who leaves the label out passes by the quota.
+    """
+    options = spec.options("kueue")
+
+    def minutes(option: str, default: int) -> str:
+        return f"{int(options.get(option) or default)}m"
+
+    tenants = {"key": "falaj.io/duty", "operator": "In", "values": ["training", "serving"]}
+    return {
+        "apiVersion": "config.kueue.x-k8s.io/v1beta2",
+        "kind": "Configuration",
+        "health": {"healthProbeBindAddress": ":8081"},
+        "metrics": {"bindAddress": ":8443", "enableClusterQueueResources": True},
+        "webhook": {"port": 9443},
+        "leaderElection": {"leaderElect": True, "resourceName": "c1f6bfd2.kueue.x-k8s.io"},
+        "controller": {
+            "groupKindConcurrency": {
+                "Job.batch": 5,
+                "Pod": 5,
+                "Workload.kueue.x-k8s.io": 10,
+                "LocalQueue.kueue.x-k8s.io": 5,
+                "ClusterQueue.kueue.x-k8s.io": 5,
+                "ResourceFlavor.kueue.x-k8s.io": 1,
+            }
+        },
+        "clientConnection": {"qps": 300, "burst": 500},
+        "internalCertManagement": {"enable": not spec.has("cert-manager")},
+        "manageJobsWithoutQueueName": True,
+        "managedJobsNamespaceSelector": {"matchExpressions": [tenants]},
+        "waitForPodsReady": {
+            "timeout": minutes("ready_minutes", 20),
+            "recoveryTimeout": minutes("recovery_minutes", 10),
+            # One slow gang doesn't hold up every other queue.
+            "blockAdmission": False,
+            "requeuingStrategy": {
+                "timestamp": "Eviction",
+                "backoffLimitCount": int(options.get("requeue_limit") or 10),
+                "backoffBaseSeconds": 60,
+                "backoffMaxSeconds": 3600,
+            },
+        },
+        "integrations": {
+            "frameworks": list(FRAMEWORKS),
+            "labelKeysToCopy": ["falaj.io/tenant", "falaj.io/cost-center"],
+        },
+        "fairSharing": {
+            "preemptionStrategies": ["LessThanOrEqualToFinalShare", "LessThanInitialShare"]
+        },
+        "resources": {
+            "quotaCheckStrategy": "BlockUndeclared",
+            "excludeResourcePrefixes": list(_UNCOUNTED),
+            **_transformations(options.get("gpu_credits") or {}),
+        },
+        "objectRetentionPolicies": {
+            "workloads": {
+                "afterFinished": f"{int(options.get('retention_hours') or 168)}h",
+                # Kept finalizers of broken jobs have held quota for weeks: kueue issue 13413.
+                "afterDeactivatedByKueue": f"{int(options.get('retention_hours') or 168)}h",
+            }
+        },
+    }
+
+
+def _transformations(credits: Mapping[str, Any]) -> dict[str, Any]:
+    rules = [
+        {
+            "input": resource,
+            "strategy": "Retain",
+            "outputs": {"falaj.io/gpu-sevenths": str(int(sevenths))},
+        }
+        for resource, sevenths in sorted(credits.items())
+    ]
+    return {"transformations": rules} if rules else {}
+
+
+def _values(spec: PlatformSpec) -> dict[str, Values]:
+    return {
+        "kueue": {
+            "fullnameOverride": "kueue",
+            "enablePrometheus": spec.has("monitoring"),
+            "enableCertManager": spec.has("cert-manager"),
+            "certManager": {"issuerRef": {"kind": "ClusterIssuer", "name": ISSUER}},
+            "enableKueueViz": False,
+            "controllerManager": {
+                "featureGates": [{"name": gate, "enabled": True} for gate in GATES],
+                "replicas": 2,
+                "nodeSelector": spec.node_selector,
+                "podDisruptionBudget": {"enabled": True, "minAvailable": 1},
+                "manager": {
+                    "image": {
+                        "repository": spec.repository("kueue"),
+                        "tag": spec.tag("kueue"),
+                        "pullPolicy": "IfNotPresent",
+                    },
+                    "priorityClassName": PRIORITY_CLASS,
+                    "resources": resources("1", "2Gi"),
+                },
+            },
+            "managerConfig": {
+                "controllerManagerConfigYaml": yaml.safe_dump(
+                    kueue_configuration(spec), sort_keys=False
+                )
+            },
+            "metrics": {"prometheusNamespace": "monitoring"},
+        }
+    }
+
+
+KUEUE: Final = Addon(
+    name="kueue",
+    summary="quota, gangs, fair sharing, pre-emption and topology of jobs",
+    namespaces=(Namespace(_NAMESPACE),),
+    releases=(Release("kueue", "kueue", _NAMESPACE),),
+    options=KueueOptions,
+    check=_check,
+    images=lambda spec: ("kueue",),
+    values=_values,
+    traffic=lambda spec: {_NAMESPACE: Traffic(webhooks=(9443, 8082), scrapes=(8443,))},
+    follows=("cert-manager", "monitoring", "jobset"),
+)

@@ -1,0 +1,311 @@
+"""Prometheus, Alertmanager and Grafana inside the cluster; nothing of them reports outside.
+
+Values: https://github.com/prometheus-community/helm-charts/tree/main/charts/kube-prometheus-stack
+Grafana's own calls: https://grafana.com/docs/grafana/latest/setup-grafana/configure-grafana/#analytics
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final, NotRequired, TypedDict
+
+from components.kubernetes._objects import Manifest
+from components.kubernetes.addons.addon import (
+    ISSUER,
+    MONITORING,
+    PRIORITY_CLASS,
+    Addon,
+    Namespace,
+    OptionRefusals,
+    PlatformSpec,
+    Release,
+    Traffic,
+    Values,
+    resources,
+)
+from components.kubernetes.addons.external_secrets import generated_secret
+from components.kubernetes.monitoring.alerts import rule_groups
+from components.kubernetes.monitoring.dashboards import DASHBOARDS, dashboard
+
+_NODES: Final = "monitoring-nodes"
+GRAFANA_ADMIN: Final = "grafana-admin"
+_API: Final = "monitoring.coreos.com/v1"
+#: Labels of pods and nodes that metrics of the cluster's state carry, for charge-back.
+_LABELS: Final = (
+    "pods=[falaj.io/tenant,falaj.io/cost-center,falaj.io/component]",
+    "nodes=[falaj.io/pool,falaj.io/gpu,falaj.io/flavor,falaj.io/capacity]",
+)
+
+
+class MonitoringOptions(TypedDict):
+    """Options of ``monitoring``."""
+
+    retention_days: NotRequired[int]
+    """Days that metrics are kept, 1 to 400. Default: 30."""
+    storage_gib: NotRequired[int]
+    """Size of Prometheus's encrypted volume, 10 to 16,000; the oldest metrics go when it is full.
+    Default: 200."""
+    replicas: NotRequired[int]
+    """Prometheus and Alertmanager, 1 to 3. Default: 2 in production, else 1."""
+    grafana: NotRequired[bool]
+    """Whether Grafana is installed. Default: true."""
+
+
+def _check(options: Mapping[str, Any], _: object, refusals: OptionRefusals) -> None:
+    refusals.whole(options, "retention_days", 1, 400)
+    refusals.whole(options, "storage_gib", 10, 16_000)
+    refusals.whole(options, "replicas", 1, 3)
+    refusals.flag(options, "grafana")
+
+
+def _image(spec: PlatformSpec, name: str) -> Values:
+    registry, repository, tag, digest = spec.parts(name)
+    return {"registry": registry, "repository": repository, "tag": tag, "sha": digest}
+
+
+def _volume(spec: PlatformSpec, gib: int) -> Values:
+    claim = {
+        "storageClassName": spec.storage_class,
+        "accessModes": ["ReadWriteOnce"],
+        "resources": {"requests": {"storage": f"{gib}Gi"}},
+    }
+    return {"volumeClaimTemplate": {"spec": claim}}
+
+
+def _values(spec: PlatformSpec) -> dict[str, Values]:
+    options = spec.options("monitoring")
+    storage = int(options.get("storage_gib") or 200)
+    production = spec.placed.environment == "production"
+    pods: Values = {
+        "nodeSelector": spec.node_selector,
+        "priorityClassName": PRIORITY_CLASS,
+        "replicas": int(options.get("replicas") or (2 if production else 1)),
+    }
+    absent: Values = {"enabled": False}
+    return {
+        MONITORING: {
+            "fullnameOverride": MONITORING,
+            "cleanPrometheusOperatorObjectNames": True,
+            "crds": {"enabled": True, "upgradeJob": absent},
+            # Parts of the control plane that managed clusters show nobody.
+            "kubeControllerManager": absent,
+            "kubeScheduler": absent,
+            "kubeEtcd": absent,
+            "kubeProxy": absent,
+            "prometheusOperator": _operator(spec),
+            "prometheus": {
+                "prometheusSpec": {
+                    **pods,
+                    "image": _image(spec, "prometheus"),
+                    "resources": resources("1", "8Gi"),
+                    "retention": f"{int(options.get('retention_days') or 30)}d",
+                    "retentionSize": f"{storage * 85 // 100}GiB",
+                    "storageSpec": _volume(spec, storage),
+                    "externalLabels": {"cluster": spec.name, "region": spec.placed.region},
+                    # Metrics name tenants, models and users: they aren't sent anywhere.
+                    "remoteWrite": [],
+                    "enableAdminAPI": False,
+                    **{
+                        f"{kind}SelectorNilUsesHelmValues": False
+                        for kind in ("rule", "serviceMonitor", "podMonitor", "probe",
+                                     "scrapeConfig")
+                    },
+                }
+            },
+            "alertmanager": {
+                "alertmanagerSpec": {
+                    **pods,
+                    "image": _image(spec, "alertmanager"),
+                    "resources": resources("50m", "256Mi"),
+                    "storage": _volume(spec, 10),
+                }
+            },
+            "grafana": _grafana(spec) if options.get("grafana", True) else absent,
+            "kube-state-metrics": {
+                "image": _image(spec, "kube-state-metrics"),
+                "nodeSelector": spec.node_selector,
+                "priorityClassName": PRIORITY_CLASS,
+                "resources": resources("100m", "1Gi"),
+                "metricLabelsAllowlist": list(_LABELS),
+            },
+            "prometheus-node-exporter": {
+                **_exporter(spec),
+                # It reads the host: in a namespace of its own, so that this one is restricted.
+                "namespaceOverride": _NODES,
+            },
+        }
+    }  # fmt: skip
+
+
+def _exporter(spec: PlatformSpec) -> Values:
+    registry, repository, tag, digest = spec.parts("node-exporter")
+    image = {"registry": registry, "repository": repository, "tag": tag,
+             "digest": f"sha256:{digest}"}  # fmt: skip
+    return {
+        "image": image,
+        "nodeSelector": spec.node_selector,
+        "priorityClassName": "system-node-critical",
+        "resources": resources("50m", "128Mi"),
+        "service": {"enabled": True, "port": 9100, "targetPort": 9100},
+    }
+
+
+def _operator(spec: PlatformSpec) -> Values:
+    has_ca = spec.has("cert-manager")
+    issuer = {"issuerRef": {"kind": "ClusterIssuer", "name": ISSUER}}
+    return {
+        "image": _image(spec, "prometheus-operator"),
+        "prometheusConfigReloader": {
+            "image": _image(spec, "prometheus-config-reloader"),
+            "resources": resources("10m", "64Mi"),
+        },
+        "nodeSelector": spec.node_selector,
+        "priorityClassName": PRIORITY_CLASS,
+        "resources": resources("100m", "512Mi"),
+        # The chart's own certificates come from hooks, which aren't run.
+        "tls": {"enabled": has_ca},
+        "admissionWebhooks": {
+            "enabled": has_ca,
+            "patch": {"enabled": False},
+            "certManager": {"enabled": has_ca, **(issuer if has_ca else {})},
+        },
+    }
+
+
+def _grafana(spec: PlatformSpec) -> Values:
+    sidecar = _image(spec, "grafana-sidecar")
+    unprivileged = {
+        "allowPrivilegeEscalation": False,
+        "readOnlyRootFilesystem": True,
+        "capabilities": {"drop": ["ALL"]},
+        "seccompProfile": {"type": "RuntimeDefault"},
+    }
+    return {
+        "enabled": True,
+        "image": _image(spec, "grafana"),
+        "nodeSelector": spec.node_selector,
+        "priorityClassName": PRIORITY_CLASS,
+        "resources": resources("100m", "512Mi"),
+        "admin": {
+            "existingSecret": GRAFANA_ADMIN,
+            "userKey": "admin-user",
+            "passwordKey": "admin-password",
+        },
+        "containerSecurityContext": unprivileged,
+        "initChownData": {"enabled": False},
+        "testFramework": {"enabled": False},
+        "persistence": {"enabled": True, "storageClassName": spec.storage_class, "size": "10Gi"},
+        "sidecar": {
+            "image": sidecar,
+            "securityContext": unprivileged,
+            "resources": resources("20m", "128Mi"),
+            "dashboards": {"enabled": True, "label": "grafana_dashboard", "labelValue": "1"},
+            "datasources": {"enabled": True, "uid": "prometheus"},
+        },
+        "grafana.ini": {
+            "analytics": {
+                "reporting_enabled": False,
+                "check_for_updates": False,
+                "check_for_plugin_updates": False,
+                "feedback_links_enabled": False,
+            },
+            "plugins": {
+                "plugin_admin_enabled": False,
+                "public_key_retrieval_disabled": True,
+                "preinstall_disabled": True,
+            },
+            "news": {"news_feed_enabled": False},
+            "snapshots": {"external_enabled": False},
+            "security": {"disable_gravatar": True, "cookie_secure": True},
+            "auth.anonymous": {"enabled": False},
+            "users": {"allow_sign_up": False},
+        },
+    }
+
+
+def _secret(spec: PlatformSpec) -> list[Manifest]:
+    """Grafana's administrator, unless the secret is made by hand."""
+    if not (spec.has("external-secrets") and spec.options("monitoring").get("grafana", True)):
+        return []
+    return generated_secret(
+        spec, GRAFANA_ADMIN, MONITORING, "admin-password", **{"admin-user": "admin"}
+    )
+
+
+def _watched(spec: PlatformSpec) -> list[Manifest]:
+    found: list[Manifest] = [
+        {
+            "apiVersion": _API,
+            "kind": "PrometheusRule",
+            "metadata": spec.metadata("falaj", MONITORING),
+            "spec": {"groups": rule_groups()},
+        }
+    ]
+    if spec.has("cert-manager"):
+        # cert-manager comes before the definition of PodMonitor does.
+        found.append(
+            {
+                "apiVersion": _API,
+                "kind": "PodMonitor",
+                "metadata": spec.metadata("cert-manager", MONITORING),
+                "spec": {
+                    "namespaceSelector": {"matchNames": ["cert-manager"]},
+                    "selector": {"matchLabels": {"app.kubernetes.io/instance": "cert-manager"}},
+                    "podMetricsEndpoints": [{"port": "http-metrics"}],
+                },
+            }
+        )
+    if spec.options("monitoring").get("grafana", True):
+        found += [
+            {
+                "apiVersion": "v1",
+                "kind": "ConfigMap",
+                "metadata": spec.metadata(
+                    f"dashboard-{title.lower()}", MONITORING, grafana_dashboard="1"
+                ),
+                "data": {f"{title.lower()}.json": dashboard(title)},
+            }
+            for title in DASHBOARDS
+        ]
+    return found
+
+
+def _images(spec: PlatformSpec) -> tuple[str, ...]:
+    grafana = ("grafana", "grafana-sidecar") if spec.options("monitoring").get(
+        "grafana", True) else ()  # fmt: skip
+    return (
+        "prometheus-operator", "prometheus-config-reloader", "prometheus", "alertmanager",
+        "node-exporter", "kube-state-metrics", *grafana,
+    )  # fmt: skip
+
+
+def _traffic(_: PlatformSpec) -> dict[str, Traffic]:
+    reads = (8080, 8081, 8085, 8443, 9003, 9100, 9400, 9402, 10250, 15014, 15020, 19001)
+    return {
+        MONITORING: Traffic(
+            webhooks=(10250,),
+            callers={"keda": (9090,), "opencost": (9090,)},
+            # Prometheus reads every namespace of the cluster, on the ports that metrics are on.
+            calls={"*": reads},
+        ),
+        _NODES: Traffic(api_server=False, scrapes=(9100,)),
+    }
+
+
+PROMETHEUS: Final = Addon(
+    name="monitoring",
+    summary="metrics, alerts and dashboards",
+    namespaces=(
+        Namespace(MONITORING),
+        Namespace(_NODES, "privileged", "file systems and processes of the host"),
+    ),
+    releases=(Release("kube-prometheus-stack", MONITORING, MONITORING),),
+    options=MonitoringOptions,
+    check=_check,
+    images=_images,
+    values=_values,
+    traffic=_traffic,
+    before=_secret,
+    after=_watched,
+    follows=("cert-manager", "external-secrets"),
+)

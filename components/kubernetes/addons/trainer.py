@@ -1,0 +1,120 @@
+"""Kubeflow Trainer, for users of its SDK.
+
+Values: https://github.com/kubeflow/trainer/blob/v2.3.0/charts/kubeflow-trainer/values.yaml
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final, TypedDict
+
+from components.kubernetes._objects import Manifest
+from components.kubernetes.addons.addon import (
+    Addon,
+    Namespace,
+    PlatformSpec,
+    Release,
+    Traffic,
+    Values,
+    resources,
+)
+
+_NAMESPACE: Final = "kubeflow-system"
+RUNTIME: Final = "falaj-torch"
+
+
+class TrainerOptions(TypedDict):
+    """``trainer`` has no options."""
+
+
+def _values(spec: PlatformSpec) -> dict[str, Values]:
+    registry, repository, _, _ = spec.parts("trainer")
+    return {
+        "trainer": {
+            "fullnameOverride": "trainer",
+            "jobset": {"install": False},
+            "image": {"registry": registry, "repository": repository, "tag": spec.tag("trainer")},
+            "manager": {
+                "replicas": 2,
+                "nodeSelector": spec.node_selector,
+                "resources": resources("100m", "256Mi"),
+                "securityContext": {
+                    "allowPrivilegeEscalation": False,
+                    "readOnlyRootFilesystem": True,
+                    "runAsNonRoot": True,
+                    "capabilities": {"drop": ["ALL"]},
+                    "seccompProfile": {"type": "RuntimeDefault"},
+                },
+            },
+            "dataCache": {"enabled": False},
+            # Its runtimes come from a hook, which isn't run; ours is declared beside the chart.
+            "runtimes": {"defaultEnabled": False},
+        }
+    }
+
+
+def _runtime(spec: PlatformSpec) -> list[Manifest]:
+    """The runtime that users name: the packaged training image, in a pod as tenants' must be."""
+    container: dict[str, Any] = {
+        "name": "node",
+        "image": spec.images["falaj-training"],
+        "securityContext": {
+            "allowPrivilegeEscalation": False,
+            "readOnlyRootFilesystem": True,
+            "capabilities": {"drop": ["ALL"]},
+        },
+        "resources": {
+            "requests": {"cpu": "4", "memory": "16Gi"},
+            "limits": {"memory": "16Gi"},
+        },
+        "volumeMounts": [
+            {"name": "scratch", "mountPath": "/tmp"},  # noqa: S108 - a volume of the pod's own
+            {"name": "shared-memory", "mountPath": "/dev/shm"},  # noqa: S108 - memory
+        ],
+    }
+    pod: dict[str, Any] = {
+        "nodeSelector": dict(spec.placed.node_selector),
+        "serviceAccountName": "trainer",
+        "automountServiceAccountToken": False,
+        "securityContext": {
+            "runAsNonRoot": True,
+            "runAsUser": 10001,
+            "seccompProfile": {"type": "RuntimeDefault"},
+        },
+        "containers": [container],
+        "volumes": [
+            {"name": "scratch", "emptyDir": {"sizeLimit": "50Gi"}},
+            {"name": "shared-memory", "emptyDir": {"medium": "Memory", "sizeLimit": "8Gi"}},
+        ],
+    }
+    job = {
+        "name": "node",
+        "template": {
+            "metadata": {"labels": {"trainer.kubeflow.org/trainjob-ancestor-step": "trainer"}},
+            "spec": {"template": {"spec": pod}},
+        },
+    }
+    return [
+        {
+            "apiVersion": "trainer.kubeflow.org/v1alpha1",
+            "kind": "ClusterTrainingRuntime",
+            "metadata": spec.metadata(RUNTIME, **{"trainer.kubeflow.org/framework": "torch"}),
+            "spec": {
+                "mlPolicy": {"numNodes": 1, "torch": {}},
+                "template": {"spec": {"replicatedJobs": [job]}},
+            },
+        }
+    ]
+
+
+TRAINER: Final = Addon(
+    name="trainer",
+    summary="TrainJobs of Kubeflow's SDK",
+    namespaces=(Namespace(_NAMESPACE),),
+    releases=(Release("kubeflow-trainer", "trainer", _NAMESPACE),),
+    options=TrainerOptions,
+    images=lambda spec: ("trainer", "falaj-training"),
+    values=_values,
+    traffic=lambda spec: {_NAMESPACE: Traffic(webhooks=(9443,), scrapes=(8443,))},
+    after=_runtime,
+    needs=("jobset",),
+)

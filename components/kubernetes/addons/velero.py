@@ -1,0 +1,213 @@
+"""Velero: backups of the cluster's objects, to a bucket in the country.
+
+Values: https://github.com/vmware-tanzu/helm-charts/blob/velero-12.1.0/charts/velero/values.yaml
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final, NotRequired, TypedDict
+
+from components import catalogue
+from components.kubernetes._placed import CLOUDS, InCluster
+from components.kubernetes.addons.addon import (
+    PRIORITY_CLASS,
+    Addon,
+    Namespace,
+    OptionRefusals,
+    PlatformSpec,
+    Release,
+    Traffic,
+    Values,
+    resources,
+)
+
+_NAMESPACE: Final = "velero"
+_NEEDED: Final[Mapping[str, tuple[str, ...]]] = {
+    "eks": ("bucket", "key"),
+    "aks": ("bucket", "storage_account", "resource_group", "subscription", "client_id"),
+    "existing": ("bucket", "endpoint", "credentials_secret"),
+}
+
+
+class VeleroOptions(TypedDict):
+    """Options of ``velero``."""
+
+    bucket: NotRequired[str]
+    """Bucket, or blob container on AKS. Needed."""
+    region: NotRequired[str]
+    """Region of the bucket; one in the country. Default: the cluster's."""
+    key: NotRequired[str]
+    """ARN of the KMS key that backups are encrypted with. Needed on EKS; on AKS the storage
+    account has the customer's key, on an ``existing`` cluster the store."""
+    storage_account: NotRequired[str]
+    """Storage account. Needed on AKS."""
+    resource_group: NotRequired[str]
+    """Its resource group. Needed on AKS."""
+    subscription: NotRequired[str]
+    """Id of its subscription. Needed on AKS."""
+    client_id: NotRequired[str]
+    """Client id of the managed identity. Needed on AKS; on EKS a Pod Identity association binds
+    the role to the service account ``velero``."""
+    endpoint: NotRequired[str]
+    """Address of an S3 store in the country, ``https://…``. Needed on an ``existing`` cluster."""
+    credentials_secret: NotRequired[str]
+    """Secret in ``velero`` whose entry ``cloud`` holds the store's credentials. Needed there,
+    too."""
+    schedule: NotRequired[str]
+    """When, as a cron expression in UTC. Default: ``0 22 * * *``, 02:00 in the Emirates."""
+    keep_days: NotRequired[int]
+    """Days that a backup is kept, 1 to 3,650. Default: 30."""
+
+
+def _check(options: Mapping[str, Any], placed: InCluster, refusals: OptionRefusals) -> None:
+    needed = _NEEDED[placed.distribution]
+    optional = ("region", "schedule") if placed.distribution != "existing" else ("schedule",)
+    for option in VeleroOptions.__annotations__:
+        if option == "keep_days":
+            refusals.whole(options, option, 1, 3650)
+        elif option in needed:
+            refusals.text(options, option, needed=f"on {placed.distribution}")
+        elif option in optional:
+            refusals.text(options, option)
+        elif options.get(option) is not None:
+            refusals.say(option, f"has no meaning on {placed.distribution}; leave it out")
+    schedule = str(options.get("schedule") or "0 22 * * *")
+    if len(schedule.split()) != 5:
+        refusals.say("schedule", f"given {schedule!r}; allowed: five fields, as 0 22 * * *")
+    endpoint = str(options.get("endpoint") or "https://")
+    if not endpoint.startswith("https://"):
+        refusals.say(
+            "endpoint", f"given {endpoint!r}; allowed: an address that starts with https://"
+        )
+    _check_place(options, placed, refusals)
+
+
+def _check_place(options: Mapping[str, Any], placed: InCluster, refusals: OptionRefusals) -> None:
+    cloud = CLOUDS.get(placed.distribution)
+    if cloud is None:
+        return
+    region = str(options.get("region") or placed.region)
+    try:
+        catalogue.place(cloud, region)
+    except catalogue.CatalogueError as error:
+        refusals.say("region", str(error))
+    key = str(options.get("key") or "")
+    parts = key.split(":")
+    if key and (len(parts) < 6 or parts[2] != "kms" or parts[3] != region):
+        refusals.say(
+            "key", f"given {key!r}; allowed: the ARN of a KMS key in {region}, the bucket's region"
+        )
+
+
+def _location(spec: PlatformSpec) -> dict[str, Any]:
+    options = spec.options("velero")
+    region = options.get("region") or spec.placed.region
+    if spec.placed.distribution == "aks":
+        provider, config = "azure", {
+            "storageAccount": options["storage_account"],
+            "resourceGroup": options["resource_group"],
+            "subscriptionId": options["subscription"],
+            "useAAD": "true",
+        }  # fmt: skip
+    elif spec.placed.distribution == "eks":
+        provider, config = "aws", {"region": region, "kmsKeyId": options["key"]}
+    else:
+        provider, config = "aws", {
+            "region": spec.placed.region,
+            "s3Url": options["endpoint"],
+            "s3ForcePathStyle": "true",
+        }  # fmt: skip
+    return {
+        "name": "default",
+        "default": True,
+        "provider": provider,
+        "bucket": options["bucket"],
+        "prefix": spec.name,
+        "config": config,
+    }
+
+
+def _plugin(spec: PlatformSpec) -> str:
+    return f"velero-plugin-for-{'azure' if spec.placed.distribution == 'aks' else 'aws'}"
+
+
+def _values(spec: PlatformSpec) -> dict[str, Values]:
+    options = spec.options("velero")
+    unprivileged = {
+        "allowPrivilegeEscalation": False,
+        "readOnlyRootFilesystem": True,
+        "capabilities": {"drop": ["ALL"]},
+    }
+    account: Values = {"create": True, "name": "velero"}
+    secret = options.get("credentials_secret")
+    labels: Values = {}
+    if spec.placed.distribution == "aks":
+        account["annotations"] = {"azure.workload.identity/client-id": options["client_id"]}
+        account["labels"] = labels = {"azure.workload.identity/use": "true"}
+    plugin = {
+        "name": _plugin(spec),
+        "image": spec.images[_plugin(spec)],
+        "imagePullPolicy": "IfNotPresent",
+        "securityContext": unprivileged,
+        "resources": resources("10m", "128Mi"),
+        "volumeMounts": [{"name": "plugins", "mountPath": "/target"}],
+    }
+    return {
+        "velero": {
+            "image": {"repository": spec.repository("velero"), "tag": spec.tag("velero")},
+            "initContainers": [plugin],
+            "podLabels": labels,
+            "nodeSelector": spec.node_selector,
+            "priorityClassName": PRIORITY_CLASS,
+            "resources": resources("200m", "1Gi"),
+            "podSecurityContext": {
+                "runAsNonRoot": True,
+                "runAsUser": 65532,
+                "fsGroup": 65532,
+                "seccompProfile": {"type": "RuntimeDefault"},
+            },
+            "containerSecurityContext": unprivileged,
+            # Hooks, which aren't run; their image is of a vendor that pins no versions any more.
+            "upgradeCRDs": False,
+            "cleanUpCRDs": False,
+            "serviceAccount": {"server": account},
+            "credentials": {
+                "useSecret": bool(secret),
+                **({"existingSecret": secret} if secret else {}),
+            },
+            "configuration": {
+                "backupStorageLocation": [_location(spec)],
+                "volumeSnapshotLocation": [],
+                "defaultBackupTTL": f"{int(options.get('keep_days') or 30) * 24}h",
+            },
+            "backupsEnabled": True,
+            # Volumes hold checkpoints and caches, which their own file systems back up.
+            "snapshotsEnabled": False,
+            "deployNodeAgent": False,
+            "metrics": {"serviceMonitor": {"enabled": spec.has("monitoring")}},
+            "schedules": {
+                "daily": {
+                    "schedule": options.get("schedule") or "0 22 * * *",
+                    "template": {
+                        "excludedResources": ["events", "events.events.k8s.io"],
+                        "snapshotVolumes": False,
+                    },
+                }
+            },
+        }
+    }
+
+
+VELERO: Final = Addon(
+    name="velero",
+    summary="backups of the cluster's objects, in the country",
+    namespaces=(Namespace(_NAMESPACE),),
+    releases=(Release("velero", "velero", _NAMESPACE),),
+    options=VeleroOptions,
+    check=_check,
+    images=lambda spec: ("velero", _plugin(spec)),
+    values=_values,
+    traffic=lambda spec: {_NAMESPACE: Traffic(scrapes=(8085,), endpoints=True)},
+    follows=("monitoring",),
+)

@@ -1,0 +1,1 @@
+"""What is watched: alerts and recording rules, and dashboards, as code."""

@@ -1,0 +1,128 @@
+"""The add-ons that turn a cluster into a platform for training and serving."""
+
+from collections.abc import Mapping
+from typing import Any, NotRequired, cast
+
+import pulumi
+from pulumi_kubernetes.helm.v4 import Chart
+
+from components.kubernetes._objects import declare, token
+from components.kubernetes._placed import InClusterArgs
+from components.kubernetes.addons.addon import PlatformSpec
+from components.kubernetes.addons.installation import (
+    Installation,
+    check_platform,
+    foundation,
+    installations,
+)
+from components.specification.spelling import engine_inputs
+
+__all__ = ["Platform", "PlatformArgs", "check"]
+
+
+class PlatformArgs(InClusterArgs):
+    """Arguments of `Platform`."""
+
+    control_plane_cidrs: list[str]
+    """Private ranges that the API server is in, as pods see it: of the subnets with the cluster's
+    endpoints on EKS and AKS, of the control nodes else; with the range of services where the CNI
+    judges addresses before they are translated. Only there may add-ons call the API server, and
+    only from there are their webhooks called."""
+    endpoint_cidrs: NotRequired[list[str]]
+    """Private ranges of the cloud's private endpoints (secrets, buckets), or of OpenBao, the
+    object store and the mirror of packages on a site. Default: ``control_plane_cidrs``."""
+    addons: NotRequired[dict[str, Any]]
+    """By name: ``False`` leaves an add-on out, ``True`` or its options install it:
+    ``cert-manager``, ``external-secrets``, ``monitoring``, ``gpu-operator``, ``efa`` (EKS only),
+    ``network-operator`` (AKS and existing clusters, for InfiniBand), ``jobset``, ``kueue``,
+    ``trainer``, ``envoy-gateway``, ``istio``, ``keda``, ``kserve``, ``opencost``, ``velero``.
+    Default: all of the distribution but ``network-operator``."""
+    images: NotRequired[dict[str, str]]
+    """Digests (``sha256:…``) by short name of the image, as ``falaj images pin`` writes them.
+    Default: those of the bill of materials."""
+    storage_class: NotRequired[str]
+    """Class of the add-ons' own volumes, encrypted with a key of the customer. Default:
+    ``falaj-block``."""
+
+
+class Platform(pulumi.ComponentResource):
+    """Add-ons by pinned charts and image digests, all from the registry in the country.
+
+    ::
+
+        platform = Platform("platform", {
+            "distribution": "eks", "region": "me-central-1", "registry": registry,
+            "tenant": "platform", "owner": "ml@acme.example", "data_class": "restricted",
+            "cost_center": "ai-42", "acknowledge_degraded": "2026-04-30",
+            "control_plane_cidrs": ["10.0.0.0/20"],
+            "addons": {
+                "kserve": False,
+                "opencost": {"gpu_model": "H200", "cpu": 0.03, "memory_gib": 0.004},
+                "velero": {"bucket": "acme-backups", "key": key_arn},
+            },
+        }, pulumi.ResourceOptions(providers=[provider]))
+
+    Each add-on has a namespace of its own that denies all traffic but what the add-on names, with
+    the restricted pod security standard unless its pods have to reach the host; its charts'
+    objects are resources of the stack, which policies judge one by one. Charts' hooks are not run:
+    each is switched off in the values, and what it would have made is declared here.
+
+    Order: namespaces, policies and the priority class; then add-on by add-on, each after those
+    that it needs; of each first what its charts need, then the charts with their definitions, then
+    objects of those definitions.
+    """
+
+    addons: list[str]
+    """Names of the add-ons that were installed, in that order."""
+    namespaces: list[str]
+    """Namespaces that were made."""
+
+    def __init__(
+        self, name: str, args: PlatformArgs, opts: pulumi.ResourceOptions | None = None
+    ) -> None:
+        spec = check(name, args)
+        super().__init__(token("Platform"), name, engine_inputs(args), opts)
+        made = declare(self, name, foundation(spec))
+        done: dict[str, list[pulumi.Resource]] = {}
+        for each in installations(spec):
+            done[each.addon] = self._install(name, each, list(made.values()), done)
+        self.addons = list(spec.addons)
+        self.namespaces = [key.partition("/")[2] for key in made if key.startswith("Namespace/")]
+        self.register_outputs({"addons": self.addons, "namespaces": self.namespaces})
+
+    def _install(
+        self,
+        name: str,
+        each: Installation,
+        ground: list[pulumi.Resource],
+        done: Mapping[str, list[pulumi.Resource]],
+    ) -> list[pulumi.Resource]:
+        """An add-on's objects; returns what others wait for."""
+        waits = [*ground, *(one for addon in each.waits_for for one in done[addon])]
+        of = f"{name}-{each.addon}"
+        before = declare(self, f"{of}-before", each.before, depends_on=waits)
+        last: list[pulumi.Resource] = [*waits, *before.values()]
+        charts: list[pulumi.Resource] = []
+        for chart in each.charts:
+            made = Chart(
+                f"{name}-{chart.release}",
+                chart=chart.reference,
+                version=chart.version,
+                name=chart.release,
+                namespace=chart.namespace,
+                values=chart.values,
+                opts=pulumi.ResourceOptions(parent=self, depends_on=last),
+            )
+            charts.append(made)
+            last = [*last, made]
+        after = declare(self, f"{of}-after", each.after, depends_on=[*waits, *charts])
+        return [*before.values(), *charts, *after.values()]
+
+
+def check(name: str, args: PlatformArgs) -> PlatformSpec:
+    """The arguments of `Platform`, checked.
+
+    Raises:
+        pulumi.InputPropertiesError: what is wrong and what is allowed.
+    """
+    return check_platform(name, cast("Mapping[str, Any]", args), PlatformArgs)
