@@ -1,0 +1,1 @@
+"""What training jobs, sweeps and federated training in a cluster are rendered from."""

@@ -1,0 +1,118 @@
+"""Arguments of `TrainingJob`."""
+
+from typing import NotRequired, TypedDict
+
+from components.kubernetes._placed import InClusterArgs
+
+
+class ElasticArgs(TypedDict):
+    """How far a job may shrink and grow while it runs."""
+
+    min_nodes: int
+    """Fewest pods that train."""
+    max_nodes: int
+    """Most pods. ``nodes`` is how many are asked for now; a change of it grows or shrinks the
+    running job."""
+
+
+class TopologyArgs(TypedDict):
+    """How close together the pods of a job must be."""
+
+    level: str
+    """``block``, ``rack`` (a rail or NVLink domain) or ``node``: levels of the topology."""
+    mode: NotRequired[str]
+    """``required`` (else the job waits) or ``preferred``. Default: ``required``."""
+
+
+class RunArgs(InClusterArgs):
+    """Arguments that every training workload has, beside where it is."""
+
+    flavor: str
+    """Which nodes: the value of their label ``falaj.io/flavor``, such as ``h200``, ``h200-spot``,
+    ``h200-mig-1g.18gb``, ``l4-time-slicing-4`` or ``cpu-x86-64``. Its ending says which fraction
+    of a GPU is asked for."""
+    checkpoints: str
+    """Name of the volume claim that runs are kept in, mounted at ``/runs``: a file system that
+    many pods write to (`StorageClasses` has ``falaj-files``)."""
+    data: NotRequired[str]
+    """Name of the volume claim with datasets, mounted read-only at ``/data``. Default: that of
+    ``checkpoints``."""
+    dataset: NotRequired[str]
+    """Folder of the snapshot below ``/data``, as ``python -m workloads.training dataset`` names
+    it. Needed unless ``program`` is given."""
+    arguments: NotRequired[list[str]]
+    """Further arguments of ``python -m workloads.training run``, such as ``--epochs 20``. Default:
+    none."""
+    gpus_per_node: NotRequired[int]
+    """GPUs of each pod, 0 to 16; one fraction where the flavor is shared. Default: 1, and 0 for a
+    flavor without GPUs."""
+    cpus: NotRequired[float]
+    """Cores of each pod. Default: 3 for each GPU, which is what the smallest GPU machine has left;
+    2 without GPUs."""
+    memory_gib: NotRequired[float]
+    """Memory of each pod, with the shared memory. Default: 12 for each GPU, 4 without."""
+    shared_memory_gib: NotRequired[float]
+    """Size of ``/dev/shm``, for data loaders and collectives. Default: 2 for each GPU, and 0.5
+    without GPUs."""
+    scratch_gib: NotRequired[int]
+    """Local disk of each pod at ``/scratch``: the node's NVMe where it has one. Default: 10."""
+    queue: NotRequired[str]
+    """Kueue's queue in the namespace. Default: ``default``."""
+    priority: NotRequired[str]
+    """``falaj-low``, ``falaj-normal``, ``falaj-high`` or ``falaj-urgent``. Default:
+    ``falaj-normal``."""
+    spot: NotRequired[bool]
+    """Whether machines that the cloud may take back are used. Not for restricted data. Default:
+    false."""
+    grace_seconds: NotRequired[int]
+    """Seconds from the request to stop until a pod is killed: at least what a checkpoint takes.
+    Default: 120, which is the notice of a spot machine on AWS; 30 for spot on Azure, whose notice
+    that is."""
+    env: NotRequired[dict[str, str]]
+    """Further variables. Those that the component sets can't be given. Default: none."""
+    image: NotRequired[str]
+    """An image of the team's own below the registry, with its digest: ``team/train@sha256:…``. It
+    must bring what ``framework`` needs. Default: Falaj's."""
+    images: NotRequired[dict[str, str]]
+    """Digests of images by short name, as ``falaj images pin`` writes them. Default: those of the
+    bill of materials."""
+    telemetry: NotRequired[bool]
+    """Whether figures are served to Prometheus (`PodMonitor`). Default: true."""
+    namespace: NotRequired[str]
+    """Default: ``<tenant>-training``."""
+    service_account: NotRequired[str]
+    """Default: ``trainer``."""
+    monitoring_namespace: NotRequired[str]
+    """Where Prometheus is. Default: ``monitoring``."""
+
+
+class TrainingJobArgs(RunArgs):
+    """Arguments of `TrainingJob`."""
+
+    program: NotRequired[list[str]]
+    """A program of the team's own, with its arguments. Default: Falaj's training."""
+    framework: NotRequired[str]
+    """``pytorch``, ``tensorflow`` or ``parameter-server`` (TensorFlow's roles): how pods find each
+    other. All but the first need ``program`` and ``image``. Default: ``pytorch``."""
+    nodes: NotRequired[int]
+    """Pods that train together, each on a node of its own where it takes all its GPUs. 1 to 512.
+    Default: 1."""
+    processes_per_node: NotRequired[int]
+    """Processes of each pod. Default: one for each GPU, and 1 without."""
+    parameter_servers: NotRequired[int]
+    """Pods that hold parameters (``parameter-server``). Default: 1."""
+    elastic: NotRequired[ElasticArgs]
+    """Let the job go on with fewer or more pods. Default: a gang of a fixed size."""
+    topology: NotRequired[TopologyArgs]
+    """Default: anywhere."""
+    fabric: NotRequired[str]
+    """``none``, ``efa`` (EKS) or ``infiniband`` (AKS and existing clusters). Default: ``none``."""
+    machine: NotRequired[str]
+    """Instance type of the nodes, which says how many EFA interfaces they have. Default: the
+    cheapest in the region with the flavor's GPU and EFA."""
+    max_restarts: NotRequired[int]
+    """How often a job is started again after faults of machines; what evicts pods (spot, drains,
+    pre-emption) doesn't count. Default: 3."""
+    ttl_hours: NotRequired[int]
+    """Hours after which a job that ended is removed. Only for Falaj's own training, which, made
+    once more, sees that it is done. Default: kept."""

@@ -1,0 +1,63 @@
+"""A job that goes on with fewer or more pods: an indexed Job that Kueue lets grow and shrink.
+
+Of the kinds that Kueue can resize, `batch/v1` Job is the one that fits; it can't ask for topology
+then. The pod of index 0 hosts the rendezvous: without it the others end and start anew.
+"""
+
+from __future__ import annotations
+
+from components.kubernetes._metadata import metadata
+from components.kubernetes._objects import Manifest
+from components.kubernetes.training import environment
+from components.kubernetes.training.failures import elastic_pods
+from components.kubernetes.training.gang import command
+from components.kubernetes.training.pods import template
+from components.kubernetes.training.specification import TrainingJobSpec
+from components.kubernetes.training.surroundings import queue_labels, selector
+
+
+def elastic_job(spec: TrainingJobSpec) -> list[Manifest]:
+    """The Job, and the headless Service that gives its pods names."""
+    run, elastic = spec.run, spec.elastic
+    most = elastic.most if elastic else spec.nodes
+    pod = template(run, command(spec), environment.torch(spec, f"{run.name}-0.{run.name}"), {})
+    pod["spec"]["subdomain"] = run.name
+    job: Manifest = {
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "metadata": metadata(
+            run.placed,
+            run.name,
+            run.name,
+            run.namespace,
+            labels=queue_labels(run),
+            annotations={
+                "kueue.x-k8s.io/elastic-job": "true",
+                # It may wait for its quota for hours: an update doesn't wait for its end.
+                "pulumi.com/skipAwait": "true",
+            },
+        ),
+        "spec": {
+            "completionMode": "Indexed",
+            "parallelism": spec.nodes,
+            "completions": spec.nodes,
+            "backoffLimit": spec.max_restarts * most,
+            "podReplacementPolicy": "Failed",
+            "podFailurePolicy": elastic_pods(),
+            "template": pod,
+        },
+    }
+    if spec.ttl_seconds is not None:
+        job = {**job, "spec": {**job["spec"], "ttlSecondsAfterFinished": spec.ttl_seconds}}
+    service: Manifest = {
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": metadata(run.placed, run.name, run.name, run.namespace),
+        "spec": {
+            "clusterIP": "None",
+            "publishNotReadyAddresses": True,
+            "selector": selector(run),
+            "ports": [{"name": "rendezvous", "port": environment.RENDEZVOUS_PORT}],
+        },
+    }
+    return [service, job]

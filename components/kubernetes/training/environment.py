@@ -1,0 +1,136 @@
+"""Variables of a training pod: who it is, where the others are, how the collectives talk.
+
+An entry may refer to those before it as ``$(NAME)``, which the kubelet replaces.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any, Final
+
+from components.kubernetes.training.specification import Run, TrainingJobSpec
+
+RESERVED: Final = frozenset(
+    {
+        "POD_IP", "POD_NAME", "HOME", "TMPDIR", "NODE_RANK", "RESTART_ATTEMPT", "TF_CONFIG",
+        "RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT", "FALAJ_GRACE_SECONDS",
+    }
+)  # fmt: skip
+"""Names of variables that no user gives."""
+METRICS_PORT: Final = 9464
+RENDEZVOUS_PORT: Final = 29400
+TENSORFLOW_PORT: Final = 2222
+SCRATCH: Final = "/scratch"
+#: Of the processes in one pod; each loss of another pod takes one.
+_ELASTIC_RESTARTS: Final = 100
+
+#: https://kubernetes.io/docs/concepts/workloads/controllers/job/#completion-mode
+_INDEX: Final = "metadata.labels['batch.kubernetes.io/job-completion-index']"
+#: JobSet writes it on every pod: workers of an attempt never meet those of the one before.
+_ATTEMPT: Final = "metadata.labels['jobset.sigs.k8s.io/restart-attempt']"
+
+#: What stays on in production, by docs.nvidia.com/deeplearning/nccl/user-guide/docs/env.html and
+#: PyTorch's docs/source/torch_nccl_environment_variables.md: an end to hangs, and their trace.
+_NCCL: Final[Mapping[str, str]] = {
+    "NCCL_DEBUG": "WARN",
+    "TORCH_NCCL_ASYNC_ERROR_HANDLING": "1",
+    "TORCH_NCCL_DUMP_ON_TIMEOUT": "1",
+    "TORCH_FR_BUFFER_SIZE": "2000",
+    "TORCH_NCCL_HEARTBEAT_TIMEOUT_SEC": "600",
+    "TORCH_NCCL_DEBUG_INFO_TEMP_FILE": f"{SCRATCH}/flight-record-",
+}
+#: Virtual interfaces are left out; AKS names the pod's own in its guide to RDMA.
+_SOCKETS: Final = {"aks": "eth0"}
+_OTHER_SOCKETS: Final = "^lo,docker,veth"
+_FABRIC: Final[Mapping[str, Mapping[str, str]]] = {
+    "none": {},
+    # Older settings (FI_PROVIDER, NCCL_PROTO …) are for old libfabric and stay unset:
+    # github.com/aws-samples/awsome-distributed-training, 1.architectures/efa-cheatsheet.md
+    "efa": {"FI_EFA_USE_HUGE_PAGE": "0"},
+    "infiniband": {"NCCL_IB_DISABLE": "0", "NCCL_NET_GDR_LEVEL": "SYS"},
+}
+
+
+def base(run: Run) -> list[dict[str, Any]]:
+    """What every pod has: its address, its folders, NCCL's settings where it has GPUs."""
+    entries = [
+        _field("POD_IP", "status.podIP"),
+        _field("POD_NAME", "metadata.name"),
+        *_plain(
+            {
+                "HOME": "/tmp",  # noqa: S108 - a volume of the pod's own
+                "TMPDIR": SCRATCH,
+                "PYTHONDONTWRITEBYTECODE": "1",
+                "PYTHONUNBUFFERED": "1",
+                "TORCHINDUCTOR_CACHE_DIR": f"{SCRATCH}/inductor",
+                "FALAJ_GRACE_SECONDS": str(run.grace_seconds),
+            }
+        ),
+    ]
+    if run.size.gpus:
+        sockets = _SOCKETS.get(run.placed.distribution, _OTHER_SOCKETS)
+        fabric = _FABRIC[run.placement.fabric]
+        entries += _plain({**_NCCL, "NCCL_SOCKET_IFNAME": sockets, **fabric})
+    return entries
+
+
+def torch(spec: TrainingJobSpec, host: str) -> list[dict[str, Any]]:
+    """Variables by which pods meet, those of torchrun: see workloads/training/rendezvous.py.
+
+    Args:
+        spec: the job.
+        host: DNS name of the pod that hosts the rendezvous.
+    """
+    if spec.nodes == 1 and spec.elastic is None:
+        return []
+    elastic = spec.elastic
+    nodes = f"{elastic.least}:{elastic.most}" if elastic else str(spec.nodes)
+    entries = [_field("PET_NODE_RANK", _INDEX)]
+    identity = spec.run.name
+    if elastic is None:
+        entries.append(_field("RESTART_ATTEMPT", _ATTEMPT))
+        identity = f"{identity}-$(RESTART_ATTEMPT)"
+    values = {
+        "PET_NNODES": nodes,
+        "PET_NPROC_PER_NODE": str(spec.run.size.processes),
+        "PET_RDZV_BACKEND": "c10d",
+        "PET_RDZV_ENDPOINT": f"{host}:{RENDEZVOUS_PORT}",
+        "PET_RDZV_ID": identity,
+        "PET_RDZV_CONF": "timeout=900,last_call_timeout=5,keep_alive_interval=2,"
+        "keep_alive_max_attempt=3",
+        "PET_LOCAL_ADDR": "$(POD_IP)",
+        # A gang starts anew as a whole; an elastic one meets again with whoever is left.
+        "PET_MAX_RESTARTS": str(_ELASTIC_RESTARTS if elastic else 0),
+    }
+    return [*entries, *_plain(values)]
+
+
+def tensorflow(role: str, cluster: Mapping[str, list[str]]) -> list[dict[str, Any]]:
+    """``TF_CONFIG`` of one role: github.com/tensorflow/docs, guide/distributed_training.
+
+    Args:
+        role: ``chief``, ``worker`` or ``ps``.
+        cluster: names with ports of the pods of each role.
+    """
+    task = '{"type": ' + json.dumps(role) + ', "index": $(NODE_RANK)}'
+    text = '{"cluster": ' + json.dumps(cluster) + ', "task": ' + task + "}"
+    return [_field("NODE_RANK", _INDEX), *_plain({"TF_CONFIG": text})]
+
+
+def names_set(entries: list[dict[str, Any]]) -> set[str]:
+    """Names of the entries."""
+    return {str(entry["name"]) for entry in entries}
+
+
+def given(run: Run) -> list[dict[str, Any]]:
+    """The user's own variables."""
+    return _plain(run.env)
+
+
+def _plain(values: Mapping[str, str]) -> list[dict[str, Any]]:
+    return [{"name": name, "value": value} for name, value in values.items()]
+
+
+def _field(name: str, path: str) -> dict[str, Any]:
+    return {"name": name, "valueFrom": {"fieldRef": {"fieldPath": path}}}

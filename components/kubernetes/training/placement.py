@@ -1,0 +1,193 @@
+"""Which nodes, which devices of theirs, and how close together."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any, Final
+
+from components import catalogue
+from components.kubernetes._nested import options
+from components.kubernetes._placed import CLOUDS, InCluster
+from components.kubernetes.training.arguments import TopologyArgs
+from components.kubernetes.training.specification import Placement
+from components.specification.node_labels import CAPACITY, FABRIC, FLAVOR, GPU_TAINT
+from components.specification.refusals import Refusals
+
+FABRICS: Final[Mapping[str, tuple[str, ...]]] = {
+    "eks": ("none", "efa"),
+    "aks": ("none", "infiniband"),
+    "existing": ("none", "infiniband"),
+}
+LEVELS: Final[Mapping[str, Mapping[str, str]]] = {
+    "eks": {
+        "block": "topology.k8s.aws/network-node-layer-2",
+        "rack": "topology.k8s.aws/network-node-layer-3",
+        "node": "kubernetes.io/hostname",
+    },
+    "aks": {"block": "falaj.io/block", "rack": "falaj.io/rack", "node": "kubernetes.io/hostname"},
+    "existing": {
+        "block": "falaj.io/block", "rack": "falaj.io/rack", "node": "kubernetes.io/hostname",
+    },
+}  # fmt: skip
+"""Labels of nodes that Kueue's topology of the distribution has. AWS numbers its layers from the
+top: https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/ec2-instance-topology.html"""
+
+#: Resources of an SR-IOV device plugin (one per GPU), and of pages that libfabric registers:
+#: github.com/Azure/aks-rdma-infiniband; aws-samples/awsome-distributed-training.
+_INFINIBAND: Final = "rdma/ib"
+_EFA: Final = "vpc.amazonaws.com/efa"
+_EFA_PAGES: Final = {"hugepages-2Mi": "5120Mi"}
+
+_MIG: Final = re.compile(r"-(mig-\d+g\.\d+gb)(-|$)")
+_SLICES: Final = re.compile(r"-time-slicing-\d+(-|$)")
+_CAPACITY: Final = re.compile(r"-(spot|reservation|capacity-block)$")
+#: Seconds that a gang of idle GPUs waits for a node that doesn't answer; Kubernetes waits 300.
+_UNREACHABLE_SECONDS: Final = 60
+
+
+def is_gpu_flavor(flavor: str) -> bool:
+    """Whether nodes of the flavor have GPUs."""
+    return bool(flavor) and not flavor.startswith("cpu")
+
+
+def gpu_of(flavor: str) -> str:
+    """Model of the flavor's GPU: ``h200`` of ``h200-mig-1g.18gb-spot``."""
+    return _SLICES.sub("", _MIG.sub("", _CAPACITY.sub("", flavor))).rstrip("-")
+
+
+def devices(flavor: str, gpus: int, refusals: Refusals) -> dict[str, str]:
+    """GPUs, or fractions of one, by the name of the resource."""
+    if not is_gpu_flavor(flavor):
+        if gpus and flavor:
+            refusals.say(
+                "gpus_per_node", f"given {gpus}, but nodes of flavor {flavor!r} have no GPUs"
+            )
+        return {}
+    if gpus == 0:
+        refusals.say("gpus_per_node", f"given 0, but nodes of flavor {flavor!r} are for GPUs")
+        return {}
+    found = _MIG.search(flavor)
+    if (found or _SLICES.search(flavor)) and gpus > 1:
+        refusals.say(
+            "gpus_per_node",
+            f"given {gpus}, but a process can use only one fraction of a GPU and NCCL joins none: "
+            "allowed is 1, or a flavor of whole GPUs",
+        )
+    if found:
+        return {f"nvidia.com/{found[1]}": "1"}
+    return {"nvidia.com/gpu.shared" if _SLICES.search(flavor) else "nvidia.com/gpu": str(gpus)}
+
+
+def is_fraction(flavor: str) -> bool:
+    """Whether pods get a part of a GPU."""
+    return bool(_MIG.search(flavor) or _SLICES.search(flavor))
+
+
+def fabric_devices(
+    given: Mapping[str, Any], placed: InCluster, flavor: str, gpus: int, refusals: Refusals
+) -> tuple[str, dict[str, str]]:
+    """The argument ``fabric``, and what a pod asks for to use it."""
+    fabric: object = given.get("fabric", "none")
+    refusals.choice("fabric", fabric, FABRICS[placed.distribution])
+    if given.get("machine") is not None and fabric != "efa":
+        refusals.say("machine", "is for fabric 'efa' alone, whose interfaces it tells")
+    if fabric == "none" or fabric not in FABRICS[placed.distribution]:
+        return "none", {}
+    if not is_gpu_flavor(flavor) or is_fraction(flavor):
+        refusals.say("fabric", f"given {fabric!r}, which is for whole GPUs, not for {flavor!r}")
+        return "none", {}
+    if fabric == "infiniband":
+        return "infiniband", {_INFINIBAND: str(gpus)}
+    return "efa", _efa(given, placed, gpu_of(flavor), gpus, refusals)
+
+
+def _efa(
+    given: Mapping[str, Any], placed: InCluster, gpu: str, gpus: int, refusals: Refusals
+) -> dict[str, str]:
+    """EFA interfaces of the machine: all for all of its GPUs, else their share."""
+    try:
+        place = catalogue.place(CLOUDS[placed.distribution], placed.region)
+        named: str | None = given.get("machine")
+        machine = (
+            place.machine(named) if named is not None
+            else place.resolve(gpu=gpu.upper(), fabric="efa")
+        )  # fmt: skip
+    except catalogue.CatalogueError as error:
+        refusals.say("machine" if given.get("machine") is not None else "fabric", str(error))
+        return {}
+    have = int(machine.gpu_count)
+    if gpus > have:
+        refusals.add("gpus_per_node", gpus, f"at most {have}, which {machine} has")
+        return {}
+    count = machine.efa_interfaces * gpus // have
+    if count == 0:
+        refusals.say(
+            "fabric",
+            f"given 'efa', but {machine} has {machine.efa_interfaces} interface(s) for {have} "
+            f"GPU(s), which leaves none for {gpus}; ask for all of them or choose another machine",
+        )
+        return {}
+    return {_EFA: str(count), **_EFA_PAGES}
+
+
+def checked_topology(
+    given: Mapping[str, Any], placed: InCluster, refusals: Refusals
+) -> tuple[str | None, str]:
+    """The argument ``topology``: the label of the level, and how strict it is."""
+    if given.get("topology") is None:
+        return None, "required"
+    asked = options("topology", given["topology"], TopologyArgs, refusals)
+    levels = LEVELS[placed.distribution]
+    mode = str(asked.get("mode", "required"))
+    refusals.choice("topology.mode", mode, ("required", "preferred"))
+    if asked.get("level") is not None:
+        refusals.choice("topology.level", asked["level"], tuple(levels))
+    return levels.get(str(asked.get("level"))), mode
+
+
+def pod_placement(placed: InCluster, placement: Placement) -> dict[str, Any]:
+    """Fields of a pod that say which nodes it may be on."""
+    wanted = {**placed.node_selector, FLAVOR: placement.flavor}
+    if placement.fabric != "none":
+        wanted[FABRIC] = placement.fabric
+    found: dict[str, Any] = {"nodeSelector": wanted}
+    unwanted: list[dict[str, Any]] = []
+    if not placement.spot:
+        unwanted.append({"key": CAPACITY, "operator": "NotIn", "values": ["spot"]})
+    if placed.zones:
+        unwanted.append(
+            {"key": "topology.kubernetes.io/zone", "operator": "In", "values": list(placed.zones)}
+        )
+    if unwanted:
+        required = {"nodeSelectorTerms": [{"matchExpressions": unwanted}]}
+        found["affinity"] = {
+            "nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": required}
+        }
+    found["tolerations"] = [
+        {
+            "key": f"node.kubernetes.io/{condition}",
+            "operator": "Exists",
+            "effect": "NoExecute",
+            "tolerationSeconds": _UNREACHABLE_SECONDS,
+        }
+        for condition in ("not-ready", "unreachable")
+    ]
+    if is_gpu_flavor(placement.flavor):
+        found["tolerations"].append(
+            {
+                "key": GPU_TAINT.key,
+                "operator": "Equal",
+                "value": GPU_TAINT.value,
+                "effect": GPU_TAINT.effect,
+            }
+        )
+    return found
+
+
+def topology_annotations(placement: Placement) -> dict[str, str]:
+    """What tells Kueue how close together a gang must be."""
+    if placement.topology_level is None:
+        return {}
+    key = f"kueue.x-k8s.io/podset-{placement.topology_mode}-topology"
+    return {key: placement.topology_level}

@@ -1,0 +1,263 @@
+"""Training jobs: what is refused, and what the pods of one GPU, a machine and many get."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pulumi
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from components.kubernetes.training_job import check
+from tests.components.kubernetes.training_jobs import (
+    CPU,
+    DIGEST,
+    GOLDEN,
+    OTHER_DIGEST,
+    REGISTRY,
+    arguments,
+    container_of,
+    env_of,
+    findings,
+    job,
+    pod_of,
+    shown,
+    the,
+)
+
+REFUSED: list[tuple[dict[str, Any], str]] = [
+    ({"nodes": 0}, "nodes: given 0; allowed: a whole number from 1 to 512"),
+    ({"nodse": 2}, "did you mean 'nodes'?"),
+    ({"checkpoints": None}, "checkpoints: missing"),
+    ({"dataset": None}, "dataset: missing"),
+    ({"dataset": "../other-tenant/rows"}, "a path below the claim"),
+    ({"flavor": "cpu-x86-64", "gpus_per_node": 1}, "have no GPUs"),
+    ({"gpus_per_node": 0}, "are for GPUs"),
+    ({"flavor": "h200-mig-1g.18gb", "gpus_per_node": 2}, "only one fraction of a GPU"),
+    ({"flavor": "h200-mig-1g.18gb", "fabric": "infiniband"}, "which is for whole GPUs"),
+    ({"gpus_per_node": 4, "processes_per_node": 8}, "each process has one GPU"),
+    ({"memory_gib": 2}, "/dev/shm counts as memory"),
+    ({"fabric": "efa"}, "allowed: none, infiniband"),
+    ({"machine": "p5en.48xlarge"}, "is for fabric 'efa' alone"),
+    ({"priority": "highest"}, "falaj-low, falaj-normal"),
+    ({"topology": {"level": "shelf"}}, "topology.level: given 'shelf'"),
+    ({"topology": {"levle": "rack"}}, "did you mean 'level'?"),
+    ({"topology": {"level": "rack", "mode": "strict"}}, "required, preferred"),
+    ({"elastic": {"min_nodes": 2, "max_nodes": 4}}, "nodes: given 1; allowed: 2 to 4"),
+    ({"elastic": {"min_nodes": 1, "max_nodes": 1}}, "at least 2"),
+    (
+        {"elastic": {"min_nodes": 1, "max_nodes": 4}, "topology": {"level": "rack"}},
+        "Kueue places gangs of a fixed size only",
+    ),
+    ({"spot": True, "data_class": "restricted"}, "not for data_class 'restricted'"),
+    ({"spot": False, "flavor": "h200-spot"}, "has spot machines alone"),
+    ({"grace_seconds": 4_000}, "a whole number from 10 to 3600"),
+    ({"env": {"PET_NNODES": "3"}}, "is set by the component"),
+    ({"env": {"2ND": "x"}}, "first no digit"),
+    ({"image": "team/train:latest"}, "@sha256:"),
+    ({"image": "team/train:latest@sha256:12"}, "@sha256:"),
+    ({"images": {}}, "falaj-training"),
+    ({"arguments": ["--output", "/tmp/x"]}, "set by the component"),
+    ({"arguments": ["--resume=never"]}, "set by the component"),
+    ({"arguments": "--epochs 3"}, "one for each word"),
+    ({"framework": "tensorflow"}, "a team brings its own"),
+    ({"framework": "caffe"}, "pytorch, tensorflow"),
+    ({"program": ["python", "train.py"]}, "has its own arguments"),
+    ({"ttl_hours": 24, "program": ["x"], "dataset": None}, "would run once more"),
+    ({"parameter_servers": 2}, "is for framework 'parameter-server'"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("changes", "reason"), REFUSED, ids=[str(each[0]) for each in REFUSED])
+def test_what_cannot_be_is_refused_with_the_reason(changes: dict[str, Any], reason: str) -> None:
+    with pytest.raises(pulumi.InputPropertiesError) as refused:
+        check("fraud", arguments(**changes))
+    assert reason in str(refused.value)
+
+
+@pytest.mark.parametrize("name", ["", "Fraud", "a" * 37, "fraud-", "1st"])
+def test_a_name_that_no_pod_could_have_is_refused(name: str) -> None:
+    with pytest.raises(pulumi.InputPropertiesError, match="1 to 36"):
+        check(name, arguments())
+
+
+def test_all_problems_are_told_at_once() -> None:
+    with pytest.raises(pulumi.InputPropertiesError) as refused:
+        check("fraud", arguments(nodes=0, priority="x", fabric="efa", dataset=None))
+    for argument in ("nodes", "priority", "fabric", "dataset"):
+        assert f"  {argument}: " in str(refused.value)
+
+
+def test_one_gpu_is_one_process_without_a_rendezvous() -> None:
+    manifests = job(arguments=["--epochs", "20", "--width", "20"])
+    container = container_of(manifests)
+    assert container["command"] == [
+        "python", "-m", "workloads.training", "run", "--dataset", "/data/digits/3fa0",
+        "--output", "/runs/fraud", "--processes", "1", "--device", "cuda", "--progress", "json",
+        "--metrics", "$(POD_IP):9464", "--epochs", "20", "--width", "20",
+    ]  # fmt: skip
+    assert not [name for name in env_of(manifests) if name.startswith("PET_")]
+    assert container["resources"]["limits"]["nvidia.com/gpu"] == "1"
+    assert container["image"] == f"{REGISTRY}/falaj/training:0.1.0@{DIGEST}"
+
+
+def test_without_gpus_the_image_has_no_cuda() -> None:
+    manifests = job(**CPU)
+    assert (
+        container_of(manifests)["image"] == f"{REGISTRY}/falaj/training-cpu:0.1.0@{OTHER_DIGEST}"
+    )
+    assert not [name for name in env_of(manifests) if "NCCL" in name]
+    assert not [name for name in container_of(manifests)["resources"]["limits"] if "/" in name]
+
+
+def test_a_fraction_of_a_gpu_is_asked_for_by_its_own_name() -> None:
+    for flavor, resource in (
+        ("h200-mig-1g.18gb", "nvidia.com/mig-1g.18gb"),
+        ("l4-time-slicing-4", "nvidia.com/gpu.shared"),
+        ("h200-mig-3g.71gb-capacity-block", "nvidia.com/mig-3g.71gb"),
+    ):
+        manifests = job(flavor=flavor)
+        limits = container_of(manifests)["resources"]["limits"]
+        assert {name: limits[name] for name in limits if "/" in name} == {resource: "1"}
+        assert pod_of(manifests)["spec"]["nodeSelector"]["falaj.io/flavor"] == flavor
+
+
+def test_efa_interfaces_are_those_of_the_machine() -> None:
+    full = job("eks", nodes=2, gpus_per_node=8, fabric="efa")
+    half = job("eks", nodes=2, gpus_per_node=4, fabric="efa")
+    for manifests, count in ((full, "16"), (half, "8")):  # p5en.48xlarge has 16 for 8 GPUs
+        limits = container_of(manifests)["resources"]["limits"]
+        assert limits["vpc.amazonaws.com/efa"] == count
+        assert limits["hugepages-2Mi"] == "5120Mi"
+    with pytest.raises(pulumi.InputPropertiesError, match="leaves none for 1"):
+        check("fraud", arguments("eks", flavor="l40s", fabric="efa", machine="g6e.12xlarge"))
+    with pytest.raises(pulumi.InputPropertiesError, match="machine"):
+        check("fraud", arguments("eks", fabric="efa", machine="p5.48xlarge"))
+
+
+def test_infiniband_has_one_interface_for_each_gpu() -> None:
+    manifests = job("aks", nodes=2, gpus_per_node=8, fabric="infiniband")
+    assert container_of(manifests)["resources"]["limits"]["rdma/ib"] == "8"
+    assert env_of(manifests)["NCCL_SOCKET_IFNAME"] == "eth0"
+    assert env_of(manifests)["NCCL_IB_DISABLE"] == "0"
+
+
+def test_a_spot_job_has_no_more_time_than_the_cloud_gives() -> None:
+    assert pod_of(job("aks", spot=True))["spec"]["terminationGracePeriodSeconds"] == 30
+    assert pod_of(job("eks", spot=True))["spec"]["terminationGracePeriodSeconds"] == 120
+    with pytest.raises(pulumi.InputPropertiesError, match="from 10 to 30"):
+        check("fraud", arguments("aks", spot=True, grace_seconds=60))
+    assert "affinity" not in pod_of(job(spot=True))["spec"]
+    assert "spot" in str(pod_of(job())["spec"]["affinity"])
+
+
+def test_a_request_to_stop_reaches_the_program_and_leaves_it_time() -> None:
+    pod = pod_of(job(grace_seconds=300))
+    assert pod["spec"]["containers"][0]["command"][0] == "python"  # no shell that keeps signals
+    assert env_of(job(grace_seconds=300))["FALAJ_GRACE_SECONDS"] == "300"
+
+
+def test_an_elastic_job_is_of_the_kind_that_kueue_resizes() -> None:
+    manifests = job(**CPU, nodes=2, elastic={"min_nodes": 1, "max_nodes": 4})
+    found, service = the("Job", manifests), the("Service", manifests)
+    assert found["metadata"]["annotations"]["kueue.x-k8s.io/elastic-job"] == "true"
+    assert (found["spec"]["parallelism"], found["spec"]["completions"]) == (2, 2)
+    assert "suspend" not in found["spec"]  # Kueue's own
+    assert service["spec"]["clusterIP"] == "None"
+    assert env_of(manifests)["PET_NNODES"] == "1:4"
+    assert env_of(manifests)["PET_RDZV_ENDPOINT"] == "fraud-0.fraud:29400"
+    assert service["metadata"]["name"] == pod_of(manifests)["spec"]["subdomain"]
+
+
+def test_tensorflow_finds_its_workers_by_jobset_names() -> None:
+    own: dict[str, Any] = {
+        "framework": "tensorflow", "program": ["python", "-m", "team.train"], "dataset": None,
+        "image": f"team/train@{DIGEST}",
+    }  # fmt: skip
+    assert "TF_CONFIG" not in env_of(job(**own, gpus_per_node=8))  # MirroredStrategy needs none
+    text = env_of(job(**own, nodes=2))["TF_CONFIG"]
+    assert text == (
+        '{"cluster": {"worker": ["fraud-node-0-0.fraud:2222", "fraud-node-0-1.fraud:2222"]}, '
+        '"task": {"type": "worker", "index": $(NODE_RANK)}}'
+    )
+    manifests = job(**{**own, "framework": "parameter-server"}, nodes=3, parameter_servers=2)
+    roles = the("JobSet", manifests)["spec"]["replicatedJobs"]
+    counts = {each["name"]: each["template"]["spec"]["completions"] for each in roles}
+    assert counts == {"chief": 1, "worker": 2, "ps": 2}
+    policy = the("JobSet", manifests)["spec"]["successPolicy"]
+    assert policy["targetReplicatedJobs"] == ["chief"]
+
+
+def test_variables_refer_only_to_those_before_them() -> None:
+    """The kubelet leaves ``$(NAME)`` as it is where NAME comes later."""
+    for manifests in (job(nodes=2), job(**CPU, elastic={"min_nodes": 1, "max_nodes": 2})):
+        seen: set[str] = set()
+        for entry in container_of(manifests)["env"]:
+            value = entry.get("value", "")
+            for reference in (part.partition(")")[0] for part in value.split("$(")[1:]):
+                assert reference in seen, entry
+            assert entry["name"] not in seen
+            seen.add(entry["name"])
+
+
+@pytest.mark.parametrize("place", ["eks", "aks"])
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {},
+        {"nodes": 2, "gpus_per_node": 8, "topology": {"level": "rack"}},
+        {**CPU, "nodes": 2, "elastic": {"min_nodes": 1, "max_nodes": 4}},
+        {"flavor": "h200-mig-1g.18gb", "telemetry": False},
+    ],
+)
+def test_every_policy_pack_is_met(place: str, changes: dict[str, Any]) -> None:
+    assert findings(job(place, **changes)) == []
+
+
+@pytest.mark.parametrize("place", ["eks", "aks", "existing"])
+def test_the_rendered_objects_are_those_that_were_reviewed(place: str) -> None:
+    fabric = {"eks": "efa"}.get(place, "infiniband")
+    manifests = job(
+        place, nodes=2, gpus_per_node=8, fabric=fabric, topology={"level": "rack"},
+        telemetry=False, arguments=["--epochs", "20"],
+    )  # fmt: skip
+    path = GOLDEN / f"training-{place}.yaml"
+    assert shown([the("JobSet", manifests)]) == path.read_text(encoding="utf-8")
+
+
+def test_platforms_differ_only_in_what_they_are() -> None:
+    """Region, fabric's devices and settings, topology's labels: nothing else."""
+    lines: dict[str, list[str]] = {}
+    for place in ("eks", "aks", "existing"):
+        text = (GOLDEN / f"training-{place}.yaml").read_text(encoding="utf-8")
+        lines[place] = [line.strip() for line in text.splitlines()]
+    words = ("region", "fabric", "efa", "rdma", "hugepages", "NCCL", "topology", "value:")
+    words += ("FI_EFA", "me-central-1", "uaenorth", "dxb-1")
+    common = set(lines["eks"]) & set(lines["aks"]) & set(lines["existing"])
+    for place, found in lines.items():
+        other = [line for line in found if line not in common]
+        assert other, place
+        assert all(any(word in line for word in words) for line in other), (place, other)
+
+
+@given(
+    words=st.lists(st.text(min_size=1, max_size=12), max_size=4),
+    value=st.text(max_size=40),
+    nodes=st.integers(-2, 600),
+)
+@settings(max_examples=60, deadline=None)
+def test_any_text_is_rendered_as_it_is_or_refused(
+    words: list[str], value: str, nodes: int
+) -> None:
+    try:
+        manifests = job(nodes=nodes, arguments=words, env={"NOTE": value})
+    except pulumi.InputPropertiesError as error:
+        assert "TrainingJob 'fraud' was refused" in str(error)
+        return
+    command = container_of(manifests)["command"]
+    assert command[len(command) - len(words) :] == words
+    assert env_of(manifests)["NOTE"] == value
+    assert the("JobSet", manifests)["spec"]["replicatedJobs"][0]["template"]["spec"][
+        "parallelism"
+    ] == nodes  # fmt: skip
