@@ -1,16 +1,25 @@
 """Components of a Kubernetes cluster: its platform, its tenants, and the workloads they run."""
 
 from components.kubernetes._placed import InClusterArgs
+from components.kubernetes.gpu_queues import GpuQueues, GpuQueuesArgs
 from components.kubernetes.provider import ClusterProvider, ClusterProviderArgs
 from components.kubernetes.residency import Residency, ResidencyArgs
+from components.kubernetes.storage_classes import StorageClasses, StorageClassesArgs
+from components.kubernetes.tenant import Tenant, TenantArgs
 from components.kubernetes.training_job import TrainingJob, TrainingJobArgs
 
 __all__ = [
     "ClusterProvider",
     "ClusterProviderArgs",
+    "GpuQueues",
+    "GpuQueuesArgs",
     "InClusterArgs",
     "Residency",
     "ResidencyArgs",
+    "StorageClasses",
+    "StorageClassesArgs",
+    "Tenant",
+    "TenantArgs",
     "TrainingJob",
     "TrainingJobArgs",
 ]
