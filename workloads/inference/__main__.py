@@ -1,4 +1,4 @@
-"""``python -m workloads.inference serve|token|status|audit``."""
+"""``python -m workloads.inference serve|configure|token|status|audit``."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import psutil
 import uvloop
 
 from workloads.errors import WorkloadError
-from workloads.inference import audit, settings, tokens
+from workloads.inference import audit, configure, settings, tokens
 from workloads.inference.master import Master
 
 
@@ -23,6 +23,7 @@ def _parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(dest="command", required=True)
     serve = commands.add_parser("serve", help="serve a model until SIGTERM")
     serve.add_argument("--config", type=Path, required=True, help="the service.json")
+    configure.add_arguments(commands.add_parser("configure", help="write a service.json"))
     token = commands.add_parser("token", help="make a bearer token")
     token.add_argument("--key", type=Path, required=True, help="the token key (tokens.pem)")
     token.add_argument("--issuer", required=True)
@@ -57,6 +58,9 @@ def main(arguments: list[str] | None = None) -> int:
 def _run(options: argparse.Namespace) -> int:
     if options.command == "serve":
         return _serve(options.config)
+    if options.command == "configure":
+        print(f"wrote {configure.write(options)}")
+        return 0
     if options.command == "token":
         minted = tokens.mint(
             options.key,

@@ -21,7 +21,8 @@ class Counters:
 
     __slots__ = (
         "compute", "compute_seconds", "connections", "denied", "failed_handshakes", "latency",
-        "latency_seconds", "refused_connections", "responses", "rows",
+        "latency_seconds", "queue", "queue_seconds", "refused_connections", "responses", "rows",
+        "spill_wanted", "spilled",
     )  # fmt: skip
 
     def __init__(self) -> None:
@@ -29,7 +30,12 @@ class Counters:
         self.latency_seconds = 0.0
         self.compute = [0] * (len(BOUNDS) + 1)
         self.compute_seconds = 0.0
+        self.queue = [0] * (len(BOUNDS) + 1)
+        self.queue_seconds = 0.0
         self.rows = 0
+        # Requests that would have waited too long here, and how those ended that were passed on.
+        self.spill_wanted = 0
+        self.spilled: dict[str, int] = {}
         # By route and status; answered inferences are counted by the histogram instead.
         self.responses: dict[str, int] = {}
         self.denied: dict[str, int] = {}
@@ -45,6 +51,15 @@ class Counters:
         self.compute_seconds += compute_seconds
         self.rows += rows
 
+    def queued(self, seconds: float, count: int = 1) -> None:
+        """Count ``count`` inferences that waited ``seconds`` in all before they ran."""
+        self.queue[bisect_left(BOUNDS, seconds / count)] += count
+        self.queue_seconds += seconds
+
+    def passed_on(self, outcome: str) -> None:
+        """Count an inference that another tier was asked for."""
+        self.spilled[outcome] = self.spilled.get(outcome, 0) + 1
+
     def responded(self, route: str, status: int) -> None:
         """Count any other answer."""
         key = f"{route} {status}"
@@ -57,7 +72,11 @@ class Counters:
             "latency_seconds": self.latency_seconds,
             "compute": self.compute,
             "compute_seconds": self.compute_seconds,
+            "queue": self.queue,
+            "queue_seconds": self.queue_seconds,
             "rows": self.rows,
+            "spill_wanted": self.spill_wanted,
+            "spilled": self.spilled,
             "responses": self.responses,
             "denied": self.denied,
             "connections": self.connections,

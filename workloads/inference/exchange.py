@@ -3,10 +3,22 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
+from workloads.inference import http
 from workloads.inference.auth import Identity
 from workloads.inference.errors import RequestError
 from workloads.inference.router import Route
+
+
+class Answer(NamedTuple):
+    """What goes back: the connection turns it into bytes."""
+
+    status: int
+    body: bytes
+    content_type: bytes = http.JSON
+    headers: tuple[bytes, ...] = ()
+    close: bool = False
 
 
 @dataclass(slots=True)

@@ -16,7 +16,6 @@ import orjson
 from workloads.inference import channel
 from workloads.inference.channel import Channel
 
-LOAD_SECONDS = 300.0
 LAST_WORDS_SECONDS = 5.0
 KILL_SECONDS = 5.0
 """Time after the end of a drain before a worker that hangs is killed."""
@@ -99,7 +98,7 @@ class WorkerHandle:
             self.state = state
         self._changed.set()
 
-    async def reach(self, *states: str, seconds: float = LOAD_SECONDS) -> bool:
+    async def reach(self, *states: str, seconds: float) -> bool:
         """Wait until the worker is in one of the states; False if it ended or took too long."""
         try:
             async with asyncio.timeout(seconds):

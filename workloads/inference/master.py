@@ -33,6 +33,7 @@ POLL_SECONDS = 0.5
 QUICK_DEATH_SECONDS = 30.0
 """Workers that end sooner than this after another one are started again ever more slowly."""
 MAX_RESTART_DELAY = 10.0
+ACCEPT_SECONDS = 60.0
 
 
 @dataclass
@@ -239,7 +240,7 @@ class Master:
 
     async def _ready(self, worker: WorkerHandle, generation: Generation) -> bool:
         await worker.start(generation.listener, str(self.path), generation.settings.content)
-        return await worker.reach("ready")
+        return await worker.reach("ready", seconds=generation.settings.limits.load_seconds)
 
     def _switch(self, generation: Generation) -> None:
         """Let the new generation accept, then the old one drain."""
@@ -260,7 +261,9 @@ class Master:
     ) -> None:
         for worker in new:
             worker.accept()
-        await asyncio.gather(*(worker.reach("serving", "draining") for worker in new))
+        await asyncio.gather(
+            *(worker.reach("serving", "draining", seconds=ACCEPT_SECONDS) for worker in new)
+        )
         self._write_state()
         await asyncio.gather(
             *(worker.drain(by.limits.drain_seconds, leaving=False) for worker in old)
@@ -316,7 +319,7 @@ class Master:
             if ready:
                 generation.workers.append(worker)
                 worker.accept()
-                await worker.reach("serving", "draining")
+                await worker.reach("serving", "draining", seconds=ACCEPT_SECONDS)
                 self._lament(None)
                 return
             worker.kill()

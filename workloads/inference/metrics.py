@@ -66,6 +66,18 @@ class Totals(Collector):
                               "Time from the last byte of a request to its answer.")  # fmt: skip
         yield self._histogram(totals, "compute", "compute_duration_seconds",
                               "Time of the model's run alone.")  # fmt: skip
+        yield self._histogram(totals, "queue", "queue_duration_seconds",
+                              "Time before a run, of those that had to wait for one.")  # fmt: skip
+        yield self._counter(totals, "spill_wanted", "spill_wanted",
+                            "Requests that would have waited too long here.")  # fmt: skip
+        spilled = CounterMetricFamily(
+            f"{_PREFIX}_spilled", "Requests passed on to the next tier.",
+            labels=(*_LABELS, "outcome"),
+        )  # fmt: skip
+        for version, total in totals.items():
+            for outcome, count in total.get("spilled", {}).items():
+                spilled.add_metric((self.model, version, outcome), count)
+        yield spilled
         yield self._counter(totals, "rows", "rows", "Rows that were predicted.")
         yield self._counter(totals, "connections", "connections", "Connections taken.")
         yield self._counter(totals, "refused_connections", "refused_connections",

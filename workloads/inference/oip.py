@@ -54,8 +54,10 @@ class Schema:
         self.output_names = list(self.outputs)
         self._output_specs = list(outputs)
         self._batched = batched
-        self._max_rows = max_rows
-        self._max_elements = max_elements
+        self.name = name
+        self.version = version
+        self.max_rows = max_rows
+        self.max_elements = max_elements
         self.head = orjson.dumps({"model_name": name, "model_version": version})[:-1]
 
     def metadata(self) -> dict[str, Any]:
@@ -106,7 +108,7 @@ class Schema:
         rows = 0
         for item in cast("list[Any]", items):
             spec = self._input(item, feed)
-            plan = spec.plan(item.get("shape"), self._max_rows, self._max_elements)
+            plan = spec.plan(item.get("shape"), self.max_rows, self.max_elements)
             size = self._binary_size(spec, item)
             if size is None:
                 feed[spec.name] = spec.from_json(item.get("data"), plan)
@@ -223,11 +225,11 @@ class Schema:
             shape[0] = 1
         if spec.datatype == "BYTES":
             # The whole body is the one element; there is no length before it.
-            plan = spec.plan([1] * len(shape), self._max_rows, self._max_elements)
+            plan = spec.plan([1] * len(shape), self.max_rows, self.max_elements)
             data = len(body).to_bytes(4, "little") + body
         else:
             data = body
-            plan = spec.plan(_solve(spec, shape, len(body)), self._max_rows, self._max_elements)
+            plan = spec.plan(_solve(spec, shape, len(body)), self.max_rows, self.max_elements)
         inference.feed[spec.name] = spec.from_binary(data, plan)
         return inference
 

@@ -17,9 +17,9 @@ from typing import Any, cast
 from workloads.inference import http
 from workloads.inference.counters import BOUNDS
 from workloads.inference.errors import RequestError
-from workloads.inference.exchange import Exchange, Head, Heads
+from workloads.inference.exchange import Answer, Exchange, Head, Heads
 from workloads.inference.reader import Reader
-from workloads.inference.service import ACCESS_LINE, INFERENCE_HEADER, Answer, Service
+from workloads.inference.service import ACCESS_LINE, INFERENCE_HEADER, Service
 
 QUICK_BODY_BYTES = 64 * 1024
 """Bodies up to this size are put together for the short way; larger ones go to the reader."""

@@ -17,6 +17,7 @@ import httptools
 from workloads.inference import router
 from workloads.inference.errors import RequestError
 from workloads.inference.exchange import Exchange
+from workloads.inference.spill import MARK
 
 MAX_HEAD_BYTES = 16 * 1024
 MAX_URL_BYTES = 4 * 1024
@@ -28,7 +29,7 @@ _NO_UPGRADES = "this server speaks HTTP/1.1 only, without upgrades"
 _WANTED = frozenset(
     {
         b"authorization", b"content-length", b"content-encoding", b"transfer-encoding", b"expect",
-        b"host", b"inference-header-content-length",
+        b"host", b"inference-header-content-length", MARK,
     }
 )  # fmt: skip
 

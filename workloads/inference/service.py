@@ -7,7 +7,7 @@ import sys
 import time
 from collections.abc import Awaitable, Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 from weakref import WeakValueDictionary
 
 import orjson
@@ -16,30 +16,22 @@ from workloads.inference import http, router
 from workloads.inference.auth import Authenticator, Identity
 from workloads.inference.counters import Counters
 from workloads.inference.errors import RequestError
-from workloads.inference.exchange import Exchange, Head, Heads
+from workloads.inference.exchange import Answer, Exchange, Head, Heads
 from workloads.inference.model import Model
-from workloads.inference.oip import Inference
+from workloads.inference.oip import Inference, Schema
+from workloads.inference.relayed import RelayedModel
+from workloads.inference.remote import Remote
+from workloads.inference.runs import Runs
 from workloads.inference.settings import Settings
+from workloads.inference.spill import Spill
 
 if TYPE_CHECKING:
     from workloads.inference.protocol import Connection
 
 PRODUCT = {"name": "falaj", "version": "0.1.0", "extensions": ["binary_tensor_data"]}
 HEADS_KEPT = 1024
-QUEUE_PER_THREAD = 32
-"""Inferences that may wait for each thread before new ones are answered with 503."""
 DENIALS_KEPT = 200
 INFERENCE_HEADER = b"Inference-Header-Content-Length: "
-
-
-class Answer(NamedTuple):
-    """What goes back: the connection turns it into bytes."""
-
-    status: int
-    body: bytes
-    content_type: bytes = http.JSON
-    headers: tuple[bytes, ...] = ()
-    close: bool = False
 
 
 class Service:
@@ -49,11 +41,13 @@ class Service:
         self,
         settings: Settings,
         *,
-        model: Model,
+        model: Model | RelayedModel,
         authenticator: Authenticator,
         pool: ThreadPoolExecutor,
         threads: int,
         metrics: Callable[[], Awaitable[bytes]],
+        upstream: Remote | None = None,
+        spill: Spill | None = None,
     ) -> None:
         self.settings = settings
         self.limits = settings.limits
@@ -73,9 +67,9 @@ class Service:
         self.callers: list[Identity] = []
         self.denials: dict[tuple[str, str, int], int] = {}
         self.failed_handshakes: dict[str, int] = {}
-        self._pool = pool
-        self._queue_limit = threads * QUEUE_PER_THREAD
-        self._waiting = 0
+        self.runs = Runs(self, pool=pool, threads=threads, upstream=upstream, spill=spill)
+        # A runtime beside has to say so first.
+        self.runtime_ready = upstream is None
         self._metrics = metrics
         # Known heads: a token speaks for itself, a certificate for its own connections only.
         self._heads_of_tokens = Heads()
@@ -162,13 +156,16 @@ class Service:
         if name == router.METRICS:
             return self._metrics_answer()
         if name == router.READY:
-            status = 503 if self.leaving else 200
-            return Answer(status, orjson.dumps({"live": True, "ready": not self.leaving}))
+            ready = self.runtime_ready and not self.leaving
+            status = 200 if ready else 503
+            return Answer(status, orjson.dumps({"live": True, "ready": ready}))
         model = self.model
+        if name == router.MODEL_READY:
+            status = 200 if self.runtime_ready else 503
+            return Answer(status, orjson.dumps({"name": model.name, "ready": self.runtime_ready}))
         documents: dict[str, Callable[[], dict[str, Any]]] = {
             router.LIVE: lambda: {"live": True},
             router.SERVER: lambda: PRODUCT,
-            router.MODEL_READY: lambda: {"name": model.name, "ready": True},
             router.MODEL: lambda: {
                 "name": model.name,
                 "versions": [model.version],
@@ -182,40 +179,19 @@ class Service:
         return Answer(200, await self._metrics(), http.TEXT)
 
     def infer(self, exchange: Exchange) -> Answer | Awaitable[Answer]:
-        """Check the tensors and run the model: here if it is quick, else in a thread."""
+        """Check the tensors and run the model: here if it is quick, else as `Runs` decides."""
         inference = self.schema.read(exchange.body(), exchange.header_length)
         if self.model.is_quick(inference.rows):
             start = time.perf_counter()
             results = self.run(inference)
             end = time.perf_counter()
-            answer = self._inferred(inference, results)
+            answer = self.inferred(inference, results)
             self.model.observe(inference.rows, end - start)
             self.counters.inferred(
                 time.perf_counter() - exchange.started, end - start, inference.rows
             )
             return answer
-        if self._waiting >= self._queue_limit:
-            raise RequestError(
-                503,
-                f"{self._waiting} inferences are waiting already; try again",
-                headers=(b"Retry-After: 1",),
-            )
-        self._waiting += 1
-        return self._infer_in_thread(exchange, inference)
-
-    async def _infer_in_thread(self, exchange: Exchange, inference: Inference) -> Answer:
-        def work() -> tuple[Any, float]:
-            start = time.perf_counter()
-            return self.run(inference), time.perf_counter() - start
-
-        try:
-            results, seconds = await asyncio.get_running_loop().run_in_executor(self._pool, work)
-        finally:
-            self._waiting -= 1
-        self.model.observe(inference.rows, seconds)
-        answer = self._inferred(inference, results)
-        self.counters.inferred(time.perf_counter() - exchange.started, seconds, inference.rows)
-        return answer
+        return self.runs.start(exchange, inference)
 
     def run(self, inference: Inference) -> Any:
         """Run the model; a failure inside the runtime is told to the client without its detail."""
@@ -225,8 +201,9 @@ class Service:
             print(f"the model failed on a request: {error}"[:500], file=sys.stderr, flush=True)
             raise RequestError(500, "the model could not run on this input") from error
 
-    def _inferred(self, inference: Inference, results: Any) -> Answer:
-        body, header_length = self.schema.write(inference, results)
+    def inferred(self, inference: Inference, results: Any, schema: Schema | None = None) -> Answer:
+        """Return the answer; ``schema`` is another version's, where that ran the model."""
+        body, header_length = (schema or self.schema).write(inference, results)
         if header_length is None:
             return Answer(200, body)
         return Answer(200, body, http.BINARY, (INFERENCE_HEADER + str(header_length).encode(),))

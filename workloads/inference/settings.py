@@ -11,6 +11,13 @@ from typing import cast
 import orjson
 
 from workloads.inference.errors import InferenceError
+from workloads.inference.relay_settings import (
+    SpillSettings,
+    UpstreamSettings,
+    spill_settings,
+    upstream_settings,
+)
+from workloads.inference.section import Section
 
 FORMAT = "falaj.service/1"
 SCOPES = ("predict", "observe", "admin")
@@ -44,6 +51,7 @@ class Limits:
     drain_seconds: float = 10
     header_timeout_seconds: float = 10
     idle_timeout_seconds: float = 75
+    load_seconds: float = 300
 
 
 @dataclass(frozen=True)
@@ -62,6 +70,10 @@ class Settings:
     tls: TlsSettings
     auth: AuthSettings
     limits: Limits
+    upstream: UpstreamSettings | None
+    """Another server of the protocol that runs the model; None: this one does."""
+    spill: SpillSettings | None
+    """Where requests go that would wait too long here; None: nowhere."""
     logs: Path
     state: Path
     digest: str
@@ -70,64 +82,7 @@ class Settings:
     """The file's bytes, for the workers: all of a generation read the same ones."""
 
 
-class _Section:
-    """One JSON object of the file: takes keys out one by one and refuses what is left."""
-
-    def __init__(self, path: Path, where: str, value: object) -> None:
-        self.path = path
-        self.where = where
-        if not isinstance(value, dict):
-            raise self.error("", value, "an object")
-        self.values = dict(cast("dict[str, object]", value))
-
-    def error(self, key: str, given: object, allowed: str) -> InferenceError:
-        place = ".".join(part for part in (self.where, key) if part) or "the whole file"
-        shown = orjson.dumps(given, default=str).decode()[:80]
-        return InferenceError(f"{self.path}: {place}: got {shown}, allowed is {allowed}")
-
-    def take(self, key: str, default: object = None) -> object:
-        if key not in self.values and default is None:
-            place = ".".join(part for part in (self.where, key) if part)
-            raise InferenceError(f"{self.path}: {place} is missing")
-        return self.values.pop(key, default)
-
-    def text(self, key: str, default: str | None = None) -> str:
-        value = self.take(key, default)
-        if not isinstance(value, str) or not value:
-            raise self.error(key, value, "a text that isn't empty")
-        return value
-
-    def file(self, key: str) -> Path:
-        return Path(self.text(key))
-
-    def whole(self, key: str, low: int, high: int, default: int | None = None) -> int:
-        value = self.take(key, default)
-        if not isinstance(value, int) or isinstance(value, bool) or not low <= value <= high:
-            raise self.error(key, value, f"a whole number from {low} to {high}")
-        return value
-
-    def seconds(self, key: str, low: float, high: float, default: float) -> float:
-        value = self.take(key, default)
-        if not isinstance(value, int | float) or isinstance(value, bool):
-            raise self.error(key, value, "a number of seconds")
-        if not low <= value <= high:
-            raise self.error(key, value, f"a number of seconds from {low:g} to {high:g}")
-        return float(value)
-
-    def section(self, key: str, default: object = None) -> _Section:
-        where = ".".join(part for part in (self.where, key) if part)
-        return _Section(self.path, where, self.take(key, default))
-
-    def finish(self, allowed: tuple[str, ...]) -> None:
-        if self.values:
-            key = sorted(self.values)[0]
-            place = ".".join(part for part in (self.where, key) if part)
-            raise InferenceError(
-                f"{self.path}: {place} is not a known key; allowed here: {', '.join(allowed)}"
-            )
-
-
-def _tls(section: _Section) -> TlsSettings:
+def _tls(section: Section) -> TlsSettings:
     authority = section.values.pop("client_ca", None)
     if authority is not None and (not isinstance(authority, str) or not authority):
         raise section.error("client_ca", authority, "a path, or no such key")
@@ -140,7 +95,7 @@ def _tls(section: _Section) -> TlsSettings:
     return settings
 
 
-def _clients(section: _Section) -> dict[str, frozenset[str]]:
+def _clients(section: Section) -> dict[str, frozenset[str]]:
     clients: dict[str, frozenset[str]] = {}
     for name, scopes in section.values.items():
         if not isinstance(scopes, list) or not all(
@@ -151,7 +106,7 @@ def _clients(section: _Section) -> dict[str, frozenset[str]]:
     return clients
 
 
-def _auth(section: _Section) -> AuthSettings:
+def _auth(section: Section) -> AuthSettings:
     settings = AuthSettings(
         issuer=section.text("issuer"),
         audience=section.text("audience"),
@@ -162,7 +117,7 @@ def _auth(section: _Section) -> AuthSettings:
     return settings
 
 
-def _limits(section: _Section) -> Limits:
+def _limits(section: Section) -> Limits:
     known = Limits()
     settings = Limits(
         max_body_bytes=section.whole("max_body_bytes", 1024, 2**30, known.max_body_bytes),
@@ -174,6 +129,7 @@ def _limits(section: _Section) -> Limits:
         idle_timeout_seconds=section.seconds(
             "idle_timeout_seconds", 0.1, 3600, known.idle_timeout_seconds
         ),
+        load_seconds=section.seconds("load_seconds", 1, 7200, known.load_seconds),
     )
     section.finish(tuple(Limits.__dataclass_fields__))
     return settings
@@ -199,7 +155,7 @@ def parse(path: Path, content: bytes) -> Settings:
         document = orjson.loads(content)
     except orjson.JSONDecodeError as error:
         raise InferenceError(f"{path} is not JSON: {error}") from error
-    top = _Section(path, "", document)
+    top = Section(path, "", document)
     if (given := top.text("format")) != FORMAT:
         raise top.error("format", given, f'"{FORMAT}"')
     settings = Settings(
@@ -215,11 +171,17 @@ def parse(path: Path, content: bytes) -> Settings:
         tls=_tls(top.section("tls")),
         auth=_auth(top.section("auth")),
         limits=_limits(top.section("limits", {})),
+        upstream=upstream_settings(top.optional("upstream")),
+        spill=spill_settings(top.optional("spill")),
         logs=top.file("logs"),
         state=top.file("state"),
         digest=hashlib.sha256(content).hexdigest(),
         content=content,
     )
+    if settings.upstream is not None and settings.spill is not None:
+        raise InferenceError(
+            f"{path}: spill is for a server that runs the model itself; leave it out, or upstream"
+        )
     own = {"digest", "content"}
     top.finish(tuple(k for k in ("format", *Settings.__dataclass_fields__) if k not in own))
     return settings

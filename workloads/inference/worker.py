@@ -26,9 +26,11 @@ import orjson
 import uvloop
 
 from workloads.errors import WorkloadError
-from workloads.inference import channel, model, settings, tls
+from workloads.inference import channel, settings, tls
 from workloads.inference.auth import Authenticator
+from workloads.inference.backends import backends_of, watch_runtime
 from workloads.inference.channel import Channel
+from workloads.inference.cores import available
 from workloads.inference.errors import RequestError
 from workloads.inference.protocol import Connection
 from workloads.inference.service import Service
@@ -86,6 +88,7 @@ class Worker:
         timers = [
             asyncio.ensure_future(_every(FLUSH_SECONDS, self._flush)),
             asyncio.ensure_future(_every(SWEEP_SECONDS, self._sweep)),
+            asyncio.ensure_future(watch_runtime(service)),
         ]
         while (message := await self._messages.get()) is not None:
             kind, payload = message
@@ -105,6 +108,8 @@ class Worker:
             await self._drain(1.0, b'{"leaving":true}')
         for timer in timers:
             timer.cancel()
+        for remote in service.runs.remotes:
+            await remote.close()
         self._flush()
         await self._end_channel()
         return 0
@@ -125,23 +130,17 @@ class Worker:
             configuration.model, version, keyring, keyring.verify_key()
         )
         context = tls.server_context(configuration.tls)
-        loaded = model.load(
-            package.read(model.MODEL_FILE),
-            name=configuration.model,
-            version=str(version),
-            manifest=package.manifest,
-            threads=configuration.threads,
-            limits=configuration.limits,
-        )
-        cores = len(os.sched_getaffinity(0))
-        threads = max(1, cores // (configuration.workers * configuration.threads))
+        backends = backends_of(configuration, package)
+        threads = max(1, available() // (configuration.workers * configuration.threads))
         self._service = Service(
             configuration,
-            model=loaded,
+            model=backends.model,
             authenticator=Authenticator(configuration.auth),
             pool=ThreadPoolExecutor(threads, "inference"),
             threads=threads,
             metrics=self._ask_metrics,
+            upstream=backends.upstream,
+            spill=backends.spill,
         )
         self._service.max_connections = _connection_limit()
         # What has been loaded stays: the collector need not walk over it again.

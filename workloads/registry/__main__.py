@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import argparse
+import base64
 import json
 import sys
 from collections.abc import Callable, Sequence
 from typing import Any
 
 from workloads.errors import WorkloadError
+from workloads.files import write_atomic
 from workloads.registry import audit, rotation
+from workloads.registry.adoption import adopt
 from workloads.registry.arguments import parser
 from workloads.registry.intake import DEFAULT_FILES, read_fields, read_files
 from workloads.registry.keyring import KeyRing, shred_keyring
+from workloads.registry.keyring_archive import pack, unpack
 from workloads.registry.listing import describe, describe_version
+from workloads.registry.memory_files import require_memory
 from workloads.registry.signing import read_public_key
 from workloads.registry.store import Moved, Store
 
@@ -21,6 +26,7 @@ Answer = tuple[dict[str, Any], str]
 """What a command did: for machines, and for people."""
 
 DONE, FAILED, REFUSED, INTERRUPTED = 0, 1, 2, 75
+MAX_BATCH = 4096
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -67,6 +73,21 @@ def _keyring_rotate(options: argparse.Namespace) -> Answer:
 def _keyring_shred(options: argparse.Namespace) -> Answer:
     shred_keyring(options.path)
     return {"path": str(options.path), "shredded": True}, f"shredded the keys in {options.path}"
+
+
+def _keyring_pack(options: argparse.Namespace) -> Answer:
+    data = pack(KeyRing.open(options.path))
+    encoded = base64.b64encode(data).decode()
+    if options.to is None:
+        return {"path": str(options.path), "keyring": encoded}, encoded
+    write_atomic(options.to, data)
+    return {"path": str(options.path), "to": str(options.to)}, f"packed into {options.to}"
+
+
+def _keyring_unpack(options: argparse.Namespace) -> Answer:
+    keyring = unpack(options.source, options.path)
+    answer = {"path": str(keyring.path), "versions": keyring.versions}
+    return answer, f"key ring {keyring.path}: versions {', '.join(keyring.versions)}"
 
 
 def _shown(keyring: KeyRing) -> Answer:
@@ -120,6 +141,42 @@ def _verify(options: argparse.Namespace) -> Answer:
         f"{package.model} version {package.version} is what key {package.contents.signer} signed"
     )
     return answer, f"{text}: {files}"
+
+
+def _import(options: argparse.Namespace) -> Answer:
+    keyring = KeyRing.open(options.keyring)
+    trusted = read_public_key(options.verify_key) if options.verify_key else keyring.verify_key()
+    store = Store(options.registry)
+    package = adopt(
+        store, options.model, options.version, options.source, keys=keyring, verify_key=trusted
+    )
+    store.promote(options.model, options.version, options.alias)
+    answer: dict[str, Any] = {
+        "model": package.model,
+        "version": package.version,
+        "digest": package.digest,
+        "alias": options.alias,
+    }
+    text = f"{package.model} version {package.version} is {options.alias}, as signed by"
+    return answer, f"{text} {package.contents.signer}"
+
+
+def _unseal(options: argparse.Namespace) -> Answer:
+    # Triton's layout needs ONNX, which nothing else here does.
+    from workloads.registry.triton_layout import Running, write_repository  # noqa: PLC0415
+
+    if not options.allow_disk:
+        require_memory(options.to)
+    if not 1 <= options.max_batch <= MAX_BATCH or options.gpus < 0:
+        raise WorkloadError(f"--max-batch must be 1 to {MAX_BATCH}, and --gpus 0 or more")
+    keyring = KeyRing.open(options.keyring)
+    trusted = read_public_key(options.verify_key) if options.verify_key else keyring.verify_key()
+    which: int | str = options.alias if options.version is None else options.version
+    package = Store(options.registry).load(options.model, which, keyring, trusted)
+    running = Running(options.max_batch, options.gpus, options.accelerator)
+    folder = write_repository(package, options.to, running)
+    answer = {"model": package.model, "version": package.version, "path": str(folder)}
+    return answer, f"{package.model} version {package.version} lies open in {folder}"
 
 
 def _verify_if_asked(options: argparse.Namespace) -> bool:
@@ -189,6 +246,10 @@ _COMMANDS: dict[str, Callable[[argparse.Namespace], Answer]] = {
     "keyring show": _keyring_show,
     "keyring rotate": _keyring_rotate,
     "keyring shred": _keyring_shred,
+    "keyring pack": _keyring_pack,
+    "keyring unpack": _keyring_unpack,
+    "import": _import,
+    "unseal": _unseal,
     "publish": _publish,
     "verify": _verify,
     "show": _show,

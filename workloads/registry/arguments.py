@@ -53,6 +53,8 @@ def parser() -> argparse.ArgumentParser:
         metavar="VERSION",
         help="a version that stays, whatever its age; may be repeated",
     )
+    _import(_of_model(commands.add_parser("import", help="take over a version made elsewhere")))
+    _unseal(_of_model(commands.add_parser("unseal", help="open a version for another server")))
     log = commands.add_parser("audit", help="check the log of changes and print it")
     _registry(log)
     _json(log)
@@ -66,10 +68,21 @@ def _keyring(command: argparse.ArgumentParser) -> None:
         ("show", "print versions and key ids"),
         ("rotate", "make a new primary key"),
         ("shred", "overwrite and remove every key: all that they protect is lost"),
+        ("pack", "write what opens packages, without the keys that sign, as one file"),
+        ("unpack", "lay out such a file as a key ring"),
     ):
         action = actions.add_parser(name, help=text, description=text)
         action.add_argument("--path", type=Path, required=True, help="the key ring's folder")
         _json(action)
+        if name == "pack":
+            action.add_argument(
+                "--to", type=Path, metavar="FILE", help="default: in base64 on the output"
+            )
+        if name == "unpack":
+            action.add_argument(
+                "--from", dest="source", type=Path, required=True, metavar="FILE",
+                help="the packed key ring",
+            )  # fmt: skip
         if name == "rotate":
             action.add_argument(
                 "--rewrap",
@@ -108,6 +121,45 @@ def _publish(command: argparse.ArgumentParser) -> None:
         default=DEFAULT_CONTEXT,
         help="what sealed files were sealed for; {run} is lineage.run of the fields, {name} the "
         "file's name; default: %(default)s",
+    )
+
+
+def _import(command: argparse.ArgumentParser) -> None:
+    _keys(command, required=True)
+    _alias(command)
+    command.add_argument("--version", type=int, required=True, help="the version that it is")
+    command.add_argument(
+        "--from",
+        dest="source",
+        type=Path,
+        required=True,
+        metavar="DIR",
+        help="the package's folder; it is copied, and the copy checked byte by byte",
+    )
+
+
+def _unseal(command: argparse.ArgumentParser) -> None:
+    _which(command)
+    _keys(command, required=True)
+    command.add_argument(
+        "--to", type=Path, required=True, metavar="DIR", help="where to, in a memory file system"
+    )
+    command.add_argument(
+        "--layout", choices=("triton",), required=True, help="whose folders and files to make"
+    )
+    command.add_argument(
+        "--max-batch", type=int, default=32, metavar="ROWS",
+        help="most rows that are run together; default: %(default)s",
+    )  # fmt: skip
+    command.add_argument(
+        "--gpus", type=int, default=1, help="GPUs; 0 for the CPU; default: %(default)s"
+    )
+    command.add_argument(
+        "--accelerator", choices=("none", "tensorrt", "tensorrt-fp16"), default="none",
+        help="default: %(default)s",
+    )  # fmt: skip
+    command.add_argument(
+        "--allow-disk", action="store_true", help="write to any file system; default: memory only"
     )
 
 

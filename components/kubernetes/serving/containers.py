@@ -160,7 +160,7 @@ def configure_command(spec: InferenceServiceSpec) -> list[str]:
         *("--issuer", access.token_issuer, "--audience", access.token_audience, "--jwks", jwks),
         *("--logs", paths.LOGS, "--state", paths.STATE, "--cpus", shown(spec.size.cpus)),
         *("--max-body-bytes", str(operation.max_body_mib * 1024 * 1024)),
-        *("--max-rows", str(operation.max_rows)),
+        *("--max-rows", str(min(operation.max_rows, spec.size.max_batch or operation.max_rows))),
         *("--drain-seconds", str(operation.drain_seconds)),
         *("--load-seconds", str(operation.start_seconds)),
     ]

@@ -102,7 +102,7 @@ def _server(spec: InferenceServiceSpec) -> dict[str, Any]:
     memory = 1024 + 8 * spec.operation.max_body_mib if gpu else size.memory_mib
     mounts = {
         paths.KEYS: "keys", paths.TLS: "tls:ro", **token_mount(spec), paths.WORK: "work",
-        paths.LOGS: "logs", "/tmp": "tmp",  # noqa: S108
+        paths.LOGS_VOLUME: "logs", "/tmp": "tmp",  # noqa: S108
     }  # fmt: skip
     scratch = 128 + spec.package.model_mib + (0 if spec.operation.audit_claim else _LOGS_MIB)
     found = container(

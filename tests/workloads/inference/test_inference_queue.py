@@ -17,7 +17,8 @@ from workloads.inference.auth import Authenticator
 from workloads.inference.model import Model
 from workloads.inference.oip import Inference
 from workloads.inference.protocol import Connection
-from workloads.inference.service import QUEUE_PER_THREAD, Service
+from workloads.inference.runs import QUEUE_PER_THREAD
+from workloads.inference.service import Service
 
 
 class Transport:
