@@ -4,8 +4,8 @@ from collections.abc import Mapping
 from typing import Any, NotRequired, cast
 
 import pulumi
-from pulumi_kubernetes.helm.v4 import Chart
 
+from components.kubernetes._chart import Chart
 from components.kubernetes._objects import declare, token
 from components.kubernetes._placed import InClusterArgs
 from components.kubernetes.addons.addon import PlatformSpec
