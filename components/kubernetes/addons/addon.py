@@ -68,6 +68,24 @@ class Traffic:
 
 
 @dataclass(frozen=True)
+class Scrape:
+    """Metrics of an add-on, which Prometheus reads.
+
+    Charts' own monitors look for the definition of `ServiceMonitor` while they are rendered, and
+    change or fail with what is in the cluster just then: they are switched off.
+    """
+
+    namespace: str
+    labels: Mapping[str, str]
+    """Of its pods; of its service where ``certificate`` is set."""
+    port: int | str
+    certificate: str = ""
+    """Secret with the certificate of metrics over TLS, which take the token of Prometheus."""
+    server: str = ""
+    """Name in that certificate."""
+
+
+@dataclass(frozen=True)
 class PlatformSpec:
     """The arguments of `Platform`, checked: what add-ons render their values from."""
 
@@ -134,6 +152,7 @@ class Addon:
     """Values of each release, by its name."""
     traffic: Callable[[PlatformSpec], Mapping[str, Traffic]]
     """By namespace."""
+    scrapes: tuple[Scrape, ...] = ()
     before: Callable[[PlatformSpec], Sequence[Manifest]] = _nothing
     """Objects that its charts need."""
     after: Callable[[PlatformSpec], Sequence[Manifest]] = _nothing

@@ -18,6 +18,7 @@ from components.kubernetes.addons.addon import (
     OptionRefusals,
     PlatformSpec,
     Release,
+    Scrape,
     Traffic,
     Values,
     resources,
@@ -143,5 +144,6 @@ CERT_MANAGER: Final = Addon(
     ),
     values=_values,
     traffic=lambda spec: {_NAMESPACE: Traffic(webhooks=(10250,), scrapes=(9402,))},
+    scrapes=(Scrape(_NAMESPACE, {"app.kubernetes.io/instance": "cert-manager"}, "http-metrics"),),
     after=_issuers,
 )

@@ -14,6 +14,7 @@ from components.kubernetes.addons.addon import (
     Namespace,
     PlatformSpec,
     Release,
+    Scrape,
     Traffic,
     Values,
     resources,
@@ -171,8 +172,9 @@ ENVOY_GATEWAY: Final = Addon(
             calls={"duty:serving": (8080, 8443, 15008)},
         )
     },
+    scrapes=(Scrape(_NAMESPACE, {"control-plane": "envoy-gateway"}, "metrics"),),
     before=_certificates,
     after=_class,
     needs=("cert-manager",),
-    follows=("external-secrets", "monitoring"),
+    follows=("external-secrets",),
 )

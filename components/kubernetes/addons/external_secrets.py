@@ -17,6 +17,7 @@ from components.kubernetes.addons.addon import (
     OptionRefusals,
     PlatformSpec,
     Release,
+    Scrape,
     Traffic,
     Values,
     resources,
@@ -196,6 +197,7 @@ EXTERNAL_SECRETS: Final = Addon(
     images=lambda spec: ("external-secrets",),
     values=_values,
     traffic=lambda spec: {_NAMESPACE: Traffic(webhooks=(10250,), scrapes=(8080,), endpoints=True)},
+    scrapes=(Scrape(_NAMESPACE, {"app.kubernetes.io/instance": "external-secrets"}, "metrics"),),
     after=_store,
     follows=("cert-manager",),
 )

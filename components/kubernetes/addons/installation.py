@@ -20,6 +20,7 @@ from components.kubernetes.addons.addon import (
     Values,
 )
 from components.kubernetes.addons.network import namespace, policies
+from components.kubernetes.monitoring.monitors import monitor
 from components.specification.private_ranges import private_ranges
 from components.specification.refusals import Refusals
 
@@ -195,12 +196,20 @@ def installations(spec: PlatformSpec) -> Iterator[Installation]:
             )
             for each in addon.releases
         )
+        watched = ADDONS if name == "monitoring" else ()
+        monitors = [
+            monitor(spec, each)
+            for other in watched
+            if spec.has(other)
+            for each in ADDONS[other].scrapes
+            if not each.certificate or spec.has("cert-manager")
+        ]
         yield Installation(
             name,
             tuple(other for other in (*addon.needs, *addon.follows) if spec.has(other)),
             tuple(addon.before(spec)),
             charts,
-            tuple(addon.after(spec)),
+            (*addon.after(spec), *monitors),
         )
 
 

@@ -17,6 +17,7 @@ from components.kubernetes.addons.addon import (
     Namespace,
     PlatformSpec,
     Release,
+    Scrape,
     Traffic,
     Values,
     resources,
@@ -120,6 +121,10 @@ ISTIO: Final = Addon(
             calls={_NAMESPACE: (15012,), "duty:serving": (15008, 8080, 8443)},
         ),
     },
+    scrapes=(
+        Scrape(_NAMESPACE, {"app": "istiod"}, 15014),
+        Scrape(_NODES, {"app": "ztunnel"}, 15020),
+    ),
     after=_strict,
     follows=("cert-manager",),
 )

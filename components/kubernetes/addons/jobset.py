@@ -13,6 +13,7 @@ from components.kubernetes.addons.addon import (
     Namespace,
     PlatformSpec,
     Release,
+    Scrape,
     Traffic,
     Values,
     resources,
@@ -41,7 +42,8 @@ def _values(spec: PlatformSpec) -> dict[str, Values]:
                 "enable": spec.has("cert-manager"),
                 "issuerRef": {"kind": "ClusterIssuer", "name": ISSUER},
             },
-            "prometheus": {"enable": spec.has("monitoring"), "prometheusNamespace": "monitoring"},
+            # Its monitor fails to render where the cluster has no such definition yet.
+            "prometheus": {"enable": False},
         }
     }  # fmt: skip
 
@@ -55,5 +57,14 @@ JOBSET: Final = Addon(
     images=lambda spec: ("jobset",),
     values=_values,
     traffic=lambda spec: {_NAMESPACE: Traffic(webhooks=(9443,), scrapes=(8443,))},
-    follows=("cert-manager", "monitoring"),
+    scrapes=(
+        Scrape(
+            _NAMESPACE,
+            {"app.kubernetes.io/name": "jobset", "app.kubernetes.io/component": "controller"},
+            "https",
+            "jobset-metrics-server-cert",
+            f"jobset-metrics-service.{_NAMESPACE}.svc",
+        ),
+    ),
+    follows=("cert-manager",),
 )

@@ -14,6 +14,7 @@ from components.kubernetes.addons.addon import (
     Namespace,
     PlatformSpec,
     Release,
+    Scrape,
     Traffic,
     Values,
     resources,
@@ -28,7 +29,8 @@ class KedaOptions(TypedDict):
 
 def _values(spec: PlatformSpec) -> dict[str, Values]:
     def image(name: str) -> Values:
-        registry, repository, _, _ = spec.parts(name)
+        host, _, repository = spec.parts(name)[1].partition("/")
+        registry = f"{spec.placed.registry}/{host}"
         return {"registry": registry, "repository": repository, "tag": spec.tag(name)}
 
     unprivileged = {
@@ -60,6 +62,7 @@ def _values(spec: PlatformSpec) -> dict[str, Values]:
                 "webhooks": resources("20m", "128Mi"),
             },
             "http": {"minTlsVersion": "TLS13"},
+            "prometheus": {"operator": {"enabled": True}},
         }
     }
 
@@ -79,6 +82,7 @@ KEDA: Final = Addon(
             calls={MONITORING: (9090,)} if spec.has("monitoring") else {},
         )
     },
+    scrapes=(Scrape(_NAMESPACE, {"app": "keda-operator"}, 8080),),
     # Its scalers read Prometheus.
     needs=("monitoring",),
 )

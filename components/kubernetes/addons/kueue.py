@@ -19,10 +19,12 @@ from components.kubernetes.addons.addon import (
     OptionRefusals,
     PlatformSpec,
     Release,
+    Scrape,
     Traffic,
     Values,
     resources,
 )
+from components.kubernetes.queueing.credits import transformations
 
 _NAMESPACE: Final = "kueue-system"
 #: What users run. JobSet and Trainer wait for their definitions where those come later.
@@ -57,41 +59,27 @@ class KueueOptions(TypedDict):
     """How often a job is queued again before it is set aside, 1 to 100. Default: 10."""
     retention_hours: NotRequired[int]
     """Hours that records of finished jobs are kept, 1 to 8,760. Default: 168."""
-    gpu_credits: NotRequired[dict[str, int]]
-    """Sevenths of a GPU that resources count as, under ``falaj.io/gpu-sevenths``, for queues with
-    a quota of it: ``{"nvidia.com/mig-1g.18gb": 1, "nvidia.com/gpu": 7}``. Queues without one then
-    refuse such jobs. Default: none; each resource has a quota of its own."""
 
 
 def _check(options: Mapping[str, Any], _: object, refusals: OptionRefusals) -> None:
     for option, most in (("ready_minutes", 240), ("recovery_minutes", 240),
                          ("requeue_limit", 100), ("retention_hours", 8760)):  # fmt: skip
         refusals.whole(options, option, 1, most)
-    given: object = options.get("gpu_credits")
-    if given is None:
-        return
-    if not isinstance(given, Mapping):
-        refusals.say("gpu_credits", f"given {given!r}; allowed: whole numbers by resource")
-        return
-    for resource in given:  # pyright: ignore[reportUnknownVariableType]
-        name = str(resource)  # pyright: ignore[reportUnknownArgumentType]
-        if not name.startswith("nvidia.com/"):
-            refusals.say("gpu_credits", f"given {name!r}; allowed: resources of nvidia.com/")
-        refusals.whole({name: given[resource]}, name, 1, 7)
 
 
 def kueue_configuration(spec: PlatformSpec) -> dict[str, Any]:
     """Kueue's own configuration file, as the platform renders it.
 
-    Jobs and pods of tenants' namespaces are managed whether they name a queue or not: otherwise
-    anybody who leaves the label out passes by the quota.
+    Jobs and pods of namespaces for training are managed whether they name a queue or not:
+    otherwise anybody who leaves the label out passes by the quota. What serves has a quota of its
+    namespace, and scales without waiting in a queue unless it names one.
     """
     options = spec.options("kueue")
 
     def minutes(option: str, default: int) -> str:
         return f"{int(options.get(option) or default)}m"
 
-    tenants = {"key": "falaj.io/duty", "operator": "In", "values": ["training", "serving"]}
+    training = {"key": "falaj.io/duty", "operator": "In", "values": ["training"]}
     return {
         "apiVersion": "config.kueue.x-k8s.io/v1beta2",
         "kind": "Configuration",
@@ -112,7 +100,7 @@ def kueue_configuration(spec: PlatformSpec) -> dict[str, Any]:
         "clientConnection": {"qps": 300, "burst": 500},
         "internalCertManagement": {"enable": not spec.has("cert-manager")},
         "manageJobsWithoutQueueName": True,
-        "managedJobsNamespaceSelector": {"matchExpressions": [tenants]},
+        "managedJobsNamespaceSelector": {"matchExpressions": [training]},
         "waitForPodsReady": {
             "timeout": minutes("ready_minutes", 20),
             "recoveryTimeout": minutes("recovery_minutes", 10),
@@ -135,7 +123,7 @@ def kueue_configuration(spec: PlatformSpec) -> dict[str, Any]:
         "resources": {
             "quotaCheckStrategy": "BlockUndeclared",
             "excludeResourcePrefixes": list(_UNCOUNTED),
-            **_transformations(options.get("gpu_credits") or {}),
+            "transformations": transformations(),
         },
         "objectRetentionPolicies": {
             "workloads": {
@@ -147,23 +135,11 @@ def kueue_configuration(spec: PlatformSpec) -> dict[str, Any]:
     }
 
 
-def _transformations(credits: Mapping[str, Any]) -> dict[str, Any]:
-    rules = [
-        {
-            "input": resource,
-            "strategy": "Retain",
-            "outputs": {"falaj.io/gpu-sevenths": str(int(sevenths))},
-        }
-        for resource, sevenths in sorted(credits.items())
-    ]
-    return {"transformations": rules} if rules else {}
-
-
 def _values(spec: PlatformSpec) -> dict[str, Values]:
     return {
         "kueue": {
             "fullnameOverride": "kueue",
-            "enablePrometheus": spec.has("monitoring"),
+            "enablePrometheus": False,
             "enableCertManager": spec.has("cert-manager"),
             "certManager": {"issuerRef": {"kind": "ClusterIssuer", "name": ISSUER}},
             "enableKueueViz": False,
@@ -187,7 +163,6 @@ def _values(spec: PlatformSpec) -> dict[str, Values]:
                     kueue_configuration(spec), sort_keys=False
                 )
             },
-            "metrics": {"prometheusNamespace": "monitoring"},
         }
     }
 
@@ -202,5 +177,14 @@ KUEUE: Final = Addon(
     images=lambda spec: ("kueue",),
     values=_values,
     traffic=lambda spec: {_NAMESPACE: Traffic(webhooks=(9443, 8082), scrapes=(8443,))},
-    follows=("cert-manager", "monitoring", "jobset"),
+    scrapes=(
+        Scrape(
+            _NAMESPACE,
+            {"app.kubernetes.io/name": "kueue", "app.kubernetes.io/component": "metrics-service"},
+            "https",
+            "kueue-metrics-server-cert",
+            f"kueue-controller-manager-metrics-service.{_NAMESPACE}.svc",
+        ),
+    ),
+    follows=("cert-manager", "jobset"),
 )

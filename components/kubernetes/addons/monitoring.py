@@ -241,20 +241,6 @@ def _watched(spec: PlatformSpec) -> list[Manifest]:
             "spec": {"groups": rule_groups()},
         }
     ]
-    if spec.has("cert-manager"):
-        # cert-manager comes before the definition of PodMonitor does.
-        found.append(
-            {
-                "apiVersion": _API,
-                "kind": "PodMonitor",
-                "metadata": spec.metadata("cert-manager", MONITORING),
-                "spec": {
-                    "namespaceSelector": {"matchNames": ["cert-manager"]},
-                    "selector": {"matchLabels": {"app.kubernetes.io/instance": "cert-manager"}},
-                    "podMetricsEndpoints": [{"port": "http-metrics"}],
-                },
-            }
-        )
     if spec.options("monitoring").get("grafana", True):
         found += [
             {

@@ -17,6 +17,7 @@ from components.kubernetes.addons.addon import (
     OptionRefusals,
     PlatformSpec,
     Release,
+    Scrape,
     Traffic,
     Values,
     resources,
@@ -148,7 +149,6 @@ def _values(spec: PlatformSpec) -> dict[str, Values]:
                         "port": 9090,
                     }
                 },
-                "metrics": {"serviceMonitor": {"enabled": True}},
                 "ui": {"enabled": False},
                 "nodeSelector": spec.node_selector,
             },
@@ -167,5 +167,6 @@ OPENCOST: Final = Addon(
     images=lambda spec: ("opencost",),
     values=_values,
     traffic=lambda spec: {_NAMESPACE: Traffic(scrapes=(9003,), calls={MONITORING: (9090,)})},
+    scrapes=(Scrape(_NAMESPACE, {"app.kubernetes.io/name": "opencost"}, 9003),),
     needs=("monitoring",),
 )

@@ -17,6 +17,7 @@ from components.kubernetes.addons.addon import (
     OptionRefusals,
     PlatformSpec,
     Release,
+    Scrape,
     Traffic,
     Values,
     resources,
@@ -185,7 +186,6 @@ def _values(spec: PlatformSpec) -> dict[str, Values]:
             # Volumes hold checkpoints and caches, which their own file systems back up.
             "snapshotsEnabled": False,
             "deployNodeAgent": False,
-            "metrics": {"serviceMonitor": {"enabled": spec.has("monitoring")}},
             "schedules": {
                 "daily": {
                     "schedule": options.get("schedule") or "0 22 * * *",
@@ -209,5 +209,5 @@ VELERO: Final = Addon(
     images=lambda spec: ("velero", _plugin(spec)),
     values=_values,
     traffic=lambda spec: {_NAMESPACE: Traffic(scrapes=(8085,), endpoints=True)},
-    follows=("monitoring",),
+    scrapes=(Scrape(_NAMESPACE, {"app.kubernetes.io/name": "velero"}, 8085),),
 )
