@@ -9,6 +9,8 @@ from typing import Final, TypedDict
 
 from components.kubernetes._objects import Manifest
 from components.kubernetes.addons.addon import (
+    MESH_ANNOTATIONS,
+    MESH_LABELS,
     PRIORITY_CLASS,
     Addon,
     Namespace,
@@ -95,7 +97,10 @@ def _certificates(spec: PlatformSpec) -> list[Manifest]:
 
 
 def _class(spec: PlatformSpec) -> list[Manifest]:
+    # Calls services in the mesh, and takes the callers' own TLS, which is none of the mesh's.
+    mesh = spec.has("istio")
     pod = {
+        **({"labels": MESH_LABELS, "annotations": MESH_ANNOTATIONS} if mesh else {}),
         "nodeSelector": spec.node_selector,
         "priorityClassName": PRIORITY_CLASS,
         "securityContext": {

@@ -115,11 +115,8 @@ ISTIO: Final = Addon(
         _NAMESPACE: Traffic(
             webhooks=(15017,), scrapes=(15014,), callers={_NODES: (15012,), "*": (15012,)}
         ),
-        _NODES: Traffic(
-            scrapes=(15020, 15014),
-            callers={"duty:serving": (15008,)},
-            calls={_NAMESPACE: (15012,), "duty:serving": (15008, 8080, 8443)},
-        ),
+        # Tunnels start and end in the pods' own network namespaces.
+        _NODES: Traffic(scrapes=(15020, 15014), calls={_NAMESPACE: (15012,)}),
     },
     scrapes=(
         Scrape(_NAMESPACE, {"app": "istiod"}, 15014),

@@ -11,7 +11,10 @@ from typing import Any, Final, NotRequired, TypedDict
 
 from components.kubernetes._objects import Manifest
 from components.kubernetes.addons.addon import (
+    HBONE,
     ISSUER,
+    MESH_ANNOTATIONS,
+    MESH_LABELS,
     MONITORING,
     PRIORITY_CLASS,
     Addon,
@@ -76,6 +79,8 @@ def _values(spec: PlatformSpec) -> dict[str, Values]:
     options = spec.options("monitoring")
     storage = int(options.get("storage_gib") or 200)
     production = spec.placed.environment == "production"
+    # Reads services in the mesh; KEDA and OpenCost, which aren't in it, read Prometheus.
+    mesh = {"labels": MESH_LABELS, "annotations": MESH_ANNOTATIONS}
     pods: Values = {
         "nodeSelector": spec.node_selector,
         "priorityClassName": PRIORITY_CLASS,
@@ -96,6 +101,7 @@ def _values(spec: PlatformSpec) -> dict[str, Values]:
             "prometheus": {
                 "prometheusSpec": {
                     **pods,
+                    **({"podMetadata": mesh} if spec.has("istio") else {}),
                     "image": _image(spec, "prometheus"),
                     "resources": resources("1", "8Gi"),
                     "retention": f"{int(options.get('retention_days') or 30)}d",
@@ -266,7 +272,8 @@ def _images(spec: PlatformSpec) -> tuple[str, ...]:
 
 
 def _traffic(_: PlatformSpec) -> dict[str, Traffic]:
-    reads = (8080, 8081, 8085, 8443, 9003, 9100, 9400, 9402, 10250, 15014, 15020, 19001)
+    reads = (8080, 8081, 8085, 8443, 9003, 9100, 9400, 9402, 9464, 10250, 15014, 15020, 19001,
+             HBONE)  # fmt: skip
     return {
         MONITORING: Traffic(
             webhooks=(10250,),

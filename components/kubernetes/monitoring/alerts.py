@@ -10,7 +10,9 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 SERVING_OBJECTIVE: Final = 0.99
-"""Share of requests within the latency bound that services promise, unless they say otherwise."""
+"""Share of requests that are answered within `LATENCY_BOUND`."""
+LATENCY_BOUND: Final = 0.1024
+"""Seconds; a bound of the server's own histogram (workloads/inference/counters.py)."""
 _WINDOW_DAYS: Final = 30
 
 
@@ -168,9 +170,11 @@ QUEUES: Final = (
 )
 
 
-def _burn(minutes: str) -> str:
-    good = f"sum by (namespace, service) (rate(falaj_requests_within_bound_total[{minutes}]))"
-    whole = f"sum by (namespace, service) (rate(falaj_requests_total[{minutes}]))"
+def _burn(window: str) -> str:
+    """How many times faster than allowed the budget of slow and failed answers is spent."""
+    of = f"sum by (namespace, model) (rate(falaj_inference_{{}}[{window}]))"
+    good = of.format(f'request_duration_seconds_bucket{{le="{LATENCY_BOUND:g}"}}')
+    whole = of.format('responses_total{route="infer",status!~"4.."}')
     return f"(1 - {good} / {whole}) / {1 - SERVING_OBJECTIVE:.2g}"
 
 
@@ -186,7 +190,7 @@ SERVING: Final = (
         "falaj:slo_burn:1h > 14.4 and falaj:slo_burn:5m > 14.4",
         "2m",
         "critical",
-        "{{ $labels.namespace }}/{{ $labels.service }} spends its month's error budget in days",
+        "{{ $labels.namespace }}/{{ $labels.model }} spends its month's error budget in days",
         "Roll the newest version back, or let the service scale.",
     ),
     Alert(
@@ -194,7 +198,7 @@ SERVING: Final = (
         "falaj:slo_burn:6h > 6 and falaj:slo_burn:30m > 6",
         "15m",
         "warning",
-        "{{ $labels.namespace }}/{{ $labels.service }} is slower than promised",
+        "{{ $labels.namespace }}/{{ $labels.model }} is slower than promised",
         "Look at queue time and replicas.",
     ),
 )

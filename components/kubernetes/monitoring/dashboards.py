@@ -51,12 +51,15 @@ DASHBOARDS: Final[dict[str, tuple[Panel, ...]]] = {
         Panel("Share", "kueue_cluster_queue_weighted_share", "{{cluster_queue}}"),
     ),
     "Serving": (
-        Panel("Budget burn, 1 h", "falaj:slo_burn:1h", "{{namespace}}/{{service}}"),
-        Panel("Requests", "sum by (namespace, service) (rate(falaj_requests_total[5m]))",
-              "{{namespace}}/{{service}}", "reqps"),
-        Panel("Within bound", "sum by (namespace, service) "
-              "(rate(falaj_requests_within_bound_total[5m]))", "{{namespace}}/{{service}}",
-              "reqps"),
+        Panel("Budget burn, 1 h", "falaj:slo_burn:1h", "{{namespace}}/{{model}}"),
+        Panel("Requests", "sum by (namespace, model, version) "
+              "(rate(falaj_inference_responses_total[5m]))", "{{model}} {{version}}", "reqps"),
+        Panel("Latency, 99th percentile", "histogram_quantile(0.99, sum by (namespace, model, le) "
+              "(rate(falaj_inference_request_duration_seconds_bucket[5m])))", "{{model}}", "s"),
+        Panel("Queue, 99th percentile", "histogram_quantile(0.99, sum by (namespace, model, le) "
+              "(rate(falaj_inference_queue_duration_seconds_bucket[5m])))", "{{model}}", "s"),
+        Panel("Spilled to the next tier", "sum by (namespace, model, outcome) "
+              "(rate(falaj_inference_spilled_total[5m]))", "{{model}} {{outcome}}", "reqps"),
         Panel("Replicas", 'kube_deployment_status_replicas_ready{namespace=~".*-serving"}',
               "{{namespace}}/{{deployment}}"),
     ),
