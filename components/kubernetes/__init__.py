@@ -1,6 +1,7 @@
 """Components of a Kubernetes cluster: its platform, its tenants, and the workloads they run."""
 
 from components.kubernetes._placed import InClusterArgs
+from components.kubernetes.gateway import Gateway, GatewayArgs
 from components.kubernetes.gpu_queues import GpuQueues, GpuQueuesArgs
 from components.kubernetes.provider import ClusterProvider, ClusterProviderArgs
 from components.kubernetes.residency import Residency, ResidencyArgs
@@ -11,6 +12,8 @@ from components.kubernetes.training_job import TrainingJob, TrainingJobArgs
 __all__ = [
     "ClusterProvider",
     "ClusterProviderArgs",
+    "Gateway",
+    "GatewayArgs",
     "GpuQueues",
     "GpuQueuesArgs",
     "InClusterArgs",

@@ -1,0 +1,1 @@
+"""The way into a cluster: listeners, certificates, who is let in, how often."""
