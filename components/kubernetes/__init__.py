@@ -3,6 +3,7 @@
 from components.kubernetes._placed import InClusterArgs
 from components.kubernetes.gateway import Gateway, GatewayArgs
 from components.kubernetes.gpu_queues import GpuQueues, GpuQueuesArgs
+from components.kubernetes.platform import Platform, PlatformArgs
 from components.kubernetes.provider import ClusterProvider, ClusterProviderArgs
 from components.kubernetes.residency import Residency, ResidencyArgs
 from components.kubernetes.storage_classes import StorageClasses, StorageClassesArgs
@@ -17,6 +18,8 @@ __all__ = [
     "GpuQueues",
     "GpuQueuesArgs",
     "InClusterArgs",
+    "Platform",
+    "PlatformArgs",
     "Residency",
     "ResidencyArgs",
     "StorageClasses",
