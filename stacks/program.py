@@ -9,13 +9,24 @@ from pydantic.alias_generators import to_camel
 
 from engine.errors import EngineError
 from engine.sandbox import activation
-from stacks.blueprints import cluster, foundation, local, smb
+from stacks.blueprints import cluster, foundation, local, platform, smb, workloads
 from stacks.blueprints.cloud import open_cloud
+from stacks.blueprints.in_cluster import open_cluster
 from stacks.errors import StackError
+from stacks.image_digests import digests
 from stacks.placement import choose
 from stacks.reality import check_reality, made_up
-from stacks.rehearsal import rehearse
-from stacks.settings import CloudSettings, ClusterSettings, LocalSettings, SmbSettings, load_engine
+from stacks.rehearsal import rehearse, rehearse_in_cluster
+from stacks.settings import (
+    CloudSettings,
+    ClusterSettings,
+    InClusterSettings,
+    LocalSettings,
+    PlatformSettings,
+    SmbSettings,
+    WorkloadsSettings,
+    load_engine,
+)
 from stacks.settings.foundation import OwnFoundation
 
 
@@ -35,7 +46,11 @@ def main(root: Path | None = None) -> None:
             local.declare(settings, folder)
         else:
             activation.check()
-            declare_in_cloud(settings, sandboxed=activation.is_asked())
+            sandboxed = activation.is_asked()
+            if isinstance(settings, InClusterSettings):
+                declare_in_cluster(settings, folder, sandboxed=sandboxed)
+            else:
+                declare_in_cloud(settings, sandboxed=sandboxed)
     except (StackError, EngineError, pulumi.InputPropertiesError) as error:
         raise pulumi.RunError(str(error)) from None
 
@@ -68,3 +83,29 @@ def declare_in_cloud(settings: CloudSettings, *, sandboxed: bool) -> None:
         smb.declare(settings, cloud, stand_ins)
     elif isinstance(settings, OwnFoundation):
         foundation.declare(settings, cloud)
+
+
+def declare_in_cluster(settings: InClusterSettings, root: Path, *, sandboxed: bool) -> None:
+    """Declare a stack inside a cluster.
+
+    Args:
+        settings: the stack's settings.
+        root: the project's folder, where the path of the images' lock file starts.
+        sandboxed: whether the provider is the sandbox's.
+
+    Raises:
+        StackError: the stack isn't meant for this, or the lock file can't be used.
+        pulumi.InputPropertiesError: a component refused its arguments.
+    """
+    check_reality(settings, sandboxed=sandboxed)
+    pinned = digests(settings, root, sandboxed=sandboxed)
+    for name in pinned.made_up:
+        pulumi.log.debug(f"SANDBOX: the digest of image {name} is unknown; made up here")
+    rehearse_in_cluster(settings, pinned.by_name)
+    parts = open_cluster(settings, pinned.by_name)
+    pulumi.export("place", settings.places[0])
+    pulumi.export("sandbox", sandboxed)
+    if isinstance(settings, PlatformSettings):
+        platform.declare(settings, parts)
+    elif isinstance(settings, WorkloadsSettings):
+        workloads.declare(settings, parts)

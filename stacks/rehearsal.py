@@ -10,10 +10,17 @@ from typing import Any
 import pulumi
 
 from components import catalogue
-from stacks.blueprints import cluster, foundation, smb
+from stacks.blueprints import cluster, foundation, in_cluster, platform, smb, workloads
 from stacks.blueprints.cloud import Cloud, common_arguments
 from stacks.errors import SettingsError
-from stacks.settings import CloudSettings, ClusterSettings, SmbSettings
+from stacks.settings import (
+    CloudSettings,
+    ClusterSettings,
+    InClusterSettings,
+    PlatformSettings,
+    SmbSettings,
+    WorkloadsSettings,
+)
 from stacks.settings.foundation import OwnFoundation
 
 
@@ -55,6 +62,57 @@ class Rehearsed:
             return Anything()
 
         return make
+
+
+class Late(pulumi.Output[Any]):
+    """Stands for an output where components ask whether a value is one."""
+
+    def __init__(self) -> None:
+        """Nothing is known of it, and nothing waits for it."""
+
+
+class RehearsedInCluster:
+    """The components inside a cluster that only check their arguments."""
+
+    def __init__(self) -> None:
+        self.refusals: list[str] = []
+
+    def __getattr__(self, component: str) -> Callable[..., Anything]:
+        module = re.sub(r"(?<!^)(?=[A-Z])", "_", component).lower()
+        check = importlib.import_module(f"components.kubernetes.{module}").check
+
+        def make(name: str, args: Mapping[str, Any], options: object) -> Anything:
+            del options
+            try:
+                check(name, args)
+            except pulumi.InputPropertiesError as error:
+                self.refusals.append(str(error))
+            return Anything()
+
+        return make
+
+
+def rehearse_in_cluster(settings: InClusterSettings, digests: Mapping[str, str]) -> None:
+    """Check the arguments of every component of a stack inside a cluster.
+
+    Args:
+        settings: the stack's settings.
+        digests: of images, by their short names.
+
+    Raises:
+        SettingsError: what each component refuses, and why.
+    """
+    rehearsed: Any = RehearsedInCluster()
+    parts = in_cluster.InClusterParts(
+        rehearsed, in_cluster.common_arguments(settings), digests, pulumi.ResourceOptions(),
+        unknown=Late(),
+    )  # fmt: skip
+    if isinstance(settings, PlatformSettings):
+        platform.declare(settings, parts)
+    elif isinstance(settings, WorkloadsSettings):
+        workloads.declare(settings, parts)
+    if rehearsed.refusals:
+        raise SettingsError("\n".join(rehearsed.refusals))
 
 
 def rehearse(settings: CloudSettings, place: catalogue.Place, made_up: Mapping[str, str]) -> None:

@@ -82,6 +82,9 @@ def declare(settings: ClusterSettings, cloud: Cloud) -> None:
     }
     if settings.foundation is None:
         base.export(cloud)
+    else:
+        # Whoever makes storage classes in the cluster needs the key.
+        cloud.export("diskEncryptionId", base.disk_encryption_id)
     cloud.export("clusterId", cluster.cluster_id)
     cloud.export("clusterName", cluster.cluster_name)
     cloud.export("clusterEndpoint", cluster.endpoint)

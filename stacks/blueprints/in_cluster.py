@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-import importlib
+import importlib.util
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 import pulumi
 from pydantic import BaseModel
 
+from components import kubernetes
 from components.kubernetes import InClusterArgs
 from stacks.errors import StackError
 from stacks.settings.cloud import DEFAULT_REGIONS
 from stacks.settings.in_cluster import InClusterSettings
+
+_SDK: Final = "pulumi_kubernetes"
 
 
 @dataclass(frozen=True)
@@ -26,6 +29,8 @@ class InClusterParts:
     images: Mapping[str, str]
     """Digests by the images' short names, beside those of the bill of materials."""
     options: pulumi.ResourceOptions
+    cluster: pulumi.StackReference | None = None
+    """The stack that made the cluster; None for an existing cluster and in a rehearsal."""
     unknown: Any = None
     """Where a stack is only rehearsed: what stands for outputs. None: it is really declared."""
 
@@ -49,6 +54,12 @@ class InClusterParts:
             **given,
             **{name: value for name, value in inputs.items() if value is not None},
         }
+
+    def of_cluster(self, output: str) -> Any:
+        """An output of the stack that made the cluster."""
+        if self.cluster is None:
+            return self.unknown
+        return self.cluster.require_output(output)
 
     def export(self, name: str, value: object) -> None:
         """Make ``value`` an output of the stack."""
@@ -83,36 +94,32 @@ def open_cluster(settings: InClusterSettings, images: Mapping[str, str]) -> InCl
     Raises:
         StackError: the SDK is not installed.
     """
-    try:
-        components = importlib.import_module("components.kubernetes")
-    except ModuleNotFoundError as error:
-        if error.name and error.name.startswith("components"):
-            raise
+    if importlib.util.find_spec(_SDK) is None:
         raise StackError(
-            f"stacks in a cluster need its SDK ({error.name} is missing); install it with: "
+            f"stacks in a cluster need its SDK ({_SDK} is missing); install it with: "
             "python3 engine/environment.py --extra kubernetes"
-        ) from None
+        )
     common = common_arguments(settings)
-    access: dict[str, Any] = {
+    access: kubernetes.ClusterProviderArgs = {
         "distribution": common["distribution"],
         "region": common["region"],
     }
-    if settings.cluster is None:
+    if settings.context is not None:
         access["context"] = settings.context
         if settings.kubeconfig is not None:
             access["kubeconfig"] = settings.kubeconfig
-    else:
-        other = beneath(settings)
-        access |= {
-            "cluster_name": other.require_output("clusterName"),
-            "endpoint": other.require_output("clusterEndpoint"),
-            "certificate_authority": other.require_output("certificateAuthority"),
-        }
-    provider = components.ClusterProvider("cluster", access)
-    return InClusterParts(components, common, images, pulumi.ResourceOptions(providers=[provider]))
+    other = None
+    if settings.cluster is not None:
+        other = _beneath(settings)
+        access["cluster_name"] = other.require_output("clusterName")
+        access["endpoint"] = other.require_output("clusterEndpoint")
+        access["certificate_authority"] = other.require_output("certificateAuthority")
+    provider = kubernetes.ClusterProvider("cluster", access)
+    options = pulumi.ResourceOptions(providers=[provider])
+    return InClusterParts(kubernetes, common, images, options, cluster=other)
 
 
-def beneath(settings: InClusterSettings) -> pulumi.StackReference:
+def _beneath(settings: InClusterSettings) -> pulumi.StackReference:
     """The stack of this project that made the cluster."""
     organization, project = pulumi.get_organization(), pulumi.get_project()
     return pulumi.StackReference(f"{organization}/{project}/{settings.cluster}")

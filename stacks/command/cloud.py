@@ -7,10 +7,11 @@ from typing import Any
 
 from stacks.command.console import say, table
 from stacks.command.project import StackFile
+from stacks.image_digests import digests
 from stacks.placement import choose
 from stacks.reality import check_reality, made_up
-from stacks.rehearsal import rehearse
-from stacks.settings import CloudSettings
+from stacks.rehearsal import rehearse, rehearse_in_cluster
+from stacks.settings import CloudSettings, InClusterSettings
 
 
 def prepare_cloud(stack: StackFile, settings: CloudSettings, *, sandbox: bool) -> None:
@@ -20,6 +21,9 @@ def prepare_cloud(stack: StackFile, settings: CloudSettings, *, sandbox: bool) -
         StackError: the stack isn't meant for this, or no place sells what it asks for.
     """
     check_reality(settings, sandboxed=sandbox)
+    if isinstance(settings, InClusterSettings):
+        _prepare_in_cluster(stack, settings, sandbox=sandbox)
+        return
     choice = choose(settings)
     cloud = choice.place.cloud
     rehearse(settings, choice.place, made_up(settings, cloud) if sandbox else {})
@@ -34,6 +38,20 @@ def prepare_cloud(stack: StackFile, settings: CloudSettings, *, sandbox: bool) -
             f"WARNING: {choice.place.name} was reported as degraded on {status.as_of} "
             f"(zones {zones}); the stack's file accepts that"
         )
+
+
+def _prepare_in_cluster(stack: StackFile, settings: InClusterSettings, *, sandbox: bool) -> None:
+    pinned = digests(settings, stack.project.root, sandboxed=sandbox)
+    rehearse_in_cluster(settings, pinned.by_name)
+    named = settings.context or f"stack {settings.cluster}"
+    if sandbox:
+        say(f"SANDBOX: nothing real is read or made; stack {stack.name} goes to stand-ins")
+        if pinned.made_up:
+            say(
+                f"SANDBOX: {len(pinned.made_up)} images have no digest yet and got a made-up one "
+                "(falaj images pin asks the registry)"
+            )
+    say(f"{settings.places[0]}: the cluster of {named}")
 
 
 def closing(outputs: Mapping[str, Any], stack: StackFile, *, sandbox: bool) -> str:

@@ -12,7 +12,7 @@ from stacks.placement import choose
 from stacks.preflight import aws, azure
 from stacks.preflight.findings import Finding, NotAskedError, exit_status
 from stacks.preflight.needs import Need, needs
-from stacks.settings import CloudSettings
+from stacks.settings import CloudSettings, InClusterSettings
 
 _MARKS = {"ok": "ok     ", "problem": "PROBLEM", "unknown": "unknown"}
 
@@ -28,6 +28,12 @@ def preflight(stack: StackFile, *, health: bool) -> int:
     if not isinstance(settings, CloudSettings):
         raise StackError(
             f"preflight: stack {stack.name} is of the platform local; allowed: stacks in a cloud"
+        )
+    if isinstance(settings, InClusterSettings):
+        instead = f"ask for its cluster: falaj preflight --stack {settings.cluster}"
+        raise StackError(
+            f"preflight: stack {stack.name} makes nothing in a cloud; allowed: stacks that do\n  "
+            + (instead if settings.cluster else "an existing cluster has no cloud to ask")
         )
     choice = choose(settings)
     place = choice.place

@@ -7,6 +7,7 @@ Region, cloud and data class are plain strings here, known before any resource i
 from stacks.settings.cloud import CloudSettings
 from stacks.settings.cluster import ClusterSettings
 from stacks.settings.foundation import FoundationSettings
+from stacks.settings.in_cluster import InClusterSettings
 from stacks.settings.load import (
     BLUEPRINTS,
     NAMESPACE,
@@ -17,7 +18,9 @@ from stacks.settings.load import (
     validate,
 )
 from stacks.settings.local import LocalSettings
+from stacks.settings.platform import PlatformSettings
 from stacks.settings.smb import SmbSettings
+from stacks.settings.workloads import WorkloadsSettings
 
 __all__ = [
     "BLUEPRINTS",
@@ -26,9 +29,12 @@ __all__ = [
     "CloudSettings",
     "ClusterSettings",
     "FoundationSettings",
+    "InClusterSettings",
     "LocalSettings",
+    "PlatformSettings",
     "Settings",
     "SmbSettings",
+    "WorkloadsSettings",
     "load_engine",
     "load_file",
     "validate",

@@ -24,6 +24,7 @@ from typing import (
 import pulumi
 from pydantic import create_model
 
+from components.kubernetes import InClusterArgs
 from stacks.settings.section import Section
 
 
@@ -46,6 +47,11 @@ def section_of(
         plain = _plain(hint)
         fields[key] = (plain, ...) if key in required else (plain | None, None)
     return create_model(name, __base__=Section, __doc__=arguments.__doc__, **fields)
+
+
+def component_section(arguments: type, name: str) -> type[Section]:
+    """The section of a component in a cluster: its own arguments, not those that all share."""
+    return section_of(arguments, name, leaving_out={*InClusterArgs.__annotations__, "images"})
 
 
 @cache

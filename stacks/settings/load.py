@@ -15,24 +15,41 @@ from stacks.settings.cloud import CloudSettings
 from stacks.settings.cluster import ClusterSettings
 from stacks.settings.errors import describe, unknown_namespace
 from stacks.settings.foundation import FoundationSettings
+from stacks.settings.in_cluster import InClusterSettings, check_access
 from stacks.settings.local import LocalSettings, check_combinations
 from stacks.settings.nesting import nest
+from stacks.settings.platform import PlatformSettings
 from stacks.settings.section import Section
 from stacks.settings.smb import SmbSettings
 from stacks.settings.source import Values, from_engine, from_project_and_stack
+from stacks.settings.workloads import WorkloadsSettings
 
 NAMESPACE = "falaj"
 #: Namespaces that a stack file may hold: ours, the engine's, and those of the clouds' providers.
 NAMESPACES = (NAMESPACE, "pulumi", "aws", "azure-native", "kubernetes")
 
-Settings = LocalSettings | FoundationSettings | ClusterSettings | SmbSettings
+Settings = (
+    LocalSettings
+    | FoundationSettings
+    | ClusterSettings
+    | SmbSettings
+    | PlatformSettings
+    | WorkloadsSettings
+)
 
-PLATFORMS = ("local", "aws", "azure")
+PLATFORMS = ("local", "aws", "azure", "kubernetes")
 #: The kinds of stacks in a cloud, and the settings of each.
-BLUEPRINTS: Mapping[str, type[FoundationSettings | ClusterSettings | SmbSettings]] = {
+BLUEPRINTS: Mapping[str, type[Settings]] = {
     "foundation": FoundationSettings,
     "cluster": ClusterSettings,
     "smb": SmbSettings,
+    "platform": PlatformSettings,
+    "workloads": WorkloadsSettings,
+}
+#: The kinds on an existing cluster: its ``cluster`` is what a cloud's ``platform`` is.
+EXISTING: Mapping[str, type[Settings]] = {
+    "cluster": PlatformSettings,
+    "workloads": WorkloadsSettings,
 }
 
 
@@ -77,9 +94,11 @@ def validate(values: Values, root: Path, *, stack: str) -> Settings:
         raise SettingsError(describe(error, kind, NAMESPACE, stack)) from None
     if isinstance(settings, LocalSettings):
         check_combinations(settings, root, stack)
-    else:
-        _check_places(settings, stack)
-        _check_policies(settings)
+        return settings
+    if isinstance(settings, InClusterSettings):
+        check_access(settings, stack)
+    _check_places(settings, stack)
+    _check_policies(settings)
     return settings
 
 
@@ -106,13 +125,15 @@ def _kind(own: Mapping[str, Any], stack: str) -> type[Settings]:
             f"  remove one of them: pulumi config rm falaj:platform -s {stack}"
         )
     blueprint = own.get("blueprint")
-    if not isinstance(blueprint, str) or blueprint not in BLUEPRINTS:
+    kinds = EXISTING if platform == "kubernetes" else BLUEPRINTS
+    if not isinstance(blueprint, str) or blueprint not in kinds:
         given = "nothing" if blueprint is None else repr(blueprint)
+        on = f" on the platform {platform}" if blueprint in BLUEPRINTS else ""
         raise SettingsError(
-            f"falaj:blueprint: given {given}; allowed: {', '.join(BLUEPRINTS)}\n"
-            f"  set it with: pulumi config set falaj:blueprint smb -s {stack}"
+            f"falaj:blueprint: given {given}; allowed{on}: {', '.join(kinds)}\n"
+            f"  set it with: pulumi config set falaj:blueprint {next(iter(kinds))} -s {stack}"
         )
-    return BLUEPRINTS[blueprint]
+    return kinds[blueprint]
 
 
 def _check_places(settings: CloudSettings, stack: str) -> None:
@@ -120,6 +141,9 @@ def _check_places(settings: CloudSettings, stack: str) -> None:
     key = "placement" if settings.placement else "region"
     for place in settings.places:
         cloud, _, region = place.partition("/")
+        if settings.platform == "kubernetes":
+            # The site of an existing cluster is its owner's word; components check its form.
+            continue
         if cloud not in ("aws", "azure"):
             raise SettingsError(
                 f"falaj:{key}: given {place!r}; allowed: {', '.join(catalogue.PLACES)}\n"

@@ -1,0 +1,79 @@
+"""What makes a cluster a place for AI workloads: add-ons, storage, queues, tenants, admission."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, cast
+
+import pulumi
+
+from components.specification.spelling import snake
+from stacks.blueprints.in_cluster import InClusterParts
+from stacks.settings.platform import PlatformSettings
+
+
+def declare(settings: PlatformSettings, parts: InClusterParts) -> None:
+    """Register the resources of a platform stack and export what workloads need."""
+    components, options = parts.components, parts.options
+    addons = _spelled(settings.installation.model_dump(exclude_none=True).get("addons"))
+    platform = components.Platform(
+        "platform", parts.args(settings.installation, images=True, addons=addons), options
+    )
+    # Queues, tenants and the gateway are objects of kinds that the add-ons define.
+    after = pulumi.ResourceOptions.merge(options, _after(parts, platform))
+    made = [platform]
+    if settings.storage is not None:
+        made.append(components.StorageClasses("storage", _storage(settings, parts), after))
+    if settings.queues is not None:
+        made.append(components.GpuQueues("queues", parts.args(settings.queues), after))
+    if settings.gateway is not None:
+        made.append(components.Gateway("falaj", parts.args(settings.gateway, images=True), after))
+    tenants = {
+        name: components.Tenant(name, parts.args(section, tenant=name), after)
+        for name, section in settings.tenants.items()
+    }
+    # Last, and so first to go: what the cluster refuses never stands in the way of its own
+    # platform's making or ending.
+    components.Residency(
+        "residency",
+        parts.args(settings.residency),
+        pulumi.ResourceOptions.merge(options, _after(parts, *made, *tenants.values())),
+    )
+    parts.export("region", parts.common["region"])
+    parts.export("distribution", parts.common["distribution"])
+    parts.export("tenants", {name: made.namespaces for name, made in tenants.items()})
+
+
+def _after(parts: InClusterParts, *resources: pulumi.Resource) -> pulumi.ResourceOptions:
+    """Options of what waits for ``resources``; a rehearsal has nothing to wait for."""
+    waits = list(resources) if parts.unknown is None else []
+    return pulumi.ResourceOptions(depends_on=waits)
+
+
+def _storage(settings: PlatformSettings, parts: InClusterParts) -> dict[str, Any]:
+    """Arguments of the classes, with the key and the file system of the stack of the cluster."""
+    given = parts.args(settings.storage)
+    if settings.cluster is None:
+        return given
+    if "disk_encryption_id" not in given:
+        given["disk_encryption_id"] = parts.of_cluster("diskEncryptionId")
+    files = given.get("files")
+    if files and "subnet_id" not in files and "file_system_id" not in files:
+        given["files"] = {
+            **files,
+            "file_system_id": parts.of_cluster("fileSystemId"),
+            "mount_address": parts.of_cluster("mountAddress"),
+        }
+    return given
+
+
+def _spelled(addons: Mapping[str, Any] | None) -> dict[str, Any] | None:
+    """Add-ons with their options as components spell them: `falaj:` keys are in camelCase."""
+    if addons is None:
+        return None
+    return {
+        name: {snake(key): value for key, value in cast("Mapping[str, Any]", options).items()}
+        if isinstance(options, Mapping)
+        else options
+        for name, options in addons.items()
+    }

@@ -1,0 +1,49 @@
+"""Which digests a stack's images have: its lock file's, else the bill of materials' own."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from components.kubernetes.bill_of_materials import images
+from stacks.images.lock import read_lock
+from stacks.settings.in_cluster import InClusterSettings
+
+
+@dataclass(frozen=True)
+class Digests:
+    """What is given to the components of a stack."""
+
+    by_name: Mapping[str, str]
+    """``sha256:…`` by the images' short names, beside those of the bill of materials."""
+    made_up: tuple[str, ...]
+    """Names whose digest nobody knows yet; only in the sandbox."""
+
+
+def digests(settings: InClusterSettings, root: Path, *, sandboxed: bool) -> Digests:
+    """The digests that the stack's file brings.
+
+    In the sandbox an image that has none yet gets one that is made from its name: nothing pulls it
+    there, and everything else about the stack can be judged.
+
+    Args:
+        settings: the stack's settings.
+        root: the project's folder, where the lock file's path starts.
+        sandboxed: whether nothing real is made.
+
+    Raises:
+        StackError: the lock file can't be used.
+    """
+    locked = dict(read_lock(root / settings.images)) if settings.images else {}
+    unknown = sorted(
+        name for name, image in images().items() if not image.digest and name not in locked
+    )
+    if not sandboxed:
+        return Digests(locked, ())
+    made_up = {
+        name: "sha256:" + hashlib.sha256(f"made up for {name}".encode()).hexdigest()
+        for name in unknown
+    }
+    return Digests({**locked, **made_up}, tuple(unknown))
