@@ -13,6 +13,7 @@ from engine.sandbox.__main__ import main as sandbox_command
 from policies.model import PolicyError
 from stacks.command import check, lifecycle, policies, reference, service
 from stacks.command.console import complain
+from stacks.command.images import images_command
 from stacks.command.lifecycle import Call
 from stacks.command.preflight import preflight
 from stacks.command.project import Project, StackFile
@@ -98,8 +99,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if given[:1] == ["sandbox"]:
         # It reads its own options, `--help` among them.
         return sandbox_command(given[1:])
-    options = _parser().parse_args(given)
     try:
+        if given[:1] == ["images"]:
+            return images_command(given[1:])  # the same
+        options = _parser().parse_args(given)
         folder = getattr(options, "project", None)
         project = Project.find(Path(folder) if folder else None)
         if options.command in _JUDGING:
@@ -177,7 +180,11 @@ def _parser() -> argparse.ArgumentParser:
                 help="what `falaj check --json FILE` wrote (default: check now)",
             )
             command.add_argument("--out", default="evidence.html", help="default: evidence.html")
-    # Read by the sandbox's own parser; here for `falaj --help`.
+    # Read by parsers of their own; here for `falaj --help`.
+    commands.add_parser(
+        "images",
+        help="list, pin, mirror and build what clusters run (try: falaj images --help)",
+    )
     commands.add_parser(
         "sandbox",
         help="look at the sandbox's cloud, change it, make it fail (try: falaj sandbox --help)",

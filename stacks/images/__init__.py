@@ -1,0 +1,1 @@
+"""Images and charts on their way into a closed network: lists, locks, mirrors, builds."""

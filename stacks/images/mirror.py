@@ -1,0 +1,129 @@
+"""Copies images and charts into the registry of a closed network, by digest, and looks after.
+
+A second run copies nothing; one that was interrupted goes on with what is missing.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from stacks.errors import StackError
+from stacks.images.chart_archives import Helm, archive_digest, layer_digest
+from stacks.images.crane import Crane, RegistryError
+from stacks.images.items import Item
+
+Say = Callable[[str], None]
+UNKNOWN: Final = (
+    "no digest is known, and a tag alone may be moved: let `falaj images pin --lock FILE` ask for "
+    "it, and name the file with --lock"
+)
+
+
+@dataclass
+class Outcome:
+    """What a run did, by item's name."""
+
+    copied: list[str] = field(default_factory=list[str])
+    there: list[str] = field(default_factory=list[str])
+    missing: list[str] = field(default_factory=list[str])
+    """Would have been copied, in a dry run."""
+    moved: list[str] = field(default_factory=list[str])
+    """Their tags stand for something else upstream by now; copied by digest all the same."""
+    failed: dict[str, str] = field(default_factory=dict[str, str])
+
+    @property
+    def exit_status(self) -> int:
+        """1 where something failed."""
+        return 1 if self.failed else 0
+
+
+class Mirror:
+    """A registry that is filled."""
+
+    def __init__(
+        self, registry: str, crane: Crane, helm: Helm, say: Say, *, dry_run: bool = False
+    ) -> None:
+        """``registry`` was checked by `require_in_country`."""
+        self._registry = registry
+        self._crane = crane
+        self._helm = helm
+        self._say = say
+        self._dry_run = dry_run
+
+    def fill(self, wanted: Sequence[Item]) -> Outcome:
+        """Copy what is missing; one that fails doesn't keep the others from being copied."""
+        outcome = Outcome()
+        for number, item in enumerate(wanted, 1):
+            label = f"[{number}/{len(wanted)}] {item.name}"
+            try:
+                self._one(item, label, outcome)
+            except StackError as error:
+                outcome.failed[item.name] = str(error)
+                self._say(f"{label}: FAILED\n  {error}")
+        return outcome
+
+    def _one(self, item: Item, label: str, outcome: Outcome) -> None:
+        target = item.at(self._registry)
+        if item.digest is None:
+            raise StackError(UNKNOWN)
+        have = self._digest_there(item, target)
+        if have == item.digest:
+            outcome.there.append(item.name)
+            self._say(f"{label}: there")
+            return
+        if have is not None:
+            raise StackError(
+                f"{target} is {have}, not {item.digest}: somebody pushed another image under the "
+                "same tag; find out who, then remove that tag from the registry and run again"
+            )
+        if item.is_ours:
+            raise StackError(
+                f"{target} is missing: it is built here, with `falaj images build {item.name} "
+                f"--push {self._registry}`"
+            )
+        if self._dry_run:
+            outcome.missing.append(item.name)
+            self._say(f"{label}: would be copied from {item.upstream} to {target}")
+            return
+        if item.is_archive:
+            self._send_archive(item)
+        else:
+            if self._has_moved(item):
+                outcome.moved.append(item.name)
+                self._say(f"{label}: the tag {item.upstream} stands for something else by now; "
+                          f"what is pinned is copied: {item.digest}")  # fmt: skip
+            self._crane.copy(f"{item.source}@{item.digest}", target)
+        self._verify(item, target)
+        outcome.copied.append(item.name)
+        self._say(f"{label}: copied to {target}")
+
+    def _has_moved(self, item: Item) -> bool:
+        return self._crane.digest(item.upstream) not in (None, item.digest)
+
+    def _send_archive(self, item: Item) -> None:
+        with tempfile.TemporaryDirectory(prefix="falaj-chart-") as folder:
+            archive = self._helm.fetch(item, Path(folder))
+            got = archive_digest(archive)
+            if got != item.digest:
+                raise RegistryError(
+                    f"{item.source} gave an archive of {item.name} {item.tag} with {got}, pinned "
+                    f"is {item.digest}: its content was changed since; not copied"
+                )
+            self._helm.push(archive, self._registry, item.mirror)
+
+    def _digest_there(self, item: Item, target: str) -> str | None:
+        if item.is_archive:
+            return layer_digest(self._crane, target)
+        return self._crane.digest(target)
+
+    def _verify(self, item: Item, target: str) -> None:
+        have = self._digest_there(item, target)
+        if have != item.digest:
+            raise RegistryError(
+                f"{target} is {have or 'missing'} after copying, not {item.digest}: the registry "
+                "changes what it is sent, or somebody else pushes there; don't use it"
+            )
