@@ -199,6 +199,16 @@ def place_abroad(name: object) -> str:
     return "" if place in PLACES else place
 
 
+def may_be_site(name: str) -> bool:
+    """Whether a name can be a site's: neither it, nor a zone ``NAME-…`` of it, is a place abroad.
+
+    >>> may_be_site("dubai-dc1"), may_be_site("eu-west-1"), may_be_site("eu"), may_be_site("asia")
+    (True, False, False, False)
+    """
+    zones = ("", "-1", "-1a", "-west-1", "-central-1", "-east-1", "-west1", "-southeast1", "west")
+    return not any(place_abroad(name + each) for each in zones)
+
+
 def host_abroad(host: str) -> str:
     """The region abroad that a host of AWS, or a label of Azure's hosts, names; else empty."""
     for region, _ in regions_in(host):

@@ -9,7 +9,7 @@ from typing import Any, NotRequired, cast
 
 import pulumi
 
-from components.catalogue.region_names import host_abroad, place_abroad
+from components.catalogue.region_names import host_abroad, may_be_site, place_abroad
 from components.kubernetes._objects import Manifest, declare, token
 from components.kubernetes._placed import InCluster, InClusterArgs, check_in_cluster
 from components.kubernetes.admission import (
@@ -192,7 +192,8 @@ def _check_places(placed: InCluster, refusals: Refusals) -> None:
     for at, value in (("region", placed.region), *(
         (f"zones[{position}]", zone) for position, zone in enumerate(placed.zones)
     )):  # fmt: skip
-        if place := place_abroad(value):
+        if not may_be_site(value):
+            place = place_abroad(value) or f"the beginning of regions abroad ({value}-…)"
             refusals.add(at, value, "sites in the country", f"that is {place}")
 
 

@@ -10,9 +10,11 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 from pydantic.alias_generators import to_camel
 
 from components import catalogue
+from components.catalogue.region_names import may_be_site, place_named
 from policies.model.errors import PolicyError
 
 DEFAULT_PLACES: Final = catalogue.PLACES
+Site = Annotated[str, Field(pattern=r"^[a-z0-9]([a-z0-9-]{0,38}[a-z0-9])?$")]
 Host = Annotated[str, Field(pattern=r"^(\*\.)?[a-z0-9]([a-z0-9.-]*[a-z0-9])?(:\d+)?(/[\w./-]*)?$")]
 
 
@@ -25,6 +27,9 @@ class Settings(BaseModel):
 
     allowed_places: tuple[str, ...] = DEFAULT_PLACES
     """Places where data may be, as ``aws/me-central-1``; all in the country."""
+    allowed_sites: tuple[Site, ...] = ()
+    """One's own sites in the country: what nodes of clusters there carry as the label of their
+    region. Zones of a site are called after it (``SITE-…``), or listed as well."""
     geo_redundancy: Literal["forbidden", "paired"] = "forbidden"
     """``paired``: copies in the region's pair are fine where the pair is allowed as well."""
     allowed_hosts: tuple[Host, ...] = ()
@@ -59,6 +64,23 @@ class Settings(BaseModel):
                 f"which are {', '.join(DEFAULT_PLACES)}"
             )
         return value
+
+    @field_validator("allowed_sites")
+    @classmethod
+    def _no_region_abroad(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        wrong = [each for each in value if not may_be_site(each)]
+        if wrong:
+            raise ValueError(
+                f"{', '.join(wrong)} can't be one's own site: a cloud's regions or zones abroad "
+                "are called so; name it after its town or its building"
+            )
+        return value
+
+    def is_site(self, name: str) -> bool:
+        """Whether a label of a node's region or zone names one of one's own sites."""
+        return not place_named(name) and any(
+            name == each or name.startswith(each + "-") for each in self.allowed_sites
+        )
 
     def regions(self, cloud: str) -> tuple[str, ...]:
         """The allowed regions of a cloud, ``aws`` or ``azure``."""

@@ -89,6 +89,11 @@ def place_of_label(key: str, value: object) -> str:
     return place_named(given)
 
 
+def is_allowed(key: str, value: object, settings: Settings) -> bool:
+    """Whether a node's region or zone label names an allowed place or one of one's own sites."""
+    return place_of_label(key, value) in settings.allowed_places or settings.is_site(text(value))
+
+
 def is_pinned(pod: Pod, settings: Settings) -> bool | None:
     """Whether a pod can only run in allowed places by its own demands; None where unseen.
 
@@ -116,8 +121,6 @@ def _names_place(value: Any, settings: Settings) -> bool | None:
             continue
         if any(is_unknown(given) for _, given in each.values):
             unseen = True
-        elif all(
-            place_of_label(each.key, given) in settings.allowed_places for _, given in each.values
-        ):
+        elif all(is_allowed(each.key, given, settings) for _, given in each.values):
             return True
     return None if unseen else False

@@ -12,7 +12,8 @@ SYSTEM: Final = frozenset({
     "network-operator", "nvidia-network-operator", "nvidia-dra-driver-gpu",
     "node-feature-discovery", "nvsentinel", "istio-system", "cilium", "calico-system",
     "tigera-operator", "rook-ceph", "falco", "tetragon", "aws-observability",
-    "amazon-cloudwatch", "gatekeeper-system", "aks-istio-system",
+    "amazon-cloudwatch", "gatekeeper-system", "aks-istio-system", "efa-device-plugin",
+    "istio-nodes", "monitoring-nodes",
 })  # fmt: skip
 BASELINE_CAPABILITIES: Final = frozenset({
     "AUDIT_WRITE", "CHOWN", "DAC_OVERRIDE", "FOWNER", "FSETID", "KILL", "MKNOD",
@@ -30,3 +31,5 @@ SYSTEM_TAINTS: Final = frozenset({
     "node-role.kubernetes.io/control-plane", "node-role.kubernetes.io/master",
     "CriticalAddonsOnly", "node.kubernetes.io/unschedulable", "falaj.io/system",
 })  # fmt: skip
+#: Taint of nodes with GPUs.
+GPU_TAINT: Final = "nvidia.com/gpu"

@@ -10,13 +10,16 @@ from components.kubernetes.admission.expressions import hosts_pattern, text, tex
 
 #: The system's own: objects in them come with the cluster.
 CLUSTER = frozenset({"kube-system", "kube-public", "kube-node-lease"})
-#: Add-ons whose agents need their nodes: drivers of GPUs and networks, the mesh, metrics of nodes,
-#: backups of volumes.
-AGENTS = frozenset({"gpu-operator", "network-operator", "istio-system", "monitoring", "velero"})
+#: Agents of the platform's add-ons, which need their nodes: drivers of GPUs and networks, the
+#: mesh, metrics of nodes. Nothing else runs there.
+AGENTS = frozenset({
+    "gpu-operator", "network-operator", "efa-device-plugin", "istio-nodes", "monitoring-nodes",
+})  # fmt: skip
 #: The other add-ons of the platform: operators, which need rights and tokens but not their nodes.
 OPERATORS = frozenset({
     "kueue-system", "jobset-system", "kubeflow-system", "kserve", "keda", "cert-manager",
-    "envoy-gateway-system", "external-secrets", "opencost", "falaj-system",
+    "envoy-gateway-system", "external-secrets", "opencost", "istio-system", "monitoring",
+    "velero", "falaj-system",
 })  # fmt: skip
 
 

@@ -18,6 +18,7 @@ def policies(home: Home) -> tuple[Policy, ...]:
     new = 'object.metadata.?labels[?k].orValue("")'
     level = f'object.metadata.?labels[?{text(_ENFORCE)}].orValue("")'
     exempt = f"{name} in {texts(home.platform | {'default'})}"
+    with_nodes = f"{name} in {texts(home.with_nodes | {'default'})}"
     # The audit log's part of a policy can't ask for rights, so that a condition does.
     others = {"may-not-change-policies": f"!{MAY_CHANGE_POLICIES}"}
     return (
@@ -28,7 +29,7 @@ def policies(home: Home) -> tuple[Policy, ...]:
                 Check(
                     "kubernetes-namespace-pod-security",
                     when(
-                        f'!({exempt}) && {level} != "restricted"',
+                        f'!({with_nodes}) && {level} != "restricted"',
                         f'({level} == "" ? "none" : {level})',
                     ),
                     "the namespace enforces another Pod Security Standard", "restricted",

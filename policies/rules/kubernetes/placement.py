@@ -11,6 +11,7 @@ from policies.reading.namespaces import is_system
 from policies.reading.node_placement import (
     PLACE_KEYS,
     Requirement,
+    is_allowed,
     is_pinned,
     place_of_label,
     requirements,
@@ -30,7 +31,7 @@ _ABROAD: Final = (
     Severity.CRITICAL,
     ANY_OBJECT,
     _ABROAD,
-    "Name regions and zones of the allowed places only.",
+    "Name regions and zones of the allowed places only; name one's own sites in allowedSites.",
 )
 def placement_abroad(resource: Resource, view: View) -> Iterator[Finding]:
     """No selector, affinity, requirement or topology names a place that isn't allowed."""
@@ -48,13 +49,13 @@ def _values(resource: Resource) -> Iterator[Manifest]:
 
 
 def _judge(manifest: Manifest, each: Requirement, view: View) -> Iterator[Finding]:
-    allowed = ", ".join(view.settings.allowed_places)
+    allowed = ", ".join((*view.settings.allowed_places, *view.settings.allowed_sites))
     for path, value in each.values:
         if is_unknown(value):
             yield manifest.indeterminate(path, f"the place {value.reason}; allowed are {allowed}")
             continue
-        place = place_of_label(each.key, value)
-        if place not in view.settings.allowed_places:
+        if not is_allowed(each.key, value, view.settings):
+            place = place_of_label(each.key, value)
             where = f"is in {place}" if place else "is in no region that is known"
             yield manifest.violation(path, f"{said(value)} {where}; allowed are {allowed}")
 
