@@ -89,6 +89,11 @@ _JUDGING: dict[str, tuple[str, Callable[[Project, argparse.Namespace], int]]] = 
         policies.policies,
     ),
 }
+#: Commands that read their own options, `--help` among them.
+_OWN_PARSERS: dict[str, Callable[[list[str]], int]] = {
+    "sandbox": sandbox_command,
+    "images": images_command,
+}
 #: Commands that can go to the sandbox.
 _SANDBOXED = ("up", "preview", "refresh", "down", "shell", "status")
 
@@ -96,12 +101,9 @@ _SANDBOXED = ("up", "preview", "refresh", "down", "shell", "status")
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command; returns its exit status: 0 done, 1 failed, 2 refused, 130 interrupted."""
     given = list(sys.argv[1:] if arguments is None else arguments)
-    if given[:1] == ["sandbox"]:
-        # It reads its own options, `--help` among them.
-        return sandbox_command(given[1:])
     try:
-        if given[:1] == ["images"]:
-            return images_command(given[1:])  # the same
+        if given and given[0] in _OWN_PARSERS:
+            return _OWN_PARSERS[given[0]](given[1:])
         options = _parser().parse_args(given)
         folder = getattr(options, "project", None)
         project = Project.find(Path(folder) if folder else None)
