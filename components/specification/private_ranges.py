@@ -20,8 +20,8 @@ def private_ranges(args: Mapping[str, Any], argument: str, refusals: Refusals) -
     given = refusals.texts(argument, args[argument])
     if not given:
         refusals.add(
-            "allowed_cidrs",
-            args["allowed_cidrs"],
+            argument,
+            args[argument],
             "at least one private range, or no such argument",
         )
     for position, text in enumerate(given):

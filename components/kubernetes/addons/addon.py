@@ -123,10 +123,11 @@ class PlatformSpec:
         return self.images[image].removeprefix(self.repository(image) + ":")
 
     def parts(self, image: str) -> tuple[str, str, str, str]:
-        """Registry with its path, repository, tag and digest in hex."""
+        """Registry with path and the upstream's host, repository below, tag, digest in hex."""
         tag, _, digest = self.tag(image).partition("@sha256:")
-        repository = self.repository(image).removeprefix(self.placed.registry + "/")
-        return self.placed.registry, repository, tag, digest
+        below = self.repository(image).removeprefix(self.placed.registry + "/")
+        host, _, repository = below.partition("/")
+        return f"{self.placed.registry}/{host}", repository, tag, digest
 
     @property
     def node_selector(self) -> dict[str, str]:

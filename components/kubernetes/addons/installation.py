@@ -61,8 +61,6 @@ def check_platform(name: str, args: Mapping[str, Any], kind: type) -> PlatformSp
     refusals.names(args, kind)
     placed = check_in_cluster(args, refusals)
     control_plane = private_ranges(args, "control_plane_cidrs", refusals)
-    if args.get("control_plane_cidrs") == []:
-        refusals.add("control_plane_cidrs", [], "at least one private range")
     endpoints = private_ranges(args, "endpoint_cidrs", refusals) or control_plane
     storage_class = str(args.get("storage_class") or "falaj-block")
     if placed is None:

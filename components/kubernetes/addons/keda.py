@@ -29,8 +29,7 @@ class KedaOptions(TypedDict):
 
 def _values(spec: PlatformSpec) -> dict[str, Values]:
     def image(name: str) -> Values:
-        host, _, repository = spec.parts(name)[1].partition("/")
-        registry = f"{spec.placed.registry}/{host}"
+        registry, repository, _, _ = spec.parts(name)
         return {"registry": registry, "repository": repository, "tag": spec.tag(name)}
 
     unprivileged = {
