@@ -19,6 +19,7 @@ _NOT_SEARCHED: Final = frozenset({"status", "metadata", "openAPIV3Schema"})
 _OTHER_IMAGES: Final = re.compile(
     r"(?:os|vm|disk|machine|boot|cloud|node|logo|background|icon|golden|iso|kernel)_?image", re.I
 )
+_TAGGED: Final = re.compile(r":[\w][\w.-]*$")
 _ARGUMENT: Final = re.compile(r"--?[\w.-]*image=(\S+)", re.I)
 
 
@@ -144,11 +145,15 @@ def _image(
     # NVIDIA's operator keeps registry, name and version beside one another.
     repository = text(holder.get("repository")) if path[-1] == "image" else ""
     if repository and "/" not in given:
-        version = text(holder.get("version"))
+        version = text(holder.get("version")) or text(holder.get("tag"))
         joined = f"{repository}/{given}"
         if version:
             joined += ("@" if version.startswith("sha256:") else ":") + version
         return ImageUse(manifest, spell((*path[:-1], "repository")), joined, spell(path))
+    # Charts append a tag that stands beside the name; it may hold the digest.
+    tag = text(holder.get("tag")) if path[-1] == "image" and "/" in given else ""
+    if tag and "@" not in given and not _TAGGED.search(given):
+        return ImageUse(manifest, spell(path), f"{given}:{tag}", spell((*path[:-1], "tag")))
     return ImageUse(manifest, spell(path), given)
 
 
