@@ -88,6 +88,29 @@ def isolates_all(manifest: Manifest, direction: Direction) -> bool:
     ) and not any(each.direction == direction and each.anywhere for each in openings(manifest))
 
 
+def isolates(manifest: Manifest, labels: Mapping[str, Any], direction: Direction) -> bool:
+    """Whether one of Kubernetes' own policies denies what no rule allows to pods of ``labels``.
+
+    A pod that any policy selects for a direction is isolated in it, whatever else is in its
+    namespace. A selector with a condition that can't be seen to hold selects nothing here.
+    """
+    spec = manifest.spec
+    if _flavour(manifest) != "kubernetes" or not isinstance(spec, Mapping):
+        return False
+    selector = spec.get("podSelector", {})
+    if not isinstance(selector, Mapping) or not _is_empty(selector.get("matchExpressions")):
+        return False
+    wanted = selector.get("matchLabels") or {}
+    return (
+        isinstance(wanted, Mapping)
+        and all(
+            text(value) and text(labels.get(key)) == text(value) for key, value in wanted.items()
+        )
+        and direction in _types(spec)
+        and not any(each.direction == direction and each.anywhere for each in openings(manifest))
+    )
+
+
 def _isolates_all(flavour: str, spec: Mapping[str, Any], direction: Direction) -> bool:
     if flavour == "kubernetes":
         return _selects_all(spec.get("podSelector", {})) and direction in _types(spec)

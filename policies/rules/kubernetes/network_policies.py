@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Final
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
 
 from policies.model import (
     ABSENT,
@@ -13,6 +13,7 @@ from policies.model import (
     Severity,
     Stack,
     View,
+    get,
     is_unknown,
     items,
     rule,
@@ -34,10 +35,11 @@ from policies.reading.network_policies import (
     Opening,
     is_cluster_wide,
     is_policy,
+    isolates,
     isolates_all,
     openings,
 )
-from policies.reading.pods import runs
+from policies.reading.pods import Pod, pods, runs
 from policies.reading.remembered import remembered
 from policies.reading.said import said
 
@@ -89,6 +91,9 @@ def default_deny(resource: Resource, view: View) -> Iterator[Finding]:
 def _covered(manifest: Manifest, path: str, key: str, stack: Stack) -> Iterator[Finding]:
     for direction in DIRECTIONS:
         found = _isolated(key, direction, stack)
+        # What another stack declares in the namespace isn't seen; its pods' own policies are.
+        if manifest.kind != "Namespace" and _isolates_its_pods(manifest, key, direction, stack):
+            continue
         if found is None:
             yield manifest.indeterminate(
                 path, f"a policy that may deny {direction} by default has a namespace that can't "
@@ -143,6 +148,26 @@ def _isolated(key: str, direction: Direction, stack: Stack) -> bool | None:
             return True
         unseen = unseen or own is None
     return None if unseen else False
+
+
+def _isolates_its_pods(manifest: Manifest, key: str, direction: Direction, stack: Stack) -> bool:
+    """Whether policies of the stack select every pod that an object starts."""
+    here = [
+        each
+        for each in all_manifests(stack)
+        if not each.is_patch and is_policy(each) and namespace_key(each, stack) == key
+    ]
+    started = [each for each in pods(manifest) if not each.is_partial]
+    return bool(started) and all(
+        not pod.hidden and any(isolates(each, _labels(pod), direction) for each in here)
+        for pod in started
+    )
+
+
+def _labels(pod: Pod) -> Mapping[str, Any]:
+    """Labels of a pod's template; a bare pod has its object's."""
+    labels = get(pod.metadata, "labels")
+    return labels if isinstance(labels, Mapping) else {}
 
 
 def _judge(manifest: Manifest, direction: Direction, view: View) -> Iterator[Finding]:
