@@ -12,6 +12,7 @@ from typing import Any, Final
 from components.kubernetes._metadata import metadata
 from components.kubernetes._objects import Manifest
 from components.kubernetes._placed import InCluster
+from components.kubernetes.queueing.pools import quantity
 from components.kubernetes.queueing.priorities import PRIORITIES
 
 GPU: Final = "nvidia.com/gpu"
@@ -56,7 +57,7 @@ def quotas(
     """Quotas of a namespace for ``training`` or ``serving``, and its default sizes."""
     devices = {GPU: 0, SHARED_GPU: 0, **quota.devices}
     compute = {
-        "requests.cpu": f"{quota.cpu:g}",
+        "requests.cpu": quantity("cpu", round(quota.cpu * 1000)),
         "requests.memory": f"{quota.memory_gib}Gi",
         "limits.memory": f"{quota.memory_gib}Gi",
         "pods": str(quota.pods),

@@ -1,0 +1,231 @@
+"""Queues: quotas never add up to more than there is, and go where they may only."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from components.kubernetes.gpu_queues import check, manifests
+from components.kubernetes.queueing.credits import CREDIT, WHOLE, credits_of, transformations
+from tests.components.kubernetes.cluster_parts import (
+    COMMON,
+    PLACES,
+    by_key,
+    difference,
+    findings,
+    refusal,
+    same_as_golden,
+    shown,
+)
+
+GPU = "nvidia.com/gpu"
+MIG = "nvidia.com/mig-1g.18gb"
+SHARED = "nvidia.com/gpu.shared"
+QUEUES: dict[str, Any] = {
+    "pools": {
+        "h200": {"nodes": 8, "cpu": 180, "memory_gib": 1900, "devices": {GPU: 8}},
+        "h200-mig-1g.18gb": {"nodes": 1, "cpu": 180, "memory_gib": 1900, "devices": {MIG: 56}},
+        "cpu-x86-64": {"nodes": 20, "cpu": 60, "memory_gib": 240},
+    },
+    "tenants": {
+        "acme": {
+            "quotas": {
+                "h200": {"devices": {GPU: 32}},
+                "cpu-x86-64": {"cpu": 100, "memory_gib": 400},
+            },
+            "weight": 2,
+        },
+        "globex": {
+            "quotas": {
+                "h200": {"devices": {GPU: 16}, "borrow": {GPU: 16}, "lend": {GPU: 8}},
+                "h200-mig-1g.18gb": {"devices": {MIG: 28}},
+            }
+        },
+    },
+}
+WORKER = {"name": "dxb-2", "distribution": "existing", "region": "dxb-2", "kubeconfig_secret": "s"}
+CLOUD = {**WORKER, "name": "cloud", "distribution": "aks", "region": "uaenorth"}
+
+
+def _pool(**changes: Any) -> dict[str, Any]:
+    return {"pools": {"h200": {**QUEUES["pools"]["h200"], **changes}},
+            "tenants": {"acme": {"quotas": {"h200": {}}}}}  # fmt: skip
+
+
+def _quota(flavor: str = "h200", **changes: Any) -> dict[str, Any]:
+    return {"tenants": {"acme": {"quotas": {flavor: changes}}}}
+
+
+def _burst(*workers: dict[str, Any], **quotas: Any) -> dict[str, Any]:
+    return {"burst": {"workers": list(workers), "quotas": quotas}}
+
+
+REFUSED: list[tuple[dict[str, Any], str]] = [
+    ({"pools": {}}, "pools: given '0 pools'; allowed: 1 to 64"),
+    ({"tenants": {}}, "tenants: given {}; allowed: at least one"),
+    (_pool(nodes=-1), "a whole number from 0"),
+    (_pool(node=3), "did you mean 'nodes'?"),
+    (_pool(devices={"amd.com/gpu": 8}), "nvidia.com/gpu.shared, or a MIG profile"),
+    (_pool(devices={"nvidia.com/mig-9g.1gb": 8}), "or a MIG profile such as"),
+    (_pool(capacity="cheap"), "reservation, capacity-block, spot, on-demand"),
+    (_pool(fabric="roce"), "none, efa, infiniband"),
+    (_pool(taints=["x"]), "key=value:Effect"),
+    (_pool(tenants=["globex"]), "this one is for globex"),
+    (_pool(capacity="spot") | {"data_class": "restricted"}, "neither spot machines nor"),
+    (_quota(devices={GPU: 65}), "nvidia.com/gpu: the quotas add up to 65 (acme 65); allowed: 64"),
+    (_quota(devices={GPU: 1}, cpu=2000), "cpu: the quotas add up to 2000"),
+    (_quota(devices={MIG: 1}), "allowed: nvidia.com/gpu, as h200 has"),
+    (_quota(devices={GPU: 1}, borrow={MIG: 1}), "allowed: nvidia.com/gpu, as h200 has"),
+    (_quota(flavor="h100"), "the pools of this cluster: h200, h200-mig-1g.18gb, cpu-x86-64"),
+    (_quota(flavor="cpu-x86-64"), "cpu: missing; cpu-x86-64 has no devices to go by"),
+    ({"tenants": {"acme": {"quotas": {}}}}, "a share of at least one pool"),
+    ({"tenants": {"acme": {"quotas": {"h200": {}}, "strategy": "LIFO"}}}, "StrictFIFO"),
+    ({"tenants": {"acme": {"quotas": {"h200": {}}, "weight": 0}}}, "a number above 0"),
+    ({"topology_levels": []}, "1 to 16 labels of nodes"),
+    ({"topology_levels": ["kubernetes.io/hostname", "falaj.io/rack"]}, "as the last one only"),
+    ({"preemption": {"reclaim": "Always"}}, "Any, LowerPriority, Never"),
+    ({"preemption": {"while_borrowing": True}}, "false, where fair_sharing is true"),
+    (_burst(), "1 to 20 clusters"),
+    (_burst(CLOUD, WORKER), "clusters of one's own before those of clouds"),
+    (_burst(WORKER, WORKER), "each only once"),
+    (_burst({**CLOUD, "region": "westeurope"}), "westeurope"),
+    (_burst({**CLOUD, "distribution": "eks", "region": "me-central-1"}), "acknowledge_degraded"),
+    (_burst(WORKER, initech={"cpu": "1", "memory": "1Gi"}), "tenants with a queue: acme, globex"),
+    (_burst(WORKER, acme={"cpu": "1"}), "missing; every job asks for it"),
+    (_burst(WORKER, acme={"cpu": "many", "memory": "1Gi"}), "a quantity such as 32"),
+    ({"provisioning": {"flavors": ["h100"]}}, "the pools of this cluster"),
+    ({"provisioning": {"flavors": ["h200"], "class_name": "x"}}, "best-effort-atomic"),
+]  # fmt: skip
+
+
+def arguments(place: str = "existing", **changes: Any) -> dict[str, Any]:
+    return {**COMMON, "tenant": "platform", **PLACES[place], **QUEUES, **changes}
+
+
+def queues(place: str = "existing", **changes: Any) -> dict[str, Any]:
+    return by_key(manifests(check("queues", arguments(place, **changes))))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(("changes", "reason"), REFUSED, ids=[str(each[0]) for each in REFUSED])
+def test_what_cannot_be_is_refused_with_the_reason(changes: dict[str, Any], reason: str) -> None:
+    assert reason in refusal(check, arguments(**changes))
+
+
+@pytest.mark.parametrize("place", PLACES)
+def test_every_pack_passes(place: str) -> None:
+    quotas = {"cpu": "100", "memory": "1Ti", GPU: "8"}
+    found = queues(
+        place,
+        data_class="restricted",
+        admission_fair_sharing=True,
+        provisioning={"flavors": ["h200"]},
+        **_burst(WORKER, CLOUD, acme=quotas),
+    )
+    assert findings(list(found.values())) == []
+    assert found["MultiKueueConfig/falaj-burst"]["spec"]["clusters"] == ["dxb-2", "cloud"]
+    assert found["LocalQueue/acme-training/burst"]["spec"] == {"clusterQueue": "acme-burst"}
+
+
+def test_the_manifests_are_the_reviewed_ones_and_platforms_differ_where_they_must() -> None:
+    texts: dict[str, str] = {}
+    for place in PLACES:
+        pools = {**QUEUES["pools"], "h200": {**QUEUES["pools"]["h200"], "topology": True}}
+        found = queues(place, pools=pools, priority_classes=False)
+        texts[place] = shown(list(found.values()))
+    same_as_golden("queues-existing.yaml", texts["existing"])
+    for place in ("eks", "aks"):
+        same_as_golden(f"queues-{place}.diff", difference(texts["existing"], texts[place]))
+
+
+def test_time_slices_are_of_one_tenant_unless_it_is_allowed() -> None:
+    pool = {"nodes": 1, "cpu": 8, "memory_gib": 32, "devices": {SHARED: 4}}
+    tenants = {each: {"quotas": {"l4-time-slicing-4": {}}} for each in ("acme", "globex")}
+    both = arguments(pools={"l4-time-slicing-4": pool}, tenants=tenants)
+    assert "acme, globex would share them" in refusal(check, both)
+    both["pools"]["l4-time-slicing-4"] = {**pool, "tenants_share_gpus": True}
+    assert check("queues", both).queues  # type: ignore[arg-type]
+    both["tenants"]["acme"]["data_class"] = "restricted"
+    assert "neither spot machines nor time slices" in refusal(check, both)
+
+
+def test_jobs_without_gpus_try_pools_without_gpus_and_reserved_machines_come_first() -> None:
+    one = QUEUES["pools"]["h200"]
+    pools = {
+        "h200": one,
+        "h200-spot": {**one, "capacity": "spot"},
+        "h200-reservation": {**one, "capacity": "reservation"},
+        "cpu-x86-64": QUEUES["pools"]["cpu-x86-64"],
+    }
+    quotas = {each: {} for each in ("h200", "h200-spot", "h200-reservation")}
+    quotas["cpu-x86-64"] = {"cpu": 1, "memory_gib": 1}
+    found = queues(pools=pools, tenants={"acme": {"quotas": quotas}})
+    (group,) = found["ClusterQueue/acme"]["spec"]["resourceGroups"]
+    names = [each["name"] for each in group["flavors"]]
+    assert names == ["cpu-x86-64", "h200-reservation", "h200-spot", "h200"]
+    assert found["ResourceFlavor/h200"]["spec"]["nodeTaints"][0]["key"] == GPU
+    assert "nodeTaints" not in found["ResourceFlavor/cpu-x86-64"]["spec"]
+    spot = queues("aks", pools=pools, tenants={"acme": {"quotas": quotas}})
+    (toleration,) = spot["ResourceFlavor/h200-spot"]["spec"]["tolerations"]
+    assert toleration["key"] == "kubernetes.azure.com/scalesetpriority"
+
+
+def test_fractions_are_worth_what_they_are_of_a_gpu() -> None:
+    assert credits_of(GPU) == WHOLE == 840
+    assert credits_of(MIG) == 120
+    assert credits_of("nvidia.com/mig-3g.71gb") == 420
+    assert credits_of("nvidia.com/mig-7g.141gb") == 840
+    assert credits_of("cpu") is None
+    with pytest.raises(ValueError, match="is no GPU"):
+        transformations(["cpu"])
+    by_input = {each["input"]: each for each in transformations()}
+    assert by_input[MIG] == {"input": MIG, "strategy": "Retain", "outputs": {CREDIT: "120"}}
+
+
+def _amount(text: str) -> float:
+    if text.endswith("m"):
+        return int(text[:-1]) / 1000
+    return float(text.removesuffix("Gi"))
+
+
+def _total(found: dict[str, Any], flavor: str, resource: str) -> float:
+    """What all queues and the cohort have of a resource together."""
+    return sum(
+        _amount(one["nominalQuota"])
+        for key, each in found.items()
+        if key.startswith(("ClusterQueue/", "Cohort/"))
+        for group in each["spec"]["resourceGroups"]
+        for entry in group["flavors"]
+        if entry["name"] == flavor
+        for one in entry["resources"]
+        if one["name"] == resource
+    )
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    nodes=st.integers(0, 200), cpu=st.floats(0.5, 512), memory=st.integers(1, 4096),
+    gpus=st.integers(1, 16), parts=st.lists(st.integers(0, 400), min_size=1, max_size=6),
+)  # fmt: skip
+def test_quotas_add_up_to_what_the_pools_have_and_never_more(
+    nodes: int, cpu: float, memory: int, gpus: int, parts: list[int]
+) -> None:
+    pools = {"h200": {"nodes": nodes, "cpu": cpu, "memory_gib": memory, "devices": {GPU: gpus}}}
+    tenants = {f"t{i}": {"quotas": {"h200": {"devices": {GPU: n}}}} for i, n in enumerate(parts)}
+    given_ = arguments(pools=pools, tenants=tenants)
+    if sum(parts) > nodes * gpus:
+        assert "the quotas add up to" in refusal(check, given_)
+        return
+    found = by_key(manifests(check("queues", given_)))  # type: ignore[arg-type]
+    assert _total(found, "h200", GPU) == nodes * gpus
+    assert _total(found, "h200", CREDIT) == nodes * gpus * WHOLE
+    assert _total(found, "h200", "memory") == nodes * memory
+    assert _total(found, "h200", "cpu") == pytest.approx(int(cpu * 1000) * nodes / 1000)
+    for key, each in found.items():
+        if key.startswith("ClusterQueue/"):
+            (group,) = each["spec"]["resourceGroups"]
+            for entry in group["flavors"]:
+                assert [one["name"] for one in entry["resources"]] == group["coveredResources"]
+                assert all(_amount(one["nominalQuota"]) >= 0 for one in entry["resources"])
