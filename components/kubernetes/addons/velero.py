@@ -24,10 +24,12 @@ from components.kubernetes.addons.addon import (
 )
 
 _NAMESPACE: Final = "velero"
+#: Where the key of a site's own store is mounted.
+_KEYS: Final = "/keys"
 _NEEDED: Final[Mapping[str, tuple[str, ...]]] = {
     "eks": ("bucket", "key"),
     "aks": ("bucket", "storage_account", "resource_group", "subscription", "client_id"),
-    "existing": ("bucket", "endpoint", "credentials_secret"),
+    "existing": ("bucket", "endpoint", "credentials_secret", "key_secret"),
 }
 
 
@@ -55,6 +57,9 @@ class VeleroOptions(TypedDict):
     credentials_secret: NotRequired[str]
     """Secret in ``velero`` whose entry ``cloud`` holds the store's credentials. Needed there,
     too."""
+    key_secret: NotRequired[str]
+    """Secret in ``velero`` whose entry ``key`` holds the 32 bytes that backups are encrypted with
+    (SSE-C): the store never keeps them. Needed there, too; keep a copy outside of the cluster."""
     schedule: NotRequired[str]
     """When, as a cron expression in UTC. Default: ``0 22 * * *``, 02:00 in the Emirates."""
     keep_days: NotRequired[int]
@@ -110,6 +115,7 @@ def _location(spec: PlatformSpec) -> dict[str, Any]:
             "resourceGroup": options["resource_group"],
             "subscriptionId": options["subscription"],
             "useAAD": "true",
+            "storageAccountURI": f"https://{options['storage_account']}.blob.core.windows.net",
         }  # fmt: skip
     elif spec.placed.distribution == "eks":
         provider, config = "aws", {"region": region, "kmsKeyId": options["key"]}
@@ -118,6 +124,7 @@ def _location(spec: PlatformSpec) -> dict[str, Any]:
             "region": spec.placed.region,
             "s3Url": options["endpoint"],
             "s3ForcePathStyle": "true",
+            "customerKeyEncryptionFile": f"{_KEYS}/key",
         }  # fmt: skip
     return {
         "name": "default",
@@ -141,7 +148,11 @@ def _values(spec: PlatformSpec) -> dict[str, Values]:
         "capabilities": {"drop": ["ALL"]},
     }
     account: Values = {"create": True, "name": "velero"}
-    secret = options.get("credentials_secret")
+    secret, key = options.get("credentials_secret"), options.get("key_secret")
+    keys: Values = {
+        "extraVolumes": [{"name": "keys", "secret": {"secretName": key, "defaultMode": 0o440}}],
+        "extraVolumeMounts": [{"name": "keys", "mountPath": _KEYS, "readOnly": True}],
+    }
     labels: Values = {}
     if spec.placed.distribution == "aks":
         account["annotations"] = {"azure.workload.identity/client-id": options["client_id"]}
@@ -169,6 +180,7 @@ def _values(spec: PlatformSpec) -> dict[str, Values]:
                 "seccompProfile": {"type": "RuntimeDefault"},
             },
             "containerSecurityContext": unprivileged,
+            **(keys if key else {}),
             # Hooks, which aren't run; their image is of a vendor that pins no versions any more.
             "upgradeCRDs": False,
             "cleanUpCRDs": False,

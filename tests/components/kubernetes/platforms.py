@@ -62,7 +62,7 @@ ASKED: dict[str, dict[str, Any]] = {
         "gpu-operator": {"driver_packages": "ubuntu-mirror"},
         "velero": {
             "bucket": "backups", "endpoint": "https://s3.acme.example",
-            "credentials_secret": "velero-store",
+            "credentials_secret": "velero-store", "key_secret": "velero-key",
         },
         "network-operator": True,
     },
@@ -111,7 +111,11 @@ def findings(stack: Stack) -> list[tuple[str, str, str]]:
     """Rules that find something, with the resource's name and what was found."""
     settings = Settings(
         allowed_registries=("registry.acme.example",),
-        allowed_hosts=("openbao.acme.example", "s3.acme.example"),
+        allowed_hosts=(
+            "openbao.acme.example",
+            "s3.acme.example",
+            "acmebackups.blob.core.windows.net",
+        ),
         allowed_sites=("dxb-1",),
     )
     judged = Judge(all_rules(), settings).whole(stack)

@@ -34,7 +34,7 @@ DIFFERENT = {
            r"|opencost\..*\.costModel|velero\.(initContainers|podLabels|serviceAccount"
            r"|configuration\.backupStorageLocation))",
     "existing": r"^(efa-device-plugin|network-operator|gpu-operator\.(driver|toolkit\.enabled)"
-                r"|opencost\..*\.costModel|velero\.(credentials"
+                r"|opencost\..*\.costModel|velero\.(credentials|extraVolume"
                 r"|configuration\.backupStorageLocation))",
 }  # fmt: skip
 #: Values that would let something report outside, and what they have to be.
