@@ -88,10 +88,11 @@ def compile_commands(
                 return True
 
             for name, package in commands.items():
+                options = ["-v", "-mod=readonly", "-buildvcs=false", "-trimpath"]
                 shop.go(
-                    ["build", "-v", "-mod=readonly", "-buildvcs=false", "-ldflags", flags,
-                     "-o", str(target / name), package], count,
-                )  # fmt: skip
+                    ["build", *options, "-ldflags", flags, "-o", str(target / name), package],
+                    count,
+                )
 
 
 def module_folders(

@@ -16,9 +16,18 @@ def answers(port: int, path: str, authority: Path, pair: Pair) -> bool:
     """Whether `https://127.0.0.1:port/path` answers 200 to the client `pair`."""
     context = ssl.create_default_context(cafile=str(authority))
     context.load_cert_chain(pair.certificate, pair.key)
-    connection = http.client.HTTPSConnection(
-        LOOPBACK, port, timeout=_QUESTION_SECONDS, context=context
+    return _is_ok(
+        http.client.HTTPSConnection(LOOPBACK, port, timeout=_QUESTION_SECONDS, context=context),
+        path,
     )
+
+
+def answers_plainly(port: int, path: str) -> bool:
+    """Whether `http://127.0.0.1:port/path` answers 200: controllers' probes know no TLS."""
+    return _is_ok(http.client.HTTPConnection(LOOPBACK, port, timeout=_QUESTION_SECONDS), path)
+
+
+def _is_ok(connection: http.client.HTTPConnection, path: str) -> bool:
     try:
         connection.request("GET", path)
         return connection.getresponse().status == http.HTTPStatus.OK

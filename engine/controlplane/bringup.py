@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from engine.controlplane import commands, configuration
+from engine.controlplane import commands, configuration, controllers
 from engine.controlplane.access import answers
 from engine.controlplane.certificates import Authority, service_account_keys
 from engine.controlplane.commands import LOOPBACK, Files, Ports
@@ -17,12 +18,24 @@ READY_SECONDS = 120.0
 ADMIN = "admin"
 MASTERS = "system:masters"
 STAGES = Path(__file__).with_name("stages.yaml")
-_READY_PATH = "/readyz"
+READY_PATH = "/readyz"
+_CORE_PORTS = 6
+
+
+@dataclass(frozen=True)
+class Given:
+    """One run: what was asked for, where it is, and who keeps its processes."""
+
+    settings: Settings
+    files: Files
+    ports: Ports
+    supervisor: Supervisor
 
 
 def pick_ports() -> Ports:
     """Free loopback ports for every listener."""
-    return Ports(*free_ports(len(Ports.__dataclass_fields__)))
+    found = free_ports(_CORE_PORTS + controllers.PORTS)
+    return Ports(*found[:_CORE_PORTS], controllers=tuple(found[_CORE_PORTS:]))
 
 
 def prepare(files: Files, ports: Ports) -> None:
@@ -69,18 +82,19 @@ def prepare(files: Files, ports: Ports) -> None:
         configuration.write_private(files.configuration(name), content)
 
 
-def run(settings: Settings, files: Files, ports: Ports, supervisor: Supervisor) -> None:
+def run(given: Given) -> None:
     """Start all processes and wait until each is ready.
 
     Raises EngineError: one of them ended, or none of them gets ready.
     """
-    binaries = Path(settings.binaries["kubernetes"])
+    files, ports, supervisor = given.files, given.ports, given.supervisor
+    binaries = Path(given.settings.binaries["kubernetes"])
     ready = partial(answers, authority=files.authority, pair=files.pair(ADMIN))
     supervisor.start("etcd", commands.etcd(binaries / "etcd", files, ports))
     supervisor.start(
         "kube-apiserver", commands.api_server(binaries / "kube-apiserver", files, ports)
     )
-    wait_until(lambda: ready(ports.api, _READY_PATH), supervisor, "the API server", READY_SECONDS)
+    wait_until(lambda: ready(ports.api, READY_PATH), supervisor, "the API server", READY_SECONDS)
     supervisor.start(
         "kube-scheduler", commands.scheduler(binaries / "kube-scheduler", files, ports)
     )

@@ -20,8 +20,8 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from engine.errors import EngineError
 
-LIFETIME = timedelta(days=30)
-"""Longer than a control plane for tests runs."""
+LIFETIME = timedelta(days=365)
+"""Longer than a control plane for tests runs; Kueue replaces what ends within 90 days."""
 CLOCK_SLACK = timedelta(minutes=5)
 #: RFC 5280, appendix A.1: ub-common-name and ub-organization-name.
 MOST_CHARACTERS = 64
@@ -39,8 +39,8 @@ class Pair:
 class Authority:
     """A certificate authority whose files lie in one folder (mode 0700)."""
 
-    def __init__(self, folder: Path) -> None:
-        """Open the authority in `folder`, making it when there is none."""
+    def __init__(self, folder: Path, called: str = "falaj-test-control-plane") -> None:
+        """Open the authority in `folder`, making one that is `called` so when there is none."""
         self.folder = folder
         self.certificate = folder / "ca.crt"
         self._key_path = folder / "ca.key"
@@ -53,7 +53,7 @@ class Authority:
             return
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._key = ec.generate_private_key(ec.SECP256R1())
-        name = _name("falaj-test-control-plane", ())
+        name = _name(called, ())
         self._own = (
             _builder(name, name, self._key.public_key())
             .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
@@ -63,6 +63,7 @@ class Authority:
             .add_extension(
                 x509.SubjectKeyIdentifier.from_public_key(self._key.public_key()), critical=False
             )
+            .add_extension(x509.SubjectAlternativeName([x509.DNSName(called)]), critical=False)
             .sign(self._key, hashes.SHA256())
         )
         _write_private(self._key_path, _pem(self._key))

@@ -32,6 +32,7 @@ class Ports:
     scheduler: int
     controller_manager: int
     kwok: int
+    controllers: tuple[int, ...] = ()
 
     @property
     def server(self) -> str:

@@ -16,7 +16,7 @@ import time
 from pathlib import Path
 from types import FrameType
 
-from engine.controlplane import bringup
+from engine.controlplane import addons, bringup
 from engine.controlplane.commands import Files
 from engine.controlplane.record import Record, Settings
 from engine.controlplane.supervisor import Supervisor
@@ -72,7 +72,9 @@ def _bring_up(files: Files, settings: Settings, supervisor: Supervisor) -> None:
         ports = bringup.pick_ports()
         bringup.prepare(files, ports)
         try:
-            bringup.run(settings, files, ports, supervisor)
+            given = bringup.Given(settings, files, ports, supervisor)
+            bringup.run(given)
+            addons.add(given)
         except EngineError as error:
             supervisor.stop()
             shutil.rmtree(files.folder / "etcd", ignore_errors=True)

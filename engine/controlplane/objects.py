@@ -87,6 +87,10 @@ class Objects:
             found.append(self.request("PATCH", path, manifest, _APPLY, **query))
         return found
 
+    def apply_all(self, manifests: Iterable[Manifest], manager: str) -> None:
+        """Apply many side by side, where the order doesn't matter."""
+        self._each(lambda each: self.apply([each], manager), manifests)
+
     def create(self, manifest: Manifest) -> dict[str, Any]:
         """Create; unlike `apply` an object that is there already is a conflict (409)."""
         path = self.path_of(manifest).rpartition("/")[0]
@@ -211,7 +215,7 @@ class Objects:
         return self._kinds[api_version][kind]
 
     @staticmethod
-    def _each(act: Callable[[Manifest], None], manifests: Iterable[Manifest]) -> None:
+    def _each(act: Callable[[Manifest], object], manifests: Iterable[Manifest]) -> None:
         with ThreadPoolExecutor(SIDE_BY_SIDE) as pool:
             for _ in pool.map(act, manifests):
                 pass

@@ -17,7 +17,8 @@ from typing import Any, Self
 import psutil
 from kubernetes.client import ApiClient
 
-from engine.controlplane import binaries, configuration, keeper
+from engine.controlplane import addons, binaries, configuration, keeper
+from engine.controlplane.addons import install_definitions
 from engine.controlplane.certificates import Authority
 from engine.controlplane.commands import Files
 from engine.controlplane.machines import Machines
@@ -80,6 +81,14 @@ class ControlPlane:
         are ready.
         """
         return self.machines.set(parse_pools(pools), site or Site())
+
+    def define(self, *names: str) -> None:
+        """Install the CRDs of add-ons such as `cert-manager`, unless they are there.
+
+        Raises EngineError: a name that isn't known, or their module can't be had.
+        """
+        binaries.ensure((addons.DEFINITIONS,))
+        install_definitions(self.objects, addons.definitions(names))
 
     def user_kubeconfig(self, name: str, groups: Sequence[str] = ()) -> Path:
         """A kubeconfig of the user `name` of `groups`, by a client certificate."""
@@ -152,7 +161,9 @@ def start(
     files = Files(folder.absolute())
     _claim(files)
     Settings(
-        binaries=binaries.ensure(("kubernetes", *controllers)),
+        binaries=binaries.ensure(
+            (binaries.CORE, *controllers, *([addons.DEFINITIONS] if crds else []))
+        ),
         lifeline=not detached,
         controllers=tuple(controllers),
         definitions=tuple(crds),

@@ -1,0 +1,128 @@
+"""What a control plane gets beside its core: definitions, and controllers with their webhooks."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from engine.controlplane import binaries, configuration, controllers
+from engine.controlplane.access import answers_plainly
+from engine.controlplane.bringup import MASTERS, READY_PATH, READY_SECONDS, Given
+from engine.controlplane.certificates import Authority
+from engine.controlplane.objects import Objects, wait_for
+from engine.controlplane.supervisor import wait_until
+
+MANAGER = "falaj-control-plane"
+DEFINITIONS = "crds"
+"""The module of definitions alone."""
+_DEFINITION = "CustomResourceDefinition"
+#: By this the sandbox tells a test control plane from a real cluster behind a tunnel.
+MARK = {
+    "apiVersion": "v1",
+    "kind": "ConfigMap",
+    "metadata": {"name": "falaj-test-control-plane", "namespace": "kube-system"},
+    "data": {"nodes": "simulated"},
+}
+
+
+def add(given: Given) -> None:
+    """Install definitions and start the controllers that the settings name.
+
+    Raises EngineError: a name that isn't known, or one of them ended or doesn't get ready.
+    """
+    settings, files = given.settings, given.files
+    objects = Objects.of(str(files.kubeconfig))
+    try:
+        objects.apply([MARK], MANAGER)
+        install_definitions(objects, definitions(settings.definitions))
+        chosen = controllers.known(list(given.ports.controllers))
+        started = [chosen[name] for name in settings.controllers]
+        for controller in started:
+            _start(controller, given, objects)
+    finally:
+        objects.close()
+    for controller in started:
+        wait_until(
+            lambda port=controller.health_port: answers_plainly(port, READY_PATH),
+            given.supervisor, controller.name, READY_SECONDS,
+        )  # fmt: skip
+
+
+def definitions(names: Sequence[str]) -> list[dict[str, Any]]:
+    """The CRDs of add-ons, as far as they work without their controllers.
+
+    Raises EngineError for a name that isn't known.
+    """
+    module = binaries.built()[DEFINITIONS]
+    return [
+        _without_conversion(document)
+        for name in names
+        for document in module.documents(name)
+        if document["kind"] == _DEFINITION
+    ]
+
+
+def install_definitions(objects: Objects, wanted: list[dict[str, Any]]) -> None:
+    """Apply custom resource definitions and wait until the API server serves them."""
+    names = {each["metadata"]["name"] for each in wanted}
+    objects.apply_all(wanted, MANAGER)
+
+    def served() -> bool:
+        found = objects.list("apiextensions.k8s.io/v1", _DEFINITION) if names else []
+        return names <= {each["metadata"]["name"] for each in found if _is_established(each)}
+
+    wait_for(served, f"{len(names)} definitions are served", READY_SECONDS)
+
+
+def _start(controller: controllers.Controller, given: Given, objects: Objects) -> None:
+    settings, files = given.settings, given.files
+    module = binaries.built()[controller.name]
+    folder, secret = controllers.certificates(controller, files)
+    documents = controllers.localised(
+        controller,
+        [*module.documents("definitions"), *module.documents("webhooks")],
+        (folder / "ca.crt").read_bytes(),
+    )
+    namespace = {
+        "apiVersion": "v1", "kind": "Namespace", "metadata": {"name": controller.namespace},
+    }  # fmt: skip
+    install_definitions(objects, [each for each in documents if each["kind"] == _DEFINITION])
+    objects.apply([namespace, secret], MANAGER)
+    objects.apply([each for each in documents if each["kind"] in controllers.KINDS], MANAGER)
+    client = Authority(files.certificates).client(
+        controller.user, (MASTERS,), file=f"{controller.name}-client"
+    )
+    access = configuration.write_private(
+        files.configuration(f"{controller.name}.kubeconfig"),
+        configuration.kubeconfig(given.ports.server, files.authority, client),
+    )
+    asked = settings.controller_settings.get(controller.name, {})
+    written = configuration.write_private(
+        files.configuration(f"{controller.name}.json"),
+        controllers.configuration(controller, asked, folder),
+    )
+    binary = Path(settings.binaries[controller.name]) / controller.name
+    given.supervisor.start(
+        controller.name, controllers.command(controller, binary, written, access),
+        controllers.environment(controller, folder),
+    )  # fmt: skip
+
+
+def _without_conversion(definition: dict[str, Any]) -> dict[str, Any]:
+    """Its controller doesn't run here: nobody could convert between versions."""
+    spec = {key: value for key, value in definition["spec"].items() if key != "conversion"}
+    metadata = {
+        key: value
+        for key, value in definition["metadata"].items()
+        if key in {"name", "labels", "annotations"}
+    }
+    return {
+        "apiVersion": definition["apiVersion"], "kind": _DEFINITION, "metadata": metadata,
+        "spec": spec,
+    }  # fmt: skip
+
+
+def _is_established(found: dict[str, Any]) -> bool:
+    conditions = found.get("status", {}).get("conditions") or []
+    return any(each["type"] == "Established" and each["status"] == "True" for each in conditions)
