@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from workloads.errors import WorkloadError
+from workloads.training import sweep_command
 from workloads.training.options import CLASS_WEIGHTS, DEVICES, PRECISIONS, Requested, check
 from workloads.training.statuses import REFUSED
 from workloads.training.stopping import StopRequest
@@ -20,7 +21,9 @@ def main(arguments: list[str]) -> int:
     """Run the command line; return 0 or one of `workloads.training.statuses`."""
     options = build_parser().parse_args(arguments)
     try:
-        return _dataset(options) if options.command == "dataset" else _run(options, arguments)
+        if options.command == "dataset":
+            return _dataset(options)
+        return _run(options, arguments) if options.command == "run" else sweep_command.run(options)
     except WorkloadError as error:
         if os.environ.get("RANK", "0") == "0":  # of several processes one speaks
             print(f"error: {error}", file=sys.stderr)
@@ -36,9 +39,12 @@ def build_parser() -> argparse.ArgumentParser:
         "other processes were lost; 75 stopped on request, run again to go on. Several machines: "
         "see workloads/training/rendezvous.py for the variables that join them.",
     )
-    commands = parser.add_subparsers(dest="command", required=True, metavar="dataset|run")
+    commands = parser.add_subparsers(
+        dest="command", required=True, metavar="dataset|run|sweep|trial|study"
+    )
     _add_dataset(commands.add_parser("dataset", help="make a dataset snapshot"))
     _add_run(commands.add_parser("run", help="train a model on a snapshot"))
+    sweep_command.add(commands)
     return parser
 
 

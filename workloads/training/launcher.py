@@ -18,6 +18,7 @@ from workloads.registry.keyring import KeyRing
 from workloads.registry.sealed import artifact_path
 from workloads.training import batches, distributed, hardware, nodes, rendezvous
 from workloads.training import record as records
+from workloads.training.exporter import listening
 from workloads.training.finishing import Setting, report_finished
 from workloads.training.options import Parameters, Requested, default_threads, family_defaults
 from workloads.training.progress import Progress
@@ -53,6 +54,8 @@ def run(
         WorkloadError: the data, the parameters or the output folder can't be used.
     """
     output: Path = options.output
+    if options.metrics is not None:
+        listening(options.metrics)
     keyring = open_keyring(options.keyring)
     dataset = open_dataset(options.dataset, keyring)
     parameters = resolve(requested, dataset)

@@ -17,7 +17,7 @@ _WITHOUT_EFFECT = {"processes", "threads", "device", "accumulation", "checkpoint
 
 _ONE_THREAD_ROWS = 64
 
-_RANGES: dict[str, tuple[float, float]] = {
+RANGES: dict[str, tuple[float, float]] = {
     "epochs": (1, 100_000),
     "batch_size": (1, 1_000_000),
     "learning_rate": (1e-9, 10.0),
@@ -121,9 +121,9 @@ def check(requested: Requested) -> None:
     for field in fields(requested):
         value = getattr(requested, field.name)
         option = "--" + field.name.replace("_", "-")
-        if value is None or field.name not in _RANGES:
+        if value is None or field.name not in RANGES:
             continue
-        low, high = _RANGES[field.name]
+        low, high = RANGES[field.name]
         if not low <= value <= high:
             raise WorkloadError(f"{option} is {value}: allowed is {low:,g} to {high:,g}")
     choices = {"precision": PRECISIONS, "device": DEVICES, "class_weights": CLASS_WEIGHTS}

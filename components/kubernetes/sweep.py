@@ -1,0 +1,164 @@
+"""A sweep: trials of a training side by side, as many at a time as the quota has room for."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Final, NotRequired
+
+import pulumi
+
+from components.kubernetes._metadata import metadata
+from components.kubernetes._objects import Manifest, declare, token
+from components.kubernetes.training.arguments import RunArgs
+from components.kubernetes.training.checks import check_arguments
+from components.kubernetes.training.failures import trial_pods
+from components.kubernetes.training.pods import DATA, RUNS, template
+from components.kubernetes.training.run_checks import checked_run
+from components.kubernetes.training.specification import Run
+from components.kubernetes.training.surroundings import network_policy, queue_labels
+from components.specification.refusals import Refusals
+
+PRUNERS: Final = ("median", "hyperband", "none")
+#: What a file that all trials append to, one at a time, was tried with.
+MOST_TRIALS: Final = 1_000
+_MOST_PARALLEL: Final = 128
+
+
+class SweepArgs(RunArgs):
+    """Arguments of `Sweep`."""
+
+    search: dict[str, str]
+    """What is tried, by the parameter's name: ``1e-4..1e-1``, ``1e-4..1e-1:log`` or ``8|16|32``.
+    Names are those of options of ``python -m workloads.training run``, with ``_``."""
+    trials: NotRequired[int]
+    """How many, 1 to 1,000. Default: 20."""
+    parallel: NotRequired[int]
+    """Trials at a time, where the quota has room; fewer where it hasn't. Default: 4."""
+    seed: NotRequired[int]
+    """Of the runs, and the first of the sampler's. Default: 0."""
+    pruner: NotRequired[str]
+    """What ends a trial early: ``median`` (worse than half of the others), ``hyperband`` or
+    ``none``. Default: ``median``."""
+    retries: NotRequired[int]
+    """How often a trial is started again after faults of its machine. Default: 2."""
+
+
+@dataclass(frozen=True)
+class SweepSpec:
+    """The arguments of `Sweep`, checked."""
+
+    run: Run
+    search: Mapping[str, str]
+    trials: int
+    parallel: int
+    seed: int
+    pruner: str
+    retries: int
+
+
+def check(name: str, args: SweepArgs) -> SweepSpec:
+    """Check the arguments of a `Sweep`.
+
+    Raises:
+        pulumi.InputPropertiesError: with every argument that was refused, and why.
+    """
+    refusals = Refusals(f"Sweep {name!r}")
+    given: Mapping[str, Any] = {key: value for key, value in args.items() if value is not None}
+    refusals.names(given, SweepArgs)
+    run = checked_run(name, given, refusals)
+    check_arguments(given, refusals)
+    search = refusals.mapping("search", given["search"]) if "search" in given else {}
+    if "search" in given and not search:
+        refusals.add("search", given["search"], "at least one parameter with what is tried")
+    for parameter, values in search.items():
+        if not parameter.isidentifier() or not values.strip() or "=" in values:
+            refusals.add(f"search[{parameter!r}]", values, "1e-4..1e-1, 1e-4..1e-1:log or 8|16|32")
+    trials = refusals.whole("trials", given.get("trials", 20), 1, MOST_TRIALS)
+    parallel = refusals.whole("parallel", given.get("parallel", 4), 1, _MOST_PARALLEL)
+    seed = refusals.whole("seed", given.get("seed", 0), 0, 2**31 - 1)
+    pruner = str(given.get("pruner", "median"))
+    refusals.choice("pruner", pruner, PRUNERS)
+    retries = refusals.whole("retries", given.get("retries", 2), 0, 20)
+    refusals.raise_if_any()
+    if run is None:
+        raise AssertionError("what can't be used was refused")
+    run = replace(run, telemetry=False)  # trials tell the study how they are doing
+    return SweepSpec(run, search, trials, min(parallel, trials), seed, pruner, retries)
+
+
+def manifests(spec: SweepSpec) -> list[Manifest]:
+    """An indexed Job, a trial for each index, and who may reach its pods: nobody."""
+    run = spec.run
+    job: Manifest = {
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "metadata": metadata(
+            run.placed,
+            run.name,
+            run.name,
+            run.namespace,
+            labels=queue_labels(run),
+            annotations={
+                # Trials don't need each other: with little room left, some go before others.
+                "kueue.x-k8s.io/job-min-parallelism": "1",
+                # It may wait for its quota for hours: an update doesn't wait for its end.
+                "pulumi.com/skipAwait": "true",
+            },
+        ),
+        "spec": {
+            "completionMode": "Indexed",
+            "completions": spec.trials,
+            "parallelism": spec.parallel,
+            "backoffLimitPerIndex": spec.retries,
+            "maxFailedIndexes": spec.trials,
+            "podReplacementPolicy": "Failed",
+            "podFailurePolicy": trial_pods(),
+            "template": template(run, _command(spec), (), {}),
+        },
+    }
+    return [network_policy(run, peers=False), job]
+
+
+def _command(spec: SweepSpec) -> list[str]:
+    """One trial; its number is the pod's index, which Kubernetes tells it."""
+    run = spec.run
+    searched = [
+        word
+        for parameter, values in sorted(spec.search.items())
+        for word in ("--search", f"{parameter}={values}")
+    ]
+    return [
+        "python", "-m", "workloads.training", "trial",
+        "--dataset", f"{DATA}/{run.dataset}",
+        "--output", f"{RUNS}/{run.name}",
+        "--seed", str(spec.seed),
+        "--pruner", spec.pruner,
+        *searched,
+        "--",
+        "--processes", str(run.size.processes),
+        "--device", "cuda" if run.size.gpus else "cpu",
+        *run.arguments,
+    ]  # fmt: skip
+
+
+class Sweep(pulumi.ComponentResource):
+    """Tries parameters of a training: trials share what they learned, a quota and a file system.
+
+    The study is a journal (Optuna's) on the claim of checkpoints, so that nothing but the trials
+    has to run. Bad trials are ended early; one that fails fails alone. ``python -m
+    workloads.training study`` tells the outcome.
+    """
+
+    sweep_folder: pulumi.Output[str]
+    """Folder of the sweep in the claim of checkpoints."""
+
+    def __init__(
+        self, name: str, args: SweepArgs, opts: pulumi.ResourceOptions | None = None
+    ) -> None:
+        spec = check(name, args)
+        super().__init__(token("Sweep"), name, None, opts)
+        objects = manifests(spec)
+        jobs = [each for each in objects if each["kind"] == "Job"]
+        declare(self, name, [each for each in objects if each["kind"] != "Job"])
+        declare(self, name, jobs, replace_on_changes=["spec"], delete_before_replace=True)
+        self.sweep_folder = pulumi.Output.from_input(spec.run.name)
+        self.register_outputs({"sweep_folder": self.sweep_folder})

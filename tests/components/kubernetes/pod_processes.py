@@ -1,0 +1,104 @@
+"""Runs rendered pods as processes of this machine, as a kubelet would start their container.
+
+Kept from the specification: the command, every variable in its order with references resolved, and
+what the downward API tells. Replaced: names of pods by loopback addresses (one for each pod), the
+port of the rendezvous by a free one, mounted volumes by folders, and ``python`` by this one.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import socket
+import subprocess
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+_REFERENCE = re.compile(r"\$\(([A-Za-z_][A-Za-z0-9_]*)\)")
+
+
+@dataclass
+class Machine:
+    """Where pods run: folders for their claims, loopback addresses for their names."""
+
+    folder: Path
+    names: dict[str, str] = field(default_factory=dict[str, str])
+    """What to write for texts in commands and variables, such as a pod's DNS name."""
+
+    def start(
+        self, template: Mapping[str, Any], index: int, labels: Mapping[str, str] | None = None
+    ) -> subprocess.Popen[bytes]:
+        """Start the one container of the pod with this completion index."""
+        (container,) = template["spec"]["containers"]
+        told = {
+            "status.podIP": f"127.0.0.{index + 2}",
+            "metadata.name": f"pod-{index}",
+            **{f"metadata.labels['{key}']": value for key, value in (labels or {}).items()},
+            "metadata.labels['batch.kubernetes.io/job-completion-index']": str(index),
+        }
+        environ = self._environ(container["env"], told)
+        command = [self._local(_resolved(word, environ)) for word in container["command"]]
+        assert command[0] == "python", "the image's own interpreter"
+        with self.log(index).open("w") as log:
+            return subprocess.Popen(
+                [sys.executable, *command[1:]],
+                env={**_SYSTEM, **{name: self._local(text) for name, text in environ.items()}},
+                stdout=log,
+                stderr=subprocess.STDOUT,
+            )
+
+    def log(self, index: int) -> Path:
+        """What the pod of this index wrote."""
+        return self.folder / f"pod-{index}.log"
+
+    def _environ(
+        self, entries: list[Mapping[str, Any]], told: Mapping[str, str]
+    ) -> dict[str, str]:
+        environ: dict[str, str] = {}
+        for entry in entries:
+            if "valueFrom" in entry:
+                environ[entry["name"]] = told[entry["valueFrom"]["fieldRef"]["fieldPath"]]
+            else:
+                environ[entry["name"]] = _resolved(entry["value"], environ)
+        return environ
+
+    def _local(self, text: str) -> str:
+        for name, here in self.names.items():
+            text = text.replace(name, here)
+        for mount in ("/runs", "/data", "/scratch"):
+            if text == mount or text.startswith(mount + "/"):
+                path = self.folder / (mount[1:] + text.removeprefix(mount))
+                (self.folder / mount[1:]).mkdir(exist_ok=True)
+                return str(path)
+        return text
+
+
+#: What the image has, and that the pods of this test have one network interface.
+_SYSTEM = {
+    "PATH": os.environ["PATH"], "PYTHONPATH": str(Path.cwd()), "GLOO_SOCKET_IFNAME": "lo",
+}  # fmt: skip
+
+
+def _resolved(text: str, environ: Mapping[str, str]) -> str:
+    """Kubernetes' rule: a reference to what isn't there stays as it is."""
+    return _REFERENCE.sub(lambda found: environ.get(found[1], found[0]), text)
+
+
+def free_port() -> int:
+    with socket.socket() as listening:
+        listening.bind(("127.0.0.1", 0))
+        return int(listening.getsockname()[1])
+
+
+def finish(processes: list[subprocess.Popen[bytes]], seconds: float = 150) -> list[int]:
+    """Status of each; none is left."""
+    try:
+        return [process.wait(timeout=seconds) for process in processes]
+    finally:
+        for process in processes:
+            if process.poll() is None:
+                process.kill()
+                process.wait()

@@ -1,0 +1,72 @@
+"""Sweeps: what is refused, and a job whose indexes are trials."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pulumi
+import pytest
+
+from components.kubernetes import sweep
+from components.kubernetes._objects import Manifest
+from tests.components.kubernetes.training_jobs import CPU, arguments, container_of, findings, the
+from workloads.training.command import build_parser
+from workloads.training.search import spaces
+
+SEARCH = {"learning_rate": "1e-4..1e-1:log", "width": "8|16|32"}
+
+
+def rendered(place: str = "existing", **changes: Any) -> list[Manifest]:
+    given = {**arguments(place, **CPU), "search": SEARCH, **changes}
+    return sweep.manifests(sweep.check("tuning", given))  # pyright: ignore[reportArgumentType]
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({"search": None}, "search: missing"),
+        ({"search": {}}, "at least one parameter"),
+        ({"search": {"learning rate": "1..2"}}, "1e-4..1e-1"),
+        ({"search": {"width": " "}}, "8|16|32"),
+        ({"trials": 0}, "from 1 to 1000"),
+        ({"parallel": 129}, "from 1 to 128"),
+        ({"pruner": "random"}, "median, hyperband, none"),
+        ({"trails": 3}, "did you mean 'trials'?"),
+        ({"nodes": 2}, "is not an argument of SweepArgs"),
+        ({"arguments": ["--output", "x"]}, "set by the component"),
+    ],
+)
+def test_what_cannot_be_is_refused(changes: dict[str, Any], reason: str) -> None:
+    with pytest.raises(pulumi.InputPropertiesError) as refused:
+        rendered(**changes)
+    assert reason in str(refused.value)
+
+
+def test_each_index_is_a_trial_that_fails_alone() -> None:
+    job = the("Job", rendered(trials=12, parallel=3, retries=1))
+    spec = job["spec"]
+    assert (spec["completions"], spec["parallelism"]) == (12, 3)
+    assert (spec["backoffLimitPerIndex"], spec["maxFailedIndexes"]) == (1, 12)
+    assert "backoffLimit" not in spec
+    actions = [rule["action"] for rule in spec["podFailurePolicy"]["rules"]]
+    assert actions == ["Ignore", "Ignore", "FailIndex"]
+    assert job["metadata"]["annotations"]["kueue.x-k8s.io/job-min-parallelism"] == "1"
+
+
+def test_no_more_run_at_a_time_than_there_are() -> None:
+    assert the("Job", rendered(trials=2, parallel=8))["spec"]["parallelism"] == 2
+
+
+def test_the_command_is_one_that_the_training_understands() -> None:
+    command = container_of(rendered(arguments=["--epochs", "20"]))["command"]
+    assert command[:3] == ["python", "-m", "workloads.training"]
+    options = build_parser().parse_args(command[3:])
+    assert set(spaces(options.search)) == set(SEARCH)
+    assert options.run_options[-2:] == ["--epochs", "20"]
+    run = ["run", "--dataset", "d", "--output", "o", *options.run_options]
+    assert build_parser().parse_args(run).epochs == 20
+
+
+@pytest.mark.parametrize("place", ["eks", "aks"])
+def test_every_policy_pack_is_met(place: str) -> None:
+    assert findings(rendered(place)) == []

@@ -1,0 +1,141 @@
+"""The rendered pods of a job run: every flag and variable of theirs means what it should."""
+
+from __future__ import annotations
+
+import json
+import re
+import signal
+import subprocess
+import time
+import urllib.request
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from components.kubernetes._objects import Manifest
+from tests.components.kubernetes.pod_processes import Machine, finish, free_port
+from tests.components.kubernetes.training_jobs import CPU, job, pod_of
+from workloads.training import dataset as datasets
+
+pytestmark = pytest.mark.slow
+ATTEMPT = {"jobset.sigs.k8s.io/restart-attempt": "0"}
+
+
+@pytest.fixture(scope="module")
+def digest(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A snapshot of the digits."""
+    dataset = datasets.build(datasets.Source("digits"))
+    return datasets.write(dataset, tmp_path_factory.mktemp("datasets"), None)
+
+
+@pytest.fixture
+def machine(tmp_path: Path, digest: Path) -> Machine:
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data" / "digits").symlink_to(digest, target_is_directory=True)
+    return Machine(tmp_path, {"29400": str(free_port()), "9464": str(free_port())})
+
+
+def two_pods(**changes: Any) -> list[Manifest]:
+    common = {**CPU, "dataset": "digits", "cpus": 1, "nodes": 2, "grace_seconds": 20}
+    return job(**{**common, "arguments": ["--epochs", "3", "--threads", "1"], **changes})
+
+
+def test_two_pods_of_a_gang_train_one_model(machine: Machine) -> None:
+    template = pod_of(two_pods())
+    machine.names["fraud-node-0-0.fraud"] = "127.0.0.2"
+    processes = [machine.start(template, index, ATTEMPT) for index in (1, 0)]
+    assert finish(processes) == [0, 0], _said(machine)
+    record = json.loads((machine.folder / "runs/fraud/record.json").read_text(encoding="utf-8"))
+    assert record["parameters"]["processes"] == 2
+    assert record["epochs"] == 3
+    assert record["metrics"]["held_out"]["accuracy"] > 0.8
+    finished = [each for each in _events(machine) if each["event"] == "finished"]
+    assert len(finished) == 1  # one of the pods reports
+
+
+def test_an_elastic_job_saves_on_sigterm_goes_on_alone_and_serves_figures(
+    machine: Machine,
+) -> None:
+    """A pod that is evicted leaves with 75; the other meets again and trains on."""
+    template = pod_of(
+        two_pods(
+            elastic={"min_nodes": 1, "max_nodes": 2},
+            arguments=["--epochs", "400", "--patience", "400", "--threads", "1"],
+        )
+    )
+    machine.names["fraud-0.fraud"] = "127.0.0.2"
+    host, other = (machine.start(template, index) for index in (0, 1))
+    try:
+        _wait_for(machine, lines=3, of=host)
+        metrics = f"http://127.0.0.2:{machine.names['9464']}/metrics"
+        with urllib.request.urlopen(metrics, timeout=10) as answer:
+            text = answer.read().decode()
+        assert re.search(r"^falaj_training_loss \d", text, re.MULTILINE)
+        assert re.search(r"^falaj_training_epoch [1-9]", text, re.MULTILINE)
+        before = _epochs(machine)
+        other.send_signal(signal.SIGTERM)
+        assert other.wait(60) == 75
+        _wait_for(machine, lines=before + 2, of=host)
+        host.send_signal(signal.SIGTERM)
+        assert host.wait(60) == 75
+    finally:
+        finish([host, other])
+    events = _events(machine)
+    resumed = [event["epoch"] for event in events if event["event"] == "resume"]
+    assert resumed, events
+    assert max(resumed) >= before - 1
+    assert (machine.folder / "runs/fraud/checkpoint").exists()
+
+
+@pytest.mark.parametrize(
+    ("changed", "reason"),
+    [
+        ({"env": {"PET_NNODES": "two"}}, "PET_NNODES is 'two'"),
+        ({"env": {"PET_RDZV_ENDPOINT": None}}, "neither PET_RDZV_ENDPOINT nor"),
+        ({"env": {"PET_RDZV_CONF": "last_cal_timeout=5"}}, "last_call_timeout"),
+        ({"env": {"FALAJ_GRACE_SECONDS": "a while"}}, "allowed are whole seconds"),
+        ({"flag": ("--dataset", "--datasets")}, "required: --dataset"),
+        ({"flag": ("$(POD_IP):9464", "$(POD_PI):9464")}, "an address of this machine"),
+    ],
+)
+def test_a_wrong_flag_or_variable_is_found(
+    machine: Machine, changed: dict[str, Any], reason: str
+) -> None:
+    template = json.loads(json.dumps(pod_of(two_pods())))
+    machine.names["fraud-node-0-0.fraud"] = "127.0.0.2"
+    container = template["spec"]["containers"][0]
+    for name, value in changed.get("env", {}).items():
+        kept = [each for each in container["env"] if each["name"] != name]
+        container["env"] = kept + ([{"name": name, "value": value}] if value else [])
+    if "flag" in changed:
+        right, wrong = changed["flag"]
+        assert right in container["command"]
+        container["command"] = [wrong if word == right else word for word in container["command"]]
+    (code,) = finish([machine.start(template, 0, ATTEMPT)])
+    output = _said(machine)
+    assert code == 2, output
+    assert reason in output
+    assert "Traceback" not in output
+
+
+def _said(machine: Machine) -> str:
+    logs = sorted(machine.folder.glob("pod-*.log"))
+    return "".join(each.read_text(encoding="utf-8") for each in logs)
+
+
+def _events(machine: Machine) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in _said(machine).splitlines() if line[:1] == "{"]
+
+
+def _epochs(machine: Machine) -> int:
+    path = machine.folder / "runs/fraud/metrics.jsonl"
+    return len(path.read_text(encoding="utf-8").splitlines()) if path.exists() else 0
+
+
+def _wait_for(machine: Machine, lines: int, of: subprocess.Popen[bytes]) -> None:
+    until = time.monotonic() + 120
+    while _epochs(machine) < lines:
+        assert of.poll() is None, _said(machine)
+        assert time.monotonic() < until, _said(machine)
+        time.sleep(0.2)

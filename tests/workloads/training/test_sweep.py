@@ -1,0 +1,161 @@
+"""Sweeps: what is searched, trials side by side, one that fails, one that is stopped."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from optuna.distributions import CategoricalDistribution, FloatDistribution, IntDistribution
+
+from workloads.errors import WorkloadError
+from workloads.training import command, search, trial
+from workloads.training import dataset as datasets
+from workloads.training.snapshot import Dataset
+
+COMMAND = [sys.executable, "-m", "workloads.training"]
+
+
+@pytest.fixture
+def snapshot(mixed_dataset: Dataset, tmp_path: Path) -> Path:
+    return datasets.write(mixed_dataset, tmp_path / "datasets", None)
+
+
+def test_ranges_and_choices_are_read() -> None:
+    found = search.spaces(
+        [
+            "learning_rate=1e-4..0.1:log",
+            "width=8..64",
+            "batch-size=16|32",
+            "class_weights=none|auto",
+        ]
+    )
+    assert found == {
+        "learning_rate": FloatDistribution(1e-4, 0.1, log=True),
+        "width": IntDistribution(8, 64),
+        "batch_size": CategoricalDistribution([16, 32]),
+        "class_weights": CategoricalDistribution(["none", "auto"]),
+    }
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("", "allowed are learning_rate"),
+        ("epochs=1..5", "allowed are learning_rate"),
+        ("width=1.5..3", "whole numbers"),
+        ("width=8||16", "can't be read"),
+        ("width=8|8", "can't be read"),
+        ("learning_rate=0.1..0.01", "the smaller one"),
+        ("weight_decay=0..1:log", "above 0 with :log"),
+        ("learning_rate=1..99", "allowed from 1e-09 to 10"),
+        ("class_weights=none|heavy", "auto, tempered"),
+        ("class_weights=0..1", "auto|tempered"),
+        ("learning_rate=fast", "takes numbers"),
+    ],
+)
+def test_what_cannot_be_searched_is_refused(text: str, reason: str) -> None:
+    with pytest.raises(WorkloadError) as refused:
+        search.spaces([text])
+    assert reason in str(refused.value)
+
+
+def test_a_parameter_is_searched_once() -> None:
+    with pytest.raises(WorkloadError, match="twice"):
+        search.spaces(["width=8|16", "--width=8..32"])
+
+
+@given(st.text(max_size=40), st.sampled_from(["", "width=", "learning_rate="]))
+def test_any_text_is_understood_or_refused(text: str, start: str) -> None:
+    try:
+        assert search.spaces([start + text])
+    except WorkloadError as error:
+        assert "--search" in str(error)
+
+
+@pytest.mark.parametrize(
+    ("words", "reason"),
+    [
+        (["trial", "--search", "width=8|16"], "which trial this is"),
+        (["sweep", "--search", "width=8|16", "--parallel", "0"], "allowed is 1 or more"),
+        (["sweep", "--search", "width=8|16", "--", "--output", "x"], "option of the sweep"),
+        (["study"], "holds no study"),
+    ],
+)
+def test_a_wrong_command_line_is_refused(
+    words: list[str], reason: str, snapshot: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    first, *rest = words
+    places = ["--dataset", str(snapshot), "--output", str(snapshot.parent / "sweep")]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("workloads.training.stopping.StopRequest.install", lambda _: None)
+        patch.delenv(trial.INDEX, raising=False)
+        assert command.main([first, *places, *rest]) == 2
+    assert reason in capsys.readouterr().err
+
+
+def _summary(snapshot: Path, output: Path) -> dict[str, Any]:
+    return trial.summary(trial.open_study(output, snapshot, 0, "none"))
+
+
+@pytest.mark.slow
+def test_two_processes_share_a_study_and_a_failed_trial_fails_alone(
+    snapshot: Path, tmp_path: Path
+) -> None:
+    output = tmp_path / "sweep"
+    common = [*COMMAND, "trial", "--dataset", str(snapshot), "--output", str(output)]
+    options = ["--", "--device", "cpu", "--threads", "1", "--epochs"]
+    searched = ["--search", "learning_rate=1e-3..1e-2:log", "--search", "width=8|16"]
+    processes = [
+        subprocess.Popen([*common, "--index", str(index), *searched, *options, epochs])
+        for index, epochs in ((0, "3"), (1, "3"), (2, "0"))  # no epochs: refused by the run
+    ]
+    assert [process.wait(120) for process in processes] == [0, 0, 2]
+    found = _summary(snapshot, output)
+    assert found["trials"]["complete"] == 2
+    assert found["trials"]["fail"] == 1
+    assert found["direction"] == "maximize"
+    assert found["best"]["trial"] in (0, 1)
+    best = output / f"trial-{found['best']['trial']}"
+    record = json.loads((best / "record.json").read_text(encoding="utf-8"))
+    assert record["parameters"]["width"] == found["best"]["parameters"]["width"]
+    # The same trial once more, as after a lost node: done already.
+    again = subprocess.run(
+        [*common, "--index", "0", *searched, *options, "3"],
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert again.returncode == 0
+    assert "done already: complete" in again.stdout
+    assert _summary(snapshot, output)["trials"]["complete"] == 2
+
+
+@pytest.mark.slow
+def test_a_stopped_trial_goes_on_where_it_was(snapshot: Path, tmp_path: Path) -> None:
+    output = tmp_path / "sweep"
+    start = [
+        *COMMAND, "trial", "--dataset", str(snapshot), "--output", str(output), "--index", "0",
+        "--search", "width=8|16", "--pruner", "none", "--", "--device", "cpu", "--threads", "1",
+        "--epochs", "60", "--patience", "100",
+    ]  # fmt: skip
+    process = subprocess.Popen(start, stdout=subprocess.DEVNULL)
+    metrics = output / "trial-0" / "metrics.jsonl"
+    until = time.monotonic() + 90
+    while not metrics.exists() or len(metrics.read_text(encoding="utf-8").splitlines()) < 3:
+        assert time.monotonic() < until
+        assert process.poll() is None
+        time.sleep(0.05)
+    process.send_signal(signal.SIGTERM)
+    assert process.wait(60) == 75
+    assert _summary(snapshot, output)["trials"]["running"] == 1
+    done = subprocess.run(start, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert '"event": "resume"' in done.stdout
+    found = _summary(snapshot, output)
+    assert (found["trials"]["complete"], found["trials"]["running"]) == (1, 0)

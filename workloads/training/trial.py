@@ -1,0 +1,190 @@
+"""One trial of a sweep: parameters from the shared study, a run, its figure back to the study.
+
+Trials run side by side, on one machine or many, and know each other through the study's journal
+alone: a file on a file system that all of them write to. A trial that is killed and started again
+with the same number goes on; one that fails is told to the study and fails alone.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+import optuna
+from optuna.pruners import BasePruner, HyperbandPruner, MedianPruner, NopPruner
+from optuna.storages import JournalStorage
+from optuna.storages.journal import JournalFileBackend
+from optuna.trial import FrozenTrial, Trial, TrialState
+
+from workloads.errors import WorkloadError
+from workloads.files import read_json, storage_errors, write_json_atomic
+from workloads.training import record as records
+from workloads.training.search import spaces
+from workloads.training.snapshot import DESCRIPTION
+from workloads.training.statuses import HARDWARE, LOST, STOPPED
+from workloads.training.stopping import StopRequest
+from workloads.training.storage import make_folder
+
+JOURNAL = "study.journal"
+INDEX = "JOB_COMPLETION_INDEX"
+"""Variable of Kubernetes: the trial's number, where ``--index`` doesn't say it."""
+_TRIAL = "trial.json"
+_ENDED = (TrialState.COMPLETE, TrialState.PRUNED, TrialState.FAIL)
+
+
+def run(options: argparse.Namespace, arguments: Sequence[str], stop: StopRequest) -> int:
+    """Do one trial.
+
+    Args:
+        options: the command line: dataset, output, search, index, seed, epochs, pruner.
+        arguments: of the run, beside those that are searched.
+        stop: notices a request to stop, which the run gets too.
+
+    Returns:
+        0 when the trial was done or pruned, 75 when stopped (start it again to go on), else the
+        status of the run that failed.
+    """
+    index = _index(options)
+    searched = spaces(options.search)
+    folder = make_folder(make_folder(options.output) / f"trial-{index}")
+    study = open_study(options.output, options.dataset, options.seed + index, options.pruner)
+    trial = _resumed(study, folder / _TRIAL)
+    if trial is None:
+        trial = study.ask(searched)
+        trial.set_user_attr("index", index)
+        write_json_atomic(folder / _TRIAL, {"number": trial.number, "parameters": trial.params})
+    elif isinstance(trial, FrozenTrial):
+        print(f"trial {index} is done already: {trial.state.name.lower()}")
+        return 0
+    chosen = [part for name, value in trial.params.items() for part in _option(name, value)]
+    command = [
+        sys.executable, "-m", "workloads.training", "run", "--dataset", str(options.dataset),
+        "--output", str(folder), "--seed", str(options.seed), *arguments, *chosen,
+        "--progress", "json",
+    ]  # fmt: skip
+    return _follow(study, trial, command, folder, stop)
+
+
+def open_study(folder: Path, dataset: Path, seed: int, pruner: str) -> optuna.Study:
+    """Return the study in ``folder``, made where there is none.
+
+    Args:
+        folder: of the sweep.
+        dataset: snapshot, whose task says what is better.
+        seed: of the sampler, another one for each trial.
+        pruner: ``median``, ``hyperband`` or ``none``.
+    """
+    optuna.logging.set_verbosity(optuna.logging.WARNING)
+    description = read_json(dataset / DESCRIPTION, "the description of the dataset")
+    better = "maximize" if description["task"] == "classification" else "minimize"
+    pruners: dict[str, BasePruner] = {
+        "median": MedianPruner(n_startup_trials=4, n_warmup_steps=2),
+        "hyperband": HyperbandPruner(),
+        "none": NopPruner(),
+    }
+    with storage_errors(folder):
+        backend = JournalFileBackend(str(folder / JOURNAL))
+    return optuna.create_study(
+        storage=JournalStorage(backend),
+        study_name=str(description["digest"]),
+        load_if_exists=True,
+        direction=better,
+        # Trials that run at the same time don't try the same.
+        sampler=optuna.samplers.TPESampler(seed=seed, constant_liar=True, n_startup_trials=4),
+        pruner=pruners[pruner],
+    )
+
+
+def summary(study: optuna.Study) -> dict[str, Any]:
+    """Return how the trials ended and the best of them."""
+    trials = study.get_trials(deepcopy=False)
+    done = [each for each in trials if each.state == TrialState.COMPLETE]
+    best = study.best_trial if done else None
+    return {
+        "trials": {state.name.lower(): sum(each.state == state for each in trials)
+                   for state in TrialState},
+        "direction": study.direction.name.lower(),
+        "best": None if best is None else {
+            "trial": best.user_attrs["index"], "value": best.value, "parameters": best.params,
+        },
+    }  # fmt: skip
+
+
+def _follow(
+    study: optuna.Study, trial: Trial, command: Sequence[str], folder: Path, stop: StopRequest
+) -> int:
+    """Run ``command``, tell the study of each epoch, and end it early where that is worth it."""
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    lines: Iterable[str] = process.stdout or ()
+    watching = threading.Event()
+    threading.Thread(target=_pass_on, args=(stop, process, watching), daemon=True).start()
+    pruned = False
+    for line in lines:
+        event = json.loads(line) if line.startswith("{") else {}
+        if event.get("event") == "epoch":
+            trial.report(float(event[event["metric_name"]]), int(event["epoch"]))
+            if not pruned and trial.should_prune():
+                pruned = True
+                process.terminate()
+        print(line, end="", flush=True)
+    code = process.wait()
+    watching.set()
+    if pruned and code in (STOPPED, 0):
+        study.tell(trial, state=TrialState.PRUNED)
+        return 0
+    if code == 0:
+        study.tell(trial, _value(folder))
+        return 0
+    if code not in (STOPPED, LOST, HARDWARE) and code > 0:  # what would come again
+        study.tell(trial, state=TrialState.FAIL)
+        return code
+    return code if code > 0 else LOST
+
+
+def _pass_on(stop: StopRequest, process: subprocess.Popen[str], ended: threading.Event) -> None:
+    while not ended.wait(0.2):
+        if stop.asked() and process.poll() is None:
+            process.terminate()
+            return
+
+
+def _value(folder: Path) -> float:
+    """The figure on the validation rows of the model that was kept."""
+    record = read_json(folder / records.RECORD, "the record of the run")
+    epoch = record["metrics"]["validation"]["epoch"]
+    lines = (folder / records.METRICS).read_text(encoding="utf-8").splitlines()
+    line = next(each for each in map(json.loads, lines) if each["epoch"] == epoch)
+    name = "accuracy" if record["task"] == "classification" else "rmse"
+    return float(line[f"validation_{name}"])
+
+
+def _resumed(study: optuna.Study, path: Path) -> Trial | FrozenTrial | None:
+    if not path.exists():
+        return None
+    number = int(read_json(path, "the trial's parameters")["number"])
+    frozen = study.get_trials(deepcopy=False)[number]
+    if frozen.state in _ENDED:
+        return frozen
+    # Optuna has no public name for the id that a trial goes on with.
+    return Trial(study, frozen._trial_id)  # pyright: ignore[reportPrivateUsage]
+
+
+def _index(options: argparse.Namespace) -> int:
+    text = str(options.index) if options.index is not None else os.environ.get(INDEX, "")
+    if not text.isdecimal():
+        raise WorkloadError(
+            f"which trial this is, is missing: give --index, or the variable {INDEX}, as a whole "
+            f"number from 0; given {text!r}"
+        )
+    return int(text)
+
+
+def _option(name: str, value: object) -> tuple[str, str]:
+    return "--" + name.replace("_", "-"), str(value)
