@@ -112,13 +112,13 @@ class Pki:
         self.issue("caller", "caller", ExtendedKeyUsageOID.CLIENT_AUTH)
         self.issue("stranger", "stranger", ExtendedKeyUsageOID.CLIENT_AUTH)
 
-    def issue(self, name: str, common_name: str, usage: x509.ObjectIdentifier) -> None:
+    def issue(self, name: str, common_name: str, *usages: x509.ObjectIdentifier) -> None:
         key = ec.generate_private_key(ec.SECP256R1())
         subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, common_name)])
         names = [x509.DNSName("localhost"), x509.IPAddress(ipaddress.ip_address("127.0.0.1"))]
         builder = (
             self._builder(subject, key)
-            .add_extension(x509.ExtendedKeyUsage([usage]), critical=False)
+            .add_extension(x509.ExtendedKeyUsage(usages), critical=False)
             .add_extension(x509.SubjectAlternativeName(names), critical=False)
         )
         self._save(name, builder.sign(self._key, hashes.SHA256()), key)

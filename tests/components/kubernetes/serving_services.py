@@ -1,0 +1,67 @@
+"""Arguments and manifests of inference services for tests."""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+from components.kubernetes._objects import Manifest, key_of
+from components.kubernetes.inference_service import InferenceServiceArgs, check, manifests
+
+DIGEST = f"sha256:{'1' * 64}"
+OTHER = f"sha256:{'2' * 64}"
+COMMON: dict[str, Any] = {
+    "registry": "registry.acme.example/falaj",
+    "tenant": "acme",
+    "owner": "ml@acme.example",
+    "data_class": "confidential",
+    "cost_center": "ai-42",
+    "images": {"falaj-inference": DIGEST, "triton": DIGEST},
+    "model": "credit-risk",
+    "package_name": "models/credit-risk",
+    "versions": [
+        {"version": 7, "weight": 90, "package_digest": DIGEST},
+        {"version": 8, "weight": 10, "package_digest": OTHER, "header": "next"},
+    ],
+    "key_secret": "acme/model-keys",
+    "token_issuer": "falaj:acme",
+    "callers": [{"namespace": "acme-apps", "service_account": "scoring"}],
+}
+PLACES: dict[str, dict[str, Any]] = {
+    "eks": {
+        "distribution": "eks",
+        "region": "me-central-1",
+        "acknowledge_degraded": "2026-04-30",
+        "registry": "123456789012.dkr.ecr.me-central-1.amazonaws.com/falaj",
+    },
+    "aks": {
+        "distribution": "aks",
+        "region": "uaenorth",
+        "registry": "acmeuaenorth.azurecr.io/falaj",
+    },
+    "existing": {"distribution": "existing", "region": "abu-dhabi-1"},
+}
+GPU: dict[str, Any] = {"tier": "gpu", "flavor": "l4", "spilled_from": "credit-risk"}
+SPILL: dict[str, Any] = {"to": "credit-risk-gpu", "version": 7, "above_ms": 50}
+
+
+def arguments(place: str = "existing", **changes: Any) -> dict[str, Any]:
+    """Arguments; those of ``changes`` that are None are left out."""
+    given = {**COMMON, **PLACES[place], **changes}
+    return {key: value for key, value in given.items() if value is not None}
+
+
+def service(name: str = "credit-risk", place: str = "existing", **changes: Any) -> list[Manifest]:
+    """The objects of an inference service."""
+    return manifests(check(name, cast("InferenceServiceArgs", arguments(place, **changes))))
+
+
+def by_key(listed: list[Manifest]) -> dict[str, Manifest]:
+    """Objects by ``Kind/name``."""
+    found = {key_of(each).replace("/acme-serving/", "/"): each for each in listed}
+    assert len(found) == len(listed)
+    return found
+
+
+def pod_of(listed: list[Manifest], name: str) -> dict[str, Any]:
+    """The specification of a Deployment's pods."""
+    return by_key(listed)[f"Deployment/{name}"]["spec"]["template"]["spec"]
