@@ -58,10 +58,12 @@ def rewrite(text: str, items: Sequence[Item], registry: str) -> Rewritten:
     Raises:
         StackError: the text isn't YAML.
     """
-    known = {
-        _repository(item.source): item for item in items if item.source and not item.is_archive
-    }
-    walk = _Walk(known, registry)
+    known: dict[str, list[Item]] = {}
+    for item in items:
+        if item.kind == "images" and item.source:
+            image = references.parse(item.source)
+            known.setdefault(f"{image.host}/{image.repository}", []).append(item)
+    walk = _Walk(text, known, registry)
     try:
         for document in yaml.compose_all(text, Loader=yaml.SafeLoader):
             walk.visit(document)
@@ -73,7 +75,8 @@ def rewrite(text: str, items: Sequence[Item], registry: str) -> Rewritten:
 
 
 class _Walk:
-    def __init__(self, known: dict[str, Item], registry: str) -> None:
+    def __init__(self, text: str, known: dict[str, list[Item]], registry: str) -> None:
+        self._text = text
         self._known = known
         self._registry = registry
         self._seen: set[int] = set()
@@ -102,7 +105,7 @@ class _Walk:
         if not references.is_plausible(given) or given.startswith(f"{self._registry}/"):
             return
         image = references.parse(given)
-        item = self._known.get(f"{image.host}/{image.repository}")
+        item = self._find(image, image.tag)
         if item is None:
             # Elsewhere a text that looks like one may be anything.
             if _KEYS.match(key) and "/" in given:
@@ -128,7 +131,7 @@ class _Walk:
             return frozenset()
         name = f"{texts['registry']}/{texts['repository']}"
         image = references.parse(name)
-        item = self._known.get(f"{image.host}/{image.repository}")
+        item = self._find(image, texts.get("tag", ""))
         if item is None:
             self._refuse(repository, name, "is not in the bill of materials")
             return frozenset(_PARTS)
@@ -143,10 +146,19 @@ class _Walk:
             self._replace(digest, item.digest)
         return frozenset(_PARTS)
 
+    def _find(self, image: references.Image, tag: str) -> Item | None:
+        """The item of a repository; of several the one with the tag."""
+        found = self._known.get(f"{image.host}/{image.repository}", [])
+        return next((each for each in found if each.tag == tag), found[0] if found else None)
+
     def _replace(self, node: ScalarNode, new: str) -> None:
+        start, end = node.start_mark.index, node.end_mark.index
+        # An anchor or a tag before the text belongs to the node, and stays.
+        raw = self._text[start:end]
+        start += raw.index(node.style) if node.style else raw.rindex(node.value)
         quoted = json.dumps(new) if node.style == '"' else f"'{new}'" if node.style else new
-        start, end = node.start_mark, node.end_mark
-        self.changes.append(Change(start.index, end.index, node.value, quoted, start.line + 1))
+        line = node.start_mark.line + 1
+        self.changes.append(Change(start, end, node.value, quoted, line))
 
     def _refuse(self, node: ScalarNode, given: str, reason: str) -> None:
         self.unknown.append(f"line {node.start_mark.line + 1}: {given} {reason}")
@@ -156,11 +168,6 @@ def _pairs(node: MappingNode) -> Iterator[tuple[ScalarNode, Node]]:
     for name, value in node.value:
         if isinstance(name, ScalarNode):
             yield name, value
-
-
-def _repository(source: str) -> str:
-    image = references.parse(source)
-    return f"{image.host}/{image.repository}"
 
 
 def _differs(tag: str, digest: str, item: Item) -> str:
