@@ -63,7 +63,8 @@ def check(name: str, args: InferenceServiceArgs) -> InferenceServiceSpec:
     images: dict[str, str] = {}
     if placed is not None:
         names = ("falaj-inference", "triton") if gpu else ("falaj-inference",)
-        images = resolve(placed, names, given.get("images"), refusals)
+        digests = refusals.mapping("images", given["images"]) if "images" in given else None
+        images = resolve(placed, names, digests, refusals)
     refusals.raise_if_any()
     if placed is None:
         raise AssertionError("what can't be used was refused")

@@ -1,0 +1,285 @@
+"""What an inference service in a cluster renders, and what it refuses."""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+import pulumi
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from components.kubernetes._objects import Manifest, key_of, type_of
+from components.kubernetes.inference_service import InferenceServiceArgs, check
+from components.kubernetes.serving.specification import PORT
+from policies.model import Stack
+from policies.model.cases import resource_of
+from policies.model.judge import Judge
+from policies.model.settings import Settings
+from policies.rules import all_rules
+from tests.components.kubernetes.serving_services import (
+    DIGEST,
+    GPU,
+    PLACES,
+    SPILL,
+    arguments,
+    by_key,
+    pod_of,
+    service,
+)
+
+#: A site and registries that aren't the clouds' own are named once in the packs' settings.
+SETTINGS = Settings(
+    allowed_sites=("abu-dhabi-1",),
+    allowed_registries=("registry.acme.example/falaj", "acmeuaenorth.azurecr.io/falaj"),
+)
+ONE = [{"version": 7, "weight": 100, "package_digest": DIGEST}]
+#: What is refused: changed arguments, the argument that is named, and words of the reason.
+REFUSED: list[tuple[dict[str, Any], str, str]] = [
+    ({"tier": "tpu"}, "tier", "cpu, gpu"),
+    ({"tier": "gpu"}, "flavor", "needed where tier is 'gpu'"),
+    ({**GPU, "spilled_from": None, "flavor": "l4-time-slicing-4", "data_class": "restricted"},
+     "flavor", "share its memory unprotected"),
+    ({**GPU, "spill": SPILL}, "spill", "is for tier 'cpu'"),
+    ({"gpus": 2}, "gpus", "is for tier 'gpu'"),
+    ({"modle": "x"}, "modle", "did you mean 'model'?"),
+    ({"model": "../etc"}, "model", "1 to 64 letters"),
+    ({"package_source": "hub"}, "package_source", "image, claim"),
+    ({"package_name": "https://hub.example/m"}, "package_name", "below the registry"),
+    ({"package_path": "a"}, "package_path", "is for package_source 'claim'"),
+    ({"package_source": "claim", "package_path": "../.."}, "package_path", "a folder"),
+    ({"versions": []}, "versions", "1 to 8"),
+    ({"versions": "7"}, "versions", "1 to 8"),
+    ({"versions": [{"version": 7, "weight": 90, "package_digest": DIGEST}]}, "versions",
+     "add up to 90"),
+    ({"versions": [*ONE, {"version": 7, "weight": 0, "package_digest": DIGEST}]}, "versions",
+     "version 7 twice"),
+    ({"versions": [{**ONE[0], "package_digest": "latest"}]}, "versions[0].package_digest",
+     "a tag could be moved"),
+    ({"versions": [{**ONE[0], "wieght": 1}]}, "versions[0].wieght", "is not known here"),
+    ({"versions": [{**ONE[0], "header": "a b"}]}, "versions[0].header", "a word"),
+    ({"min_replicas": 1}, "min_replicas", "from 2"),
+    ({"min_replicas": 5, "max_replicas": 4}, "max_replicas", "from 5"),
+    ({"scale_to_zero": True, "hours": {"start": "0 7 * * *", "end": "0 19 * * *"}},
+     "scale_to_zero", "false in production"),
+    ({"scale_to_zero": True, "environment": "test"}, "scale_to_zero", "nothing would ever wake"),
+    ({"environment": "test", "scale_to_zero": True, "hours": {"start": "7", "end": "0 19 * * *"}},
+     "hours.start", "five fields of cron"),
+    ({"hours": {"start": "0 7 * * *", "end": "0 19 * * *"}}, "hours", "scale_to_zero"),
+    ({"spill": {**SPILL, "to": "credit-risk"}}, "spill.to", "another InferenceService"),
+    ({"spill": {**SPILL, "above": 1}}, "spill.above", "is not known here"),
+    ({"callers": [{"namespace": "*", "service_account": "a"}]}, "callers[0]", "without wildcards"),
+    ({"callers": [{"namespace": "a"}]}, "callers[0]", "namespace and service_account"),
+    ({"gateway": "falaj"}, "gateway", "namespace/name"),
+    ({"host_names": ["a b"]}, "host_names", "a DNS name"),
+    ({"token_keys": "{}"}, "token_keys", "a JWK set"),
+    ({"token_keys": '{"keys":[{"kty":"oct","k":"x"}]}'}, "token_keys", "of another kind"),
+    ({"token_keys": '{"keys":[{"kty":"OKP","crv":"Ed25519","x":"a","d":"b"}]}'}, "token_keys",
+     "could make tokens"),
+    ({"target_queue_ms": float("nan")}, "target_queue_ms", "a number from"),
+    ({"prometheus": "file:///etc"}, "prometheus", "an address"),
+    ({"cpus": 0}, "cpus", "0.5"),
+    ({"images": {}}, "images.falaj-inference", "falaj images"),
+]  # fmt: skip
+
+
+def test_the_name_is_part_of_names_of_objects() -> None:
+    for name in ("", "Credit", "a" * 41, "9a", "a-"):
+        with pytest.raises(pulumi.InputPropertiesError, match="name: given"):
+            service(name)
+
+
+@pytest.mark.parametrize(("changes", "argument", "words"), REFUSED)
+def test_refused_with_the_argument_and_what_is_allowed(
+    changes: dict[str, Any], argument: str, words: str
+) -> None:
+    with pytest.raises(pulumi.InputPropertiesError) as refused:
+        service(**changes)
+    found = {
+        str(error["property_path"]): str(error["reason"])
+        for error in cast("list[dict[str, str]]", refused.value.errors)
+    }
+    assert argument in found, found
+    assert words in found[argument], found
+
+
+@given(
+    st.dictionaries(
+        st.sampled_from(sorted(InferenceServiceArgs.__annotations__)),
+        st.none() | st.booleans() | st.integers() | st.floats() | st.text()
+        | st.lists(st.text() | st.none() | st.dictionaries(st.text(), st.integers()))
+        | st.dictionaries(st.text(), st.text()),
+        max_size=4,
+    )
+)  # fmt: skip
+def test_any_input_is_rendered_or_refused(changes: dict[str, Any]) -> None:
+    try:
+        rendered = service(**changes)
+    except pulumi.InputPropertiesError:
+        return
+    assert by_key(rendered)
+
+
+def judged(listed: list[Manifest], namespace: str = "acme-serving") -> list[tuple[str, str, Any]]:
+    """What all rules of all packs find in the objects, in a namespace as `Tenant` makes it."""
+    around: list[dict[str, Any]] = [
+        {
+            "apiVersion": "v1", "kind": "Namespace",
+            "metadata": {
+                "name": namespace,
+                "labels": {"pod-security.kubernetes.io/enforce": "restricted"},
+            },
+        },
+        {
+            "apiVersion": "networking.k8s.io/v1", "kind": "NetworkPolicy",
+            "metadata": {"name": "default-deny", "namespace": namespace},
+            "spec": {"podSelector": {}, "policyTypes": ["Ingress", "Egress"]},
+        },
+    ]  # fmt: skip
+    stack = Stack(
+        tuple(
+            resource_of({"type": type_of(each), "name": key_of(each), "properties": dict(each)})
+            for each in (*around, *listed)
+        ),
+        name="service",
+    )
+    return [
+        (each.rule.id, str(each.resource), each.findings)
+        for each in Judge(all_rules(), SETTINGS).whole(stack)
+        if each.findings
+    ]
+
+
+@pytest.mark.parametrize("place", sorted(PLACES))
+def test_every_rule_of_every_pack_is_met(place: str) -> None:
+    assert judged(service(place=place, spill=SPILL)) == []
+    assert judged(service("credit-risk-gpu", place, **GPU)) == []
+
+
+def test_what_rules_look_for_is_found_when_it_is_missing() -> None:
+    listed = [dict(each) for each in service(place="eks")]
+    deployment = next(each for each in listed if each["kind"] == "Deployment")
+    deployment["spec"]["template"]["spec"]["nodeSelector"] = {}
+    deployment["spec"]["template"]["spec"]["containers"][0]["securityContext"] = {}
+    found = {rule for rule, _, _ in judged(listed)}
+    assert {"kubernetes-placement-pinned", "kubernetes-read-only-root"} <= found
+
+
+def test_requests_go_by_header_first_then_by_weight() -> None:
+    route = by_key(service())["HTTPRoute/credit-risk"]
+    by_header, by_weight = route["spec"]["rules"]
+    (match,) = by_header["matches"]
+    assert match["headers"] == [{"type": "Exact", "name": "Falaj-Variant", "value": "next"}]
+    assert [each["name"] for each in by_header["backendRefs"]] == ["credit-risk-v8"]
+    shares = {each["name"]: each["weight"] for each in by_weight["backendRefs"]}
+    assert shares == {"credit-risk-v7": 90, "credit-risk-v8": 10}
+    assert "headers" not in by_weight["matches"][0]
+    for rule in route["spec"]["rules"]:
+        assert rule["matches"][0]["path"]["value"] == "/v2/models/credit-risk"
+
+
+def test_a_new_version_leaves_the_old_one_as_it_was_and_a_rollback_is_weights_alone() -> None:
+    before = by_key(service(versions=ONE))
+    second = {"version": 8, "weight": 20, "package_digest": DIGEST}
+    during = by_key(service(versions=[{**ONE[0], "weight": 80}, second]))
+    after = by_key(service(versions=[ONE[0], {**second, "weight": 0}]))
+    changed = {name for name in before if before[name] != during[name]}
+    assert changed == {
+        "HTTPRoute/credit-risk", "BackendTLSPolicy/credit-risk", "Certificate/credit-risk-tls",
+    }  # fmt: skip
+    assert {name for name in during if during[name] != after[name]} == {"HTTPRoute/credit-risk"}
+
+
+def test_only_the_gateway_prometheus_and_named_callers_get_in() -> None:
+    objects = by_key(service())
+    policy = objects["NetworkPolicy/credit-risk"]["spec"]
+    assert policy["egress"] == []
+    named, probes = policy["ingress"]
+    spaces = [
+        each["namespaceSelector"]["matchLabels"]["kubernetes.io/metadata.name"]
+        for each in named["from"]
+    ]
+    assert spaces == ["acme-apps", "envoy-gateway-system", "monitoring"]
+    assert [each["port"] for each in named["ports"]] == [PORT, 15008]
+    assert probes["from"] == [{"ipBlock": {"cidr": "169.254.7.127/32"}}]
+    (rule,) = objects["AuthorizationPolicy/credit-risk"]["spec"]["rules"]
+    assert rule["from"][1]["source"]["principals"] == ["cluster.local/ns/acme-apps/sa/scoring"]
+    strict = objects["PeerAuthentication/credit-risk"]["spec"]
+    assert strict["mtls"] == {"mode": "STRICT"}
+    bare = by_key(service(mesh=False))
+    assert not {"AuthorizationPolicy/credit-risk", "PeerAuthentication/credit-risk"} & set(bare)
+    assert "15008" not in str(bare["NetworkPolicy/credit-risk"])
+
+
+def test_a_tier_that_spills_reaches_the_other_and_nothing_else() -> None:
+    here = by_key(service(spill=SPILL))["NetworkPolicy/credit-risk"]["spec"]["egress"]
+    assert [each["port"] for each in here[0]["ports"]] == [53, 53]
+    other = here[1]["to"][0]["podSelector"]["matchLabels"]["app.kubernetes.io/name"]
+    assert other == "credit-risk-gpu"
+    there = by_key(service("credit-risk-gpu", **GPU))
+    source = there["NetworkPolicy/credit-risk-gpu"]["spec"]["ingress"][1]["from"][0]
+    assert source["podSelector"]["matchLabels"]["app.kubernetes.io/name"] == "credit-risk"
+    (rule,) = there["AuthorizationPolicy/credit-risk-gpu"]["spec"]["rules"]
+    assert "cluster.local/ns/acme-serving/sa/inference" in rule["from"][1]["source"]["principals"]
+
+
+def test_triton_listens_on_the_loopback_interface_only_and_shares_nothing() -> None:
+    pod = pod_of(service("credit-risk-gpu", **GPU), "credit-risk-gpu-v7")
+    triton = pod["initContainers"][-1]
+    assert (triton["name"], triton["restartPolicy"]) == ("triton", "Always")
+    command = triton["command"]
+    assert "--http-address=127.0.0.1" in command
+    assert "--allow-grpc=false" in command
+    assert "--model-control-mode=explicit" in command
+    (restricted,) = [each for each in command if each.startswith("--http-restricted-api=")]
+    assert {"shared-memory", "model-repository"} <= set(
+        restricted.partition("=")[2].partition(":")[0].split(",")
+    )
+    assert "ports" not in triton
+    assert triton["resources"]["limits"]["nvidia.com/gpu"] == "1"
+    (models,) = [each for each in triton["volumeMounts"] if each["name"] == "models"]
+    assert models["readOnly"]
+    volume = next(each for each in pod["volumes"] if each["name"] == "models")
+    assert volume["emptyDir"] == {"medium": "Memory", "sizeLimit": "1088Mi"}
+
+
+@pytest.mark.parametrize(
+    ("flavor", "resource"),
+    [
+        ("h200", "nvidia.com/gpu"),
+        ("h200-mig-1g.18gb", "nvidia.com/mig-1g.18gb"),
+        ("l4-time-slicing-4", "nvidia.com/gpu.shared"),
+        ("h200-mig-1g.18gb-spot", "nvidia.com/mig-1g.18gb"),
+    ],
+)
+def test_the_flavor_says_which_part_of_a_gpu(flavor: str, resource: str) -> None:
+    pod = pod_of(service(**{**GPU, "spilled_from": None, "flavor": flavor}), "credit-risk-v7")
+    assert pod["initContainers"][-1]["resources"]["limits"][resource] == "1"
+    assert pod["nodeSelector"]["falaj.io/flavor"] == flavor
+
+
+def test_scaling_follows_the_queue_and_what_fills_up() -> None:
+    cpu = by_key(service())["ScaledObject/credit-risk-v8"]["spec"]
+    assert (cpu["minReplicaCount"], cpu["maxReplicaCount"]) == (2, 10)
+    assert [each["type"] for each in cpu["triggers"]] == ["prometheus", "cpu"]
+    query = cpu["triggers"][0]["metadata"]["query"]
+    assert 'pod=~"credit-risk-v8-.*"' in query
+    gpu = by_key(service("credit-risk-gpu", **GPU, environment="test", scale_to_zero=True))
+    spec = gpu["ScaledObject/credit-risk-gpu-v7"]["spec"]
+    assert spec["minReplicaCount"] == 0
+    queries = [each["metadata"]["query"] for each in spec["triggers"]]
+    assert "DCGM_FI_PROF_GR_ENGINE_ACTIVE" in queries[1]
+    assert "falaj_inference_spill_wanted_total" in queries[2]
+
+
+def test_a_replica_leaves_in_order() -> None:
+    pod = pod_of(service(drain_seconds=60), "credit-risk-v7")
+    (server,) = pod["containers"]
+    pause = server["lifecycle"]["preStop"]["sleep"]["seconds"]
+    assert pod["terminationGracePeriodSeconds"] > pause + 60
+    assert server["startupProbe"]["failureThreshold"] * 5 == 300
+
+
+def test_arguments_are_the_component_s_for_other_languages() -> None:
+    spec = check("credit-risk", cast("InferenceServiceArgs", arguments(cpus=2.0, max_rows=16.0)))
+    assert (spec.size.cpus, spec.operation.max_rows) == (2.0, 16)
