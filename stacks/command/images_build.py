@@ -19,8 +19,8 @@ from stacks.images.crane import Crane
 from stacks.images.items import Item, items
 from stacks.images.lock import EMPTY, load
 from stacks.images.recipes import BUILD_BASE, recipes
-from stacks.images.staging import MACHINES
 from stacks.images.target import packs_settings, require_in_country
+from stacks.images.wheels import MACHINES
 
 _HERE: Final = {"x86_64": "amd64", "aarch64": "arm64", "arm64": "arm64"}
 
@@ -76,7 +76,7 @@ def build_command(project: Project, options: argparse.Namespace) -> int:
         raise StackError(f"--wheels: there is no folder {wheels}")
     for recipe in wanted:
         built = build(
-            recipe, known[recipe.name], bases, known[recipe.run_base], Path(options.out),
+            recipe, known[recipe.name], bases, Path(options.out),
             tool=tool, machine=machine, epoch=epoch, wheels=wheels, say=say,
         )  # fmt: skip
         say(f"{built.name}: {built.digest}\n  in {built.layout}\n  contents in {built.bom}")

@@ -19,8 +19,9 @@ from stacks.errors import StackError
 from stacks.images.archive import layout_digest
 from stacks.images.items import Item
 from stacks.images.recipes import BUILD_BASE, ROOT, Recipe
-from stacks.images.sbom import requirements, sbom
+from stacks.images.sbom import sbom
 from stacks.images.staging import stage
+from stacks.images.wheels import pinned
 
 TOOLS: Final = ("buildah", "podman", "docker")
 SECONDS: Final = 2 * 3600
@@ -82,7 +83,7 @@ def source_date_epoch() -> int:
 
 
 def build(
-    recipe: Recipe, image: Item, bases: Mapping[str, str], run_base: Item, out: Path, *,
+    recipe: Recipe, image: Item, bases: Mapping[str, str], out: Path, *,
     tool: str, machine: str, epoch: int, wheels: Path | None, say: Callable[[str], None],
 ) -> Built:  # fmt: skip
     """Build one image into ``out/<name>``.
@@ -91,7 +92,6 @@ def build(
         recipe: how.
         image: its entry in the bill of materials.
         bases: references of the bases by short name, with digests.
-        run_base: the entry of the base it runs on.
         out: folder of the results.
         tool: ``buildah``, ``podman`` or ``docker``.
         machine: ``amd64`` or ``arm64``.
@@ -104,21 +104,18 @@ def build(
     """
     target = out / recipe.name
     target.mkdir(parents=True, exist_ok=True)
-    bom = sbom(image, run_base, requirements(ROOT / "requirements" / recipe.requirements),
-               epoch=epoch)  # fmt: skip
+    installed = pinned(ROOT / "requirements" / recipe.requirements, machine)
+    bom = sbom(image, bases[recipe.run_base], installed, epoch=epoch)
     (target / "sbom.cdx.json").write_text(bom, encoding="utf-8")
     layout = target / "layout"
     shutil.rmtree(layout, ignore_errors=True)
     with tempfile.TemporaryDirectory(prefix="falaj-build-") as folder:
         context = Path(folder)
-        stage(recipe, context, epoch=epoch, bom=bom, machine=machine, wheels=wheels, say=say)
+        say(f"{recipe.name}: getting {len(installed)} wheels of {recipe.requirements}")
+        stage(recipe, context, installed, epoch=epoch, bom=bom, machine=machine, source=wheels)
         say(f"{recipe.name}: building with {tool}")
         tag = f"localhost/{image.mirror}:{image.tag}"
-        arguments = {
-            "BUILD_BASE": bases[BUILD_BASE],
-            "RUN_BASE": bases[recipe.run_base],
-            "SOURCE_DATE_EPOCH": str(epoch),
-        }
+        arguments = {"BUILD_BASE": bases[BUILD_BASE], "RUN_BASE": bases[recipe.run_base]}
         labels = _labels(image, bases[recipe.run_base])
         options = ["--platform", f"linux/{machine}"]
         for flag, values in (("--build-arg", arguments), ("--label", labels)):
@@ -132,13 +129,15 @@ def build(
 
 def _labels(image: Item, base: str) -> dict[str, str]:
     """https://github.com/opencontainers/image-spec/blob/main/annotations.md"""
-    return {
-        "org.opencontainers.image.title": image.name,
-        "org.opencontainers.image.version": image.tag,
-        "org.opencontainers.image.licenses": image.licence,
-        "org.opencontainers.image.base.name": base.partition("@")[0],
-        "org.opencontainers.image.base.digest": base.partition("@")[2],
+    name, _, digest = base.partition("@")
+    about = {
+        "title": image.name,
+        "version": image.tag,
+        "licenses": image.licence,
+        "base.name": name,
+        "base.digest": digest,
     }
+    return {f"org.opencontainers.image.{key}": value for key, value in about.items() if value}
 
 
 def _commands(
