@@ -50,14 +50,11 @@ def _abroad(home: Home) -> Check:
 
 
 def _pinning(home: Home, shape: Shape) -> tuple[Check, ...]:
-    in_selector = (
-        f"{PLACE_KEYS}.exists(k, k in variables.selector && "
-        f"!{home.is_abroad('k', 'variables.selector[k]')})"
-    )
+    # Places abroad are refused elsewhere, of every pod: naming any place is enough here.
+    in_selector = f"{PLACE_KEYS}.exists(k, k in variables.selector)"
     in_term = (
         f"t.?matchExpressions.orValue([]).exists(e, e.key in {PLACE_KEYS} && "
-        'e.operator == "In" && size(e.?values.orValue([])) > 0 && '
-        f"!e.?values.orValue([]).exists(v, {home.is_abroad('e.key', 'v')}))"
+        'e.operator == "In" && size(e.?values.orValue([])) > 0)'
     )
     in_terms = f"(size(variables.terms) > 0 && variables.terms.all(t, {in_term}))"
     # A DaemonSet's pods go where the nodes are, which are at home themselves.

@@ -1,0 +1,98 @@
+"""A control plane that refuses what `Residency` has it refuse."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+from kubernetes.client.exceptions import ApiException
+
+from components.kubernetes.residency import check, manifests
+from engine.controlplane import ControlPlane, start
+from engine.controlplane.objects import wait_for
+
+POLICY = ("admissionregistration.k8s.io/v1", "ValidatingAdmissionPolicy")
+NAMESPACES = (
+    ("acme-training", "restricted"), ("acme-serving", "restricted"), ("legacy", "privileged"),
+    ("gpu-operator", "privileged"), ("monitoring-nodes", "privileged"),
+    ("istio-nodes", "privileged"), ("kueue-system", "restricted"), ("cert-manager", "restricted"),
+    ("monitoring", "restricted"), ("velero", "restricted"),
+)  # fmt: skip
+_LAST = "falaj-images-pods"
+_FOREIGN: dict[str, Any] = {
+    "apiVersion": "v1", "kind": "Pod",
+    "metadata": {"name": "probe", "namespace": "legacy"},
+    "spec": {
+        "containers": [{"name": "a", "image": "docker.io/x"}],
+        "nodeSelector": {"topology.kubernetes.io/region": "me-central-1"},
+        "automountServiceAccountToken": False,
+    },
+}  # fmt: skip
+
+
+def namespace(name: str, level: str) -> dict[str, Any]:
+    """A namespace that enforces a Pod Security Standard."""
+    labels = {"pod-security.kubernetes.io/enforce": level}
+    if name.startswith("acme-"):
+        labels["falaj.io/tenant"] = "acme"
+    return {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": labels}}
+
+
+def account(name: str, of: str) -> dict[str, Any]:
+    """A service account."""
+    about = {"name": name, "namespace": of}
+    return {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": about}
+
+
+@contextmanager
+def residence(args: Mapping[str, Any], nodes: str = "") -> Iterator[ControlPlane]:
+    """A control plane with namespaces that are older than the policies, and the policies."""
+    with start(nodes=nodes) as plane:
+        plane.apply([namespace(*each) for each in NAMESPACES])
+        plane.apply([account("trainer", "acme-training"), account("trainer", "legacy")])
+        plane.apply([account("kueue", "kueue-system"), account("trainer", "gpu-operator")])
+        classes = ("nvidia", "untrusted")
+        plane.apply([
+            {"apiVersion": "node.k8s.io/v1", "kind": "RuntimeClass",
+             "metadata": {"name": each}, "handler": each}
+            for each in classes
+        ])  # fmt: skip
+        install(plane, args)
+        yield plane
+
+
+def install(plane: ControlPlane, args: Mapping[str, Any]) -> None:
+    """Make the policies of `Residency`, and wait until the API server goes by them.
+
+    It takes in new ones every second, in the order in which they were made: when the last binding
+    holds, all do.
+    """
+    made = manifests(check("residency", args))
+    last = [
+        each for each in made if each["metadata"]["name"] == _LAST and "Binding" in each["kind"]
+    ]
+    for first in (True, False):
+        plane.objects.apply_all(
+            [
+                each
+                for each in made
+                if each not in last and ("Binding" not in each["kind"]) == first
+            ],
+            "falaj-tests",
+        )
+    plane.apply(last)
+    wait_for(lambda: _LAST in refusal(plane, _FOREIGN), "the policies to hold", 60)
+
+
+def refusal(plane: Any, manifest: Mapping[str, Any]) -> str:
+    """What the API server has against an object; empty where it would take it.
+
+    ``plane`` is a control plane, or what a user sees of one.
+    """
+    try:
+        plane.apply([manifest], dry_run=True)
+    except ApiException as error:
+        return str(json.loads(error.body)["message"])
+    return ""
