@@ -9,6 +9,7 @@ from collections.abc import Callable
 
 from engine.errors import EngineError
 from engine.sandbox import activation, faults, models
+from engine.sandbox.charts import library, modules
 from engine.sandbox.clouds.model import Made
 from engine.sandbox.drift import lose, set_property
 from engine.sandbox.store import Store
@@ -22,6 +23,9 @@ def main(arguments: list[str] | None = None) -> int:
             from engine.sandbox.serving import serve  # noqa: PLC0415 - gRPC takes half a second
 
             serve(given.package, given.engine_address)
+            return 0
+        if given.command == "charts":
+            _charts(given)
             return 0
         path = given.cloud or activation.cloud_file()
         store = Store(path)
@@ -81,6 +85,12 @@ def _parser() -> argparse.ArgumentParser:
     actions.add_parser("list", help="list the faults")
     actions.add_parser("clear", help="forget the faults")
 
+    charts = commands.add_parser("charts", help="the charts that this machine has")
+    ways = charts.add_subparsers(dest="charts", required=True, metavar="ACTION")
+    ways.add_parser("list", help="list the charts in the folder, and where it is")
+    add = ways.add_parser("add", help="put charts that lie in Go modules into the folder")
+    add.add_argument("chart", nargs="*", metavar="NAME", help="such as kueue (default: all)")
+
     commands.add_parser("reset", help="empty the cloud and forget the faults")
     return parser
 
@@ -133,6 +143,14 @@ def _fault(store: Store, given: argparse.Namespace) -> None:
     else:
         for fault in faults.listed(store):
             _say(str(fault))
+
+
+def _charts(given: argparse.Namespace) -> None:
+    folder = library.folder()
+    found = modules.add(given.chart, folder) if given.charts == "add" else library.listed(folder)
+    _say(f"{len(found)} charts in {folder}")
+    for chart in found:
+        _say(f"{chart.name} {chart.version}")
 
 
 def _reset(store: Store, given: argparse.Namespace) -> None:

@@ -49,7 +49,8 @@ class Checker:
             if name.startswith("__"):  # the engine's own
                 continue
             where = join(path, name)
-            known = kind.properties.get(name)
+            # Kubernetes' x-kubernetes-… are written with underscores in its SDKs alone.
+            known = kind.properties.get(name) or kind.properties.get(name.replace("-", "_"))
             if known is None and kind.open:
                 continue
             if known is None:

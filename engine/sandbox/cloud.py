@@ -8,6 +8,7 @@ from typing import Any, Final, TypeVar
 
 from engine.errors import EngineError
 from engine.sandbox import diff, faults, urns
+from engine.sandbox.charts.groups import Surroundings
 from engine.sandbox.checker import Checker
 from engine.sandbox.clouds.model import CloudModel, Made, Problem, Properties
 from engine.sandbox.errors import ModelError, SandboxError
@@ -28,6 +29,9 @@ BANNER: Final = (
     "SANDBOX: nothing real is made, changed or paid for; these resources exist only in a file "
     "on this machine"
 )
+
+RELEASE: Final = "kubernetes:helm.sh/v3:Release"
+"""A chart that Helm installs by itself: one resource, whose objects the engine never sees."""
 
 _ALWAYS_SECRET: Final = {"kubernetes:core/v1:Secret": frozenset({"data", "stringData"})}
 
@@ -115,6 +119,24 @@ class Cloud:
         found = self.tables.resource(urns.token(urn))
         computed = {} if found is None else dict.fromkeys(found.outputs, UNKNOWN)
         return {**computed, **previewed(inputs)}
+
+    def of(self, token: str) -> Cloud:
+        """The cloud that resources of a type are in: this one, but for exceptions."""
+        del token
+        return self
+
+    def warning(self, token: str) -> str | None:
+        """What is to be said loudly of each resource of a type."""
+        if token == RELEASE:
+            return (
+                "a Helm release is only recorded in the sandbox: none of its objects is made or "
+                "checked; use a kubernetes.helm.sh/v4 Chart, whose objects are"
+            )
+        return None
+
+    def surroundings(self) -> Surroundings:
+        """What charts are told of the cluster."""
+        return Surroundings(str(self.config.get("namespace") or "default"))
 
     def secret_outputs(self, token: str) -> frozenset[str]:
         """Outputs that are secret whatever the inputs were."""

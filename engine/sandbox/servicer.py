@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Final, TypeVar
 
@@ -16,6 +16,8 @@ from pulumi.runtime.proto import provider_pb2_grpc, status_pb2
 
 from engine.errors import EngineError
 from engine.sandbox import diff, urns
+from engine.sandbox.charts import groups
+from engine.sandbox.charts.construct import Warn, construct
 from engine.sandbox.cloud import Cloud
 from engine.sandbox.clouds.model import Problem
 from engine.sandbox.errors import PartialError, SandboxError
@@ -42,15 +44,21 @@ class SandboxServicer(provider_pb2_grpc.ResourceProviderServicer):
 
     Args:
         warn: shows a warning beside the stack.
+        warn_beside: shows a warning beside a resource, given its URN. Default: beside the stack.
         foresight: answers previews as if they were updates. Default: previews know no more than
             those of a real cloud.
     """
 
     def __init__(
-        self, cloud: Cloud, warn: Callable[[str], None], foresight: Foresight | None = None
+        self,
+        cloud: Cloud,
+        warn: Callable[[str], None],
+        foresight: Foresight | None = None,
+        warn_beside: Warn | None = None,
     ) -> None:
         self._cloud = cloud
         self._warn = warn
+        self._warn_beside: Warn = warn_beside or (lambda text, _: warn(text))
         self._foresight = foresight
         self._announced = False
         # One for each resource that the engine works on at a time, and more.
@@ -136,7 +144,9 @@ class SandboxServicer(provider_pb2_grpc.ResourceProviderServicer):
         def work() -> proto.CheckResponse:
             given, secrets = decode(request.news, assets=True)
             old, _ = decode(request.olds, assets=True)
-            checked, problems = self._cloud.check(request.urn, given, old)
+            if (warning := self._cloud.warning(urns.token(request.urn))) is not None:
+                self._warn_beside(warning, request.urn)
+            checked, problems = self._at(request.urn).check(request.urn, given, old)
             return proto.CheckResponse(
                 inputs=encode(checked, secrets), failures=_failures(problems)
             )
@@ -152,8 +162,8 @@ class SandboxServicer(provider_pb2_grpc.ResourceProviderServicer):
             state, _ = decode(request.olds, assets=True)
             old, _ = decode(request.old_inputs, assets=True)
             new, _ = decode(request.news, assets=True)
-            self._cloud.refuse_foreign(request.urn, request.id, state)
-            changes, delete_first = self._cloud.difference(
+            self._at(request.urn).refuse_foreign(request.urn, request.id, state)
+            changes, delete_first = self._at(request.urn).difference(
                 request.urn, old, new, request.id, list(request.ignoreChanges)
             )
             return _diff_response(changes, delete_first)
@@ -169,12 +179,14 @@ class SandboxServicer(provider_pb2_grpc.ResourceProviderServicer):
             inputs, secrets = decode(request.properties, assets=True)
             secrets |= self._secrets(request.urn)
             if request.preview:
-                previewed = self._cloud.preview_create(request.urn, inputs)
+                previewed = self._at(request.urn).preview_create(request.urn, inputs)
                 foreseen = self._foresight and self._foresight.create(request.urn, inputs)
                 made, outputs = foreseen or ("", previewed)
                 return proto.CreateResponse(id=made, properties=encode(outputs, secrets))
             self._foresight = None
-            made, outputs = self._cloud.create(request.urn, inputs, seconds=request.timeout)
+            made, outputs = self._at(request.urn).create(
+                request.urn, inputs, seconds=request.timeout
+            )
             return proto.CreateResponse(id=made, properties=encode(outputs, secrets))
 
         return await self._answer(work, context, request.properties)
@@ -188,7 +200,7 @@ class SandboxServicer(provider_pb2_grpc.ResourceProviderServicer):
             state, secrets = decode(request.properties, assets=True)
             secrets |= self._secrets(request.urn)
             last, secret_inputs = decode(request.inputs, assets=True)
-            found = self._cloud.read(request.urn, request.id, state, last)
+            found = self._at(request.urn).read(request.urn, request.id, state, last)
             if found is None:
                 return proto.ReadResponse()
             outputs: Values = dict(found.outputs)
@@ -212,14 +224,16 @@ class SandboxServicer(provider_pb2_grpc.ResourceProviderServicer):
             new, secrets = decode(request.news, assets=True)
             secrets |= self._secrets(request.urn)
             if request.preview:
-                previewed = self._cloud.preview_update(request.urn, request.id, state, old, new)
+                previewed = self._at(request.urn).preview_update(
+                    request.urn, request.id, state, old, new
+                )
                 foreseen = self._foresight and self._foresight.update(
                     request.urn, request.id, state, new
                 )
                 outputs = foreseen or previewed
             else:
                 self._foresight = None
-                outputs = self._cloud.update(
+                outputs = self._at(request.urn).update(
                     request.urn, request.id, state, new, seconds=request.timeout
                 )
             return proto.UpdateResponse(properties=encode(outputs, secrets))
@@ -233,7 +247,7 @@ class SandboxServicer(provider_pb2_grpc.ResourceProviderServicer):
 
         def work() -> empty_pb2.Empty:
             state, _ = decode(request.properties, assets=True)
-            self._cloud.delete(request.urn, request.id, state, seconds=request.timeout)
+            self._at(request.urn).delete(request.urn, request.id, state, seconds=request.timeout)
             return empty_pb2.Empty()
 
         return await self._answer(work, context)
@@ -259,16 +273,21 @@ class SandboxServicer(provider_pb2_grpc.ResourceProviderServicer):
     async def Construct(  # noqa: N802 - the name is the protocol's
         self, request: proto.ConstructRequest, context: GrpcContext
     ) -> proto.ConstructResponse:
-        """Refuse components that run in the vendor's provider: charts, files of manifests."""
+        """Make a component that the vendor's provider makes: a chart, a file of manifests."""
 
-        def work() -> proto.ConstructResponse:
-            raise EngineError(
-                f"{request.type} is a component that runs inside the vendor's provider, with "
-                "programs or a cluster that the sandbox doesn't have; declare its resources "
-                "themselves, or run this stack without the sandbox"
+        async def build(inputs: Mapping[str, Any]) -> groups.Group:
+            # Helm takes a moment, and the first time it is built.
+            return await asyncio.to_thread(
+                groups.build, request.type, request.name, inputs, self._cloud.surroundings()
             )
 
-        return await self._answer(work, context)
+        version = self._cloud.tables.package.version
+        return await self._answered(
+            construct(request, version, build, self._warn_beside), context, None
+        )
+
+    def _at(self, urn: str) -> Cloud:
+        return self._cloud.of(urns.token(urn))
 
     def _secrets(self, urn: str) -> frozenset[str]:
         return self._cloud.secret_outputs(urns.token(urn))
@@ -279,11 +298,21 @@ class SandboxServicer(provider_pb2_grpc.ResourceProviderServicer):
         context: GrpcContext,
         inputs: struct_pb2.Struct | None = None,
     ) -> Answer:
-        """Turn errors into one plain message; none of them shows a trace."""
-        try:
+        """Do it, aside where it may take long; errors are told as `_answered` does."""
+
+        async def done() -> Answer:
             if self._threads is not None:
                 return await asyncio.get_running_loop().run_in_executor(self._threads, work)
             return work()
+
+        return await self._answered(done(), context, inputs)
+
+    async def _answered(
+        self, work: Awaitable[Answer], context: GrpcContext, inputs: struct_pb2.Struct | None
+    ) -> Answer:
+        """Turn errors into one plain message; none of them shows a trace."""
+        try:
+            return await work
         except PartialError as error:
             if error.state is not None:
                 _attach_state(error, context, inputs)

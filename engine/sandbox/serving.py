@@ -66,6 +66,7 @@ async def _serve(cloud: Cloud, store: Store, engine_address: str, parent: int) -
         cloud,
         lambda text: warn(text) if store.is_first(f"{run} {cloud.waits}") else None,
         Foresight.of(cloud.package, os.environ),
+        warn,
     )
     provider_pb2_grpc.add_ResourceProviderServicer_to_server(servicer, server)
     port = server.add_insecure_port("127.0.0.1:0")
@@ -85,8 +86,8 @@ class _Warnings:
     def __init__(self, address: str) -> None:
         self._engine = engine_pb2_grpc.EngineStub(grpc.insecure_channel(address))
 
-    def __call__(self, message: str) -> None:
-        request = engine_pb2.LogRequest(severity=engine_pb2.WARNING, message=message)
+    def __call__(self, message: str, urn: str = "") -> None:
+        request = engine_pb2.LogRequest(severity=engine_pb2.WARNING, message=message, urn=urn)
         # The engine may be on its way out; a deployment isn't to fail for a warning.
         with contextlib.suppress(grpc.RpcError):
             self._engine.Log(request, timeout=5)

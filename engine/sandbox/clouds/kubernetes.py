@@ -82,6 +82,9 @@ _LABEL_VALUE: Final = re.compile(r"([A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])
 # Names of RBAC objects may be any path segment, such as system:node.
 _FREE_NAMES: Final = frozenset({"ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding"})
 
+# Resources of the vendor's provider that are no objects of an API server.
+_NO_OBJECTS: Final = frozenset({"kubernetes:helm.sh/v3:Release"})
+
 _MADE_AT: Final = "2026-01-01T00:00:00Z"  # the same in each run
 
 
@@ -102,11 +105,11 @@ class KubernetesModel(GenericModel):
         metadata = _metadata(inputs)
         if isinstance(metadata, Unknown):
             return {}
+        if token in _NO_OBJECTS:
+            return {"name": _autoname(name, urn)} if inputs.get("name") is None else {}
         filled: dict[str, Any] = {}
         if metadata.get("name") is None and metadata.get("generateName") is None:
-            digest = hashlib.sha256(urn.encode()).hexdigest()[:8]
-            base = re.sub(r"[^a-z0-9-]+", "-", name.lower()).strip("-") or "object"
-            filled["name"] = f"{base[: 62 - len(digest)]}-{digest}"
+            filled["name"] = _autoname(name, urn)
         if metadata.get("namespace") is None and has_namespace(token):
             filled["namespace"] = config.get("namespace") or "default"
         return {"metadata": filled} if filled else {}
@@ -143,7 +146,9 @@ class KubernetesModel(GenericModel):
         self, token: str, name: str, inputs: Properties, config: Properties, urn: str
     ) -> str:
         """``namespace/name``, or the name alone."""
-        del token, config
+        if token in _NO_OBJECTS:
+            namespace = inputs.get("namespace") or config.get("namespace") or "default"
+            return f"{namespace}/{inputs.get('name')}"
         metadata = _metadata(inputs)
         given = {} if isinstance(metadata, Unknown) else metadata
         digest = hashlib.sha256(urn.encode()).hexdigest()[:5]
@@ -161,6 +166,8 @@ class KubernetesModel(GenericModel):
     ) -> Properties:
         """The object with what the API server adds: to its metadata, and a service's address."""
         del config, world
+        if token in _NO_OBJECTS:
+            return inputs
         metadata = _metadata(inputs)
         given = {} if isinstance(metadata, Unknown) else dict(metadata)
         content = json.dumps(inputs, sort_keys=True, default=repr)
@@ -197,6 +204,12 @@ class KubernetesModel(GenericModel):
 
 
 MODEL: Final = KubernetesModel()
+
+
+def _autoname(name: str, urn: str) -> str:
+    digest = hashlib.sha256(urn.encode()).hexdigest()[:8]
+    base = re.sub(r"[^a-z0-9-]+", "-", name.lower()).strip("-") or "object"
+    return f"{base[: 62 - len(digest)]}-{digest}"
 
 
 def _kind(token: str) -> str:

@@ -50,6 +50,10 @@ class Addresses:
         with self._alone:
             self._changing.discard((spec["group"], spec["names"]["kind"]))
 
+    def served(self) -> tuple[str, tuple[str, ...]]:
+        """Kubernetes' version, and what the API server serves as charts ask for it."""
+        return self._discovery.served()
+
     def is_changing(self, token: str) -> bool:
         """Whether the same run changes the kind's definition, so that nothing can be judged."""
         return self._key(token) in self._changing
@@ -69,7 +73,7 @@ class Addresses:
         if found is None:
             return None
         namespace, _, name = id.rpartition("/")
-        return _address(found, namespace or ("default" if found.namespaced else None), name)
+        return _address(found, namespace, name)
 
     def of_inputs(self, token: str, inputs: Mapping[str, Any], name: str) -> Address | None:
         """The address of an object that is to be made; None where its kind isn't served.
@@ -89,8 +93,7 @@ class Addresses:
             )
         metadata = inputs.get("metadata") or {}
         own = metadata.get("name") or f"{metadata.get('generateName') or ''}{secrets.token_hex(3)}"
-        namespace = metadata.get("namespace") or ("default" if found.namespaced else None)
-        return _address(found, namespace, str(own))
+        return _address(found, metadata.get("namespace"), str(own))
 
     def wait_for(self, token: str, inputs: Mapping[str, Any], name: str) -> Address:
         """The address of an object that is made now; its kind may take a moment to be served.
@@ -119,9 +122,5 @@ class Addresses:
 
 
 def _address(kind: Kind, namespace: str | None, name: str) -> Address:
-    found = Address(kind, namespace, name)
-    try:
-        kind.path(namespace, name)
-    except ValueError as error:
-        raise EngineError(str(error)) from error
-    return found
+    """The address; a namespace of what lives in none is ignored, as everywhere in Kubernetes."""
+    return Address(kind, (namespace or "default") if kind.namespaced else None, name)

@@ -14,7 +14,8 @@ from typing import Any, Final
 
 from engine.errors import EngineError
 from engine.sandbox import diff, faults, urns
-from engine.sandbox.cloud import MADE_IN, MARK, Cloud
+from engine.sandbox.charts.groups import Surroundings
+from engine.sandbox.cloud import MADE_IN, MARK, RELEASE, Cloud
 from engine.sandbox.clouds.model import CloudModel, Made, Problem, Properties
 from engine.sandbox.cluster import objects, waiting
 from engine.sandbox.cluster.addresses import Addresses
@@ -51,9 +52,24 @@ class Cluster(Cloud):
         self._mark = f"{MADE_IN} {connection.identity}"
         self._addresses = Addresses(connection)
         self._requests = Requests(connection)
+        self._made_up = Cloud(model, store)
         # Ids that the engine knows already, by URN: a creation then replaces that object.
         self._known: dict[str, str] = {}
         self._alone = threading.Lock()
+
+    def configure(self, given: Properties) -> None:
+        """Take over the provider's own settings."""
+        super().configure(given)
+        self._made_up.configure(given)
+
+    def of(self, token: str) -> Cloud:
+        """This one; what no API server knows is only made up."""
+        return self._made_up if token == RELEASE else self
+
+    def surroundings(self) -> Surroundings:
+        """What charts are told of the control plane."""
+        version, served = self._addresses.served()
+        return Surroundings(super().surroundings().namespace, version, served)
 
     def cancel(self) -> None:
         """Stop waiting for objects."""
@@ -85,7 +101,8 @@ class Cluster(Cloud):
                 changes = self._requests.import_changes(token, new, address, manager)
             elif changes and not any(change.replaces for change in changes):
                 changes = self._requests.replacing(token, new, address, manager, changes)
-        return changes, self._identity(token, urns.name(urn), new, urn) == id
+        same = self._identity(token, urns.name(urn), new, urn)
+        return changes, address is not None and self._addresses.of_id(token, same) == address
 
     def preview_create(self, urn: str, inputs: Properties) -> dict[str, Any]:
         """The outputs as far as they are known. Raises EngineError for what is refused."""

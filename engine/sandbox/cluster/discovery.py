@@ -25,18 +25,7 @@ class Kind:
     namespaced: bool
 
     def path(self, namespace: str | None, name: str = "") -> str:
-        """The path of an object, or of the list of them.
-
-        Raises:
-            ValueError: a namespace is missing, or given where there is none.
-        """
-        if self.namespaced and not namespace:
-            raise ValueError(f"{self.kind} lives in a namespace, and none is given")
-        if namespace and not self.namespaced:
-            raise ValueError(
-                f"{self.kind} lives in no namespace, but metadata.namespace is {namespace!r}; "
-                "take it away"
-            )
+        """The path of an object, or of the list of them."""
         below = f"/namespaces/{quote(namespace, safe='')}" if namespace else ""
         own = f"/{quote(name, safe=':')}" if name else ""
         return f"{_root(self.api_version)}{below}/{self.plural}{own}"
@@ -72,6 +61,23 @@ class Discovery:
         with self._alone:
             self._known.pop(api_version, None)
             self._asked.pop(api_version, None)
+
+    def served(self) -> tuple[str, tuple[str, ...]]:
+        """Kubernetes' version, and every version of a group with its kinds, as Helm names them.
+
+        Raises:
+            ApiError: the API server doesn't answer.
+        """
+        version = str(self._connection.get("/version").get("gitVersion", ""))
+        found: list[str] = []
+        for group in self._connection.get("/apis").get("groups") or []:
+            for each in group.get("versions") or []:
+                name = str(each["groupVersion"])
+                found.append(name)
+                # Charts ask for single kinds of others' groups only.
+                if "." in name and not group["name"].endswith(".k8s.io"):
+                    found += [f"{name}/{kind}" for kind in sorted(self._ask(name))]
+        return version, tuple(found)
 
     def _ask(self, api_version: str) -> dict[str, Kind]:
         try:

@@ -73,10 +73,25 @@ def manifest(token: str, inputs: Mapping[str, Any], address: Address) -> dict[st
     metadata = dict(inputs.get("metadata") or {})
     metadata.pop("generateName", None)
     metadata["name"] = address.name
+    metadata.pop("namespace", None)
     if address.namespace:
         metadata["namespace"] = address.namespace
     own = {key: value for key, value in inputs.items() if not key.startswith("__")}
+    if kind == "CustomResourceDefinition":
+        own["spec"] = _with_own_names(own.get("spec"))
     return {**own, "apiVersion": version, "kind": kind, "metadata": metadata}
+
+
+def _with_own_names(value: Any) -> Any:
+    """Kubernetes' x-kubernetes-… in the place of what the SDKs write with underscores."""
+    if isinstance(value, Mapping):
+        return {
+            str(key).replace("_", "-") if str(key).startswith("x_kubernetes_") else key: (
+                _with_own_names(each)
+            )
+            for key, each in value.items()
+        }
+    return [_with_own_names(each) for each in value] if isinstance(value, list) else value
 
 
 def live_outputs(found: Object, inputs: Mapping[str, Any], token: str) -> dict[str, Any]:

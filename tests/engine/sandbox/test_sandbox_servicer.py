@@ -170,9 +170,9 @@ def test_query_that_is_not_known_is_a_failure(engine: Engine) -> None:
     assert "doesn't know the query" in found.failures[0].reason
 
 
-def test_components_of_the_vendors_provider_are_refused(engine: Engine) -> None:
-    request = proto.ConstructRequest(type="kubernetes:helm.sh/v4:Chart")
-    with pytest.raises(AbortedError, match=r"v4:Chart is a component that runs"):
+def test_components_that_the_sandbox_does_not_know_are_refused(engine: Engine) -> None:
+    request = proto.ConstructRequest(type="kubernetes:kustomize/v2:Directory")
+    with pytest.raises(AbortedError, match=r"v2:Directory is a component that runs"):
         engine.Construct(request)
 
 
