@@ -10,6 +10,7 @@ from stacks.settings.foundation import FoundationSettings
 from stacks.settings.in_cluster import InClusterSettings
 from stacks.settings.load import (
     BLUEPRINTS,
+    EXISTING,
     NAMESPACE,
     PLATFORMS,
     Settings,
@@ -24,6 +25,7 @@ from stacks.settings.workloads import WorkloadsSettings
 
 __all__ = [
     "BLUEPRINTS",
+    "EXISTING",
     "NAMESPACE",
     "PLATFORMS",
     "CloudSettings",

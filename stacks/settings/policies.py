@@ -27,6 +27,8 @@ class PolicySettings(Section):
     """Packs that judge the stack, one at least: a stack that none judges would be called clean."""
     allowed_places: list[str] | None = None
     """Places where data may be. Default: all in the country."""
+    allowed_sites: list[str] | None = None
+    """Sites in the country where existing clusters stand, by their nodes' region label."""
     geo_redundancy: Literal["forbidden", "paired"] | None = None
     """``paired`` allows copies in the region's pair where the pair is allowed as well."""
     allowed_hosts: list[Host] | None = None

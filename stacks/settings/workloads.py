@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 from pydantic import Field
 
 from components.kubernetes.inference_service import InferenceServiceArgs
+from components.kubernetes.sweep import SweepArgs
 from components.kubernetes.training_job import TrainingJobArgs
 from stacks.settings.derived import component_section
 from stacks.settings.in_cluster import InClusterSettings
@@ -16,9 +17,10 @@ from stacks.settings.section import Section
 WorkloadName = Annotated[str, Field(pattern=r"^[a-z]([a-z0-9-]{0,38}[a-z0-9])?$")]
 
 if TYPE_CHECKING:
-    InferenceSection = TrainingSection = Section
+    InferenceSection = SweepSection = TrainingSection = Section
 else:
     InferenceSection = component_section(InferenceServiceArgs, "inferenceServices")
+    SweepSection = component_section(SweepArgs, "sweeps")
     TrainingSection = component_section(TrainingJobArgs, "trainingJobs")
 
 
@@ -28,5 +30,7 @@ class WorkloadsSettings(InClusterSettings):
     blueprint: Literal["workloads"]
     training_jobs: dict[WorkloadName, TrainingSection] = Field(default_factory=dict)
     """Arguments of `TrainingJob`, by name."""
+    sweeps: dict[WorkloadName, SweepSection] = Field(default_factory=dict)
+    """Arguments of `Sweep`, by name."""
     inference_services: dict[WorkloadName, InferenceSection] = Field(default_factory=dict)
     """Arguments of `InferenceService`, by name."""

@@ -21,6 +21,11 @@ ROOT = Path(__file__).resolve().parents[2]
 SIX = [
     f"{cloud}-{kind}" for cloud in ("aws", "azure") for kind in ("foundation", "cluster", "smb")
 ]
+IN_CLUSTER = [
+    *(f"{cloud}-{kind}" for cloud in ("aws", "azure") for kind in ("platform", "workloads")),
+    "onprem-cluster",
+    "onprem-workloads",
+]
 
 
 def shipped(stack: str) -> dict[str, Any]:

@@ -14,6 +14,7 @@ from stacks.errors import SettingsError
 from stacks.reality import check_reality
 from stacks.settings import (
     BLUEPRINTS,
+    EXISTING,
     CloudSettings,
     ClusterSettings,
     LocalSettings,
@@ -165,9 +166,10 @@ def test_shipped_stacks_are_valid_for_the_sandbox_only_where_they_must(path: Pat
             check_reality(found, sandboxed=False)
 
 
-def test_all_six_stacks_are_shipped() -> None:
+def test_a_stack_of_each_kind_is_shipped_for_each_platform() -> None:
     names = {path.name.removeprefix("Pulumi.").removesuffix(".yaml") for path in SHIPPED}
-    assert names == {f"{cloud}-{kind}" for cloud in ("aws", "azure") for kind in BLUEPRINTS}
+    in_clouds = {f"{cloud}-{kind}" for cloud in ("aws", "azure") for kind in BLUEPRINTS}
+    assert names == in_clouds | {f"onprem-{kind}" for kind in EXISTING}
 
 
 def test_a_stack_for_the_sandbox_is_refused_by_the_real_cloud() -> None:

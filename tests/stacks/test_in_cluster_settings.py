@@ -1,0 +1,143 @@
+"""Settings of stacks inside a cluster: what names the cluster, and what components refuse."""
+
+from __future__ import annotations
+
+import copy
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from stacks.errors import SettingsError
+from stacks.image_digests import digests
+from stacks.rehearsal import rehearse_in_cluster
+from stacks.settings import InClusterSettings, PlatformSettings, WorkloadsSettings, validate
+from tests.stacks.in_mocks import IN_CLUSTER, shipped
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def settings(config: dict[str, Any]) -> InClusterSettings:
+    found = validate(config, ROOT, stack="dev")
+    assert isinstance(found, InClusterSettings)
+    return found
+
+
+def rehearse(config: dict[str, Any]) -> None:
+    found = settings(config)
+    rehearse_in_cluster(found, digests(found, ROOT, sandboxed=True).by_name)
+
+
+@pytest.mark.parametrize("stack", IN_CLUSTER)
+def test_shipped_stacks_are_of_their_kind_and_are_refused_nothing(stack: str) -> None:
+    found = settings(shipped(stack))
+    kind = WorkloadsSettings if stack.endswith("-workloads") else PlatformSettings
+    assert isinstance(found, kind)
+    cloud = stack.partition("-")[0]
+    assert found.distribution == {"aws": "eks", "azure": "aks", "onprem": "existing"}[cloud]
+    assert found.beneath == (None if cloud == "onprem" else f"{cloud}-cluster")
+    rehearse(shipped(stack))
+
+
+@pytest.mark.parametrize(
+    ("stack", "changes", "said"),
+    [
+        ("onprem-cluster", {"falaj:context": None}, "falaj:context: missing; expected the kubeco"),
+        ("onprem-cluster", {"falaj:region": None}, "falaj:region: missing; expected the site"),
+        ("onprem-cluster", {"falaj:cluster": "aws-cluster"}, "falaj:cluster: given 'aws-cluster'"),
+        ("onprem-cluster", {"falaj:blueprint": "smb"}, "given 'smb'; allowed on the platform kub"),
+        ("onprem-cluster", {"falaj:registry": "Not A Host"}, "falaj:registry: given 'Not A Host'"),
+        ("onprem-cluster", {"falaj:registry": None}, "falaj:registry: missing"),
+        ("onprem-cluster", {"falaj:residncy": {}}, "falaj:residncy: unknown key; did you mean"),
+        ("aws-platform", {"falaj:cluster": None}, "falaj:cluster: missing; expected the stack"),
+        ("aws-platform", {"falaj:context": "dc1"}, "falaj:context: given 'dc1', but a cluster on"),
+        ("aws-platform", {"falaj:region": "eu-west-1"}, "falaj:region: "),
+        (
+            "aws-workloads",
+            {"falaj:platform": None, "falaj:region": None, "falaj:placement": ["azure/uaenorth"]},
+            "falaj:placement: given ['azure/uaenorth']; a stack inside a cluster is where",
+        ),
+        (
+            "aws-workloads",
+            {"falaj:trainingJobs": {"credit": {"dataset": "d", "flavour": "h200"}}},
+            "falaj:trainingJobs.credit.flavour: unknown key; did you mean flavor?",
+        ),
+        (
+            "aws-workloads",
+            {"falaj:trainingJobs": {"Credit": {"dataset": "d"}}},
+            "falaj:trainingJobs.Credit",
+        ),
+    ],
+)
+def test_what_names_no_cluster_is_refused(stack: str, changes: dict[str, Any], said: str) -> None:
+    config = {**shipped(stack), **changes}
+    with pytest.raises(SettingsError) as caught:
+        settings({key: value for key, value in config.items() if value is not None})
+    assert said in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("stack", "path", "value", "said"),
+    [
+        (
+            "onprem-cluster",
+            ["falaj:installation", "addons", "kerve"],
+            True,
+            "kerve: is not an add-on; did you mean 'kserve'?",
+        ),
+        (
+            "onprem-cluster",
+            ["falaj:queues", "tenants", "acme", "quotas", "h200", "devices"],
+            {"nvidia.com/gpu": 65},
+            "65",
+        ),
+        (
+            "aws-workloads",
+            ["falaj:inferenceServices", "credit", "versions"],
+            [{"version": 7, "weight": 90, "packageDigest": "sha256:" + "0" * 64}],
+            "100",
+        ),
+        ("onprem-workloads", ["falaj:trainingJobs", "credit", "fabric"], "efa", "efa"),
+        ("aws-workloads", ["falaj:trainingJobs", "credit", "fabric"], "infiniband", "infiniband"),
+        ("aws-platform", ["falaj:acknowledgeDegraded"], None, "acknowledge_degraded"),
+    ],
+)
+def test_what_components_refuse_is_refused_before_the_engine(
+    stack: str, path: list[str], value: Any, said: str
+) -> None:
+    config = copy.deepcopy(shipped(stack))
+    *way, last = path
+    at: Any = config
+    for key in way:
+        at = at[key]
+    if value is None:
+        del at[last]
+    else:
+        at[last] = value
+    with pytest.raises(SettingsError) as caught:
+        rehearse(config)
+    assert said in str(caught.value)
+
+
+def test_an_image_without_digest_is_for_the_sandbox_only(tmp_path: Path) -> None:
+    found = settings(shipped("onprem-workloads"))
+    assert digests(found, ROOT, sandboxed=True).made_up
+    real = digests(found, ROOT, sandboxed=False)
+    assert not real.by_name
+    with pytest.raises(SettingsError, match="falaj images pin"):
+        rehearse_in_cluster(found, real.by_name)
+    lock = tmp_path / "images.lock.yaml"
+    digest = "sha256:" + "5" * 64
+    lock.write_text(
+        "images:\n"
+        + "".join(
+            f"  {name}: {{reference: 'r.example.ae/{name}:1', digest: '{digest}', "
+            "seen: '2026-11-21'}\n"
+            for name in ("falaj-training", "falaj-inference")
+        )
+        + "charts: {}\n"
+    )
+    locked = settings({**shipped("onprem-workloads"), "falaj:images": str(lock)})
+    pinned = digests(locked, ROOT, sandboxed=False)
+    assert pinned.by_name == {"falaj-training": digest, "falaj-inference": digest}
+    rehearse_in_cluster(locked, pinned.by_name)
