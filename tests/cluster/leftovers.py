@@ -1,0 +1,54 @@
+"""What a module of tests made in the shared control plane."""
+
+from __future__ import annotations
+
+from kubernetes.client.exceptions import ApiException
+
+from engine.controlplane.objects import Objects, wait_for
+from engine.errors import EngineError
+
+#: Kinds without a namespace that tests make, in the order in which they can go.
+KINDS = (
+    ("admissionregistration.k8s.io/v1", "ValidatingAdmissionPolicyBinding"),
+    ("admissionregistration.k8s.io/v1", "ValidatingAdmissionPolicy"),
+    ("admissionregistration.k8s.io/v1", "ValidatingWebhookConfiguration"),
+    ("admissionregistration.k8s.io/v1", "MutatingWebhookConfiguration"),
+    ("v1", "Namespace"),
+    ("kueue.x-k8s.io/v1beta2", "ClusterQueue"),
+    ("kueue.x-k8s.io/v1beta2", "Cohort"),
+    ("kueue.x-k8s.io/v1beta2", "ResourceFlavor"),
+    ("kueue.x-k8s.io/v1beta2", "Topology"),
+    ("kueue.x-k8s.io/v1beta2", "WorkloadPriorityClass"),
+    ("v1", "PersistentVolume"),
+    ("storage.k8s.io/v1", "StorageClass"),
+    ("scheduling.k8s.io/v1", "PriorityClass"),
+    ("rbac.authorization.k8s.io/v1", "ClusterRoleBinding"),
+    ("rbac.authorization.k8s.io/v1", "ClusterRole"),
+    ("v1", "Node"),
+)
+GONE_SECONDS = 90.0
+
+
+class Leftovers:
+    """Notes what is there, and removes later what has come since."""
+
+    def __init__(self, objects: Objects) -> None:
+        self._objects = objects
+        self._before = {kind: self._names(*kind) for kind in KINDS}
+
+    def remove(self) -> None:
+        """Remove what has come, and wait until it is gone: the next module starts clean."""
+        for kind in KINDS:
+            for name in self._came(kind):
+                self._objects.delete(*kind, name)
+        for kind in KINDS:
+            wait_for(lambda kind=kind: not self._came(kind), f"no {kind[1]} is left", GONE_SECONDS)
+
+    def _came(self, kind: tuple[str, str]) -> set[str]:
+        return self._names(*kind) - self._before[kind]
+
+    def _names(self, api_version: str, kind: str) -> set[str]:
+        try:
+            return {each["metadata"]["name"] for each in self._objects.list(api_version, kind)}
+        except (ApiException, EngineError):
+            return set()  # a kind whose controller doesn't run here
