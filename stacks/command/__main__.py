@@ -18,6 +18,7 @@ from stacks.command.lifecycle import Call
 from stacks.command.preflight import preflight
 from stacks.command.project import Project, StackFile
 from stacks.command.pulumi import INTERRUPTED
+from stacks.command.testplane import use_cluster
 from stacks.errors import StackError
 
 _COMMANDS: dict[str, tuple[str, Callable[[Call, argparse.Namespace], int]]] = {
@@ -111,6 +112,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
             return _JUDGING[options.command][1](project, options)
         stack = StackFile(getattr(options, "stack", "local"), project)
         call = Call(stack, getattr(options, "sandbox", False))
+        cluster = getattr(options, "cluster", None)
+        if cluster is not None:
+            use_cluster(cluster, sandbox=call.sandbox)
         return _COMMANDS[options.command][1](call, options)
     except (StackError, EngineError, PolicyError) as error:
         complain(str(error))
@@ -145,6 +149,14 @@ def _parser() -> argparse.ArgumentParser:
                 default=os.environ.get("SANDBOX") == "1",
                 help="let stand-ins answer for the cloud: no credentials, no network, nothing "
                 "real (also SANDBOX=1, or falaj:sandbox in the stack's file)",
+            )
+            command.add_argument(
+                "--cluster",
+                nargs="?",
+                const="",
+                metavar="KUBECONFIG",
+                help="in the sandbox, apply Kubernetes objects to a test control plane (default: "
+                "the one that `make cluster` started)",
             )
         if name == "new":
             command.add_argument("--template", default="local", help="default: local")

@@ -1,0 +1,38 @@
+"""Lets stacks of the sandbox go to a test control plane: real admission, simulated machines."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from engine.controlplane.commands import Files
+from engine.controlplane.record import Record
+from engine.folders import data_home
+from engine.sandbox.activation import CLUSTER_VARIABLE
+from stacks.errors import StackError
+
+
+def use_cluster(kubeconfig: str, *, sandbox: bool) -> None:
+    """Have the sandbox apply Kubernetes objects to a test control plane.
+
+    Args:
+        kubeconfig: path of its kubeconfig; empty for the one that ``make cluster`` started.
+        sandbox: whether the command goes to the sandbox.
+
+    Raises:
+        StackError: it doesn't, or no control plane runs.
+    """
+    if not sandbox:
+        raise StackError(
+            "--cluster: given without --sandbox; allowed: the sandbox, which alone knows test "
+            "control planes\n  a real cluster is named in the stack's file: falaj:context"
+        )
+    os.environ[CLUSTER_VARIABLE] = kubeconfig or str(_running())
+
+
+def _running() -> Path:
+    files = Files(data_home() / "cluster")
+    record = Record.read(files)
+    if record is None or not record.is_running:
+        raise StackError("--cluster: no test control plane runs; start one with: make cluster")
+    return files.kubeconfig.absolute()
