@@ -72,7 +72,7 @@ class Platform(pulumi.ComponentResource):
     objects of those definitions.
     """
 
-    addons: list[str]
+    installed: list[str]
     """Names of the add-ons that were installed, in that order."""
     namespaces: list[str]
     """Namespaces that were made."""
@@ -86,9 +86,9 @@ class Platform(pulumi.ComponentResource):
         done: dict[str, list[pulumi.Resource]] = {}
         for each in installations(spec):
             done[each.addon] = self._install(name, each, list(made.values()), done)
-        self.addons = list(spec.addons)
+        self.installed = list(spec.addons)
         self.namespaces = [key.partition("/")[2] for key in made if key.startswith("Namespace/")]
-        self.register_outputs({"addons": self.addons, "namespaces": self.namespaces})
+        self.register_outputs({"installed": self.installed, "namespaces": self.namespaces})
 
     def _install(
         self,

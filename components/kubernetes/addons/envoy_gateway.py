@@ -61,8 +61,6 @@ def _values(spec: PlatformSpec) -> dict[str, Values]:
                     "gateway": {"controllerName": _CONTROLLER},
                     "provider": {"type": "Kubernetes"},
                     "logging": {"level": {"default": "info"}},
-                    # Its own usage report to Envoy's project: no metric or trace leaves.
-                    "telemetry": {"metrics": {"prometheus": {"disable": False}}},
                 }
             },
             # Its webhook is a hook of the chart, which isn't run: without it the webhook's absence

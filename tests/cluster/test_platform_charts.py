@@ -1,0 +1,185 @@
+"""Charts that can be had as Go modules, rendered with the platform's values by helm itself.
+
+Every value has a key in the chart; every object that comes out is judged by all packs. What the
+charts' controllers may do that no tenant may is listed, so that an upgrade that adds a right is
+seen.
+"""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from collections.abc import Iterator, Mapping
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from components.kubernetes.addons.installation import installations
+from components.specification.kubernetes_version import DEFAULT as KUBERNETES
+from engine.controlplane import binaries
+from engine.gobuild import module_folders
+from engine.oci.tools import ensure
+from engine.progress import to_stderr
+from tests.components.kubernetes.platforms import findings, program, spec, values
+
+pytestmark = pytest.mark.cluster
+
+#: By release: the control plane's module that pins it, the Go module, and the chart's folder.
+CHARTS: dict[str, tuple[str, str, str]] = {
+    "kueue": ("kueue", "sigs.k8s.io/kueue", "charts/kueue"),
+    "jobset": ("jobset", "sigs.k8s.io/jobset", "charts/jobset"),
+    "trainer": ("trainer", "github.com/kubeflow/trainer/v2", "charts/kubeflow-trainer"),
+    "envoy-gateway": ("crds", "github.com/envoyproxy/gateway", "charts/gateway-helm"),
+    "cert-manager": (
+        "crds", "github.com/cert-manager/cert-manager", "deploy/charts/cert-manager",
+    ),
+}  # fmt: skip
+#: Keys below which templates take whatever Kubernetes does.
+FREE = {"nodeSelector", "securityContext", "resources"}
+#: Keys that templates read and values.yaml only mentions in a comment.
+UNLISTED = {
+    "cert-manager": {
+        "image.tag", "webhook.image.tag", "cainjector.image.tag", "acmesolver.image.tag",
+    },
+}  # fmt: skip
+#: What rules find of the charts' own objects: rights of controllers, and their tokens. Rule and
+#: object, for each of which a stack with the platform needs a waiver.
+KNOWN = {
+    ("kubernetes-rbac-secrets", "ClusterRole/cert-manager-cainjector"),
+    ("kubernetes-rbac-secrets", "ClusterRole/cert-manager-controller-issuers"),
+    ("kubernetes-rbac-secrets", "ClusterRole/cert-manager-controller-clusterissuers"),
+    ("kubernetes-rbac-secrets", "ClusterRole/cert-manager-controller-certificates"),
+    ("kubernetes-rbac-secrets", "ClusterRole/cert-manager-controller-orders"),
+    ("kubernetes-rbac-secrets", "ClusterRole/cert-manager-controller-challenges"),
+    ("kubernetes-rbac-secrets", "ClusterRole/envoy-gateway-gateway-helm-envoy-gateway-role"),
+    ("kubernetes-rbac-secrets", "ClusterRole/trainer-controller-manager"),
+    ("kubernetes-rbac-secrets", "Role/jobset-system/jobset-manager-secrets-role"),
+    ("kubernetes-rbac-secrets", "Role/kueue-system/kueue-manager-secrets-role"),
+    ("kubernetes-rbac-escalation", "ClusterRole/cert-manager-cainjector"),
+    ("kubernetes-rbac-escalation",
+     "ClusterRole/cert-manager-controller-approve:cert-manager-io"),
+    ("kubernetes-rbac-escalation",
+     "ClusterRole/cert-manager-controller-certificatesigningrequests"),
+    ("kubernetes-rbac-escalation", "ClusterRole/jobset-controller"),
+    ("kubernetes-rbac-escalation", "ClusterRole/kueue-manager-role"),
+    ("kubernetes-rbac-escalation", "ClusterRole/trainer-controller-manager"),
+    ("kubernetes-rbac-subjects", "RoleBinding/kubeflow-trainer-public"),
+    ("kubernetes-token-mount", "Deployment/cert-manager/cert-manager"),
+    ("kubernetes-token-mount", "Deployment/cert-manager/cert-manager-cainjector"),
+    ("kubernetes-token-mount", "Deployment/cert-manager/cert-manager-webhook"),
+    ("kubernetes-token-mount", "Deployment/jobset-system/jobset-controller"),
+    ("kubernetes-token-mount", "Deployment/kueue-system/kueue-controller-manager"),
+    ("kubernetes-token-mount", "Deployment/kubeflow-system/trainer-controller-manager"),
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """Copies of the charts, as their vendors publish them."""
+    scratch = tmp_path_factory.mktemp("charts")
+    found: dict[str, Path] = {}
+    for release, (pinned_by, module, path) in CHARTS.items():
+        built = binaries.built()[pinned_by].module
+        source = module_folders(built, [module], scratch / f"{release}-module", to_stderr)[module]
+        found[release] = scratch / release
+        shutil.copytree(source / path, found[release], copy_function=shutil.copyfile)
+    _publish(found)
+    return found
+
+
+def _publish(folders: Mapping[str, Path]) -> None:
+    """What the vendors' releases do to the sources of two charts."""
+    gateway = folders["envoy-gateway"]
+    template = (gateway / "values.tmpl.yaml").read_text("utf-8")
+    text = template.replace("${GatewayImagePullPolicy}", "IfNotPresent")
+    (gateway / "values.yaml").write_text(text.replace("${GatewayImage}", "a/b:c"), "utf-8")
+    trainer = folders["trainer"] / "Chart.yaml"
+    about = yaml.safe_load(trainer.read_text("utf-8"))
+    # Charts of others, which its values leave out.
+    assert {each["name"] for each in about.pop("dependencies")} == {"jobset", "lws"}
+    trainer.write_text(yaml.safe_dump(about), "utf-8")
+
+
+def unknown(given: Any, known: Any, path: str = "") -> Iterator[str]:
+    """Keys that a chart's values don't have; below an empty map or list anything goes."""
+    if not isinstance(given, Mapping) or not known or not isinstance(known, Mapping):
+        return
+    for key, value in given.items():
+        at = f"{path}.{key}" if path else str(key)
+        if key not in known:
+            yield at
+        elif key not in FREE:
+            yield from unknown(value, known[key], at)
+
+
+@pytest.mark.parametrize("release", CHARTS)
+def test_every_value_has_a_key_in_the_chart(folders: dict[str, Path], release: str) -> None:
+    known = yaml.safe_load((folders[release] / "values.yaml").read_text("utf-8"))
+    found = set(unknown(values(spec("eks"))[release], known))
+    assert found == UNLISTED.get(release, set())
+
+
+def test_a_key_that_the_chart_does_not_have_is_found() -> None:
+    chart = {"replicas": 1, "image": {"tag": ""}, "labels": {}}
+    given = {"replica": 2, "image": {"tags": ""}, "labels": {"a": "b"}}
+    assert list(unknown(given, chart)) == ["replica", "image.tags"]
+
+
+@cache
+def helm() -> Path:
+    return ensure("helm")
+
+
+def rendered(folder: Path, release: str) -> list[dict[str, Any]]:
+    """Objects of a chart without its hooks, as `kubernetes:helm.sh/v4:Chart` registers them."""
+    chart = next(
+        chart
+        for each in installations(spec("eks"))
+        for chart in each.charts
+        if chart.release == release
+    )
+    file = folder.with_name(f"{release}-values.yaml")
+    file.write_text(yaml.safe_dump(chart.values), "utf-8")
+    done = subprocess.run(
+        [helm(), "template", release, folder, "--namespace", chart.namespace, "--values", file,
+         "--no-hooks", "--kube-version", KUBERNETES],
+        capture_output=True, text=True, check=False, timeout=120,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    documents = yaml.load_all(done.stdout, yaml.CSafeLoader)
+    return [each for each in documents if each and each["kind"] != "CustomResourceDefinition"]
+
+
+@pytest.fixture(scope="module")
+def children(folders: dict[str, Path]) -> dict[str, list[dict[str, Any]]]:
+    return {release: rendered(folder, release) for release, folder in folders.items()}
+
+
+@pytest.mark.parametrize("release", CHARTS)
+def test_pods_are_pinned_to_the_region_with_images_of_the_registry(
+    children: dict[str, list[dict[str, Any]]], release: str
+) -> None:
+    found = spec("eks")
+    pods = [
+        each["spec"]["template"]["spec"]
+        for each in children[release]
+        if each["kind"] in {"Deployment", "DaemonSet", "StatefulSet", "Job"}
+    ]
+    assert pods
+    for pod in pods:
+        assert pod["nodeSelector"].items() >= found.placed.node_selector.items()
+        for container in pod["containers"]:
+            assert container["image"] in found.images.values()
+            assert container["resources"]["requests"]
+            assert container["resources"]["limits"]["memory"]
+
+
+def test_rules_find_only_the_rights_that_are_known(
+    children: dict[str, list[dict[str, Any]]],
+) -> None:
+    every = [each for objects in children.values() for each in objects]
+    found = {(rule, name) for rule, name, _ in findings(program(spec("eks"), every))}
+    assert found == KNOWN
