@@ -34,7 +34,7 @@ class Recipe:
 
 _COMMON: Final = ("__init__.py", "errors.py", "files.py", "registry")
 _SERVING: Final = (*_COMMON, "inference")
-_TRAINING: Final = (*_SERVING, "optimization", "training")
+_TRAINING: Final = (*_SERVING, "federation", "optimization", "training")
 RECIPES: Final[Mapping[str, Recipe]] = {
     each.name: each
     for each in (
