@@ -45,7 +45,9 @@ def checked_access(
         refusals.add("key_secret", secret, "the name of an entry in the secret store")
     issuer = refusals.text(given, "token_issuer")
     tenant = placed.tenant if placed is not None else ""
-    audience = str(given.get("token_audience", f"falaj:{tenant}:{name}"))
+    # Requests that another tier passes on carry the token that it was shown.
+    known_as = objects["spilled_from"] or name
+    audience = str(given.get("token_audience", f"falaj:{tenant}:{known_as}"))
     for argument, value in (("token_issuer", issuer), ("token_audience", audience)):
         if not value.isprintable() or not value.strip() or " " in value:
             refusals.add(argument, value, "a text without spaces")

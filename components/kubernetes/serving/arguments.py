@@ -85,7 +85,8 @@ class InferenceServiceArgs(InClusterArgs):
     token_issuer: str
     """``iss`` of callers' tokens."""
     token_audience: NotRequired[str]
-    """``aud`` of callers' tokens. Default: ``falaj:<tenant>:<name>``."""
+    """``aud`` of callers' tokens. Default: ``falaj:<tenant>:<name>``, with the name of the tier
+    that spills to this one, if one does."""
     token_keys: NotRequired[str]
     """Public keys of the issuer: a JWK set (RFC 7517) of Ed25519 or P-256 keys, as text. Default:
     the key ring's own, whose tokens ``python -m workloads.inference token`` makes."""
@@ -125,7 +126,8 @@ class InferenceServiceArgs(InClusterArgs):
     """When a service that may scale to zero is awake. Default: no hours."""
     spilled_from: NotRequired[str]
     """Name of the `InferenceService` in the same namespace that spills to this one. Its replicas
-    may call this one, and its requests wake this one. Default: none."""
+    may call this one, and its requests wake this one, which has no route of its own through the
+    gateway. Default: none."""
     spill: NotRequired[SpillArgs]
     """Where requests go that would wait too long here. For ``cpu`` only. Default: nowhere."""
     callers: NotRequired[list[CallerArgs]]

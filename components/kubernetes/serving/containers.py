@@ -102,8 +102,7 @@ def preparing(spec: InferenceServiceSpec, version: Version) -> list[dict[str, An
     steps.append(
         container(
             "configure", image, configure_command(spec),
-            {**token_mount(spec), paths.KEYS: "keys", paths.TLS: "tls:ro", paths.WORK: "work",
-             "/tmp": "tmp"},  # noqa: S108
+            {paths.WORK: "work", "/tmp": "tmp"},  # noqa: S108
             small,
         )
     )  # fmt: skip

@@ -24,8 +24,7 @@ def isolation(spec: InferenceServiceSpec) -> list[Manifest]:
 def _network_policy(spec: InferenceServiceSpec) -> Manifest:
     access = spec.access
     ports = [_port(PORT)] + ([_port(HBONE)] if access.mesh else [])
-    spaces = {access.gateway_namespace, access.monitoring_namespace}
-    spaces |= {caller.namespace for caller in access.callers}
+    spaces = _open_to(spec) | {caller.namespace for caller in access.callers}
     ingress: list[dict[str, Any]] = [
         {"from": [_namespace(space) for space in sorted(spaces)], "ports": ports}
     ]
@@ -51,6 +50,14 @@ def _network_policy(spec: InferenceServiceSpec) -> Manifest:
             "egress": egress,
         },
     }
+
+
+def _open_to(spec: InferenceServiceSpec) -> set[str]:
+    """Namespaces that all pods of may connect: of Prometheus and, where there is a route, the
+    gateway's proxies."""
+    access = spec.access
+    routed = set[str]() if access.spilled_from else {access.gateway_namespace}
+    return {access.monitoring_namespace} | routed
 
 
 def _port(number: int, protocol: str = "TCP") -> dict[str, Any]:
@@ -90,9 +97,7 @@ def _authorisation(spec: InferenceServiceSpec) -> Manifest:
     if access.spilled_from:
         named.append((spec.namespace, access.service_account))
     principals = [f"{access.trust_domain}/ns/{space}/sa/{account}" for space, account in named]
-    sources: list[dict[str, Any]] = [
-        {"source": {"namespaces": sorted({access.gateway_namespace, access.monitoring_namespace})}}
-    ]
+    sources: list[dict[str, Any]] = [{"source": {"namespaces": sorted(_open_to(spec))}}]
     if principals:
         sources.append({"source": {"principals": sorted(set(principals))}})
     return {

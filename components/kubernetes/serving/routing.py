@@ -14,13 +14,15 @@ _GATEWAY_API = "gateway.networking.k8s.io/v1"
 
 
 def routing(spec: InferenceServiceSpec) -> list[Manifest]:
-    """Services, the route through the gateway, and what the gateway checks of the servers."""
-    return [
+    """Services, the route through the gateway, and what the gateway checks of the servers.
+
+    A tier that is spilled to has no route: it would be one more for the same path.
+    """
+    services = [
         _service(spec, spec.name, spec.leading),
         *(_service(spec, spec.of(version), version) for version in spec.versions),
-        _route(spec),
-        _backend_tls(spec),
     ]
+    return services if spec.access.spilled_from else [*services, _route(spec), _backend_tls(spec)]
 
 
 def _service(spec: InferenceServiceSpec, name: str, version: Version) -> Manifest:

@@ -17,6 +17,7 @@ from policies.model.cases import resource_of
 from policies.model.judge import Judge
 from policies.model.settings import Settings
 from policies.rules import all_rules
+from tests.components.kubernetes.cluster_parts import difference, same_as_golden, shown
 from tests.components.kubernetes.serving_services import (
     DIGEST,
     GPU,
@@ -223,6 +224,21 @@ def test_a_tier_that_spills_reaches_the_other_and_nothing_else() -> None:
     assert "cluster.local/ns/acme-serving/sa/inference" in rule["from"][1]["source"]["principals"]
 
 
+def test_a_tier_that_is_spilled_to_has_no_way_in_from_outside() -> None:
+    there = by_key(service("credit-risk-gpu", **GPU))
+    assert not [name for name in there if name.startswith(("HTTPRoute", "BackendTLSPolicy"))]
+    assert "envoy-gateway-system" not in str(there)
+    # It believes the tokens that the other tier was shown.
+    for pod in (
+        pod_of(list(there.values()), "credit-risk-gpu-v7"),
+        pod_of(service(), "credit-risk-v7"),
+    ):
+        (command,) = [
+            each["command"] for each in pod["initContainers"] if each["name"] == "configure"
+        ]
+        assert command[command.index("--audience") + 1] == "falaj:acme:credit-risk"
+
+
 def test_triton_listens_on_the_loopback_interface_only_and_shares_nothing() -> None:
     pod = pod_of(service("credit-risk-gpu", **GPU), "credit-risk-gpu-v7")
     triton = pod["initContainers"][-1]
@@ -283,3 +299,16 @@ def test_a_replica_leaves_in_order() -> None:
 def test_arguments_are_the_component_s_for_other_languages() -> None:
     spec = check("credit-risk", cast("InferenceServiceArgs", arguments(cpus=2.0, max_rows=16.0)))
     assert (spec.size.cpus, spec.operation.max_rows) == (2.0, 16)
+
+
+def test_the_same_service_on_every_platform_reads_as_reviewed() -> None:
+    here = shown(service(versions=ONE))
+    same_as_golden("serving-existing.yaml", here)
+    for place in ("eks", "aks"):
+        there = shown(service(place=place, versions=ONE))
+        same_as_golden(f"serving-{place}.diff", difference(here, there))
+
+
+def test_the_gpu_tier_differs_from_the_cpu_tier_as_reviewed() -> None:
+    cpu, gpu = service(versions=ONE), service(versions=ONE, **{**GPU, "spilled_from": None})
+    same_as_golden("serving-gpu.diff", difference(shown(cpu), shown(gpu)))
