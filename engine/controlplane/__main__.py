@@ -11,6 +11,7 @@ from types import FrameType
 
 from engine.controlplane import binaries
 from engine.controlplane.commands import Files
+from engine.controlplane.pools import Site
 from engine.controlplane.record import Record
 from engine.errors import EngineError
 from engine.folders import data_home
@@ -40,6 +41,19 @@ def _parser() -> argparse.ArgumentParser:
     ensure.set_defaults(act=_ensure)
     up = commands.add_parser("up", help="start a control plane that goes on until `down`")
     up.add_argument("--nodes", default="", help="such as h200=64,h200:mig-1g.18gb=4,cpu=20")
+    up.add_argument(
+        "--bare",
+        action="store_true",
+        help="without controllers, and webhooks aren't called: for stacks that install the charts "
+        "of a platform, whose pods are simulated here",
+    )
+    up.add_argument("--distribution", choices=("eks", "aks", "existing"), default="existing")
+    up.add_argument(
+        "--region", default="abudhabi-dc1", help="the nodes' region or site (default: %(default)s)"
+    )
+    up.add_argument(
+        "--zones", type=_names, default=None, help="the nodes' zones (default: the region's own)"
+    )
     up.add_argument("--crds", type=_names, default=(), help="such as cert-manager,keda")
     up.set_defaults(act=_up)
     for command in (ensure, up):
@@ -72,7 +86,15 @@ def _up(given: argparse.Namespace) -> int:
     # The client library takes half a second, which `ensure` and `status` needn't spend.
     from engine.controlplane.plane import start  # noqa: PLC0415
 
-    plane = start(given.folder, given.nodes, given.controllers, crds=given.crds, detached=True)
+    plane = start(
+        given.folder,
+        given.nodes,
+        () if given.bare else given.controllers,
+        crds=given.crds,
+        site=Site(given.region, given.zones or (f"{given.region}-1",), given.distribution),
+        webhooks=not given.bare,
+        detached=True,
+    )
     print(f"ready: export KUBECONFIG={plane.kubeconfig}")
     return 0
 

@@ -92,7 +92,10 @@ def run(given: Given) -> None:
     ready = partial(answers, authority=files.authority, pair=files.pair(ADMIN))
     supervisor.start("etcd", commands.etcd(binaries / "etcd", files, ports))
     supervisor.start(
-        "kube-apiserver", commands.api_server(binaries / "kube-apiserver", files, ports)
+        "kube-apiserver",
+        commands.api_server(
+            binaries / "kube-apiserver", files, ports, webhooks=given.settings.webhooks
+        ),
     )
     wait_until(lambda: ready(ports.api, READY_PATH), supervisor, "the API server", READY_SECONDS)
     supervisor.start(

@@ -104,8 +104,9 @@ def etcd(binary: Path, files: Files, ports: Ports) -> list[str]:
     ]
 
 
-def api_server(binary: Path, files: Files, ports: Ports) -> list[str]:
+def api_server(binary: Path, files: Files, ports: Ports, *, webhooks: bool) -> list[str]:
     """RBAC and Node authorisation, certificates and service account tokens, encryption, audit."""
+    left_out = [] if webhooks else ["MutatingAdmissionWebhook", "ValidatingAdmissionWebhook"]
     own, client, account = (files.pair(name) for name in ("apiserver", "etcd", "service-account"))
     return [
         str(binary),
@@ -128,6 +129,7 @@ def api_server(binary: Path, files: Files, ports: Ports) -> list[str]:
         "--endpoint-reconciler-type=none",
         "--authorization-mode=Node,RBAC",
         "--enable-admission-plugins=NodeRestriction,OwnerReferencesPermissionEnforcement",
+        *([f"--disable-admission-plugins={','.join(left_out)}"] if left_out else []),
         f"--default-not-ready-toleration-seconds={TOLERATION_SECONDS}",
         f"--default-unreachable-toleration-seconds={TOLERATION_SECONDS}",
         "--allow-privileged=true",

@@ -139,6 +139,7 @@ def start(
     crds: Sequence[str] = (),
     controller_settings: Mapping[str, dict[str, Any]] | None = None,
     site: Site | None = None,
+    webhooks: bool = True,
     detached: bool = False,
 ) -> ControlPlane:
     """Start a control plane and return it when it is ready.
@@ -150,6 +151,8 @@ def start(
         crds: modules whose CRDs are installed as well, such as `cert-manager`.
         controller_settings: configuration by controller, as its own configuration file has it.
         site: where the machines stand.
+        webhooks: whether those that charts declare are called. Their pods are simulated and answer
+            nothing, so that a stack which installs whole charts needs False.
         detached: whether it goes on when this process ends; default: it ends too, even if this
             process is killed.
 
@@ -166,6 +169,7 @@ def start(
         ),
         lifeline=not detached,
         controllers=tuple(controllers),
+        webhooks=webhooks,
         definitions=tuple(crds),
         controller_settings=dict(controller_settings or {}),
     ).write(files)

@@ -26,6 +26,8 @@ class Settings:
     lifeline: bool
     """Whether it ends with its caller."""
     controllers: tuple[str, ...] = ()
+    webhooks: bool = True
+    """Whether webhooks are called."""
     definitions: tuple[str, ...] = ()
     """Modules whose CRDs are installed."""
     controller_settings: dict[str, dict[str, Any]] = field(
