@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 from collections.abc import Callable
 from typing import Any, Final, TypeVar
@@ -10,6 +11,7 @@ from engine.errors import EngineError
 from engine.sandbox import diff, faults, urns
 from engine.sandbox.charts.groups import Surroundings
 from engine.sandbox.checker import Checker
+from engine.sandbox.clouds.kubeconfigs import cluster_of
 from engine.sandbox.clouds.model import CloudModel, Made, Problem, Properties
 from engine.sandbox.errors import ModelError, SandboxError
 from engine.sandbox.properties import filled, leaves, plausible, previewed, without_nulls
@@ -29,11 +31,6 @@ BANNER: Final = (
     "SANDBOX: nothing real is made, changed or paid for; these resources exist only in a file "
     "on this machine"
 )
-
-RELEASE: Final = "kubernetes:helm.sh/v3:Release"
-"""A chart that Helm installs by itself: one resource, whose objects the engine never sees."""
-
-_ALWAYS_SECRET: Final = {"kubernetes:core/v1:Secret": frozenset({"data", "stringData"})}
 
 # A resource gets a new automatic name with each replacement that overlaps the one before.
 _GENERATIONS_LOOKED_AT: Final = 4
@@ -60,6 +57,8 @@ class Cloud:
         self.checker = Checker(self.tables)
         self.store = store
         self.config: dict[str, Any] = {}
+        # Ids of Kubernetes objects are the same in every cluster.
+        self._place = ""
         self._model = model
 
     # The provider's own settings
@@ -78,6 +77,8 @@ class Cloud:
     def configure(self, given: Properties) -> None:
         """Take over the provider's own settings."""
         self.config = decode_settings(self.tables, given)
+        if self.package == "kubernetes":
+            self._place = cluster_of(self.config)
 
     # Resources
 
@@ -125,22 +126,9 @@ class Cloud:
         del token
         return self
 
-    def warning(self, token: str) -> str | None:
-        """What is to be said loudly of each resource of a type."""
-        if token == RELEASE:
-            return (
-                "a Helm release is only recorded in the sandbox: none of its objects is made or "
-                "checked; use a kubernetes.helm.sh/v4 Chart, whose objects are"
-            )
-        return None
-
     def surroundings(self) -> Surroundings:
         """What charts are told of the cluster."""
         return Surroundings(str(self.config.get("namespace") or "default"))
-
-    def secret_outputs(self, token: str) -> frozenset[str]:
-        """Outputs that are secret whatever the inputs were."""
-        return _ALWAYS_SECRET.get(token, frozenset())
 
     def cancel(self) -> None:
         """Stop waiting: the engine was told to stop. Nothing here takes long enough."""
@@ -168,13 +156,13 @@ class Cloud:
             own = _of_generation(urn, generation)
             self._refuse(token, name, inputs, None, "made")
             made_id = self._identity(token, name, inputs, own)
-            if self.store.by_id(token, made_id) is not None:
+            if self.store.by_id(token, self._kept(made_id)) is not None:
                 raise SandboxError(
                     [Problem("", f"{token} {made_id!r} already exists; choose another name")],
                     f"{name} can't be made",
                 )
             made = self._made(urn, token, made_id, inputs)
-            self.store.add(made, generation)
+            self.store.add(dataclasses.replace(made, id=self._kept(made_id)), generation)
         if fault is not None:
             raise fault.with_state(made_id, made.outputs, inputs)
         return made_id, dict(made.outputs)
@@ -225,7 +213,7 @@ class Cloud:
                 )
             self._refuse(token, name, inputs, id, "changed")
             made = self._made(urn, token, id, inputs)
-            self.store.change(made)
+            self.store.change(dataclasses.replace(made, id=self._kept(id)))
         if fault is not None:
             raise fault.with_state(id, made.outputs, inputs)
         return dict(made.outputs)
@@ -250,7 +238,7 @@ class Cloud:
                 found = self._ask(lambda: self._model.obstacles(token, made, self.store), name)
                 if found:
                     raise SandboxError(found, f"{name} can't be deleted")
-                self.store.remove(token, id)
+                self.store.remove(token, self._kept(id))
         if fault is not None:
             raise fault
 
@@ -377,7 +365,11 @@ class Cloud:
             raise SandboxError(
                 [Problem("", f"{made}; set FALAJ_SANDBOX_CLUSTER to its kubeconfig")]
             )
-        return self.store.by_id(token, id)
+        return self.store.by_id(token, self._kept(id))
+
+    def _kept(self, id: str) -> str:
+        """The id under which a resource is kept, beside those of other clusters."""
+        return f"{id}@{self._place}" if self._place else id
 
     def _ask(self, question: Callable[[], Result], about: str) -> Result:
         """Ask the model; its own mistakes are told as such, without a trace."""

@@ -19,6 +19,7 @@ from engine.sandbox import diff, urns
 from engine.sandbox.charts import groups
 from engine.sandbox.charts.construct import Warn, construct
 from engine.sandbox.cloud import Cloud
+from engine.sandbox.clouds import vendor
 from engine.sandbox.clouds.model import Problem
 from engine.sandbox.errors import PartialError, SandboxError
 from engine.sandbox.foresight import Foresight
@@ -144,7 +145,7 @@ class SandboxServicer(provider_pb2_grpc.ResourceProviderServicer):
         def work() -> proto.CheckResponse:
             given, secrets = decode(request.news, assets=True)
             old, _ = decode(request.olds, assets=True)
-            if (warning := self._cloud.warning(urns.token(request.urn))) is not None:
+            if (warning := vendor.warning(urns.token(request.urn))) is not None:
                 self._warn_beside(warning, request.urn)
             checked, problems = self._at(request.urn).check(request.urn, given, old)
             return proto.CheckResponse(
@@ -290,7 +291,7 @@ class SandboxServicer(provider_pb2_grpc.ResourceProviderServicer):
         return self._cloud.of(urns.token(urn))
 
     def _secrets(self, urn: str) -> frozenset[str]:
-        return self._cloud.secret_outputs(urns.token(urn))
+        return vendor.secret_outputs(urns.token(urn))
 
     async def _answer(
         self,

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from engine.errors import EngineError
+from engine.oci.tools import ensure
 from engine.sandbox.charts import helm, library, texts
 from engine.sandbox.charts.helm import Rendering
 from engine.sandbox.charts.ordering import Declared, declared
@@ -93,7 +94,7 @@ def _chart(name: str, inputs: Mapping[str, Any], surroundings: Surroundings) -> 
         kube_version=surroundings.kube_version,
         api_versions=surroundings.api_versions,
     )
-    text = helm.render(helm.command(), found, rendering, charts)
+    text = helm.render(ensure("helm"), found, rendering, charts)
     manifests = texts.read_manifests(text, f"what chart {found.name} renders")
     warnings = []
     if library.metadata(found.path).get("deprecated"):

@@ -1,8 +1,7 @@
-"""Renders charts with Helm itself, built from its Go module; nothing is fetched or installed."""
+"""Renders charts with Helm itself; nothing is fetched or installed."""
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import subprocess
@@ -13,19 +12,9 @@ from pathlib import Path
 from typing import Any, Final
 
 from engine.errors import EngineError, explain_os_error
-from engine.exclusive import exclusive
-from engine.folders import cache_home
-from engine.gobuild import GoModule, compile_commands
-from engine.progress import Report, to_stderr
 from engine.sandbox.charts import staging
 from engine.sandbox.charts.library import Chart
-from engine.versions import Version
 
-HELM_VARIABLE: Final = "FALAJ_HELM"
-"""A ``helm`` command (version 3) to be used instead of the one that is built."""
-
-_VERSION: Final = "3.20.2"
-_MODULE: Final = Path(__file__).with_name("module")
 _SECONDS: Final = 120
 
 
@@ -43,30 +32,6 @@ class Rendering:
     """The version that templates are told; Helm's own by default."""
     api_versions: Sequence[str] = ()
     """What the cluster serves beyond Kubernetes' own, as ``group/version``."""
-
-
-def command(report: Report = to_stderr) -> Path:
-    """The ``helm`` command; built into the user's cache when it isn't there yet.
-
-    Raises:
-        EngineError: it can't be built.
-    """
-    if given := os.environ.get(HELM_VARIABLE):
-        return Path(given).expanduser().absolute()
-    digest = hashlib.sha256(
-        b"".join((_MODULE / name).read_bytes() for name in ("go.mod", "go.sum"))
-    ).hexdigest()[:12]
-    target = cache_home() / "helm" / f"{_VERSION}-{digest}" / "helm"
-    if target.is_file():
-        return target
-    try:
-        target.parent.mkdir(parents=True, exist_ok=True)
-        with exclusive(target.with_name("lock"), report, "Helm"):
-            if not target.is_file():
-                _build(target, report)
-    except OSError as error:
-        raise explain_os_error(error, f"building Helm into {target.parent}") from error
-    return target
 
 
 def render(helm: Path, chart: Chart, rendering: Rendering, charts: Path) -> str:
@@ -123,10 +88,3 @@ def _run(arguments: list[str], chart: Chart, work: Path) -> str:
         said = done.stderr.strip().removeprefix("Error: ") or f"exit status {done.returncode}"
         raise EngineError(f"{about} can't be rendered: {said}")
     return done.stdout
-
-
-def _build(target: Path, report: Report) -> None:
-    module = GoModule(_MODULE, f"Helm {_VERSION}", Version(1, 25, 0))
-    with tempfile.TemporaryDirectory(prefix="unfinished-", dir=target.parent) as folder:
-        compile_commands(module, {"helm": "helm.sh/helm/v3/cmd/helm"}, Path(folder), report)
-        (Path(folder) / "helm").rename(target)

@@ -14,6 +14,7 @@ from typing import Any, Final
 
 from engine.sandbox.clouds.generic import GenericModel
 from engine.sandbox.clouds.model import Problem, Properties, World
+from engine.sandbox.clouds.vendor import RELEASE
 from wire import Unknown, has_unknown
 
 # Kinds without a namespace; https://kubernetes.io/docs/reference/kubernetes-api/
@@ -83,7 +84,7 @@ _LABEL_VALUE: Final = re.compile(r"([A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])
 _FREE_NAMES: Final = frozenset({"ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding"})
 
 # Resources of the vendor's provider that are no objects of an API server.
-_NO_OBJECTS: Final = frozenset({"kubernetes:helm.sh/v3:Release"})
+_NO_OBJECTS: Final = frozenset({RELEASE})
 
 _MADE_AT: Final = "2026-01-01T00:00:00Z"  # the same in each run
 

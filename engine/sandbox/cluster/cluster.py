@@ -15,8 +15,9 @@ from typing import Any, Final
 from engine.errors import EngineError
 from engine.sandbox import diff, faults, urns
 from engine.sandbox.charts.groups import Surroundings
-from engine.sandbox.cloud import MADE_IN, MARK, RELEASE, Cloud
+from engine.sandbox.cloud import MADE_IN, MARK, Cloud
 from engine.sandbox.clouds.model import CloudModel, Made, Problem, Properties
+from engine.sandbox.clouds.vendor import RELEASE
 from engine.sandbox.cluster import objects, waiting
 from engine.sandbox.cluster.addresses import Addresses
 from engine.sandbox.cluster.connection import Connection

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
 
+from engine.sandbox.clouds.kubeconfigs import cluster_of
 from engine.sandbox.clouds.kubernetes import MODEL
 from engine.sandbox.errors import SandboxError
 from engine.sandbox.inprocess import Sandbox
+from engine.sandbox.store import Store
 from wire import UNKNOWN
 
 CONFIG_MAP = "kubernetes:core/v1:ConfigMap"
@@ -121,3 +124,57 @@ def test_change_gives_another_resource_version(cluster: Sandbox) -> None:
 )
 def test_immutable_fields_replace(token: str, path: str, replaces: bool) -> None:
     assert (path in MODEL.replacements(token)) is replaces
+
+
+def in_cluster(store: Store, kubeconfig: str, context: str | None = None) -> Sandbox:
+    config = {"kubeconfig": kubeconfig, **({"context": context} if context else {})}
+    return Sandbox("kubernetes", store, config=config)
+
+
+def kubeconfig(server: str, user: str = "t") -> str:
+    return json.dumps(
+        {
+            "current-context": "x",
+            "contexts": [{"name": "x", "context": {"cluster": "c", "user": "u"}}],
+            "clusters": [{"name": "c", "cluster": {"server": server}}],
+            "users": [{"name": "u", "user": {"token": user}}],
+        }
+    )
+
+
+def test_objects_of_two_clusters_do_not_meet() -> None:
+    store = Store(":memory:")
+    inputs = {"metadata": {"name": "a"}}
+    clusters = [
+        in_cluster(store, kubeconfig("https://one")),
+        in_cluster(store, kubeconfig("https://two")),
+        in_cluster(store, "/home/me/.kube/config", "one"),
+        in_cluster(store, "/home/me/.kube/config", "two"),
+    ]
+    made = [each.create(CONFIG_MAP, "one", inputs)[0] for each in clusters]
+    assert made == ["default/a"] * 4
+    with pytest.raises(SandboxError, match="'default/a' already exists"):
+        in_cluster(store, kubeconfig("https://one", "other")).create(CONFIG_MAP, "two", inputs)
+    first = clusters[0].cloud
+    urn, state = store.all()[0].urn, dict(store.all()[0].outputs)
+    first.update(urn, "default/a", state, {**inputs, "data": {"k": "v"}})
+    assert [each.outputs.get("data") for each in store.all()] == [{"k": "v"}, {}, {}, {}]
+    first.delete(urn, "default/a", state)
+    assert len(store.all()) == 3
+    assert first.read(urn, "default/a", state) is None
+    assert clusters[1].cloud.read(urn, "default/a", state) is not None
+
+
+@pytest.mark.parametrize("text", ["", "not: a: kubeconfig", "[]", "{}", '{"clusters": 3}'])
+def test_kubeconfig_that_is_none_still_names_a_cluster(text: str) -> None:
+    assert isinstance(cluster_of({"kubeconfig": text, "context": "c"}), str)
+
+
+def test_release_is_one_object() -> None:
+    store = Store(":memory:")
+    cluster = Sandbox("kubernetes", store, config={})
+    made, outputs = cluster.create(
+        "kubernetes:helm.sh/v3:Release", "kueue", {"chart": "kueue", "namespace": "ks"}
+    )
+    assert made.startswith("ks/kueue-")
+    assert "metadata" not in outputs
