@@ -19,6 +19,10 @@ CHART: Final = "kubernetes:helm.sh/v4:Chart"
 CONFIG_GROUP: Final = "kubernetes:yaml/v2:ConfigGroup"
 CONFIG_FILE: Final = "kubernetes:yaml/v2:ConfigFile"
 
+# What charts are told where there is no cluster to ask: the version of the test control plane.
+# Helm built from source would say 1.20, which charts of today refuse.
+_KUBERNETES: Final = "v1.36.1"
+
 # Arguments of a chart that need a network or a program of the person's, or check a signature.
 _REFUSED: Final = ("postRenderer", "verify", "keyring")
 
@@ -28,7 +32,7 @@ class Surroundings:
     """What templates are told of the surroundings."""
 
     namespace: str = "default"
-    kube_version: str = ""
+    kube_version: str = _KUBERNETES
     api_versions: tuple[str, ...] = ()
 
 
