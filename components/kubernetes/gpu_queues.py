@@ -15,7 +15,7 @@ from components.kubernetes.queueing.arguments import (
     QueueWorkerArgs,
 )
 from components.kubernetes.queueing.cluster_queues import cluster_queue, cohort
-from components.kubernetes.queueing.pools import flavor, topology
+from components.kubernetes.queueing.pools import flavor, topologies
 from components.kubernetes.queueing.priorities import priorities
 from components.kubernetes.queueing.specification import GpuQueuesSpec, check
 from components.specification.spelling import engine_inputs
@@ -89,8 +89,7 @@ def manifests(spec: GpuQueuesSpec) -> list[Manifest]:
     found: list[Manifest] = []
     if spec.priority_classes:
         found += priorities(placed, name)
-    if any(each.topology for each in spec.pools.values()):
-        found.append(topology(placed, name, spec.topology_levels))
+    found += topologies(placed, name, spec.pools.values(), spec.topology_levels)
     found += [flavor(placed, name, each) for each in spec.pools.values()]
     found.append(cohort(placed, name, spec.queues, spec.pools))
     on_flavors: dict[str, tuple[str, ...]] = {}

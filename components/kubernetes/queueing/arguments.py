@@ -22,10 +22,10 @@ class QueuePoolArgs(TypedDict):
     taints: NotRequired[list[str]]
     """``key=value:Effect``, beside that of GPU nodes. Default: none."""
     topology: NotRequired[bool]
-    """Whether gangs are placed by the cluster's topology; every node has its labels then.
-    Default: true for pools with ``fabric``, and for whole GPUs of an existing cluster."""
-    fabric: NotRequired[str]
-    """``none``, ``efa`` or ``infiniband``. Default: ``none``."""
+    """Whether gangs are placed by the cluster's topology, whose labels all its nodes have. Only
+    nodes that exist have a place in it: pools that scale from zero need ``provisioning`` then.
+    Default: true for whole GPUs of an ``existing`` cluster; where any pool has it, the others are
+    placed by node alone."""
     tenants: NotRequired[list[str]]
     """Tenants that the pool is for. Default: whoever has a quota."""
     tenants_share_gpus: NotRequired[bool]

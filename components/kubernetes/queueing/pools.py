@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -14,6 +14,8 @@ from components.specification.node_labels import FLAVOR, GPU_TAINT, Taint
 
 API: Final = "kueue.x-k8s.io/v1beta2"
 TOPOLOGY: Final = "falaj"
+HOSTS: Final = "falaj-hosts"
+"""Topology of pools whose nodes are all alike: gangs fit on nodes, or wait."""
 _HOST: Final = "kubernetes.io/hostname"
 #: From the widest. EKS: https://docs.aws.amazon.com/eks/latest/userguide/node-topology.html, which
 #: nodes of accelerated instance types have. Elsewhere whoever racks the machines labels them.
@@ -46,7 +48,8 @@ class Pool:
     """GPUs or parts of them of one node, by the resource's name."""
     capacity: str
     taints: tuple[Taint, ...]
-    topology: bool
+    topology: str
+    """Name of its topology; empty for none."""
     tenants: tuple[str, ...]
     """Whom it is for; empty for all."""
     tenants_share_gpus: bool
@@ -74,14 +77,25 @@ def with_credits(amounts: Mapping[str, int]) -> dict[str, int]:
     return {**amounts, CREDIT: worth}
 
 
-def topology(placed: InCluster, component: str, levels: tuple[str, ...]) -> Manifest:
-    """The levels that a gang can be kept within, from the widest to the node."""
-    return {
-        "apiVersion": API,
-        "kind": "Topology",
-        "metadata": metadata(placed, component, TOPOLOGY),
-        "spec": {"levels": [{"nodeLabel": each} for each in levels]},
-    }
+def topologies(
+    placed: InCluster, component: str, pools: Iterable[Pool], levels: tuple[str, ...]
+) -> list[Manifest]:
+    """The levels that a gang can be kept within, from the widest to the node.
+
+    A queue's pools all have one, or none has: a job that asks for no topology is never admitted to
+    a pool with one while the queue has others without (``IsTASOnly`` in Kueue's scheduler).
+    """
+    used = {each.topology for each in pools}
+    return [
+        {
+            "apiVersion": API,
+            "kind": "Topology",
+            "metadata": metadata(placed, component, name),
+            "spec": {"levels": [{"nodeLabel": each} for each in labels]},
+        }
+        for name, labels in ((TOPOLOGY, levels), (HOSTS, (_HOST,)))
+        if name in used
+    ]
 
 
 def flavor(placed: InCluster, component: str, pool: Pool) -> Manifest:
@@ -101,7 +115,7 @@ def flavor(placed: InCluster, component: str, pool: Pool) -> Manifest:
     if taints:
         spec["tolerations"] = [_toleration(each) for each in taints]
     if pool.topology:
-        spec["topologyName"] = TOPOLOGY
+        spec["topologyName"] = pool.topology
     return {
         "apiVersion": API,
         "kind": "ResourceFlavor",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from components.kubernetes._nested import amount, by_name, object_name, options
@@ -20,13 +20,19 @@ from components.kubernetes.queueing.burst_arguments import checked_burst, checke
 from components.kubernetes.queueing.checks import Burst, Provisioning
 from components.kubernetes.queueing.cluster_queues import Preemption, Queue, Share
 from components.kubernetes.queueing.credits import GPU, SHARED, credits_of
-from components.kubernetes.queueing.pools import CAPACITIES, LEVELS, Pool, quantity
+from components.kubernetes.queueing.pools import (
+    CAPACITIES,
+    HOSTS,
+    LEVELS,
+    TOPOLOGY,
+    Pool,
+    quantity,
+)
 from components.specification.node_labels import checked_taints
 from components.specification.placed import DATA_CLASSES
 from components.specification.refusals import Refusals
 
 _MOST_NODES: Final = 100_000
-_FABRICS: Final = ("none", "efa", "infiniband")
 _LEVEL: Final = re.compile(r"^([a-z0-9]([a-z0-9.-]*[a-z0-9])?/)?[A-Za-z0-9]([\w.-]*[A-Za-z0-9])?$")
 _HOST: Final = "kubernetes.io/hostname"
 #: Kueue's own limits: 64 flavours and 64 resources in a group.
@@ -65,6 +71,9 @@ def check(name: str, args: GpuQueuesArgs) -> GpuQueuesSpec:
         for flavor, one in by_name("pools", given.get("pools", {}), refusals).items()
         if (pool := _pool(flavor, one, distribution, refusals))
     }
+    if all(each.topology != TOPOLOGY for each in pools.values()):
+        # Nobody asked for any: machines that don't exist yet would have no place in one.
+        pools = {flavor: replace(each, topology="") for flavor, each in pools.items()}
     if not given.get("pools") or len(pools) > _MOST_FLAVORS:
         refusals.add("pools", f"{len(pools)} pools", f"1 to {_MOST_FLAVORS}")
     data_class = placed.data_class if placed else "internal"
@@ -77,6 +86,7 @@ def check(name: str, args: GpuQueuesArgs) -> GpuQueuesSpec:
         refusals.add("tenants", given.get("tenants"), "at least one")
     _within_capacity(pools, queues, refusals)
     _not_shared(pools, queues, refusals)
+    _all_with_topology(pools, queues, refusals)
     levels = _levels(given.get("topology_levels", LEVELS[distribution]), refusals)
     fair = refusals.flag("fair_sharing", given.get("fair_sharing", True))
     preemption = _preemption(given.get("preemption", {}), fair, refusals)
@@ -111,14 +121,14 @@ def _pool(flavor: str, value: object, distribution: str, refusals: Refusals) -> 
             )  # fmt: skip
     capacity = given.get("capacity", "on-demand")
     refusals.choice(f"{at}.capacity", capacity, CAPACITIES)
-    fabric = given.get("fabric", "none")
-    refusals.choice(f"{at}.fabric", fabric, _FABRICS)
-    by_default = fabric != "none" or (distribution == "existing" and GPU in devices)
     nodes = refusals.whole(f"{at}.nodes", given.get("nodes"), 0, _MOST_NODES)
     cpu = amount(f"{at}.cpu", given.get("cpu"), refusals)
     memory = refusals.whole(f"{at}.memory_gib", given.get("memory_gib"), 1, 1_000_000)
     taints = checked_taints({"taints": given.get("taints")}, refusals)
-    topology = refusals.flag(f"{at}.topology", given.get("topology", by_default))
+    wanted = given.get("topology", True if distribution == "existing" and GPU in devices else None)
+    topology = TOPOLOGY if wanted else HOSTS
+    if wanted is not None and not refusals.flag(f"{at}.topology", wanted):
+        topology = ""
     tenants = refusals.texts(f"{at}.tenants", given.get("tenants", []))
     shared = refusals.flag(f"{at}.tenants_share_gpus", given.get("tenants_share_gpus", False))
     if refusals.count > before:
@@ -235,6 +245,20 @@ def _not_shared(pools: Mapping[str, Pool], queues: Sequence[Queue], refusals: Re
                 f"pools[{pool.flavor!r}]",
                 f"its GPUs are time-sliced, and {', '.join(users)} would share them; allowed: one "
                 "tenant; use MIG profiles, or set tenants_share_gpus to true",
+            )
+
+
+def _all_with_topology(
+    pools: Mapping[str, Pool], queues: Sequence[Queue], refusals: Refusals
+) -> None:
+    for queue in queues:
+        without = [each for each in queue.shares if not pools[each].topology]
+        if without and len(without) < len(queue.shares):
+            refusals.say(
+                f"tenants[{queue.tenant!r}].quotas",
+                f"{', '.join(without)} have no topology, its other pools have one; allowed: all "
+                "or none, else jobs that ask for none get into those without alone; leave out "
+                "topology: false",
             )
 
 

@@ -71,7 +71,7 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     (_pool(devices={"amd.com/gpu": 8}), "nvidia.com/gpu.shared, or a MIG profile"),
     (_pool(devices={"nvidia.com/mig-9g.1gb": 8}), "or a MIG profile such as"),
     (_pool(capacity="cheap"), "reservation, capacity-block, spot, on-demand"),
-    (_pool(fabric="roce"), "none, efa, infiniband"),
+    (_pool(topology="rack"), "true or false"),
     (_pool(taints=["x"]), "key=value:Effect"),
     (_pool(tenants=["globex"]), "this one is for globex"),
     (_pool(capacity="spot") | {"data_class": "restricted"}, "neither spot machines nor"),
@@ -170,6 +170,28 @@ def test_jobs_without_gpus_try_pools_without_gpus_and_reserved_machines_come_fir
     spot = queues("aks", pools=pools, tenants={"acme": {"quotas": quotas}})
     (toleration,) = spot["ResourceFlavor/h200-spot"]["spec"]["tolerations"]
     assert toleration["key"] == "kubernetes.azure.com/scalesetpriority"
+
+
+def test_the_pools_of_a_queue_all_have_a_topology_or_none_has() -> None:
+    """Else Kueue admits jobs that ask for none to pools without one alone."""
+    flavors = {
+        key: each["spec"].get("topologyName")
+        for key, each in queues().items()
+        if key.startswith("ResourceFlavor/")
+    }
+    assert flavors == {
+        "ResourceFlavor/h200": "falaj",
+        "ResourceFlavor/h200-mig-1g.18gb": "falaj-hosts",
+        "ResourceFlavor/cpu-x86-64": "falaj-hosts",
+    }
+    # Machines that the autoscaler makes later have no place in a topology yet.
+    clouds = queues("aks")
+    assert not any(key.startswith("Topology/") for key in clouds)
+    assert all("topologyName" not in each["spec"] for each in clouds.values()
+               if each["kind"] == "ResourceFlavor")  # fmt: skip
+    pools = {**QUEUES["pools"]}
+    pools["cpu-x86-64"] = {**pools["cpu-x86-64"], "topology": False}
+    assert "allowed: all or none" in refusal(check, arguments(pools=pools))
 
 
 def test_fractions_are_worth_what_they_are_of_a_gpu() -> None:

@@ -1,0 +1,215 @@
+"""Tenants, queues and jobs for the tests on a real control plane."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from functools import cache
+from typing import Any
+
+import pytest
+from kubernetes.client.exceptions import ApiException
+
+from components.kubernetes import gpu_queues, platform, tenant
+from components.kubernetes.addons.available import ADDONS
+from components.kubernetes.addons.kueue import kueue_configuration
+from engine.controlplane import ControlPlane, Site, start
+from engine.controlplane.objects import Objects, wait_for
+
+SITE = Site(region="dxb-1", zones=("dxb-1a", "dxb-1b"), distribution="existing")
+SECONDS = 180.0
+"""How long something may take on a slow machine; nothing is measured here."""
+DIGEST = "registry.acme.example/falaj/train@sha256:" + "1" * 64
+DUTIES = ("trainers", "deployers", "auditors", "admins")
+FORBIDDEN = 403
+GPU = "nvidia.com/gpu"
+RACK = "falaj.io/rack"
+DEFINITIONS = (
+    "gateway-api", "envoy-gateway", "cert-manager", "prometheus-operator", "keda",
+    "external-secrets", "istio",
+)  # fmt: skip
+_COMMON: dict[str, Any] = {
+    "distribution": "existing", "region": SITE.region, "registry": "registry.acme.example/falaj",
+    "owner": "ml@acme.example", "data_class": "confidential", "cost_center": "ml",
+}  # fmt: skip
+
+
+@cache
+def plane() -> ControlPlane:
+    """One control plane for all tests of tenants and queues; it ends with this process."""
+    found = start(
+        nodes="h200=100,h200:mig-1g.18gb=2,l4:time-slicing-4=2,cpu=4",
+        controllers=("kueue", "jobset"),
+        crds=DEFINITIONS,
+        controller_settings={"kueue": kueue_settings()},
+        site=SITE,
+    )
+    found.apply([_namespace("monitoring"), _namespace("envoy-gateway-system")])
+    return found
+
+
+def _namespace(name: str) -> dict[str, Any]:
+    return {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
+
+
+def kueue_settings() -> dict[str, Any]:
+    """Kueue's configuration as the platform renders it; pods that start late aren't evicted."""
+    digest = "sha256:" + "1" * 64
+    given: Any = {
+        **_COMMON,
+        "tenant": "platform",
+        "control_plane_cidrs": ["10.0.0.0/24"],
+        "addons": {each: each == "kueue" for each in ADDONS},
+        "images": {"kueue": digest},
+    }
+    return kueue_configuration(platform.check("platform", given))
+
+
+def tenant_objects(name: str, **changes: Any) -> list[Any]:
+    """What `Tenant` renders."""
+    given: Any = {**_COMMON, "tenant": name, "monthly_budget_usd": 1000, **changes}
+    return tenant.manifests(tenant.check(name, given))
+
+
+def queue_objects(pools: dict[str, Any], tenants: dict[str, Any], **changes: Any) -> list[Any]:
+    """What `GpuQueues` renders."""
+    given: Any = {**_COMMON, "tenant": "platform", "pools": pools, "tenants": tenants, **changes}
+    return gpu_queues.manifests(gpu_queues.check("queues", given))
+
+
+def pod_spec(resources: dict[str, str], **changes: Any) -> dict[str, Any]:
+    """A pod that meets the restricted standard."""
+    container = {
+        "name": "main",
+        "image": DIGEST,
+        "resources": {"requests": resources, "limits": _limits(resources)},
+        "securityContext": {
+            "allowPrivilegeEscalation": False,
+            "readOnlyRootFilesystem": True,
+            "capabilities": {"drop": ["ALL"]},
+        },
+    }
+    return {
+        "restartPolicy": "Never",
+        "serviceAccountName": "trainer",
+        "automountServiceAccountToken": False,
+        "nodeSelector": {"topology.kubernetes.io/region": SITE.region},
+        "securityContext": {"runAsNonRoot": True, "seccompProfile": {"type": "RuntimeDefault"}},
+        "tolerations": [{"key": GPU, "operator": "Equal", "value": "present",
+                         "effect": "NoSchedule"}],
+        "containers": [container],
+        **changes,
+    }  # fmt: skip
+
+
+def _limits(resources: dict[str, str]) -> dict[str, str]:
+    return {key: value for key, value in resources.items() if key != "cpu"}
+
+
+def pod(namespace: str, name: str, resources: dict[str, str], **changes: Any) -> dict[str, Any]:
+    """A pod of its own."""
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": name, "namespace": namespace},
+        "spec": pod_spec(resources, **changes),
+    }
+
+
+def job(
+    namespace: str,
+    name: str,
+    *,
+    pods: int = 1,
+    gpus: int = 8,
+    resource: str = GPU,
+    priority: str = "",
+    seconds: int = 0,
+    topology: str = "",
+    **changes: Any,
+) -> dict[str, Any]:
+    """A job whose pods run side by side.
+
+    Args:
+        namespace: where it is.
+        name: its name.
+        pods: how many.
+        gpus: of each.
+        resource: kind of GPU.
+        priority: class of priority.
+        seconds: after which its pods end; 0 for never.
+        topology: level that all its pods have to be within.
+        changes: of the pods' spec.
+    """
+    notes = {"simulation.falaj.io/duration": f"{seconds}s"} if seconds else {}
+    if topology:
+        notes["kueue.x-k8s.io/podset-required-topology"] = topology
+    asked = {"cpu": "4", "memory": "16Gi", **({resource: str(gpus)} if gpus else {})}
+    labels = {"kueue.x-k8s.io/priority-class": priority} if priority else {}
+    return {
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "metadata": {"name": name, "namespace": namespace, "labels": labels},
+        "spec": {
+            "parallelism": pods,
+            "completions": pods,
+            "completionMode": "Indexed",
+            "backoffLimit": 100,
+            "template": {"metadata": {"annotations": notes}, "spec": pod_spec(asked, **changes)},
+        },
+    }
+
+
+def running(cluster: ControlPlane, name: str, namespace: str) -> list[dict[str, Any]]:
+    """Pods of a job that run and aren't on their way out."""
+    return [
+        each
+        for each in cluster.objects.list(
+            "v1", "Pod", namespace, f"batch.kubernetes.io/job-name={name}"
+        )
+        if each["status"].get("phase") == "Running"
+        and not each["metadata"].get("deletionTimestamp")
+    ]
+
+
+def nodes_of(pods: Sequence[dict[str, Any]]) -> set[str]:
+    """Where pods are."""
+    return {each["spec"]["nodeName"] for each in pods}
+
+
+def workload(cluster: ControlPlane, name: str, namespace: str) -> dict[str, Any] | None:
+    """Kueue's workload of a job; None where there is none yet."""
+    for each in cluster.objects.list("kueue.x-k8s.io/v1beta2", "Workload", namespace):
+        if any(owner["name"] == name for owner in each["metadata"].get("ownerReferences", [])):
+            return each
+    return None
+
+
+def condition(found: dict[str, Any] | None, kind: str) -> str:
+    """Status of a condition; empty where it isn't there."""
+    conditions = (found or {}).get("status", {}).get("conditions", [])
+    return next((each["status"] for each in conditions if each["type"] == kind), "")
+
+
+def waits(cluster: ControlPlane, name: str, namespace: str) -> bool:
+    """Whether Kueue looked at a job and admitted it not."""
+    found = workload(cluster, name, namespace)
+    return condition(found, "QuotaReserved") == "False" and condition(found, "Admitted") != "True"
+
+
+def eventually(what: str, true: Callable[[], bool]) -> None:
+    """Wait until something is so."""
+    wait_for(true, what, SECONDS)
+
+
+def refused(act: Callable[[], object]) -> str:
+    """What the API server says of something that it forbids."""
+    with pytest.raises(ApiException) as caught:
+        act()
+    assert caught.value.status == FORBIDDEN, caught.value.body
+    return str(json.loads(str(caught.value.body))["message"])
+
+
+def members(cluster: ControlPlane, name: str, duty: str) -> Objects:
+    """Somebody with one duty of a tenant."""
+    return cluster.as_user(f"{duty}@{name}.example", [f"{name}:{duty}"])

@@ -1,0 +1,178 @@
+"""What a tenant's namespaces admit: quotas, priorities, standards, kinds of GPUs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from engine.controlplane import ControlPlane
+from tests.cluster.tenancy import GPU, eventually, plane, pod, refused, tenant_objects
+
+pytestmark = pytest.mark.cluster
+
+TRAINING, SERVING = "limits-training", "limits-serving"
+GIVEN: dict[str, Any] = {
+    "training": {
+        "cpu": 32, "memory_gib": 128, "pods": 8, "devices": {GPU: 8},
+        "storage_gib": {"falaj-block": 10, "falaj-files": 20}, "largest_pod_memory_gib": 64,
+    },
+    "serving": {"devices": {"nvidia.com/mig-1g.18gb": 2}},
+    "egress": {"file-system": {"cidrs": ["10.20.0.0/20"], "ports": [988]}},
+}  # fmt: skip
+SMALL = {"cpu": "1", "memory": "1Gi"}
+
+
+@pytest.fixture(scope="module")
+def cluster() -> ControlPlane:
+    found = plane()
+    found.apply(tenant_objects("limits", **GIVEN))
+
+    def counted() -> bool:
+        quota = found.objects.get("v1", "ResourceQuota", "compute", TRAINING) or {}
+        return "requests.cpu" in quota.get("status", {}).get("hard", {})
+
+    eventually("quotas are counted", counted)
+    return found
+
+
+def test_a_tenant_applies_and_applies_again_without_a_change(cluster: ControlPlane) -> None:
+    """Strictly: no field that the installed definitions don't know."""
+    objects = tenant_objects("limits", **GIVEN)
+    before = cluster.apply(objects)
+    after = cluster.apply(objects)
+    versions = [[each["metadata"]["resourceVersion"] for each in run] for run in (before, after)]
+    assert versions[0] == versions[1]
+
+
+@pytest.mark.parametrize(
+    ("resources", "reason"),
+    [
+        ({**SMALL, "cpu": "33"}, "exceeded quota: compute"),
+        ({**SMALL, "memory": "65Gi"}, "maximum memory usage per Pod is 64Gi"),
+        ({**SMALL, GPU: "9"}, "exceeded quota: compute"),
+        ({**SMALL, "nvidia.com/gpu.shared": "1"}, "was given nvidia.com/gpu"),
+        ({**SMALL, "nvidia.com/mig-3g.71gb": "1"}, "was given nvidia.com/gpu"),
+    ],
+)
+def test_what_is_more_than_was_given_is_refused(
+    cluster: ControlPlane, resources: dict[str, str], reason: str
+) -> None:
+    said = refused(lambda: cluster.objects.create(pod(TRAINING, "greedy", resources)))
+    assert reason in said
+
+
+def test_serving_has_its_own_kinds_of_gpus(cluster: ControlPlane) -> None:
+    changes = {"serviceAccountName": "inference"}
+    slices = {**SMALL, "nvidia.com/mig-1g.18gb": "2"}
+    cluster.objects.create(pod(SERVING, "slices", slices, **changes))
+    said = refused(lambda: cluster.objects.create(pod(SERVING, "more", slices, **changes)))
+    assert "exceeded quota: compute" in said
+    whole = {**SMALL, GPU: "1"}
+    said = refused(lambda: cluster.objects.create(pod(SERVING, "whole", whole, **changes)))
+    assert "exceeded quota: compute" in said
+    cluster.objects.delete("v1", "Pod", "slices", SERVING, 0)
+
+
+@pytest.mark.parametrize("name", ["falaj-urgent", "system-node-critical"])
+def test_priorities_that_were_not_given_are_refused(cluster: ControlPlane, name: str) -> None:
+    value = 100_000 if name == "falaj-urgent" else None
+    if value:
+        about = {"name": name}
+        cluster.apply([{
+            "apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": about,
+            "value": value, "preemptionPolicy": "PreemptLowerPriority", "globalDefault": False,
+        }])  # fmt: skip
+    urgent = pod(TRAINING, "urgent", SMALL, priorityClassName=name)
+    said = refused(lambda: cluster.objects.create(urgent))
+    assert "exceeded quota: priorities" in said
+    labelled = pod(TRAINING, "urgent", SMALL)
+    labelled["metadata"]["labels"] = {"kueue.x-k8s.io/priority-class": name}
+    said = refused(lambda: cluster.objects.create(labelled))
+    assert "limits has the priorities falaj-low, falaj-normal, falaj-high only" in said
+
+
+def _service(kind: str) -> dict[str, Any]:
+    return {
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": {"name": "way-in", "namespace": SERVING},
+        "spec": {"type": kind, "selector": {"a": "b"}, "ports": [{"port": 80}]},
+    }
+
+
+@pytest.mark.parametrize("kind", ["LoadBalancer", "NodePort"])
+def test_no_way_in_past_the_gateway(cluster: ControlPlane, kind: str) -> None:
+    said = refused(lambda: cluster.objects.create(_service(kind)))
+    assert "exceeded quota: objects" in said
+
+
+def _claim(name: str, gib: int, storage_class: str) -> dict[str, Any]:
+    return {
+        "apiVersion": "v1",
+        "kind": "PersistentVolumeClaim",
+        "metadata": {"name": name, "namespace": TRAINING},
+        "spec": {
+            "accessModes": ["ReadWriteOnce"],
+            "storageClassName": storage_class,
+            "resources": {"requests": {"storage": f"{gib}Gi"}},
+        },
+    }
+
+
+def test_storage_is_counted_by_class(cluster: ControlPlane) -> None:
+    said = refused(lambda: cluster.objects.create(_claim("large", 11, "falaj-block")))
+    assert "exceeded quota: storage" in said
+    said = refused(lambda: cluster.objects.create(_claim("huge", 21, "falaj-files")))
+    assert "maximum storage usage per PersistentVolumeClaim is 20Gi" in said
+    cluster.objects.create(_claim("fits", 10, "falaj-block"))
+    said = refused(lambda: cluster.objects.create(_claim("more", 1, "falaj-block")))
+    assert "exceeded quota: storage" in said
+    cluster.objects.delete("v1", "PersistentVolumeClaim", "fits", TRAINING)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"hostNetwork": True},
+        {"hostPID": True},
+        {"securityContext": {}},
+        {"volumes": [{"name": "node", "hostPath": {"path": "/"}}]},
+        {"securityContext": {"runAsNonRoot": True, "seccompProfile": {"type": "Unconfined"}}},
+    ],
+)
+def test_pods_meet_the_restricted_standard(cluster: ControlPlane, changes: dict[str, Any]) -> None:
+    for namespace in (TRAINING, SERVING):
+        said = refused(
+            lambda where=namespace: cluster.objects.create(pod(where, "bad", SMALL, **changes))
+        )
+        assert 'violates PodSecurity "restricted:v1.35"' in said
+
+
+def test_pods_get_no_token_and_sizes_where_they_name_none(cluster: ControlPlane) -> None:
+    bare = pod(TRAINING, "bare", {})
+    del bare["spec"]["automountServiceAccountToken"]
+    del bare["spec"]["serviceAccountName"]
+    del bare["spec"]["containers"][0]["resources"]
+    made = cluster.objects.create(bare)
+    assert made["spec"]["serviceAccountName"] == "default"
+    assert not any("projected" in each for each in made["spec"].get("volumes", []))
+    resources = made["spec"]["containers"][0]["resources"]
+    assert resources["requests"] == {"cpu": "100m", "memory": "256Mi"}
+    assert resources["limits"] == {"memory": "256Mi"}
+    cluster.objects.delete("v1", "Pod", "bare", TRAINING, 0)
+
+
+def test_a_tenant_that_leaves_leaves_nothing(cluster: ControlPlane) -> None:
+    objects = tenant_objects("leaving")
+    cluster.apply(objects)
+    cluster.objects.delete_all(list(reversed(objects)))
+
+    def gone() -> bool:
+        return not any(
+            cluster.objects.get(each["apiVersion"], each["kind"], each["metadata"]["name"],
+                                each["metadata"].get("namespace"))
+            for each in objects
+        )  # fmt: skip
+
+    eventually("all objects of the tenant are gone", gone)
