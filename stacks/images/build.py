@@ -52,7 +52,7 @@ def find_tool(wanted: str | None) -> str:
     for tool in [wanted] if wanted else TOOLS:
         if shutil.which(tool) and (tool != "docker" or _answers(["docker", "buildx", "version"])):
             return tool
-    missing = f"{wanted} is" if wanted else "none of buildah, podman and docker with buildx is"
+    missing = f"{wanted} is not" if wanted else "none of buildah, podman and docker with buildx is"
     raise StackError(
         f"{missing} on the PATH, and images are built by one of these: install buildah, which "
         "needs no service and no root, or build on another machine"
