@@ -25,8 +25,7 @@ from tests.components.kubernetes.platforms import PLACES, spec
 pytestmark = pytest.mark.cluster
 
 DEFINITIONS = (
-    "cert-manager", "external-secrets", "prometheus-operator", "gateway-api", "envoy-gateway",
-    "istio",
+    "cert-manager", "external-secrets", "prometheus-operator", "istio",
 )  # fmt: skip
 TRAINER = "github.com/kubeflow/trainer/v2"
 ABSENT = {"NicClusterPolicy"}
@@ -38,7 +37,6 @@ WRONG: list[tuple[str, tuple[str | int, ...], Any]] = [
     ("ClusterSecretStore", ("spec", "condition"), []),
     ("ExternalSecret", ("spec", "refreshPolicy"), "Sometimes"),
     ("Certificate", ("spec", "issuer"), {"name": "falaj"}),
-    ("EnvoyProxy", ("spec", "provider", "kubernetes", "envoyDeployment", "replica"), 2),
     ("PeerAuthentication", ("spec", "mtls", "mode"), "ALWAYS"),
     ("ClusterTrainingRuntime", ("spec", "mlPolicy", "nodes"), 2),
 ]

@@ -89,6 +89,7 @@ class Scrape:
     """Secret with the certificate of metrics over TLS, which take the token of Prometheus."""
     server: str = ""
     """Name in that certificate."""
+    path: str = "/metrics"
 
 
 @dataclass(frozen=True)
@@ -128,6 +129,11 @@ class PlatformSpec:
         below = self.repository(image).removeprefix(self.placed.registry + "/")
         host, _, repository = below.partition("/")
         return f"{self.placed.registry}/{host}", repository, tag, digest
+
+    def image_parts(self, image: str) -> Values:
+        """An image as charts of the Prometheus community write it."""
+        registry, repository, tag, digest = self.parts(image)
+        return {"registry": registry, "repository": repository, "tag": tag, "sha": digest}
 
     @property
     def node_selector(self) -> dict[str, str]:

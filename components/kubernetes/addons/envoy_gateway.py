@@ -9,8 +9,6 @@ from typing import Final, TypedDict
 
 from components.kubernetes._objects import Manifest
 from components.kubernetes.addons.addon import (
-    MESH_ANNOTATIONS,
-    MESH_LABELS,
     PRIORITY_CLASS,
     Addon,
     Namespace,
@@ -25,9 +23,6 @@ from components.kubernetes.addons.cert_manager import certificate
 from components.kubernetes.addons.external_secrets import generated_secret
 
 _NAMESPACE: Final = "envoy-gateway-system"
-GATEWAY_CLASS: Final = "falaj"
-#: Where the proxies' settings of the class are: image, replicas, how the load balancer is made.
-PROXY: Final = "falaj"
 _CONTROLLER: Final = "gateway.envoyproxy.io/gatewayclass-controller"
 
 
@@ -94,71 +89,6 @@ def _certificates(spec: PlatformSpec) -> list[Manifest]:
     return found
 
 
-def _class(spec: PlatformSpec) -> list[Manifest]:
-    # Calls services in the mesh, and takes the callers' own TLS, which is none of the mesh's.
-    mesh = spec.has("istio")
-    pod = {
-        **({"labels": MESH_LABELS, "annotations": MESH_ANNOTATIONS} if mesh else {}),
-        "nodeSelector": spec.node_selector,
-        "priorityClassName": PRIORITY_CLASS,
-        "securityContext": {
-            "runAsNonRoot": True,
-            "runAsUser": 65532,
-            "seccompProfile": {"type": "RuntimeDefault"},
-        },
-    }
-    container = {
-        "image": spec.images["envoy"],
-        "resources": resources("500m", "1Gi"),
-        "securityContext": {
-            "allowPrivilegeEscalation": False,
-            "readOnlyRootFilesystem": True,
-            "capabilities": {"drop": ["ALL"]},
-        },
-    }
-    private = {
-        "eks": {
-            "service.beta.kubernetes.io/aws-load-balancer-type": "external",
-            "service.beta.kubernetes.io/aws-load-balancer-nlb-target-type": "ip",
-            "service.beta.kubernetes.io/aws-load-balancer-scheme": "internal",
-        },
-        "aks": {"service.beta.kubernetes.io/azure-load-balancer-internal": "true"},
-    }.get(spec.placed.distribution, {})
-    service = {"type": "LoadBalancer", **({"annotations": private} if private else {})}
-    if not private:
-        # A site's own load balancer has no common annotation for private addresses.
-        service = {"type": "ClusterIP"}
-    proxy: Manifest = {
-        "apiVersion": "gateway.envoyproxy.io/v1alpha1",
-        "kind": "EnvoyProxy",
-        "metadata": spec.metadata(PROXY, _NAMESPACE),
-        "spec": {
-            "provider": {
-                "type": "Kubernetes",
-                "kubernetes": {
-                    "envoyDeployment": {"replicas": 2, "pod": pod, "container": container},
-                    "envoyService": service,
-                },
-            },
-        },
-    }
-    gateway_class: Manifest = {
-        "apiVersion": "gateway.networking.k8s.io/v1",
-        "kind": "GatewayClass",
-        "metadata": spec.metadata(GATEWAY_CLASS),
-        "spec": {
-            "controllerName": _CONTROLLER,
-            "parametersRef": {
-                "group": "gateway.envoyproxy.io",
-                "kind": "EnvoyProxy",
-                "name": PROXY,
-                "namespace": _NAMESPACE,
-            },
-        },
-    }
-    return [proxy, gateway_class]
-
-
 ENVOY_GATEWAY: Final = Addon(
     name="envoy-gateway",
     summary="gateways into the cluster, by the Gateway API",
@@ -175,9 +105,16 @@ ENVOY_GATEWAY: Final = Addon(
             calls={"duty:serving": (8080, 8443, 15008)},
         )
     },
-    scrapes=(Scrape(_NAMESPACE, {"control-plane": "envoy-gateway"}, "metrics"),),
+    scrapes=(
+        Scrape(_NAMESPACE, {"control-plane": "envoy-gateway"}, "metrics"),
+        Scrape(
+            _NAMESPACE,
+            {"app.kubernetes.io/component": "proxy"},
+            "metrics",
+            path="/stats/prometheus",
+        ),
+    ),
     before=_certificates,
-    after=_class,
     needs=("cert-manager",),
     follows=("external-secrets",),
 )

@@ -10,7 +10,6 @@ from typing import Any, Final, cast
 from components.kubernetes._images import resolve
 from components.kubernetes._objects import Manifest
 from components.kubernetes._placed import InCluster, check_in_cluster
-from components.kubernetes.addons import ADDONS
 from components.kubernetes.addons.addon import (
     PRIORITY_CLASS,
     Addon,
@@ -19,6 +18,7 @@ from components.kubernetes.addons.addon import (
     Traffic,
     Values,
 )
+from components.kubernetes.addons.available import ADDONS
 from components.kubernetes.addons.network import namespace, policies
 from components.kubernetes.monitoring.monitors import monitor
 from components.specification.private_ranges import private_ranges

@@ -18,7 +18,6 @@ from components.kubernetes.addons.addon import (
     Values,
     resources,
 )
-from components.kubernetes.addons.envoy_gateway import GATEWAY_CLASS
 
 _NAMESPACE: Final = "kserve"
 
@@ -70,7 +69,7 @@ def _values(spec: PlatformSpec) -> dict[str, Values]:
                             "enableGatewayApi": True,
                             "createGateway": False,
                             "kserveGateway": options.get("gateway") or "",
-                            "className": GATEWAY_CLASS,
+                            "className": "",
                         },
                     },
                 },

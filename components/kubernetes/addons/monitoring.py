@@ -1,7 +1,6 @@
 """Prometheus, Alertmanager and Grafana inside the cluster; nothing of them reports outside.
 
 Values: https://github.com/prometheus-community/helm-charts/tree/main/charts/kube-prometheus-stack
-Grafana's own calls: https://grafana.com/docs/grafana/latest/setup-grafana/configure-grafana/#analytics
 """
 
 from __future__ import annotations
@@ -29,9 +28,9 @@ from components.kubernetes.addons.addon import (
 from components.kubernetes.addons.external_secrets import generated_secret
 from components.kubernetes.monitoring.alerts import rule_groups
 from components.kubernetes.monitoring.dashboards import DASHBOARDS, dashboard
+from components.kubernetes.monitoring.grafana import GRAFANA_ADMIN, grafana_values
 
 _NODES: Final = "monitoring-nodes"
-GRAFANA_ADMIN: Final = "grafana-admin"
 _API: Final = "monitoring.coreos.com/v1"
 #: Labels of pods and nodes that metrics of the cluster's state carry, for charge-back.
 _LABELS: Final = (
@@ -59,11 +58,6 @@ def _check(options: Mapping[str, Any], _: object, refusals: OptionRefusals) -> N
     refusals.whole(options, "storage_gib", 10, 16_000)
     refusals.whole(options, "replicas", 1, 3)
     refusals.flag(options, "grafana")
-
-
-def _image(spec: PlatformSpec, name: str) -> Values:
-    registry, repository, tag, digest = spec.parts(name)
-    return {"registry": registry, "repository": repository, "tag": tag, "sha": digest}
 
 
 def _volume(spec: PlatformSpec, gib: int) -> Values:
@@ -102,7 +96,7 @@ def _values(spec: PlatformSpec) -> dict[str, Values]:
                 "prometheusSpec": {
                     **pods,
                     **({"podMetadata": mesh} if spec.has("istio") else {}),
-                    "image": _image(spec, "prometheus"),
+                    "image": spec.image_parts("prometheus"),
                     "resources": resources("1", "8Gi"),
                     "retention": f"{int(options.get('retention_days') or 30)}d",
                     "retentionSize": f"{storage * 85 // 100}GiB",
@@ -121,14 +115,14 @@ def _values(spec: PlatformSpec) -> dict[str, Values]:
             "alertmanager": {
                 "alertmanagerSpec": {
                     **pods,
-                    "image": _image(spec, "alertmanager"),
+                    "image": spec.image_parts("alertmanager"),
                     "resources": resources("50m", "256Mi"),
                     "storage": _volume(spec, 10),
                 }
             },
-            "grafana": _grafana(spec) if options.get("grafana", True) else absent,
+            "grafana": grafana_values(spec) if options.get("grafana", True) else absent,
             "kube-state-metrics": {
-                "image": _image(spec, "kube-state-metrics"),
+                "image": spec.image_parts("kube-state-metrics"),
                 "nodeSelector": spec.node_selector,
                 "priorityClassName": PRIORITY_CLASS,
                 "resources": resources("100m", "1Gi"),
@@ -160,9 +154,9 @@ def _operator(spec: PlatformSpec) -> Values:
     has_ca = spec.has("cert-manager")
     issuer = {"issuerRef": {"kind": "ClusterIssuer", "name": ISSUER}}
     return {
-        "image": _image(spec, "prometheus-operator"),
+        "image": spec.image_parts("prometheus-operator"),
         "prometheusConfigReloader": {
-            "image": _image(spec, "prometheus-config-reloader"),
+            "image": spec.image_parts("prometheus-config-reloader"),
             "resources": resources("10m", "64Mi"),
         },
         "nodeSelector": spec.node_selector,
@@ -174,57 +168,6 @@ def _operator(spec: PlatformSpec) -> Values:
             "enabled": has_ca,
             "patch": {"enabled": False},
             "certManager": {"enabled": has_ca, **(issuer if has_ca else {})},
-        },
-    }
-
-
-def _grafana(spec: PlatformSpec) -> Values:
-    sidecar = _image(spec, "grafana-sidecar")
-    unprivileged = {
-        "allowPrivilegeEscalation": False,
-        "readOnlyRootFilesystem": True,
-        "capabilities": {"drop": ["ALL"]},
-        "seccompProfile": {"type": "RuntimeDefault"},
-    }
-    return {
-        "enabled": True,
-        "image": _image(spec, "grafana"),
-        "nodeSelector": spec.node_selector,
-        "priorityClassName": PRIORITY_CLASS,
-        "resources": resources("100m", "512Mi"),
-        "admin": {
-            "existingSecret": GRAFANA_ADMIN,
-            "userKey": "admin-user",
-            "passwordKey": "admin-password",
-        },
-        "containerSecurityContext": unprivileged,
-        "initChownData": {"enabled": False},
-        "testFramework": {"enabled": False},
-        "persistence": {"enabled": True, "storageClassName": spec.storage_class, "size": "10Gi"},
-        "sidecar": {
-            "image": sidecar,
-            "securityContext": unprivileged,
-            "resources": resources("20m", "128Mi"),
-            "dashboards": {"enabled": True, "label": "grafana_dashboard", "labelValue": "1"},
-            "datasources": {"enabled": True, "uid": "prometheus"},
-        },
-        "grafana.ini": {
-            "analytics": {
-                "reporting_enabled": False,
-                "check_for_updates": False,
-                "check_for_plugin_updates": False,
-                "feedback_links_enabled": False,
-            },
-            "plugins": {
-                "plugin_admin_enabled": False,
-                "public_key_retrieval_disabled": True,
-                "preinstall_disabled": True,
-            },
-            "news": {"news_feed_enabled": False},
-            "snapshots": {"external_enabled": False},
-            "security": {"disable_gravatar": True, "cookie_secure": True},
-            "auth.anonymous": {"enabled": False},
-            "users": {"allow_sign_up": False},
         },
     }
 

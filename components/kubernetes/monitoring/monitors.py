@@ -26,12 +26,12 @@ def monitor(spec: PlatformSpec, scrape: Scrape) -> Manifest:
             "apiVersion": _API,
             "kind": "PodMonitor",
             "metadata": spec.metadata(name, scrape.namespace),
-            "spec": {"selector": selector, "podMetricsEndpoints": [{**port, "path": "/metrics"}]},
+            "spec": {"selector": selector, "podMetricsEndpoints": [{**port, "path": scrape.path}]},
         }
     authority = {"secret": {"name": scrape.certificate, "key": "ca.crt"}}
     endpoint: dict[str, Any] = {
         "port": scrape.port,
-        "path": "/metrics",
+        "path": scrape.path,
         "scheme": "https",
         "bearerTokenFile": "/var/run/secrets/kubernetes.io/serviceaccount/token",
         "tlsConfig": {"ca": authority, "serverName": scrape.server},

@@ -14,8 +14,8 @@ import yaml
 
 from components.kubernetes import platform
 from components.kubernetes._objects import Manifest, key_of, type_of
-from components.kubernetes.addons import ADDONS
 from components.kubernetes.addons.addon import PlatformSpec
+from components.kubernetes.addons.available import ADDONS
 from components.kubernetes.addons.installation import installations, manifests
 from components.kubernetes.bill_of_materials import images
 from policies.model import Settings, Stack

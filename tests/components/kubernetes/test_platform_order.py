@@ -13,7 +13,7 @@ from pulumi.runtime import mocks as sdk
 from pulumi.runtime.mocks import MockMonitor
 
 from components.kubernetes import Platform
-from components.kubernetes.addons import ADDONS
+from components.kubernetes.addons.available import ADDONS
 from components.kubernetes.addons.installation import manifests
 from tests.components.kubernetes.platforms import arguments, spec
 
@@ -106,7 +106,6 @@ def test_charts_of_one_add_on_come_one_after_the_other(registered: dict[str, Any
         ("ClusterSecretStore platform-external-secrets-after-clustersecretstore-falaj",
          "external-secrets"),
         ("PrometheusRule platform-monitoring-after-prometheusrule-monitoring-falaj", "monitoring"),
-        ("GatewayClass platform-envoy-gateway-after-gatewayclass-falaj", "envoy-gateway"),
         ("PeerAuthentication platform-istio-after-peerauthentication-istio-system-strict",
          "istio-base"),
         ("ClusterTrainingRuntime platform-trainer-after-clustertrainingruntime-falaj-torch",

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import yaml
 
-from components.kubernetes.addons import ADDONS
+from components.kubernetes.addons.available import ADDONS
 from components.kubernetes.addons.gpu_operator import sharing_profiles
 from components.kubernetes.addons.installation import installations, manifests
 from components.kubernetes.addons.kueue import kueue_configuration
