@@ -23,6 +23,7 @@ from components.kubernetes.admission import (
     network_policies,
     placement,
     rights,
+    secret_paths,
     storage,
 )
 from components.kubernetes.admission.home import OPERATORS, Home
@@ -38,6 +39,11 @@ DEFAULT_STORAGE_CLASSES = ("falaj-block", "falaj-files")
 #: https://docs.nvidia.com/datacenter/cloud-native/gpu-operator/latest/cdi.html
 DEFAULT_RUNTIME_CLASSES = ("nvidia", "nvidia-cdi", "nvidia-legacy")
 _HOST = re.compile(r"^(\*\.)?[a-z0-9]([a-z0-9.-]*[a-z0-9])?(:\d+)?(/[\w./-]*)?$")
+#: Registries that everybody has, none of which is in the country.
+PUBLIC_REGISTRIES = frozenset({
+    "docker.io", "index.docker.io", "registry-1.docker.io", "ghcr.io", "quay.io", "gcr.io",
+    "registry.k8s.io", "nvcr.io", "public.ecr.aws", "mcr.microsoft.com", "registry.gitlab.com",
+})  # fmt: skip
 _NAME = re.compile(r"^[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?$")
 _TENANTS = ("-training", "-serving")
 #: Ranges larger than these are held by registries of addresses, not by who uses them.
@@ -97,6 +103,12 @@ def check(name: str, args: Mapping[str, Any]) -> ResidencySpec:
     classes = _named(args, "storage_classes", refusals)
     runtimes = _named(args, "runtime_classes", refusals)
     registries = _hosts(args, "allowed_registries", refusals)
+    for position, each in enumerate(registries):
+        if each.partition("/")[0] in PUBLIC_REGISTRIES:
+            refusals.add(
+                f"allowed_registries[{position}]", each, "registries in the country",
+                "copy what is needed into one of them (falaj images mirror)",
+            )  # fmt: skip
     cluster_registries = _hosts(args, "cluster_registries", refusals)
     hosts = _hosts(args, "allowed_hosts", refusals)
     networks = _networks(args, refusals)
@@ -116,7 +128,7 @@ def policies(spec: ResidencySpec) -> tuple[Policy, ...]:
     """Every policy of a cluster."""
     topics = (
         images, placement, host_access, gpus, credentials, storage, exposure, network_policies,
-        rights, extensions, namespaces,
+        rights, extensions, namespaces, secret_paths,
     )  # fmt: skip
     return tuple(policy for topic in topics for policy in topic.policies(spec.home))
 

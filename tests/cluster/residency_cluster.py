@@ -69,20 +69,11 @@ def install(plane: ControlPlane, args: Mapping[str, Any]) -> None:
     It takes in new ones every second, in the order in which they were made: when the last binding
     holds, all do.
     """
-    made = manifests(check("residency", args))
-    last = [
-        each for each in made if each["metadata"]["name"] == _LAST and "Binding" in each["kind"]
-    ]
-    for first in (True, False):
-        plane.objects.apply_all(
-            [
-                each
-                for each in made
-                if each not in last and ("Binding" not in each["kind"]) == first
-            ],
-            "falaj-tests",
-        )
-    plane.apply(last)
+    made = sorted(
+        manifests(check("residency", args)),
+        key=lambda each: ("Binding" in each["kind"], each["metadata"]["name"] == _LAST),
+    )
+    plane.apply(made)
     wait_for(lambda: _LAST in refusal(plane, _FOREIGN), "the policies to hold", 60)
 
 
@@ -94,5 +85,5 @@ def refusal(plane: Any, manifest: Mapping[str, Any]) -> str:
     try:
         plane.apply([manifest], dry_run=True)
     except ApiException as error:
-        return str(json.loads(error.body)["message"])
+        return str(json.loads(error.body or "{}")["message"])
     return ""

@@ -1,0 +1,40 @@
+"""Secrets from outside: each tenant's under its own name."""
+
+from components.kubernetes._placed import TENANT_LABEL
+from components.kubernetes.admission.expressions import text
+from components.kubernetes.admission.home import Home
+from components.kubernetes.admission.policy import Check, Policy, Target
+
+
+def policies(home: Home) -> tuple[Policy, ...]:
+    """What external secrets of a tenant's namespace read.
+
+    One store serves the namespaces of every tenant, so that the path of a secret is what keeps
+    them apart. https://external-secrets.io/latest/api/externalsecret/
+    """
+    tenant = f'namespaceObject.metadata.?labels[?{text(TENANT_LABEL)}].orValue("")'
+    keys = (
+        'object.?spec.?data.orValue([]).map(d, d.?remoteRef.?key.orValue("")) + '
+        "object.?spec.?dataFrom.orValue([]).filter(d, has(d.extract))"
+        '.map(d, d.extract.?key.orValue(""))'
+    )
+    own = 'k.startsWith(variables.tenant + "/") || k.startsWith(variables.tenant + "-")'
+    found = 'object.?spec.?dataFrom.orValue([]).filter(d, has(d.find)).map(d, "all that is found")'
+    return (
+        Policy(
+            "external-secrets",
+            (Target("external-secrets.io", "v1", ("externalsecrets",)),),
+            (
+                Check(
+                    "cluster-secret-path",
+                    f"variables.keys.filter(k, !({own})) + {found}",
+                    "secrets that aren't the tenant's are read",
+                    "<tenant>/… and <tenant>-…, each by its name",
+                    "name secrets of one's own",
+                ),
+            ),
+            {"tenant": tenant, "keys": keys},
+            {"in-a-tenants-namespace": f'{tenant} != ""'},
+            home.platform,
+        ),
+    )  # fmt: skip
