@@ -1,6 +1,7 @@
 """Components of a Kubernetes cluster: its platform, its tenants, and the workloads they run."""
 
 from components.kubernetes._placed import InClusterArgs
+from components.kubernetes.federated_training import FederatedTraining, FederatedTrainingArgs
 from components.kubernetes.gateway import Gateway, GatewayArgs
 from components.kubernetes.gpu_queues import GpuQueues, GpuQueuesArgs
 from components.kubernetes.inference_service import InferenceService, InferenceServiceArgs
@@ -15,6 +16,8 @@ from components.kubernetes.training_job import TrainingJob, TrainingJobArgs
 __all__ = [
     "ClusterProvider",
     "ClusterProviderArgs",
+    "FederatedTraining",
+    "FederatedTrainingArgs",
     "Gateway",
     "GatewayArgs",
     "GpuQueues",

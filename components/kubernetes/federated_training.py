@@ -1,0 +1,182 @@
+"""Federated training: a coordinator and sites in the country; rows stay where they are."""
+
+import re
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any, Final, NotRequired
+
+import pulumi
+
+from components.kubernetes._nested import amount, cidr, is_private, object_name
+from components.kubernetes._objects import Manifest, declare, token
+from components.kubernetes.training.arguments import RunArgs
+from components.kubernetes.training.federation import (
+    FederatedTrainingSpec,
+    Peers,
+    objects,
+)
+from components.kubernetes.training.run_checks import checked_run
+from components.specification.refusals import Refusals
+
+ROLES: Final = ("coordinator", "site")
+_DIGEST: Final = re.compile(r"^[0-9a-f]{64}$")
+_SITE: Final = re.compile(r"^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$")
+_PLACE: Final = re.compile(r"^[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?:(\d{1,5})$")
+_COORDINATORS_ALONE: Final = (
+    "sites", "rounds", "epochs", "clip", "noise", "least_sites", "round_seconds",
+)  # fmt: skip
+
+
+class FederatedTrainingArgs(RunArgs):
+    """Arguments of `FederatedTraining`. ``dataset`` is the site's rows; the coordinator's are
+    reference rows, which prepare the columns and judge the model."""
+
+    role: str
+    """``coordinator`` or ``site``: one component for each, in the cluster where it runs."""
+    certificate_secret: str
+    """Name of the Secret with ``tls.crt``, ``tls.key`` and ``ca.crt``: one's own certificate and
+    the federation's authority. The common name is the site's; the coordinator's certificate has
+    its host name."""
+    sites: NotRequired[dict[str, str]]
+    """SHA-256 (hex) of each site's token by the site's name. The coordinator needs it."""
+    token_secret: NotRequired[str]
+    """Name of the Secret whose entry ``token`` a site shows. A site needs it."""
+    coordinator: NotRequired[str]
+    """``host:port`` of the coordinator. A site needs it."""
+    peer_ranges: NotRequired[list[str]]
+    """Private ranges of the other side in other clusters. A coordinator then has a load balancer
+    with a private address. Default: none."""
+    peer_namespaces: NotRequired[list[str]]
+    """Namespaces of the other side in this cluster. Default: none."""
+    rounds: NotRequired[int]
+    """How often models are averaged. Default: 20."""
+    epochs: NotRequired[int]
+    """Passes of a site over its rows in each round. Default: 2."""
+    clip: NotRequired[float]
+    """Largest L2 norm of a site's update. Default: any, or 1 with ``noise``."""
+    noise: NotRequired[float]
+    """Noise multiplier, which hides any one site among the others. Default: none."""
+    least_sites: NotRequired[int]
+    """Fewest that must answer in a round. Default: all."""
+    round_seconds: NotRequired[int]
+    """How long a round waits for the others once these did. Default: 600."""
+    max_restarts: NotRequired[int]
+    """As in `TrainingJob`. Default: 10."""
+
+
+def check(name: str, args: FederatedTrainingArgs) -> FederatedTrainingSpec:
+    """Check the arguments of a `FederatedTraining`.
+
+    Raises:
+        pulumi.InputPropertiesError: with every argument that was refused, and why.
+    """
+    refusals = Refusals(f"FederatedTraining {name!r}")
+    given: Mapping[str, Any] = {key: value for key, value in args.items() if value is not None}
+    refusals.names(given, FederatedTrainingArgs)
+    role = refusals.text(given, "role")
+    if role:
+        refusals.choice("role", role, ROLES)
+    run = checked_run(name, given, refusals)
+    if run is not None and run.size.gpus:
+        refusals.add("flavor", run.placement.flavor, "one without GPUs: sites train on CPUs")
+    secret = object_name("certificate_secret", given.get("certificate_secret"), refusals)
+    sites, own_token = {}, ""
+    if role == "coordinator":
+        sites = _sites(given, refusals)
+        for argument in ("token_secret", "coordinator"):
+            if argument in given:
+                refusals.say(argument, "is a site's; leave it out")
+    elif role == "site":
+        own_token = object_name("token_secret", given.get("token_secret"), refusals)
+        for argument in _COORDINATORS_ALONE:
+            if argument in given:
+                refusals.say(argument, "is the coordinator's; leave it out")
+    peers = _peers(given, role, refusals)
+    options = _options(given, len(sites), refusals)
+    restarts = refusals.whole("max_restarts", given.get("max_restarts", 10), 0, 100)
+    refusals.raise_if_any()
+    if run is None:
+        raise AssertionError("what can't be used was refused")
+    run = replace(run, telemetry=False)  # its figures are in the run's folder
+    return FederatedTrainingSpec(run, role, peers, secret, own_token, sites, options, restarts)
+
+
+def _sites(given: Mapping[str, Any], refusals: Refusals) -> dict[str, str]:
+    sites = refusals.mapping("sites", given.get("sites", {}))
+    if not sites:
+        refusals.say("sites", "missing; the coordinator needs the digest of each site's token")
+    for site, shown in sites.items():
+        if not _SITE.match(site) or not _DIGEST.match(shown):
+            refusals.add(
+                f"sites[{site!r}]", "something else", "a token's SHA-256: 64 of 0-9 and a-f",
+                "never the token itself: this lies open in a ConfigMap",
+            )  # fmt: skip
+    return sites
+
+
+def _peers(given: Mapping[str, Any], role: str, refusals: Refusals) -> Peers:
+    coordinator = ""
+    if role == "site":
+        coordinator = refusals.text(given, "coordinator")
+        found = _PLACE.match(coordinator)
+        if coordinator and (not found or not 1 <= int(found[2]) <= 65535):
+            refusals.add("coordinator", coordinator, "host:port")
+    ranges = refusals.texts("peer_ranges", given.get("peer_ranges", ()))
+    for position, text in enumerate(ranges):
+        at = f"peer_ranges[{position}]"
+        found_range = cidr(at, text, refusals)
+        if found_range is not None and not is_private(found_range):
+            refusals.add(at, text, "private ranges: sites are in one's own networks")
+    namespaces = refusals.texts("peer_namespaces", given.get("peer_namespaces", ()))
+    for position, text in enumerate(namespaces):
+        object_name(f"peer_namespaces[{position}]", text, refusals)
+    if role in ROLES and not ranges and not namespaces:
+        refusals.say(
+            "peer_ranges", "missing; say where the other side is: peer_ranges or peer_namespaces"
+        )
+    return Peers(coordinator, ranges, namespaces)
+
+
+def _options(given: Mapping[str, Any], sites: int, refusals: Refusals) -> tuple[str, ...]:
+    found: list[str] = []
+    for argument, default, low, high in (
+        ("rounds", 20, 1, 100_000), ("epochs", 2, 1, 1_000),
+        ("least_sites", max(1, sites), 1, max(1, sites)), ("round_seconds", 600, 1, 604_800),
+    ):  # fmt: skip
+        value = refusals.whole(argument, given.get(argument, default), low, high)
+        found += ["--" + argument.replace("_", "-"), str(value)]
+    if "noise" in given or "clip" in given:
+        noise = amount("noise", given["noise"], refusals) if "noise" in given else 0.0
+        clip = amount("clip", given.get("clip", 1.0), refusals)
+        found += ["--clip", f"{clip:g}", "--noise", f"{noise:g}"]
+    return tuple(found)
+
+
+def manifests(spec: FederatedTrainingSpec) -> list[Manifest]:
+    """The objects of a coordinator or a site."""
+    return objects(spec)
+
+
+class FederatedTraining(pulumi.ComponentResource):
+    """Trains one model on the rows of several sites, none of which sends a row.
+
+    Sites fetch the model, train it on their own rows and send what changed: tensors of the model
+    and two numbers, which the coordinator averages. Both sides show certificates of one authority
+    over TLS 1.3, and a site its token. With ``noise`` the sum of all rounds tells little of any
+    one site; ``privacy.json`` in the run's folder says how little.
+    """
+
+    run_folder: pulumi.Output[str]
+    """Folder of the run in the coordinator's claim of checkpoints."""
+
+    def __init__(
+        self, name: str, args: FederatedTrainingArgs, opts: pulumi.ResourceOptions | None = None
+    ) -> None:
+        spec = check(name, args)
+        super().__init__(token("FederatedTraining"), name, None, opts)
+        rendered = manifests(spec)
+        jobs = [each for each in rendered if each["kind"] == "JobSet"]
+        declare(self, name, [each for each in rendered if each["kind"] != "JobSet"])
+        declare(self, name, jobs, replace_on_changes=["spec"], delete_before_replace=True)
+        self.run_folder = pulumi.Output.from_input(spec.run.name)
+        self.register_outputs({"run_folder": self.run_folder})

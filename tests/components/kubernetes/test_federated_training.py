@@ -1,0 +1,106 @@
+"""Federated training in clusters: what is refused, who may reach whom, which command runs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pulumi
+import pytest
+
+from components.kubernetes import federated_training
+from components.kubernetes._objects import Manifest
+from tests.components.kubernetes.training_jobs import (
+    CPU,
+    arguments,
+    container_of,
+    findings,
+    pod_of,
+    the,
+)
+from workloads.federation.command import build_parser
+
+COORDINATOR: dict[str, Any] = {
+    "role": "coordinator", "certificate_secret": "federation-tls",
+    "sites": {"dubai": "a" * 64, "sharjah": "b" * 64}, "peer_ranges": ["10.60.0.0/16"],
+}  # fmt: skip
+SITE: dict[str, Any] = {
+    "role": "site", "certificate_secret": "dubai-tls", "token_secret": "dubai-token",
+    "coordinator": "federation.acme.example:8470", "peer_ranges": ["10.50.0.0/24"],
+}  # fmt: skip
+
+
+def rendered(place: str = "existing", **changes: Any) -> list[Manifest]:
+    given: Any = {**arguments(place, **CPU), **changes}
+    return federated_training.manifests(federated_training.check("claims", given))
+
+
+@pytest.mark.parametrize(
+    ("given", "reason"),
+    [
+        ({**COORDINATOR, "role": "leader"}, "coordinator, site"),
+        ({**COORDINATOR, "sites": {}}, "digest of each site's token"),
+        ({**COORDINATOR, "sites": {"dubai": "the-token-itself"}}, "never the token itself"),
+        ({**COORDINATOR, "peer_ranges": ["0.0.0.0/0"]}, "private ranges"),
+        ({**COORDINATOR, "peer_ranges": []}, "say where the other side is"),
+        ({**COORDINATOR, "least_sites": 3}, "from 1 to 2"),
+        ({**COORDINATOR, "token_secret": "x"}, "is a site's"),
+        ({**COORDINATOR, "noise": -1}, "a number above 0"),
+        ({**COORDINATOR, "flavor": "h200"}, "sites train on CPUs"),
+        ({**SITE, "coordinator": "federation.acme.example"}, "host:port"),
+        ({**SITE, "coordinator": None}, "coordinator: missing"),
+        ({**SITE, "token_secret": None}, "token_secret"),
+        ({**SITE, "rounds": 3}, "is the coordinator's"),
+        ({**SITE, "dataset": None}, "dataset: missing"),
+    ],
+)
+def test_what_cannot_be_is_refused(given: dict[str, Any], reason: str) -> None:
+    with pytest.raises(pulumi.InputPropertiesError) as refused:
+        rendered(**given)
+    assert reason in str(refused.value)
+
+
+@pytest.mark.parametrize("given", [COORDINATOR, SITE, {**COORDINATOR, "noise": 1.5}])
+def test_the_commands_are_those_that_the_workload_understands(given: dict[str, Any]) -> None:
+    command = container_of(rendered(**given))["command"]
+    assert command[:3] == ["python", "-m", "workloads.federation"]
+    options = build_parser().parse_args(command[3:])
+    assert options.role == given["role"]
+    if "noise" in given:
+        assert (options.noise, options.clip) == (1.5, 1.0)
+
+
+def test_only_the_other_side_is_reached_and_on_one_port() -> None:
+    policy = the("NetworkPolicy", rendered(**COORDINATOR))["spec"]
+    assert policy["ingress"] == [
+        {
+            "from": [{"ipBlock": {"cidr": "10.60.0.0/16"}}],
+            "ports": [{"port": 8470, "protocol": "TCP"}],
+        }
+    ]
+    assert [rule["ports"][0]["port"] for rule in policy["egress"]] == [53]
+    policy = the("NetworkPolicy", rendered(**SITE))["spec"]
+    assert policy["ingress"] == []
+    assert [rule["ports"][0]["port"] for rule in policy["egress"]] == [53, 8470]
+
+
+def test_the_coordinator_has_a_private_address_only_where_others_need_one() -> None:
+    service = the("Service", rendered("eks", **COORDINATOR))
+    assert service["spec"]["type"] == "LoadBalancer"
+    assert service["spec"]["loadBalancerSourceRanges"] == ["10.60.0.0/16"]
+    assert "internal" in str(service["metadata"]["annotations"])
+    near = {**COORDINATOR, "peer_ranges": [], "peer_namespaces": ["acme-training"]}
+    assert the("Service", rendered(**near))["spec"]["type"] == "ClusterIP"
+    assert not [each for each in rendered(**SITE) if each["kind"] == "Service"]
+
+
+def test_secrets_are_mounted_and_never_written() -> None:
+    for given in (COORDINATOR, SITE):
+        volumes = {each["name"]: each for each in pod_of(rendered(**given))["spec"]["volumes"]}
+        assert volumes["tls"]["secret"]["defaultMode"] == 0o440
+        assert not [each for each in rendered(**given) if each["kind"] == "Secret"]
+
+
+@pytest.mark.parametrize("place", ["eks", "aks"])
+@pytest.mark.parametrize("given", [COORDINATOR, SITE], ids=["coordinator", "site"])
+def test_every_policy_pack_is_met(place: str, given: dict[str, Any]) -> None:
+    assert findings(rendered(place, **given)) == []

@@ -1,0 +1,173 @@
+"""The command lines of the coordinator and of a site."""
+
+from __future__ import annotations
+
+import argparse
+import re
+import sys
+from pathlib import Path
+
+from workloads.errors import WorkloadError
+from workloads.files import read_bytes, read_json
+from workloads.training.progress import Progress
+from workloads.training.statuses import REFUSED
+from workloads.training.stopping import StopRequest
+from workloads.training.storage import open_keyring
+
+_DIGEST = re.compile(r"^[0-9a-f]{64}$")
+_PLACE = re.compile(r"^(\[[0-9a-fA-F:.]+\]|[A-Za-z0-9.-]+):(\d{1,5})$")
+
+
+def main(arguments: list[str]) -> int:
+    """Run the command line; return 0 or one of `workloads.training.statuses`."""
+    options = build_parser().parse_args(arguments)
+    stop = StopRequest()
+    stop.install()
+    try:
+        return (
+            _coordinator(options, stop) if options.role == "coordinator" else _site(options, stop)
+        )
+    except WorkloadError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return REFUSED
+
+
+def build_parser() -> argparse.ArgumentParser:
+    """Return the parser of both commands."""
+    parser = argparse.ArgumentParser(
+        prog="python -m workloads.federation",
+        description="Train one model on rows that stay at their sites: only models cross.",
+        epilog="Exit status: 0 done; 2 refused; 74 the others were lost; 75 stopped, run again.",
+    )
+    roles = parser.add_subparsers(dest="role", required=True, metavar="coordinator|site")
+    coordinator = roles.add_parser("coordinator", help="average the sites' models")
+    _add_common(coordinator)
+    add = coordinator.add_argument
+    add("--output", type=Path, required=True, help="folder of the run")
+    add("--keyring", type=Path, help="key ring folder; model and state are then encrypted")
+    add("--listen", default="127.0.0.1:8470", help="address:port (default 127.0.0.1:8470)")
+    add(
+        "--sites", type=Path, required=True,
+        help="JSON: SHA-256 of each site's token by the common name of its certificate",
+    )  # fmt: skip
+    add("--rounds", type=int, default=20, help="how often models are averaged (default 20)")
+    add("--epochs", type=int, default=2, help="of a site in each round (default 2)")
+    add("--batch-size", type=int, default=32, help="rows of a step (default 32)")
+    add("--learning-rate", type=float, default=2e-3, help="of the sites (default 0.002)")
+    add("--clip", type=float, default=0.0, help="largest norm of an update; 0: any (default)")
+    add(
+        "--noise", type=float, default=0.0, help="noise multiplier; protects each site (default 0)"
+    )
+    add("--least-sites", type=int, help="that must answer in a round (default: all)")
+    add("--round-seconds", type=float, default=600.0, help="a round's time (default 600)")
+    add("--patience", type=int, default=3, help="rounds' times without enough sites (default 3)")
+    add("--seed", type=int, default=0, help="default 0")
+    site = roles.add_parser("site", help="train on this site's rows")
+    _add_common(site)
+    site.add_argument("--coordinator", required=True, help="host:port, as its certificate says")
+    site.add_argument("--token", type=Path, required=True, help="file with the site's token")
+    site.add_argument("--keyring", type=Path, help="key ring that the snapshot is sealed with")
+    site.add_argument(
+        "--patience-seconds", type=float, default=600.0,
+        help="how long the coordinator may be out of reach (default 600)",
+    )  # fmt: skip
+    return parser
+
+
+def _add_common(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument
+    add("--dataset", type=Path, required=True, help="snapshot: reference rows, or the site's")
+    add("--authority", type=Path, required=True, help="certificate of the federation's authority")
+    add("--certificate", type=Path, required=True, help="one's own certificate (PEM)")
+    add("--key", type=Path, required=True, help="its private key (PEM)")
+    add("--progress", default="text", choices=("json", "text"), help="default: text")
+
+
+def _coordinator(options: argparse.Namespace, stop: StopRequest) -> int:
+    from workloads.federation import coordinator, server  # noqa: PLC0415 - they import torch
+    from workloads.federation.plan import Plan, Task  # noqa: PLC0415
+    from workloads.federation.rounds import Rounds, Rules  # noqa: PLC0415
+    from workloads.training.snapshot import open_dataset  # noqa: PLC0415
+
+    _check(options)
+    tokens = _tokens(options.sites)
+    least = len(tokens) if options.least_sites is None else options.least_sites
+    if not 1 <= least <= len(tokens):
+        raise WorkloadError(f"--least-sites is {least}: allowed is 1 to {len(tokens)}")
+    keyring = open_keyring(options.keyring)
+    plan = Plan(
+        options.rounds, options.epochs, options.batch_size, options.learning_rate, options.clip,
+        options.noise > 0, options.seed,
+    )  # fmt: skip
+    rules = Rules(frozenset(tokens), least, options.round_seconds, options.noise)
+    dataset = open_dataset(options.dataset, keyring)
+    it = coordinator.federation(
+        dataset, plan, rules, output=options.output, keyring=keyring, patience=options.patience
+    )
+    context = server.server_context(options.authority, options.certificate, options.key)
+    place = _place("--listen", options.listen)
+
+    def serve(task: Task, rounds: Rounds, traffic: Path) -> server.Server:
+        try:
+            return server.Server(place, context, task, rounds, tokens=tokens, traffic=traffic)
+        except OSError as error:
+            raise WorkloadError(
+                f"--listen {options.listen} can't be listened on: {error.strerror}"
+            ) from error
+
+    progress = Progress(options.progress, True, lambda: None)
+    return coordinator.run(it, serve, stop, progress)
+
+
+def _site(options: argparse.Namespace, stop: StopRequest) -> int:
+    from workloads.federation import site  # noqa: PLC0415 - imports torch
+    from workloads.training.snapshot import open_dataset  # noqa: PLC0415
+
+    host, port = _place("--coordinator", options.coordinator)
+    token = read_bytes(options.token, "the site's token").decode("ascii", "replace").strip()
+    if len(token) < 32:
+        raise WorkloadError(
+            f"the token in {options.token} has {len(token)} characters: at least 32 random ones "
+            "are needed (python -c 'import secrets; print(secrets.token_urlsafe(32))')"
+        )
+    context = site.client_context(options.authority, options.certificate, options.key)
+    link = site.Link(host.strip("[]"), port, context, token, options.patience_seconds)
+    dataset = open_dataset(options.dataset, open_keyring(options.keyring))
+    progress = Progress(options.progress, True, lambda: None)
+    return site.take_part(link, dataset, stop, progress)
+
+
+def _check(options: argparse.Namespace) -> None:
+    for name, low, high in (
+        ("rounds", 1, 100_000), ("epochs", 1, 1_000), ("batch_size", 1, 1_000_000),
+        ("learning_rate", 1e-9, 10), ("clip", 0, 1e6), ("noise", 0, 1e3),
+        ("round_seconds", 1, 7 * 86_400), ("patience", 0, 10_000), ("seed", 0, 2**31 - 1),
+    ):  # fmt: skip
+        value = getattr(options, name)
+        if not low <= value <= high:
+            option = "--" + name.replace("_", "-")
+            raise WorkloadError(f"{option} is {value}: allowed is {low:,g} to {high:,g}")
+    if options.noise > 0 and not options.clip:
+        raise WorkloadError(
+            "--noise without --clip promises nothing: give the largest norm of an update, such "
+            "as --clip 1"
+        )
+
+
+def _tokens(path: Path) -> dict[str, str]:
+    value = read_json(path, "the list of sites")
+    if not isinstance(value, dict) or not value:
+        raise WorkloadError(f"{path} names no site: a JSON object of token digests is needed")
+    for site, shown in value.items():
+        if not site or not isinstance(shown, str) or not _DIGEST.match(shown):
+            raise WorkloadError(
+                f"{path}: the token of {site!r} must be its SHA-256 in lower-case hexadecimal"
+            )
+    return dict(value)
+
+
+def _place(option: str, text: str) -> tuple[str, int]:
+    found = _PLACE.match(text)
+    if not found or not 0 <= int(found[2]) <= 65535:
+        raise WorkloadError(f"{option} is {text!r}: allowed is host:port")
+    return found[1].strip("[]"), int(found[2])

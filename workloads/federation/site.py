@@ -1,0 +1,198 @@
+"""A site: trains the round's model on its own rows and sends what changed."""
+
+from __future__ import annotations
+
+import http.client
+import math
+import ssl
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from workloads.errors import WorkloadError
+from workloads.federation import updates
+from workloads.federation.plan import Task, check_fit
+from workloads.training.batches import Augmentation, Batches
+from workloads.training.loop import row_losses
+from workloads.training.materials import features
+from workloads.training.options import default_threads
+from workloads.training.progress import Progress
+from workloads.training.snapshot import Dataset
+from workloads.training.statuses import LOST, STOPPED
+from workloads.training.stopping import StopRequest
+
+_PAUSE_SECONDS = 0.5
+_REQUEST_SECONDS = 120.0
+_MOST_TASK_BYTES = 64 * 1024 * 1024
+
+
+@dataclass(frozen=True)
+class Link:
+    """How a site reaches the coordinator.
+
+    Attributes:
+        host: name that the coordinator's certificate has.
+        port: where it listens.
+        context: TLS 1.3 with the site's certificate and the federation's authority.
+        token: the site's secret.
+        patience_seconds: how long it may be out of reach.
+    """
+
+    host: str
+    port: int
+    context: ssl.SSLContext
+    token: str
+    patience_seconds: float = 600.0
+
+    def ask(self, method: str, path: str, body: bytes | None = None) -> tuple[int, bytes]:
+        """One request; the status and the body of the answer.
+
+        Raises:
+            OSError, http.client.HTTPException: the coordinator can't be reached.
+        """
+        connection = http.client.HTTPSConnection(
+            self.host, self.port, timeout=_REQUEST_SECONDS, context=self.context
+        )
+        try:
+            headers = {"Authorization": f"Bearer {self.token}"}
+            if body is not None:
+                headers["Content-Type"] = updates.MEDIA_TYPE
+            connection.request(method, path, body, headers)
+            answer = connection.getresponse()
+            return answer.status, answer.read()
+        finally:
+            connection.close()
+
+
+def client_context(authority: Path, certificate: Path, key: Path) -> ssl.SSLContext:
+    """TLS 1.3, nothing older; both sides prove who they are.
+
+    Raises:
+        WorkloadError: a file is missing or broken.
+    """
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.minimum_version = ssl.TLSVersion.TLSv1_3
+    try:
+        context.load_verify_locations(authority)
+        context.load_cert_chain(certificate, key)
+    except (OSError, ssl.SSLError) as error:
+        raise WorkloadError(
+            f"can't use {authority}, {certificate} and {key} for TLS: {error}"
+        ) from error
+    return context
+
+
+def take_part(link: Link, dataset: Dataset, stop: StopRequest, progress: Progress) -> int:
+    """Train in each round until the coordinator is done.
+
+    Returns:
+        0 done, 74 the coordinator was lost for too long, 75 stopped.
+
+    Raises:
+        WorkloadError: the coordinator refuses this site, or its task isn't for these rows.
+    """
+    reached = time.monotonic()
+    task: Task | None = None
+    sent = -1
+    while not stop.asked():
+        try:
+            if task is None:
+                status, body = link.ask("GET", "/v1/task")
+                task = Task.from_bytes(_accepted(status, body))
+                check_fit(task, dataset)
+                torch.set_num_threads(default_threads(1, task.plan.batch_size))
+            number, data = _round(link, task)
+            reached = time.monotonic()
+            if number is None:
+                progress.emit("finished", f"the federation is done after {sent + 1} rounds")
+                return 0
+            if data is None or number == sent:
+                time.sleep(_PAUSE_SECONDS)
+                continue
+            message = learn(task, dataset, number, data)
+            status, body = link.ask("POST", f"/v1/rounds/{number}/update", message)
+            if status != http.client.CONFLICT:  # 409: the round ended without this site
+                _accepted(status, body)
+            sent = number
+            progress.emit("round", f"round {number + 1}/{task.plan.rounds} sent", round=number)
+        except (OSError, http.client.HTTPException) as error:
+            if isinstance(error, ssl.SSLCertVerificationError):
+                raise WorkloadError(f"{link.host} isn't the coordinator: {error}") from error
+            if time.monotonic() - reached > link.patience_seconds:
+                progress.emit("lost", f"the coordinator can't be reached: {error}")
+                return LOST
+            time.sleep(_PAUSE_SECONDS)
+    return STOPPED
+
+
+def learn(task: Task, dataset: Dataset, number: int, data: bytes) -> bytes:
+    """Train a round's model on this site's rows.
+
+    Args:
+        task: what is learned.
+        dataset: this site's rows.
+        number: of the round.
+        data: the model as the coordinator sent it.
+
+    Returns:
+        The update: what changed, clipped, with the number of rows and the loss.
+    """
+    plan = task.plan
+    module = task.build()
+    before, _ = updates.decode(data, module.state_dict())
+    module.load_state_dict(before)
+    inputs = features(dataset, "train", task.preprocessing)
+    labels = _labels(dataset, task)
+    recipe = task.preprocessing
+    batches = Batches(
+        inputs, labels, torch.ones(len(labels)).numpy(),
+        batch_size=plan.batch_size, accumulation=1,
+        augmentation=Augmentation(recipe.blocks() if recipe else None),
+        seed=plan.seed, rank=0, processes=1,
+    )  # fmt: skip
+    optimiser = torch.optim.AdamW(module.parameters(), lr=plan.learning_rate, weight_decay=0.02)
+    loss = math.nan
+    for epoch in range(number * plan.epochs, (number + 1) * plan.epochs):
+        order, total = batches.order(epoch), 0.0
+        for step in range(batches.steps):
+            optimiser.zero_grad(set_to_none=True)
+            for share in batches.shares(order, epoch, step):
+                losses = row_losses(module(share.inputs), share.labels, task.task, 0.0)
+                part = (losses * share.weights).sum()
+                part.backward()
+                total += float(part.detach())
+            optimiser.step()
+        loss = total / batches.steps
+    after = module.state_dict()
+    change = {name: after[name].float() - before[name] for name in before}
+    rows = 0 if plan.equal else len(labels)
+    return updates.encode(updates.clipped(change, plan.clip), rows=rows, loss=loss)
+
+
+def _round(link: Link, task: Task) -> tuple[int | None, bytes | None]:
+    """Number and model of the round under way; no number when all are done."""
+    status, body = link.ask("GET", "/v1/round")
+    if status == http.client.GONE:
+        return None, None
+    number = int(_accepted(status, body))
+    if not 0 <= number < task.plan.rounds:
+        raise WorkloadError(f"the coordinator is in round {number} of {task.plan.rounds}")
+    status, body = link.ask("GET", f"/v1/rounds/{number}/model")
+    return number, None if status == http.client.CONFLICT else _accepted(status, body)
+
+
+def _accepted(status: int, body: bytes) -> bytes:
+    if status == http.client.OK and len(body) <= _MOST_TASK_BYTES:
+        return body
+    raise WorkloadError(f"the coordinator refused: {status} {body[:500].decode(errors='replace')}")
+
+
+def _labels(dataset: Dataset, task: Task) -> Tensor:
+    labels = dataset.labels[dataset.rows("train")]
+    if task.target_scale is None:
+        return torch.from_numpy(labels.astype("int64"))
+    scaled = (labels - task.target_scale["mean"]) / task.target_scale["scale"]
+    return torch.from_numpy(scaled.astype("float32"))
