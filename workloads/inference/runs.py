@@ -76,10 +76,11 @@ class Runs:
         spill = self.spill
         if spill is not None and MARK not in exchange.headers and self._is_too_long(spill):
             self._service.counters.spill_wanted += 1
-            if spill.is_free():
+            if spill.take():
                 return self._pass_on(spill, exchange, inference)
-        self._admit()
-        return self._run(exchange, inference)
+        return self._queue(exchange, inference)
+
+    # What is counted is counted at once: of a burst, all come before the first of them starts.
 
     def expected_wait(self) -> float:
         """Return the seconds that an inference which came now would wait for a thread."""
@@ -100,9 +101,14 @@ class Runs:
 
     # -- here ------------------------------------------------------------------------------
 
-    async def _run(self, exchange: Exchange, inference: Inference) -> Answer:
+    def _queue(self, exchange: Exchange, inference: Inference) -> Awaitable[Answer]:
+        self._admit()
+        expected = self._service.model.expected[inference.rows.bit_length()]
+        self._backlog += expected
+        return self._run(exchange, inference, expected)
+
+    async def _run(self, exchange: Exchange, inference: Inference, expected: float) -> Answer:
         service = self._service
-        expected = service.model.expected[inference.rows.bit_length()]
         entered = time.perf_counter()
 
         def work() -> tuple[Any, float, float]:
@@ -110,7 +116,6 @@ class Runs:
             results = service.run(inference)
             return results, start - entered, time.perf_counter() - start
 
-        self._backlog += expected
         try:
             results, queued, seconds = await asyncio.get_running_loop().run_in_executor(
                 self._pool, work
@@ -152,7 +157,6 @@ class Runs:
 
         A caller with a certificate has no token to show: then this server's own speaks.
         """
-        service = self._service
         headers = {MARK.decode(): "1"}
         token = exchange.headers.get(b"authorization")
         if token is not None:
@@ -162,12 +166,20 @@ class Runs:
             results = await spill.remote.infer(inference, headers)
         except RemoteError as error:
             self._count_failure(spill, error)
-            self._admit()
-            return await self._run(exchange, inference)
         except BaseException:
             spill.breaker.given_up()
             raise
-        spill.breaker.succeeded()
+        else:
+            spill.breaker.succeeded()
+            return self._answered_elsewhere(spill, exchange, inference, results, start)
+        finally:
+            spill.give_back()
+        return await self._queue(exchange, inference)
+
+    def _answered_elsewhere(
+        self, spill: Spill, exchange: Exchange, inference: Inference, results: Any, start: float
+    ) -> Answer:
+        service = self._service
         service.counters.passed_on("answered")
         seconds = time.perf_counter() - start
         answer = service.inferred(inference, results, spill.remote.schema)

@@ -65,6 +65,15 @@ class Spill:
         host = remote.url.removeprefix("https://").rpartition(":")[0]
         self.header = b"Falaj-Served-By: " + host.encode()
 
-    def is_free(self) -> bool:
-        """Tell whether the other tier may be asked now: it answers, and not all calls are out."""
-        return self.remote.running < self.remote.connections and self.breaker.allows()
+        self._out = 0
+
+    def take(self) -> bool:
+        """Take one of the calls that may be out, if the other tier may be asked now."""
+        if self._out >= self.remote.connections or not self.breaker.allows():
+            return False
+        self._out += 1
+        return True
+
+    def give_back(self) -> None:
+        """End a call that was taken."""
+        self._out -= 1
