@@ -36,7 +36,7 @@ class Gateway(pulumi.ComponentResource):
             "tenant": "acme", "owner": "ml@acme.example", "data_class": "restricted",
             "cost_center": "ai-42", "acknowledge_degraded": "2026-04-30",
             "hosts": ["models.acme.example"], "certificate_issuer": "acme-ca",
-            "own_domains": ["acme.example"],
+            "own_domains": ["acme.example"], "issuer_cidrs": ["10.9.0.0/24"],
             "tokens": {"staff": {"issuer": "https://login.acme.example",
                                  "audiences": ["models"],
                                  "jwks_uri": "https://login.acme.example/keys"}},
@@ -84,5 +84,6 @@ def manifests(spec: GatewaySpec) -> list[Manifest]:
         *proxies.gateway_class(spec),
         *traffic.listeners(spec),
         *traffic.policies(spec),
+        *traffic.network_policies(spec),
         *traffic.grants(spec),
     ]

@@ -8,6 +8,7 @@ import pytest
 
 from engine.controlplane import ControlPlane
 from tests.cluster.tenancy import GPU, eventually, plane, pod, refused, tenant_objects
+from tests.components.kubernetes import test_gateway, test_storage_classes
 
 pytestmark = pytest.mark.cluster
 
@@ -142,10 +143,9 @@ def test_storage_is_counted_by_class(cluster: ControlPlane) -> None:
     ],
 )
 def test_pods_meet_the_restricted_standard(cluster: ControlPlane, changes: dict[str, Any]) -> None:
-    for namespace in (TRAINING, SERVING):
-        said = refused(
-            lambda where=namespace: cluster.objects.create(pod(where, "bad", SMALL, **changes))
-        )
+    for namespace, account in ((TRAINING, "trainer"), (SERVING, "inference")):
+        bad = pod(namespace, "bad", SMALL, **{"serviceAccountName": account, **changes})
+        said = refused(lambda one=bad: cluster.objects.create(one))
         assert 'violates PodSecurity "restricted:v1.35"' in said
 
 
@@ -161,6 +161,32 @@ def test_pods_get_no_token_and_sizes_where_they_name_none(cluster: ControlPlane)
     assert resources["requests"] == {"cpu": "100m", "memory": "256Mi"}
     assert resources["limits"] == {"memory": "256Mi"}
     cluster.objects.delete("v1", "Pod", "bare", TRAINING, 0)
+
+
+@pytest.mark.parametrize("place", test_gateway.PLACES)
+def test_gateways_and_storage_classes_are_what_the_definitions_ask_for(
+    cluster: ControlPlane, place: str
+) -> None:
+    """Strictly, as a dry run. Snapshot classes have no Go module that their schema came from."""
+    gateways = test_gateway.gateway(
+        place,
+        login=test_gateway.LOGIN,
+        client_ca_secret="ca",
+        grants=[{"routes_in": "acme-a", "services_in": "acme-b", "services": ["x"]}],
+        tokens={
+            "staff": {**test_gateway.STAFF, "claims": {"groups": ["ml"]}, "headers": {"x": "sub"}},
+            "partners": test_gateway.PARTNERS,
+        },
+    )
+    grant = gateways["ReferenceGrant/acme-b/from-acme-a"]
+    grant["metadata"] = {**grant["metadata"], "namespace": SERVING}
+    classes = test_storage_classes.classes(place)
+    known = [each for each in classes.values() if each["kind"] != "VolumeSnapshotClass"]
+    for each in known:
+        if "namespace" in each["metadata"]:
+            each["metadata"] = {**each["metadata"], "namespace": "default"}
+    applied = cluster.apply([*gateways.values(), *known], dry_run=True)
+    assert len(applied) == len(gateways) + len(known)
 
 
 def test_a_tenant_that_leaves_leaves_nothing(cluster: ControlPlane) -> None:

@@ -72,6 +72,9 @@ class GatewayArgs(InClusterArgs):
     """Login of people. Default: tokens only."""
     own_domains: NotRequired[list[str]]
     """Domains whose servers are one's own and in the country. Default: none."""
+    issuer_cidrs: NotRequired[list[str]]
+    """Private ranges that ``jwks_uri`` and ``login`` are in: proxies reach them on port 443.
+    Needed with either. Default: none."""
     tenants: NotRequired[list[str]]
     """Tenants whose serving namespaces may have routes here. Default: ``tenant``."""
     allowed_cidrs: NotRequired[list[str]]

@@ -10,6 +10,7 @@ from typing import Any, Final
 from components.kubernetes._metadata import metadata
 from components.kubernetes._objects import Manifest
 from components.kubernetes._placed import REGION_LABEL, ZONE_LABEL
+from components.kubernetes.addons.addon import MESH_ANNOTATIONS, MESH_LABELS, PRIORITY_CLASS
 from components.kubernetes.entrance.specification import GatewaySpec
 
 ENVOY: Final = "gateway.envoyproxy.io/v1alpha1"
@@ -83,7 +84,10 @@ def _kubernetes(spec: GatewaySpec) -> dict[str, Any]:
     return {
         "envoyDeployment": {
             "pod": {
-                "labels": spec.placed.labels(spec.name),
+                # An identity towards serving pods; clients outside of the mesh are still let in.
+                "labels": {**spec.placed.labels(spec.name), **MESH_LABELS},
+                "annotations": dict(MESH_ANNOTATIONS),
+                "priorityClassName": PRIORITY_CLASS,
                 "nodeSelector": spec.placed.node_selector,
                 "securityContext": {
                     "runAsNonRoot": True,

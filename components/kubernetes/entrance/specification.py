@@ -26,6 +26,8 @@ _HOST: Final = re.compile(
     r"^(\*\.)?([a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?\.)+[a-z]([a-z0-9-]{0,61}[a-z0-9])?$"
 )
 _SIZE: Final = re.compile(r"^[1-9]\d*(Ki|Mi|Gi)$")
+#: RFC 1918.
+_OWN: Final = tuple(str(each) for each in PRIVATE[:3])
 _UNITS: Final = ("Second", "Minute", "Hour")
 #: The CRD's own limits.
 _MOST_HOSTS, _MOST_RULES = 16, 16
@@ -44,6 +46,7 @@ class GatewaySpec:
     login: Mapping[str, Any] | None
     tenants: tuple[str, ...]
     allowed_cidrs: tuple[str, ...]
+    issuer_cidrs: tuple[str, ...]
     address: str
     subnet: str
     rates: tuple[tuple[int, str, str], ...]
@@ -82,7 +85,14 @@ def check(name: str, args: GatewayArgs) -> GatewaySpec:
     if not tokens and login is None:
         refusals.say("tokens", "missing; nobody gets in without a token or a login")
     tenants = refusals.texts("tenants", given.get("tenants", [placed.tenant if placed else "x"]))
-    ranges = _ranges(given, refusals)
+    ranges = _ranges("allowed_cidrs", given.get("allowed_cidrs", _OWN), refusals)
+    asks = login is not None or any(each.get("jwks_uri") for each in tokens.values())
+    issuers: tuple[str, ...] = ()
+    near: object = given.get("issuer_cidrs")
+    if near is not None:
+        issuers = _ranges("issuer_cidrs", near, refusals)
+    elif asks:
+        refusals.say("issuer_cidrs", "missing; proxies get the issuers' keys from there")
     address = _address(placed, given.get("address"), refusals)
     rates = _rates(given, refusals)
     size = str(given.get("largest_request", "10Mi"))
@@ -102,7 +112,7 @@ def check(name: str, args: GatewayArgs) -> GatewaySpec:
     if placed is None:
         raise AssertionError("what can't be used was refused")
     return GatewaySpec(
-        placed, name, hosts, (kind, issuer), tokens, login, tenants, ranges, address,
+        placed, name, hosts, (kind, issuer), tokens, login, tenants, ranges, issuers, address,
         str(given.get("subnet") or ""), rates, size, seconds, secret, grants, (fewest, most),
         where, image,
     )  # fmt: skip
@@ -191,17 +201,16 @@ def _own_address(
         )  # fmt: skip
 
 
-def _ranges(args: Mapping[str, Any], refusals: Refusals) -> tuple[str, ...]:
-    given = args.get("allowed_cidrs", [str(each) for each in PRIVATE[:3]])
-    ranges = refusals.texts("allowed_cidrs", given)
+def _ranges(argument: str, given: object, refusals: Refusals) -> tuple[str, ...]:
+    ranges = refusals.texts(argument, given)
     if not ranges:
-        refusals.add("allowed_cidrs", given, "at least one range")
+        refusals.add(argument, given, "at least one range")
     for position, each in enumerate(ranges):
-        found = cidr(f"allowed_cidrs[{position}]", each, refusals)
+        found = cidr(f"{argument}[{position}]", each, refusals)
         if found and not is_private(found):
             refusals.add(
-                f"allowed_cidrs[{position}]", each, "private ranges",
-                "its load balancer is internal: others can't reach it",
+                f"{argument}[{position}]", each, "private ranges",
+                "it is within one's own networks: others neither reach it nor are reached",
             )  # fmt: skip
     return ranges
 
@@ -224,7 +233,7 @@ def _address(placed: InCluster | None, value: object, refusals: Refusals) -> str
 
 
 def _rates(args: Mapping[str, Any], refusals: Refusals) -> tuple[tuple[int, str, str], ...]:
-    default = [{"requests": 100, "source": str(each)} for each in PRIVATE[:3]]
+    default = [{"requests": 100, "source": each} for each in _OWN]
     given: Any = args.get("rates", default)
     if not isinstance(given, list | tuple) or not 1 <= len(given) <= _MOST_RULES:
         refusals.add("rates", given, f"a list of 1 to {_MOST_RULES} limits")

@@ -14,6 +14,8 @@ from components.kubernetes.tenancy.namespaces import DUTY_LABEL
 #: Where logins return to; Envoy answers it itself.
 _CALLBACK: Final = "/oauth2/callback"
 _LOGOUT: Final = "/logout"
+#: Envoy Gateway moves ports below 1024 up by 10,000, for proxies aren't root.
+_PORT: Final = 10443
 
 
 def listeners(spec: GatewaySpec) -> list[Manifest]:
@@ -81,6 +83,51 @@ def policies(spec: GatewaySpec) -> list[Manifest]:
         policy("ClientTrafficPolicy", _clients(spec)),
         policy("SecurityPolicy", _security(spec)),
         policy("BackendTrafficPolicy", _limits(spec)),
+    ]
+
+
+def network_policies(spec: GatewaySpec) -> list[Manifest]:
+    """Who reaches the proxies: clients of the allowed ranges; and what these reach for logins.
+
+    The platform denies everything else in the namespace, and lets the proxies out to serving pods.
+    """
+    proxies = {
+        "matchLabels": {
+            "gateway.envoyproxy.io/owning-gateway-name": spec.name,
+            "gateway.envoyproxy.io/owning-gateway-namespace": spec.namespace,
+        }
+    }
+    clients = [{"ipBlock": {"cidr": each}} for each in spec.allowed_cidrs]
+    return [
+        {
+            "apiVersion": "networking.k8s.io/v1",
+            "kind": "NetworkPolicy",
+            "metadata": metadata(spec.placed, spec.name, f"{spec.name}-clients", spec.namespace),
+            "spec": {
+                "podSelector": proxies,
+                "policyTypes": ["Ingress"],
+                "ingress": [{"from": clients, "ports": [{"port": _PORT, "protocol": "TCP"}]}],
+            },
+        },
+        *_to_issuers(spec, proxies),
+    ]
+
+
+def _to_issuers(spec: GatewaySpec, proxies: dict[str, Any]) -> list[Manifest]:
+    if not spec.issuer_cidrs:
+        return []
+    to = [{"ipBlock": {"cidr": each}} for each in spec.issuer_cidrs]
+    return [
+        {
+            "apiVersion": "networking.k8s.io/v1",
+            "kind": "NetworkPolicy",
+            "metadata": metadata(spec.placed, spec.name, f"{spec.name}-issuers", spec.namespace),
+            "spec": {
+                "podSelector": proxies,
+                "policyTypes": ["Egress"],
+                "egress": [{"to": to, "ports": [{"port": 443, "protocol": "TCP"}]}],
+            },
+        }
     ]
 
 

@@ -30,7 +30,7 @@ LOGIN = {"issuer": "https://login.acme.example", "client_id": "x", "client_secre
 GRANT = {"routes_in": "acme-serving", "services_in": "acme-models", "services": ["fraud"]}
 GATEWAY: dict[str, Any] = {
     "hosts": ["models.acme.example"], "certificate_issuer": "acme-ca",
-    "own_domains": ["acme.example"], "tokens": {"staff": STAFF},
+    "own_domains": ["acme.example"], "issuer_cidrs": ["10.9.0.0/24"], "tokens": {"staff": STAFF},
     "images": {"envoy": "sha256:" + "1" * 64},
 }  # fmt: skip
 
@@ -58,8 +58,10 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     (_tokens(jwks_uri=None, jwks=PRIVATE), "has a private or symmetric key"),
     (_tokens(audience=["x"]), "did you mean 'audiences'?"),
     ({"login": {**LOGIN, "issuer": "https://accounts.google.com"}}, "use tokens instead"),
-    ({"allowed_cidrs": ["0.0.0.0/0"]}, "its load balancer is internal"),
+    ({"allowed_cidrs": ["0.0.0.0/0"]}, "others neither reach it nor are reached"),
     ({"allowed_cidrs": []}, "at least one range"),
+    ({"issuer_cidrs": None}, "proxies get the issuers' keys from there"),
+    ({"issuer_cidrs": ["8.8.8.0/24"]}, "allowed: private ranges"),
     ({"address": None}, "address: missing; needed on an existing cluster"),
     ({"address": "8.8.8.8"}, "a private address"),
     ({"rates": []}, "a list of 1 to 16 limits"),
@@ -116,6 +118,19 @@ def test_there_is_no_listener_without_tls_1_3() -> None:
     assert [each["protocol"] for each in listeners] == ["HTTPS", "HTTPS"]
     tls = found[f"ClientTrafficPolicy/{WHERE}"]["spec"]["tls"]
     assert (tls["minVersion"], tls["maxVersion"]) == ("1.3", "1.3")
+
+
+def test_proxies_are_reached_by_the_allowed_and_reach_issuers_alone() -> None:
+    found = gateway(allowed_cidrs=["10.1.0.0/16"])
+    clients = found[f"NetworkPolicy/{WHERE}-clients"]["spec"]["ingress"]
+    assert clients == [
+        {"from": [{"ipBlock": {"cidr": "10.1.0.0/16"}}],
+         "ports": [{"port": 10443, "protocol": "TCP"}]}
+    ]  # fmt: skip
+    (out,) = found[f"NetworkPolicy/{WHERE}-issuers"]["spec"]["egress"]
+    assert out["to"] == [{"ipBlock": {"cidr": "10.9.0.0/24"}}]
+    alone = gateway(tokens={"partners": PARTNERS}, issuer_cidrs=None)
+    assert f"NetworkPolicy/{WHERE}-issuers" not in alone
 
 
 def test_routes_come_from_serving_namespaces_of_the_tenants_alone() -> None:
