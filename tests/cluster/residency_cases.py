@@ -78,7 +78,7 @@ def merged(base: Any, change: Any) -> Any:
 def in_kind(kind: str, namespace: str, pod: Mapping[str, Any], labels: Mapping[str, str]) -> Any:
     """A pod, or an object of a kind that makes it."""
     about = {"name": "case", "namespace": namespace}
-    template = {"metadata": {"labels": {**_LABELS, **labels}}, "spec": dict(pod)}
+    template: dict[str, Any] = {"metadata": {"labels": {**_LABELS, **labels}}, "spec": dict(pod)}
     if kind == "Pod":
         return {"apiVersion": "v1", "kind": kind, "metadata": about | {"labels": dict(labels)}} | {
             "spec": dict(pod)

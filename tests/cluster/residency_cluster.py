@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
@@ -47,7 +47,7 @@ def account(name: str, of: str) -> dict[str, Any]:
 
 
 @contextmanager
-def residence(args: Mapping[str, Any], nodes: str = "") -> Iterator[ControlPlane]:
+def residence(args: Mapping[str, Any], nodes: str = "") -> Generator[ControlPlane]:
     """A control plane with namespaces that are older than the policies, and the policies."""
     with start(nodes=nodes) as plane:
         plane.apply([namespace(*each) for each in NAMESPACES])
