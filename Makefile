@@ -14,7 +14,8 @@ SANDBOX_OPTION = $(if $(filter 1 true yes,$(SANDBOX)),--sandbox)
 CHECK_OPTIONS ?=
 # Tests run side by side, the tests of a file in one process.
 WORKERS ?= 2
-.PHONY: help up preview refresh down status check report demo shell token rollback logs new environment environment-check environment-dev test test-fast test-gpu lint format bench lock clean
+NODES ?= h200=4,l4=4,cpu=4
+.PHONY: help up preview refresh down status check report demo shell token rollback logs new environment environment-check environment-dev cluster cluster-down ensure-test test test-cluster test-fast test-gpu lint format bench lock clean
 
 help: ## Show what can be made
 	@sed -n 's/^\([a-z-]*\):.*## /\1	/p' $(MAKEFILE_LIST) | expand -t 14
@@ -68,13 +69,27 @@ environment-check:
 environment-dev:
 	@$(PYTHON) engine/environment.py $(foreach extra,local aws azure kubernetes dev,--extra $(extra))
 
-test: environment-dev ## Every test, with its own set-up
+cluster: environment-dev ## A Kubernetes control plane on this machine (NODES="h200=64,l4=16,cpu=20")
+	@$(VENV)/bin/python -m engine.controlplane up --nodes "$(NODES)"
+
+cluster-down: ## End it and remove its files
+	@$(VENV)/bin/python -m engine.controlplane down
+
+ensure-test: environment-dev
 	@$(VENV)/bin/python -m engine ensure
 	@$(VENV)/bin/python -m engine.browser ensure
-	@$(VENV)/bin/python -m pytest -n $(WORKERS) --dist loadfile
+	@$(VENV)/bin/python -m engine.controlplane ensure --crds
+
+test: ensure-test ## Every test, with its own set-up
+	@$(VENV)/bin/python -m pytest -m "not cluster" -n $(WORKERS) --dist loadfile
+	@$(VENV)/bin/python -m pytest -m cluster tests/cluster
+
+test-cluster: environment-dev ## The tests on a real control plane, one after the other
+	@$(VENV)/bin/python -m engine.controlplane ensure --crds
+	@$(VENV)/bin/python -m pytest -m cluster tests/cluster
 
 test-fast: environment-dev ## The tests that take seconds
-	@$(VENV)/bin/python -m pytest -m "not slow and not engine"
+	@$(VENV)/bin/python -m pytest -m "not slow and not engine and not cluster"
 
 test-gpu: environment-dev ## The checks that need an NVIDIA GPU; fails where there is none
 	@$(VENV)/bin/python -m pytest tests/gpu -o python_files='check_*.py'
@@ -91,6 +106,7 @@ format: environment-dev ## Put the code into its standard form
 
 bench: environment-dev ## Measure the server, quantisation, training and a no-op `up`
 	@$(VENV)/bin/python -m engine ensure
+	@$(VENV)/bin/python -m engine.controlplane ensure
 	@$(VENV)/bin/python -m pytest tests/benchmarks -o python_files='bench_*.py' --benchmark-only -q -s
 
 lock: ## Pin the requirements again

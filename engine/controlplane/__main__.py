@@ -9,8 +9,9 @@ import sys
 from pathlib import Path
 from types import FrameType
 
-from engine.controlplane import binaries
+from engine.controlplane import addons, binaries
 from engine.controlplane.commands import Files
+from engine.controlplane.plane import start, stop
 from engine.controlplane.pools import Site
 from engine.controlplane.record import Record
 from engine.errors import EngineError
@@ -38,6 +39,7 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m engine.controlplane", description=__doc__)
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     ensure = commands.add_parser("ensure", help="build what isn't there yet")
+    ensure.add_argument("--crds", action="store_true", help="definitions of add-ons as well")
     ensure.set_defaults(act=_ensure)
     up = commands.add_parser("up", help="start a control plane that goes on until `down`")
     up.add_argument("--nodes", default="", help="such as h200=64,h200:mig-1g.18gb=4,cpu=20")
@@ -77,15 +79,14 @@ def _names(text: str) -> tuple[str, ...]:
 
 
 def _ensure(given: argparse.Namespace) -> int:
-    for name, folder in binaries.ensure((binaries.CORE, *given.controllers)).items():
+    more = (addons.DEFINITIONS,) if given.crds else ()
+    names = (binaries.CORE, *given.controllers, *more)
+    for name, folder in binaries.ensure(names).items():
         print(f"{name} {binaries.built()[name].version}: {folder}")
     return 0
 
 
 def _up(given: argparse.Namespace) -> int:
-    # The client library takes half a second, which `ensure` and `status` needn't spend.
-    from engine.controlplane.plane import start  # noqa: PLC0415
-
     plane = start(
         given.folder,
         given.nodes,
@@ -100,8 +101,6 @@ def _up(given: argparse.Namespace) -> int:
 
 
 def _down(given: argparse.Namespace) -> int:
-    from engine.controlplane.plane import stop  # noqa: PLC0415
-
     ended = stop(given.folder)
     print("ended, and its files removed" if ended else "no control plane ran")
     return 0

@@ -87,10 +87,6 @@ class Objects:
             found.append(self.request("PATCH", path, manifest, _APPLY, **query))
         return found
 
-    def apply_all(self, manifests: Iterable[Manifest], manager: str) -> None:
-        """Apply many side by side, where the order doesn't matter."""
-        self._each(lambda each: self.apply([each], manager), manifests)
-
     def create(self, manifest: Manifest) -> dict[str, Any]:
         """Create; unlike `apply` an object that is there already is a conflict (409)."""
         path = self.path_of(manifest).rpartition("/")[0]
