@@ -232,12 +232,14 @@ def _files(distribution: str, value: object, refusals: Refusals) -> Mapping[str,
     if value is None:
         return None
     given = options("files", value, StorageFilesArgs, refusals)
+    found: dict[str, Any] = dict(given)
     if given.get("file_system_id") is not None:
         for key in ("mount_address", "size_gib", "namespaces"):
             if given.get(key) is None:
                 refusals.say(f"files.{key}", "missing; needed with file_system_id")
         if given.get("size_gib") is not None:
-            refusals.whole("files.size_gib", given["size_gib"], 1, 10_000_000)
+            size = refusals.whole("files.size_gib", given["size_gib"], 1, 10_000_000)
+            found["size_gib"] = size
         if given.get("namespaces") is not None:
             for each in refusals.texts("files.namespaces", given["namespaces"]):
                 object_name("files.namespaces", each, refusals)
@@ -253,9 +255,11 @@ def _files(distribution: str, value: object, refusals: Refusals) -> Mapping[str,
                 refusals.say(f"files.{key}", "missing; needed without file_system_id")
     protocol = given.get("protocol", "lustre")
     refusals.choice("files.protocol", protocol, ("lustre", "nfs"))
-    speed = given.get("throughput_mb_s_per_tib", 250)
+    speed: object = given.get("throughput_mb_s_per_tib", 250)
     refusals.choice_of_numbers("files.throughput_mb_s_per_tib", speed, _THROUGHPUTS)
-    return given
+    # Programs in other languages send numbers as floats.
+    found["throughput_mb_s_per_tib"] = next((each for each in _THROUGHPUTS if each == speed), 0)
+    return found
 
 
 def _csi_class(name: str, value: object, refusals: Refusals) -> CsiClass:

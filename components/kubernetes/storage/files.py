@@ -41,7 +41,7 @@ def _dynamic(spec: StorageClassesSpec, given: Mapping[str, Any]) -> Manifest:
             "kmsKeyId": spec.key,
             "subnetId": given["subnet_id"],
             "securityGroupIds": given["security_group_id"],
-            "perUnitStorageThroughput": str(given.get("throughput_mb_s_per_tib", 250)),
+            "perUnitStorageThroughput": str(given["throughput_mb_s_per_tib"]),
             "dataCompressionType": "LZ4",
             "fileSystemTypeVersion": "2.15",
             "extraTags": f"falaj:tenant={placed.tenant},falaj:data-class={placed.data_class}",

@@ -129,6 +129,16 @@ def test_an_appliance_that_encrypts_is_taken_by_its_evidence() -> None:
     assert about["annotations"]["falaj.io/encryption-evidence"] == "SEC-114, chapter 3"
 
 
+def test_numbers_of_other_languages_are_whole_ones() -> None:
+    """They arrive as floats."""
+    files = {**OWN["eks"]["files"], "throughput_mb_s_per_tib": 500.0}
+    parameters = classes("eks", files=files)["StorageClass/falaj-files"]["parameters"]
+    assert parameters["perUnitStorageThroughput"] == "500"
+    files = {**OWN["aks"]["files"], "size_gib": 4800.0}
+    volume = classes("aks", files=files)["PersistentVolume/acme-training-files"]
+    assert volume["spec"]["capacity"] == {"storage": "4800Gi"}
+
+
 def test_a_file_system_that_exists_is_a_volume_of_each_namespace() -> None:
     files = {
         "file_system_id": "fs-1", "mount_address": "fs-1.fsx.me-central-1.amazonaws.com@tcp:/abc",

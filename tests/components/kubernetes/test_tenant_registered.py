@@ -1,0 +1,87 @@
+"""Tenants, queues, classes and gateways as the engine gets them: every object, in order."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import pulumi
+import pytest
+from pulumi.runtime import mocks as sdk
+from pulumi.runtime.mocks import MockMonitor
+
+from components import kubernetes
+from tests.components.kubernetes import (
+    test_gateway,
+    test_queues,
+    test_storage_classes,
+    test_tenant,
+)
+
+CASES: list[tuple[type[Any], dict[str, Any], Mapping[str, Any]]] = [
+    (kubernetes.Tenant, test_tenant.arguments(), test_tenant.tenant()),
+    (kubernetes.GpuQueues, test_queues.arguments(), test_queues.queues()),
+    (kubernetes.StorageClasses, test_storage_classes.arguments("aks"),
+     test_storage_classes.classes("aks")),
+    (kubernetes.Gateway, test_gateway.arguments(), test_gateway.gateway()),
+]  # fmt: skip
+OUTPUTS = {
+    "Tenant": {
+        "namespaces": ["acme-training", "acme-serving"],
+        "training_namespace": "acme-training",
+        "serving_namespace": "acme-serving",
+    },
+    "GpuQueues": {
+        "cluster_queues": ["acme", "globex"],
+        "flavors": ["h200", "h200-mig-1g.18gb", "cpu-x86-64"],
+    },
+    "StorageClasses": {"block_class": "falaj-block", "file_class": "falaj-files"},
+    "Gateway": {"class_name": "models", "namespace": "envoy-gateway-system"},
+}
+
+
+class _Answers(sdk.Mocks):
+    def new_resource(self, args: sdk.MockResourceArgs) -> tuple[str | None, dict[Any, Any]]:
+        return f"{args.name}-id", dict(args.inputs)
+
+    def call(self, args: sdk.MockCallArgs) -> tuple[dict[Any, Any], None]:
+        return dict(args.args), None
+
+
+@pytest.fixture
+def requests(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    found: list[Any] = []
+    register = MockMonitor.RegisterResource
+
+    def recording(self: MockMonitor, request: Any) -> Any:
+        found.append(request)
+        return register(self, request)
+
+    monkeypatch.setattr(MockMonitor, "RegisterResource", recording)
+    sdk.set_mocks(_Answers(), "falaj", "dev")
+    return found
+
+
+@pytest.mark.parametrize(
+    ("kind", "arguments", "objects"), CASES, ids=[c[0].__name__ for c in CASES]
+)
+def test_every_object_is_registered_and_waits_for_its_namespace(
+    requests: list[Any], kind: type[Any], arguments: dict[str, Any], objects: Mapping[str, Any]
+) -> None:
+    made: list[Any] = []
+
+    @pulumi.runtime.test
+    def run() -> None:
+        made.append(kind("models", arguments))
+
+    run()
+    custom = {each.name: each for each in requests if each.custom}
+    assert len(custom) == len(objects)
+    for key, value in OUTPUTS[kind.__name__].items():
+        assert getattr(made[0], key) == value
+    for key, each in objects.items():
+        request = custom[f"models-{key.lower().replace('/', '-')}"]
+        assert request.parent
+        namespace = f"models-namespace-{each['metadata'].get('namespace')}"
+        if namespace in custom:
+            assert any(urn.endswith(f"::{namespace}") for urn in request.dependencies), key
