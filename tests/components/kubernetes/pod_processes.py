@@ -32,6 +32,16 @@ class Machine:
         self, template: Mapping[str, Any], index: int, labels: Mapping[str, str] | None = None
     ) -> subprocess.Popen[bytes]:
         """Start the one container of the pod with this completion index."""
+        words, environ = self.program(template, index, labels)
+        with self.log(index).open("w") as log:
+            return subprocess.Popen(
+                [sys.executable, *words], env=environ, stdout=log, stderr=subprocess.STDOUT
+            )
+
+    def program(
+        self, template: Mapping[str, Any], index: int, labels: Mapping[str, str] | None = None
+    ) -> tuple[list[str], dict[str, str]]:
+        """Arguments of the interpreter and the environment of the pod's container."""
         (container,) = template["spec"]["containers"]
         told = {
             "status.podIP": f"127.0.0.{index + 2}",
@@ -42,13 +52,8 @@ class Machine:
         environ = self._environ(container["env"], told)
         command = [self._local(_resolved(word, environ)) for word in container["command"]]
         assert command[0] == "python", "the image's own interpreter"
-        with self.log(index).open("w") as log:
-            return subprocess.Popen(
-                [sys.executable, *command[1:]],
-                env={**_SYSTEM, **{name: self._local(text) for name, text in environ.items()}},
-                stdout=log,
-                stderr=subprocess.STDOUT,
-            )
+        here = {name: self._local(text) for name, text in environ.items()}
+        return command[1:], {**_SYSTEM, **here}
 
     def log(self, index: int) -> Path:
         """What the pod of this index wrote."""
