@@ -30,6 +30,8 @@ _LOCATIONS: Final = kinds(
     "velero.io:BackupStorageLocation", "velero.io:VolumeSnapshotLocation"
 ) | {"kubernetes:helm.sh/*:Release", "kubernetes:helm.sh/*:Chart"}
 _AWS: Final = frozenset({"aws", "velero.io/aws"})
+#: Where plugins are told a store's own address.
+_STORES: Final = ("s3Url", "storageAccountURI")
 _FOREIGN: Final = frozenset({"gcp", "velero.io/gcp", "alibabacloud", "digitalocean"})
 
 
@@ -59,7 +61,8 @@ def _locations(resource: Resource) -> Iterator[tuple[Manifest, str, Any]]:
         "uae-ia:T3.5.1",
         "iso27001:A.8.13",
     ),
-    "Set config.region to an allowed region, or config.s3Url to a store of your own.",
+    "Set config.region to an allowed region, or config.s3Url to a store of your own; on Azure "
+    "config.storageAccountURI, with its host in allowedHosts.",
 )
 def backup_abroad(resource: Resource, view: View) -> Iterator[Finding]:
     """The region is allowed, or the store or bucket is one's own."""
@@ -71,16 +74,18 @@ def backup_abroad(resource: Resource, view: View) -> Iterator[Finding]:
 
 
 def _place(manifest: Manifest, at: str, spec: Mapping[str, Any], view: View) -> Iterator[Finding]:
-    url, region = get(spec, "config.s3Url"), get(spec, "config.region")
+    key = next((each for each in _STORES if get(spec, f"config.{each}") is not ABSENT), _STORES[0])
+    url, region = get(spec, f"config.{key}"), get(spec, "config.region")
     provider = text(spec.get("provider")).lower()
     if provider in _FOREIGN:
         yield manifest.violation(f"{at}.provider", f"{provider} has no region in the country")
     elif is_unknown(url):
-        yield manifest.indeterminate(f"{at}.config.s3Url", f"the store {url.reason}")
+        yield manifest.indeterminate(f"{at}.config.{key}", f"the store {url.reason}")
     elif text(url):
         if not may_reach(url, view.settings):
             yield manifest.violation(
-                f"{at}.config.s3Url", f"{said(url)} is neither private, nor in an allowed region"
+                f"{at}.config.{key}",
+                f"{said(url)} is neither private, in an allowed region nor one of allowedHosts",
             )
     elif is_unknown(spec.get("provider")) and region is ABSENT:
         yield manifest.indeterminate(f"{at}.provider", "which cloud it is can't be known")
