@@ -81,7 +81,7 @@ def build_command(project: Project, options: argparse.Namespace) -> int:
         )  # fmt: skip
         say(f"{built.name}: {built.digest}\n  in {built.layout}\n  contents in {built.bom}")
         if registry is not None:
-            _push(built, known[recipe.name], registry, options.sign_key)
+            push(built, known[recipe.name], registry, options.sign_key)
     return 0
 
 
@@ -114,7 +114,12 @@ def _base(item: Item, mirror: str | None) -> str:
     return f"{f'{mirror}/{item.mirror}' if mirror else item.source}@{item.digest}"
 
 
-def _push(built: Built, item: Item, registry: str, key: str | None) -> None:
+def push(built: Built, item: Item, registry: str, key: str | None) -> None:
+    """Push an image, look whether it arrived unchanged, and sign it where there is a key.
+
+    Raises:
+        StackError: the registry refused it or keeps something else, or the key can't be used.
+    """
     target = item.at(registry)
     crane = Crane()
     crane.push(built.layout, target)

@@ -18,13 +18,16 @@ import pytest
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
 
+from stacks.command.images_build import push
 from stacks.errors import StackError
 from stacks.images import signing
-from stacks.images.build import build, find_tool, source_date_epoch
+from stacks.images.build import Built, build, find_tool, source_date_epoch
+from stacks.images.crane import Crane
 from stacks.images.items import Item
 from stacks.images.recipes import FOLDER, Recipe
 from stacks.images.sbom import sbom
 from stacks.images.wheels import Wheel, pinned
+from tests.stacks.images.registries import Registry
 
 BASE = "registry.example.ae/base@sha256:" + "b" * 64
 IMAGE = Item("images", "falaj-inference", "", "0.1.0", "falaj/inference", None, "MIT", ())
@@ -194,6 +197,26 @@ def test_signatures_hold_for_the_image_and_for_no_other(tmp_path: Path, make: ob
     assert not signing.is_signed(text.replace(b"aaaa", b"aaab"), signature, public)
     assert not signing.is_signed(text, base64.b64encode(b"x" * 64).decode(), public)
     assert not signing.is_signed(text, "no base64", public)
+
+
+def test_what_was_built_is_pushed_unchanged_and_signed(
+    upstream: Registry, target: Registry, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    digest = upstream.image("built", "built")
+    Crane().pull(f"{upstream.address}/built@{digest}", tmp_path / "layout")
+    built = Built("falaj-inference", tmp_path / "layout", digest, tmp_path / "sbom.cdx.json")
+    key = tmp_path / "key.pem"
+    private = ed25519.Ed25519PrivateKey.generate()
+    key.write_bytes(private.private_bytes(
+        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8,
+        serialization.NoEncryption()))  # fmt: skip
+    monkeypatch.setattr("stacks.command.images_build.shutil.which", lambda name: None)
+    push(built, IMAGE, target.address, str(key))
+    assert target.digest(f"{target.address}/falaj/inference:0.1.0") == digest
+    kept = json.loads((tmp_path / "signature.json").read_text())
+    about = json.loads(kept["payload"])["critical"]
+    assert about["image"]["docker-manifest-digest"] == digest
+    private.public_key().verify(base64.b64decode(kept["signature"]), kept["payload"].encode())
 
 
 def test_keys_that_can_not_sign_are_refused(tmp_path: Path) -> None:
