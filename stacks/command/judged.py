@@ -8,6 +8,7 @@ from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
+from policies.configuration import PROJECT_FOLDER
 from policies.reports.summary import summarise
 from stacks.checking.check import check_now
 from stacks.checking.subject import Subject
@@ -38,16 +39,18 @@ def judged(
         return
     folders = pack_folders(settings.policies.packs)
     arguments = [part for folder in folders for part in ("--policy-pack", str(folder))]
+    # The engine tells packs no folder, and the paths of waivers start from the project's.
+    project = {PROJECT_FOLDER: str(stack.project.root)}
     if pulumi.sandbox:
         with pulumi.foreseeing() as variables:
-            yield arguments, variables
+            yield arguments, {**variables, **project}
         return
     _require_clean(Subject(stack, settings))
     with tempfile.TemporaryDirectory(prefix="falaj-packs-") as folder:
         configuration = Path(folder) / "packs.json"
         configuration.write_text(json.dumps({"settings": {"strict": False}}), encoding="utf-8")
         given = [part for _ in folders for part in ("--policy-pack-config", str(configuration))]
-        yield [*arguments, *given], {}
+        yield [*arguments, *given], project
 
 
 def _require_clean(subject: Subject) -> None:
