@@ -56,6 +56,7 @@ def _values(spec: PlatformSpec) -> dict[str, Values]:
                 "storage": image("kserve-storage-initializer"),
                 "controller": {
                     **image("kserve-controller"),
+                    "rbacProxyImage": spec.images["kube-rbac-proxy"],
                     # The chart's default is Knative.
                     "deploymentMode": "Standard",
                     "nodeSelector": spec.node_selector,
@@ -94,9 +95,10 @@ KSERVE: Final = Addon(
         "kserve-agent",
         "kserve-router",
         "kserve-storage-initializer",
+        "kube-rbac-proxy",
     ),
     values=_values,
-    traffic=lambda spec: {_NAMESPACE: Traffic(webhooks=(9443,), scrapes=(8080,))},
+    traffic=lambda spec: {_NAMESPACE: Traffic(webhooks=(9443,))},
     needs=("cert-manager", "envoy-gateway"),
     follows=("keda",),
 )
