@@ -71,7 +71,12 @@ class Remote:
                 limit=self.connections, ssl=self._context or True, keepalive_timeout=30
             )
             self._session = aiohttp.ClientSession(
-                connector=connector, timeout=self._timeout, trust_env=False, auto_decompress=False
+                connector=connector,
+                timeout=self._timeout,
+                trust_env=False,
+                auto_decompress=False,
+                # Triton compresses for whoever doesn't mind, which costs more than it saves here.
+                headers={"Accept-Encoding": "identity"},
             )
         return self._session
 

@@ -47,7 +47,9 @@ def _network_policy(spec: InferenceServiceSpec) -> Manifest:
             "podSelector": {"matchLabels": spec.selector()},
             "policyTypes": ["Ingress", "Egress"],
             "ingress": ingress,
-            "egress": egress,
+            # Without rules nothing gets out. An empty list would be a change with every update:
+            # the API server keeps none.
+            **({"egress": egress} if egress else {}),
         },
     }
 

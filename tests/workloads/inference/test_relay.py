@@ -223,3 +223,25 @@ def test_servers_that_misbehave_are_errors_in_words(reply: bytes, words: str) ->
         server.close()
 
     asyncio.run(run())
+
+
+def test_no_answer_is_asked_to_be_compressed() -> None:
+    """Triton would: and the length of the JSON part is then not that of the bytes that came."""
+    heads: list[bytes] = []
+
+    async def answer_nothing(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        heads.append(await reader.readuntil(b"\r\n\r\n"))
+        writer.close()
+
+    async def run() -> None:
+        server = await asyncio.start_server(answer_nothing, "127.0.0.1", 0)
+        port = server.sockets[0].getsockname()[1]
+        remote = Remote(f"http://127.0.0.1:{port}", SCHEMA, timeout_seconds=5, connections=1)
+        with pytest.raises(RemoteError):
+            await remote.infer(asked())
+        await remote.close()
+        server.close()
+
+    asyncio.run(run())
+    assert b"\r\nAccept-Encoding: identity\r\n" in heads[0]
+    assert b"deflate" not in heads[0]
