@@ -136,6 +136,11 @@ def test_pin_then_mirror_then_rewrite(
     assert run("pin", "--lock", lock) == 0
     assert run("mirror", "--lock", lock, "--to", target.address) == 0
     assert target.digest(f"{target.address}/apps/app:v1") == digest
+    disk = str(tmp_path / "disk")
+    assert run("mirror", "--lock", lock, "--archive", disk) == 0
+    assert run("load", "--archive", disk, "--to", f"{target.address}/second") == 0
+    assert target.digest(f"{target.address}/second/apps/app:v1") == digest
+    assert run("load", "--archive", disk, "--to", target.address, "app") == 0
     manifest = tmp_path / "pod.yaml"
     manifest.write_text(f"image: {upstream.address}/app:v1 # ours\n")
     assert run("rewrite", "--lock", lock, "--to", target.address, "--in-place", str(manifest)) == 0
