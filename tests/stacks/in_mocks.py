@@ -12,8 +12,8 @@ import pulumi
 import yaml
 
 from engine.sandbox.mocks import SandboxMocks
-from stacks.program import declare_in_cloud
-from stacks.settings import CloudSettings, validate
+from stacks.program import declare_in_cloud, declare_in_cluster
+from stacks.settings import CloudSettings, InClusterSettings, validate
 
 os.environ["PULUMI_ERROR_OUTPUT_STRING"] = "1"
 
@@ -34,6 +34,46 @@ def shipped(stack: str) -> dict[str, Any]:
     return dict(yaml.safe_load(path.read_text(encoding="utf-8"))["config"])
 
 
+#: What the stack of the cluster says, as far as stacks inside the cluster ask for it.
+CLUSTERS: dict[str, dict[str, Any]] = {
+    "aws": {
+        "clusterName": "falaj-cluster",
+        "clusterEndpoint": "https://0123456789ABCDEF.gr7.me-central-1.eks.amazonaws.com",
+        "certificateAuthority": "Y2VydGlmaWNhdGU=",
+        "diskEncryptionId": "arn:aws:kms:me-central-1:111122223333:key/"
+        "00000000-1111-2222-3333-444444444444",
+        "fileSystemId": "fs-0123456789abcdef0",
+        "mountAddress": "fs-0123456789abcdef0.fsx.me-central-1.amazonaws.com@tcp:/abcdefgh",
+    },
+    "azure": {
+        "clusterName": "falaj-cluster",
+        "clusterEndpoint": "falaj.privatelink.uaenorth.azmk8s.io",
+        "certificateAuthority": "Y2VydGlmaWNhdGU=",
+        "diskEncryptionId": "/subscriptions/00000000-1111-2222-3333-444444444444/resourceGroups/"
+        "falaj/providers/Microsoft.Compute/diskEncryptionSets/disks",
+        "fileSystemId": "/subscriptions/00000000-1111-2222-3333-444444444444/resourceGroups/falaj"
+        "/providers/Microsoft.NetApp/netAppAccounts/files/capacityPools/files/volumes/files",
+        "mountAddress": "10.64.32.4:/files",
+    },
+}
+
+
+class OnACluster(SandboxMocks):
+    """The sandbox, and the stack of the cluster that a stack refers to."""
+
+    def __init__(self, outputs: Mapping[str, Any], *, preview: bool) -> None:
+        super().__init__(preview=preview)
+        self._outputs = outputs
+
+    def new_resource(
+        self, args: pulumi.runtime.MockResourceArgs
+    ) -> tuple[str | None, dict[Any, Any]]:
+        made, outputs = super().new_resource(args)
+        if args.typ == "pulumi:pulumi:StackReference":
+            outputs = {**outputs, "outputs": dict(self._outputs), "secretOutputNames": []}
+        return made, outputs
+
+
 def declare(
     config: Mapping[str, Any], stack: str = "dev", *, preview: bool = False
 ) -> SandboxMocks:
@@ -42,12 +82,15 @@ def declare(
     settings = validate(own, ROOT, stack=stack)
     assert isinstance(settings, CloudSettings)
     asyncio.set_event_loop(asyncio.new_event_loop())
-    mocks = SandboxMocks(preview=preview)
+    mocks = OnACluster(CLUSTERS.get(str(settings.platform), {}), preview=preview)
     pulumi.runtime.set_mocks(mocks, project="falaj", stack=stack, preview=preview)
 
     @pulumi.runtime.test
     def program() -> None:
-        declare_in_cloud(settings, sandboxed=True)
+        if isinstance(settings, InClusterSettings):
+            declare_in_cluster(settings, ROOT, sandboxed=True)
+        else:
+            declare_in_cloud(settings, sandboxed=True)
 
     program()
     return mocks

@@ -46,20 +46,24 @@ def found(result: CheckResult) -> set[tuple[str, str]]:
 
 def test_all_shipped_stacks_are_clean_without_a_waiver(project: Project, tmp_path: Path) -> None:
     before = project.home / "sandbox"
+    names = [*SIX, "onprem-cluster", "onprem-workloads"]
     status, printed, result = check(
         project,
+        *(part for name in names for part in ("--stack", name)),
         *("--sarif", str(tmp_path / "out" / "a.sarif"), "--junit", str(tmp_path / "a.xml")),
         *("--html", str(tmp_path / "a.html")),
         out=tmp_path / "a.json",
     )
     assert status == 0, printed
-    assert {each.name for each in result.stacks} == set(SIX)
-    assert not any(each.outcomes for each in result.stacks)
+    assert {each.name for each in result.stacks} == set(names)
+    # What charts' controllers may do is waived, where the charts are on this machine.
+    assert not any(each.outcomes for each in result.stacks if each.name != "onprem-cluster")
+    assert not any(each.fails for stack in result.stacks for each in stack.outcomes)
     for stack in result.stacks:
         assert len(stack.resources) > 5
         assert all(each.source and each.source.file for each in stack.resources if each.place)
         places = {each.place for each in stack.resources} - {"", "none", "global"}
-        assert len(places) == 1, places
+        assert len(places) == (0 if stack.name.startswith("onprem-") else 1), places
     assert json.loads((tmp_path / "out" / "a.sarif").read_text())["version"] == "2.1.0"
     assert "<testsuites" in (tmp_path / "a.xml").read_text()
     assert "<html" in (tmp_path / "a.html").read_text()

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import pytest
 
+from policies.configuration import settings_of
 from policies.model.judge import Judge
 from policies.rules import all_rules
 from tests.policies.shipped import SIX, stack_of
+from tests.stacks.in_mocks import IN_CLUSTER, shipped
 
 
-@pytest.mark.parametrize("name", SIX)
+@pytest.mark.parametrize("name", [*SIX, *IN_CLUSTER])
 def test_meets_every_rule(name: str) -> None:
-    judged = Judge(all_rules()).whole(stack_of(name))
+    given = dict(shipped(name).get("falaj:policies", {}))
+    given = {key: value for key, value in given.items() if key not in ("packs", "waivers")}
+    judged = Judge(all_rules(), settings_of(given)).whole(stack_of(name))
     found = [
         f"{each.rule.id}: {each.resource}: {one.path}: {one.reason}"
         for each in judged
