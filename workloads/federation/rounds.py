@@ -80,6 +80,12 @@ class Rounds:
         with self._changed:
             return self.number if self.number < self._task.plan.rounds else None
 
+    def answered(self, site: str) -> bool:
+        """Whether a site's update of the round under way is here: one sent to a coordinator that
+        died is not."""
+        with self._changed:
+            return site in self._answers
+
     def message(self, number: int) -> bytes:
         """The model that a round starts with.
 

@@ -107,7 +107,8 @@ class _Handler(BaseHTTPRequestHandler):
         elif number is None:
             self._answer(site, HTTPStatus.GONE, b"all rounds are done")
         elif self.path == "/v1/round":
-            self._answer(site, HTTPStatus.OK, str(number).encode())
+            state = {"round": number, "answered": self.server.rounds.answered(site)}
+            self._answer(site, HTTPStatus.OK, json.dumps(state).encode(), "application/json")
         elif found := _MODEL.match(self.path):
             try:
                 body = self.server.rounds.message(int(found[1]))

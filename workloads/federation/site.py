@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import http.client
+import json
 import math
 import ssl
 import time
@@ -96,7 +97,7 @@ def take_part(link: Link, dataset: Dataset, stop: StopRequest, progress: Progres
     """
     reached = time.monotonic()
     task: Task | None = None
-    sent = -1
+    sent = 0
     while not stop.asked():
         try:
             if task is None:
@@ -107,16 +108,17 @@ def take_part(link: Link, dataset: Dataset, stop: StopRequest, progress: Progres
             number, data = _round(link, task)
             reached = time.monotonic()
             if number is None:
-                progress.emit("finished", f"the federation is done after {sent + 1} rounds")
+                progress.emit("finished", "all rounds of the federation are done", updates=sent)
                 return 0
-            if data is None or number == sent:
+            if data is None:
                 time.sleep(_PAUSE_SECONDS)
                 continue
             message = learn(task, dataset, number, data)
             status, body = link.ask("POST", f"/v1/rounds/{number}/update", message)
-            if status != http.client.CONFLICT:  # 409: the round ended without this site
-                _accepted(status, body)
-            sent = number
+            if status == http.client.CONFLICT:  # the round ended without this site
+                continue
+            _accepted(status, body)
+            sent += 1
             progress.emit("round", f"round {number + 1}/{task.plan.rounds} sent", round=number)
         except (OSError, http.client.HTTPException) as error:
             if isinstance(error, ssl.SSLCertVerificationError):
@@ -173,15 +175,27 @@ def learn(task: Task, dataset: Dataset, number: int, data: bytes) -> bytes:
 
 
 def _round(link: Link, task: Task) -> tuple[int | None, bytes | None]:
-    """Number and model of the round under way; no number when all are done."""
+    """Number and model of the round under way.
+
+    No model where this site has answered, or the round ended meanwhile; no number when all are
+    done.
+    """
     status, body = link.ask("GET", "/v1/round")
     if status == http.client.GONE:
         return None, None
-    number = int(_accepted(status, body))
+    try:
+        state = json.loads(_accepted(status, body))
+        number, answered = int(state["round"]), bool(state["answered"])
+    except (KeyError, TypeError, ValueError) as error:
+        raise WorkloadError(f"the coordinator's round can't be read: {error}") from error
     if not 0 <= number < task.plan.rounds:
         raise WorkloadError(f"the coordinator is in round {number} of {task.plan.rounds}")
+    if answered:
+        return number, None
     status, body = link.ask("GET", f"/v1/rounds/{number}/model")
-    return number, None if status == http.client.CONFLICT else _accepted(status, body)
+    if status in (http.client.CONFLICT, http.client.GONE):
+        return number, None
+    return number, _accepted(status, body)
 
 
 def _accepted(status: int, body: bytes) -> bytes:

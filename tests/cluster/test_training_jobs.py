@@ -1,0 +1,271 @@
+"""Training jobs, sweeps and federations on a real control plane, as components render them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from components.kubernetes import federated_training, sweep, training_job
+from components.kubernetes._objects import Manifest
+from engine.controlplane import ControlPlane
+from tests.cluster.tenancy import (
+    GPU,
+    RACK,
+    eventually,
+    nodes_of,
+    plane,
+    queue_objects,
+    tenant_objects,
+    waits,
+)
+from tests.components.kubernetes.training_jobs import arguments
+
+pytestmark = pytest.mark.cluster
+
+NAMESPACE, MIG, CPU_FLAVOR = "acme-training", "nvidia.com/mig-1g.18gb", "cpu-x86-64"
+JOBSETS = ("jobset.x-k8s.io/v1alpha2", "JobSet")
+POOLS: dict[str, Any] = {
+    "h200": {"nodes": 8, "cpu": 190, "memory_gib": 1900, "devices": {GPU: 8}},
+    "h200-mig-1g.18gb": {"nodes": 1, "cpu": 190, "memory_gib": 1900, "devices": {MIG: 56}},
+    CPU_FLAVOR: {"nodes": 4, "cpu": 30, "memory_gib": 120},
+}
+QUOTAS: dict[str, Any] = {
+    "h200": {"devices": {GPU: 64}},
+    "h200-mig-1g.18gb": {"devices": {MIG: 56}},
+    CPU_FLAVOR: {"cpu": 8, "memory_gib": 64},
+}
+LARGE = {"cpu": 4_000, "memory_gib": 40_000, "pods": 500, "devices": {GPU: 64, MIG: 56}}
+SMALL = {"cpus": 2, "memory_gib": 4}
+
+
+@pytest.fixture(scope="module")
+def queues() -> ControlPlane:
+    found = plane()
+    found.apply(tenant_objects("acme", training=LARGE))
+    found.apply(queue_objects(POOLS, {"acme": {"quotas": QUOTAS}}))
+    found.apply(_claim("runs"))
+    return found
+
+
+@pytest.fixture
+def cluster(queues: ControlPlane) -> Iterator[ControlPlane]:
+    """With nothing running before, and nothing left afterwards."""
+    yield queues
+    for api, kind in (JOBSETS, ("batch/v1", "Job")):
+        for each in queues.objects.list(api, kind, NAMESPACE):
+            queues.objects.delete(api, kind, each["metadata"]["name"], NAMESPACE)
+    eventually(
+        "what the test started is gone",
+        lambda: (
+            not any(
+                queues.objects.list(api, kind, NAMESPACE)
+                for api, kind in (("v1", "Pod"), ("kueue.x-k8s.io/v1beta2", "Workload"))
+            )
+        ),
+    )
+
+
+def _claim(name: str) -> list[Manifest]:
+    """A claim on a file system that many pods write to, bound as a storage driver does."""
+    size = {"storage": "1Ti"}
+    volume: dict[str, Any] = {
+        "capacity": size,
+        "accessModes": ["ReadWriteMany"],
+        "storageClassName": "falaj-files",
+        "csi": {"driver": "files.example", "volumeHandle": name},
+        "claimRef": {"namespace": NAMESPACE, "name": name},
+    }
+    claim: dict[str, Any] = {
+        "accessModes": ["ReadWriteMany"],
+        "storageClassName": "falaj-files",
+        "volumeName": name,
+        "resources": {"requests": size},
+    }
+    about = {"name": name, "namespace": NAMESPACE}
+    return [
+        {
+            "apiVersion": "v1",
+            "kind": "PersistentVolume",
+            "metadata": {"name": name},
+            "spec": volume,
+        },
+        {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": about, "spec": claim},
+    ]
+
+
+def job(name: str, **changes: Any) -> list[Manifest]:
+    return training_job.manifests(training_job.check(name, arguments(**changes)))
+
+
+def simulated(manifests: list[Manifest], **notes: str) -> list[Manifest]:
+    """The same, with what the simulated machines are to do with the pods."""
+    copied: list[Any] = json.loads(json.dumps(manifests))
+    for each in copied:
+        templates = [each["spec"].get("template")] if each["kind"] == "Job" else []
+        for role in each["spec"].get("replicatedJobs", ()):
+            templates.append(role["template"]["spec"]["template"])
+        for template in templates:
+            found = {f"simulation.falaj.io/{key}": value for key, value in notes.items()}
+            template["metadata"]["annotations"] |= {
+                key.replace("exit_code", "exit-code"): value for key, value in found.items()
+            }
+    return copied
+
+
+def pods(cluster: ControlPlane, name: str) -> list[dict[str, Any]]:
+    """Pods of a workload that run and aren't on their way out."""
+    listed = cluster.objects.list("v1", "Pod", NAMESPACE, f"falaj.io/component={name}")
+    return [
+        each
+        for each in listed
+        if each["status"].get("phase") == "Running"
+        and not each["metadata"].get("deletionTimestamp")
+    ]
+
+
+def status(cluster: ControlPlane, name: str) -> dict[str, Any]:
+    found = cluster.objects.get(*JOBSETS, name, NAMESPACE)
+    return (found or {}).get("status", {})
+
+
+def label_of(cluster: ControlPlane, nodes: set[str], label: str) -> set[str]:
+    listed = cluster.objects.list("v1", "Node")
+    return {
+        each["metadata"]["labels"][label] for each in listed if each["metadata"]["name"] in nodes
+    }
+
+
+def test_a_gang_is_admitted_whole_and_within_one_rack(cluster: ControlPlane) -> None:
+    cluster.apply(job("gang", nodes=3, gpus_per_node=8, topology={"level": "rack"}))
+    eventually("the gang runs", lambda: len(pods(cluster, "gang")) == 3)
+    nodes = nodes_of(pods(cluster, "gang"))
+    assert len(nodes) == 3
+    assert len(label_of(cluster, nodes, RACK)) == 1
+    assert label_of(cluster, nodes, "falaj.io/flavor") == {"h200"}
+
+
+def test_a_gang_that_fits_no_rack_waits_whole(cluster: ControlPlane) -> None:
+    cluster.apply(job("wide", nodes=5, gpus_per_node=8, topology={"level": "rack"}))
+    eventually("Kueue lets it wait", lambda: waits(cluster, "wide", NAMESPACE))
+    assert not pods(cluster, "wide")
+
+
+def test_a_fraction_of_a_gpu_lands_where_there_are_fractions(cluster: ControlPlane) -> None:
+    cluster.apply(job("slice", flavor="h200-mig-1g.18gb"))
+    eventually("it runs", lambda: len(pods(cluster, "slice")) == 1)
+    nodes = nodes_of(pods(cluster, "slice"))
+    assert label_of(cluster, nodes, "falaj.io/flavor") == {"h200-mig-1g.18gb"}
+
+
+@pytest.mark.parametrize("code", ["1", "2"])
+def test_a_fault_of_the_program_ends_the_job_at_once(cluster: ControlPlane, code: str) -> None:
+    name = f"bug-{code}"
+    manifests = job(name, flavor=CPU_FLAVOR, nodes=2, **SMALL)
+    cluster.apply(simulated(manifests, duration="1s", exit_code=code))
+    eventually("it failed", lambda: status(cluster, name).get("terminalState") == "Failed")
+    assert status(cluster, name).get("restarts", 0) == 0
+
+
+def test_a_fault_of_a_machine_is_tried_again_and_not_for_ever(cluster: ControlPlane) -> None:
+    manifests = job("broken", flavor=CPU_FLAVOR, nodes=2, max_restarts=2, **SMALL)
+    cluster.apply(simulated(manifests, duration="1s", exit_code="74"))
+    eventually("it failed", lambda: status(cluster, "broken").get("terminalState") == "Failed")
+    assert status(cluster, "broken")["restarts"] == 2
+
+
+def test_what_stops_with_a_checkpoint_goes_on_and_costs_no_attempt(cluster: ControlPlane) -> None:
+    manifests = job("spot", flavor=CPU_FLAVOR, nodes=2, max_restarts=0, **SMALL)
+    cluster.apply(simulated(manifests, duration="1s", exit_code="75"))
+    eventually("it started again", lambda: status(cluster, "spot").get("restarts", 0) >= 2)
+    assert status(cluster, "spot").get("terminalState") is None
+    assert status(cluster, "spot").get("restartsCountTowardsMax", 0) == 0
+
+
+def test_an_evicted_pod_starts_the_whole_gang_again(cluster: ControlPlane) -> None:
+    cluster.apply(job("evicted", flavor=CPU_FLAVOR, nodes=2, max_restarts=0, **SMALL))
+    eventually("it runs", lambda: len(pods(cluster, "evicted")) == 2)
+    before = {each["metadata"]["uid"] for each in pods(cluster, "evicted")}
+    victim = pods(cluster, "evicted")[0]["metadata"]["name"]
+    about = {"name": victim, "namespace": NAMESPACE}
+    eviction = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": about}
+    path = f"/api/v1/namespaces/{NAMESPACE}/pods/{victim}/eviction"
+    cluster.objects.request("POST", path, eviction)
+
+    def again() -> bool:
+        now = {each["metadata"]["uid"] for each in pods(cluster, "evicted")}
+        return len(now) == 2 and not now & before
+
+    eventually("all of it runs again", again)
+    assert status(cluster, "evicted")["restarts"] == 1
+    assert status(cluster, "evicted").get("restartsCountTowardsMax", 0) == 0
+
+
+def test_a_dead_node_costs_a_restart_elsewhere(cluster: ControlPlane) -> None:
+    cluster.apply(job("struck", nodes=2, gpus_per_node=8))
+    eventually("it runs", lambda: len(pods(cluster, "struck")) == 2)
+    dead = sorted(nodes_of(pods(cluster, "struck")))[0]
+    cluster.machines.kill(dead)
+    cluster.machines.replace(dead)
+
+    def elsewhere() -> bool:
+        return len(pods(cluster, "struck")) == 2 and dead not in nodes_of(pods(cluster, "struck"))
+
+    eventually("it runs elsewhere", elsewhere)
+
+
+def test_an_elastic_job_grows_and_shrinks_in_place(cluster: ControlPlane) -> None:
+    def of(nodes: int) -> list[Manifest]:
+        elastic = {"min_nodes": 1, "max_nodes": 4}
+        return job("elastic", flavor=CPU_FLAVOR, nodes=nodes, elastic=elastic, **SMALL)
+
+    cluster.apply(of(2))
+    eventually("it runs", lambda: len(pods(cluster, "elastic")) == 2)
+    before = {each["metadata"]["uid"] for each in pods(cluster, "elastic")}
+    cluster.apply(of(3))
+    eventually("it grew", lambda: len(pods(cluster, "elastic")) == 3)
+    assert before <= {each["metadata"]["uid"] for each in pods(cluster, "elastic")}
+    cluster.apply(of(1))
+    eventually("it shrank", lambda: len(pods(cluster, "elastic")) == 1)
+    assert {each["metadata"]["uid"] for each in pods(cluster, "elastic")} <= before
+
+
+def test_trials_share_a_quota_and_fail_alone(cluster: ControlPlane) -> None:
+    """Eight cores are left: four trials of two at a time, of the six that were asked for."""
+    given: Any = {
+        **arguments(flavor=CPU_FLAVOR, **SMALL),
+        "search": {"width": "8|16"}, "trials": 8, "parallel": 6, "retries": 0,
+    }  # fmt: skip
+    manifests = sweep.manifests(sweep.check("trials", given))
+    cluster.apply(manifests)
+    eventually("four trials run", lambda: len(pods(cluster, "trials")) == 4)
+    first = pods(cluster, "trials")[0]["metadata"]["name"]
+    container = {
+        "name": "train", "image": "x", "imageID": "x", "ready": False, "restartCount": 0,
+        "state": {"terminated": {"exitCode": 2, "reason": "Error"}},
+    }  # fmt: skip
+    failed = {"status": {"phase": "Failed", "containerStatuses": [container]}}
+    cluster.objects.patch("v1", "Pod", first, failed, NAMESPACE, part="status")
+
+    def alone() -> bool:
+        found = cluster.objects.get("batch/v1", "Job", "trials", NAMESPACE) or {}
+        return bool(found["status"].get("failedIndexes")) and len(pods(cluster, "trials")) == 4
+
+    eventually("one trial failed and another took its place", alone)
+
+
+def test_a_federation_is_accepted_and_runs(cluster: ControlPlane) -> None:
+    common: Any = {**arguments(flavor=CPU_FLAVOR, **SMALL), "peer_namespaces": [NAMESPACE]}
+    leader: Any = {
+        **common, "role": "coordinator", "certificate_secret": "leader-tls",
+        "sites": {"dubai": "a" * 64},
+    }  # fmt: skip
+    site: Any = {
+        **common, "role": "site", "certificate_secret": "dubai-tls",
+        "token_secret": "dubai-token", "coordinator": "leader.acme-training.svc:8470",
+    }  # fmt: skip
+    for name, given in (("leader", leader), ("dubai", site)):
+        cluster.apply(federated_training.manifests(federated_training.check(name, given)))
+        eventually(f"{name} runs", lambda name=name: len(pods(cluster, name)) == 1)
