@@ -40,6 +40,8 @@ def checked_access(
         if value and not (isinstance(value, str) and _OBJECT.match(value)):
             refusals.add(argument, value, "a name of a-z, 0-9, '-' and '.'")
         objects[argument] = str(value)
+    if objects["spilled_from"] == name:
+        refusals.add("spilled_from", name, "the name of another InferenceService of the namespace")
     secret = refusals.text(given, "key_secret")
     if secret and not _SECRET.match(secret):
         refusals.add("key_secret", secret, "the name of an entry in the secret store")

@@ -1,0 +1,58 @@
+"""Inference services as the engine gets them: every object, under names that stay."""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+import pulumi
+import pytest
+from pulumi.runtime import mocks as sdk
+from pulumi.runtime.mocks import MockMonitor
+
+from components.kubernetes.inference_service import InferenceService, InferenceServiceArgs
+from tests.components.kubernetes.serving_services import GPU, arguments, by_key, service
+
+
+class _Answers(sdk.Mocks):
+    def new_resource(self, args: sdk.MockResourceArgs) -> tuple[str | None, dict[Any, Any]]:
+        return f"{args.name}-id", dict(args.inputs)
+
+    def call(self, args: sdk.MockCallArgs) -> tuple[dict[Any, Any], None]:
+        return dict(args.args), None
+
+
+@pytest.fixture
+def requests(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    found: list[Any] = []
+    register = MockMonitor.RegisterResource
+
+    def recording(self: MockMonitor, request: Any) -> Any:
+        found.append(request)
+        return register(self, request)
+
+    monkeypatch.setattr(MockMonitor, "RegisterResource", recording)
+    sdk.set_mocks(_Answers(), "falaj", "dev")
+    return found
+
+
+@pytest.mark.parametrize(
+    ("name", "changes"), [("credit-risk", {}), ("credit-risk-gpu", GPU)], ids=["cpu", "gpu"]
+)
+def test_every_object_is_registered_below_the_component(
+    requests: list[Any], name: str, changes: dict[str, Any]
+) -> None:
+    made: list[InferenceService] = []
+
+    @pulumi.runtime.test
+    def run() -> None:
+        args = cast("InferenceServiceArgs", arguments(**changes))
+        made.append(InferenceService(name, args))
+
+    run()
+    custom = {each.name: each for each in requests if each.custom}
+    objects = by_key(service(name, **changes))
+    expected = {f"{name}-{key.lower().replace('/', '-acme-serving-', 1)}" for key in objects}
+    assert set(custom) == expected
+    assert all(each.parent for each in custom.values())
+    assert made[0].url == f"https://{name}.acme-serving.svc:8443"
+    assert made[0].namespace == "acme-serving"
