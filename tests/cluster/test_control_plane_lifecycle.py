@@ -1,0 +1,99 @@
+"""Control planes start, end, and leave nothing behind."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Generator
+from pathlib import Path
+
+import psutil
+import pytest
+
+from engine.controlplane import start, stop
+from engine.controlplane.__main__ import main
+from engine.controlplane.commands import Files
+from engine.controlplane.objects import wait_for
+from engine.controlplane.record import Record
+from engine.errors import EngineError
+
+pytestmark = [pytest.mark.cluster, pytest.mark.slow]
+
+START = "import sys; from pathlib import Path; from engine.controlplane import start; "
+#: A caller that holds a control plane, as a test session does.
+CALLER = f"{START}start(Path(sys.argv[1])); print('ready', flush=True); sys.stdin.read()"
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Generator[Path]:
+    folder = tmp_path / "cluster"
+    yield folder
+    stop(folder)
+
+
+def record(folder: Path) -> Record:
+    found = Record.read(Files(folder))
+    assert found is not None
+    return found
+
+
+def alive(pids: list[int]) -> list[int]:
+    return [pid for pid in pids if psutil.pid_exists(pid)]
+
+
+def test_nothing_runs_after_the_caller_was_killed(folder: Path) -> None:
+    with subprocess.Popen(
+        [sys.executable, "-c", CALLER, str(folder)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as caller:
+        assert caller.stdout is not None
+        assert caller.stdout.readline() == "ready\n"
+        processes = record(folder).processes
+        assert alive(list(processes.values())) == list(processes.values())
+        caller.kill()
+    wait_for(lambda: not alive(list(processes.values())), "every process has ended", 60)
+    wait_for(lambda: not folder.exists(), "its files are gone", 30)
+
+
+def test_nothing_runs_after_the_keeper_was_killed(folder: Path) -> None:
+    plane = start(folder)
+    processes = plane.record.processes
+    os.kill(plane.record.pid, signal.SIGKILL)
+    wait_for(lambda: not alive(list(processes.values())), "every process has ended", 60)
+    with pytest.raises(EngineError, match="no control plane runs"):
+        type(plane)(folder)
+    assert not stop(folder)
+    assert not folder.exists()
+
+
+def test_up_status_down(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    at = ["--folder", str(folder)]
+    assert main(["up", "--bare", "--nodes", "cpu=1", *at]) == 0
+    assert f"export KUBECONFIG={folder / 'kubeconfig'}" in capsys.readouterr().out
+    assert main(["status", *at]) == 0
+    assert '"state": "ready"' in capsys.readouterr().out
+    assert main(["up", "--bare", *at]) == 2
+    assert "a control plane runs already in" in capsys.readouterr().err
+    processes = list(record(folder).processes.values())
+    assert main(["down", *at]) == 0
+    assert not alive(processes)
+    assert not folder.exists()
+    assert main(["status", *at]) == 1
+    assert main(["kubeconfig", *at]) == 1
+    assert main(["down", *at]) == 0
+    assert "no control plane ran" in capsys.readouterr().out
+
+
+def test_a_process_that_ends_takes_the_others_along_and_says_why(folder: Path) -> None:
+    plane = start(folder)
+    processes = plane.record.processes
+    os.kill(processes["kube-scheduler"], signal.SIGKILL)
+    failed = wait_for(
+        lambda: (now := record(folder)).state == "failed" and now, "the failure is noted"
+    )
+    assert "kube-scheduler ended with exit code -9" in failed.reason
+    wait_for(lambda: not alive(list(processes.values())), "every process has ended", 60)
