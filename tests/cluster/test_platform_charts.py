@@ -7,6 +7,7 @@ seen.
 
 from __future__ import annotations
 
+import re
 import shutil
 import subprocess
 from collections.abc import Iterator, Mapping
@@ -24,6 +25,7 @@ from engine.gobuild import module_folders
 from engine.oci.tools import ensure
 from engine.progress import to_stderr
 from tests.components.kubernetes.platforms import findings, program, spec, values
+from tests.components.kubernetes.test_platform_monitoring import EXPRESSIONS
 
 pytestmark = pytest.mark.cluster
 
@@ -126,6 +128,19 @@ def test_a_key_that_the_chart_does_not_have_is_found() -> None:
     chart = {"replicas": 1, "image": {"tag": ""}, "labels": {}}
     given = {"replica": 2, "image": {"tags": ""}, "labels": {"a": "b"}}
     assert list(unknown(given, chart)) == ["replica", "image.tags"]
+
+
+def test_alerts_on_queues_name_metrics_that_kueue_has(
+    tmp_path_factory: pytest.TempPathFactory,
+) -> None:
+    pinned_by, module, _ = CHARTS["kueue"]
+    scratch = tmp_path_factory.mktemp("metrics") / "module"
+    folder = module_folders(binaries.built()[pinned_by].module, [module], scratch, to_stderr)
+    source = (folder[module] / "pkg/metrics/metrics.go").read_text("utf-8")
+    known = {f"kueue_{name}" for name in re.findall(r'Name: +"(\w+)"', source)}
+    wanted = {found for each in EXPRESSIONS for found in re.findall(r"kueue_\w+", each)}
+    assert wanted
+    assert {re.sub(r"_bucket$", "", each) for each in wanted} <= known
 
 
 @cache
