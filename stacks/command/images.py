@@ -11,7 +11,7 @@ from typing import Final
 
 from stacks.command import images_build
 from stacks.command.console import complain, say, table
-from stacks.command.project import Project
+from stacks.command.project import Project, StackFile
 from stacks.errors import StackError
 from stacks.images.archive import Archive
 from stacks.images.chart_archives import Helm
@@ -22,9 +22,10 @@ from stacks.images.mirror import Mirror, Outcome
 from stacks.images.pin import pin
 from stacks.images.rewrite import rewrite
 from stacks.images.target import packs_settings, require_in_country
+from stacks.settings.in_cluster import InClusterSettings
 
 LOCK_FILE: Final = "images.lock.yaml"
-_HERE: Final = "default: images.lock.yaml in the project's folder, where there is one"
+_HERE: Final = "default: the stack's, else images.lock.yaml in the project's folder if it is there"
 
 
 def images_command(arguments: Sequence[str]) -> int:
@@ -73,7 +74,7 @@ def _shown(item: Item) -> dict[str, object]:
 
 
 def _pin(project: Project, options: argparse.Namespace) -> int:
-    path = _lock_path(project, options)
+    path, _ = _lock_path(project, options)
     old = load(path) if path.exists() else EMPTY
     wanted = items(old, only=options.names, used_by=options.used_by or ())
     registry = None
@@ -167,13 +168,19 @@ def _told(outcome: Outcome, done: str) -> int:
     return outcome.exit_status
 
 
-def _lock_path(project: Project, options: argparse.Namespace) -> Path:
-    return Path(options.lock) if options.lock else project.root / LOCK_FILE
+def _lock_path(project: Project, options: argparse.Namespace) -> tuple[Path, bool]:
+    """The lock file, and whether somebody asked for just that one."""
+    if options.lock:
+        return Path(options.lock), True
+    settings = StackFile(options.stack, project).settings() if options.stack else None
+    if isinstance(settings, InClusterSettings) and settings.images:
+        return project.root / settings.images, True
+    return project.root / LOCK_FILE, False
 
 
 def _lock(project: Project, options: argparse.Namespace) -> Lock:
-    path = _lock_path(project, options)
-    return load(path) if options.lock or path.exists() else EMPTY
+    path, asked = _lock_path(project, options)
+    return load(path) if asked or path.exists() else EMPTY
 
 
 def _today() -> str:
@@ -189,7 +196,6 @@ def _parser() -> argparse.ArgumentParser:
         text: str,
         run: Callable[[Project, argparse.Namespace], int],
         *,
-        to: bool = False,
         names: bool = True,
     ) -> argparse.ArgumentParser:
         command = commands.add_parser(name, help=text, description=text)
@@ -203,12 +209,11 @@ def _parser() -> argparse.ArgumentParser:
             command.add_argument(
                 "names", nargs="*", metavar="NAME", help="images and charts (default: all)"
             )
-        if to:
-            command.add_argument(
-                "--stack",
-                help="the stack whose policies say which registries are in the country "
-                "(default: ECR in me-central-1, and this machine)",
-            )
+        command.add_argument(
+            "--stack",
+            help="the stack whose policies say which registries are in the country "
+            "(default: ECR in me-central-1, and this machine), and whose lock file is used",
+        )
         return command
 
     listing = add("list", "list every image and chart with its digest", _list)
@@ -218,25 +223,25 @@ def _parser() -> argparse.ArgumentParser:
         action="store_true",
         help="print the repositories that a mirror has, for registries that make none themselves",
     )
-    pinning = add("pin", "ask registries for digests and write them to a lock file", _pin, to=True)
+    pinning = add("pin", "ask registries for digests and write them to a lock file", _pin)
     pinning.add_argument(
         "--registry", help="the mirror to ask (default: each image's registry upstream)"
     )
     pinning.add_argument(
         "--accept", action="append", metavar="NAME", help="its tag may have been moved"
     )
-    copying = add("mirror", "copy images and charts into a registry, by digest", _mirror, to=True)
+    copying = add("mirror", "copy images and charts into a registry, by digest", _mirror)
     where = copying.add_mutually_exclusive_group(required=True)
     where.add_argument("--to", metavar="REGISTRY", help="host with port and path")
     where.add_argument(
         "--archive", metavar="FOLDER", help="write them to a disk instead, for `falaj images load`"
     )
     copying.add_argument("--dry-run", action="store_true", help="only say what would be copied")
-    loading = add("load", "send what is on a disk to a registry", _load, to=True)
+    loading = add("load", "send what is on a disk to a registry", _load)
     loading.add_argument("--archive", metavar="FOLDER", required=True)
     loading.add_argument("--to", metavar="REGISTRY", required=True, help="host with port and path")
     rewriting = add(
-        "rewrite", "rewrite references in YAML files to the mirror", _rewrite, to=True, names=False
+        "rewrite", "rewrite references in YAML files to the mirror", _rewrite, names=False
     )
     rewriting.add_argument("files", nargs="+", metavar="FILE")
     rewriting.add_argument(
@@ -251,7 +256,5 @@ def _parser() -> argparse.ArgumentParser:
         )
     for command in (listing, pinning, copying, rewriting):
         command.add_argument("--lock", metavar="FILE", help=_HERE)
-    images_build.add_options(
-        add("build", images_build.__doc__ or "", images_build.build_command, to=True)
-    )
+    images_build.add_options(add("build", images_build.__doc__ or "", images_build.build_command))
     return parser

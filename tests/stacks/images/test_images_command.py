@@ -14,6 +14,7 @@ from policies.model import Settings
 from stacks.command.__main__ import main
 from stacks.errors import StackError
 from stacks.images import items
+from stacks.images.recipes import ROOT
 from stacks.images.target import require_in_country
 from tests.stacks.images.registries import Registry
 
@@ -44,6 +45,21 @@ def test_digests_of_the_lock_are_listed(
     assert run("list", "kueue", "--format", "json", "--lock", str(lock)) == 0
     images = [each for each in json.loads(capsys.readouterr().out) if each["kind"] == "image"]
     assert [each["digest"] for each in images] == [LOCKED]
+
+
+def test_the_lock_of_a_stack_is_used(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "Pulumi.yaml").write_text("name: demo\nruntime: python\n")
+    entry = {"reference": "r", "digest": LOCKED, "seen": "2026-11-21"}
+    (tmp_path / "digests.yaml").write_text(yaml.safe_dump({"images": {"kueue": entry}}))
+    site = yaml.safe_load((ROOT / "stacks" / "Pulumi.onprem-cluster.yaml").read_text())
+    site["config"]["falaj:images"] = "digests.yaml"
+    (tmp_path / "Pulumi.site.yaml").write_text(yaml.safe_dump(site))
+    arguments = ["--project", str(tmp_path), "--stack", "site", "--format", "json"]
+    assert run("list", "kueue", *arguments) == 0
+    assert LOCKED in capsys.readouterr().out
+    (tmp_path / "digests.yaml").unlink()
+    assert run("list", *arguments) == 2
+    assert "there is no lock file" in capsys.readouterr().err
 
 
 def test_repositories_are_listed_for_registries_that_make_none(
