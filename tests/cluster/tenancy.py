@@ -24,10 +24,6 @@ DUTIES = ("trainers", "deployers", "auditors", "admins")
 FORBIDDEN = 403
 GPU = "nvidia.com/gpu"
 RACK = "falaj.io/rack"
-DEFINITIONS = (
-    "gateway-api", "envoy-gateway", "cert-manager", "prometheus-operator", "keda",
-    "external-secrets", "istio",
-)  # fmt: skip
 _COMMON: dict[str, Any] = {
     "distribution": "existing", "region": SITE.region, "registry": "registry.acme.example/falaj",
     "owner": "ml@acme.example", "data_class": "confidential", "cost_center": "ml",
@@ -40,7 +36,7 @@ def plane() -> ControlPlane:
     found = start(
         nodes="h200=100,h200:mig-1g.18gb=2,l4:time-slicing-4=2,cpu=4",
         controllers=("kueue", "jobset"),
-        crds=DEFINITIONS,
+        crds=("prometheus-operator",),
         controller_settings={"kueue": kueue_settings()},
         site=SITE,
     )
@@ -144,7 +140,7 @@ def job(
     notes = {"simulation.falaj.io/duration": f"{seconds}s"} if seconds else {}
     if topology:
         notes["kueue.x-k8s.io/podset-required-topology"] = topology
-    asked = {"cpu": "4", "memory": "16Gi", **({resource: str(gpus)} if gpus else {})}
+    asked = {"cpu": "1", "memory": "4Gi", **({resource: str(gpus)} if gpus else {})}
     labels = {"kueue.x-k8s.io/priority-class": priority} if priority else {}
     return {
         "apiVersion": "batch/v1",

@@ -168,6 +168,7 @@ def test_gateways_and_storage_classes_are_what_the_definitions_ask_for(
     cluster: ControlPlane, place: str
 ) -> None:
     """Strictly, as a dry run. Snapshot classes have no Go module that their schema came from."""
+    cluster.define("gateway-api", "envoy-gateway", "cert-manager")
     gateways = test_gateway.gateway(
         place,
         login=test_gateway.LOGIN,
