@@ -7,9 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
 
-from engine.oci.tools import ensure
 from stacks.images.chart_archives import Helm
 from stacks.images.crane import Crane
 from stacks.images.mirror import Mirror
@@ -159,13 +157,3 @@ def test_a_registry_out_of_reach_is_named(upstream: Registry) -> None:
     nobody = Mirror("127.0.0.1:9", Crane(), Helm(), lambda line: None)
     outcome = nobody.fill([item(upstream, "app", digest)])
     assert "127.0.0.1:9 can't be reached" in outcome.failed["app"]
-
-
-def test_the_tool_is_found_on_the_path_before_it_is_built(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    own = tmp_path / "crane"
-    own.write_text("#!/bin/sh\n")
-    own.chmod(0o755)
-    monkeypatch.setenv("PATH", str(tmp_path))
-    assert ensure("crane") == own
