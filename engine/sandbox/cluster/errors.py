@@ -62,6 +62,13 @@ class ApiError(EngineError):
         )
 
     @property
+    def is_refusal(self) -> bool:
+        """Whether the object itself is wrong. A field that its kind doesn't have is told as an
+        internal error by the API server, in the words of its apply."""
+        wrong = self.status in (400, 422) or "failed to create typed patch object" in str(self)
+        return wrong and not self.is_immutable
+
+    @property
     def is_immutable(self) -> bool:
         """Whether a field was changed that never changes."""
         return self.status == 422 and (

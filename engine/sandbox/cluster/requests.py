@@ -69,7 +69,7 @@ class Requests:
         try:
             self.rehearse(token, inputs, address, manager)
         except ApiError as error:
-            if error.status in (400, 422) and not error.is_immutable:
+            if error.is_refusal:
                 raise
 
     def remove(self, address: Address, found: Object, about: Properties, seconds: float) -> None:

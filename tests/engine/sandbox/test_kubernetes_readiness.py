@@ -183,3 +183,11 @@ def test_answer_that_is_no_status_is_told_as_it_is() -> None:
     assert str(ApiError.of(502, b"<html>bad gateway</html>")) == "<html>bad gateway</html>"
     assert str(ApiError.of(502, b"[1]")) == "[1]"
     assert str(ApiError.of(500, b"")) == "HTTP status 500"
+
+
+def test_field_that_a_kind_does_not_have_is_a_refusal() -> None:
+    text = "failed to create typed patch object: .spec.sizes: field not declared in schema"
+    assert ApiError(500, "InternalError", text).is_refusal
+    assert ApiError(422, "Invalid", "spec.x: Invalid value").is_refusal
+    assert not ApiError(422, "Invalid", "field is immutable").is_refusal
+    assert not ApiError(404, "NotFound", "namespaces not found").is_refusal
