@@ -7,7 +7,6 @@ import subprocess
 import sys
 from pathlib import Path
 
-
 from stacks.images.chart_archives import Helm
 from stacks.images.crane import Crane
 from stacks.images.mirror import Mirror
