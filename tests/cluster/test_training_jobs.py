@@ -189,10 +189,10 @@ def test_an_evicted_pod_starts_the_whole_gang_again(cluster: ControlPlane) -> No
     eventually("it runs", lambda: len(pods(cluster, "evicted")) == 2)
     before = {each["metadata"]["uid"] for each in pods(cluster, "evicted")}
     victim = pods(cluster, "evicted")[0]["metadata"]["name"]
-    about = {"name": victim, "namespace": NAMESPACE}
-    eviction = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": about}
-    path = f"/api/v1/namespaces/{NAMESPACE}/pods/{victim}/eviction"
-    cluster.objects.request("POST", path, eviction)
+    # As a kubelet reports a pod that an eviction, a drain or a spot notice ended.
+    disrupted = {"type": "DisruptionTarget", "status": "True", "reason": "EvictionByEvictionAPI"}
+    ended = {"status": {"phase": "Failed", "conditions": [disrupted]}}
+    cluster.objects.patch("v1", "Pod", victim, ended, NAMESPACE, part="status")
 
     def again() -> bool:
         now = {each["metadata"]["uid"] for each in pods(cluster, "evicted")}

@@ -30,7 +30,16 @@ def check(name: str, args: TrainingJobArgs) -> TrainingJobSpec:
     given: Mapping[str, Any] = {key: value for key, value in args.items() if value is not None}
     refusals.names(given, TrainingJobArgs)
     framework = str(given.get("framework", "pytorch"))
-    refusals.choice("framework", framework, FRAMEWORKS)
+    if framework == "horovod":
+        # Its last release is of 2023, and its launcher starts processes by ssh, for which pods of
+        # the restricted standard have neither keys nor a server.
+        refusals.add(
+            "framework", framework, ", ".join(FRAMEWORKS),
+            "PyTorch's data parallelism does the same all-reduce; for MPI use a TrainJob with "
+            "Kubeflow Trainer's MPI runtime, and an image that brings sshd and Open MPI",
+        )  # fmt: skip
+    else:
+        refusals.choice("framework", framework, FRAMEWORKS)
     program = words("program", given, refusals)
     _check_program(given, framework, program, refusals)
     nodes = refusals.whole("nodes", given.get("nodes", 1), 1, MOST_NODES)

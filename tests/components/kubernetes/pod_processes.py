@@ -52,6 +52,8 @@ class Machine:
         environ = self._environ(container["env"], told)
         command = [self._local(_resolved(word, environ)) for word in container["command"]]
         assert command[0] == "python", "the image's own interpreter"
+        # What the Job's controller adds to pods of an indexed job.
+        environ.setdefault("JOB_COMPLETION_INDEX", str(index))
         here = {name: self._local(text) for name, text in environ.items()}
         return command[1:], {**_SYSTEM, **here}
 
@@ -73,10 +75,10 @@ class Machine:
     def _local(self, text: str) -> str:
         for name, here in self.names.items():
             text = text.replace(name, here)
-        for mount in ("/runs", "/data", "/scratch"):
+        for mount in ("/runs", "/data", "/scratch", "/etc/falaj"):
             if text == mount or text.startswith(mount + "/"):
                 path = self.folder / (mount[1:] + text.removeprefix(mount))
-                (self.folder / mount[1:]).mkdir(exist_ok=True)
+                (self.folder / mount[1:]).mkdir(parents=True, exist_ok=True)
                 return str(path)
         return text
 

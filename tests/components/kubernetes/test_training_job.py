@@ -63,6 +63,7 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"arguments": "--epochs 3"}, "one for each word"),
     ({"framework": "tensorflow"}, "a team brings its own"),
     ({"framework": "caffe"}, "pytorch, tensorflow"),
+    ({"framework": "horovod"}, "does the same all-reduce"),
     ({"program": ["python", "train.py"]}, "has its own arguments"),
     ({"ttl_hours": 24, "program": ["x"], "dataset": None}, "would run once more"),
     ({"parameter_servers": 2}, "is for framework 'parameter-server'"),

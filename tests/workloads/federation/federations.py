@@ -66,7 +66,9 @@ class Authority:
             .not_valid_after(now + datetime.timedelta(hours=1))
             .add_extension(x509.BasicConstraints(ca=ca, path_length=None), critical=True)
             .add_extension(
-                x509.SubjectAlternativeName([x509.IPAddress(ipaddress.ip_address("127.0.0.1"))]),
+                x509.SubjectAlternativeName(
+                    [x509.IPAddress(ipaddress.ip_address(f"127.0.0.{each}")) for each in (1, 2)]
+                ),
                 critical=False,
             )
         )

@@ -1,0 +1,90 @@
+"""The rendered pods of a sweep and of a federation run as processes, as those of a job do."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from components.kubernetes import federated_training, sweep
+from components.kubernetes._objects import Manifest
+from tests.components.kubernetes.pod_processes import Machine, finish, free_port
+from tests.components.kubernetes.training_jobs import CPU, arguments, pod_of, the
+from tests.workloads.federation.federations import Authority
+from workloads.training import dataset as datasets
+from workloads.training import trial
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
+
+
+@pytest.fixture(scope="module")
+def digits(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    dataset = datasets.build(datasets.Source("digits"))
+    return datasets.write(dataset, tmp_path_factory.mktemp("datasets"), None)
+
+
+def _machine(folder: Path, digits: Path, **names: str) -> Machine:
+    (folder / "data").mkdir(parents=True)
+    (folder / "data/digits").symlink_to(digits, target_is_directory=True)
+    return Machine(folder, names)
+
+
+def test_two_trials_run_side_by_side_and_share_the_study(tmp_path: Path, digits: Path) -> None:
+    given: Any = {
+        **arguments(**{**CPU, "dataset": "digits"}, arguments=["--epochs", "2", "--threads", "1"]),
+        "search": {"width": "8|16", "learning_rate": "1e-3..1e-2:log"}, "trials": 2,
+    }  # fmt: skip
+    template = pod_of(sweep.manifests(sweep.check("tuning", given)))
+    machine = _machine(tmp_path, digits)
+    assert finish([machine.start(template, index) for index in (0, 1)], 300) == [0, 0]
+    study = trial.open_study(tmp_path / "runs/tuning", digits, 0, "none")
+    found = trial.summary(study)
+    assert found["trials"]["complete"] == 2
+    assert set(found["best"]["parameters"]) == {"width", "learning_rate"}
+
+
+def _pods(name: str, given: dict[str, Any]) -> list[Manifest]:
+    args: Any = {**arguments(**{**CPU, "dataset": "digits"}), **given}
+    return federated_training.manifests(federated_training.check(name, args))
+
+
+def test_a_coordinator_and_a_site_do_a_round(tmp_path: Path, digits: Path) -> None:
+    secret = "a-token-of-more-than-thirty-two-characters"
+    shown = hashlib.sha256(secret.encode()).hexdigest()
+    near: dict[str, Any] = {"peer_namespaces": ["acme-training"], "certificate_secret": "tls"}
+    leader = _pods("leader", {
+        **near, "role": "coordinator", "sites": {"dubai": shown}, "rounds": 1, "epochs": 1,
+    })  # fmt: skip
+    site = _pods("dubai", {
+        **near, "role": "site", "token_secret": "dubai-token",
+        "coordinator": "leader.acme-training.svc:8470",
+    })  # fmt: skip
+    port, authority = str(free_port()), Authority(tmp_path / "pki")
+    machines: list[Machine] = []
+    for name in ("leader", "dubai"):
+        machine = _machine(tmp_path / name, digits, **{"8470": port})
+        machine.names["leader.acme-training.svc"] = "127.0.0.2"
+        tls = tmp_path / name / "etc/falaj/tls"
+        tls.mkdir(parents=True)
+        for source, mounted in zip(authority.issue(name), ("tls.crt", "tls.key"), strict=True):
+            shutil.copy(source, tls / mounted)
+        shutil.copy(authority.certificate, tls / "ca.crt")
+        machines.append(machine)
+    for folder, file, text in (
+        (tmp_path / "leader/etc/falaj/sites", "sites.json", the("ConfigMap", leader)["data"]),
+        (tmp_path / "dubai/etc/falaj/token", "token", {"token": secret}),
+    ):
+        folder.mkdir()
+        (folder / file).write_text(text[file], encoding="utf-8")
+    processes = [
+        machine.start(pod_of(pods), 0)
+        for machine, pods in zip(machines, (leader, site), strict=True)
+    ]
+    codes = finish(processes, 300)
+    assert codes == [0, 0], [each.log(0).read_text(encoding="utf-8") for each in machines]
+    record = json.loads((tmp_path / "leader/runs/leader/record.json").read_text(encoding="utf-8"))
+    assert record["status"] == "finished"
