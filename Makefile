@@ -7,15 +7,16 @@ FALAJ := $(VENV)/bin/python -m stacks.command
 # The clouds whose SDKs the stack needs: named by its platform or by its places.
 STACK_FILES = stacks/Pulumi.$(STACK).yaml stacks/templates/$(STACK).yaml
 PLATFORMS = $(or $(shell grep -ohE '^ *(falaj:platform|- *(aws|azure)/|falaj:placement).*' $(STACK_FILES) 2>/dev/null \
-  | grep -oE '\b(local|aws|azure)\b' | sort -u),local)
-SANDBOX_OPTION = $(if $(filter 1 true yes,$(SANDBOX)),--sandbox)
+  | grep -oE '\b(local|aws|azure|kubernetes)\b' | sort -u),local) $(if $(shell \
+  grep -lE '^ *falaj:blueprint: *(platform|workloads)' $(STACK_FILES) 2>/dev/null),kubernetes)
+SANDBOX_OPTION = $(if $(filter 1 true yes,$(SANDBOX)),--sandbox) $(if $(filter 1 true yes,$(CLUSTER)),--cluster)
 
 .DEFAULT_GOAL := help
 CHECK_OPTIONS ?=
 # Tests run side by side, the tests of a file in one process.
 WORKERS ?= 2
 NODES ?= h200=4,l4=4,cpu=4
-.PHONY: help up preview refresh down status check report demo shell token rollback logs new environment environment-check environment-dev cluster cluster-down ensure-test test test-cluster test-fast test-gpu lint format bench lock clean
+.PHONY: help up preview refresh down status check report demo shell token rollback logs new environment environment-check environment-dev environment-cluster cluster cluster-down ensure-test test test-cluster test-fast test-gpu lint format bench lock clean
 
 help: ## Show what can be made
 	@sed -n 's/^\([a-z-]*\):.*## /\1	/p' $(MAKEFILE_LIST) | expand -t 14
@@ -66,13 +67,16 @@ environment:
 environment-check:
 	@$(PYTHON) engine/environment.py $(foreach extra,aws azure kubernetes $(shell grep -lE '^ *falaj:platform: *local' stacks/Pulumi.*.yaml >/dev/null 2>&1 && echo local),--extra $(extra))
 
+environment-cluster:
+	@$(PYTHON) engine/environment.py --extra kubernetes
+
 environment-dev:
 	@$(PYTHON) engine/environment.py $(foreach extra,local aws azure kubernetes dev,--extra $(extra))
 
-cluster: environment-dev ## A Kubernetes control plane on this machine (NODES="h200=64,l4=16,cpu=20")
-	@$(VENV)/bin/python -m engine.controlplane up --nodes "$(NODES)"
+cluster: environment-cluster ## A Kubernetes control plane on this machine (NODES="h200=64,l4=16,cpu=20"; BARE=1 for whole platforms)
+	@$(VENV)/bin/python -m engine.controlplane up --nodes "$(NODES)" $(if $(filter 1 true yes,$(BARE)),--bare)
 
-cluster-down: ## End it and remove its files
+cluster-down: environment-cluster ## End it and remove its files
 	@$(VENV)/bin/python -m engine.controlplane down
 
 ensure-test: environment-dev
