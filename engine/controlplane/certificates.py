@@ -39,20 +39,28 @@ class Pair:
 class Authority:
     """A certificate authority whose files lie in one folder (mode 0700)."""
 
-    def __init__(self, folder: Path, called: str = "falaj-test-control-plane") -> None:
-        """Open the authority in `folder`, making one that is `called` so when there is none."""
+    def __init__(
+        self, folder: Path, called: str = "falaj-test-control-plane", *, rsa_key: bool = False
+    ) -> None:
+        """Open the authority in `folder`, making one that is `called` so when there is none.
+
+        `rsa_key` is for controllers that read an authority's key as PKCS #1 alone, as Kueue's
+        certificate rotation does.
+        """
         self.folder = folder
         self.certificate = folder / "ca.crt"
         self._key_path = folder / "ca.key"
         if self.certificate.exists():
             key = serialization.load_pem_private_key(self._key_path.read_bytes(), None)
-            if not isinstance(key, ec.EllipticCurvePrivateKey):
-                raise EngineError(f"{self._key_path} is not an EC key; remove {folder} and start")
+            if not isinstance(key, ec.EllipticCurvePrivateKey | rsa.RSAPrivateKey):
+                raise EngineError(
+                    f"{self._key_path} is no EC or RSA key; remove {folder} and start"
+                )
             self._key = key
             self._own = x509.load_pem_x509_certificate(self.certificate.read_bytes())
             return
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        self._key = ec.generate_private_key(ec.SECP256R1())
+        self._key = _rsa_key() if rsa_key else ec.generate_private_key(ec.SECP256R1())
         name = _name(called, ())
         self._own = (
             _builder(name, name, self._key.public_key())
@@ -132,7 +140,7 @@ def service_account_keys(folder: Path) -> Pair:
 
     RSA, because every issuer and verifier of such tokens takes RS256.
     """
-    key = rsa.generate_private_key(public_exponent=65537, key_size=SERVICE_ACCOUNT_KEY_BITS)
+    key = _rsa_key()
     pair = Pair(folder / "service-account.pub", folder / "service-account.key")
     _write_private(pair.key, _pem(key))
     _write_private(
@@ -150,7 +158,7 @@ def _name(common: str, groups: Sequence[str]) -> x509.Name:
 
 
 def _builder(
-    subject: x509.Name, issuer: x509.Name, key: ec.EllipticCurvePublicKey
+    subject: x509.Name, issuer: x509.Name, key: ec.EllipticCurvePublicKey | rsa.RSAPublicKey
 ) -> x509.CertificateBuilder:
     now = datetime.now(UTC)
     return (
@@ -180,10 +188,15 @@ def _usage(
     )
 
 
+def _rsa_key() -> rsa.RSAPrivateKey:
+    return rsa.generate_private_key(public_exponent=65537, key_size=SERVICE_ACCOUNT_KEY_BITS)
+
+
 def _pem(key: ec.EllipticCurvePrivateKey | rsa.RSAPrivateKey) -> bytes:
     return key.private_bytes(
         serialization.Encoding.PEM,
-        serialization.PrivateFormat.PKCS8,
+        # PKCS #1 or SEC 1, which every program in Go reads.
+        serialization.PrivateFormat.TraditionalOpenSSL,
         serialization.NoEncryption(),
     )
 

@@ -174,7 +174,7 @@ def certificates(controller: Controller, files: Files) -> tuple[Path, dict[str, 
     """Make the webhooks' authority and certificate; return their folder and the Secret of them."""
     # Kueue recognises its own authority by this name.
     folder = files.certificates / controller.name / "k8s-webhook-server" / "serving-certs"
-    authority = Authority(folder, f"{controller.name}-ca")
+    authority = Authority(folder, f"{controller.name}-ca", rsa_key=True)
     pair = authority.server("tls", (controller.service, LOOPBACK))
 
     def encoded(path: Path) -> str:
