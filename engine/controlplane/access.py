@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import http.client
+import socket
 import ssl
 from pathlib import Path
 
@@ -25,6 +26,15 @@ def answers(port: int, path: str, authority: Path, pair: Pair) -> bool:
 def answers_plainly(port: int, path: str) -> bool:
     """Whether `http://127.0.0.1:port/path` answers 200: controllers' probes know no TLS."""
     return _is_ok(http.client.HTTPConnection(LOOPBACK, port, timeout=_QUESTION_SECONDS), path)
+
+
+def listens(port: int) -> bool:
+    """Whether somebody takes connections at the loopback port."""
+    try:
+        socket.create_connection((LOOPBACK, port), timeout=_QUESTION_SECONDS).close()
+    except OSError:
+        return False
+    return True
 
 
 def _is_ok(connection: http.client.HTTPConnection, path: str) -> bool:

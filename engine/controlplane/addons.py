@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from engine.controlplane import binaries, configuration, controllers
-from engine.controlplane.access import answers_plainly
+from engine.controlplane.access import answers_plainly, listens
 from engine.controlplane.bringup import MASTERS, READY_PATH, READY_SECONDS, Given
 from engine.controlplane.certificates import Authority
 from engine.controlplane.objects import Objects, wait_for
@@ -44,9 +45,13 @@ def add(given: Given) -> None:
         objects.close()
     for controller in started:
         wait_until(
-            lambda port=controller.health_port: answers_plainly(port, READY_PATH),
-            given.supervisor, controller.name, READY_SECONDS,
-        )  # fmt: skip
+            partial(_is_ready, controller), given.supervisor, controller.name, READY_SECONDS
+        )
+
+
+def _is_ready(controller: controllers.Controller) -> bool:
+    """Kueue says that it is ready before its webhooks are served: it starts twice."""
+    return listens(controller.webhook_port) and answers_plainly(controller.health_port, READY_PATH)
 
 
 def definitions(names: Sequence[str]) -> list[dict[str, Any]]:

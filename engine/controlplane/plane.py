@@ -221,7 +221,8 @@ def _start_keeper(files: Files, *, detached: bool) -> subprocess.Popen[bytes]:
     root = Path(__file__).parents[2]
     with (files.logs / "keeper.log").open("ab") as log:
         return subprocess.Popen(
-            [sys.executable, "-m", KEEPER, str(files.folder)],
+            # The package knows this module already, which runpy warns of.
+            [sys.executable, "-W", "ignore::RuntimeWarning", "-m", KEEPER, str(files.folder)],
             stdin=subprocess.DEVNULL if detached else subprocess.PIPE,
             stdout=log,
             stderr=log,

@@ -271,6 +271,47 @@ def test_a_machine_dies_and_is_replaced(cluster: ControlPlane, namespace: str) -
         cluster.machines.replace("l4-0000")
 
 
+def test_kueue_holds_back_what_exceeds_the_quota(cluster: ControlPlane, namespace: str) -> None:
+    cluster.nodes("h200=2")
+    resources = [{"name": "nvidia.com/gpu", "nominalQuota": 8}]
+    flavors = [{"name": "quota-h200", "resources": resources}]
+    group = {"coveredResources": ["nvidia.com/gpu"], "flavors": flavors}
+    queue = {"kueue.x-k8s.io/queue-name": "default"}
+    api = "kueue.x-k8s.io/v1beta2"
+    cluster.apply([
+        {"apiVersion": api, "kind": "ResourceFlavor", "metadata": {"name": "quota-h200"},
+         "spec": {"nodeLabels": {"falaj.io/flavor": "h200"}}},
+        {"apiVersion": api, "kind": "ClusterQueue", "metadata": {"name": "quota"},
+         "spec": {"namespaceSelector": {}, "resourceGroups": [group]}},
+        {"apiVersion": api, "kind": "LocalQueue",
+         "metadata": {"name": "default", "namespace": namespace},
+         "spec": {"clusterQueue": "quota"}},
+        *(
+            {"apiVersion": "batch/v1", "kind": "Job",
+             "metadata": {"name": name, "namespace": namespace, "labels": queue},
+             "spec": {"template": {"spec": pod("", namespace, {"nvidia.com/gpu": "8"})["spec"]}}}
+            for name in ("first", "second")
+        ),
+    ])  # fmt: skip
+
+    def admitted() -> list[str]:
+        return [
+            each["metadata"]["ownerReferences"][0]["name"]
+            for each in cluster.objects.list(api, "Workload", namespace)
+            if any(
+                condition["type"] == "Admitted" and condition["status"] == "True"
+                for condition in each.get("status", {}).get("conditions", [])
+            )
+        ]
+
+    (running,) = wait_for(admitted, "one job is admitted")
+    # Both machines are there: it is the quota, not the room, that holds the other back.
+    assert len(cluster.objects.list("v1", "Pod", namespace)) == 1
+    cluster.objects.delete("batch/v1", "Job", running, namespace)
+    other = "second" if running == "first" else "first"
+    wait_for(lambda: admitted() == [other], "the other is admitted", 60)
+
+
 def test_the_number_of_nodes_is_what_was_asked_for(cluster: ControlPlane) -> None:
     assert cluster.nodes("l4=3") == ["l4-0000", "l4-0001", "l4-0002"]
     assert cluster.nodes("l4=1") == ["l4-0000"]
