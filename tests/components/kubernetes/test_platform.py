@@ -57,7 +57,7 @@ REFUSED: list[tuple[str, dict[str, Any], dict[str, Any], str]] = [
     ("eks", {}, {"control_plane_cidrs": ["0.0.0.0/0"]}, "nothing public is let in"),
     ("eks", {}, {"control_plane_cidrs": []}, "at least one private range"),
     ("eks", {}, {"region": "eu-west-1"}, "eu-west-1"),
-    ("eks", {}, {"images": {}}, "images.kueue: no digest of registry.k8s.io/kueue/kueue:v0.19.2"),
+    ("eks", {}, {"images": {}}, "images.falaj-training: no digest of falaj/training:"),
     ("eks", {}, {"images": {**DIGESTS, "kueue": "latest"}}, "images.kueue: given 'latest'"),
     ("eks", {}, {"adons": {}}, "did you mean 'addons'?"),
 ]  # fmt: skip
