@@ -96,7 +96,8 @@ def test_rbac_denies_what_no_role_grants(cluster: ControlPlane, namespace: str) 
     with pytest.raises(ApiException) as raised:
         trainer.list("v1", "Pod", namespace)
     assert raised.value.status == 403
-    assert 'User "ali" cannot list resource "pods"' in str(raised.value.body)
+    said = json.loads(raised.value.body or "{}")["message"]
+    assert 'User "ali" cannot list resource "pods"' in said
     binding = {
         "apiVersion": "rbac.authorization.k8s.io/v1",
         "kind": "RoleBinding",
