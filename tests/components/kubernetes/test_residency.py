@@ -33,8 +33,8 @@ EKS = {
     **ARGS, "distribution": "eks", "region": "me-central-1", "acknowledge_degraded": "2026-04-30",
 }  # fmt: skip
 AKS = {**ARGS, "distribution": "aks", "region": "uaenorth"}
-#: A compiled policy is kept in memory by every API server; and etcd takes 1.5 MiB an object.
-MOST_LETTERS = 30_000
+#: Every API server keeps policies compiled, and etcd takes 1.5 MiB an object.
+MOST_LETTERS = 12_000
 
 
 def _refused(**changes: Any) -> str:
