@@ -240,7 +240,8 @@ def test_a_pod_ends_when_and_as_it_is_told(
 
 def test_a_machine_dies_and_is_replaced(cluster: ControlPlane, namespace: str) -> None:
     cluster.nodes("l4=1")
-    workload = pod("", namespace, {"nvidia.com/gpu": "1"})
+    pinned = {"falaj.io/pool": "l4"}  # machines of other tests may be there
+    workload = pod("", namespace, {"nvidia.com/gpu": "1"}, nodeSelector=pinned)
     workload["spec"]["restartPolicy"] = "Always"
     template = {"metadata": {"labels": {"app": "server"}}, "spec": workload["spec"]}
     cluster.apply([
@@ -274,6 +275,9 @@ def test_a_machine_dies_and_is_replaced(cluster: ControlPlane, namespace: str) -
 
 def test_kueue_holds_back_what_exceeds_the_quota(cluster: ControlPlane, namespace: str) -> None:
     cluster.nodes("h200=2")
+    # What the configuration's selector takes: Kueue leaves other namespaces alone.
+    labels = {"falaj.io/duty": "training"}
+    cluster.objects.patch("v1", "Namespace", namespace, {"metadata": {"labels": labels}})
     resources = [{"name": "nvidia.com/gpu", "nominalQuota": 8}]
     flavors = [{"name": "quota-h200", "resources": resources}]
     group = {"coveredResources": ["nvidia.com/gpu"], "flavors": flavors}
