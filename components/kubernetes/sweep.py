@@ -66,6 +66,8 @@ def check(name: str, args: SweepArgs) -> SweepSpec:
     refusals.names(given, SweepArgs)
     run = checked_run(name, given, refusals)
     check_arguments(given, refusals)
+    if run is not None and any(each.partition("=")[0] == "--seed" for each in run.arguments):
+        refusals.say("arguments", "has --seed, which is the argument 'seed' of a sweep")
     search = refusals.mapping("search", given["search"]) if "search" in given else {}
     if "search" in given and not search:
         refusals.add("search", given["search"], "at least one parameter with what is tried")

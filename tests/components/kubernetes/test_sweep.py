@@ -34,6 +34,7 @@ def rendered(place: str = "existing", **changes: Any) -> list[Manifest]:
         ({"trails": 3}, "did you mean 'trials'?"),
         ({"nodes": 2}, "is not an argument of SweepArgs"),
         ({"arguments": ["--output", "x"]}, "set by the component"),
+        ({"arguments": ["--seed=3"]}, "argument 'seed' of a sweep"),
     ],
 )
 def test_what_cannot_be_is_refused(changes: dict[str, Any], reason: str) -> None:
