@@ -39,3 +39,16 @@ def test_modules_are_small() -> None:
         if (count := len(path.read_text().splitlines())) > 400
     }
     assert not long
+
+
+def test_no_requirement_is_pinned_twice_for_one_environment() -> None:
+    pins: dict[tuple[str, str], set[str]] = {}
+    for name in ("base", "local", "aws", "azure", "kubernetes", "dev"):
+        text = (ROOT / "requirements" / f"{name}.txt").read_text(encoding="utf-8")
+        for line in re.findall(r"^[A-Za-z0-9._-]+(?:\[.*?\])?==[^\\\n]+", text, re.MULTILINE):
+            package, _, version = line.partition("==")
+            pinned, _, marker = version.partition(";")
+            key = package.partition("[")[0].lower(), marker.strip()
+            pins.setdefault(key, set()).add(pinned.strip())
+    assert len(pins) > 100
+    assert not {key: found for key, found in pins.items() if len(found) > 1}
