@@ -149,7 +149,8 @@ class SandboxServicer(provider_pb2_grpc.ResourceProviderServicer):
                 self._warn_beside(warning, request.urn)
             checked, problems = self._at(request.urn).check(request.urn, given, old)
             return proto.CheckResponse(
-                inputs=encode(checked, secrets), failures=_failures(problems)
+                inputs=encode(checked, secrets | self._secrets(request.urn)),
+                failures=_failures(problems),
             )
 
         return await self._answer(work, context)
