@@ -14,6 +14,12 @@ from wire import ARCHIVE, ASSET, SIGNATURE, Unknown
 
 _SHOWN: Final = 60
 _LISTED: Final = 12
+#: Maps of amounts by resource, and the single amounts beside them.
+_QUANTITY: Final = re.compile(
+    r"""(?x) \b (?: (?: limits | requests | hard | capacity | allocatable | podFixed | default
+        | defaultRequest | max | min | maxLimitRequestRatio ) (?: \.[^.\["\]]+ | \["[^"]+"\] )
+        | sizeLimit | divisor | maximumVolumeSize | minimumVolumeSize ) $"""
+)
 _PLAIN_KEY: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*")
 
 
@@ -71,7 +77,7 @@ class Checker:
             return
         match kind:
             case types.Scalar(name):
-                if not _is_scalar(name, value):
+                if not _is_scalar(name, value) and not self._is_quantity(value, path):
                     yield _wrong_type(kind, value, path)
             case types.Choice():
                 yield from _choice(kind, value, path)
@@ -91,6 +97,17 @@ class Checker:
                         yield from self._value(item, entry, join(path, key))
             case types.Reference(name):
                 yield from self._object(self._tables.objects[name], value, path)
+
+    def _is_quantity(self, value: Any, path: str) -> bool:
+        """Whether a number stands where Kubernetes takes a quantity, which the SDK types as text.
+
+        https://kubernetes.io/docs/reference/kubernetes-api/common-definitions/quantity/
+        """
+        return (
+            self._tables.package.name == "kubernetes"
+            and _is_scalar("number", value)
+            and _QUANTITY.search(path) is not None
+        )
 
     def _list(self, item: types.Type, entries: Sequence[Any], path: str) -> Iterable[Problem]:
         for index, entry in enumerate(entries):

@@ -310,3 +310,32 @@ def test_whatever_the_types_promise_is_taken(token: str, data: st.DataObject) ->
     assert known is not None
     inputs = data.draw(valid_object(tables, known.inputs, 2))
     assert not Checker(tables).resource(token, inputs)
+
+
+def pod(resources: dict[str, Any], **more: Any) -> dict[str, Any]:
+    return {"spec": {"containers": [{"name": "a", "resources": resources}], **more}}
+
+
+@pytest.mark.parametrize(
+    "inputs",
+    [
+        pod({"limits": {"cpu": 2, "nvidia.com/gpu": 1}, "requests": {"cpu": 0.5}}),
+        pod({}, volumes=[{"name": "m", "emptyDir": {"sizeLimit": 1024}}]),
+    ],
+)
+def test_quantities_may_be_numbers(inputs: dict[str, Any]) -> None:
+    assert not found("kubernetes:core/v1:Pod", inputs)
+
+
+@pytest.mark.parametrize(
+    ("inputs", "path"),
+    [
+        (pod({"limits": {"cpu": True}}), "spec.containers[0].resources.limits.cpu"),
+        (pod({"limits": {"cpu": ["2"]}}), "spec.containers[0].resources.limits.cpu"),
+        (pod({}, nodeSelector={"max": 1}), "spec.nodeSelector.max"),
+        (pod({}, nodeSelector={"limits.cpu": 1}), 'spec.nodeSelector["limits.cpu"]'),
+        (pod({}, schedulerName=1), "spec.schedulerName"),
+    ],
+)
+def test_other_texts_may_not(inputs: dict[str, Any], path: str) -> None:
+    assert list(found("kubernetes:core/v1:Pod", inputs)) == [path]
