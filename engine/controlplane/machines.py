@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from engine.controlplane.node_manifests import DEAD, PREFIX, SIMULATED, node, node_name
+from engine.controlplane.node_manifests import DEAD, PREFIX, node, node_name
 from engine.controlplane.objects import Objects, wait_for
 from engine.controlplane.pools import Pool, Site
 from engine.errors import EngineError
@@ -42,13 +42,15 @@ class Machines:
         self._known.pop(name, None)
 
     def kill(self, name: str) -> None:
-        """Let a machine die: it says nothing any more.
+        """Let a machine die: its node stops being ready, and is not made ready again.
 
-        The API server learns of it when the grace period is over (commands.NODE_GRACE_SECONDS);
-        its pods are then evicted as their tolerations say, and can't confirm their end.
+        Its pods are evicted as their tolerations say (commands.TOLERATION_SECONDS by default).
         """
-        metadata = {"annotations": {DEAD: "true", SIMULATED: None}}
-        self._objects.patch("v1", "Node", name, {"metadata": metadata})
+        self._objects.patch("v1", "Node", name, {"metadata": {"annotations": {DEAD: "true"}}})
+        condition = {"type": "Ready", "status": "False", "reason": "MachineDied"}
+        self._objects.patch(
+            "v1", "Node", name, {"status": {"conditions": [condition]}}, part="status"
+        )
 
     def replace(self, name: str) -> str:
         """Put a new machine into the place of one that died; return the new node's name."""
