@@ -324,7 +324,7 @@ def pod(resources: dict[str, Any], **more: Any) -> dict[str, Any]:
     ],
 )
 def test_quantities_may_be_numbers(inputs: dict[str, Any]) -> None:
-    assert not found("kubernetes:core/v1:Pod", inputs)
+    assert not found("kubernetes:core/v1:Pod", **inputs)
 
 
 @pytest.mark.parametrize(
@@ -338,4 +338,4 @@ def test_quantities_may_be_numbers(inputs: dict[str, Any]) -> None:
     ],
 )
 def test_other_texts_may_not(inputs: dict[str, Any], path: str) -> None:
-    assert list(found("kubernetes:core/v1:Pod", inputs)) == [path]
+    assert list(found("kubernetes:core/v1:Pod", **inputs)) == [path]
