@@ -1,4 +1,4 @@
-"""Stacks with a real engine on a real API server: refused, held, late, and killed on the way."""
+"""Stacks with a real engine on a real API server: made, changed, repaired, refused, removed."""
 
 from __future__ import annotations
 
@@ -31,6 +31,70 @@ def live(cluster: ControlPlane, tmp_path: Path) -> LiveProject:
 def get(cluster: ControlPlane, kind: str, name: str, namespace: str = "") -> Any:
     version = {"Deployment": "apps/v1"}.get(kind, "v1")
     return cluster.objects.get(version, kind, name, namespace or None)
+
+
+def test_stack_is_made_changed_repaired_and_removed(
+    cluster: ControlPlane, live: LiveProject, namespace: str
+) -> None:
+    cluster.nodes("cpu=1")
+    group = "life.falaj.test"
+    secret = {
+        "apiVersion": "v1",
+        "kind": "Secret",
+        "metadata": {"name": "s", "namespace": namespace},
+        "stringData": {"password": "hunter2"},
+    }
+    web = deployment("web", namespace)
+    unnamed = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"labels": {"l": "1"}}}
+    kind = entry("kind", definition(group))
+    made = entry("widget", widget(group, namespace, size=3), depends_on=["kind"])
+    others = [entry("secret", secret), entry("space", unnamed), kind, made]
+    live.declare(entry("web", web), *others)
+    assert "+ 6 to create" in live.preview()  # the widget's kind isn't served yet
+    assert "+ 6 created" in live.up()
+    state = live.state()
+    assert state["web"]["outputs"]["status"]["availableReplicas"] == 1
+    assert state["web"]["id"] == f"{namespace}/web"
+    assert state["space"]["id"].startswith("space-")
+    assert "hunter2" not in str(state)
+    assert "aHVudGVyMg" not in str(state)  # nor in base64
+    live.up("--expect-no-changes")
+    assert "6 unchanged" in live.refresh()
+    live.up("--expect-no-changes")
+
+    web["metadata"]["labels"] = {"tier": "one"}
+    live.declare(entry("web", web), *others)
+    assert "~ 1 updated" in live.up()
+    assert get(cluster, "Deployment", "web", namespace)["metadata"]["labels"] == {"tier": "one"}
+
+    uid = get(cluster, "Deployment", "web", namespace)["metadata"]["uid"]
+    web["spec"]["selector"] = {"matchLabels": {"app": "other"}}
+    web["spec"]["template"]["metadata"]["labels"] = {"app": "other"}
+    live.declare(entry("web", web), *others)
+    assert "+-1 replaced" in live.up()
+    assert get(cluster, "Deployment", "web", namespace)["metadata"]["uid"] != uid
+
+    # Somebody changes what the stack has set, and adds what it hasn't.
+    cluster.objects.patch(
+        "apps/v1", "Deployment", "web",
+        {"metadata": {"labels": {"tier": "drifted", "theirs": "1"}}}, namespace,
+    )  # fmt: skip
+    assert "~ 1 updated" in live.refresh()
+    refused = live.up(code=None)
+    assert "conflict" in refused
+    assert 'take them over with the annotation pulumi.com/patchForce: "true"' in refused
+    web["metadata"]["annotations"] = {"pulumi.com/patchForce": "true"}
+    live.declare(entry("web", web), *others)
+    live.up()
+    labels = get(cluster, "Deployment", "web", namespace)["metadata"]["labels"]
+    assert labels == {"tier": "one", "theirs": "1"}
+
+    cluster.objects.delete("v1", "Secret", "s", namespace)
+    assert "- 1 deleted" in live.refresh()
+    assert "+ 1 created" in live.up()
+    assert "- 6 deleted" in live.destroy()
+    assert get(cluster, "Deployment", "web", namespace) is None
+    assert get(cluster, "Namespace", state["space"]["id"]) is None
 
 
 def test_what_the_api_server_refuses_fails_the_preview(
