@@ -13,7 +13,7 @@ from engine.controlplane.commands import LOOPBACK, Files, Ports
 from engine.controlplane.record import Settings
 from engine.controlplane.supervisor import Supervisor, free_ports, wait_until
 
-READY_SECONDS = 120.0
+READY_SECONDS = 300.0
 """A bound for a loaded machine; on two idle cores it takes about five seconds."""
 ADMIN = "admin"
 MASTERS = "system:masters"

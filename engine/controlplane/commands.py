@@ -14,9 +14,10 @@ SERVICE_RANGE = "10.96.0.0/16"
 FIRST_SERVICE = "10.96.0.1"
 """The address of the service `kubernetes`: the first of the range."""
 
-#: A machine counts as dead after this time without a heartbeat (the vendor's default is 50), so
-#: that tests of dying machines needn't wait. kwok renews leases well within it.
-NODE_GRACE_SECONDS = 12
+#: A machine counts as dead after this time without a renewal of its lease (the vendor's default
+#: is 50), so that tests of dying machines needn't wait. kwok renews a lease after a quarter of its
+#: duration: one renewal may fail or be late, as happens on a loaded computer.
+NODE_GRACE_SECONDS = 24
 NODE_LEASE_SECONDS = 40
 #: Pods stay this long on a machine that doesn't answer, unless they say otherwise (default: 300).
 TOLERATION_SECONDS = 10

@@ -10,6 +10,11 @@ from engine.controlplane.pools import Pool, Site
 from engine.errors import EngineError
 
 READY_SECONDS = 120.0
+LEASE = ("coordination.k8s.io/v1", "Lease")
+LEASES = "kube-node-lease"
+"""The namespace of machines' leases."""
+FOR_EVER_SECONDS = 2**31 - 1
+"""The longest that a lease can be held: 68 years."""
 
 
 class Machines:
@@ -39,18 +44,28 @@ class Machines:
     def remove(self, name: str) -> None:
         """Take a machine away, as a cloud does: its node object goes, its pods are collected."""
         self._objects.delete("v1", "Node", name)
+        # A dead machine's lease is nobody's to renew: it must not outlive the node until the
+        # garbage collector comes, or a new machine of that name would not get it.
+        self._objects.delete(*LEASE, name, LEASES)
         self._known.pop(name, None)
 
     def kill(self, name: str) -> None:
-        """Let a machine die: its node stops being ready, and is not made ready again.
+        """Let a machine die: it says nothing any more, and can't confirm that its pods end.
 
-        Its pods are evicted as their tolerations say (commands.TOLERATION_SECONDS by default).
+        Kubernetes learns of it when the grace period is over (commands.NODE_GRACE_SECONDS). Its
+        pods are then evicted as their tolerations say (commands.TOLERATION_SECONDS by default),
+        and stay on their way out until the node is removed. Raises EngineError for a name that
+        is no machine's.
         """
+        if self._objects.get(*LEASE, name, LEASES) is None:
+            raise EngineError(
+                f"no machine {name!r} runs here; known: {', '.join(self._known) or 'none'}"
+            )
         self._objects.patch("v1", "Node", name, {"metadata": {"annotations": {DEAD: "true"}}})
-        condition = {"type": "Ready", "status": "False", "reason": "MachineDied"}
-        self._objects.patch(
-            "v1", "Node", name, {"status": {"conditions": [condition]}}, part="status"
-        )
+        # kwok renews no lease that another holds, and leaves that node's pods alone. The time of
+        # the last renewal stays: the machine's last sign of life.
+        taken = {"holderIdentity": DEAD, "leaseDurationSeconds": FOR_EVER_SECONDS}
+        self._objects.patch(*LEASE, name, {"spec": taken}, LEASES)
 
     def replace(self, name: str) -> str:
         """Put a new machine into the place of one that died; return the new node's name."""

@@ -217,7 +217,7 @@ class Objects:
                 pass
 
 
-def wait_for(ready: Callable[[], Any], what: str, seconds: float = 30.0) -> Any:
+def wait_for(ready: Callable[[], Any], what: str, seconds: float = 60.0) -> Any:
     """Call `ready` until its answer is true, and return that.
 
     Raises TimeoutError that names `what` and the last answer.

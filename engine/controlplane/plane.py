@@ -27,7 +27,7 @@ from engine.controlplane.pools import Site, parse_pools
 from engine.controlplane.record import KEEPER, Record, Settings
 from engine.errors import EngineError
 
-START_SECONDS = 300.0
+START_SECONDS = 600.0
 END_SECONDS = 30.0
 _STEP_SECONDS = 0.05
 

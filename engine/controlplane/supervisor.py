@@ -43,7 +43,8 @@ class Supervisor:
         self.logs.mkdir(mode=0o700, parents=True, exist_ok=True)
         with (self.logs / f"{name}.log").open("ab") as log:
             self._running[name] = subprocess.Popen(
-                guarded(list(command)),
+                # Asked to end, an API server waits for an etcd that has ended already.
+                guarded(list(command), kill=True),
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,
