@@ -10,7 +10,7 @@ from typing import Any, Final, TypeVar
 
 import grpc
 import grpc.aio
-from google.protobuf import any_pb2, empty_pb2, struct_pb2
+from google.protobuf import any_pb2, empty_pb2
 from pulumi.runtime import proto
 from pulumi.runtime.proto import provider_pb2_grpc, status_pb2
 
@@ -27,6 +27,7 @@ from wire import Values, decode, encode
 
 Answer = TypeVar("Answer")
 GrpcContext = grpc.aio.ServicerContext[Any, Any]
+Changing = proto.CreateRequest | proto.UpdateRequest
 
 _THREADS: Final = 64
 
@@ -191,7 +192,7 @@ class SandboxServicer(provider_pb2_grpc.ResourceProviderServicer):
             )
             return proto.CreateResponse(id=made, properties=encode(outputs, secrets))
 
-        return await self._answer(work, context, request.properties)
+        return await self._answer(work, context, request)
 
     async def Read(  # noqa: N802 - the name is the protocol's
         self, request: proto.ReadRequest, context: GrpcContext
@@ -240,7 +241,7 @@ class SandboxServicer(provider_pb2_grpc.ResourceProviderServicer):
                 )
             return proto.UpdateResponse(properties=encode(outputs, secrets))
 
-        return await self._answer(work, context, request.news)
+        return await self._answer(work, context, request)
 
     async def Delete(  # noqa: N802 - the name is the protocol's
         self, request: proto.DeleteRequest, context: GrpcContext
@@ -298,7 +299,7 @@ class SandboxServicer(provider_pb2_grpc.ResourceProviderServicer):
         self,
         work: Callable[[], Answer],
         context: GrpcContext,
-        inputs: struct_pb2.Struct | None = None,
+        changing: Changing | None = None,
     ) -> Answer:
         """Do it, aside where it may take long; errors are told as `_answered` does."""
 
@@ -307,17 +308,17 @@ class SandboxServicer(provider_pb2_grpc.ResourceProviderServicer):
                 return await asyncio.get_running_loop().run_in_executor(self._threads, work)
             return work()
 
-        return await self._answered(done(), context, inputs)
+        return await self._answered(done(), context, changing)
 
     async def _answered(
-        self, work: Awaitable[Answer], context: GrpcContext, inputs: struct_pb2.Struct | None
+        self, work: Awaitable[Answer], context: GrpcContext, changing: Changing | None
     ) -> Answer:
         """Turn errors into one plain message; none of them shows a trace."""
         try:
             return await work
         except PartialError as error:
-            if error.state is not None:
-                _attach_state(error, context, inputs)
+            if changing is not None:
+                _attach_state(error, context, changing, self._secrets(changing.urn))
             message = str(error)
         except (EngineError, ValueError) as error:
             message = str(error)
@@ -328,15 +329,20 @@ class SandboxServicer(provider_pb2_grpc.ResourceProviderServicer):
 
 
 def _attach_state(
-    error: PartialError, context: GrpcContext, inputs: struct_pb2.Struct | None
+    error: PartialError, context: GrpcContext, changing: Changing, always_secret: frozenset[str]
 ) -> None:
     """Tell the engine what exists although the operation failed (ErrorResourceInitFailed)."""
     if error.state is None:
         return
     made, outputs, _ = error.state
-    secrets = decode(inputs, assets=True)[1] if inputs is not None else frozenset[str]()
+    is_creation = isinstance(changing, proto.CreateRequest)
+    inputs = changing.properties if is_creation else changing.news
+    secrets = decode(inputs, assets=True)[1] | always_secret
     detail = proto.ErrorResourceInitFailed(
-        id=made, properties=encode(dict(outputs), secrets), reasons=[str(error)], inputs=inputs
+        id=made,
+        properties=encode(dict(outputs), secrets),
+        reasons=[str(error)],
+        inputs=inputs,
     )
     packed = any_pb2.Any()
     packed.Pack(detail)

@@ -14,6 +14,8 @@ from pulumi.runtime.proto import status_pb2
 from engine.sandbox import faults, urns
 from engine.sandbox.cloud import BANNER, MARK, Cloud
 from engine.sandbox.clouds.generic import GenericModel
+from engine.sandbox.clouds.kubernetes import KubernetesModel
+from engine.sandbox.clouds.model import CloudModel
 from engine.sandbox.faults import Fault
 from engine.sandbox.servicer import SandboxServicer
 from engine.sandbox.store import Store
@@ -49,9 +51,9 @@ class Context:
 class Engine:
     """Calls the servicer as the engine does."""
 
-    def __init__(self) -> None:
+    def __init__(self, model: CloudModel | None = None) -> None:
         self.warnings: list[str] = []
-        self.cloud = Cloud(Model("aws"), Store(":memory:"))
+        self.cloud = Cloud(model or Model("aws"), Store(":memory:"))
         self.servicer = SandboxServicer(self.cloud, self.warnings.append)
         self.context = Context()
 
@@ -163,6 +165,19 @@ def test_creation_that_times_out_tells_the_engine_what_exists(engine: Engine) ->
     assert engine.context.details.details[0].Unpack(detail)
     assert detail.id == engine.cloud.store.all()[0].id
     assert decode(detail.properties)[0]["name"] == "n"
+
+
+def test_secret_that_exists_in_part_stays_secret() -> None:
+    engine = Engine(KubernetesModel())
+    faults.add(engine.cloud.store, Fault("create", timeout=True))
+    plain = encode({"metadata": {"name": "s", "namespace": "n"}, "data": {"p": "aHVudGVyMg=="}})
+    urn = urns.make("dev", "proj", "kubernetes:core/v1:Secret", "s")
+    with pytest.raises(AbortedError, match="timed out because the sandbox was told so"):
+        engine.Create(proto.CreateRequest(urn=urn, properties=plain))
+    assert engine.context.details is not None
+    detail = proto.ErrorResourceInitFailed()
+    assert engine.context.details.details[0].Unpack(detail)
+    assert "data" in decode(detail.properties)[1]
 
 
 def test_query_that_is_not_known_is_a_failure(engine: Engine) -> None:
