@@ -162,7 +162,20 @@ def _install(environ: Mapping[str, str]) -> Path:
             "the sandbox checks against a cloud's SDK, and none is installed; install one of "
             f"Falaj's extras: {', '.join(EXTRAS.values())}"
         )
+    _keep_no_log(home / "logs")
     return home
+
+
+def _keep_no_log(folder: Path) -> None:
+    """Keep the engine from writing down every property of every call, which nobody reads here.
+
+    It has no option for that, and goes without where the folder can't be made. Of a preview of a
+    platform's definitions the log took half of the engine's time.
+    """
+    if folder.is_dir():
+        shutil.rmtree(folder, ignore_errors=True)
+    if not folder.exists():
+        folder.write_text("The engine keeps no log of its runs in the sandbox.\n", "utf-8")
 
 
 def _is_installed(package: str) -> bool:

@@ -195,3 +195,14 @@ def test_state_of_the_sandbox_is_refused_for_a_real_run() -> None:
     for harmless in ({}, {"deployment": None}, {"deployment": {"resources": [real, {}]}}):
         refuse_sandbox_state(harmless)
         assert made_in_sandbox(harmless) == []
+
+
+def test_the_engine_keeps_no_log_of_every_property(base: dict[str, str]) -> None:
+    home = Path(activation.environment(base)["PULUMI_HOME"])
+    assert (home / "logs").is_file()
+    # A folder of an engine that ran before is ours, and goes.
+    (home / "logs").unlink()
+    (home / "logs").mkdir()
+    (home / "logs" / "pulumi-1.log").write_text("")
+    activation.environment(base)
+    assert (home / "logs").is_file()
