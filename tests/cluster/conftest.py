@@ -9,58 +9,24 @@ import pytest
 
 from engine.controlplane import ControlPlane, start
 from engine.controlplane.objects import wait_for
-from tests.cluster.leftovers import Leftovers
-
-#: As the platform configures it (components/kubernetes/addons/kueue.py), but that the time until
-#: a gang must be ready is short enough for a test to wait for.
-KUEUE = {
-    "manageJobsWithoutQueueName": True,
-    "managedJobsNamespaceSelector": {
-        "matchExpressions": [{"key": "falaj.io/duty", "operator": "In", "values": ["training"]}]
-    },
-    "waitForPodsReady": {
-        "timeout": "60s",
-        "recoveryTimeout": "20s",
-        "blockAdmission": False,
-        "requeuingStrategy": {
-            "timestamp": "Eviction",
-            "backoffLimitCount": 10,
-            "backoffBaseSeconds": 1,
-            "backoffMaxSeconds": 10,
-        },
-    },
-    "integrations": {
-        "frameworks": ["batch/job", "jobset.x-k8s.io/jobset", "pod", "deployment", "statefulset"],
-        "labelKeysToCopy": ["falaj.io/tenant", "falaj.io/cost-center"],
-    },
-    "fairSharing": {
-        "preemptionStrategies": ["LessThanOrEqualToFinalShare", "LessThanInitialShare"]
-    },
-    "resources": {
-        "quotaCheckStrategy": "BlockUndeclared",
-        "excludeResourcePrefixes": [
-            "ephemeral-storage",
-            "vpc.amazonaws.com/",
-            "rdma/",
-            "hugepages-",
-        ],
-    },
-}
+from tests.cluster.leftovers import restored
+from tests.cluster.tenancy import kueue_settings
 
 
 @pytest.fixture(scope="session")
 def control_plane() -> Generator[ControlPlane]:
     """A control plane with Kueue and JobSet, and no nodes: a test says which it needs."""
-    with start(controllers=("kueue", "jobset"), controller_settings={"kueue": KUEUE}) as plane:
+    with start(
+        controllers=("kueue", "jobset"), controller_settings={"kueue": kueue_settings()}
+    ) as plane:
         yield plane
 
 
 @pytest.fixture(scope="module")
 def cluster(control_plane: ControlPlane) -> Generator[ControlPlane]:
     """The session's control plane for one module: what the module made is removed after it."""
-    leftovers = Leftovers(control_plane.objects)
-    yield control_plane
-    leftovers.remove()
+    with restored(control_plane):
+        yield control_plane
 
 
 @pytest.fixture

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from kubernetes.client.exceptions import ApiException
+from collections.abc import Generator
+from contextlib import contextmanager
 
+from engine.controlplane import ControlPlane
 from engine.controlplane.objects import Objects, wait_for
 from engine.errors import EngineError
 
@@ -26,7 +28,7 @@ KINDS = (
     ("rbac.authorization.k8s.io/v1", "ClusterRole"),
     ("v1", "Node"),
 )
-GONE_SECONDS = 90.0
+GONE_SECONDS = 180.0
 
 
 class Leftovers:
@@ -41,7 +43,7 @@ class Leftovers:
         for kind in KINDS:
             for name in self._came(kind):
                 self._objects.delete(*kind, name)
-        for kind in KINDS:
+            # Pods end on machines that are there, and queues that jobs are in don't go.
             wait_for(lambda kind=kind: not self._came(kind), f"no {kind[1]} is left", GONE_SECONDS)
 
     def _came(self, kind: tuple[str, str]) -> set[str]:
@@ -50,5 +52,15 @@ class Leftovers:
     def _names(self, api_version: str, kind: str) -> set[str]:
         try:
             return {each["metadata"]["name"] for each in self._objects.list(api_version, kind)}
-        except (ApiException, EngineError):
+        except EngineError:
             return set()  # a kind whose controller doesn't run here
+
+
+@contextmanager
+def restored(plane: ControlPlane) -> Generator[ControlPlane]:
+    """A control plane that is afterwards as it was, but for its definitions."""
+    leftovers = Leftovers(plane.objects)
+    try:
+        yield plane
+    finally:
+        leftovers.remove()

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
-from functools import cache
+from collections.abc import Callable, Generator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import pytest
@@ -13,11 +13,12 @@ from kubernetes.client.exceptions import ApiException
 from components.kubernetes import gpu_queues, platform, tenant
 from components.kubernetes.addons.available import ADDONS
 from components.kubernetes.addons.kueue import kueue_configuration
-from engine.controlplane import ControlPlane, Site, start
+from engine.controlplane import ControlPlane, Site
 from engine.controlplane.objects import Objects, wait_for
+from tests.cluster.leftovers import restored
 
 SITE = Site(region="dxb-1", zones=("dxb-1a", "dxb-1b"), distribution="existing")
-SECONDS = 180.0
+SECONDS = 240.0
 """How long something may take on a slow machine; nothing is measured here."""
 DIGEST = "registry.acme.example/falaj/train@sha256:" + "1" * 64
 DUTIES = ("trainers", "deployers", "auditors", "admins")
@@ -30,18 +31,18 @@ _COMMON: dict[str, Any] = {
 }  # fmt: skip
 
 
-@cache
-def plane() -> ControlPlane:
-    """One control plane for all tests of tenants and queues; it ends with this process."""
-    found = start(
-        nodes="h200=100,h200:mig-1g.18gb=2,l4:time-slicing-4=2,cpu=4",
-        controllers=("kueue", "jobset"),
-        crds=("prometheus-operator",),
-        controller_settings={"kueue": kueue_settings()},
-        site=SITE,
-    )
-    found.apply([_namespace("monitoring"), _namespace("envoy-gateway-system")])
-    return found
+@contextmanager
+def platform_of(plane: ControlPlane, nodes: str = "") -> Generator[ControlPlane]:
+    """A control plane with what tenants find there: namespaces, definitions, and `nodes`.
+
+    It is afterwards as it was.
+    """
+    with restored(plane):
+        plane.define("prometheus-operator")
+        plane.apply([_namespace("monitoring"), _namespace("envoy-gateway-system")])
+        if nodes:
+            plane.nodes(nodes, SITE)
+        yield plane
 
 
 def _namespace(name: str) -> dict[str, Any]:
@@ -185,6 +186,16 @@ def condition(found: dict[str, Any] | None, kind: str) -> str:
     """Status of a condition; empty where it isn't there."""
     conditions = (found or {}).get("status", {}).get("conditions", [])
     return next((each["status"] for each in conditions if each["type"] == kind), "")
+
+
+def active(cluster: ControlPlane, *tenants: str) -> bool:
+    """Whether the queues of tenants admit jobs."""
+    listed = [("ClusterQueue", each, None) for each in tenants]
+    listed += [("LocalQueue", "default", f"{each}-training") for each in tenants]
+    return all(
+        condition(cluster.objects.get("kueue.x-k8s.io/v1beta2", *each), "Active") == "True"
+        for each in listed
+    )
 
 
 def waits(cluster: ControlPlane, name: str, namespace: str) -> bool:

@@ -15,11 +15,12 @@ from engine.controlplane import ControlPlane
 from tests.cluster.tenancy import (
     GPU,
     RACK,
+    active,
     condition,
     eventually,
     job,
     nodes_of,
-    plane,
+    platform_of,
     queue_objects,
     running,
     tenant_objects,
@@ -27,8 +28,10 @@ from tests.cluster.tenancy import (
     workload,
 )
 
-pytestmark = pytest.mark.cluster
+#: Making and removing 100 machines takes its time where others use the processors, too.
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(900)]
 
+NODES = "h200=100,h200:mig-1g.18gb=2,l4:time-slicing-4=2,cpu=4"
 MIG, SHARED = "nvidia.com/mig-1g.18gb", "nvidia.com/gpu.shared"
 _H200 = {"cpu": 190, "memory_gib": 1900}
 POOLS: dict[str, Any] = {
@@ -70,24 +73,14 @@ GPU_NODES = {"key": GPU, "operator": "Equal", "value": "present", "effect": "NoS
 
 
 @pytest.fixture(scope="module")
-def queues() -> ControlPlane:
-    found = plane()
-    for name, devices in DEVICES.items():
-        given: dict[str, Any] = {"training": {**LARGE, "devices": devices}}
-        found.apply(tenant_objects(name, **given, shares_gpus=SHARED in devices))
-    found.apply(queue_objects(POOLS, TENANTS))
-
-    def active() -> bool:
-        listed = [("ClusterQueue", each, None) for each in TENANTS]
-        listed += [("LocalQueue", "default", f"{each}-training") for each in TENANTS]
-        return all(
-            condition(found.objects.get("kueue.x-k8s.io/v1beta2", kind, name, where), "Active")
-            == "True"
-            for kind, name, where in listed
-        )
-
-    eventually("the queues are active", active)
-    return found
+def queues(control_plane: ControlPlane) -> Iterator[ControlPlane]:
+    with platform_of(control_plane, NODES) as found:
+        for name, devices in DEVICES.items():
+            given: dict[str, Any] = {"training": {**LARGE, "devices": devices}}
+            found.apply(tenant_objects(name, **given, shares_gpus=SHARED in devices))
+        found.apply(queue_objects(POOLS, TENANTS))
+        eventually("the queues are active", lambda: active(found, *TENANTS))
+        yield found
 
 
 @pytest.fixture
@@ -161,15 +154,15 @@ def test_what_is_idle_is_lent_and_returns_when_its_owner_asks(cluster: ControlPl
     eventually("north has 784", lambda: used(cluster, "north") == 784)
     cluster.objects.create(job(SOUTH, "owner", pods=30))
     eventually("south's own job runs", lambda: len(running(cluster, "owner", SOUTH)) == 30)
-    eventually("north has what is left", lambda: used(cluster, "north") <= 800 - 240)
-    assert used(cluster, "north") >= 400
 
     def whole_gangs() -> bool:
         left = [len(running(cluster, f"borrows-{index}", NORTH)) for index in range(7)]
-        # Its own 400 are four of them at least, wherever machines are missing for a moment.
-        return set(left) == {0, 14} and left.count(14) >= 4
+        return sorted(left) == [0, 0, 14, 14, 14, 14, 14]
 
-    eventually("some gangs stopped, and the others run whole", whole_gangs)
+    # More may stop at first, where no room for the owner is left between them.
+    eventually("two gangs stopped, and five run whole", whole_gangs)
+    assert used(cluster, "north") == 800 - 240
+    assert len(running(cluster, "owner", SOUTH)) == 30
 
 
 def test_a_high_priority_displaces_a_low_one_which_runs_again_afterwards(
@@ -258,7 +251,7 @@ def test_a_machine_that_dies_is_replaced_and_its_job_goes_on(cluster: ControlPla
     def noticed() -> bool:
         found = cluster.objects.get("v1", "Node", dead) or {"spec": {}}
         taints = found["spec"].get("taints") or []
-        return any(each["key"] == "node.kubernetes.io/unreachable" for each in taints)
+        return any(each["key"] in {one["key"] for one in LEAVES} for each in taints)
 
     eventually("the machine is missed", noticed)
     cluster.machines.replace(dead)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import http.client
 import json
 import ssl
+from collections.abc import Iterator
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -16,13 +17,13 @@ from tests.cluster.tenancy import (
     SECONDS,
     job,
     members,
-    plane,
+    platform_of,
     pod_spec,
     refused,
     tenant_objects,
 )
 
-pytestmark = pytest.mark.cluster
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(900)]
 
 #: Written by hand, not taken from the component: r read (get, list, watch), c create,
 #: u change (update, patch), d delete; columns are trainers, deployers, auditors and admins.
@@ -99,11 +100,11 @@ VERBS = {"r": ("get", "list", "watch"), "c": ("create",), "u": ("update", "patch
 
 
 @pytest.fixture(scope="module")
-def cluster() -> ControlPlane:
-    found = plane()
-    for name in ("rights", "others"):
-        found.apply(tenant_objects(name))
-    return found
+def cluster(control_plane: ControlPlane) -> Iterator[ControlPlane]:
+    with platform_of(control_plane) as found:
+        for name in ("rights", "others"):
+            found.apply(tenant_objects(name))
+        yield found
 
 
 def allowed(user: Any, namespace: str, kind: str, verb: str, name: str = "") -> bool:

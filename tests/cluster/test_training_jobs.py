@@ -14,19 +14,21 @@ from engine.controlplane import ControlPlane
 from tests.cluster.tenancy import (
     GPU,
     RACK,
+    active,
     eventually,
     nodes_of,
-    plane,
+    platform_of,
     queue_objects,
     tenant_objects,
     waits,
 )
 from tests.components.kubernetes.training_jobs import arguments
 
-pytestmark = pytest.mark.cluster
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(900)]
 
 NAMESPACE, MIG, CPU_FLAVOR = "acme-training", "nvidia.com/mig-1g.18gb", "cpu-x86-64"
 JOBSETS = ("jobset.x-k8s.io/v1alpha2", "JobSet")
+NODES = "h200=8,h200:mig-1g.18gb=1,cpu=4"
 POOLS: dict[str, Any] = {
     "h200": {"nodes": 8, "cpu": 190, "memory_gib": 1900, "devices": {GPU: 8}},
     "h200-mig-1g.18gb": {"nodes": 1, "cpu": 190, "memory_gib": 1900, "devices": {MIG: 56}},
@@ -42,12 +44,13 @@ SMALL = {"cpus": 2, "memory_gib": 4}
 
 
 @pytest.fixture(scope="module")
-def queues() -> ControlPlane:
-    found = plane()
-    found.apply(tenant_objects("acme", training=LARGE))
-    found.apply(queue_objects(POOLS, {"acme": {"quotas": QUOTAS}}))
-    found.apply(_claim("runs"))
-    return found
+def queues(control_plane: ControlPlane) -> Iterator[ControlPlane]:
+    with platform_of(control_plane, NODES) as found:
+        found.apply(tenant_objects("acme", training=LARGE))
+        found.apply(queue_objects(POOLS, {"acme": {"quotas": QUOTAS}}))
+        found.apply(_claim("runs"))
+        eventually("the queues are active", lambda: active(found, "acme"))
+        yield found
 
 
 @pytest.fixture
