@@ -17,6 +17,7 @@ from tests.cluster.tenancy import (
     RACK,
     active,
     condition,
+    counted,
     eventually,
     job,
     nodes_of,
@@ -79,6 +80,7 @@ def queues(control_plane: ControlPlane) -> Iterator[ControlPlane]:
             given: dict[str, Any] = {"training": {**LARGE, "devices": devices}}
             found.apply(tenant_objects(name, **given, shares_gpus=SHARED in devices))
         found.apply(queue_objects(POOLS, TENANTS))
+        eventually("quotas are counted", lambda: counted(found, NORTH, SOUTH, SMALL))
         eventually("the queues are active", lambda: active(found, *TENANTS))
         yield found
 

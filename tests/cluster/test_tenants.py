@@ -8,7 +8,15 @@ from typing import Any
 import pytest
 
 from engine.controlplane import ControlPlane
-from tests.cluster.tenancy import GPU, eventually, platform_of, pod, refused, tenant_objects
+from tests.cluster.tenancy import (
+    GPU,
+    counted,
+    eventually,
+    platform_of,
+    pod,
+    refused,
+    tenant_objects,
+)
 from tests.components.kubernetes import test_gateway, test_storage_classes
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(900)]
@@ -29,21 +37,8 @@ SMALL = {"cpu": "1", "memory": "1Gi"}
 def cluster(control_plane: ControlPlane) -> Iterator[ControlPlane]:
     with platform_of(control_plane) as found:
         found.apply(tenant_objects("limits", **GIVEN))
-        eventually("quotas are counted", lambda: _counted(found))
+        eventually("quotas are counted", lambda: counted(found, TRAINING, SERVING))
         yield found
-
-
-def _counted(cluster: ControlPlane) -> bool:
-    """Whether every quota of the tenant is in force: without its status it refuses all."""
-    quotas = [
-        each
-        for namespace in (TRAINING, SERVING)
-        for each in cluster.objects.list("v1", "ResourceQuota", namespace)
-    ]
-    return bool(quotas) and all(
-        each["spec"]["hard"].keys() == each.get("status", {}).get("hard", {}).keys()
-        for each in quotas
-    )
 
 
 def test_a_tenant_applies_and_applies_again_without_a_change(cluster: ControlPlane) -> None:

@@ -15,6 +15,7 @@ from tests.cluster.tenancy import (
     GPU,
     RACK,
     active,
+    counted,
     eventually,
     nodes_of,
     platform_of,
@@ -49,6 +50,7 @@ def queues(control_plane: ControlPlane) -> Iterator[ControlPlane]:
         found.apply(tenant_objects("acme", training=LARGE))
         found.apply(queue_objects(POOLS, {"acme": {"quotas": QUOTAS}}))
         found.apply(_claim("runs"))
+        eventually("quotas are counted", lambda: counted(found, NAMESPACE))
         eventually("the queues are active", lambda: active(found, "acme"))
         yield found
 
