@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Generator
+from pathlib import Path
 
 import pytest
 
@@ -11,6 +12,19 @@ from engine.controlplane import ControlPlane, start
 from engine.controlplane.objects import wait_for
 from tests.cluster.leftovers import restored
 from tests.cluster.tenancy import kueue_settings
+
+#: Of a test with its fixtures: the session's first also waits for the control plane, and each
+#: module's last until what the module made is gone; both take minutes on a loaded machine.
+TIMEOUT_SECONDS = 900
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Give tests of this folder the time that they need."""
+    for item in items:
+        if item.path.is_relative_to(Path(__file__).parent) and not item.get_closest_marker(
+            "timeout"
+        ):
+            item.add_marker(pytest.mark.timeout(TIMEOUT_SECONDS))
 
 
 @pytest.fixture(scope="session")
