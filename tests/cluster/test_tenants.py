@@ -6,9 +6,11 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from kubernetes.client.exceptions import ApiException
 
 from engine.controlplane import ControlPlane
 from tests.cluster.tenancy import (
+    FORBIDDEN,
     GPU,
     counted,
     eventually,
@@ -38,7 +40,23 @@ def cluster(control_plane: ControlPlane) -> Iterator[ControlPlane]:
     with platform_of(control_plane) as found:
         found.apply(tenant_objects("limits", **GIVEN))
         eventually("quotas are counted", lambda: counted(found, TRAINING, SERVING))
+        eventually("policies hold", lambda: _policies_hold(found))
         yield found
+
+
+def _policies_hold(cluster: ControlPlane) -> bool:
+    """Whether the tenant's admission policies are asked: a moment after they came."""
+    foreign = pod(TRAINING, "probe", {**SMALL, "nvidia.com/gpu.shared": "1"})
+    urgent = pod(TRAINING, "probe", SMALL)
+    urgent["metadata"]["labels"] = {"kueue.x-k8s.io/priority-class": "unknown"}
+    for each in (foreign, urgent):
+        try:
+            cluster.apply([each], dry_run=True)
+        except ApiException as error:
+            assert error.status == FORBIDDEN, error.body
+        else:
+            return False
+    return True
 
 
 def test_a_tenant_applies_and_applies_again_without_a_change(cluster: ControlPlane) -> None:
