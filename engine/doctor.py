@@ -8,10 +8,10 @@ import sys
 from collections.abc import Callable
 
 from engine.backend import OWN_BACKEND, OWN_PASSPHRASE
-from engine.gobuild import find_go
 from engine.download import release_site
 from engine.errors import EngineError
 from engine.folders import cache_home, data_home
+from engine.gobuild import find_go
 from engine.install import engine_home, installed_engine, kept_engine
 from engine.launchers import vendor_host
 from engine.progress import size
