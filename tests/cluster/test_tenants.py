@@ -49,11 +49,14 @@ def _policies_hold(cluster: ControlPlane) -> bool:
     foreign = pod(TRAINING, "probe", {**SMALL, "nvidia.com/gpu.shared": "1"})
     urgent = pod(TRAINING, "probe", SMALL)
     urgent["metadata"]["labels"] = {"kueue.x-k8s.io/priority-class": "unknown"}
-    for each in (foreign, urgent):
+    # A quota refuses the first as well.
+    for each, said in ((foreign, "was given nvidia.com/gpu"), (urgent, "has the priorities")):
         try:
             cluster.apply([each], dry_run=True)
         except ApiException as error:
             assert error.status == FORBIDDEN, error.body
+            if said not in str(error.body):
+                return False
         else:
             return False
     return True
