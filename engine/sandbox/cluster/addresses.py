@@ -9,11 +9,11 @@ from typing import Any, Final
 
 from engine.errors import EngineError
 from engine.sandbox.clouds.kubernetes import has_namespace
-from engine.sandbox.cluster import waiting
 from engine.sandbox.cluster.connection import Connection
 from engine.sandbox.cluster.discovery import Discovery, Kind
 from engine.sandbox.cluster.errors import ApiError
 from engine.sandbox.cluster.objects import Address, Object, group_version_kind
+from engine.sandbox.cluster.retrying import retried
 from wire import has_unknown
 
 _DEFINITION: Final = "CustomResourceDefinition"
@@ -114,7 +114,7 @@ class Addresses:
                 raise ApiError(404, "NotFound", f"{name}: {kind} isn't served yet")
             return found
 
-        return waiting.retried(self._connection, work, missing=True)
+        return retried(self._connection, work, missing=True)
 
     def _key(self, token: str) -> tuple[str, str]:
         version, kind, _ = group_version_kind(token)

@@ -10,6 +10,7 @@ from urllib.parse import quote
 
 from engine.sandbox.cluster.connection import Connection
 from engine.sandbox.cluster.errors import ApiError
+from engine.sandbox.cluster.retrying import retried
 
 # A kind that isn't there may be there in a moment, when its definition was just made.
 _ASK_AGAIN_SECONDS: Final = 0.25
@@ -81,7 +82,8 @@ class Discovery:
 
     def _ask(self, api_version: str) -> dict[str, Kind]:
         try:
-            answer = self._connection.get(_root(api_version))
+            # A version whose definition was made just now is served in a moment.
+            answer = retried(self._connection, lambda: self._connection.get(_root(api_version)))
         except ApiError as error:
             if error.is_missing:
                 return {}

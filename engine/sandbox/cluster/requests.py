@@ -11,6 +11,7 @@ from engine.sandbox.cluster.connection import Connection
 from engine.sandbox.cluster.drift import drifted
 from engine.sandbox.cluster.errors import ApiError
 from engine.sandbox.cluster.objects import Address, Object
+from engine.sandbox.cluster.retrying import retried
 
 
 class Requests:
@@ -22,7 +23,7 @@ class Requests:
     def get(self, address: Address) -> dict[str, Any] | None:
         """The object; None where it isn't there. Raises ApiError."""
         try:
-            return waiting.retried(self._connection, lambda: self._connection.get(address.path))
+            return retried(self._connection, lambda: self._connection.get(address.path))
         except ApiError as error:
             if error.is_missing:
                 return None
@@ -43,7 +44,7 @@ class Requests:
             return self._connection.apply(address.path, body, manager, force=force, dry_run=False)
 
         try:
-            return waiting.retried(self._connection, work, missing=True)
+            return retried(self._connection, work, missing=True)
         except ApiError as error:
             raise _told(error, address) from error
 
@@ -90,9 +91,7 @@ class Requests:
             "preconditions": {"uid": uid},
         }
         try:
-            waiting.retried(
-                self._connection, lambda: self._connection.delete(address.path, options)
-            )
+            retried(self._connection, lambda: self._connection.delete(address.path, options))
         except ApiError as error:
             if error.is_missing:
                 return

@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-import threading
-import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any, Final, TypeVar
 
 from engine.errors import EngineError
 from engine.sandbox.cluster import readiness
 from engine.sandbox.cluster.connection import Connection
-from engine.sandbox.cluster.errors import ApiError, CancelledError
+from engine.sandbox.cluster.errors import ApiError
 from engine.sandbox.cluster.objects import SKIP_AWAIT, TIMEOUT, Address, annotation
+from engine.sandbox.cluster.retrying import Pauses
 
 # Of the vendor's provider: ten minutes for what is waited for, at creation, update and deletion.
 DEFAULT_SECONDS: Final = 600.0
-# How long a kind, a namespace or a webhook may take to be there after its resource is ready.
-_APPEAR_SECONDS: Final = 30.0
-_SHORTEST, _LONGEST = 0.05, 1.0
 _SHOWN: Final = 5
 
 Result = TypeVar("Result")
@@ -56,7 +52,7 @@ def until_ready(
         return found, ""
     if _waits_for_consumer(connection, found):
         return found, ""
-    pauses = _Pauses(connection.cancelled, seconds)
+    pauses = Pauses(connection.cancelled, seconds)
     while True:
         state = readiness.state(found)
         if state.ready:
@@ -77,7 +73,7 @@ def until_gone(connection: Connection, address: Address, uid: str, seconds: floa
     Raises:
         EngineError: it is still there; the text says what holds it.
     """
-    pauses = _Pauses(connection.cancelled, seconds)
+    pauses = Pauses(connection.cancelled, seconds)
     while True:
         try:
             found = connection.get(address.path)
@@ -89,22 +85,6 @@ def until_gone(connection: Connection, address: Address, uid: str, seconds: floa
             return
         if not pauses.wait():
             raise EngineError(f"{address} isn't gone after {seconds:g} s: {_holds(found)}")
-
-
-def retried(connection: Connection, work: Callable[[], Result], missing: bool = False) -> Result:
-    """Do something again while that may help: a webhook that starts, an overload.
-
-    Args:
-        missing: also while something isn't there yet, such as a namespace in another process.
-    """
-    pauses = _Pauses(connection.cancelled, _APPEAR_SECONDS)
-    while True:
-        try:
-            return work()
-        except ApiError as error:
-            passing = error.is_passing or (missing and error.is_missing)
-            if not passing or not pauses.wait():
-                raise
 
 
 def explain(connection: Connection, address: Address, found: Mapping[str, Any], why: str) -> str:
@@ -195,22 +175,3 @@ def _holds(found: Mapping[str, Any]) -> str:
         if each.get("status") == "True" and "Content" in str(each.get("type"))
     ]
     return "; ".join(lines) or "the API server doesn't say why"
-
-
-class _Pauses:
-    """Pauses that grow, until the time is up."""
-
-    def __init__(self, cancelled: threading.Event, seconds: float) -> None:
-        self._cancelled = cancelled
-        self._deadline = time.monotonic() + seconds
-        self._pause = _SHORTEST
-
-    def wait(self) -> bool:
-        """Pause; False when the time is up. Raises CancelledError when the engine stops."""
-        left = self._deadline - time.monotonic()
-        if left <= 0:
-            return False
-        if self._cancelled.wait(min(self._pause, left)):
-            raise CancelledError("cancelled: the engine was told to stop")
-        self._pause = min(self._pause * 1.5, _LONGEST)
-        return True
