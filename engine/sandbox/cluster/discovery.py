@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 from urllib.parse import quote
 
 from engine.sandbox.cluster.connection import Connection
@@ -77,8 +78,18 @@ class Discovery:
                 found.append(name)
                 # Charts ask for single kinds of others' groups only.
                 if "." in name and not group["name"].endswith(".k8s.io"):
-                    found += [f"{name}/{kind}" for kind in sorted(self._ask(name))]
+                    found += [f"{name}/{kind}" for kind in sorted(self._offered(name))]
         return version, tuple(found)
+
+    def _offered(self, api_version: str) -> dict[str, Kind]:
+        """Kinds of a version; none where another server answers for it and doesn't, as Helm does:
+        pods of the servers that charts add to the API are simulated here."""
+        try:
+            return self._kinds(self._connection.get(_root(api_version)), api_version)
+        except ApiError as error:
+            if error.is_missing or error.is_passing:
+                return {}
+            raise
 
     def _ask(self, api_version: str) -> dict[str, Kind]:
         try:
@@ -88,6 +99,10 @@ class Discovery:
             if error.is_missing:
                 return {}
             raise
+        return self._kinds(answer, api_version)
+
+    @staticmethod
+    def _kinds(answer: Mapping[str, Any], api_version: str) -> dict[str, Kind]:
         return {
             str(each["kind"]): Kind(
                 api_version, str(each["kind"]), str(each["name"]), bool(each["namespaced"])
