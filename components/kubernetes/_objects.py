@@ -34,10 +34,13 @@ def key_of(manifest: Manifest) -> str:
 def type_of(manifest: Manifest) -> str:
     """The type token of the vendor's provider, which knows objects of every kind by it.
 
-    The core group, which has no name in manifests, is written out.
+    The core group, which has no name in manifests, is written out. What the cluster makes by
+    itself in each namespace, its default service account, is patched: it may be there already.
     """
-    version = str(manifest["apiVersion"])
-    return f"kubernetes:{version if '/' in version else 'core/' + version}:{manifest['kind']}"
+    version, kind = str(manifest["apiVersion"]), str(manifest["kind"])
+    if kind == "ServiceAccount" and manifest["metadata"]["name"] == "default":
+        kind = "ServiceAccountPatch"
+    return f"kubernetes:{version if '/' in version else 'core/' + version}:{kind}"
 
 
 def declare(
