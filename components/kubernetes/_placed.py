@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any, Final, NotRequired, TypedDict
 
 from components import catalogue
-from components.catalogue.region_names import may_be_site
+from components.catalogue.region_names import may_be_site, place_abroad
 from components.specification.node_labels import PREFIX, label_value
 from components.specification.placed import DATA_CLASSES, ENVIRONMENTS
 from components.specification.refusals import Refusals
@@ -144,10 +144,8 @@ def _check_region(
         if not _SITE.match(region):
             refusals.add("region", region, "the site's name: up to 40 of a-z, 0-9 and '-'")
         elif not may_be_site(region):
-            refusals.add(
-                "region", region, "the name of a site in the country",
-                "that of a cloud's region would be taken for it",
-            )  # fmt: skip
+            place = place_abroad(region) or f"the beginning of regions abroad ({region}-…)"
+            refusals.add("region", region, "sites in the country", f"that is {place}")
         return
     try:
         place = catalogue.place(cloud, region)

@@ -201,12 +201,10 @@ def _check_places(placed: InCluster, refusals: Refusals) -> None:
             refusals.add(f"zones[{position}]", zone, f"zones of {placed.region}")
     if placed.distribution != "existing":
         return
-    for at, value in (("region", placed.region), *(
-        (f"zones[{position}]", zone) for position, zone in enumerate(placed.zones)
-    )):  # fmt: skip
+    for position, value in enumerate(placed.zones):
         if not may_be_site(value):
             place = place_abroad(value) or f"the beginning of regions abroad ({value}-…)"
-            refusals.add(at, value, "sites in the country", f"that is {place}")
+            refusals.add(f"zones[{position}]", value, "sites in the country", f"that is {place}")
 
 
 def _without_zones(placed: InCluster) -> InCluster:

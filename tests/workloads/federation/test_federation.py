@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import http.client
 import json
 import signal
@@ -170,7 +171,8 @@ def test_strangers_wrong_tokens_and_other_things_than_tensors_are_refused(
     # Rows, however they are called.
     rows = (world.folder / "site-a.csv").read_bytes()
     assert good.ask("POST", "/v1/rounds/0/update", rows)[0] == 400
-    assert good.ask("POST", "/v1/rounds/0/update", rows * 40)[0] == 413
+    with contextlib.suppress(OSError):  # it may hang up before it was sent all
+        assert good.ask("POST", "/v1/rounds/0/update", rows * 40)[0] == 413
     assert good.ask("POST", "/v1/rounds/7/update", rows)[0] == 400
     assert good.ask("POST", "/v1/rows", rows)[0] == 404
     _, model = good.ask("GET", "/v1/rounds/0/model")
