@@ -22,15 +22,22 @@ NAMESPACES = (
 )  # fmt: skip
 _TIMEOUT = 504
 _LAST = "falaj-images-pods"
-_FOREIGN: dict[str, Any] = {
-    "apiVersion": "v1", "kind": "Pod",
-    "metadata": {"name": "probe", "namespace": "legacy"},
-    "spec": {
-        "containers": [{"name": "a", "image": "docker.io/x"}],
-        "nodeSelector": {"topology.kubernetes.io/region": "me-central-1"},
-        "automountServiceAccountToken": False,
-    },
-}  # fmt: skip
+
+
+def _probe(region: str) -> dict[str, Any]:
+    """A pod that is wrong in one respect only: its image.
+
+    The API server goes through policies in no order and reports the first denial.
+    """
+    return {
+        "apiVersion": "v1", "kind": "Pod",
+        "metadata": {"name": "probe", "namespace": "legacy"},
+        "spec": {
+            "containers": [{"name": "a", "image": "docker.io/x"}],
+            "nodeSelector": {"topology.kubernetes.io/region": region},
+            "automountServiceAccountToken": False,
+        },
+    }  # fmt: skip
 
 
 def namespace(name: str, level: str) -> dict[str, Any]:
@@ -67,16 +74,23 @@ def residence(args: Mapping[str, Any], nodes: str = "") -> Generator[ControlPlan
 def install(plane: ControlPlane, args: Mapping[str, Any]) -> None:
     """Make the policies of `Residency`, and wait until the API server goes by them.
 
-    It takes in new ones every second, in the order in which they were made: when the last binding
-    holds, all do.
+    It takes in new ones every second, in the order in which they were made: when the last holds
+    as it was made just now, and not as an earlier call made it, all do.
     """
+    valid = check("residency", args)
     made = sorted(
-        manifests(check("residency", args)),
+        manifests(valid),
         key=lambda each: ("Binding" in each["kind"], each["metadata"]["name"] == _LAST),
     )
     for each in made:
         _apply(plane, each)
-    wait_for(lambda: _LAST in refusal(plane, _FOREIGN), "the policies to hold", 60)
+    probe, ours = _probe(args["region"]), f"allowed: {args['registry']}"
+
+    def said() -> bool:
+        message = refusal(plane, probe)
+        return _LAST in message and ours in message
+
+    wait_for(said, "the policies to hold", 60)
 
 
 def _apply(plane: ControlPlane, manifest: Mapping[str, Any]) -> None:
