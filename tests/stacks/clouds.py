@@ -1,0 +1,102 @@
+"""Stacks of clouds with a real engine in the sandbox: their files, and what the cloud holds."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import yaml
+
+from engine.sandbox.clouds.model import Made
+from engine.sandbox.store import Store
+from tests.stacks.conftest import Project
+
+
+def use(project: Project, stack: str) -> None:
+    project.stack = stack
+
+
+def config(project: Project) -> dict[str, Any]:
+    return yaml.safe_load(project.file.read_text())["config"]
+
+
+def change(project: Project, **values: Any) -> None:
+    document = yaml.safe_load(project.file.read_text())
+    document["config"] |= {f"falaj:{key}": value for key, value in values.items()}
+    project.file.write_text(yaml.safe_dump(document))
+
+
+def run(project: Project, *arguments: str) -> str:
+    done = project.falaj(*arguments, "--sandbox")
+    assert done.returncode == 0, done.stdout
+    assert "SANDBOX" in done.stdout
+    return done.stdout
+
+
+def sandbox(project: Project, *arguments: str) -> str:
+    done = project.sandbox(*arguments)
+    assert done.returncode == 0, done.stdout
+    return done.stdout
+
+
+def made(project: Project) -> list[Made]:
+    store = Store(project.home / "sandbox" / "cloud.sqlite")
+    try:
+        prefix = f"urn:pulumi:{project.stack}::"
+        return [made for made in store.all() if made.urn.startswith(prefix)]
+    finally:
+        store.close()
+
+
+def nothing_changed(printed: str) -> bool:
+    words = re.search(r"Resources:\n((?:    .*\n)+)", printed)
+    assert words is not None, printed
+    return re.search(r"created|updated|deleted|replaced|to create|to update", words[1]) is None
+
+
+#: What an update changes, by blueprint: a pool's size where there is one.
+def grown(values: dict[str, Any]) -> dict[str, Any]:
+    changes: dict[str, Any] = {"costCenter": "another"}
+    if values["falaj:blueprint"] == "cluster":
+        pools = values["falaj:gpuPools"]
+        pools["h200"]["maxNodes"] += 1
+        changes["gpuPools"] = pools
+    elif values["falaj:blueprint"] == "smb":
+        changes["inference"] = {**values["falaj:inference"], "maxInstances": 4}
+    return changes
+
+
+def live_from_preview_to_destroy(project: Project, stack: str) -> None:
+    """Preview, up, nothing to do, an update, drift that is seen and mended, and destroy."""
+    use(project, stack)
+    before = project.file.read_text()
+    printed = run(project, "preview")
+    assert "to create" in printed
+    assert not made(project)
+
+    printed = run(project, "up")
+    count = len(made(project))
+    assert count > 30
+    assert (
+        f"the sandbox's stand-in for {'aws' if stack.startswith('aws') else 'azure'}/" in printed
+    )
+    assert nothing_changed(run(project, "up"))
+
+    change(project, **grown(config(project)))
+    printed = run(project, "up")
+    assert re.search(r"~ \d+ updated", printed), printed
+    assert not re.search(r"\d+ (replaced|deleted|created)", printed), printed
+    assert len(made(project)) == count
+
+    tagged = next(m for m in made(project) if "falaj:cost-center" in (m.inputs.get("tags") or {}))
+    sandbox(project, "set", tagged.urn, 'tags["falaj:cost-center"]', "somebody else")
+    assert re.search(r"~ 1 updated", run(project, "refresh"))
+    assert re.search(r"~ 1 updated", run(project, "up"))
+    mended = next(m for m in made(project) if m.urn == tagged.urn)
+    assert mended.inputs["tags"]["falaj:cost-center"] == "another"
+
+    printed = run(project, "down")
+    assert f"stack {stack} is down" in printed
+    assert not made(project)
+    assert "encryptionsalt" not in project.file.read_text()
+    project.file.write_text(before)
