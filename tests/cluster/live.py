@@ -16,9 +16,9 @@ from tests.engine.conftest import Project
 YAML = """
 import json, pathlib, pulumi
 
-def declare(name, manifest, **options):
+def declare(name, manifest, kind, **options):
     version = manifest["apiVersion"]
-    token = f"kubernetes:{version if '/' in version else 'core/' + version}:{manifest['kind']}"
+    token = f"kubernetes:{version if '/' in version else 'core/' + version}:{kind}"
     return pulumi.CustomResource(
         token, name, manifest, pulumi.ResourceOptions(version="4.34.2", **options)
     )
@@ -27,7 +27,8 @@ made = {}
 for entry in json.loads(pathlib.Path("objects.json").read_text()):
     options = dict(entry.get("options", {}))
     options["depends_on"] = [made[name] for name in options.get("depends_on", [])]
-    made[entry["name"]] = declare(entry["name"], entry["manifest"], **options)
+    kind = entry["manifest"]["kind"] + ("Patch" if entry.get("patches") else "")
+    made[entry["name"]] = declare(entry["name"], entry["manifest"], kind, **options)
 """
 
 
@@ -84,6 +85,11 @@ class LiveProject:
 def entry(name: str, manifest: dict[str, Any], **options: Any) -> dict[str, Any]:
     """An object of the program, with options of its resource."""
     return {"name": name, "manifest": manifest, "options": options}
+
+
+def patch(name: str, manifest: dict[str, Any], **options: Any) -> dict[str, Any]:
+    """What the program says of an object that something else makes."""
+    return {**entry(name, manifest, **options), "patches": True}
 
 
 def config_map(name: str, namespace: str, **metadata: Any) -> dict[str, Any]:

@@ -17,6 +17,7 @@ from tests.cluster.live import (
     definition,
     deployment,
     entry,
+    patch,
     widget,
 )
 
@@ -96,6 +97,31 @@ def test_stack_is_made_changed_repaired_and_removed(
     assert "- 6 deleted" in live.destroy()
     assert get(cluster, "Deployment", "web", namespace) is None
     assert get(cluster, "Namespace", state["space"]["id"]) is None
+
+
+def test_a_patch_of_what_comes_with_another_object(
+    cluster: ControlPlane, live: LiveProject
+) -> None:
+    """A namespace brings its default service account; a stack says how that is."""
+    account = {
+        "apiVersion": "v1", "kind": "ServiceAccount",
+        "metadata": {"name": "default", "namespace": "patched"},
+        "automountServiceAccountToken": False,
+    }  # fmt: skip
+    space = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "patched"}}
+    live.declare(entry("space", space), patch("account", account, depends_on=["space"]))
+    assert "+ 3 to create" in live.preview()  # with the stack itself
+    assert "+ 3 created" in live.up()
+    live.up("--expect-no-changes")
+    found = get(cluster, "ServiceAccount", "default", "patched")
+    assert found["automountServiceAccountToken"] is False
+
+    live.declare(entry("space", space))
+    live.up()
+    left = get(cluster, "ServiceAccount", "default", "patched")
+    assert left["metadata"]["uid"] == found["metadata"]["uid"]
+    assert "automountServiceAccountToken" not in left
+    live.destroy()
 
 
 def test_what_the_api_server_refuses_fails_the_preview(

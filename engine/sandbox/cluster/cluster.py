@@ -112,8 +112,12 @@ class Cluster(Cloud):
         if not has_unknown(inputs):
             address = self._addresses.of_inputs(token, inputs, urns.name(urn))
             if address is not None and not self._addresses.is_changing(token):
-                self._refuse_taken(urn, address, self._requests.get(address))
-                self._requests.judge(token, inputs, address, _manager(urn, inputs))
+                found = self._requests.get(address)
+                self._refuse_taken(urn, address, found)
+                # What a patch is for may come with another object (a namespace brings its service
+                # account); the part of it that a patch says can't be judged alone.
+                if found is not None or not _is_patch(token):
+                    self._requests.judge(token, inputs, address, _manager(urn, inputs))
         return super().preview_create(urn, inputs)
 
     def create(
@@ -252,11 +256,10 @@ class Cluster(Cloud):
         return found
 
     def _refuse_taken(self, urn: str, address: Address, found: Object | None) -> None:
-        """Refuse to take over what this resource didn't make, and to patch what isn't there."""
-        is_patch = _is_patch(urns.token(urn))
-        if found is None or is_patch or found["metadata"].get("deletionTimestamp"):
-            if is_patch and found is None:
-                raise EngineError(f"{address} isn't there, and a patch makes nothing new")
+        """Refuse to take over what this resource didn't make; a patch does so by its nature."""
+        if found is None or found["metadata"].get("deletionTimestamp"):
+            return
+        if _is_patch(urns.token(urn)):
             return
         managers = objects.managers(found)
         if _manager(urn, {}) in managers:
