@@ -32,7 +32,7 @@ class Recipe:
     """Short name of the image that it runs on."""
 
 
-_COMMON: Final = ("__init__.py", "errors.py", "files.py", "registry")
+_COMMON: Final = ("__init__.py", "errors.py", "files.py", "statuses.py", "registry")
 _SERVING: Final = (*_COMMON, "inference")
 _TRAINING: Final = (*_SERVING, "federation", "optimization", "training")
 RECIPES: Final[Mapping[str, Recipe]] = {

@@ -9,8 +9,8 @@ from pathlib import Path
 
 from workloads.errors import WorkloadError
 from workloads.files import read_bytes, read_json
+from workloads.statuses import REFUSED
 from workloads.training.progress import Progress
-from workloads.training.statuses import REFUSED
 from workloads.training.stopping import StopRequest
 from workloads.training.storage import open_keyring
 
@@ -19,7 +19,7 @@ _PLACE = re.compile(r"^(\[[0-9a-fA-F:.]+\]|[A-Za-z0-9.-]+):(\d{1,5})$")
 
 
 def main(arguments: list[str]) -> int:
-    """Run the command line; return 0 or one of `workloads.training.statuses`."""
+    """Run the command line; return 0 or one of `workloads.statuses`."""
     options = build_parser().parse_args(arguments)
     stop = StopRequest()
     stop.install()

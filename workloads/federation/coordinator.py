@@ -18,6 +18,7 @@ from workloads.federation.rounds import Rounds, Rules
 from workloads.federation.server import TRAFFIC, Server
 from workloads.files import write_json_atomic
 from workloads.registry.keyring import KeyRing
+from workloads.statuses import LOST, STOPPED
 from workloads.training import launcher
 from workloads.training import record as records
 from workloads.training.finishing import Setting, evaluate, finish, report_finished
@@ -26,7 +27,6 @@ from workloads.training.materials import Materials, prepare
 from workloads.training.options import Parameters, Requested
 from workloads.training.progress import Progress
 from workloads.training.snapshot import Dataset
-from workloads.training.statuses import LOST, STOPPED
 from workloads.training.stopping import StopRequest
 from workloads.training.storage import digest, make_folder
 

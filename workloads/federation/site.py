@@ -16,13 +16,13 @@ from torch import Tensor
 from workloads.errors import WorkloadError
 from workloads.federation import updates
 from workloads.federation.plan import Task, check_fit
+from workloads.statuses import LOST, STOPPED
 from workloads.training.batches import Augmentation, Batches
 from workloads.training.loop import row_losses
 from workloads.training.materials import features
 from workloads.training.options import default_threads
 from workloads.training.progress import Progress
 from workloads.training.snapshot import Dataset
-from workloads.training.statuses import LOST, STOPPED
 from workloads.training.stopping import StopRequest
 
 _PAUSE_SECONDS = 0.5

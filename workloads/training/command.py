@@ -10,15 +10,15 @@ from pathlib import Path
 from typing import Any
 
 from workloads.errors import WorkloadError
+from workloads.statuses import REFUSED
 from workloads.training import sweep_command
 from workloads.training.options import CLASS_WEIGHTS, DEVICES, PRECISIONS, Requested, check
-from workloads.training.statuses import REFUSED
 from workloads.training.stopping import StopRequest
 from workloads.training.target import TASKS
 
 
 def main(arguments: list[str]) -> int:
-    """Run the command line; return 0 or one of `workloads.training.statuses`."""
+    """Run the command line; return 0 or one of `workloads.statuses`."""
     options = build_parser().parse_args(arguments)
     try:
         if options.command == "dataset":

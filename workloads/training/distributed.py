@@ -17,8 +17,8 @@ from torch import Tensor, distributed, nn
 from torch.nn.parallel import DistributedDataParallel
 
 from workloads.errors import WorkloadError
+from workloads.statuses import PROGRAM, STOPPED, worst
 from workloads.training.rendezvous import TIMEOUTS
-from workloads.training.statuses import PROGRAM, STOPPED, worst
 from workloads.training.stopping import StopRequest, terminate_when_orphaned
 
 _ATTEMPTS = 3

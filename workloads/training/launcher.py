@@ -16,6 +16,7 @@ from torch.distributed import DistError
 from workloads.errors import WorkloadError
 from workloads.registry.keyring import KeyRing
 from workloads.registry.sealed import artifact_path
+from workloads.statuses import HARDWARE, LOST
 from workloads.training import batches, distributed, hardware, nodes, rendezvous
 from workloads.training import record as records
 from workloads.training.exporter import listening
@@ -24,7 +25,6 @@ from workloads.training.options import Parameters, Requested, default_threads, f
 from workloads.training.progress import Progress
 from workloads.training.session import Session
 from workloads.training.snapshot import Dataset, open_dataset
-from workloads.training.statuses import HARDWARE, LOST
 from workloads.training.stopping import StopRequest
 from workloads.training.storage import make_folder, open_keyring
 
@@ -48,7 +48,7 @@ def run(
         arguments: the command line, for further processes.
 
     Returns:
-        0, or one of `workloads.training.statuses`.
+        0, or one of `workloads.statuses`.
 
     Raises:
         WorkloadError: the data, the parameters or the output folder can't be used.

@@ -21,8 +21,8 @@ from torch.distributed.elastic.rendezvous import registry as rendezvous_registry
 from torch.distributed.elastic.rendezvous.api import RendezvousConnectionError, RendezvousError
 
 from workloads.errors import WorkloadError
+from workloads.statuses import LOST, PROGRAM, STOPPED, worst
 from workloads.training.rendezvous import Rendezvous
-from workloads.training.statuses import LOST, PROGRAM, STOPPED, worst
 from workloads.training.stopping import StopRequest
 
 GRACE = "FALAJ_GRACE_SECONDS"
@@ -61,7 +61,7 @@ def take_part(arguments: list[str], rendezvous: Rendezvous, stop: StopRequest) -
         stop: whether a stop was asked for before this.
 
     Returns:
-        One of `workloads.training.statuses`.
+        One of `workloads.statuses`.
 
     Raises:
         WorkloadError: ``--resume never``: each restart would throw the work away.

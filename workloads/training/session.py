@@ -12,6 +12,7 @@ import torch
 
 from workloads.errors import WorkloadError
 from workloads.files import storage_errors, write_atomic
+from workloads.statuses import STOPPED
 from workloads.training import checkpoint, distributed, hardware, models
 from workloads.training import record as records
 from workloads.training.batches import Batches
@@ -21,7 +22,6 @@ from workloads.training.finishing import Setting, finish, report_finished
 from workloads.training.loop import Optimisation, Position, predict, row_losses
 from workloads.training.materials import prepare
 from workloads.training.progress import Progress, duration, finite_or_none
-from workloads.training.statuses import STOPPED
 from workloads.training.stopping import StopRequest
 from workloads.training.telemetry import Telemetry
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from workloads.errors import WorkloadError
-from workloads.training.statuses import STOPPED
+from workloads.statuses import STOPPED
 from workloads.training.stopping import StopRequest
 
 _PRUNERS = ("median", "hyperband", "none")

@@ -25,10 +25,10 @@ from optuna.trial import FrozenTrial, Trial, TrialState
 
 from workloads.errors import WorkloadError
 from workloads.files import read_json, storage_errors, write_json_atomic
+from workloads.statuses import HARDWARE, LOST, STOPPED
 from workloads.training import record as records
 from workloads.training.search import spaces
 from workloads.training.snapshot import DESCRIPTION
-from workloads.training.statuses import HARDWARE, LOST, STOPPED
 from workloads.training.stopping import StopRequest
 from workloads.training.storage import make_folder
 

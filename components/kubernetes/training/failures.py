@@ -1,6 +1,6 @@
 """Which failures are worth another attempt: those of machines, never those of the program.
 
-Statuses are those of ``workloads/training/statuses.py``. A program of the team's own should end
+Statuses are those of ``workloads/statuses.py``. A program of the team's own should end
 likewise: 1 and 2 for faults that would come again, 75 after a checkpoint on SIGTERM.
 """
 

@@ -7,9 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from workloads.errors import WorkloadError
+from workloads.statuses import worst
 from workloads.training import distributed, nodes, rendezvous
 from workloads.training.exporter import Exporter, listening
-from workloads.training.statuses import worst
 from workloads.training.stopping import StopRequest
 
 TWO = {"PET_NNODES": "2", "PET_RDZV_ENDPOINT": "host-0.jobs:29400", "PET_NODE_RANK": "1"}
