@@ -233,27 +233,6 @@ def _application_gateway(manifest: Manifest) -> Iterator[Finding]:
         )
 
 
-@rule(
-    "kubernetes-ingress-host",
-    "Ingresses name the hosts that they serve",
-    Severity.LOW,
-    kinds("networking.k8s.io:Ingress", "extensions:Ingress"),
-    ("iso27001:A.8.20", "iso27001:A.8.9", "uae-ia:T4.5.3"),
-    "Set the host of every rule to a full name.",
-)
-def ingress_host(resource: Resource, view: View) -> Iterator[Finding]:
-    """No rule takes any host, or all below a domain: it would serve names of others."""
-    for manifest in manifests(resource):
-        rules = manifest.get("spec.rules")
-        for index, each in enumerate(items(rules) if _is_ingress(manifest) else ()):
-            path, host = f"spec.rules[{index}].host", get(each, "host")
-            if is_unknown(each) or (is_unknown(host) and not view.referred(resource, path)):
-                yield manifest.indeterminate(path, "the host can't be known")
-            elif not is_unknown(host) and (not text(host) or "*" in text(host)):
-                said_host = "no host, which is any" if not text(host) else said(host)
-                yield manifest.violation(path, f"the rule is for {said_host}")
-
-
 _SNIPPETS: Final = re.compile(r"nginx\.(?:ingress\.kubernetes\.io|org)/[\w-]+-snippets?")
 _ALLOW_SNIPPETS: Final = "allow-snippet-annotations"
 
@@ -284,4 +263,4 @@ def ingress_snippet(resource: Resource, view: View) -> Iterator[Finding]:
                 yield manifest.violation(path, "snippets of every ingress are taken")
 
 
-RULES: tuple[Rule, ...] = (gateway_tls, public_gateway, ingress_host, ingress_snippet)
+RULES: tuple[Rule, ...] = (gateway_tls, public_gateway, ingress_snippet)
