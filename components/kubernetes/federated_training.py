@@ -7,6 +7,7 @@ from typing import Any, Final, NotRequired
 
 import pulumi
 
+from components.kubernetes._load_balancer import checked_address
 from components.kubernetes._nested import amount, cidr, is_private, object_name
 from components.kubernetes._objects import Manifest, declare, token
 from components.kubernetes.training.arguments import RunArgs
@@ -23,7 +24,7 @@ _DIGEST: Final = re.compile(r"^[0-9a-f]{64}$")
 _SITE: Final = re.compile(r"^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$")
 _PLACE: Final = re.compile(r"^[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?:(\d{1,5})$")
 _COORDINATORS_ALONE: Final = (
-    "sites", "rounds", "epochs", "clip", "noise", "least_sites", "round_seconds",
+    "sites", "rounds", "epochs", "clip", "noise", "least_sites", "round_seconds", "address",
 )  # fmt: skip
 
 
@@ -46,6 +47,10 @@ class FederatedTrainingArgs(RunArgs):
     peer_ranges: NotRequired[list[str]]
     """Private ranges of the other side in other clusters. A coordinator then has a load balancer
     with a private address. Default: none."""
+    address: NotRequired[str]
+    """Private address of the coordinator's load balancer. Needed on an ``existing`` cluster where
+    there are ``peer_ranges``; on EKS it needs a load balancer in one subnet. Default: any of the
+    cluster's subnets."""
     peer_namespaces: NotRequired[list[str]]
     """Namespaces of the other side in this cluster. Default: none."""
     rounds: NotRequired[int]
@@ -92,6 +97,11 @@ def check(name: str, args: FederatedTrainingArgs) -> FederatedTrainingSpec:
             if argument in given:
                 refusals.say(argument, "is the coordinator's; leave it out")
     peers = _peers(given, role, refusals)
+    if role == "coordinator":
+        placed = run.placed if run is not None and peers.ranges else None
+        peers = replace(peers, address=checked_address(placed, given.get("address"), refusals))
+        if peers.address and not peers.ranges:
+            refusals.say("address", "is for peer_ranges, which need a load balancer; leave it out")
     options = _options(given, len(sites), refusals)
     restarts = refusals.whole("max_restarts", given.get("max_restarts", 10), 0, 100)
     refusals.raise_if_any()

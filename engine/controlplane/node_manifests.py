@@ -21,7 +21,7 @@ MOST_PODS = 110
 SYSTEM_MILLICORES = 500
 MEMORY_SHARES = 32
 SYSTEM_DISK_GB = 200
-_INTERFACES = {"eks": "vpc.amazonaws.com/efa", "aks": "rdma/hca", "existing": "rdma/hca"}
+_INTERFACES = {"eks": "vpc.amazonaws.com/efa", "aks": "rdma/ib", "existing": "rdma/ib"}
 _FABRICS = {"eks": "efa", "aks": "infiniband", "existing": "infiniband"}
 
 

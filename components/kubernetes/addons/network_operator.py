@@ -64,10 +64,14 @@ def _values(spec: PlatformSpec) -> dict[str, Values]:
 
 
 def _policy(spec: PlatformSpec) -> list[Manifest]:
-    """RDMA devices of nodes with InfiniBand, shared by the pods of a node: ``rdma/hca``."""
+    """RDMA devices of nodes with InfiniBand, shared by the pods of a node.
+
+    They are called ``rdma/ib``, as SR-IOV plugins call theirs, so that a job asks for the same on
+    every cluster: https://github.com/Azure/aks-rdma-infiniband
+    """
     registry, _, name = spec.repository("rdma-device-plugin").rpartition("/")
     shares = int(spec.options("network-operator").get("shares") or 63)
-    pool = {"resourceName": "hca", "rdmaHcaMax": shares, "selectors": {"vendors": [_VENDOR]}}
+    pool = {"resourceName": "ib", "rdmaHcaMax": shares, "selectors": {"vendors": [_VENDOR]}}
     on_fabric = {"key": FABRIC, "operator": "In", "values": ["infiniband"]}
     return [
         {

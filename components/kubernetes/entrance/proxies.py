@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+from components.kubernetes._load_balancer import private_load_balancer
 from components.kubernetes._metadata import metadata
 from components.kubernetes._objects import Manifest
 from components.kubernetes._placed import REGION_LABEL, ZONE_LABEL
@@ -15,8 +16,6 @@ from components.kubernetes.entrance.specification import GatewaySpec
 
 ENVOY: Final = "gateway.envoyproxy.io/v1alpha1"
 GATEWAY: Final = "gateway.networking.k8s.io/v1"
-_AWS: Final = "service.beta.kubernetes.io/aws-load-balancer"
-_AZURE: Final = "service.beta.kubernetes.io/azure-load-balancer-internal"
 #: User of Envoy's distroless image.
 _USER: Final = 65532
 #: What is known of a request afterwards; neither its body, its token nor its query, which may
@@ -153,33 +152,9 @@ def _zones(spec: GatewaySpec) -> dict[str, Any]:
 
 
 def _service(spec: GatewaySpec) -> dict[str, Any]:
-    """An internal load balancer, which keeps the addresses of clients: they are judged."""
-    found: dict[str, Any] = {
-        "type": "LoadBalancer",
-        "externalTrafficPolicy": "Local",
-        "allocateLoadBalancerNodePorts": False,
-        "loadBalancerSourceRanges": list(spec.allowed_cidrs),
-    }
-    if spec.placed.distribution == "eks":
-        # https://kubernetes-sigs.github.io/aws-load-balancer-controller/latest/guide/service/
-        found["annotations"] = {
-            f"{_AWS}-type": "external",
-            f"{_AWS}-scheme": "internal",
-            f"{_AWS}-nlb-target-type": "ip",
-            f"{_AWS}-target-group-attributes": "preserve_client_ip.enabled=true",
-            **({f"{_AWS}-subnets": spec.subnet} if spec.subnet else {}),
-            **({f"{_AWS}-private-ipv4-addresses": spec.address} if spec.address else {}),
-        }
-        found["loadBalancerClass"] = "service.k8s.aws/nlb"
-    elif spec.placed.distribution == "aks":
-        # https://learn.microsoft.com/en-us/azure/aks/internal-lb; its balancer needs node ports.
-        found["annotations"] = {
-            _AZURE: "true",
-            **({f"{_AZURE}-subnet": spec.subnet} if spec.subnet else {}),
-            **({"service.beta.kubernetes.io/azure-load-balancer-ipv4": spec.address}
-               if spec.address else {}),
-        }  # fmt: skip
-        found["allocateLoadBalancerNodePorts"] = True
-    else:
-        found["loadBalancerIP"] = spec.address
-    return found
+    balancer = private_load_balancer(
+        spec.placed.distribution, spec.allowed_cidrs, address=spec.address, subnet=spec.subnet
+    )
+    if not balancer.annotations:
+        return balancer.fields
+    return {**balancer.fields, "annotations": balancer.annotations}

@@ -11,6 +11,7 @@ from typing import Any, Final
 from urllib.parse import urlsplit
 
 from components.kubernetes._images import resolve
+from components.kubernetes._load_balancer import checked_address
 from components.kubernetes._nested import PRIVATE, by_name, cidr, is_private, object_name, options
 from components.kubernetes._placed import InCluster, check_in_cluster
 from components.kubernetes.entrance.arguments import (
@@ -93,7 +94,7 @@ def check(name: str, args: GatewayArgs) -> GatewaySpec:
         issuers = _ranges("issuer_cidrs", near, refusals)
     elif asks:
         refusals.say("issuer_cidrs", "missing; proxies get the issuers' keys from there")
-    address = _address(placed, given.get("address"), refusals)
+    address = checked_address(placed, given.get("address"), refusals)
     rates = _rates(given, refusals)
     size = str(given.get("largest_request", "10Mi"))
     if not _SIZE.match(size):
@@ -213,23 +214,6 @@ def _ranges(argument: str, given: object, refusals: Refusals) -> tuple[str, ...]
                 "it is within one's own networks: others neither reach it nor are reached",
             )  # fmt: skip
     return ranges
-
-
-def _address(placed: InCluster | None, value: object, refusals: Refusals) -> str:
-    if value is None:
-        if placed and placed.distribution == "existing":
-            refusals.say("address", "missing; needed on an existing cluster: a private address "
-                         "that its load balancer has")  # fmt: skip
-        return ""
-    try:
-        found = ipaddress.ip_address(str(value))
-    except ValueError:
-        found = None
-    if found is None or not any(
-        found in each for each in PRIVATE if each.version == found.version
-    ):
-        refusals.add("address", value, "a private address")
-    return str(value)
 
 
 def _rates(args: Mapping[str, Any], refusals: Refusals) -> tuple[tuple[int, str, str], ...]:

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
+from components.kubernetes._load_balancer import private_load_balancer
 from components.kubernetes._metadata import metadata
 from components.kubernetes._objects import Manifest
 from components.kubernetes.training.failures import gang, gang_pods
@@ -19,15 +20,6 @@ _TLS: Final = "/etc/falaj/tls"
 _SITES: Final = "/etc/falaj/sites"
 _TOKEN: Final = "/etc/falaj/token"  # noqa: S105 - a folder
 _MODE: Final = 0o440
-#: Load balancers with private addresses alone.
-_INTERNAL: Final[Mapping[str, Mapping[str, str]]] = {
-    "eks": {
-        "service.beta.kubernetes.io/aws-load-balancer-scheme": "internal",
-        "service.beta.kubernetes.io/aws-load-balancer-nlb-target-type": "ip",
-    },
-    "aks": {"service.beta.kubernetes.io/azure-load-balancer-internal": "true"},
-    "existing": {},
-}
 
 
 @dataclass(frozen=True)
@@ -40,6 +32,8 @@ class Peers:
     """Private ranges of the other side, in other clusters."""
     namespaces: tuple[str, ...]
     """Namespaces of the other side in this cluster."""
+    address: str = ""
+    """Private address of the coordinator's load balancer; empty: any."""
 
 
 @dataclass(frozen=True)
@@ -140,8 +134,11 @@ def _service(spec: FederatedTrainingSpec) -> Manifest:
     body: dict[str, Any] = {"selector": selector(run), "ports": ports, "type": "ClusterIP"}
     annotations: Mapping[str, str] = {}
     if spec.peers.ranges:
-        body |= {"type": "LoadBalancer", "loadBalancerSourceRanges": list(spec.peers.ranges)}
-        annotations = _INTERNAL[run.placed.distribution]
+        balancer = private_load_balancer(
+            run.placed.distribution, spec.peers.ranges, address=spec.peers.address
+        )
+        body |= balancer.fields
+        annotations = balancer.annotations
     about = metadata(run.placed, run.name, run.name, run.namespace, annotations=annotations)
     return {"apiVersion": "v1", "kind": "Service", "metadata": about, "spec": body}
 

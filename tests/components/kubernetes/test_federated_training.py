@@ -9,8 +9,10 @@ import pytest
 
 from components.kubernetes import federated_training
 from components.kubernetes._objects import Manifest
+from tests.components.kubernetes.cluster_parts import difference, same_as_golden, shown
 from tests.components.kubernetes.training_jobs import (
     CPU,
+    PLACES,
     arguments,
     container_of,
     findings,
@@ -22,6 +24,7 @@ from workloads.federation.command import build_parser
 COORDINATOR: dict[str, Any] = {
     "role": "coordinator", "certificate_secret": "federation-tls",
     "sites": {"dubai": "a" * 64, "sharjah": "b" * 64}, "peer_ranges": ["10.60.0.0/16"],
+    "address": "10.50.0.9",
 }  # fmt: skip
 SITE: dict[str, Any] = {
     "role": "site", "certificate_secret": "dubai-tls", "token_secret": "dubai-token",
@@ -43,6 +46,9 @@ def rendered(place: str = "existing", **changes: Any) -> list[Manifest]:
         ({**COORDINATOR, "peer_ranges": ["0.0.0.0/0"]}, "private ranges"),
         ({**COORDINATOR, "peer_ranges": []}, "say where the other side is"),
         ({**COORDINATOR, "least_sites": 3}, "from 1 to 2"),
+        ({**COORDINATOR, "address": None}, "needed on an existing cluster: a private address"),
+        ({**COORDINATOR, "address": "8.8.8.8"}, "address: given '8.8.8.8'; allowed: a private"),
+        ({**COORDINATOR, "peer_ranges": [], "peer_namespaces": ["acme"]}, "is for peer_ranges"),
         ({**COORDINATOR, "token_secret": "x"}, "is a site's"),
         ({**COORDINATOR, "noise": -1}, "a number above 0"),
         ({**COORDINATOR, "flavor": "h200"}, "sites train on CPUs"),
@@ -50,6 +56,7 @@ def rendered(place: str = "existing", **changes: Any) -> list[Manifest]:
         ({**SITE, "coordinator": None}, "coordinator: missing"),
         ({**SITE, "token_secret": None}, "token_secret"),
         ({**SITE, "rounds": 3}, "is the coordinator's"),
+        ({**SITE, "address": "10.50.0.9"}, "is the coordinator's"),
         ({**SITE, "dataset": None}, "dataset: missing"),
     ],
 )
@@ -88,7 +95,8 @@ def test_the_coordinator_has_a_private_address_only_where_others_need_one() -> N
     assert service["spec"]["type"] == "LoadBalancer"
     assert service["spec"]["loadBalancerSourceRanges"] == ["10.60.0.0/16"]
     assert "internal" in str(service["metadata"]["annotations"])
-    near = {**COORDINATOR, "peer_ranges": [], "peer_namespaces": ["acme-training"]}
+    near = {**COORDINATOR, "peer_ranges": [], "peer_namespaces": ["acme-training"],
+            "address": None}  # fmt: skip
     assert the("Service", rendered(**near))["spec"]["type"] == "ClusterIP"
     assert not [each for each in rendered(**SITE) if each["kind"] == "Service"]
 
@@ -100,7 +108,26 @@ def test_secrets_are_mounted_and_never_written() -> None:
         assert not [each for each in rendered(**given) if each["kind"] == "Secret"]
 
 
-@pytest.mark.parametrize("place", ["eks", "aks"])
+@pytest.mark.parametrize("place", PLACES)
+def test_the_network_policy_sees_the_addresses_of_sites(place: str) -> None:
+    service = the("Service", rendered(place, **COORDINATOR))
+    assert service["spec"]["externalTrafficPolicy"] == "Local"
+    if place == "eks":
+        assert service["spec"]["loadBalancerClass"] == "service.k8s.aws/nlb"
+        assert "preserve_client_ip.enabled=true" in str(service["metadata"]["annotations"])
+
+
+def test_the_manifests_are_the_reviewed_ones_and_platforms_differ_where_they_must() -> None:
+    here = shown(rendered(**COORDINATOR))
+    same_as_golden("federation-coordinator-existing.yaml", here)
+    same_as_golden("federation-site.diff", difference(here, shown(rendered(**SITE))))
+    for place in ("eks", "aks"):
+        for role, given in (("coordinator", COORDINATOR), ("site", SITE)):
+            found = difference(shown(rendered(**given)), shown(rendered(place, **given)))
+            same_as_golden(f"federation-{role}-{place}.diff", found)
+
+
+@pytest.mark.parametrize("place", PLACES)
 @pytest.mark.parametrize("given", [COORDINATOR, SITE], ids=["coordinator", "site"])
 def test_every_policy_pack_is_met(place: str, given: dict[str, Any]) -> None:
     assert findings(rendered(place, **given)) == []

@@ -9,7 +9,15 @@ import pytest
 
 from components.kubernetes import sweep
 from components.kubernetes._objects import Manifest
-from tests.components.kubernetes.training_jobs import CPU, arguments, container_of, findings, the
+from tests.components.kubernetes.cluster_parts import difference, same_as_golden, shown
+from tests.components.kubernetes.training_jobs import (
+    CPU,
+    PLACES,
+    arguments,
+    container_of,
+    findings,
+    the,
+)
 from workloads.training.command import build_parser
 from workloads.training.search import spaces
 
@@ -68,6 +76,13 @@ def test_the_command_is_one_that_the_training_understands() -> None:
     assert build_parser().parse_args(run).epochs == 20
 
 
-@pytest.mark.parametrize("place", ["eks", "aks"])
+def test_the_manifests_are_the_reviewed_ones_and_platforms_differ_where_they_must() -> None:
+    here = shown(rendered())
+    same_as_golden("sweep-existing.yaml", here)
+    for place in ("eks", "aks"):
+        same_as_golden(f"sweep-{place}.diff", difference(here, shown(rendered(place))))
+
+
+@pytest.mark.parametrize("place", PLACES)
 def test_every_policy_pack_is_met(place: str) -> None:
     assert findings(rendered(place)) == []

@@ -110,7 +110,7 @@ def findings(manifests: list[Manifest], namespace: str = "acme-training") -> lis
         ),
         name="plain",
     )
-    settings = Settings(allowed_registries=("registry.acme.example",))
+    settings = Settings(allowed_registries=("registry.acme.example",), allowed_sites=("dxb-1",))
     judged = Judge(all_rules(), settings).whole(stack)
     return [f"{each.rule.id}: {each.findings}" for each in judged if each.findings]
 

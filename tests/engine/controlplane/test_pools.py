@@ -147,7 +147,7 @@ def test_racks_and_zones_follow_from_the_number_of_the_machine() -> None:
 
 @pytest.mark.parametrize(
     ("distribution", "resource"),
-    [("eks", "vpc.amazonaws.com/efa"), ("aks", "rdma/hca"), ("existing", "rdma/hca")],
+    [("eks", "vpc.amazonaws.com/efa"), ("aks", "rdma/ib"), ("existing", "rdma/ib")],
 )
 def test_the_fabric_is_the_distributions(distribution: str, resource: str) -> None:
     found = node(_pool("h200"), 0, Site(distribution=distribution))  # type: ignore[arg-type]
