@@ -206,6 +206,17 @@ class OptionRefusals:
             self.say(option, f"missing; needed {needed}; or leave the add-on out with false")
         return ""
 
+    def address(self, options: Mapping[str, Any], option: str, *, needed: str = "") -> None:
+        """As `text`, and refuse what is reached without TLS."""
+        text = self.text(options, option, needed=needed)
+        if text and not text.startswith("https://"):
+            self.say(option, f"given {text!r}; allowed: an address that starts with https://")
+
+    def foreign(self, options: Mapping[str, Any], option: str, placed: InCluster) -> None:
+        """Refuse an option of other distributions, where it is given."""
+        if options.get(option) is not None:
+            self.say(option, f"has no meaning on {placed.distribution}; leave it out")
+
     def whole(self, options: Mapping[str, Any], option: str, low: int, high: int) -> None:
         """Refuse what is no whole number between two limits."""
         value = options.get(option)

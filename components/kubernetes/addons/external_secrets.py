@@ -51,15 +51,14 @@ def _check(options: Mapping[str, Any], placed: InCluster, refusals: OptionRefusa
         "aks": ("vault_url", "client_id"),
         "existing": ("vault_url", "path", "role"),
     }
+    needed = f"on {placed.distribution}"
     for option in ExternalSecretsOptions.__annotations__:
         if option not in allowed[placed.distribution]:
-            if options.get(option) is not None:
-                refusals.say(option, f"has no meaning on {placed.distribution}; leave it out")
-            continue
-        needed = f"on {placed.distribution}" if option in {"vault_url", "client_id"} else ""
-        text = refusals.text(options, option, needed=needed)
-        if option == "vault_url" and text and not text.startswith("https://"):
-            refusals.say(option, f"given {text!r}; allowed: an address that starts with https://")
+            refusals.foreign(options, option, placed)
+        elif option == "vault_url":
+            refusals.address(options, option, needed=needed)
+        else:
+            refusals.text(options, option, needed=needed if option == "client_id" else "")
 
 
 def _values(spec: PlatformSpec) -> dict[str, Values]:

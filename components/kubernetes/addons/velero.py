@@ -73,19 +73,15 @@ def _check(options: Mapping[str, Any], placed: InCluster, refusals: OptionRefusa
         if option == "keep_days":
             refusals.whole(options, option, 1, 3650)
         elif option in needed:
-            refusals.text(options, option, needed=f"on {placed.distribution}")
+            read = refusals.address if option == "endpoint" else refusals.text
+            read(options, option, needed=f"on {placed.distribution}")
         elif option in optional:
             refusals.text(options, option)
-        elif options.get(option) is not None:
-            refusals.say(option, f"has no meaning on {placed.distribution}; leave it out")
+        else:
+            refusals.foreign(options, option, placed)
     schedule = str(options.get("schedule") or "0 22 * * *")
     if len(schedule.split()) != 5:
         refusals.say("schedule", f"given {schedule!r}; allowed: five fields, as 0 22 * * *")
-    endpoint = str(options.get("endpoint") or "https://")
-    if not endpoint.startswith("https://"):
-        refusals.say(
-            "endpoint", f"given {endpoint!r}; allowed: an address that starts with https://"
-        )
     _check_place(options, placed, refusals)
 
 

@@ -2,37 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any, cast
 
 import pulumi
 import pytest
-from pulumi.runtime import mocks as sdk
-from pulumi.runtime.mocks import MockMonitor
 
 from components.kubernetes.inference_service import InferenceService, InferenceServiceArgs
+from tests.components.kubernetes.registrations import recorded
 from tests.components.kubernetes.serving_services import GPU, arguments, by_key, service
 
 
-class _Answers(sdk.Mocks):
-    def new_resource(self, args: sdk.MockResourceArgs) -> tuple[str | None, dict[Any, Any]]:
-        return f"{args.name}-id", dict(args.inputs)
-
-    def call(self, args: sdk.MockCallArgs) -> tuple[dict[Any, Any], None]:
-        return dict(args.args), None
-
-
 @pytest.fixture
-def requests(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
-    found: list[Any] = []
-    register = MockMonitor.RegisterResource
-
-    def recording(self: MockMonitor, request: Any) -> Any:
-        found.append(request)
-        return register(self, request)
-
-    monkeypatch.setattr(MockMonitor, "RegisterResource", recording)
-    sdk.set_mocks(_Answers(), "falaj", "dev")
-    return found
+def requests() -> Iterator[list[Any]]:
+    with recorded() as found:
+        yield found
 
 
 @pytest.mark.parametrize(

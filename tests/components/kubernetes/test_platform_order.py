@@ -2,53 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator
-from contextlib import contextmanager
 from itertools import pairwise
 from typing import Any
 
 import pulumi
 import pytest
-from pulumi.runtime import mocks as sdk
-from pulumi.runtime.mocks import MockMonitor
 
 from components.kubernetes import Platform
 from components.kubernetes.addons.available import ADDONS
 from components.kubernetes.addons.installation import manifests
 from tests.components.kubernetes.platforms import arguments, spec
+from tests.components.kubernetes.registrations import recorded
 
 CHART = "kubernetes:helm.sh/v4:Chart"
-
-
-class _Answers(sdk.Mocks):
-    def new_resource(self, args: sdk.MockResourceArgs) -> tuple[str | None, dict[Any, Any]]:
-        return f"{args.name}-id", dict(args.inputs)
-
-    def call(self, args: sdk.MockCallArgs) -> tuple[dict[Any, Any], None]:
-        return dict(args.args), None
-
-
-@contextmanager
-def _recorded() -> Generator[list[Any]]:
-    requests: list[Any] = []
-    register = MockMonitor.RegisterResource
-
-    def recording(self: MockMonitor, request: Any) -> Any:
-        requests.append(request)
-        return register(self, request)
-
-    MockMonitor.RegisterResource = recording
-    try:
-        yield requests
-    finally:
-        MockMonitor.RegisterResource = register
 
 
 @pytest.fixture(scope="module")
 def registered() -> dict[str, Any]:
     """Requests by ``Kind name`` of the EKS platform, as the engine gets them."""
-    with _recorded() as requests:
-        sdk.set_mocks(_Answers(), "falaj", "dev")
+    with recorded() as requests:
 
         @pulumi.runtime.test
         def run() -> None:

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import pulumi
 import pytest
-from pulumi.runtime import mocks as sdk
-from pulumi.runtime.mocks import MockMonitor
 
 from components import kubernetes
 from tests.components.kubernetes import (
@@ -17,6 +15,7 @@ from tests.components.kubernetes import (
     test_storage_classes,
     test_tenant,
 )
+from tests.components.kubernetes.registrations import recorded
 
 CASES: list[tuple[type[Any], dict[str, Any], Mapping[str, Any]]] = [
     (kubernetes.Tenant, test_tenant.arguments(), test_tenant.tenant()),
@@ -40,26 +39,10 @@ OUTPUTS = {
 }
 
 
-class _Answers(sdk.Mocks):
-    def new_resource(self, args: sdk.MockResourceArgs) -> tuple[str | None, dict[Any, Any]]:
-        return f"{args.name}-id", dict(args.inputs)
-
-    def call(self, args: sdk.MockCallArgs) -> tuple[dict[Any, Any], None]:
-        return dict(args.args), None
-
-
 @pytest.fixture
-def requests(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
-    found: list[Any] = []
-    register = MockMonitor.RegisterResource
-
-    def recording(self: MockMonitor, request: Any) -> Any:
-        found.append(request)
-        return register(self, request)
-
-    monkeypatch.setattr(MockMonitor, "RegisterResource", recording)
-    sdk.set_mocks(_Answers(), "falaj", "dev")
-    return found
+def requests() -> Iterator[list[Any]]:
+    with recorded() as found:
+        yield found
 
 
 @pytest.mark.parametrize(
