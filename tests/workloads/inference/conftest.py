@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from tests.workloads.inference import models
+from tests.workloads.inference.raw_http import Raw
 from tests.workloads.inference.serving import Server, Site
 
 
@@ -55,3 +56,11 @@ def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
 @pytest.fixture
 def token(running: Server) -> str:
     return running.site.token("predict")
+
+
+@pytest.fixture
+def raw(running: Server) -> Iterator[Raw]:
+    """A connection on which bytes are sent as they are."""
+    connection = Raw(running)
+    yield connection
+    connection.close()

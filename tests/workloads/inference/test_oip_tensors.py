@@ -1,4 +1,4 @@
-"""Requests of the Open Inference Protocol against a model's schema: refusals first."""
+"""Requests of the Open Inference Protocol against a model's schema: what is answered."""
 
 from __future__ import annotations
 
@@ -14,199 +14,19 @@ from hypothesis import strategies as st
 from onnx import TensorProto
 
 from tests.workloads.inference import models
+from tests.workloads.inference.oip import (
+    ECHO,
+    KINDS,
+    MLP,
+    TABLE,
+    answer,
+    echo_request,
+    loaded,
+    refusal,
+)
 from tests.workloads.inference.serving import row
-from workloads.inference import model
 from workloads.inference.errors import RequestError
-from workloads.inference.settings import Limits
 from workloads.inference.tensors import NUMPY_TYPES, TensorSpec
-
-LIMITS = Limits(max_body_bytes=65536, max_rows=32)
-KINDS = {
-    "BOOL": TensorProto.BOOL,
-    "UINT8": TensorProto.UINT8,
-    "UINT64": TensorProto.UINT64,
-    "INT8": TensorProto.INT8,
-    "INT32": TensorProto.INT32,
-    "INT64": TensorProto.INT64,
-    "FP16": TensorProto.FLOAT16,
-    "FP32": TensorProto.FLOAT,
-    "FP64": TensorProto.DOUBLE,
-    "BYTES": TensorProto.STRING,
-}
-
-
-def loaded(content: bytes) -> model.Model:
-    return model.load(content, name="mlp", version="3", manifest={}, threads=1, limits=LIMITS)
-
-
-MLP = loaded(models.mlp())
-TABLE = loaded(models.table())
-ECHO = {name: loaded(models.echo({"x": kind}, ("batch", 2))) for name, kind in KINDS.items()}
-
-
-def answer(served: model.Model, document: Any) -> dict[str, Any]:
-    body = document if isinstance(document, bytes) else json.dumps(document).encode()
-    inference = served.schema.read(body, None)
-    content, header_length = served.schema.write(inference, served.run(inference))
-    assert header_length is None
-    return json.loads(content)
-
-
-def refusal(served: model.Model, document: Any, header_length: int | None = None) -> str:
-    body = document if isinstance(document, bytes) else json.dumps(document).encode()
-    if served.row is not None and header_length is None:
-        assert served.row.answer(body) is None
-    with pytest.raises(RequestError) as caught:
-        served.schema.read(body, header_length)
-    assert caught.value.status == 400
-    return caught.value.message
-
-
-def changed(**changes: Any) -> dict[str, Any]:
-    tensor = row()["inputs"][0] | changes
-    return {"inputs": [{k: v for k, v in tensor.items() if v is not ...}]}
-
-
-def echo_request(datatype: str, data: Any, shape: Any = (1, 2)) -> dict[str, Any]:
-    return {"inputs": [{"name": "x", "datatype": datatype, "shape": list(shape), "data": data}]}
-
-
-@pytest.mark.parametrize(
-    ("document", "words"),
-    [
-        (b"", "not JSON"),
-        (b"{", "not JSON"),
-        (b"\xff\xfe", "not JSON"),
-        (b'{"inputs": [NaN]}', "not JSON"),
-        (b"[" * 5000 + b"]" * 5000, "not JSON"),
-        ([], "JSON object"),
-        ("text", "JSON object"),
-        ({}, "list of inputs"),
-        ({"inputs": {}}, "list of inputs"),
-        ({"inputs": []}, "list of inputs"),
-        ({"inputs": [1]}, "an object"),
-        ({"inputs": [{}]}, "unknown input"),
-        (changed(name="other"), "unknown input 'other'"),
-        (changed(name=["input"]), "unknown input"),
-        (changed(datatype="FP64"), "expects FP32"),
-        (changed(datatype="BF16"), "expects FP32"),
-        (changed(datatype=...), "expects FP32"),
-        (changed(shape=...), "list of whole numbers"),
-        (changed(shape=64), "list of whole numbers"),
-        (changed(shape=[1, 64.0]), "list of whole numbers"),
-        (changed(shape=[True, 64]), "list of whole numbers"),
-        (changed(shape=["1", 64]), "list of whole numbers"),
-        (changed(shape=[[1], 64]), "list of whole numbers"),
-        (changed(shape=[64]), "dimensions"),
-        (changed(shape=[1] * 1000), "dimensions"),
-        (changed(shape=[1, 63]), "doesn't fit"),
-        (changed(shape=[-1, 64]), "doesn't fit"),
-        (changed(shape=[0, 64]), "doesn't fit"),
-        (changed(shape=[1, -64]), "doesn't fit"),
-        (changed(shape=[33, 64]), "at most 32"),
-        (changed(shape=[2**62, 64]), "at most 32"),
-        (changed(shape=[2**64, 64]), "whole numbers"),
-        (changed(shape=[2, 64]), "64 elements in data, but shape [2, 64] means 128"),
-        (changed(data=...), "data must be a list"),
-        (changed(data="x"), "data must be a list"),
-        (changed(data=[0.5] * 63), "63 elements"),
-        (changed(data=[]), "0 elements"),
-        (changed(data=["0.5"] * 64), "must be numbers"),
-        (changed(data=[True] * 64), "must be numbers"),
-        (changed(data=[0.5] * 63 + [True]), "must be numbers"),
-        (changed(data=[0.5] * 63 + [[0.5]]), "must be numbers"),
-        (changed(data=[[0.5] * 32, [0.5] * 32]), "nesting"),
-        (changed(data=[[0.5] * 64, [0.5] * 64]), "nesting"),
-        (changed(data=[[[0.5] * 64]]), "nesting"),
-        (changed(data=[1e39] + [0.5] * 63), "out of the range"),
-        (changed(data=[None] + [1e39] + [0.5] * 62), "out of the range"),
-        ({"inputs": row()["inputs"] * 2}, "there twice"),
-        (row(id=7), "id must be"),
-        (row(id="x" * 2000), "id must be"),
-        (row(outputs={}), "outputs must be a list"),
-        (row(outputs=[{"name": "nothing"}]), "unknown output 'nothing'"),
-        (row(outputs=["probabilities"]), "unknown output"),
-        (row(outputs=[{"name": "probabilities"}] * 2), "twice"),
-        (row(parameters=[]), "parameters must be"),
-        (row(parameters={"binary_data_output": 1}), "true or false"),
-        (
-            row(outputs=[{"name": "probabilities", "parameters": {"classification": 3}}]),
-            "not offered",
-        ),
-        (changed(parameters={"shared_memory_region": "x"}), "not offered"),
-        (changed(parameters={"binary_data_size": 256}), "both data and"),
-        (changed(parameters={"binary_data_size": -1}, data=...), "number of bytes"),
-        (changed(parameters={"binary_data_size": 256}, data=...), "0 bytes are left"),
-        (changed(parameters=3), "parameters must be"),
-    ],
-)
-def test_bad_requests_are_refused_with_the_reason(document: Any, words: str) -> None:
-    assert words in refusal(MLP, document)
-
-
-def test_too_many_elements_are_refused_before_memory_is_taken() -> None:
-    free = loaded(models.echo({"x": TensorProto.FLOAT}, ("batch", "wide")))
-    document = echo_request("FP32", [], (1, 2**40))
-    assert "more elements than a body" in refusal(free, document)
-
-
-def test_missing_inputs_and_unequal_rows() -> None:
-    age = {"name": "age", "datatype": "FP32", "shape": [1, 1], "data": [3]}
-    city = {"name": "city", "datatype": "BYTES", "shape": [2, 1], "data": ["a", "b"]}
-    assert "missing inputs: 'city'" in refusal(TABLE, {"inputs": [age]})
-    assert "rows" in refusal(TABLE, {"inputs": [age, city]})
-
-
-@pytest.mark.parametrize(
-    ("datatype", "data"),
-    [
-        ("BOOL", [0, 1]), ("BOOL", [None, True]), ("INT8", [1.0, 2]), ("INT8", [128, 0]),
-        ("INT8", [-129, 0]), ("INT8", [True, 1]), ("INT8", ["1", 1]), ("INT8", [None, 1]),
-        ("UINT8", [-1, 0]), ("UINT8", [256, 0]), ("INT32", [2**31, 0]), ("INT64", [2**63, 0]),
-        ("UINT64", [-1, 0]), ("UINT64", [2**64, 0]), ("FP16", [1.0, 2.0]), ("BYTES", [1, "a"]),
-        ("BYTES", [["a"], "b"]), ("FP64", ["nan", 1.0]),
-    ],
-)  # fmt: skip
-def test_values_of_other_types_or_out_of_range(datatype: str, data: Any) -> None:
-    assert "input 'x'" in refusal(ECHO[datatype], echo_request(datatype, data))
-
-
-@pytest.mark.parametrize(
-    ("datatype", "blob", "words"),
-    [
-        ("FP32", b"\0" * 7, "7 bytes of binary data"),
-        ("FP32", b"\0" * 9, "9 bytes of binary data"),
-        ("BOOL", b"\x00\x02", "0 or 1"),
-        ("BYTES", b"\x01\0\0\0a", "2 BYTES elements"),
-        ("BYTES", b"\x01\0\0\0a" * 3, "2 BYTES elements"),
-        ("BYTES", b"\x01\0\0\0a\xff\xff\xff\xffb", "2 BYTES elements"),
-        ("BYTES", b"\x01\0\0\0a\x01\0", "2 BYTES elements"),
-        ("BYTES", b"\x01\0\0\0a\x01\0\0\0\xff", "UTF-8"),
-    ],
-)
-def test_malformed_binary_tensors(datatype: str, blob: bytes, words: str) -> None:
-    tensor = {"name": "x", "datatype": datatype, "shape": [1, 2]}
-    tensor["parameters"] = {"binary_data_size": len(blob)}
-    head = json.dumps({"inputs": [tensor]}).encode()
-    assert words in refusal(ECHO[datatype], head + blob, len(head))
-
-
-def test_binary_sizes_that_do_not_add_up() -> None:
-    tensor = {"name": "x", "datatype": "FP32", "shape": [1, 2]}
-    head = json.dumps({"inputs": [tensor | {"parameters": {"binary_data_size": 8}}]}).encode()
-    assert "only 4 bytes are left" in refusal(ECHO["FP32"], head + b"\0" * 4, len(head))
-    assert "follow the last" in refusal(ECHO["FP32"], head + b"\0" * 9, len(head))
-    assert "the body has" in refusal(ECHO["FP32"], head, len(head) + 1)
-    assert "not JSON" in refusal(ECHO["FP32"], head + b"\0" * 8, len(head) - 1)
-
-
-def test_raw_requests_that_do_not_fit() -> None:
-    assert "a model with one input" in refusal(TABLE, b"\0" * 8, 0)
-    assert "7 bytes of binary data" in refusal(ECHO["FP32"], b"\0" * 7, 0)
-    assert "0 bytes of binary data" in refusal(ECHO["FP32"], b"", 0)
-
-
-# -- what is answered ------------------------------------------------------------------------
 
 
 def test_answer_has_what_the_protocol_asks_for() -> None:

@@ -1,0 +1,56 @@
+"""A whole foundation on Azure, as one program deploys it."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+import pulumi
+
+from engine.sandbox.mocks import Declared
+from tests.components.azure.conftest import Deployed, deploy
+from tests.components.azure.estate import Estate
+
+MEMBERS = {
+    duty: [f"10000000-0000-0000-0000-00000000000{position}"]
+    for position, duty in enumerate(
+        ("provisioner", "trainer", "deployer", "auditor", "key-administrator")
+    )
+}
+
+
+def everything(opts: pulumi.ResourceOptions, **placed: Any) -> dict[str, Any]:
+    """Every component of a foundation, and of what stands on it; their outputs by component."""
+    estate = Estate(opts, **placed)
+    store = estate.store()
+    parts = {
+        "store": store,
+        "images": estate.registry(
+            upstreams=["quay.io", "mcr.microsoft.com"], repositories=["training", "inference"]
+        ),
+        "audit": estate.trail(
+            alert_emails=["soc@acme.ae"], data_store_id=store.store_ids["datasets"]
+        ),
+        "people": estate.people(members=MEMBERS, require_mfa=False),
+        "trainer": estate.workload("trainer"),
+        "deployer": estate.workload("deployer"),
+        "files": estate.files(),
+        "money": estate.budget(),
+    }
+    return {
+        f"{name}.{output}": value
+        for name, part in parts.items()
+        for output, value in vars(part).items()
+        if isinstance(value, pulumi.Output)
+    }
+
+
+@cache
+def foundation() -> Deployed:
+    """What the program declares; once for all modules that look at it."""
+    return deploy(everything)
+
+
+def own(made: Deployed) -> list[Declared]:
+    """Resources of the cloud."""
+    return [each for each in made.resources if each.type.startswith("azure-native:")]

@@ -1,0 +1,65 @@
+"""Loaded models, and requests of the Open Inference Protocol for them."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from onnx import TensorProto
+
+from tests.workloads.inference import models
+from tests.workloads.inference.serving import row
+from workloads.inference import model
+from workloads.inference.errors import RequestError
+from workloads.inference.settings import Limits
+
+LIMITS = Limits(max_body_bytes=65536, max_rows=32)
+KINDS = {
+    "BOOL": TensorProto.BOOL,
+    "UINT8": TensorProto.UINT8,
+    "UINT64": TensorProto.UINT64,
+    "INT8": TensorProto.INT8,
+    "INT32": TensorProto.INT32,
+    "INT64": TensorProto.INT64,
+    "FP16": TensorProto.FLOAT16,
+    "FP32": TensorProto.FLOAT,
+    "FP64": TensorProto.DOUBLE,
+    "BYTES": TensorProto.STRING,
+}
+
+
+def loaded(content: bytes) -> model.Model:
+    return model.load(content, name="mlp", version="3", manifest={}, threads=1, limits=LIMITS)
+
+
+MLP = loaded(models.mlp())
+TABLE = loaded(models.table())
+ECHO = {name: loaded(models.echo({"x": kind}, ("batch", 2))) for name, kind in KINDS.items()}
+
+
+def answer(served: model.Model, document: Any) -> dict[str, Any]:
+    body = document if isinstance(document, bytes) else json.dumps(document).encode()
+    inference = served.schema.read(body, None)
+    content, header_length = served.schema.write(inference, served.run(inference))
+    assert header_length is None
+    return json.loads(content)
+
+
+def refusal(served: model.Model, document: Any, header_length: int | None = None) -> str:
+    body = document if isinstance(document, bytes) else json.dumps(document).encode()
+    if served.row is not None and header_length is None:
+        assert served.row.answer(body) is None
+    with pytest.raises(RequestError) as caught:
+        served.schema.read(body, header_length)
+    assert caught.value.status == 400
+    return caught.value.message
+
+
+def changed(**changes: Any) -> dict[str, Any]:
+    tensor = row()["inputs"][0] | changes
+    return {"inputs": [{k: v for k, v in tensor.items() if v is not ...}]}
+
+
+def echo_request(datatype: str, data: Any, shape: Any = (1, 2)) -> dict[str, Any]:
+    return {"inputs": [{"name": "x", "datatype": datatype, "shape": list(shape), "data": data}]}
