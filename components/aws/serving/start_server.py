@@ -55,50 +55,47 @@ def make_certificate(host: str, folder: Path) -> tuple[Path, Path]:
     return written
 
 
-def configuration(settings: dict[str, Any]) -> dict[str, Any]:
-    """The server's ``service.json``."""
+def commands(settings: dict[str, Any]) -> list[list[str]]:
+    """Promote the package, and write the server's ``service.json``: the image knows its form.
+
+    The first reads and verifies the package's signature before an alias stands for it.
+    """
     folder, secrets = Path(settings["folder"]), Path(settings["secrets"])
-    return {
-        "format": "falaj.service/1",
-        "name": settings["model"],
-        "host": "0.0.0.0",  # noqa: S104 - the machine has private addresses only
-        "port": settings["port"],
-        "workers": settings["workers"],
-        "registry": str(folder / "registry"),
-        "model": settings["model"],
-        "keyring": str(secrets / "keyring"),
-        "tls": {
-            "certificate": str(secrets / "tls.crt"),
-            "private_key": str(secrets / "tls.key"),
-        },
-        "auth": {
-            "issuer": "falaj",
-            "audience": settings["host_name"],
-            "jwks": str(secrets / "keyring" / "tokens.jwks.json"),
-        },
-        "logs": str(folder / "logs"),
-        "state": str(folder / "state.json"),
-    }
+    ring = secrets / "keyring"
+    packages = [
+        *("--registry", str(folder / "registry"), "--keyring", str(ring)),
+        *("--model", settings["model"]),
+    ]
+    promote = [
+        *(sys.executable, "-m", "workloads.registry", "promote", *packages),
+        *("--version", str(settings["version"])),
+    ]
+    configure = [
+        *(sys.executable, "-m", "workloads.inference", "configure", *packages),
+        *("--config", str(folder / "service.json")),
+        # The machine has private addresses only.
+        *("--name", settings["model"], "--host", "0.0.0.0"),  # noqa: S104
+        *("--port", str(settings["port"]), "--cpus", str(settings["workers"])),
+        *("--certificate", str(secrets / "tls.crt"), "--private-key", str(secrets / "tls.key")),
+        *("--issuer", "falaj", "--audience", settings["host_name"]),
+        *("--jwks", str(ring / "tokens.jwks.json")),
+        *("--logs", str(folder / "logs"), "--state", str(folder / "state.json")),
+    ]
+    return [promote, configure]
 
 
 def prepare(settings: dict[str, Any]) -> Path:
     """Make the certificate, promote the package, write the configuration; returns its path.
 
     Raises:
-        subprocess.CalledProcessError: the package isn't what was signed.
+        subprocess.CalledProcessError: the package isn't what was signed, or the server wouldn't
+            take the settings.
     """
     folder, secrets = Path(settings["folder"]), Path(settings["secrets"])
     make_certificate(settings["host_name"], secrets)
-    promote = [
-        *(sys.executable, "-m", "workloads.registry", "promote"),
-        *("--registry", str(folder / "registry"), "--model", settings["model"]),
-        *("--version", str(settings["version"]), "--keyring", str(secrets / "keyring")),
-    ]
-    # Reads and verifies the package's signature before an alias stands for it.
-    subprocess.run(promote, check=True)
-    config = folder / "service.json"
-    config.write_text(json.dumps(configuration(settings)))
-    return config
+    for command in commands(settings):
+        subprocess.run(command, check=True)
+    return folder / "service.json"
 
 
 if __name__ == "__main__":

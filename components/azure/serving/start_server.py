@@ -32,7 +32,6 @@ _PEM = re.compile(
     r"-----BEGIN ([A-Z ]+)-----\n.+?\n-----END \1-----\n?",
     re.DOTALL,
 )
-_ISSUER = "falaj"
 
 
 class RefusedError(Exception):
@@ -141,30 +140,33 @@ def split_certificate(found: dict[str, Any], folder: Path) -> tuple[Path, Path]:
     return certificate, key
 
 
-def configuration(settings: dict[str, Any]) -> dict[str, Any]:
-    """The server's ``service.json``."""
+def commands(settings: dict[str, Any]) -> list[list[str]]:
+    """Promote the package, and write the server's ``service.json``: the image knows its form.
+
+    The first reads and verifies the package's signature before an alias stands for it.
+    """
     folder, secrets = Path(settings["folder"]), Path(settings["secrets"])
-    return {
-        "format": "falaj.service/1",
-        "name": settings["model"],
-        "host": "0.0.0.0",  # noqa: S104 - the machine has private addresses only
-        "port": settings["port"],
-        "workers": settings["workers"],
-        "registry": str(folder / "registry"),
-        "model": settings["model"],
-        "keyring": str(secrets / "keyring"),
-        "tls": {
-            "certificate": str(secrets / "tls.crt"),
-            "private_key": str(secrets / "tls.key"),
-        },
-        "auth": {
-            "issuer": _ISSUER,
-            "audience": settings["host_name"],
-            "jwks": str(secrets / "keyring" / "tokens.jwks.json"),
-        },
-        "logs": str(folder / "logs"),
-        "state": str(folder / "state.json"),
-    }
+    ring = secrets / "keyring"
+    packages = [
+        *("--registry", str(folder / "registry"), "--keyring", str(ring)),
+        *("--model", settings["model"]),
+    ]
+    promote = [
+        *(sys.executable, "-m", "workloads.registry", "promote", *packages),
+        *("--version", str(settings["version"])),
+    ]
+    configure = [
+        *(sys.executable, "-m", "workloads.inference", "configure", *packages),
+        *("--config", str(folder / "service.json")),
+        # The machine has private addresses only.
+        *("--name", settings["model"], "--host", "0.0.0.0"),  # noqa: S104
+        *("--port", str(settings["port"]), "--cpus", str(settings["workers"])),
+        *("--certificate", str(secrets / "tls.crt"), "--private-key", str(secrets / "tls.key")),
+        *("--issuer", "falaj", "--audience", settings["host_name"]),
+        *("--jwks", str(ring / "tokens.jwks.json")),
+        *("--logs", str(folder / "logs"), "--state", str(folder / "state.json")),
+    ]
+    return [promote, configure]
 
 
 def prepare(settings: dict[str, Any]) -> Path:
@@ -172,6 +174,8 @@ def prepare(settings: dict[str, Any]) -> Path:
 
     Raises:
         RefusedError: what came can't be served.
+        subprocess.CalledProcessError: the package isn't what was signed, or the server wouldn't
+            take the settings.
     """
     folder, secrets = Path(settings["folder"]), Path(settings["secrets"])
     for each in (folder, secrets):
@@ -181,16 +185,9 @@ def prepare(settings: dict[str, Any]) -> Path:
     unpack_keyring(secret(settings["keyring"], client)["value"], secrets / "keyring")
     version = folder / "registry" / settings["model"] / "versions" / str(settings["version"])
     fetch_package(settings["package"], version, client)
-    promote = [
-        *(sys.executable, "-m", "workloads.registry", "promote", "--registry"),
-        *(str(folder / "registry"), "--model", settings["model"]),
-        *("--version", str(settings["version"]), "--keyring", str(secrets / "keyring")),
-    ]
-    # Reads and verifies the package's signature before an alias stands for it.
-    subprocess.run(promote, check=True)
-    config = folder / "service.json"
-    config.write_text(json.dumps(configuration(settings)))
-    return config
+    for command in commands(settings):
+        subprocess.run(command, check=True)
+    return folder / "service.json"
 
 
 if __name__ == "__main__":

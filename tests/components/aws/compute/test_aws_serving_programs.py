@@ -229,13 +229,30 @@ def test_bad_settings_end_in_words(tmp_path: Path) -> None:
     assert done.stderr.startswith("error: ")
 
 
+def configured(given: dict[str, Any]) -> subprocess.CompletedProcess[str]:
+    """Write a service.json as the image of the server does."""
+    [command] = [each for each in start_server.commands(given) if "configure" in each]
+    root = Path(components.aws.__file__).parents[2]
+    return subprocess.run(command, cwd=root, capture_output=True, text=True, check=False)
+
+
 def test_the_servers_configuration_is_the_servers_own_format(tmp_path: Path) -> None:
     given = SERVING.settings(secrets=str(tmp_path), user=None, login=None)
-    content = json.dumps(start_server.configuration(given)).encode()
-    read = service_settings.parse(tmp_path / "service.json", content)
+    done = configured({**given, "folder": str(tmp_path)})
+    assert done.returncode == 0, done.stderr
+    read = service_settings.read(tmp_path / "service.json")
     assert (read.name, read.port, read.workers) == ("churn", boot.PORT, 2)
     assert read.auth.audience == "inference.acme.internal"
     assert read.tls.client_ca is None
+
+
+def test_settings_that_the_server_would_refuse_end_the_start(tmp_path: Path) -> None:
+    given = SERVING.settings(secrets=str(tmp_path), user=None, login=None)
+    done = configured({**given, "folder": str(tmp_path), "port": 70_000})
+    assert done.returncode != 0
+    assert "port" in done.stderr
+    assert "Traceback" not in done.stderr
+    assert not (tmp_path / "service.json").exists()
 
 
 def test_the_machines_certificate_is_one(tmp_path: Path) -> None:
