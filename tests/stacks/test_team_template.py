@@ -96,6 +96,8 @@ def test_other_answers_that_are_allowed_meet_every_rule(flavor: str, data_class:
             "/keys",
             "key_secret: given '/keys'; allowed: the name of an",
         ),
+        (f"{SERVE}.keySecret", "globex/keys", "allowed: entries of the tenant: acme/… and acme-…"),
+        ("tenant", "lab", "key_secret: given 'acme/model-keys'; allowed: entries of the tenant"),
         (f"{SERVE}.tokenIssuer", "my issuer", "token_issuer: given 'my issuer'; allowed: a text"),
     ],
 )

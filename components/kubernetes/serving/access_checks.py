@@ -45,8 +45,11 @@ def checked_access(
     secret = refusals.text(given, "key_secret")
     if secret and not _SECRET.match(secret):
         refusals.add("key_secret", secret, "the name of an entry in the secret store")
-    issuer = refusals.text(given, "token_issuer")
     tenant = placed.tenant if placed is not None else ""
+    if secret and tenant and not secret.startswith((f"{tenant}/", f"{tenant}-")):
+        # As the cluster's own admission says: one store has the secrets of every tenant.
+        refusals.add("key_secret", secret, f"entries of the tenant: {tenant}/… and {tenant}-…")
+    issuer = refusals.text(given, "token_issuer")
     # Requests that another tier passes on carry the token that it was shown.
     known_as = objects["spilled_from"] or name
     audience = str(given.get("token_audience", f"falaj:{tenant}:{known_as}"))

@@ -75,8 +75,9 @@ class InferenceServiceArgs(InClusterArgs):
     package_path: NotRequired[str]
     """Folder of the registry of models in the claim. Default: the claim's root."""
     key_secret: str
-    """Entry of the secret store that holds the key ring: the text that ``python -m
-    workloads.registry keyring pack`` writes, which has no key that signs."""
+    """Entry of the secret store that holds the key ring, named after the tenant
+    (``<tenant>/model-keys``): the text that ``python -m workloads.registry keyring pack`` writes,
+    which has no key that signs."""
     secret_store: NotRequired[str]
     """Name of the `ClusterSecretStore` of External Secrets. Default: ``falaj``."""
     certificate_issuer: NotRequired[str]

@@ -74,6 +74,8 @@ REFUSED: list[tuple[dict[str, Any], str, str]] = [
     ({"callers": [{"namespace": "a"}]}, "callers[0]", "namespace and service_account"),
     ({"gateway": "falaj"}, "gateway", "namespace/name"),
     ({"host_names": ["a b"]}, "host_names", "a DNS name"),
+    ({"key_secret": "globex/model-keys"}, "key_secret", "acme/… and acme-…"),
+    ({"key_secret": "acmeglobex/model-keys"}, "key_secret", "acme/… and acme-…"),
     ({"token_keys": "{}"}, "token_keys", "a JWK set"),
     ({"token_keys": '{"keys":[{"kty":"oct","k":"x"}]}'}, "token_keys", "of another kind"),
     ({"token_keys": '{"keys":[{"kty":"OKP","crv":"Ed25519","x":"a","d":"b"}]}'}, "token_keys",
