@@ -3,22 +3,24 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Generator, Mapping
+from collections.abc import Generator, Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import Any
 
 from kubernetes.client.exceptions import ApiException
 
+from components.kubernetes._objects import key_of
 from components.kubernetes.residency import check, manifests
 from engine.controlplane import ControlPlane, start
-from engine.controlplane.objects import wait_for
+from engine.controlplane.objects import SIDE_BY_SIDE, Objects, wait_for
 
 POLICY = ("admissionregistration.k8s.io/v1", "ValidatingAdmissionPolicy")
 NAMESPACES = (
     ("acme-training", "restricted"), ("acme-serving", "restricted"), ("legacy", "privileged"),
     ("gpu-operator", "privileged"), ("monitoring-nodes", "privileged"),
     ("istio-nodes", "privileged"), ("kueue-system", "restricted"), ("cert-manager", "restricted"),
-    ("monitoring", "restricted"), ("velero", "restricted"),
+    ("kubeflow-system", "restricted"), ("monitoring", "restricted"), ("velero", "restricted"),
 )  # fmt: skip
 _TIMEOUT = 504
 _LAST = "falaj-images-pods"
@@ -72,25 +74,36 @@ def residence(args: Mapping[str, Any], nodes: str = "") -> Generator[ControlPlan
 
 
 def install(plane: ControlPlane, args: Mapping[str, Any]) -> None:
-    """Make the policies of `Residency`, and wait until the API server goes by them.
+    """Make the policies of `Residency`, and wait until the API server goes by them."""
+    enforce(plane, manifests(check("residency", args)), args["region"], args["registry"])
+
+
+def enforce(
+    plane: ControlPlane, policies: Iterable[Mapping[str, Any]], region: str, registry: str
+) -> None:
+    """Make policies with their bindings, and wait until the API server goes by them.
 
     It takes in new ones every second, in the order in which they were made: when the last holds
     as it was made just now, and not as an earlier call made it, all do.
     """
-    valid = check("residency", args)
-    made = sorted(
-        manifests(valid),
-        key=lambda each: ("Binding" in each["kind"], each["metadata"]["name"] == _LAST),
-    )
-    for each in made:
-        _apply(plane, each)
-    probe, ours = _probe(args["region"]), f"allowed: {args['registry']}"
+    made = list(policies)
+    with ThreadPoolExecutor(SIDE_BY_SIDE) as pool:
+        for wanted in ("Policy", "PolicyBinding"):
+            kind = f"ValidatingAdmission{wanted}"
+            each = [one for one in made if one["kind"] == kind]
+            list(pool.map(lambda one: _apply(plane, one), sorted(each, key=_is_last)[:-1]))
+            _apply(plane, next(one for one in each if _is_last(one)))
+    probe, ours = _probe(region), f"allowed: {registry}"
 
     def said() -> bool:
         message = refusal(plane, probe)
         return _LAST in message and ours in message
 
     wait_for(said, "the policies to hold", 60)
+
+
+def _is_last(manifest: Mapping[str, Any]) -> bool:
+    return manifest["metadata"]["name"] == _LAST
 
 
 def _apply(plane: ControlPlane, manifest: Mapping[str, Any]) -> None:
@@ -103,13 +116,43 @@ def _apply(plane: ControlPlane, manifest: Mapping[str, Any]) -> None:
         plane.apply([manifest])
 
 
-def refusal(plane: Any, manifest: Mapping[str, Any]) -> str:
+def refusal(
+    plane: Any, manifest: Mapping[str, Any], *, create: bool = False, real: bool = False
+) -> str:
     """What the API server has against an object; empty where it would take it.
 
-    ``plane`` is a control plane, or what a user sees of one.
+    Args:
+        plane: a control plane, or what a user sees of one.
+        manifest: the object.
+        create: whether it is created, as controllers do, or else applied. One that is there
+            already passed when it was made.
+        real: whether it is really applied where it is taken.
     """
     try:
-        plane.apply([manifest], dry_run=True)
+        if create:
+            objects = plane if isinstance(plane, Objects) else plane.objects
+            path = objects.path_of(manifest).rpartition("/")[0]
+            objects.request("POST", path, manifest, fieldValidation="Strict", dryRun="All")
+        else:
+            plane.apply([manifest], dry_run=not real)
     except ApiException as error:
-        return str(json.loads(error.body or "{}")["message"])
+        said = json.loads(error.body or "{}")
+        return "" if said.get("reason") == "AlreadyExists" else str(said["message"])
     return ""
+
+
+def refused(
+    plane: ControlPlane, manifests: Iterable[Mapping[str, Any]], *, real: bool = False
+) -> dict[str, str]:
+    """By object, why the administrator can't have it; several are asked about at once."""
+    asked = list(manifests)
+    assert asked
+
+    def one(manifest: Mapping[str, Any]) -> str:
+        # Definitions are so long that applying them takes many times as long.
+        create = manifest["kind"] == "CustomResourceDefinition"
+        return refusal(plane, manifest, create=create, real=real)
+
+    with ThreadPoolExecutor(SIDE_BY_SIDE) as pool:
+        answers = list(pool.map(one, asked))
+    return {key_of(each): why for each, why in zip(asked, answers, strict=True) if why}

@@ -1,18 +1,22 @@
-"""Whatever Falaj's own components render passes the admission that Falaj installs."""
+"""What clusters and operators make by themselves passes the admission that Falaj installs.
+
+What Falaj's components make is asked about in `test_platform_under_admission`.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, cast
+from typing import Any
 
 import pytest
+import yaml
 
-from components.kubernetes._objects import Manifest, key_of
-from components.kubernetes.tenancy.arguments import check as check_tenant
-from components.kubernetes.tenant import manifests as tenant_manifests
-from engine.controlplane import ControlPlane
-from tests.cluster.residency_cluster import account, refusal, residence
-from tests.components.kubernetes import platforms, serving_services, training_jobs
+from components.kubernetes.admission.home import ACCOUNTS
+from engine.controlplane import ControlPlane, addons, binaries
+from engine.gobuild import module_folders
+from engine.progress import to_stderr
+from tests.cluster.made_by_controllers import Made, made_of, refused_to_controllers
+from tests.cluster.residency_cluster import account, refusal, refused, residence
 
 pytestmark = pytest.mark.cluster
 
@@ -20,67 +24,126 @@ REGISTRY = "registry.acme.example/falaj"
 SITE: dict[str, Any] = {
     "distribution": "existing", "region": "dxb-1", "registry": REGISTRY, "tenant": "platform",
     "owner": "platform@acme.example", "data_class": "confidential", "cost_center": "ai-1",
-    "allowed_hosts": ["openbao.acme.example", "s3.acme.example"],
+    "cluster_registries": ["registry.acme.example/kubernetes"],
 }  # fmt: skip
-TENANT = {**SITE, "tenant": "acme"}
-#: Groups whose kinds are served: those of controllers that don't run here aren't.
-SERVED = (
-    "", "apps", "batch", "policy", "networking.k8s.io", "rbac.authorization.k8s.io",
-    "storage.k8s.io", "scheduling.k8s.io", "gateway.networking.k8s.io", "external-secrets.io",
-    "admissionregistration.k8s.io",
-)  # fmt: skip
-
-
-def _group(manifest: Manifest) -> str:
-    return str(manifest["apiVersion"]).rpartition("/")[0]
+GPU_OPERATOR = "github.com/NVIDIA/gpu-operator"
+_RIGHTS = "rbac.authorization.k8s.io"
 
 
 @pytest.fixture(scope="module")
 def plane() -> Iterator[ControlPlane]:
     with residence(SITE) as found:
-        found.define("gateway-api", "external-secrets")
-        tenant = {key: each for key, each in TENANT.items() if key != "allowed_hosts"}
-        made = tenant_manifests(check_tenant("acme", cast("Any", tenant)))
-        found.apply([each for each in made if _group(each) in SERVED])
-        found.apply([account("trainer", "acme-training"), account("inference", "acme-serving")])
+        found.apply([account(name, "kube-system") for name in ("kube-proxy", "coredns")])
         yield found
 
 
-def _refused(plane: ControlPlane, manifests: list[Manifest]) -> dict[str, str]:
-    """What is refused by a policy of Residency, by object; and how many were asked about."""
-    asked = [each for each in manifests if _group(each) in SERVED]
-    assert asked
-    said = {key_of(each): refusal(plane, each) for each in asked}
-    return {key: each for key, each in said.items() if "ValidatingAdmissionPolicy 'falaj-" in each}
-
-
-def test_tenants(plane: ControlPlane) -> None:
-    """They were made, with the policies in force; a tenant's own admission beside them."""
-    assert plane.objects.get("v1", "Namespace", "acme-serving")
-    assert plane.objects.list("rbac.authorization.k8s.io/v1", "RoleBinding", "acme-training")
-
-
-def test_inference_services(plane: ControlPlane) -> None:
-    place = {"region": "dxb-1", "registry": REGISTRY}
-    found = serving_services.service(place="existing", **place)
-    assert _refused(plane, found) == {}
-
-
-def test_training_jobs(plane: ControlPlane) -> None:
-    """A JobSet is of a kind of its own; what admission sees of it are its pods."""
-    job = training_jobs.job("existing", nodes=2)
-    template = training_jobs.pod_of(job)
-    pod = {
-        "apiVersion": "v1", "kind": "Pod",
-        "metadata": {**template["metadata"], "name": "node-0", "namespace": "acme-training"},
-        "spec": template["spec"],
+def program(kind: str, name: str, image: str, **pod: Any) -> dict[str, Any]:
+    """A program of the cluster's own, as its installer makes it."""
+    labels = {"k8s-app": name}
+    template = {
+        "metadata": {"labels": labels},
+        "spec": {
+            "serviceAccountName": name,
+            "tolerations": [{"operator": "Exists"}],
+            "priorityClassName": "system-node-critical",
+            "containers": [{"name": name, "image": image}],
+            **pod,
+        },
+    }
+    return {
+        "apiVersion": "apps/v1", "kind": kind,
+        "metadata": {"name": name, "namespace": "kube-system"},
+        "spec": {"selector": {"matchLabels": labels}, "template": template},
     }  # fmt: skip
-    assert _refused(plane, [pod, *(each for each in job if _group(each) in SERVED)]) == {}
 
 
-def test_objects_of_the_platform(plane: ControlPlane) -> None:
-    found = platforms.manifests(platforms.spec("existing"))
-    namespaces = [each for each in found if each["kind"] == "Namespace"]
-    plane.apply(namespaces)
-    others = [each for each in found if each["kind"] != "Namespace"]
-    assert _refused(plane, others) == {}
+def programs(registry: str) -> list[dict[str, Any]]:
+    """As kubeadm makes them: by tags, from the registry that its ``imageRepository`` names.
+
+    https://kubernetes.io/docs/reference/config-api/kubeadm-config.v1beta4/
+    """
+    reach = {
+        "hostNetwork": True,
+        "volumes": [{"name": "lib", "hostPath": {"path": "/lib/modules"}}],
+    }
+    return [
+        program("DaemonSet", "kube-proxy", f"{registry}/kube-proxy:v1.36.1", **reach),
+        program("Deployment", "coredns", f"{registry}/coredns/coredns:v1.13.1"),
+    ]
+
+
+def test_programs_of_the_cluster_are_named_by_tags(plane: ControlPlane) -> None:
+    found = programs("registry.acme.example/kubernetes")
+    assert refused(plane, found) == {}
+    assert refused_to_controllers(plane, (one for each in found for one in made_of(each))) == {}
+
+
+def test_programs_of_the_cluster_come_from_the_country(plane: ControlPlane) -> None:
+    for each in programs("registry.k8s.io"):
+        said = refusal(plane, each)
+        assert "images from registries that aren't allowed: registry.k8s.io/" in said
+
+
+def test_programs_of_others_are_named_by_digest_wherever_their_nodes_are_reached(
+    plane: ControlPlane,
+) -> None:
+    """The exception is the cluster's own; agents of the platform have digests."""
+    elsewhere = program("DaemonSet", "trainer", f"{REGISTRY}/driver:1")
+    elsewhere["metadata"]["namespace"] = "gpu-operator"
+    assert "images that aren't named by their digest" in refusal(plane, elsewhere)
+
+
+def rights(namespace: str, rules: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Rights of an operator's account in the whole cluster."""
+    name = f"operator-of-{namespace}"
+    about = {"metadata": {"name": name}, "apiVersion": f"{_RIGHTS}/v1"}
+    subject = {"kind": "ServiceAccount", "name": "operator", "namespace": namespace}
+    role = {"apiGroup": _RIGHTS, "kind": "ClusterRole", "name": name}
+    return [
+        {**about, "kind": "ClusterRole", "rules": rules},
+        {**about, "kind": "ClusterRoleBinding", "roleRef": role, "subjects": [subject]},
+    ]
+
+
+@pytest.fixture(scope="module")
+def roles(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
+    """What the GPU operator makes for its agents: the newest version that lies in a Go module."""
+    scratch = tmp_path_factory.mktemp("operator") / "module"
+    module = binaries.built()[addons.DEFINITIONS].module
+    folder = module_folders(module, [GPU_OPERATOR], scratch, to_stderr)[GPU_OPERATOR]
+    files = sorted(folder.glob("assets/*/0[23]*_*role*.yaml"))
+    found = [yaml.safe_load(each.read_text("utf-8")) for each in files]
+    for each in found:
+        each["metadata"]["namespace"] = "gpu-operator"
+        if each["kind"].startswith("Cluster"):
+            del each["metadata"]["namespace"]
+        for subject in each.get("subjects", []):
+            subject["namespace"] = "gpu-operator"
+    return found
+
+
+def test_the_gpu_operator_makes_the_roles_of_its_agents(
+    plane: ControlPlane, roles: list[dict[str, Any]]
+) -> None:
+    """With its own account: some allow `*` on nodes, no more than it may itself."""
+    rules = [rule for each in roles for rule in each.get("rules", [])]
+    kinds = ["roles", "rolebindings", "clusterroles", "clusterrolebindings"]
+    makes = {"apiGroups": [_RIGHTS], "verbs": ["create"], "resources": kinds}
+    for each in ("gpu-operator", "acme-training"):
+        plane.apply(rights(each, [makes, *rules]))
+    plane.apply([each for each in roles if each["kind"].endswith("Role")])
+    again = [{**each, "metadata": {**each["metadata"], "name": "again"}} for each in roles]
+
+    def made(namespace: str, objects: list[dict[str, Any]]) -> list[Made]:
+        user = f"{ACCOUNTS}{namespace}:operator"
+        return [Made(user, each, str(number)) for number, each in enumerate(objects)]
+
+    assert refused_to_controllers(plane, made("gpu-operator", again)) == {}
+    # Nobody else may, with the very same rights.
+    wild = [
+        each for each in again if each["kind"] == "ClusterRole" and "*" in str(each.get("rules"))
+    ]
+    assert wild
+    found = refused_to_controllers(plane, made("acme-training", wild))
+    assert len(found) == len(wild)
+    assert all("(kubernetes-rbac-wildcard)" in why for why in found.values())

@@ -1,7 +1,7 @@
 """Credentials of programs: tokens of their own account, short-lived, for who is known."""
 
 from components.kubernetes.admission.expressions import text, texts, when
-from components.kubernetes.admission.home import CLUSTER, Home
+from components.kubernetes.admission.home import ACCOUNTS, CLUSTER, Home
 from components.kubernetes.admission.pods import PodPolicy, Shape
 from components.kubernetes.admission.policy import Check, Policy, Target
 
@@ -16,7 +16,6 @@ AUDIENCES = {
 }
 #: The volume that the API server adds for a pod's automatic token.
 _AUTOMATIC = "kube-api-access-"
-_TENANTS = "system:serviceaccount:"
 
 
 def policies(home: Home) -> tuple[Policy, ...]:
@@ -87,15 +86,15 @@ def _in_pods(home: Home, shape: Shape) -> tuple[Check, ...]:
 def _requests(home: Home) -> Policy:
     """Requests for tokens: those of another namespace are of another tenant."""
     user = "request.userInfo.username"
-    own = f'{user}.startsWith({text(_TENANTS)} + request.namespace + ":")'
-    platform = f'{texts(home.platform)}.exists(n, {user}.startsWith({text(_TENANTS)} + n + ":"))'
+    own = f'{user}.startsWith({text(ACCOUNTS)} + request.namespace + ":")'
+    platform = f'{texts(home.platform)}.exists(n, {user}.startsWith({text(ACCOUNTS)} + n + ":"))'
     return Policy(
         "token-requests",
         (Target("", "v1", ("serviceaccounts/token",), ("CREATE",)),),
         (
             Check(
                 "kubernetes-rbac-escalation",
-                when(f"{user}.startsWith({text(_TENANTS)}) && !{own} && !{platform}", user),
+                when(f"{user}.startsWith({text(ACCOUNTS)}) && !{own} && !{platform}", user),
                 "the token is of an account of another namespace, and asked for by",
                 "accounts of its own namespace and of the platform",
                 "use an account of one's own",

@@ -23,6 +23,7 @@ from components.kubernetes.admission.home import Home, joined
 from components.kubernetes.admission.policy import Check, Policy, Target
 
 _EXTERNAL = "kubernetes-external-host"
+_HOST = "kubernetes-ingress-host"
 _REACH = "hosts of one's own networks, of the country's regions, or listed in allowed_hosts"
 
 
@@ -33,6 +34,7 @@ def policies(home: Home) -> tuple[Policy, ...]:
         *_endpoints(home),
         _ingresses(),
         _gateways(),
+        _routes(),
     )
 
 
@@ -149,6 +151,11 @@ def _endpoints(home: Home) -> tuple[Policy, ...]:
     )
 
 
+def _is_of_others(host: str) -> str:
+    """Whether a host is none, which is any, or all below a domain."""
+    return f'{host} == "" || {host}.contains("*")'
+
+
 def _facing(annotations: str) -> str:
     return (
         f"{texts(GATEWAY_SCHEMES)}.filter(k, k in {annotations} && "
@@ -180,8 +187,8 @@ def _ingresses() -> Policy:
                 "the ingress is plain HTTP", "spec.tls", "add a certificate for its hosts",
             ),
             Check(
-                "kubernetes-ingress-host",
-                f'{rules}.filter(r, {host} == "" || {host}.contains("*"))'
+                _HOST,
+                f"{rules}.filter(r, {_is_of_others(host)})"
                 f'.map(r, {host} == "" ? "any host" : {host})',
                 "the ingress serves hosts of others", "full names", "name every host",
             ),
@@ -199,6 +206,7 @@ def _ingresses() -> Policy:
 
 def _gateways() -> Policy:
     protocols = "object.spec.listeners"
+    host = 'l.?hostname.orValue("")'
     encrypted = f'{protocols}.exists(l, l.protocol in ["HTTPS", "TLS"])'
     return Policy(
         "gateways",
@@ -216,9 +224,31 @@ def _gateways() -> Policy:
                 "listeners without TLS", "HTTPS, TLS; HTTP on port 80 beside them",
                 "give the listener a certificate",
             ),
+            Check(
+                _HOST,
+                f'{protocols}.filter(l, l.protocol in ["HTTP", "HTTPS", "TLS"] && '
+                f"({_is_of_others(host)})).map(l, l.name)",
+                "listeners for hosts of others", "a full name each", "name the listener's host",
+            ),
         ),
         {
             "annotations": "object.metadata.?annotations.orValue({})",
             "infrastructure": "object.spec.?infrastructure.?annotations.orValue({})",
         },
+    )  # fmt: skip
+
+
+def _routes() -> Policy:
+    """Without a name a route has those of its gateway's listeners, which are judged there."""
+    return Policy(
+        "routes",
+        (Target("gateway.networking.k8s.io", "v1", ("httproutes", "grpcroutes", "tlsroutes")),),
+        (
+            Check(
+                _HOST,
+                'object.spec.?hostnames.orValue([]).filter(h, h.contains("*"))',
+                "the route serves hosts of others", "full names, or none: those of its gateway",
+                "name every host",
+            ),
+        ),
     )  # fmt: skip

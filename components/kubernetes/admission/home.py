@@ -8,6 +8,8 @@ from components.catalogue.clusters.node_labels import REGION_KEYS, ZONE_KEYS
 from components.kubernetes._placed import CLOUDS, InCluster
 from components.kubernetes.admission.expressions import hosts_pattern, text, texts
 
+ACCOUNTS = "system:serviceaccount:"
+"""What names of service accounts begin with, before ``NAMESPACE:NAME``."""
 #: The system's own: objects in them come with the cluster.
 CLUSTER = frozenset({"kube-system", "kube-public", "kube-node-lease"})
 #: Agents of the platform's add-ons, which need their nodes: drivers of GPUs and networks, the
@@ -15,6 +17,10 @@ CLUSTER = frozenset({"kube-system", "kube-public", "kube-node-lease"})
 AGENTS = frozenset({
     "gpu-operator", "network-operator", "efa-device-plugin", "istio-nodes", "monitoring-nodes",
 })  # fmt: skip
+#: Operators among them that make cluster roles for their agents, with their own accounts: wide
+#: ones, as `*` on nodes. The API server lets nobody give more than he has himself.
+#: https://kubernetes.io/docs/reference/access-authn-authz/rbac/#privilege-escalation-prevention-and-bootstrapping
+ROLE_MAKERS = frozenset({"gpu-operator", "network-operator"})
 #: The other add-ons of the platform: operators, which need rights and tokens but not their nodes.
 OPERATORS = frozenset({
     "kueue-system", "jobset-system", "kubeflow-system", "kserve", "keda", "cert-manager",

@@ -31,10 +31,8 @@ def policies(home: Home) -> tuple[Policy, ...]:
     pattern = (
         f"({in_cluster} ? {text(of_cluster)} : {text(own)})" if of_cluster != own else text(own)
     )
-    # Clouds name their own agents by tags.
-    pinned = f"!i.matches({text(_PINNED)})"
-    if placed.distribution != "existing":
-        pinned = f"!({in_cluster}) && {pinned}"
+    # Clouds, and installers such as kubeadm, name the cluster's own programs by tags.
+    pinned = f"!({in_cluster}) && !i.matches({text(_PINNED)})"
 
     def checks(shape: Shape) -> tuple[Check, ...]:
         return (

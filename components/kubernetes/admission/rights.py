@@ -2,11 +2,15 @@
 
 from components.catalogue.clusters.rights import ESCALATIONS, EVERYBODY, HARMLESS, READS
 from components.kubernetes.admission.expressions import text, texts
-from components.kubernetes.admission.home import Home, joined
+from components.kubernetes.admission.home import ACCOUNTS, ROLE_MAKERS, Home, joined
 from components.kubernetes.admission.policy import Check, Policy, Target
 
 _GROUP = "rbac.authorization.k8s.io"
 _RESOURCES = 'r.?resources.orValue([]).join("/")'
+
+#: Roles of add-ons that are for everybody who has an account, by namespace: Trainer's lets its SDK
+#: read one ConfigMap, which says the version. Its chart makes it in any case.
+_PUBLISHED = {"kubeflow-system": "kubeflow-trainer-public"}
 
 MAY_CHANGE_POLICIES = (
     'authorizer.group("admissionregistration.k8s.io").resource("validatingadmissionpolicies")'
@@ -18,9 +22,14 @@ whoever may is held back by nothing here. It is what an exemption is worth."""
 
 def policies(home: Home) -> tuple[Policy, ...]:
     """Roles of tenants, roles of the cluster, and bindings of both."""
+    user = "request.userInfo.username"
     # A role without rules has null in their place.
     rules = {"rules": "dyn(object.?rules.orValue([])) == null ? [] : object.?rules.orValue([])"}
-    own = {"may-not-change-policies": f"!{MAY_CHANGE_POLICIES}"}
+    maker = f'{texts(ROLE_MAKERS)}.exists(n, {user}.startsWith({text(ACCOUNTS)} + n + ":"))'
+    own = {
+        "may-not-change-policies": f"!{MAY_CHANGE_POLICIES}",
+        "not-of-an-operator-of-agents": f"!{maker}",
+    }
     checks = (_wildcards(), _escalations(), _secrets())
     return (
         Policy("roles", (Target(_GROUP, "v1", ("roles",)),), checks, rules, exempt=home.platform),
@@ -89,6 +98,15 @@ def _bindings(name: str, resource: str, home: Home, trusted: frozenset[str]) -> 
             f'size({subjects}) > 0 && {subjects}.all(s, s.kind == "ServiceAccount" && '
             f's.?namespace.orValue("") in {texts(trusted)})'
         )
+    published = " || ".join(
+        f'(request.namespace == {text(namespace)} && object.roleRef.kind == "Role" && '
+        f"object.roleRef.name == {text(role)} && "
+        f'{subjects}.all(s, s.kind == "Group" && s.name == "system:authenticated"))'
+        for namespace, role in _PUBLISHED.items()
+    )
+    harmless = f"object.roleRef.name in {texts(HARMLESS)}"
+    if resource == "rolebindings":
+        harmless = f"({harmless} || {published})"
     named = f"size({subjects}) == 0 ? [object.roleRef.name] : {subjects}.map(s, {said})"
     return Policy(
         name,
@@ -96,8 +114,7 @@ def _bindings(name: str, resource: str, home: Home, trusted: frozenset[str]) -> 
         (
             Check(
                 "kubernetes-rbac-subjects",
-                f"object.roleRef.name in {texts(HARMLESS)} ? [] : "
-                f"{subjects}.filter(s, {of_all} || ({default})).map(s, {said})",
+                f"{harmless} ? [] : {subjects}.filter(s, {of_all} || ({default})).map(s, {said})",
                 "rights for everybody",
                 "named groups, and accounts that only one program has",
                 "bind one of these",

@@ -1,0 +1,140 @@
+"""The platform under the policies that its own stack installs: all that it makes is taken.
+
+What the shipped stacks declare, what their charts render, and what controllers make of both, each
+with the controller's own account: the API server judges what is made again and again, long after
+the stack was made. Charts that can't be had as Go modules aren't rendered (`ABSENT`); the
+definitions of two kinds can't be had either (`NOT_SERVED`).
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterator
+
+import pytest
+
+from engine.controlplane import ControlPlane, addons, binaries, start
+from engine.sandbox.charts import modules
+from engine.sandbox.charts.library import CHARTS_VARIABLE
+from tests.cluster.made_by_controllers import (
+    jobs_of_runtime,
+    made_of,
+    proxies_of,
+    refused_to_controllers,
+)
+from tests.cluster.residency_cluster import enforce, namespace, refused
+from tests.cluster.stack_objects import DEFINITION, Contents, contents, of_teams
+
+pytestmark = pytest.mark.cluster
+
+#: By distribution: the stack of the platform, and that of a team.
+STACKS = {
+    "existing": ("onprem-cluster", "onprem-workloads"),
+    "eks": ("aws-platform", "aws-workloads"),
+    "aks": ("azure-platform", "azure-workloads"),
+}
+#: Charts of the platform that lie in no Go module: of all distributions, and of one.
+ABSENT = {
+    "base", "istiod", "cni", "ztunnel", "external-secrets", "gpu-operator", "keda", "kserve-crd",
+    "kserve-resources", "kube-prometheus-stack", "opencost", "velero",
+}  # fmt: skip
+ONLY = {"eks": {"aws-efa-k8s-device-plugin"}, "aks": {"network-operator"}}
+#: By group: definitions that come with those charts, and can be had without them.
+DEFINITIONS = (
+    "external-secrets", "prometheus-operator", "istio", "keda", "gateway-api", "envoy-gateway",
+)  # fmt: skip
+NOT_SERVED = {"VolumeSnapshotClass", "NicClusterPolicy"}
+#: What others need to be there, in this order: it is really made, the rest is only asked about.
+FIRST = (
+    "Namespace", "PriorityClass", "ServiceAccount", "ClusterRole", "Role", "ClusterRoleBinding",
+    "RoleBinding",
+)  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def stacks(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Contents]:
+    charts = tmp_path_factory.mktemp("charts")
+    modules.add([], charts)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv(CHARTS_VARIABLE, str(charts))
+        # Definitions are the same everywhere.
+        return {
+            place: contents(*names, definitions=place == "existing")
+            for place, names in STACKS.items()
+        }
+
+
+@pytest.fixture(scope="module")
+def bare(stacks: dict[str, Contents]) -> Iterator[ControlPlane]:
+    """A control plane that serves every kind of the stacks; charts' webhooks have no pods."""
+    with start(webhooks=False) as plane:
+        plane.apply([namespace("legacy", "privileged")])
+        binaries.ensure((addons.DEFINITIONS,))
+        found = {each["metadata"]["name"]: each for each in addons.definitions(DEFINITIONS)}
+        for each in stacks["existing"].of_kind(DEFINITION):
+            found[each["metadata"]["name"]] = dict(each)
+        objects = [one for each in stacks.values() for one in each.objects]
+        wanted = {(one["apiVersion"].partition("/")[0], one["kind"]) for one in objects}
+        addons.install_definitions(plane.objects, [
+            each for each in found.values()
+            if (each["spec"]["group"], each["spec"]["names"]["kind"]) in wanted
+        ])  # fmt: skip
+        yield plane
+
+
+@pytest.fixture(scope="module", params=STACKS)
+def place(request: pytest.FixtureRequest) -> str:
+    return request.param
+
+
+@pytest.fixture(scope="module")
+def stack(stacks: dict[str, Contents], place: str) -> Contents:
+    return stacks[place]
+
+
+@pytest.fixture(scope="module")
+def plane(bare: ControlPlane, stack: Contents) -> ControlPlane:
+    """The control plane under the stack's own policies, and no others."""
+    enforce(bare, stack.policies, stack.region, stack.registry)
+    return bare
+
+
+def test_charts_that_cannot_be_had_are_known(stack: Contents, place: str) -> None:
+    assert stack.absent == ABSENT | ONLY.get(place, set())
+
+
+def test_what_the_rest_needs_is_taken(plane: ControlPlane, stack: Contents) -> None:
+    """Namespaces, accounts and rights; they are there for the tests below."""
+    for kind in FIRST:
+        assert refused(plane, stack.of_kind(kind), real=True) == {}, kind
+
+
+def test_every_other_object_is_taken(plane: ControlPlane, stack: Contents) -> None:
+    others = [each for each in stack.objects if each["kind"] not in {*FIRST, *NOT_SERVED}]
+    assert len(others) > 150
+    assert refused(plane, others) == {}
+
+
+def test_what_controllers_make_of_them_is_taken(
+    plane: ControlPlane, stack: Contents, place: str
+) -> None:
+    teams = of_teams(place, stack)
+    made = [one for each in (*stack.objects, *teams) for one in made_of(each)]
+    made += jobs_of_runtime(stack.one("ClusterTrainingRuntime", "falaj-torch"), "acme-training")
+    made += proxies_of(
+        stack.one("EnvoyProxy", "falaj"), stack.one("Gateway", "falaj"),
+        stack.one("ConfigMap", "envoy-gateway-config"),
+    )  # fmt: skip
+    kinds = {each.manifest["kind"] for each in made}
+    assert kinds == {"ReplicaSet", "Job", "Pod", "Deployment", "Service"}
+    assert refused_to_controllers(plane, made) == {}
+    assert refused(plane, teams) == {}
+
+
+def test_what_controllers_make_is_judged(plane: ControlPlane, stack: Contents) -> None:
+    """Else the test above would say nothing."""
+    manager = copy.deepcopy(dict(stack.one("Deployment", "kueue-controller-manager")))
+    manager["spec"]["template"]["spec"]["containers"][0]["image"] = "registry.k8s.io/kueue:v1"
+    found = refused_to_controllers(plane, made_of(manager))
+    assert {key.partition("/")[0] for key in found} == {"ReplicaSet", "Pod"}
+    assert all("kubernetes-image-" in why for why in found.values())
