@@ -33,7 +33,8 @@ class Recipe:
 
 
 _COMMON: Final = ("__init__.py", "errors.py", "files.py", "statuses.py", "registry")
-_SERVING: Final = (*_COMMON, "inference")
+#: Horovod's launcher is taken from the smallest image, for pods of a team's own.
+_SERVING: Final = (*_COMMON, "inference", "horovod")
 _TRAINING: Final = (*_SERVING, "federation", "optimization", "training")
 RECIPES: Final[Mapping[str, Recipe]] = {
     each.name: each

@@ -23,7 +23,7 @@ from tests.cluster.tenancy import (
     tenant_objects,
     waits,
 )
-from tests.components.kubernetes.training_jobs import arguments
+from tests.components.kubernetes.training_jobs import HOROVOD, arguments
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(900)]
 
@@ -141,6 +141,16 @@ def label_of(cluster: ControlPlane, nodes: set[str], label: str) -> set[str]:
     return {
         each["metadata"]["labels"][label] for each in listed if each["metadata"]["name"] in nodes
     }
+
+
+def test_a_horovod_job_runs_with_its_launcher(cluster: ControlPlane) -> None:
+    cluster.apply(job("rings", **{**HOROVOD, "flavor": CPU_FLAVOR}, nodes=2, processes_per_node=2))
+    eventually("both machines run", lambda: len(pods(cluster, "rings")) == 2)
+    for each in pods(cluster, "rings"):
+        assert [before["name"] for before in each["spec"]["initContainers"]] == ["launcher"]
+        labels = each["metadata"]["labels"]
+        assert labels["jobset.sigs.k8s.io/restart-attempt"] == "0"
+        assert labels["batch.kubernetes.io/job-completion-index"] in ("0", "1")
 
 
 def test_a_gang_is_admitted_whole_and_within_one_rack(cluster: ControlPlane) -> None:

@@ -92,8 +92,11 @@ class TrainingJobArgs(RunArgs):
     program: NotRequired[list[str]]
     """A program of the team's own, with its arguments. Default: Falaj's training."""
     framework: NotRequired[str]
-    """``pytorch``, ``tensorflow`` or ``parameter-server`` (TensorFlow's roles): how pods find each
-    other. All but the first need ``program`` and ``image``. Default: ``pytorch``."""
+    """``pytorch``, ``tensorflow``, ``horovod`` or ``parameter-server`` (TensorFlow's roles): how
+    pods find each other. All but the first need ``program`` and ``image``. For ``horovod`` the
+    program is started once for each process, with the variables of Horovod's Gloo controller:
+    neither ssh nor MPI is needed, and at most 256 processes. The image brings ``python3`` (3.8 or
+    newer) and a Horovod that was built with Gloo, and with NCCL for GPUs. Default: ``pytorch``."""
     nodes: NotRequired[int]
     """Pods that train together, each on a node of its own where it takes all its GPUs. 1 to 512.
     Default: 1."""

@@ -5,13 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
+from components.kubernetes._images import resolve
 from components.kubernetes._nested import options
+from components.kubernetes._placed import check_in_cluster
 from components.kubernetes.training.arguments import ElasticArgs, TrainingJobArgs
+from components.kubernetes.training.horovod import LAUNCHER_IMAGE, MOST_PROCESSES
 from components.kubernetes.training.run_checks import checked_run, words
 from components.kubernetes.training.specification import Elastic, TrainingJobSpec
 from components.specification.refusals import Refusals
 
-FRAMEWORKS: Final = ("pytorch", "tensorflow", "parameter-server")
+FRAMEWORKS: Final = ("pytorch", "tensorflow", "horovod", "parameter-server")
 MOST_NODES: Final = 512
 #: Set from the component's own arguments; ``--resume never`` would lose the work of each attempt.
 _OURS: Final = (
@@ -30,16 +33,7 @@ def check(name: str, args: TrainingJobArgs) -> TrainingJobSpec:
     given: Mapping[str, Any] = {key: value for key, value in args.items() if value is not None}
     refusals.names(given, TrainingJobArgs)
     framework = str(given.get("framework", "pytorch"))
-    if framework == "horovod":
-        # Its last release is of 2023, and its launcher starts processes by ssh, for which pods of
-        # the restricted standard have neither keys nor a server.
-        refusals.add(
-            "framework", framework, ", ".join(FRAMEWORKS),
-            "PyTorch's data parallelism does the same all-reduce; for MPI use a TrainJob with "
-            "Kubeflow Trainer's MPI runtime, and an image that brings sshd and Open MPI",
-        )  # fmt: skip
-    else:
-        refusals.choice("framework", framework, FRAMEWORKS)
+    refusals.choice("framework", framework, FRAMEWORKS)
     program = words("program", given, refusals)
     _check_program(given, framework, program, refusals)
     nodes = refusals.whole("nodes", given.get("nodes", 1), 1, MOST_NODES)
@@ -51,12 +45,17 @@ def check(name: str, args: TrainingJobArgs) -> TrainingJobSpec:
         check_arguments(given, refusals)
     elastic = _elastic(given, framework, nodes, refusals)
     servers = _servers(given, framework, refusals)
+    launcher = ""
+    if framework == "horovod":
+        launcher = _launcher(given, nodes, run.size.processes if run else 1, refusals)
     restarts = refusals.whole("max_restarts", given.get("max_restarts", 3), 0, 100)
     ttl = _ttl(given, program, refusals)
     refusals.raise_if_any()
     if run is None:
         raise AssertionError("what can't be used was refused")
-    return TrainingJobSpec(run, program, framework, nodes, servers, elastic, restarts, ttl)
+    return TrainingJobSpec(
+        run, program, framework, nodes, servers, elastic, restarts, ttl, launcher
+    )
 
 
 def check_arguments(given: Mapping[str, Any], refusals: Refusals) -> None:
@@ -93,7 +92,13 @@ def _elastic(
     asked = options("elastic", given["elastic"], ElasticArgs, refusals)
     least = refusals.whole("elastic.min_nodes", asked.get("min_nodes", 1), 1, MOST_NODES)
     most = refusals.whole("elastic.max_nodes", asked.get("max_nodes", nodes), least, MOST_NODES)
-    if framework != "pytorch":
+    if framework == "horovod":
+        refusals.say(
+            "elastic",
+            "is PyTorch's: Horovod's own elastic mode has a driver that starts processes on other "
+            "machines by ssh; a gang that lost a machine starts again from its checkpoint",
+        )
+    elif framework != "pytorch":
         refusals.say("elastic", f"is PyTorch's; {framework} has no such rendezvous")
     if given.get("topology") is not None:
         refusals.say(
@@ -104,6 +109,20 @@ def _elastic(
     if most == 1:
         refusals.add("elastic.max_nodes", most, "at least 2", "else leave 'elastic' out")
     return Elastic(least, most)
+
+
+def _launcher(given: Mapping[str, Any], nodes: int, processes: int, refusals: Refusals) -> str:
+    """The image that Horovod's launcher comes from."""
+    if nodes * processes > MOST_PROCESSES:
+        refusals.add(
+            "nodes", nodes, f"at most {MOST_PROCESSES // processes} of {processes} process(es)",
+            "each of Horovod's processes talks to every other one; use PyTorch for more",
+        )  # fmt: skip
+    placed = check_in_cluster(given, Refusals("the same"))  # what is wrong there is said already
+    if placed is None:
+        return ""
+    found = resolve(placed, [LAUNCHER_IMAGE], given.get("images"), refusals)
+    return found.get(LAUNCHER_IMAGE, "")
 
 
 def _servers(given: Mapping[str, Any], framework: str, refusals: Refusals) -> int:

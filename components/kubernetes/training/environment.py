@@ -15,6 +15,11 @@ RESERVED: Final = frozenset(
     {
         "POD_IP", "POD_NAME", "HOME", "TMPDIR", "NODE_RANK", "RESTART_ATTEMPT", "TF_CONFIG",
         "RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT", "FALAJ_GRACE_SECONDS",
+        # The launcher's (workloads/horovod/world.py); others of Horovod's are the user's to set.
+        "HOROVOD_RANK", "HOROVOD_SIZE", "HOROVOD_LOCAL_RANK", "HOROVOD_LOCAL_SIZE",
+        "HOROVOD_CROSS_RANK", "HOROVOD_CROSS_SIZE", "HOROVOD_HOSTNAME", "HOROVOD_CONTROLLER",
+        "HOROVOD_CPU_OPERATIONS", "HOROVOD_GLOO_RENDEZVOUS_ADDR", "HOROVOD_GLOO_RENDEZVOUS_PORT",
+        "HOROVOD_ELASTIC",
     }
 )  # fmt: skip
 """Names of variables that no user gives."""
@@ -116,6 +121,11 @@ def tensorflow(role: str, cluster: Mapping[str, list[str]]) -> list[dict[str, An
     task = '{"type": ' + json.dumps(role) + ', "index": $(NODE_RANK)}'
     text = '{"cluster": ' + json.dumps(cluster) + ', "task": ' + task + "}"
     return [_field("NODE_RANK", _INDEX), *_plain({"TF_CONFIG": text})]
+
+
+def horovod() -> list[dict[str, Any]]:
+    """What the launcher is told: which pod this is, of which attempt."""
+    return [_field("NODE_RANK", _INDEX), _field("RESTART_ATTEMPT", _ATTEMPT)]
 
 
 def names_set(entries: list[dict[str, Any]]) -> set[str]:

@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from components.kubernetes._metadata import metadata
 from components.kubernetes._objects import Manifest
-from components.kubernetes.training import environment
+from components.kubernetes.training import environment, horovod
 from components.kubernetes.training.failures import gang, gang_pods
 from components.kubernetes.training.placement import topology_annotations
 from components.kubernetes.training.pods import template, training_command
@@ -17,7 +17,7 @@ NODE: Final = "node"
 
 
 def job_set(spec: TrainingJobSpec) -> Manifest:
-    """The JobSet of a job: one role for PyTorch, three for parameter servers."""
+    """The JobSet of a job: one role, or three for parameter servers."""
     run = spec.run
     body: dict[str, Any] = {
         # Names resolve before pods are ready: they have to meet to become so.
@@ -61,30 +61,37 @@ def host(spec: TrainingJobSpec, role: str = NODE, index: int = 0) -> str:
 
 
 def _job(spec: TrainingJobSpec, role: str, count: int) -> dict[str, Any]:
+    pod = template(
+        spec.run,
+        command(spec),
+        _environment(spec, role),
+        {},
+        annotations=topology_annotations(spec.run.placement),
+    )
+    if spec.framework == "horovod":
+        horovod.add_launcher(pod, spec.launcher_image)
     return {
         "completionMode": "Indexed",
         "parallelism": count,
         "completions": count,
         "backoffLimit": 0,
         "podFailurePolicy": gang_pods(),
-        "template": template(
-            spec.run,
-            command(spec),
-            _environment(spec, role),
-            {},
-            annotations=topology_annotations(spec.run.placement),
-        ),
+        "template": pod,
     }
 
 
 def command(spec: TrainingJobSpec) -> list[str]:
     """What each pod runs."""
+    if spec.framework == "horovod":
+        return horovod.command(spec, host(spec), spec.program)
     return list(spec.program) or training_command(spec.run)
 
 
 def _environment(spec: TrainingJobSpec, role: str) -> list[dict[str, Any]]:
     if spec.framework == "pytorch":
         return environment.torch(spec, host(spec))
+    if spec.framework == "horovod":
+        return environment.horovod()
     if spec.framework == "tensorflow" and spec.nodes == 1:
         return []  # MirroredStrategy finds the GPUs of its machine itself
     port = environment.TENSORFLOW_PORT

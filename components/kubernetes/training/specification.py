@@ -75,3 +75,5 @@ class TrainingJobSpec:
     elastic: Elastic | None
     max_restarts: int
     ttl_seconds: int | None
+    launcher_image: str = ""
+    """Falaj's, which brings Horovod's launcher; empty for other frameworks."""

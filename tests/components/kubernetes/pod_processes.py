@@ -31,7 +31,10 @@ class Machine:
     def start(
         self, template: Mapping[str, Any], index: int, labels: Mapping[str, str] | None = None
     ) -> subprocess.Popen[bytes]:
-        """Start the one container of the pod with this completion index."""
+        """Start the one container of the pod with this completion index, after those before it."""
+        for container in template["spec"].get("initContainers", ()):
+            words, environ = self._program(container, index, labels)
+            subprocess.run([sys.executable, *words], env=environ, check=True, timeout=60)
         words, environ = self.program(template, index, labels)
         with self.log(index).open("w") as log:
             return subprocess.Popen(
@@ -43,6 +46,11 @@ class Machine:
     ) -> tuple[list[str], dict[str, str]]:
         """Arguments of the interpreter and the environment of the pod's container."""
         (container,) = template["spec"]["containers"]
+        return self._program(container, index, labels)
+
+    def _program(
+        self, container: Mapping[str, Any], index: int, labels: Mapping[str, str] | None
+    ) -> tuple[list[str], dict[str, str]]:
         told = {
             "status.podIP": f"127.0.0.{index + 2}",
             "metadata.name": f"pod-{index}",
@@ -51,7 +59,7 @@ class Machine:
         }
         environ = self._environ(container["env"], told)
         command = [self._local(_resolved(word, environ)) for word in container["command"]]
-        assert command[0] == "python", "the image's own interpreter"
+        assert command[0] in ("python", "python3"), "the image's own interpreter"
         # What the Job's controller adds to pods of an indexed job.
         environ.setdefault("JOB_COMPLETION_INDEX", str(index))
         here = {name: self._local(text) for name, text in environ.items()}
@@ -75,7 +83,7 @@ class Machine:
     def _local(self, text: str) -> str:
         for name, here in self.names.items():
             text = text.replace(name, here)
-        for mount in ("/runs", "/data", "/scratch", "/etc/falaj"):
+        for mount in ("/runs", "/data", "/scratch", "/etc/falaj", "/launcher"):
             if text == mount or text.startswith(mount + "/"):
                 path = self.folder / (mount[1:] + text.removeprefix(mount))
                 (self.folder / mount[1:]).mkdir(parents=True, exist_ok=True)

@@ -35,6 +35,14 @@ PLACES: dict[str, dict[str, Any]] = {
 }  # fmt: skip
 JOB: dict[str, Any] = {"checkpoints": "runs", "dataset": "digits/3fa0", "flavor": "h200"}
 CPU: dict[str, Any] = {**JOB, "flavor": "cpu-x86-64"}
+LAUNCHER_DIGEST = "sha256:" + "3" * 64
+HOROVOD: dict[str, Any] = {
+    "framework": "horovod",
+    "program": ["python", "-m", "team.train"],
+    "dataset": None,
+    "image": f"team/horovod@{DIGEST}",
+    "images": {"falaj-inference": LAUNCHER_DIGEST},
+}
 
 
 def arguments(place: str = "existing", **changes: Any) -> Any:

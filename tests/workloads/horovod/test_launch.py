@@ -1,0 +1,194 @@
+"""Machines of a Horovod job: they meet, train one model, and say rightly why they ended."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.components.kubernetes.pod_processes import finish
+from tests.workloads.horovod.launched import Job
+from workloads.horovod.launch import cause
+
+pytestmark = pytest.mark.slow
+
+
+def results(folder: Path) -> list[dict[str, float]]:
+    return [json.loads(path.read_text()) for path in sorted(folder.glob("result.*"))]
+
+
+def wait_for(job: Job, text: str) -> None:
+    until = time.monotonic() + 60
+    while text not in job.said():
+        assert time.monotonic() < until, job.said()
+        time.sleep(0.05)
+
+
+def gone(pid: int) -> bool:
+    try:
+        status = Path(f"/proc/{pid}/stat").read_text()
+    except FileNotFoundError:
+        return True
+    return status.rpartition(")")[2].split()[0] == "Z"
+
+
+def test_two_machines_of_two_processes_train_one_model_again_and_again(tmp_path: Path) -> None:
+    job = Job(tmp_path, nodes=2, processes=2)
+    machines = [job.start(index, "--rounds", "3") for index in (1, 0)]
+    assert finish(machines) == [0, 0], job.said()
+    found = results(tmp_path)
+    assert [(each["rank"], each["size"]) for each in found] == [(rank, 4) for rank in range(4)]
+    assert [each["weight"] for each in found] == pytest.approx([3.0] * 4, abs=1e-3)
+
+
+def test_one_machine_needs_nobody(tmp_path: Path) -> None:
+    job = Job(tmp_path, nodes=1, processes=3)
+    assert finish([job.start(0)]) == [0], job.said()
+    assert len(results(tmp_path)) == 3
+
+
+@pytest.mark.parametrize(
+    ("failure", "statuses"),
+    [("2:5:1", [1, 1]), ("2:5:2", [1, 2]), ("2:5:71", [74, 71]), ("2:5:-9", [74, 74])],
+    ids=["fault", "refused", "a GPU failed", "killed"],
+)
+def test_machines_that_lose_a_peer_know_whether_to_start_again_helps(
+    tmp_path: Path, failure: str, statuses: list[int]
+) -> None:
+    """All but one of the processes end with a trace and 1, whatever it was."""
+    job = Job(tmp_path, processes=2)
+    machines = [job.start(index, "--fail", failure) for index in (0, 1)]
+    assert finish(machines) == statuses, job.said()
+    assert "a peer has gone" in job.log(0).read_text()
+
+
+def test_a_machine_that_dies_without_a_word_is_lost_to_the_others(tmp_path: Path) -> None:
+    job = Job(tmp_path)
+    machines = [job.start(index, "--pause", "0.1", "--steps", "2000") for index in (0, 1)]
+    try:
+        wait_for(job, "step 3")
+        children = subprocess.run(
+            ["ps", "-o", "pid=", "--ppid", str(machines[1].pid)],
+            capture_output=True, text=True, check=True,
+        ).stdout.split()  # fmt: skip
+        for pid in (machines[1].pid, *map(int, children)):
+            os.kill(pid, signal.SIGKILL)
+        assert machines[0].wait(60) == 74, job.said()
+        assert "another machine of the job was lost" in job.log(0).read_text()
+    finally:
+        finish(machines)
+
+
+def test_a_request_to_stop_one_machine_ends_all_with_one_checkpoint(tmp_path: Path) -> None:
+    job = Job(tmp_path, processes=2)
+    path = tmp_path / "checkpoint"
+    more = ("--pause", "0.1", "--steps", "2000", "--checkpoint", str(path))
+    machines = [job.start(i, *more, options=("--grace-seconds", "20")) for i in (0, 1)]
+    try:
+        wait_for(job, "step 3")
+        machines[1].send_signal(signal.SIGTERM)
+        assert finish(machines) == [75, 75], job.said()
+    finally:
+        finish(machines)
+    assert json.loads(path.read_text())["step"] >= 3
+
+
+def test_a_program_that_does_not_stop_is_killed_when_its_grace_is_over(tmp_path: Path) -> None:
+    job = Job(tmp_path, nodes=1)
+    stubborn = "import signal, time; signal.signal(15, 1); print('deaf', flush=True)"
+    stubborn = stubborn.replace("15, 1", "15, signal.SIG_IGN") + "; time.sleep(300)"
+    machine = job.start(0, sys.executable, "-c", stubborn, options=("--grace-seconds", "7"))
+    try:
+        wait_for(job, "deaf")
+        start = time.monotonic()
+        machine.send_signal(signal.SIGTERM)
+        assert machine.wait(30) == 75
+        assert 1.5 < time.monotonic() - start < 7
+    finally:
+        finish([machine])
+
+
+def test_nothing_that_the_program_started_is_left(tmp_path: Path) -> None:
+    job = Job(tmp_path, nodes=1, processes=2)
+    more = ("--fail", "1:3:1", "--child", str(tmp_path / "child"))
+    assert finish([job.start(0, *more)]) == [1], job.said()
+    children = [int(path.read_text()) for path in tmp_path.glob("child.*")]
+    assert len(children) == 2
+    assert all(gone(pid) for pid in children)
+
+
+def test_processes_that_others_leave_behind_are_buried(tmp_path: Path) -> None:
+    """A container's first process inherits them, and the machine's table of processes is small."""
+    orphans = "import os; [os.fork() or os._exit(0) for _ in range(1) if os.fork() == 0]"
+    program = (
+        "import os, subprocess, sys, time\n"
+        f"for _ in range(5): subprocess.run([sys.executable, '-c', {orphans!r}])\n"
+        "time.sleep(1)\n"
+        "found = [open(f'/proc/{p}/stat').read() for p in os.listdir('/proc') if p.isdigit()]\n"
+        "kept = [each.rpartition(')')[2].split()[:2] for each in found]\n"
+        "print('left', kept.count(['Z', str(os.getppid())]), flush=True)\n"
+    )
+    # PR_SET_CHILD_SUBREAPER makes the launcher inherit, as the first process of a container does.
+    adopting = "import ctypes, os, sys; ctypes.CDLL(None).prctl(36, 1, 0, 0, 0); "
+    adopting += "os.execv(sys.executable, [sys.executable, *sys.argv[1:]])"
+    job = Job(tmp_path, nodes=1)
+    words = job.command(0)[1:]
+    done = subprocess.run(
+        [sys.executable, "-c", adopting, *words, "--", sys.executable, "-c", program],
+        capture_output=True, text=True, check=True, timeout=60,
+    )  # fmt: skip
+    assert done.stdout == "left 0\n"
+
+
+def test_machines_that_do_not_come_are_waited_for_only_so_long(tmp_path: Path) -> None:
+    job = Job(tmp_path)
+    machines = [job.start(index, options=("--wait-seconds", "2")) for index in (1,)]
+    assert finish(machines) == [74]
+    assert "Connection refused" in job.said()
+    assert finish([job.start(0, options=("--wait-seconds", "2"))]) == [74]
+    assert "1 of 2 machines came" in job.said()
+
+
+def test_a_machine_of_an_earlier_attempt_is_turned_away(tmp_path: Path) -> None:
+    job = Job(tmp_path)
+    machines = [
+        job.start(0, options=("--wait-seconds", "3", "--attempt", "2")),
+        job.start(1, options=("--wait-seconds", "3", "--attempt", "1")),
+    ]
+    assert finish(machines) == [74, 74]
+    assert "another attempt's (409)" in job.log(1).read_text()
+
+
+def test_a_request_to_stop_while_waiting_is_heard(tmp_path: Path) -> None:
+    job = Job(tmp_path)
+    machine = job.start(0)
+    try:
+        time.sleep(1.5)
+        machine.send_signal(signal.SIGTERM)
+        assert machine.wait(10) == 75
+    finally:
+        finish([machine])
+
+
+def test_a_program_that_is_not_there_is_refused_by_name(tmp_path: Path) -> None:
+    job = Job(tmp_path, nodes=1)
+    assert finish([job.start(0, "no-such-program")]) == [2]
+    assert "can't run 'no-such-program': No such file or directory" in job.said()
+    assert "Traceback" not in job.said()
+
+
+@pytest.mark.parametrize(
+    ("codes", "status"),
+    [
+        ([1], 1), ([2, 1], 2), ([71, 1], 71), ([75, 75], 75), ([1, -signal.SIGKILL], 74),
+        ([-signal.SIGBUS, 1], 74), ([-signal.SIGABRT, 1], 1), ([-signal.SIGABRT], 74), ([3], 74),
+    ],
+)  # fmt: skip
+def test_the_cause_among_processes_that_fail_together(codes: list[int], status: int) -> None:
+    assert cause(codes) == status
