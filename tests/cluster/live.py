@@ -156,3 +156,18 @@ def widget(group: str, namespace: str, **spec: Any) -> dict[str, Any]:
         "metadata": {"name": "w", "namespace": namespace},
         "spec": spec,
     }
+
+
+def ingress(name: str, namespace: str, **metadata: Any) -> dict[str, Any]:
+    """One that serves no service: a resource of its controller's."""
+    backend = {"resource": {"apiGroup": "example.org", "kind": "Bucket", "name": "pages"}}
+    path = {"path": "/", "pathType": "ImplementationSpecific", "backend": backend}
+    return {
+        "apiVersion": "networking.k8s.io/v1",
+        "kind": "Ingress",
+        "metadata": {"name": name, "namespace": namespace, **metadata},
+        "spec": {
+            "ingressClassName": "nginx",
+            "rules": [{"host": "a.example.ae", "http": {"paths": [path]}}],
+        },
+    }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import os
 import signal
 import time
@@ -17,6 +18,7 @@ from tests.cluster.live import (
     definition,
     deployment,
     entry,
+    ingress,
     patch,
     widget,
 )
@@ -121,6 +123,61 @@ def test_a_patch_of_what_comes_with_another_object(
     left = get(cluster, "ServiceAccount", "default", "patched")
     assert left["metadata"]["uid"] == found["metadata"]["uid"]
     assert "automountServiceAccountToken" not in left
+    live.destroy()
+
+
+def test_texts_of_a_secret_that_somebody_changed_are_seen(
+    cluster: ControlPlane, live: LiveProject, namespace: str
+) -> None:
+    """They are never given back as they were written; what was made of them is."""
+    secret = {
+        "apiVersion": "v1",
+        "kind": "Secret",
+        "metadata": {"name": "s", "namespace": namespace},
+        "stringData": {"user": "amina", "password": "hunter2"},
+    }
+    live.declare(entry("secret", secret))
+    live.up()
+    assert "2 unchanged" in live.refresh()  # with the stack itself
+    stolen = base64.b64encode(b"stolen").decode()
+    more = base64.b64encode(b"theirs").decode()
+    change = {"data": {"password": stolen, "more": more}}
+    cluster.objects.patch("v1", "Secret", "s", change, namespace)
+    assert "~ 1 updated" in live.refresh()
+    state = live.state()
+    assert "stolen" not in str(state)
+    assert stolen not in str(state)
+    assert "+-1 replaced" in live.up()
+    data = get(cluster, "Secret", "s", namespace)["data"]
+    assert base64.b64decode(data["password"]) == b"hunter2"
+    assert base64.b64decode(data["user"]) == b"amina"
+    live.up("--expect-no-changes")
+    cluster.objects.patch("v1", "Secret", "s", {"data": {"user": None}}, namespace)
+    assert "~ 1 updated" in live.refresh()
+    live.destroy()
+
+
+def test_an_ingress_waits_for_its_address(
+    cluster: ControlPlane, live: LiveProject, namespace: str
+) -> None:
+    """As with the vendor's provider; here nobody gives one, unless somebody says otherwise."""
+    quick = {"pulumi.com/timeoutSeconds": "3"}
+    live.declare(entry("web", ingress("web", namespace, annotations=quick)))
+    failed = live.up(code=None)
+    assert "wasn't ready within 3 s: no controller of class nginx has said where" in failed
+    assert "pulumi.com/skipAwait" in failed
+    assert live.state()["web"]["initErrors"]
+    skipped = ingress("web", namespace, annotations={"pulumi.com/skipAwait": "true"})
+    live.declare(entry("web", skipped))
+    live.up()
+    assert "initErrors" not in live.state()["web"]
+    status = {"status": {"loadBalancer": {"ingress": [{"ip": "10.0.0.9"}]}}}
+    cluster.objects.patch("networking.k8s.io/v1", "Ingress", "web", status, namespace,
+                          part="status")  # fmt: skip
+    live.declare(entry("web", ingress("web", namespace, annotations=quick)))
+    live.up()
+    (address,) = live.state()["web"]["outputs"]["status"]["loadBalancer"]["ingress"]
+    assert address["ip"] == "10.0.0.9"
     live.destroy()
 
 

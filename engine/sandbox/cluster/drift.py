@@ -2,12 +2,39 @@
 
 from __future__ import annotations
 
+import base64
+import binascii
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, TypeGuard
 
 # Keys by which the entries of a list are told apart, the first that all of them have:
 # https://kubernetes.io/docs/reference/using-api/server-side-apply/#merge-strategy
 _KEYS: Final = ("name", "key", "mountPath", "containerPort", "port", "ip", "type", "uid")
+
+
+_TEXTS: Final = "stringData"
+
+
+def with_texts(inputs: Mapping[str, Any], found: Mapping[str, Any]) -> Mapping[str, Any]:
+    """A Secret with its values where the inputs have them; any other object as it is.
+
+    The API server takes texts in ``stringData``, writes them into ``data``, and never gives them
+    back as they were. https://kubernetes.io/docs/concepts/configuration/secret/
+    """
+    texts = inputs.get(_TEXTS)
+    if not isinstance(texts, Mapping):
+        return found
+    data = dict(found.get("data") or {})
+    said = {key: _decoded(data.pop(key)) for key in texts if key in data}
+    return {**found, "data": data, _TEXTS: said}
+
+
+def _decoded(value: object) -> object:
+    """A value of ``data`` as a text; what isn't one is shown as near as can be."""
+    try:
+        return base64.b64decode(str(value), validate=True).decode(errors="replace")
+    except (binascii.Error, ValueError):
+        return value
 
 
 def drifted(inputs: Any, wanted: Any, live: Any) -> Any:

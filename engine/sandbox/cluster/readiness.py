@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from engine.sandbox.cluster.objects import WAIT_FOR, Object, annotation
+from engine.sandbox.cluster.objects import SKIP_AWAIT, WAIT_FOR, Object, annotation
 
 _PATH: Final = re.compile(r"^jsonpath=\{(\.[^=]+)\}(?:=(.*))?$", re.DOTALL)
 _CONDITION: Final = re.compile(r"^condition=([^=]+)(?:=(.*))?$", re.DOTALL)
@@ -31,6 +31,9 @@ class State:
 
 
 READY: Final = State(True)
+_NOBODY: Final = (
+    f'the test control plane has none; the annotation {SKIP_AWAIT}: "true" doesn\'t wait for it'
+)
 
 
 def state(found: Object) -> State:
@@ -181,7 +184,16 @@ def _service(found: Object) -> State:
         return READY
     if ((_status(found).get("loadBalancer")) or {}).get("ingress"):
         return READY
-    return State(False, "no load balancer was assigned; the test control plane has none")
+    return State(False, f"no load balancer was assigned; {_NOBODY}")
+
+
+def _ingress(found: Object) -> State:
+    """Its controller writes where it is reached: the vendor's provider waits for that as well."""
+    if ((_status(found).get("loadBalancer")) or {}).get("ingress"):
+        return READY
+    wanted = _spec(found).get("ingressClassName")
+    whose = f"of class {wanted}" if wanted else "(it names no class)"
+    return State(False, f"no controller {whose} has said where it is reached; {_NOBODY}")
 
 
 def _late(found: Object) -> State | None:
@@ -252,5 +264,6 @@ _RULES: Final[Mapping[tuple[str, str], Callable[[Object], State]]] = {
     ("", "Namespace"): _namespace,
     ("", "PersistentVolumeClaim"): _claim,
     ("", "Service"): _service,
+    ("networking.k8s.io", "Ingress"): _ingress,
     ("apiextensions.k8s.io", "CustomResourceDefinition"): _definition,
 }

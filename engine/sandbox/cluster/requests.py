@@ -8,7 +8,7 @@ from engine.sandbox import diff
 from engine.sandbox.clouds.model import Properties
 from engine.sandbox.cluster import objects, waiting
 from engine.sandbox.cluster.connection import Connection
-from engine.sandbox.cluster.drift import drifted
+from engine.sandbox.cluster.drift import drifted, with_texts
 from engine.sandbox.cluster.errors import ApiError
 from engine.sandbox.cluster.objects import Address, Object
 from engine.sandbox.cluster.retrying import retried
@@ -109,7 +109,7 @@ class Requests:
             if error.status in (0, 401):
                 raise
             wanted = dict(found)  # can't be told: such as a webhook that refuses dry runs
-        return dict(drifted(last, wanted, found))
+        return dict(drifted(last, with_texts(last, wanted), with_texts(last, found)))
 
     def import_changes(
         self, token: str, inputs: Properties, address: Address, manager: str
@@ -119,7 +119,8 @@ class Requests:
         if found is None:
             return []
         wanted = self.rehearse(token, inputs, address, manager)
-        return diff.compare(drifted(inputs, wanted, found), inputs)
+        now = drifted(inputs, with_texts(inputs, wanted), with_texts(inputs, found))
+        return diff.compare(now, inputs)
 
     def replacing(
         self,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping
 from typing import Any, Final, TypeVar
 
@@ -15,6 +16,9 @@ from engine.sandbox.cluster.retrying import Pauses
 # Of the vendor's provider: ten minutes for what is waited for, at creation, update and deletion.
 DEFAULT_SECONDS: Final = 600.0
 _SHOWN: Final = 5
+# The vendor's provider waits so long for services that an ingress names, and then goes on: they
+# may never be there.
+_SETTLING_SECONDS: Final = 10.0
 
 Result = TypeVar("Result")
 
@@ -53,10 +57,13 @@ def until_ready(
     if _waits_for_consumer(connection, found):
         return found, ""
     pauses = Pauses(connection.cancelled, seconds)
+    settled = time.monotonic() + _SETTLING_SECONDS
     while True:
         state = readiness.state(found)
         if state.ready:
             state = _endpoints(connection, address, found)
+        if state.ready and time.monotonic() < settled:
+            state = _backends(connection, address, found)
         if state.ready:
             return found, ""
         if state.failed:
@@ -141,6 +148,37 @@ def _endpoints(
             if (endpoint.get("conditions") or {}).get("ready") is not False:
                 return readiness.READY
     return readiness.State(False, "no pod that its selector finds is ready")
+
+
+def _backends(
+    connection: Connection, address: Address, found: Mapping[str, Any]
+) -> readiness.State:
+    """An ingress waits for services that it names; those that stand for a host have no pods."""
+    if address.kind.kind != "Ingress":
+        return readiness.READY
+    spaces = f"namespaces/{address.namespace}"
+    for rule in (found.get("spec") or {}).get("rules") or []:
+        for path in (rule.get("http") or {}).get("paths") or []:
+            name = ((path.get("backend") or {}).get("service") or {}).get("name")
+            if name is None:
+                continue
+            slices = connection.get(
+                f"/apis/discovery.k8s.io/v1/{spaces}/endpointslices",
+                labelSelector=f"kubernetes.io/service-name={name}",
+            )
+            if not slices.get("items") and not _is_external(connection, f"/api/v1/{spaces}", name):
+                return readiness.State(False, f"nothing is behind the service {name}")
+    return readiness.READY
+
+
+def _is_external(connection: Connection, spaces: str, name: str) -> bool:
+    try:
+        service = connection.get(f"{spaces}/services/{name}")
+    except ApiError as error:
+        if error.is_missing:
+            return False
+        raise
+    return (service.get("spec") or {}).get("type") == "ExternalName"
 
 
 def _waits_for_consumer(connection: Connection, found: Mapping[str, Any]) -> bool:

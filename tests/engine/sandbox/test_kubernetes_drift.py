@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import base64
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.sandbox.cluster.drift import drifted
+from engine.sandbox.cluster.drift import drifted, with_texts
 
 VALUES = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text(max_size=3),
@@ -61,3 +62,45 @@ def test_any_three_values_can_be_compared(inputs: Any, wanted: Any, live: Any) -
     found = drifted(inputs, wanted, live)
     if isinstance(found, dict) and found is not live and isinstance(inputs, dict):
         assert set(found) <= set(inputs)
+
+
+def encoded(**texts: str) -> dict[str, Any]:
+    return {"data": {key: base64.b64encode(each.encode()).decode() for key, each in texts.items()}}
+
+
+@pytest.mark.parametrize(
+    ("live", "expected"),
+    [
+        (encoded(user="a", password="b"), {"user": "a", "password": "b"}),
+        (encoded(user="a", password="changed"), {"user": "a", "password": "changed"}),
+        (encoded(user="a"), {"user": "a"}),
+        # What others have added isn't ours.
+        (encoded(user="a", password="b", more="c"), {"user": "a", "password": "b"}),
+        ({}, {}),
+        ({"data": {"user": "YQ==", "password": "/w=="}}, {"user": "a", "password": "\ufffd"}),
+        (
+            {"data": {"user": "YQ==", "password": "no base64"}},
+            {"user": "a", "password": "no base64"},
+        ),
+    ],
+)
+def test_texts_of_a_secret_are_compared_with_what_was_made_of_them(
+    live: dict[str, Any], expected: dict[str, Any]
+) -> None:
+    inputs = {"stringData": {"user": "a", "password": "b"}}
+    wanted = {**encoded(user="a", password="b"), "type": "Opaque"}
+    found = drifted(inputs, with_texts(inputs, wanted), with_texts(inputs, live))
+    assert found == {"stringData": expected}
+
+
+def test_data_of_a_secret_is_compared_beside_its_texts() -> None:
+    inputs = {"stringData": {"a": "x"}, "data": {"b": "eQ=="}}
+    wanted = encoded(a="x", b="y")
+    live = encoded(a="x", b="z")
+    found = drifted(inputs, with_texts(inputs, wanted), with_texts(inputs, live))
+    assert found == {"stringData": {"a": "x"}, **encoded(b="z")}
+
+
+@given(VALUES)
+def test_other_objects_have_no_texts(found: Any) -> None:
+    assert with_texts({"data": {}}, {"data": found}) == {"data": found}

@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+import threading
 from typing import Any
 
 import pytest
 
 from engine.errors import EngineError
 from engine.sandbox.cluster import readiness, waiting
+from engine.sandbox.cluster.discovery import Kind
 from engine.sandbox.cluster.errors import ApiError
+from engine.sandbox.cluster.objects import Address
 from engine.sandbox.cluster.readiness import state
 
 
 def made(kind: str, spec: Any = None, status: Any = None, **metadata: Any) -> dict[str, Any]:
     versions = {"Deployment": "apps/v1", "StatefulSet": "apps/v1", "DaemonSet": "apps/v1",
                 "Job": "batch/v1", "CustomResourceDefinition": "apiextensions.k8s.io/v1",
-                "Widget": "example.org/v1"}  # fmt: skip
+                "Ingress": "networking.k8s.io/v1", "Widget": "example.org/v1"}  # fmt: skip
     return {
         "apiVersion": versions.get(kind, "v1"),
         "kind": kind,
@@ -70,6 +73,9 @@ FULL = {**SEEN, "replicas": 2, "updatedReplicas": 2, "availableReplicas": 2, "re
         (made("PersistentVolumeClaim", {}, {"phase": "Pending"}), "its phase is Pending"),
         (made("Service", {"type": "LoadBalancer"}), "no load balancer was assigned"),
         (made("Service", {"type": "ClusterIP"}), ""),
+        (made("Ingress", {"ingressClassName": "nginx"}), "no controller of class nginx has said"),
+        (made("Ingress"), "no controller (it names no class) has said where it is reached"),
+        (made("Ingress", {}, {"loadBalancer": {"ingress": [{"ip": "10.0.0.9"}]}}), ""),
         (made("CustomResourceDefinition"), "isn't established"),
         (made("CustomResourceDefinition", {}, conditions(Established="True")), ""),
         (made("Pod", {}, {"phase": "Pending"}), "its phase is Pending"),
@@ -147,6 +153,56 @@ def test_a_pods_problems_name_its_containers() -> None:
         "PodScheduled: Unschedulable: 0/3 nodes are available",
         "container c: ImagePullBackOff: no",
     ]
+
+
+class Plane:
+    """Answers with services and their slices, by name."""
+
+    def __init__(self, services: dict[str, Any], slices: list[str]) -> None:
+        self.cancelled = threading.Event()
+        self.asked = 0
+        self._services, self._slices = services, slices
+
+    def get(self, path: str, **query: str) -> Any:
+        self.asked += 1
+        name = query.get("labelSelector", "").partition("=")[2]
+        if path.endswith("/endpointslices"):
+            return {"items": [{}] if name in self._slices else []}
+        name = path.rpartition("/services/")[2]
+        if "/services/" in path and name not in self._services:
+            raise ApiError(404, "NotFound", "no such service")
+        return self._services[name] if "/services/" in path else self.ingress
+
+    ingress: Any = None
+
+
+@pytest.mark.parametrize(
+    ("services", "slices", "asked"),
+    [
+        ({}, ["web"], 1),
+        ({"web": {"spec": {"type": "ExternalName"}}}, [], 2),
+        # It may never be there: after a while an ingress goes on without.
+        ({}, [], 3),
+        ({"web": {"spec": {"type": "ClusterIP"}}}, [], 3),
+    ],
+)
+def test_an_ingress_waits_a_while_for_its_services(
+    monkeypatch: pytest.MonkeyPatch, services: dict[str, Any], slices: list[str], asked: int
+) -> None:
+    monkeypatch.setattr(waiting, "_SETTLING_SECONDS", 0.2)
+    backend = {"service": {"name": "web", "port": {"number": 80}}}
+    paths = [{"path": "/", "backend": backend}, {"path": "/x", "backend": {"resource": {}}}]
+    found = made(
+        "Ingress", {"rules": [{"http": {"paths": paths}}, {"host": "a"}]},
+        {"loadBalancer": {"ingress": [{"ip": "10.0.0.9"}]}},
+    )  # fmt: skip
+    plane: Any = Plane(services, slices)
+    plane.ingress = found
+    kind = Kind("networking.k8s.io/v1", "Ingress", "ingresses", namespaced=True)
+    address = Address(kind, "team", "x")
+    assert waiting.until_ready(plane, address, found, 5) == (found, "")
+    assert plane.asked >= asked
+    assert (plane.asked > 2) is (asked > 2)
 
 
 @pytest.mark.parametrize("text", ["soon", "-1", "0", "nan", "inf"])
