@@ -1,8 +1,7 @@
 """Charts that can be had as Go modules, rendered with the platform's values by helm itself.
 
-Every value has a key in the chart; every object that comes out is judged by all packs. What the
-charts' controllers may do that no tenant may is listed, so that an upgrade that adds a right is
-seen.
+Every value has a key in the chart, and every pod is what the platform says of it. What rules find
+of the charts' objects is in `test_platform_waivers`.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ from engine.controlplane import binaries
 from engine.gobuild import module_folders
 from engine.oci.tools import ensure
 from engine.progress import to_stderr
-from tests.components.kubernetes.platforms import findings, program, spec, values
+from tests.components.kubernetes.platforms import spec, values
 from tests.components.kubernetes.test_platform_monitoring import EXPRESSIONS
 
 pytestmark = pytest.mark.cluster
@@ -46,35 +45,6 @@ UNLISTED = {
     "cert-manager": {
         "image.tag", "webhook.image.tag", "cainjector.image.tag", "acmesolver.image.tag",
     },
-}  # fmt: skip
-#: What rules find of the charts' own objects: rights of controllers, and their tokens. Rule and
-#: object, for each of which a stack with the platform needs a waiver.
-KNOWN = {
-    ("kubernetes-rbac-secrets", "ClusterRole/cert-manager-cainjector"),
-    ("kubernetes-rbac-secrets", "ClusterRole/cert-manager-controller-issuers"),
-    ("kubernetes-rbac-secrets", "ClusterRole/cert-manager-controller-clusterissuers"),
-    ("kubernetes-rbac-secrets", "ClusterRole/cert-manager-controller-certificates"),
-    ("kubernetes-rbac-secrets", "ClusterRole/cert-manager-controller-orders"),
-    ("kubernetes-rbac-secrets", "ClusterRole/cert-manager-controller-challenges"),
-    ("kubernetes-rbac-secrets", "ClusterRole/envoy-gateway-gateway-helm-envoy-gateway-role"),
-    ("kubernetes-rbac-secrets", "ClusterRole/trainer-controller-manager"),
-    ("kubernetes-rbac-secrets", "Role/jobset-system/jobset-manager-secrets-role"),
-    ("kubernetes-rbac-secrets", "Role/kueue-system/kueue-manager-secrets-role"),
-    ("kubernetes-rbac-escalation", "ClusterRole/cert-manager-cainjector"),
-    ("kubernetes-rbac-escalation",
-     "ClusterRole/cert-manager-controller-approve:cert-manager-io"),
-    ("kubernetes-rbac-escalation",
-     "ClusterRole/cert-manager-controller-certificatesigningrequests"),
-    ("kubernetes-rbac-escalation", "ClusterRole/jobset-controller"),
-    ("kubernetes-rbac-escalation", "ClusterRole/kueue-manager-role"),
-    ("kubernetes-rbac-escalation", "ClusterRole/trainer-controller-manager"),
-    ("kubernetes-rbac-subjects", "RoleBinding/kubeflow-trainer-public"),
-    ("kubernetes-token-mount", "Deployment/cert-manager/cert-manager"),
-    ("kubernetes-token-mount", "Deployment/cert-manager/cert-manager-cainjector"),
-    ("kubernetes-token-mount", "Deployment/cert-manager/cert-manager-webhook"),
-    ("kubernetes-token-mount", "Deployment/jobset-system/jobset-controller"),
-    ("kubernetes-token-mount", "Deployment/kueue-system/kueue-controller-manager"),
-    ("kubernetes-token-mount", "Deployment/kubeflow-system/trainer-controller-manager"),
 }  # fmt: skip
 
 
@@ -190,11 +160,3 @@ def test_pods_are_pinned_to_the_region_with_images_of_the_registry(
             assert container["image"] in found.images.values()
             assert container["resources"]["requests"]
             assert container["resources"]["limits"]["memory"]
-
-
-def test_rules_find_only_the_rights_that_are_known(
-    children: dict[str, list[dict[str, Any]]],
-) -> None:
-    every = [each for objects in children.values() for each in objects]
-    found = {(rule, name) for rule, name, _ in findings(program(spec("eks"), every))}
-    assert found == KNOWN
