@@ -17,11 +17,6 @@ from engine.controlplane.record import Record
 from engine.errors import EngineError
 from engine.folders import data_home
 
-#: Definitions of add-ons whose charts can't be had as Go modules: what a platform declares of
-#: their kinds needs them. The other charts bring their own.
-BARE_DEFINITIONS = (
-    "external-secrets", "prometheus-operator", "istio", "keda", "kserve", "gpu-operator", "velero",
-)  # fmt: skip
 CONTROLLERS = ("kueue", "jobset")
 """What `make test` needs beside Kubernetes itself."""
 
@@ -97,7 +92,7 @@ def _up(given: argparse.Namespace) -> int:
         given.folder,
         given.nodes,
         () if given.bare else given.controllers,
-        crds=given.crds or (BARE_DEFINITIONS if given.bare else ()),
+        crds=given.crds or (addons.BARE_DEFINITIONS if given.bare else ()),
         site=Site(given.region, given.zones or (f"{given.region}-1",), given.distribution),
         webhooks=not given.bare,
         detached=True,

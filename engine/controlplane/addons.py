@@ -7,7 +7,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from engine.controlplane import binaries, configuration, controllers
+from engine.controlplane import aggregation, binaries, configuration, controllers
 from engine.controlplane.access import answers_plainly, listens
 from engine.controlplane.bringup import MASTERS, READY_PATH, READY_SECONDS, Given
 from engine.controlplane.certificates import Authority
@@ -25,6 +25,11 @@ MARK = {
     "metadata": {"name": "falaj-test-control-plane", "namespace": "kube-system"},
     "data": {"nodes": "simulated"},
 }
+#: Definitions of add-ons whose charts can't be had as Go modules: what a platform declares of
+#: their kinds needs them. The other charts bring their own.
+BARE_DEFINITIONS = (
+    "external-secrets", "prometheus-operator", "istio", "keda", "kserve", "gpu-operator", "velero",
+)  # fmt: skip
 
 
 def add(given: Given) -> None:
@@ -36,6 +41,8 @@ def add(given: Given) -> None:
     objects = Objects.of(str(files.kubeconfig))
     try:
         objects.apply([MARK], MANAGER)
+        if not settings.webhooks:
+            aggregation.keep_local(objects, MANAGER)
         install_definitions(objects, definitions(settings.definitions))
         chosen = controllers.known(list(given.ports.controllers))
         started = [chosen[name] for name in settings.controllers]

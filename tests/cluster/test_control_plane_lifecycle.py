@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import os
 import signal
 import subprocess
@@ -9,6 +10,7 @@ import sys
 from collections.abc import Generator
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
@@ -93,6 +95,27 @@ def test_up_status_down(folder: Path, capsys: pytest.CaptureFixture[str]) -> Non
     assert main(["kubeconfig", *at]) == 1
     assert main(["down", *at]) == 0
     assert "no control plane ran" in capsys.readouterr().out
+
+
+def test_an_api_that_nobody_answers_keeps_no_namespace(folder: Path) -> None:
+    """A chart's own API, whose pods are simulated where webhooks aren't called."""
+    api: dict[str, Any] = {
+        "apiVersion": "apiregistration.k8s.io/v1", "kind": "APIService",
+        "metadata": {"name": "v1.visibility.falaj.test"},
+        "spec": {
+            "group": "visibility.falaj.test", "version": "v1", "groupPriorityMinimum": 100,
+            "versionPriority": 100, "caBundle": base64.b64encode(b"nobody's").decode(),
+            "service": {"namespace": "space", "name": "nobody"},
+        },
+    }  # fmt: skip
+    space = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "space"}}
+    with start(folder, webhooks=False) as plane:
+        assert "service" not in plane.apply([space, api])[1]["spec"]
+        plane.objects.delete("v1", "Namespace", "space")
+        wait_for(
+            lambda: plane.objects.get("v1", "Namespace", "space") is None, "it is deleted", 60
+        )
+        assert plane.objects.get(api["apiVersion"], api["kind"], api["metadata"]["name"])
 
 
 def test_a_process_that_ends_takes_the_others_along_and_says_why(folder: Path) -> None:
