@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from types import FrameType
 
 from workloads.errors import WorkloadError
-from workloads.horovod.machines import Contact, Machines
+from workloads.horovod.machines import BEAT_SECONDS, Contact, Machines
 from workloads.horovod.processes import Processes
 from workloads.horovod.store import Rendezvous
 from workloads.horovod.world import TIMEOUT_SECONDS, World, interface_of, meeting
@@ -28,6 +28,8 @@ _SILENT_SECONDS = 15.0
 """After which a silent machine explains why processes have failed."""
 _FRESH_SECONDS = 1.0
 """That a machine is given to notice how its own processes have ended."""
+_TELL_SECONDS = 2 * BEAT_SECONDS + 1
+"""That the machine which serves the rendezvous, having failed, waits until the others know."""
 _LOST_SECONDS = 60.0
 """After which a silent machine ends processes that haven't noticed: a collective on a GPU waits
 for a lost peer without end."""
@@ -176,7 +178,10 @@ def _watch(plan: Plan, processes: Processes, contact: Contact, stop: _Stop) -> i
     if status is None:
         status = STOPPED if stop.asked else cause(codes)
         contact.end(status)
-    return _explained(plan, status, contact, stop)
+    status = _explained(plan, status, contact, stop)
+    if plan.world.index == 0 and plan.world.nodes > 1:
+        _sleep(_TELL_SECONDS, stop)
+    return status
 
 
 def cause(codes: Sequence[int]) -> int:
@@ -216,9 +221,14 @@ def _explained(plan: Plan, status: int, contact: Contact, stop: _Stop) -> int:
         if contact.silence(since + _FRESH_SECONDS) < 0:
             return status  # the others are well, or have failed as this one
         time.sleep(_POLL_SECONDS)
-    while not stop.asked and time.monotonic() < since + _CAUSE_FIRST_SECONDS:
-        time.sleep(_POLL_SECONDS)
+    _sleep(since + _CAUSE_FIRST_SECONDS - time.monotonic(), stop)
     return LOST
+
+
+def _sleep(seconds: float, stop: _Stop) -> None:
+    until = time.monotonic() + seconds
+    while not stop.asked and time.monotonic() < until:
+        time.sleep(_POLL_SECONDS)
 
 
 def _stay(plan: Plan, contact: Contact, stop: _Stop) -> None:
