@@ -6,6 +6,8 @@ A stack's file may hold, beside Falaj's other keys::
       allowedHosts: [models.example.ae]
       waivers: stacks/waivers.yaml
 
+Keys may also stand alone (``falaj:policies.strict: false``), as everywhere in a stack's file.
+
 The same keys may come from `pulumi … --policy-pack-config FILE` under the name ``settings``; they
 win over the stack's. Data class and environment are read from the stack's own keys.
 """
@@ -78,9 +80,12 @@ def _require_read(stack_config: Collection[str], secret: Collection[str]) -> Non
     """Refuse keys that would be passed over in silence, and a laxer default taken instead."""
     known = {each.lower(): each for each in (*_OWN_KEYS.values(), _SETTINGS)}
     for key in sorted({*stack_config, *secret}):
-        meant = known.get(key.lower())
-        if meant is not None and key != meant:
+        section, dot, below = key.partition(".")
+        meant = known.get(section.lower())
+        if meant is not None and (section != meant or (dot and meant != _SETTINGS)):
             raise PolicyError(f"the stack's configuration has {key}; the key is {meant}")
+        if meant is not None and dot and (not below or "." in below):
+            raise PolicyError(f"the stack's configuration has {key}; no setting has that name")
         if meant is not None and key in secret:
             raise PolicyError(
                 f"{key} is a secret, which policies can't go by; set it as plain text "
@@ -89,14 +94,26 @@ def _require_read(stack_config: Collection[str], secret: Collection[str]) -> Non
 
 
 def _policies(stack_config: Mapping[str, str]) -> dict[str, Any]:
-    text = stack_config.get(_SETTINGS)
-    if not text:
-        return {}
-    try:
-        found: Any = json.loads(text)
-    except ValueError:
-        found = None
-    if not isinstance(found, dict):
-        raise PolicyError(f"{_SETTINGS}: expected a mapping of settings")
+    found: dict[str, Any] = {}
+    if text := stack_config.get(_SETTINGS):
+        whole = _parsed(text)
+        if not isinstance(whole, dict):
+            raise PolicyError(f"{_SETTINGS}: expected a mapping of settings")
+        found.update(cast("dict[str, Any]", whole))
+    for key in sorted(stack_config):
+        section, _, below = key.partition(".")
+        if section == _SETTINGS and below:
+            if below in found:
+                raise PolicyError(f"{key}: given twice, alone and in {_SETTINGS}; keep one")
+            found[below] = _parsed(stack_config[key])
     # Which packs run is said to whoever starts them.
-    return {key: value for key, value in cast("dict[str, Any]", found).items() if key != "packs"}
+    found.pop("packs", None)
+    return found
+
+
+def _parsed(text: str) -> Any:
+    """A value as the engine hands it on: objects and what is no text as JSON."""
+    try:
+        return json.loads(text)
+    except ValueError:
+        return text

@@ -12,6 +12,7 @@ import pytest
 from google.protobuf import empty_pb2, struct_pb2
 from pulumi.runtime.proto import analyzer_pb2 as messages
 
+from policies.configuration import read_configuration
 from policies.model import (
     Finding,
     Resource,
@@ -205,6 +206,12 @@ class Context:
         {"falaj:dataClass": "secret"},
         {"falaj:dataclass": "restricted"},
         {"falaj:Policies": "{}"},
+        {"falaj:Policies.strict": "false"},
+        {"falaj:policies.alowedHosts": "[]"},
+        {"falaj:policies.": "{}"},
+        {"falaj:policies.strict.deep": "false"},
+        {"falaj:policies": json.dumps({"strict": True}), "falaj:policies.strict": "false"},
+        {"falaj:dataClass.of": "public"},
     ],
 )
 def test_settings_that_cannot_be_used_block(config: dict[str, str]) -> None:
@@ -213,7 +220,26 @@ def test_settings_that_cannot_be_used_block(config: dict[str, str]) -> None:
         asked.Analyze(request(key="good"), Context())
 
 
-@pytest.mark.parametrize("key", ["falaj:dataClass", "falaj:policies", "falaj:environment"])
+def test_settings_may_stand_alone() -> None:
+    """As `pulumi config set falaj:policies.strict false` writes them."""
+    alone = {
+        "falaj:policies": json.dumps({"allowedHosts": ["a.example.ae"]}),
+        "falaj:policies.strict": "false",
+        "falaj:policies.allowedSites": json.dumps(["abudhabi-dc1"]),
+        "falaj:policies.waivers": "",
+        "falaj:policies.packs": json.dumps(["zero_trust"]),
+    }
+    found = read_configuration({}, alone, Path()).settings
+    assert not found.strict
+    assert found.allowed_hosts == ("a.example.ae",)
+    assert found.allowed_sites == ("abudhabi-dc1",)
+    assert read_configuration({"strict": True}, alone, Path()).settings.strict
+
+
+@pytest.mark.parametrize(
+    "key",
+    ["falaj:dataClass", "falaj:policies", "falaj:environment", "falaj:policies.strict"],
+)
 def test_settings_that_are_secrets_block(key: str) -> None:
     asked = analyzer()
     request_ = messages.AnalyzerStackConfigureRequest(
