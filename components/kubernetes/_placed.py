@@ -144,14 +144,22 @@ def _check_region(
         if not _SITE.match(region):
             refusals.add("region", region, "the site's name: up to 40 of a-z, 0-9 and '-'")
         elif not may_be_site(region):
-            place = place_abroad(region) or f"the beginning of regions abroad ({region}-…)"
-            refusals.add("region", region, "sites in the country", f"that is {place}")
+            abroad = place_abroad(region) or f"the beginning of regions abroad ({region}-…)"
+            refusals.add("region", region, "sites in the country", f"that is {abroad}")
+        # A cluster of one's own may stand in a region of a cloud, and shares its fate.
+        for place in catalogue.all_places():
+            if place.region == region:
+                _check_health(place, args, refusals)
         return
     try:
         place = catalogue.place(cloud, region)
     except catalogue.CatalogueError as error:
         refusals.say("region", str(error))
         return
+    _check_health(place, args, refusals)
+
+
+def _check_health(place: catalogue.Place, args: Mapping[str, Any], refusals: Refusals) -> None:
     try:
         place.require_healthy(args.get("acknowledge_degraded"))
     except catalogue.CatalogueError as error:

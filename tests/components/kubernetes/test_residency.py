@@ -47,6 +47,9 @@ def _refused(**changes: Any) -> str:
     ("changes", "said"),
     [
         ({"region": "eu-west-1"}, "allowed: sites in the country; that is aws/eu-west-1"),
+        # A cluster of one's own in a region of a cloud.
+        ({"region": "me-central-1"}, "acknowledge_degraded"),
+        ({"region": "me-central-1", "acknowledge_degraded": "2026-01-01"}, "2026-04-30"),
         ({"region": "westeurope"}, "azure/westeurope"),
         ({"region": "eu"}, "the beginning of regions abroad (eu-…)"),
         ({"region": "europe-west4"}, "gcp/europe-west4"),
