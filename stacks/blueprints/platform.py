@@ -36,12 +36,27 @@ def declare(settings: PlatformSettings, parts: InClusterParts) -> None:
     # platform's making or ending.
     components.Residency(
         "residency",
-        parts.args(settings.residency),
+        _residency(settings, parts),
         pulumi.ResourceOptions.merge(options, _after(parts, *made, *tenants.values())),
     )
     parts.export("region", parts.common["region"])
     parts.export("distribution", parts.common["distribution"])
     parts.export("tenants", {name: made.namespaces for name, made in tenants.items()})
+
+
+def _residency(settings: PlatformSettings, parts: InClusterParts) -> dict[str, Any]:
+    """Arguments of the admission: what the stack makes and its packs allow, the cluster takes."""
+    packs, storage = settings.policies, settings.storage
+    classes: Mapping[str, Any] = {}
+    if storage is not None:
+        classes = storage.model_dump(exclude_none=True).get("classes") or {}
+    allowed = {
+        "allowed_registries": packs.allowed_registries,
+        "allowed_hosts": packs.allowed_hosts,
+        "storage_classes": sorted(classes) or None,
+    }
+    given = {key: each for key, each in allowed.items() if each is not None}
+    return {**given, **parts.args(settings.residency)}
 
 
 def _after(parts: InClusterParts, *resources: pulumi.Resource) -> pulumi.ResourceOptions:

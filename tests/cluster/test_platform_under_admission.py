@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
@@ -22,7 +23,8 @@ from tests.cluster.made_by_controllers import (
     proxies_of,
     refused_to_controllers,
 )
-from tests.cluster.residency_cluster import enforce, namespace, refused
+from tests.cluster.residency_cases import in_kind
+from tests.cluster.residency_cluster import account, enforce, namespace, refused
 from tests.cluster.stack_objects import DEFINITION, Contents, contents, of_teams
 
 pytestmark = pytest.mark.cluster
@@ -64,6 +66,20 @@ def stacks(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Contents]:
         }
 
 
+def without_words(schema: Any) -> Any:
+    """A definition without what is for readers: most of it, which takes the API server long."""
+    if isinstance(schema, list):
+        return [without_words(each) for each in schema]
+    if not isinstance(schema, dict):
+        return schema
+    return {
+        key: without_words(each)
+        for key, each in schema.items()
+        # A property of that name has a schema of its own.
+        if key != "description" or not isinstance(each, str)
+    }
+
+
 @pytest.fixture(scope="module")
 def bare(stacks: dict[str, Contents]) -> Iterator[ControlPlane]:
     """A control plane that serves every kind of the stacks; charts' webhooks have no pods."""
@@ -75,10 +91,12 @@ def bare(stacks: dict[str, Contents]) -> Iterator[ControlPlane]:
             found[each["metadata"]["name"]] = dict(each)
         objects = [one for each in stacks.values() for one in each.objects]
         wanted = {(one["apiVersion"].partition("/")[0], one["kind"]) for one in objects}
-        addons.install_definitions(plane.objects, [
-            each for each in found.values()
+        made = [
+            without_words(each)
+            for each in found.values()
             if (each["spec"]["group"], each["spec"]["names"]["kind"]) in wanted
-        ])  # fmt: skip
+        ]
+        addons.install_definitions(plane.objects, made)
         yield plane
 
 
@@ -138,3 +156,44 @@ def test_what_controllers_make_is_judged(plane: ControlPlane, stack: Contents) -
     found = refused_to_controllers(plane, made_of(manager))
     assert {key.partition("/")[0] for key in found} == {"ReplicaSet", "Pod"}
     assert all("kubernetes-image-" in why for why in found.values())
+
+
+def test_every_class_of_the_stack_can_be_claimed(plane: ControlPlane, stack: Contents) -> None:
+    classes = [each["metadata"]["name"] for each in stack.of_kind("StorageClass")]
+    claims = [
+        {
+            "apiVersion": "v1",
+            "kind": "PersistentVolumeClaim",
+            "metadata": {"name": f"of-{each}", "namespace": "acme-training"},
+            "spec": {
+                "storageClassName": each,
+                "accessModes": ["ReadWriteOnce"],
+                "resources": {"requests": {"storage": "1Gi"}},
+            },
+        }
+        for each in classes
+    ]
+    assert refused(plane, claims) == {}
+
+
+@pytest.mark.parametrize("place", ["existing"], indirect=True)
+def test_agents_of_the_sites_storage_reach_their_nodes(
+    plane: ControlPlane, stack: Contents
+) -> None:
+    """The classes' drivers are Ceph's; without its agents no volume is ever mounted again."""
+    provisioners = {each["provisioner"] for each in stack.of_kind("StorageClass")}
+    (of,) = {each.partition(".")[0] for each in provisioners}
+    plane.apply([namespace(of, "privileged"), account("csi", of)])
+    image = f"{stack.registry}/quay.io/cephcsi/cephcsi@sha256:{'1' * 64}"
+    privileged = {"privileged": True, "allowPrivilegeEscalation": True}
+    pod = {
+        "serviceAccountName": "csi",
+        "hostNetwork": True,
+        "hostPID": True,
+        "tolerations": [{"operator": "Exists"}],
+        "containers": [{"name": "csi", "image": image, "securityContext": privileged}],
+        "volumes": [{"name": "mounts", "hostPath": {"path": "/var/lib/kubelet/pods"}}],
+    }
+    agent = in_kind("DaemonSet", of, pod, {})
+    assert refused(plane, [agent]) == {}
+    assert refused_to_controllers(plane, made_of(agent)) == {}
