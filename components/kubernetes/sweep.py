@@ -6,15 +6,15 @@ from typing import Any, Final, NotRequired
 
 import pulumi
 
-from components.kubernetes._metadata import metadata
 from components.kubernetes._objects import Manifest, declare, token
 from components.kubernetes.training.arguments import RunArgs
 from components.kubernetes.training.checks import check_arguments
 from components.kubernetes.training.failures import trial_pods
+from components.kubernetes.training.indexed_job import indexed_job
 from components.kubernetes.training.pods import DATA, RUNS, template
 from components.kubernetes.training.run_checks import checked_run
 from components.kubernetes.training.specification import Run
-from components.kubernetes.training.surroundings import network_policy, queue_labels
+from components.kubernetes.training.surroundings import network_policy
 from components.specification.refusals import Refusals
 
 PRUNERS: Final = ("median", "hyperband", "none")
@@ -90,33 +90,15 @@ def check(name: str, args: SweepArgs) -> SweepSpec:
 def manifests(spec: SweepSpec) -> list[Manifest]:
     """An indexed Job, a trial for each index, and who may reach its pods: nobody."""
     run = spec.run
-    job: Manifest = {
-        "apiVersion": "batch/v1",
-        "kind": "Job",
-        "metadata": metadata(
-            run.placed,
-            run.name,
-            run.name,
-            run.namespace,
-            labels=queue_labels(run),
-            annotations={
-                # Trials don't need each other: with little room left, some go before others.
-                "kueue.x-k8s.io/job-min-parallelism": "1",
-                # It may wait for its quota for hours: an update doesn't wait for its end.
-                "pulumi.com/skipAwait": "true",
-            },
-        ),
-        "spec": {
-            "completionMode": "Indexed",
-            "completions": spec.trials,
-            "parallelism": spec.parallel,
-            "backoffLimitPerIndex": spec.retries,
-            "maxFailedIndexes": spec.trials,
-            "podReplacementPolicy": "Failed",
-            "podFailurePolicy": trial_pods(),
-            "template": template(run, _command(spec), (), {}),
-        },
+    counts = {
+        "completions": spec.trials,
+        "parallelism": spec.parallel,
+        "backoffLimitPerIndex": spec.retries,
+        "maxFailedIndexes": spec.trials,
     }
+    # Trials don't need each other: with little room left, some go before others.
+    partial = {"kueue.x-k8s.io/job-min-parallelism": "1"}
+    job = indexed_job(run, partial, counts, trial_pods(), template(run, _command(spec), (), {}))
     return [network_policy(run, peers=False), job]
 
 

@@ -11,9 +11,10 @@ from components.kubernetes._objects import Manifest
 from components.kubernetes.training import environment
 from components.kubernetes.training.failures import elastic_pods
 from components.kubernetes.training.gang import command
+from components.kubernetes.training.indexed_job import indexed_job
 from components.kubernetes.training.pods import template
 from components.kubernetes.training.specification import TrainingJobSpec
-from components.kubernetes.training.surroundings import queue_labels, selector
+from components.kubernetes.training.surroundings import selector
 
 
 def elastic_job(spec: TrainingJobSpec) -> list[Manifest]:
@@ -22,31 +23,13 @@ def elastic_job(spec: TrainingJobSpec) -> list[Manifest]:
     most = elastic.most if elastic else spec.nodes
     pod = template(run, command(spec), environment.torch(spec, f"{run.name}-0.{run.name}"), {})
     pod["spec"]["subdomain"] = run.name
-    job: Manifest = {
-        "apiVersion": "batch/v1",
-        "kind": "Job",
-        "metadata": metadata(
-            run.placed,
-            run.name,
-            run.name,
-            run.namespace,
-            labels=queue_labels(run),
-            annotations={
-                "kueue.x-k8s.io/elastic-job": "true",
-                # It may wait for its quota for hours: an update doesn't wait for its end.
-                "pulumi.com/skipAwait": "true",
-            },
-        ),
-        "spec": {
-            "completionMode": "Indexed",
-            "parallelism": spec.nodes,
-            "completions": spec.nodes,
-            "backoffLimit": spec.max_restarts * most,
-            "podReplacementPolicy": "Failed",
-            "podFailurePolicy": elastic_pods(),
-            "template": pod,
-        },
+    counts = {
+        "parallelism": spec.nodes,
+        "completions": spec.nodes,
+        "backoffLimit": spec.max_restarts * most,
     }
+    growing = {"kueue.x-k8s.io/elastic-job": "true"}
+    job = indexed_job(run, growing, counts, elastic_pods(), pod)
     if spec.ttl_seconds is not None:
         job = {**job, "spec": {**job["spec"], "ttlSecondsAfterFinished": spec.ttl_seconds}}
     service: Manifest = {
