@@ -58,11 +58,12 @@ class Machine:
             "metadata.labels['batch.kubernetes.io/job-completion-index']": str(index),
         }
         environ = self._environ(container["env"], told)
-        command = [self._local(_resolved(word, environ)) for word in container["command"]]
+        words = [_resolved(word, environ) for word in container["command"]]
+        command = [self._local(word, index) for word in words]
         assert command[0] in ("python", "python3"), "the image's own interpreter"
         # What the Job's controller adds to pods of an indexed job.
         environ.setdefault("JOB_COMPLETION_INDEX", str(index))
-        here = {name: self._local(text) for name, text in environ.items()}
+        here = {name: self._local(text, index) for name, text in environ.items()}
         return command[1:], {**_SYSTEM, **here}
 
     def log(self, index: int) -> Path:
@@ -80,17 +81,21 @@ class Machine:
                 environ[entry["name"]] = _resolved(entry["value"], environ)
         return environ
 
-    def _local(self, text: str) -> str:
+    def _local(self, text: str, index: int) -> str:
         for name, here in self.names.items():
             text = text.replace(name, here)
-        for mount in ("/runs", "/data", "/scratch", "/etc/falaj", "/launcher"):
+        for mount, own in _MOUNTS.items():
             if text == mount or text.startswith(mount + "/"):
-                path = self.folder / (mount[1:] + text.removeprefix(mount))
-                (self.folder / mount[1:]).mkdir(parents=True, exist_ok=True)
-                return str(path)
+                folder = self.folder / f"{mount[1:]}{index if own else ''}"
+                folder.mkdir(parents=True, exist_ok=True)
+                return f"{folder}{text.removeprefix(mount)}"
         return text
 
 
+#: Where volumes are mounted, and whether each pod must have one of its own here as well.
+_MOUNTS = {
+    "/runs": False, "/data": False, "/scratch": False, "/etc/falaj": False, "/launcher": True,
+}  # fmt: skip
 #: What the image has, and that the pods of this test have one network interface.
 _SYSTEM = {
     "PATH": os.environ["PATH"], "PYTHONPATH": str(Path.cwd()), "GLOO_SOCKET_IFNAME": "lo",
