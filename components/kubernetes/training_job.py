@@ -44,6 +44,9 @@ class TrainingJob(pulumi.ComponentResource):
     the team's; evicted pods (spot machines, drains, pre-emption) save a checkpoint and start
     again, faults of machines are tried a few times, faults of the program end the job at once.
 
+    Programs of PyTorch and TensorFlow get the variables by which their pods meet; those of Horovod
+    are started by a launcher, once for each process, with neither ssh nor MPI.
+
     A job can't be changed while it runs: a change replaces it, and what was trained goes on from
     the checkpoint where data and parameters are the same. ``nodes`` of an elastic job is changed
     in place.
