@@ -58,8 +58,9 @@ class ResidencyArgs(InClusterArgs):
     ``host:port/path``. Default: none but ``registry``, and on EKS every private registry of AWS in
     the region."""
     cluster_registries: NotRequired[list[str]]
-    """Registries that only images in ``kube-system`` may come from: the distributor's own.
-    Default: ``mcr.microsoft.com`` on AKS, none elsewhere."""
+    """Registries that only images in ``kube-system`` may come from: the distributor's own, such as
+    kubeadm's ``imageRepository`` where that isn't below ``registry``. Default:
+    ``mcr.microsoft.com`` on AKS, none elsewhere."""
     allowed_hosts: NotRequired[list[str]]
     """Hosts, besides one's own and the country's regions', that services may stand for and
     webhooks may be at; ``*.example.ae`` with all below it. Default: none."""
@@ -166,7 +167,8 @@ class Residency(pulumi.ComponentResource):
     made, and there is no map that could be missing.
 
     Namespaces of the system and of the platform's add-ons are exempt by name, from what they need
-    only; where pods are and what images they run is judged everywhere. Nobody makes a namespace of
+    only; where pods are and what images they run is judged everywhere, but that images in
+    ``kube-system`` may be named by tags, as clouds and installers do. Nobody makes a namespace of
     such a name who may not change these policies.
 
     The API server never asks policies about policies. Who may change them is a matter of roles:

@@ -181,6 +181,29 @@ def test_what_is_older_than_the_policies_can_be_deleted(plane: ControlPlane) -> 
     assert plane.objects.get("v1", "Node", "old") is None
 
 
+def test_a_node_that_was_wrong_before_can_be_kept_free_and_drained(plane: ControlPlane) -> None:
+    """As controllers do when it doesn't answer; but it says nothing else that is wrong."""
+    plane.objects.delete("admissionregistration.k8s.io/v1", f"{POLICY[1]}Binding", "falaj-nodes")
+    abroad = {"topology.kubernetes.io/region": "eu-west-1", "team": "a"}
+    node = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "early", "labels": abroad}}
+    wait_for(lambda: refusal(plane, node) == "", "the policy to be off", 30)
+    plane.apply([node])
+    install(plane, RESIDENCY)
+    another = {**node, "metadata": {"name": "late", "labels": abroad}}
+    wait_for(lambda: "falaj-nodes" in refusal(plane, another), "the policy to be on again", 30)
+    taint = {"key": "node.kubernetes.io/unreachable", "effect": "NoExecute"}
+    plane.objects.patch(
+        "v1", "Node", "early", {"spec": {"taints": [taint], "unschedulable": True}}
+    )
+    with pytest.raises(ApiException) as refused:
+        change = {"metadata": {"labels": {"topology.kubernetes.io/region": "eu-west-2"}}}
+        plane.objects.patch("v1", "Node", "early", change)
+    assert "the node says that it is elsewhere" in str(refused.value.body)
+    home = {"metadata": {"labels": {"topology.kubernetes.io/region": "me-central-1"}}}
+    plane.objects.patch("v1", "Node", "early", home)
+    plane.objects.delete("v1", "Node", "early")
+
+
 def test_objects_of_the_clusters_extensions(plane: ControlPlane) -> None:
     about = {"name": "web", "namespace": "acme-serving"}
     listener: dict[str, Any] = {

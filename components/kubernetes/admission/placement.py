@@ -81,7 +81,15 @@ def _pinning(home: Home, shape: Shape) -> tuple[Check, ...]:
 
 
 def _nodes(home: Home) -> Policy:
+    """Nodes that say where they are: when they come, and when they say something else.
+
+    What is wrong from before the policies stays: who taints or drains such a node must be able to.
+    """
     labels = "object.metadata.?labels.orValue({})"
+    moved = (
+        f'request.operation == "CREATE" || {PLACE_KEYS}.exists(k, '
+        'object.metadata.?labels[?k].orValue("") != oldObject.metadata.?labels[?k].orValue(""))'
+    )
     return Policy(
         "nodes",
         (Target("", "v1", ("nodes",)),),
@@ -90,6 +98,7 @@ def _nodes(home: Home) -> Policy:
             "the node says that it is elsewhere",
         ),),
         {"labels": labels},
+        {"says-where-it-is": moved},
     )  # fmt: skip
 
 
