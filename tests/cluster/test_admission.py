@@ -192,12 +192,11 @@ def test_a_node_that_was_wrong_before_can_be_kept_free_and_drained(plane: Contro
     another = {**node, "metadata": {"name": "late", "labels": abroad}}
     wait_for(lambda: "falaj-nodes" in refusal(plane, another), "the policy to be on again", 30)
     taint = {"key": "node.kubernetes.io/unreachable", "effect": "NoExecute"}
-    plane.objects.patch(
-        "v1", "Node", "early", {"spec": {"taints": [taint], "unschedulable": True}}
-    )
+    kept_free = {"spec": {"taints": [taint], "unschedulable": True}}
+    plane.objects.patch("v1", "Node", "early", kept_free)
+    moved = {"metadata": {"labels": {"topology.kubernetes.io/region": "eu-west-2"}}}
     with pytest.raises(ApiException) as refused:
-        change = {"metadata": {"labels": {"topology.kubernetes.io/region": "eu-west-2"}}}
-        plane.objects.patch("v1", "Node", "early", change)
+        plane.objects.patch("v1", "Node", "early", moved)
     assert "the node says that it is elsewhere" in str(refused.value.body)
     home = {"metadata": {"labels": {"topology.kubernetes.io/region": "me-central-1"}}}
     plane.objects.patch("v1", "Node", "early", home)
