@@ -93,8 +93,16 @@ def machine(tmp_path: Path) -> Machine:
 
 def two_pods(*program: str, **changes: Any) -> list[Manifest]:
     words = [sys.executable, str(PROGRAM), "/runs/result", *program]
-    own = {**HOROVOD, **CPU, "program": words, "dataset": None, "cpus": 1, "nodes": 2}
-    return job(**{**own, "processes_per_node": 2, "grace_seconds": 20, **changes})
+    own: dict[str, Any] = {
+        **HOROVOD,
+        **CPU,
+        "program": words,
+        "dataset": None,
+        "cpus": 1,
+        "nodes": 2,
+    }
+    own |= {"processes_per_node": 2, "grace_seconds": 20, **changes}
+    return job(**own)
 
 
 @pytest.mark.slow

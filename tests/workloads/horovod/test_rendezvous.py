@@ -26,7 +26,7 @@ def server() -> Iterator[Rendezvous]:
 
 
 def ask(server: Rendezvous, method: str, path: str, body: bytes = b"") -> tuple[int, bytes]:
-    connection = http.client.HTTPConnection(*server.server_address, timeout=10)
+    connection = http.client.HTTPConnection("127.0.0.1", server.server_port, timeout=10)
     connection.request(method, path, body)
     answer = connection.getresponse()
     return answer.status, answer.read()
