@@ -105,15 +105,17 @@ class Project:
             start_new_session=True,
         )
 
-    def falaj(self, *arguments: str) -> subprocess.CompletedProcess[str]:
+    def falaj(self, *arguments: str, seconds: float = 280) -> subprocess.CompletedProcess[str]:
         """Run a falaj command to its end; output and errors together in stdout."""
-        return self.falaj_in(self.root, *arguments)
+        return self.falaj_in(self.root, *arguments, seconds=seconds)
 
-    def falaj_in(self, folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    def falaj_in(
+        self, folder: Path, *arguments: str, seconds: float = 280
+    ) -> subprocess.CompletedProcess[str]:
         """Run a falaj command in another project's folder."""
         process = self.start(*arguments, folder=folder)
         try:
-            printed, _ = process.communicate(timeout=280)
+            printed, _ = process.communicate(timeout=seconds)
         except subprocess.TimeoutExpired:
             os.killpg(process.pid, signal.SIGKILL)
             printed, _ = process.communicate()
