@@ -33,7 +33,7 @@ def policies(home: Home) -> tuple[Policy, ...]:
         _services(home),
         *_endpoints(home),
         _ingresses(),
-        _gateways(),
+        *_gateways(),
         _routes(),
     )
 
@@ -204,37 +204,44 @@ def _ingresses() -> Policy:
     )  # fmt: skip
 
 
-def _gateways() -> Policy:
-    protocols = "object.spec.listeners"
-    host = 'l.?hostname.orValue("")'
-    encrypted = f'{protocols}.exists(l, l.protocol in ["HTTPS", "TLS"])'
-    return Policy(
-        "gateways",
-        (Target("gateway.networking.k8s.io", "v1", ("gateways",)),),
-        (
-            Check(
-                "kubernetes-public-gateway",
-                joined((_facing("variables.annotations"), _facing("variables.infrastructure"))),
-                "the gateway faces the internet", "scheme internal", "set it to internal",
-            ),
-            Check(
-                "kubernetes-gateway-tls",
-                f'{protocols}.filter(l, l.protocol == "HTTP" && '
-                f"!({encrypted} && l.port == 80)).map(l, l.name)",
-                "listeners without TLS", "HTTPS, TLS; HTTP on port 80 beside them",
-                "give the listener a certificate",
-            ),
-            Check(
-                _HOST,
-                f'{protocols}.filter(l, l.protocol in ["HTTP", "HTTPS", "TLS"] && '
-                f"({_is_of_others(host)})).map(l, l.name)",
-                "listeners for hosts of others", "a full name each", "name the listener's host",
-            ),
+def _gateways() -> tuple[Policy, ...]:
+    """Gateways, and the listeners that others add to them."""
+    api = "gateway.networking.k8s.io"
+    facing = Check(
+        "kubernetes-public-gateway",
+        joined((_facing("variables.annotations"), _facing("variables.infrastructure"))),
+        "the gateway faces the internet", "scheme internal", "set it to internal",
+    )  # fmt: skip
+    annotations = {
+        "annotations": "object.metadata.?annotations.orValue({})",
+        "infrastructure": "object.spec.?infrastructure.?annotations.orValue({})",
+    }
+    return (
+        Policy(
+            "gateways", (Target(api, "v1", ("gateways",)),), (facing, *_listeners()), annotations
         ),
-        {
-            "annotations": "object.metadata.?annotations.orValue({})",
-            "infrastructure": "object.spec.?infrastructure.?annotations.orValue({})",
-        },
+        Policy("listener-sets", (Target(api, "v1", ("listenersets",)),), _listeners()),
+    )
+
+
+def _listeners() -> tuple[Check, ...]:
+    listeners = "object.spec.listeners"
+    host = 'l.?hostname.orValue("")'
+    encrypted = f'{listeners}.exists(l, l.protocol in ["HTTPS", "TLS"])'
+    return (
+        Check(
+            "kubernetes-gateway-tls",
+            f'{listeners}.filter(l, l.protocol == "HTTP" && '
+            f"!({encrypted} && l.port == 80)).map(l, l.name)",
+            "listeners without TLS", "HTTPS, TLS; HTTP on port 80 beside them",
+            "give the listener a certificate",
+        ),
+        Check(
+            _HOST,
+            f'{listeners}.filter(l, l.protocol in ["HTTP", "HTTPS", "TLS"] && '
+            f"({_is_of_others(host)})).map(l, l.name)",
+            "listeners for hosts of others", "a full name each", "name the listener's host",
+        ),
     )  # fmt: skip
 
 

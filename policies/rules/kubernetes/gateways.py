@@ -31,6 +31,7 @@ _GATEWAYS: Final = kinds(
     "networking.k8s.io:Ingress",
     "extensions:Ingress",
     "gateway.networking.k8s.io:Gateway",
+    "gateway.networking.k8s.io:ListenerSet",
     "networking.istio.io:Gateway",
     "elbv2.k8s.aws:IngressClassParams",
     "gateway.k8s.aws:LoadBalancerConfiguration",
@@ -67,7 +68,7 @@ def gateway_tls(resource: Resource, view: View) -> Iterator[Finding]:
     for manifest in manifests(resource):
         if _is_ingress(manifest):
             yield from _ingress(manifest)
-        elif manifest.kind == "Gateway" and manifest.group == "gateway.networking.k8s.io":
+        elif manifest.group == "gateway.networking.k8s.io":
             yield from _gateway(manifest)
         elif manifest.kind == "Gateway" and manifest.group == "networking.istio.io":
             yield from _istio(manifest)

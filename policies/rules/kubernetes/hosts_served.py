@@ -23,8 +23,10 @@ from policies.reading.said import said
 
 _GATEWAY_API: Final = "gateway.networking.k8s.io"
 _ROUTES: Final = frozenset({"HTTPRoute", "GRPCRoute", "TLSRoute"})
+_WITH_LISTENERS: Final = frozenset({"Gateway", "ListenerSet"})
 _WHO: Final = {
-    "Ingress": "rule", "Gateway": "listener", **dict.fromkeys(sorted(_ROUTES), "route"),
+    "Ingress": "rule", "Gateway": "listener", "ListenerSet": "listener",
+    **dict.fromkeys(sorted(_ROUTES), "route"),
 }  # fmt: skip
 #: Protocols of listeners that tell hosts apart; others have none.
 _WITH_HOSTS: Final = frozenset({"HTTP", "HTTPS", "TLS"})
@@ -38,6 +40,7 @@ _WITH_HOSTS: Final = frozenset({"HTTP", "HTTPS", "TLS"})
         "networking.k8s.io:Ingress",
         "extensions:Ingress",
         f"{_GATEWAY_API}:Gateway",
+        f"{_GATEWAY_API}:ListenerSet",
         *(f"{_GATEWAY_API}:{each}" for each in sorted(_ROUTES)),
     ),
     ("iso27001:A.8.20", "iso27001:A.8.9", "uae-ia:T4.5.3"),
@@ -58,7 +61,7 @@ def ingress_host(resource: Resource, view: View) -> Iterator[Finding]:
 
 def _hosts(manifest: Manifest) -> Iterator[tuple[str, Any]]:
     """The hosts that it serves, each with its path."""
-    if manifest.group == _GATEWAY_API and manifest.kind == "Gateway":
+    if manifest.group == _GATEWAY_API and manifest.kind in _WITH_LISTENERS:
         for index, each in enumerate(items(manifest.get("spec.listeners"))):
             host, protocol = _in(each, "hostname"), _in(each, "protocol")
             has_hosts = is_unknown(protocol) or text(protocol) in _WITH_HOSTS
