@@ -32,7 +32,10 @@ class PolicySettings(Section):
     geo_redundancy: Literal["forbidden", "paired"] | None = None
     """``paired`` allows copies in the region's pair where the pair is allowed as well."""
     allowed_hosts: list[Host] | None = None
+    """Further hosts in the country that may have data. In the stack of a platform also what its
+    cluster takes, unless ``falaj:residency`` says otherwise."""
     allowed_registries: list[Host] | None = None
+    """Further registries in the country that images may come from; likewise."""
     allowed_accounts: list[str] | None = None
     strict: bool | None = None
     """Whether what can't be known fails. Default: in CI and for production."""
