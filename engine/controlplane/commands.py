@@ -171,6 +171,8 @@ def controller_manager(binary: Path, files: Files, ports: Ports) -> list[str]:
         f"--kube-api-qps={CALLS_PER_SECOND}",
         f"--kube-api-burst={2 * CALLS_PER_SECOND}",
         "--concurrent-job-syncs=20",
+        # Quotas on kinds that came after them are in force only once they are counted again.
+        "--resource-quota-sync-period=20s",
         "--profiling=false",
     ]
 

@@ -84,8 +84,8 @@ def test_platform_and_workloads_from_nothing_to_nothing(
     assert _changed(run("up", CLUSTER))["created"] > 500
     namespaces = {each["metadata"]["name"] for each in bare.objects.list("v1", "Namespace")}
     assert {"kueue-system", "cert-manager", "acme-training", "acme-serving"} <= namespaces
-    # The quota controller looks for kinds that are new, and counts them, every few minutes.
-    wait_for(lambda: counted(bare, "acme-training"), "job sets are counted", 360)
+    # The quota controller looks for kinds that are new, and counts them, every half minute.
+    wait_for(lambda: counted(bare, "acme-training"), "job sets are counted", 120)
     assert set(_changed(run("up", WORKLOADS))) == {"created"}
     assert bare.objects.get("apps/v1", "Deployment", "credit-v7", "acme-serving")
     assert bare.objects.get("jobset.x-k8s.io/v1alpha2", "JobSet", "credit", "acme-training")
