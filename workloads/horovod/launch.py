@@ -26,9 +26,12 @@ _PEER_SECONDS = 5.0
 """That processes have to notice the loss of one of them and end by themselves: Horovod's own."""
 _SILENT_SECONDS = 15.0
 """After which a silent machine explains why processes have failed."""
-_FRESH_SECONDS = 1.0
+_SETTLE_SECONDS = 2.0
+"""That processes which ended with 1 wait for one that tells more: a process lets go of its peers
+before it has ended itself, and they may be gone first."""
+_FRESH_SECONDS = _SETTLE_SECONDS + 1
 """That a machine is given to notice how its own processes have ended."""
-_TELL_SECONDS = 2 * BEAT_SECONDS + 1
+_TELL_SECONDS = _FRESH_SECONDS + 2 * BEAT_SECONDS + 1
 """That the machine which serves the rendezvous, having failed, waits until the others know."""
 _LOST_SECONDS = 60.0
 """After which a silent machine ends processes that haven't noticed: a collective on a GPU waits
@@ -147,10 +150,14 @@ def _watch(plan: Plan, processes: Processes, contact: Contact, stop: _Stop) -> i
     """Wait for the processes' end, or bring it about; return this machine's status."""
     grace = max(1, plan.grace - _MARGIN_SECONDS)
     status: int | None = None
+    settled = float("inf")
     asked = deserted = False
     while processes.running:
         bad = [code for code in processes.ended() if code]
-        if status is None and bad:
+        if bad:
+            settled = min(settled, time.monotonic() + _SETTLE_SECONDS)
+        known = bad and (cause(bad) != FAULT or time.monotonic() >= settled)
+        if status is None and known:
             status = cause(bad)
             contact.end(status)
             # Of a program that agreed to stop, one process may still write the checkpoint.

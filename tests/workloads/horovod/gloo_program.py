@@ -5,7 +5,7 @@ horovod/common/gloo/{gloo_context,http_store}.cc, gloo/rendezvous/context.cc and
 third_party/HTTPRequest, of Horovod 0.28.1. Connections carry a plain all-reduce, not Gloo's.
 
     python gloo_program.py RESULT [--steps N] [--pause SECONDS] [--fail RANK:STEP:STATUS]
-                           [--checkpoint FILE] [--rounds N] [--child FILE]
+                           [--linger SECONDS] [--checkpoint FILE] [--rounds N] [--child FILE]
 """
 
 from __future__ import annotations
@@ -123,6 +123,7 @@ def main() -> int:
     parser.add_argument("--steps", type=int, default=40)
     parser.add_argument("--pause", type=float, default=0.0)
     parser.add_argument("--fail", default="-1:0:0")
+    parser.add_argument("--linger", type=float, default=0.0, help="from the failure to the end")
     parser.add_argument("--checkpoint", type=Path)
     parser.add_argument("--rounds", type=int, default=1)
     parser.add_argument("--child", type=Path)
@@ -138,6 +139,7 @@ def main() -> int:
         code = train(ring, options, asked)
         ring.close()
         if code:
+            time.sleep(options.linger)
             return code
     return 0
 

@@ -66,18 +66,32 @@ def test_one_machine_needs_nobody(tmp_path: Path) -> None:
     assert len(results(tmp_path)) == 3
 
 
-@pytest.mark.parametrize(
-    ("failure", "statuses"),
-    [("2:5:1", [1, 1]), ("2:5:2", [1, 2]), ("2:5:71", [74, 71]), ("2:5:-9", [74, 74])],
-    ids=["fault", "refused", "a GPU failed", "killed"],
-)
+#: How a process of the second machine ends, and the statuses of both machines. All others end with
+#: a trace and 1, whatever it was; those that linger end after them.
+LOST = {
+    "fault": (("--fail", "2:5:1"), [1, 1]),
+    "refused": (("--fail", "2:5:2", "--linger", "1"), [1, 2]),
+    "a GPU failed": (("--fail", "2:5:71", "--linger", "1"), [74, 71]),
+    "killed": (("--fail", "2:5:-9"), [74, 74]),
+}
+
+
+@pytest.fixture(scope="module")
+def lost(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[Job, list[int]]]:
+    """Jobs that lose a process, side by side: they wait for each other's word most of the time."""
+    started: dict[str, tuple[Job, list[subprocess.Popen[bytes]]]] = {}
+    for name, (options, _) in LOST.items():
+        job = Job(tmp_path_factory.mktemp("lost"), processes=2)
+        started[name] = (job, [job.start(index, *options) for index in (0, 1)])
+    return {name: (job, finish(machines)) for name, (job, machines) in started.items()}
+
+
+@pytest.mark.parametrize("name", LOST)
 def test_machines_that_lose_a_peer_know_whether_to_start_again_helps(
-    tmp_path: Path, failure: str, statuses: list[int]
+    lost: dict[str, tuple[Job, list[int]]], name: str
 ) -> None:
-    """All but one of the processes end with a trace and 1, whatever it was."""
-    job = Job(tmp_path, processes=2)
-    machines = [job.start(index, "--fail", failure) for index in (0, 1)]
-    assert finish(machines) == statuses, job.said()
+    job, statuses = lost[name]
+    assert statuses == LOST[name][1], job.said()
     assert re.search("a peer has gone|Connection reset|Broken pipe", job.log(0).read_text())
 
 
