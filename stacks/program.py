@@ -9,6 +9,7 @@ from pydantic.alias_generators import to_camel
 
 from engine.errors import EngineError
 from engine.sandbox import activation
+from engine.short_lived import collect_rarely
 from stacks.blueprints import cluster, foundation, local, platform, smb, workloads
 from stacks.blueprints.cloud import open_cloud
 from stacks.blueprints.in_cluster import open_cluster
@@ -39,6 +40,7 @@ def main(root: Path | None = None) -> None:
     Raises:
         pulumi.RunError: the configuration was refused; no resource was registered.
     """
+    collect_rarely()  # whatever language host runs it
     folder = root or Path(__file__).resolve().parents[1]
     try:
         settings = load_engine(pulumi.get_stack(), folder)

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from engine.errors import EngineError
 from engine.sandbox.__main__ import main as sandbox_command
+from engine.short_lived import collect_rarely
 from policies.model import PolicyError
 from stacks.command import check, lifecycle, policies, reference, service
 from stacks.command.console import complain
@@ -101,6 +102,7 @@ _SANDBOXED = ("up", "preview", "refresh", "down", "shell", "status")
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command; returns its exit status: 0 done, 1 failed, 2 refused, 130 interrupted."""
+    collect_rarely()
     given = list(sys.argv[1:] if arguments is None else arguments)
     try:
         if given and given[0] in _OWN_PARSERS:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
+import pytest
 import yaml
 
 from engine.sandbox.clouds.model import Made
@@ -74,19 +75,9 @@ def live_from_preview_to_destroy(project: Project, stack: str) -> None:
     assert "to create" in printed
     assert not made(project)
 
-    printed = run(project, "up")
-    count = len(made(project))
-    assert count > 30
-    assert (
-        f"the sandbox's stand-in for {'aws' if stack.startswith('aws') else 'azure'}/" in printed
-    )
+    count = _come_up(project)
     assert nothing_changed(run(project, "up"))
-
-    change(project, **grown(config(project)))
-    printed = run(project, "up")
-    assert re.search(r"~ \d+ updated", printed), printed
-    assert not re.search(r"\d+ (replaced|deleted|created)", printed), printed
-    assert len(made(project)) == count
+    _grow(project, count)
 
     tagged = next(m for m in made(project) if "falaj:cost-center" in (m.inputs.get("tags") or {}))
     sandbox(project, "set", tagged.urn, 'tags["falaj:cost-center"]', "somebody else")
@@ -94,9 +85,42 @@ def live_from_preview_to_destroy(project: Project, stack: str) -> None:
     assert re.search(r"~ 1 updated", run(project, "up"))
     mended = next(m for m in made(project) if m.urn == tagged.urn)
     assert mended.inputs["tags"]["falaj:cost-center"] == "another"
+    _go(project, before)
 
+
+def live_from_up_to_destroy(project: Project, stack: str) -> None:
+    """Up, nothing to do, an update, and destroy; the state is written at each run's end."""
+    use(project, stack)
+    before = project.file.read_text()
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setenv("PULUMI_SKIP_CHECKPOINTS", "true")
+        count = _come_up(project)
+        assert nothing_changed(run(project, "preview"))
+        _grow(project, count)
+        _go(project, before)
+
+
+def _come_up(project: Project) -> int:
+    """How many resources the stack has."""
+    printed = run(project, "up")
+    count = len(made(project))
+    assert count > 30
+    cloud = "aws" if project.stack.startswith("aws") else "azure"
+    assert f"the sandbox's stand-in for {cloud}/" in printed
+    return count
+
+
+def _grow(project: Project, count: int) -> None:
+    change(project, **grown(config(project)))
+    printed = run(project, "up")
+    assert re.search(r"~ \d+ updated", printed), printed
+    assert not re.search(r"\d+ (replaced|deleted|created)", printed), printed
+    assert len(made(project)) == count
+
+
+def _go(project: Project, before: str) -> None:
     printed = run(project, "down")
-    assert f"stack {stack} is down" in printed
+    assert f"stack {project.stack} is down" in printed
     assert not made(project)
     assert "encryptionsalt" not in project.file.read_text()
     project.file.write_text(before)

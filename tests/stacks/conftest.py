@@ -58,8 +58,10 @@ class Project:
 
     @property
     def environment(self) -> dict[str, str]:
+        kept = dict(os.environ)
+        kept.pop("PYTHONDONTWRITEBYTECODE", None)  # copies may: each run is some ten processes
         return {
-            **os.environ,
+            **kept,
             "FALAJ_HOME": str(self.home),
             "PYTHONPATH": str(self.root),
             "PULUMI_HOME": str(self.home.parent / "pulumi"),

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import pytest
 
-from tests.stacks.clouds import live_from_preview_to_destroy
+from tests.stacks.clouds import live_from_preview_to_destroy, live_from_up_to_destroy
 from tests.stacks.conftest import Project
-from tests.stacks.in_mocks import SIX
 
 pytestmark = [pytest.mark.slow, pytest.mark.engine]
 
 
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize("stack", [each for each in SIX if each.startswith("aws-")])
-def test_from_preview_to_destroy(project: Project, stack: str) -> None:
-    live_from_preview_to_destroy(project, stack)
+def test_a_cluster_from_preview_to_destroy(project: Project) -> None:
+    live_from_preview_to_destroy(project, "aws-cluster")
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("stack", ["aws-foundation", "aws-smb"])
+def test_from_up_to_destroy(project: Project, stack: str) -> None:
+    live_from_up_to_destroy(project, stack)

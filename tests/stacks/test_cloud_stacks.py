@@ -24,7 +24,7 @@ def test_a_failed_create_is_recovered_by_running_again(project: Project) -> None
     assert half > 0
     run(project, "up")
     assert len(made(project)) > half
-    assert nothing_changed(run(project, "up"))
+    assert nothing_changed(run(project, "preview"))
     run(project, "down")
 
 
