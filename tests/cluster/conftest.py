@@ -10,6 +10,7 @@ import pytest
 
 from engine.controlplane import ControlPlane, start
 from engine.controlplane.objects import wait_for
+from engine.sandbox.charts import library, modules
 from tests.cluster.leftovers import restored
 from tests.cluster.tenancy import kueue_settings
 
@@ -41,6 +42,22 @@ def cluster(control_plane: ControlPlane) -> Generator[ControlPlane]:
     """The session's control plane for one module: what the module made is removed after it."""
     with restored(control_plane):
         yield control_plane
+
+
+@pytest.fixture(scope="session")
+def charts_of_modules(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with the charts that lie in Go modules, as their projects publish them."""
+    folder = tmp_path_factory.mktemp("charts")
+    assert modules.add((), folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def charts(charts_of_modules: Path) -> Generator[Path]:
+    """Those charts, for whatever the module's tests run."""
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setenv(library.CHARTS_VARIABLE, str(charts_of_modules))
+        yield charts_of_modules
 
 
 @pytest.fixture

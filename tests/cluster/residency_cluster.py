@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Generator, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -23,6 +24,7 @@ NAMESPACES = (
     ("kubeflow-system", "restricted"), ("monitoring", "restricted"), ("velero", "restricted"),
 )  # fmt: skip
 _TIMEOUT = 504
+_PATIENCE_SECONDS = 20.0
 _LAST = "falaj-images-pods"
 
 
@@ -144,15 +146,26 @@ def refusal(
 def refused(
     plane: ControlPlane, manifests: Iterable[Mapping[str, Any]], *, real: bool = False
 ) -> dict[str, str]:
-    """By object, why the administrator can't have it; several are asked about at once."""
-    asked = list(manifests)
-    assert asked
+    """By object, why the administrator can't have it; several are asked about at once.
+
+    What is refused is asked about again for a while: a busy API server may still go by a policy
+    as it was before.
+    """
+    left = list(manifests)
+    assert left
 
     def one(manifest: Mapping[str, Any]) -> str:
         # Definitions are so long that applying them takes many times as long.
         create = manifest["kind"] == "CustomResourceDefinition"
         return refusal(plane, manifest, create=create, real=real)
 
+    until = time.monotonic() + _PATIENCE_SECONDS
     with ThreadPoolExecutor(SIDE_BY_SIDE) as pool:
-        answers = list(pool.map(one, asked))
-    return {key_of(each): why for each, why in zip(asked, answers, strict=True) if why}
+        while True:
+            answers = [
+                (each, why) for each, why in zip(left, pool.map(one, left), strict=True) if why
+            ]
+            left = [each for each, _ in answers]
+            if not left or time.monotonic() > until:
+                return {key_of(each): why for each, why in answers}
+            time.sleep(1)

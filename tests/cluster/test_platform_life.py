@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -17,7 +18,6 @@ from engine.controlplane import ControlPlane, start
 from engine.controlplane.addons import BARE_DEFINITIONS
 from engine.controlplane.objects import wait_for
 from engine.controlplane.pools import Site
-from engine.sandbox.charts import library, modules
 from tests.cluster.inventory import inventory
 from tests.cluster.tenancy import counted
 from tests.stacks.conftest import Project, copy_project, free_port
@@ -41,7 +41,7 @@ def bare() -> Iterator[ControlPlane]:
 
 
 @pytest.fixture(scope="module")
-def project(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Project]:
+def project(tmp_path_factory: pytest.TempPathFactory, charts: Path) -> Iterator[Project]:
     """A copy of the project. Its state is written at the end of each run only.
 
     With the definitions of whole charts it is megabytes, and steps are hundreds.
@@ -49,10 +49,8 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Project]:
     folder = tmp_path_factory.mktemp("falaj")
     (folder / "home").mkdir()
     made = Project(copy_project(folder / "project"), folder / "home", CLUSTER, free_port())
+    assert any(charts.iterdir())
     with pytest.MonkeyPatch.context() as patched:
-        charts = folder / "charts"
-        assert modules.add((), charts)
-        patched.setenv(library.CHARTS_VARIABLE, str(charts))
         patched.setenv("PULUMI_SKIP_CHECKPOINTS", "true")
         yield made
     made.sweep()

@@ -10,13 +10,12 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from engine.controlplane import ControlPlane, addons, binaries, start
-from engine.sandbox.charts import modules
-from engine.sandbox.charts.library import CHARTS_VARIABLE
 from tests.cluster.made_by_controllers import (
     jobs_of_runtime,
     made_of,
@@ -54,16 +53,12 @@ FIRST = (
 
 
 @pytest.fixture(scope="module")
-def stacks(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Contents]:
-    charts = tmp_path_factory.mktemp("charts")
-    modules.add([], charts)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv(CHARTS_VARIABLE, str(charts))
-        # Definitions are the same everywhere.
-        return {
-            place: contents(*names, definitions=place == "existing")
-            for place, names in STACKS.items()
-        }
+def stacks(charts: Path) -> dict[str, Contents]:
+    assert any(charts.iterdir())
+    # Definitions are the same everywhere.
+    return {
+        place: contents(*names, definitions=place == "existing") for place, names in STACKS.items()
+    }
 
 
 def without_words(schema: Any) -> Any:

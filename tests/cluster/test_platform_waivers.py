@@ -9,13 +9,11 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from functools import cache
-from pathlib import Path
 
 import pytest
 
-from engine.sandbox.charts import groups, modules
+from engine.sandbox.charts import groups
 from engine.sandbox.charts.groups import Surroundings
-from engine.sandbox.charts.library import CHARTS_VARIABLE
 from policies.configuration import Configuration, read_configuration
 from policies.model import Resource, Stack
 from policies.model.judge import Judge
@@ -24,19 +22,10 @@ from policies.rules import all_rules
 from tests.policies.shipped import stack_with
 from tests.stacks.in_mocks import ROOT, shipped
 
-pytestmark = pytest.mark.cluster
+pytestmark = [pytest.mark.cluster, pytest.mark.usefixtures("charts")]
 
 STACKS = ("onprem-cluster", "aws-platform", "azure-platform")
 _PLATFORM = "falaj-kubernetes:index:Platform"
-
-
-@pytest.fixture(scope="module", autouse=True)
-def charts(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    folder = tmp_path_factory.mktemp("charts")
-    modules.add([], folder)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv(CHARTS_VARIABLE, str(folder))
-        yield folder
 
 
 def children(stack: Stack) -> Iterator[Resource]:
