@@ -15,6 +15,8 @@ SANDBOX_OPTION = $(if $(filter 1 true yes,$(SANDBOX)),--sandbox) $(if $(filter 1
 CHECK_OPTIONS ?=
 # Tests run side by side, the tests of a file in one process.
 WORKERS ?= 2
+# In the order of collection, which has what takes longest first: else one worker waits at the end.
+SIDE_BY_SIDE = -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 NODES ?= h200=4,l4=4,cpu=4
 .PHONY: help up preview refresh down status check report demo shell token rollback logs new environment environment-check environment-dev environment-cluster cluster cluster-down ensure-test test test-cluster test-fast test-gpu lint format bench lock clean
 
@@ -85,12 +87,12 @@ ensure-test: environment-dev
 	@$(VENV)/bin/python -m engine.controlplane ensure --crds
 
 test: ensure-test ## Every test, with its own set-up
-	@$(VENV)/bin/python -m pytest -m "not cluster" -n $(WORKERS) --dist loadfile
-	@$(VENV)/bin/python -m pytest -m cluster tests/cluster
+	@$(VENV)/bin/python -m pytest -m "not cluster" $(SIDE_BY_SIDE)
+	@$(VENV)/bin/python -m pytest -m cluster tests/cluster $(SIDE_BY_SIDE)
 
-test-cluster: environment-dev ## The tests on a real control plane, one after the other
+test-cluster: environment-dev ## The tests on a real control plane
 	@$(VENV)/bin/python -m engine.controlplane ensure --crds
-	@$(VENV)/bin/python -m pytest -m cluster tests/cluster
+	@$(VENV)/bin/python -m pytest -m cluster tests/cluster $(SIDE_BY_SIDE)
 
 test-fast: environment-dev ## The tests that take seconds
 	@$(VENV)/bin/python -m pytest -m "not slow and not engine and not cluster"

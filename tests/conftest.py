@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import signal
+from pathlib import Path
 
+import pytest
 from hypothesis import HealthCheck, settings
 
 import workloads
@@ -21,3 +23,12 @@ settings.register_profile(
     "falaj", deadline=None, suppress_health_check=[HealthCheck.too_slow], print_blob=True
 )
 settings.load_profile("falaj")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Files of tests that take minutes first, so that workers end at the same time."""
+    ranks: dict[Path, tuple[bool, ...]] = {}
+    for item in items:
+        rank = tuple(item.get_closest_marker(mark) is None for mark in ("engine", "slow"))
+        ranks[item.path] = min(rank, ranks.get(item.path, rank))
+    items.sort(key=lambda item: ranks[item.path])
