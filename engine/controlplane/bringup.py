@@ -11,7 +11,8 @@ from engine.controlplane.access import answers
 from engine.controlplane.certificates import Authority, service_account_keys
 from engine.controlplane.commands import LOOPBACK, Files, Ports
 from engine.controlplane.record import Settings
-from engine.controlplane.supervisor import Supervisor, free_ports, wait_until
+from engine.controlplane.supervisor import Supervisor, wait_until
+from engine.ports import free_ports
 
 READY_SECONDS = 300.0
 """A bound for a loaded machine; on two idle cores it takes about five seconds."""

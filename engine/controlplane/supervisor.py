@@ -7,15 +7,12 @@ from __future__ import annotations
 
 import os
 import signal
-import socket
 import subprocess
 import time
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from engine.controlplane.commands import LOOPBACK
 from engine.errors import EngineError
 from engine.guard import guarded
 
@@ -87,21 +84,6 @@ class Supervisor:
         except subprocess.TimeoutExpired:
             process.send_signal(signal.SIGKILL)
             process.wait()
-
-
-def free_ports(count: int) -> list[int]:
-    """Loopback ports that nobody listens at.
-
-    The system doesn't hand out a port again soon after it was given back, so they stay free for
-    the moment between this and their use.
-    """
-    with ExitStack() as held:
-        ports: list[int] = []
-        for _ in range(count):
-            listener = held.enter_context(socket.socket(socket.AF_INET, socket.SOCK_STREAM))
-            listener.bind((LOOPBACK, 0))
-            ports.append(listener.getsockname()[1])
-        return ports
 
 
 def wait_until(

@@ -20,7 +20,8 @@ from engine.controlplane.objects import wait_for
 from engine.controlplane.pools import Site
 from tests.cluster.inventory import inventory
 from tests.cluster.tenancy import counted
-from tests.stacks.conftest import Project, copy_project, free_port
+from tests.ports import free_port
+from tests.stacks.conftest import Project, copy_project
 
 pytestmark = [
     pytest.mark.cluster, pytest.mark.slow, pytest.mark.engine, pytest.mark.timeout(1800),

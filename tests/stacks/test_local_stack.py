@@ -21,8 +21,9 @@ from typing import Any
 import psutil
 import pytest
 
+from tests.ports import free_port
 from tests.stacks.client import Client, mint
-from tests.stacks.conftest import Project, free_port, wait_for
+from tests.stacks.conftest import Project, wait_for
 
 pytestmark = [pytest.mark.engine, pytest.mark.slow, pytest.mark.timeout(600)]
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import os
 import re
-import socket
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -105,12 +104,6 @@ _SYSTEM = {
 def _resolved(text: str, environ: Mapping[str, str]) -> str:
     """Kubernetes' rule: a reference to what isn't there stays as it is."""
     return _REFERENCE.sub(lambda found: environ.get(found[1], found[0]), text)
-
-
-def free_port() -> int:
-    with socket.socket() as listening:
-        listening.bind(("127.0.0.1", 0))
-        return int(listening.getsockname()[1])
 
 
 def finish(processes: list[subprocess.Popen[bytes]], seconds: float = 150) -> list[int]:

@@ -16,9 +16,9 @@ from typing import Any
 import pytest
 from cryptography.x509.oid import ExtendedKeyUsageOID
 
-from tests.components.kubernetes.pod_processes import free_port
 from tests.components.kubernetes.serving_processes import MEMORY, Replica, replica
 from tests.components.kubernetes.serving_services import GPU, SPILL, pod_of, service
+from tests.ports import free_port
 from tests.workloads.inference import models
 from tests.workloads.inference.serving import Pki, call, row
 from workloads.inference import tokens

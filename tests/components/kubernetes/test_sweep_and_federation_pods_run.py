@@ -12,8 +12,9 @@ import pytest
 
 from components.kubernetes import federated_training, sweep
 from components.kubernetes._objects import Manifest
-from tests.components.kubernetes.pod_processes import Machine, finish, free_port
+from tests.components.kubernetes.pod_processes import Machine, finish
 from tests.components.kubernetes.training_jobs import CPU, arguments, pod_of, the
+from tests.ports import free_port
 from tests.workloads.federation.federations import Authority
 from workloads.training import dataset as datasets
 from workloads.training import trial

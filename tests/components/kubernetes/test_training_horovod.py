@@ -16,7 +16,7 @@ from components.kubernetes._objects import Manifest
 from components.kubernetes.training import environment
 from components.kubernetes.training import horovod as rendered
 from tests.components.kubernetes.cluster_parts import difference, same_as_golden
-from tests.components.kubernetes.pod_processes import Machine, finish, free_port
+from tests.components.kubernetes.pod_processes import Machine, finish
 from tests.components.kubernetes.training_jobs import (
     CPU,
     HOROVOD,
@@ -31,6 +31,7 @@ from tests.components.kubernetes.training_jobs import (
     shown,
     the,
 )
+from tests.ports import free_port
 from workloads.horovod import command, world
 
 PROGRAM = Path("tests/workloads/horovod/gloo_program.py").resolve()

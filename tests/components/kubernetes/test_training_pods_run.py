@@ -14,8 +14,9 @@ from typing import Any
 import pytest
 
 from components.kubernetes._objects import Manifest
-from tests.components.kubernetes.pod_processes import Machine, finish, free_port
+from tests.components.kubernetes.pod_processes import Machine, finish
 from tests.components.kubernetes.training_jobs import CPU, job, pod_of
+from tests.ports import free_port
 from workloads.training import command
 from workloads.training import dataset as datasets
 

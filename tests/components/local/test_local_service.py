@@ -25,6 +25,7 @@ from pulumi.runtime import proto
 
 from components.local.machine import processes
 from components.local.provider.resources import KeyRingHandler
+from tests.ports import free_port
 
 
 def workload(*arguments: str) -> Any:
@@ -104,11 +105,6 @@ class Stack:
         trust = ssl.create_default_context(cafile=str(self.site / "pki" / "ca.crt"))
         with urllib.request.urlopen(request, context=trust, timeout=20) as answer:  # noqa: S310
             return float(json.load(answer)["outputs"][0]["data"][0])
-
-
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as probe:
-        return int(probe.getsockname()[1])
 
 
 @pytest.fixture

@@ -7,7 +7,6 @@ import datetime
 import hashlib
 import ipaddress
 import json
-import socket
 from pathlib import Path
 from typing import Any
 
@@ -129,9 +128,3 @@ def central_accuracy(data: dict[str, Path]) -> float:
     model = make_pipeline(StandardScaler(), LogisticRegression(max_iter=2000))
     model.fit(np.concatenate(inputs), np.concatenate(labels))
     return float(model.score(*rows("reference", "held_out")))
-
-
-def free_port() -> int:
-    with socket.socket() as listening:
-        listening.bind(("127.0.0.1", 0))
-        return int(listening.getsockname()[1])

@@ -17,11 +17,11 @@ from typing import Any
 
 import pytest
 
+from tests.ports import free_port
 from tests.workloads.federation.federations import (
     TOKENS,
     Authority,
     central_accuracy,
-    free_port,
     tables,
     token_digests,
 )

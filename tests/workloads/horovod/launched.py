@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from tests.components.kubernetes.pod_processes import free_port
+from tests.ports import free_port
 
 PROGRAM = Path(__file__).with_name("gloo_program.py")
 

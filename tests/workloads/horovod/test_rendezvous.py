@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.components.kubernetes.pod_processes import free_port
+from tests.ports import free_port
 from workloads.errors import WorkloadError
 from workloads.horovod.machines import Contact, Machines
 from workloads.horovod.store import LONGEST_WAIT, MOST_BYTES, Rendezvous
