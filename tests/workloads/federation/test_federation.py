@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import http.client
 import json
+import re
 import signal
 import ssl
 import subprocess
@@ -119,7 +120,9 @@ def test_three_sites_learn_together_what_one_could_not_read(
     started.append(world.coordinator())
     assert started[-1].wait(400) == 0, world.said("coordinator")
     assert [each.wait(60) for each in started[1:4]] == [0, 0, 0]
-    assert f"going on from round {before + 1}" in world.said("coordinator")
+    # A round may have been kept that it had no time to tell of.
+    (again,) = re.findall(r"going on from round (\d+)", world.said("coordinator"))
+    assert int(again) - before in {1, 2}
 
     record = json.loads((world.folder / "run/record.json").read_text(encoding="utf-8"))
     federated = record["metrics"]["held_out"]["accuracy"]
