@@ -6,6 +6,7 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -14,7 +15,7 @@ from tests.workloads.inference import models
 from tests.workloads.inference.runtime import Runtime, listen, runtime
 from tests.workloads.inference.serving import Site
 from tests.workloads.inference.test_inference_queue import LIVE, Transport, connect, request, until
-from workloads.inference import model, relayed, settings
+from workloads.inference import model, relayed, settings, spill
 from workloads.inference.__main__ import main
 from workloads.inference.auth import Authenticator
 from workloads.inference.backends import watch_runtime
@@ -205,19 +206,21 @@ def test_a_client_that_left_frees_its_place(site: Site) -> None:
     Tiers(site, seconds=0.02, above=0.001).run(use)
 
 
-def test_the_breaker_tries_one_call_after_its_pause() -> None:
-    breaker = Breaker(failures=2, pause_seconds=0.05)
+def test_the_breaker_tries_one_call_after_its_pause(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = 1000.0
+    monkeypatch.setattr(spill, "time", SimpleNamespace(monotonic=lambda: now))
+    breaker = Breaker(failures=2, pause_seconds=5)
     for _ in range(2):
         assert breaker.allows()
         breaker.failed()
     assert breaker.is_open
     assert not breaker.allows()
-    time.sleep(0.06)
+    now += 6
     assert breaker.allows()
     assert not breaker.allows(), "one at a time"
     breaker.failed()
     assert not breaker.allows()
-    time.sleep(0.06)
+    now += 6
     assert breaker.allows()
     breaker.given_up()
     assert breaker.allows()
