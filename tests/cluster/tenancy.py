@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import itertools
 import json
-import time
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -45,36 +43,7 @@ def platform_of(plane: ControlPlane, nodes: str = "") -> Generator[ControlPlane]
         plane.apply([_namespace("monitoring"), _namespace("envoy-gateway-system")])
         if nodes:
             plane.nodes(nodes, SITE)
-        _count_job_sets(plane)
         yield plane
-
-
-def _count_job_sets(plane: ControlPlane) -> None:
-    """Wait until the quota controller has seen JobSet's definition, at its next look for new ones.
-
-    A quota that is made before gets that count minutes later only, and refuses until then.
-    """
-    numbers = itertools.count(1)
-    where = ("v1", "ResourceQuota", "probe", "monitoring")
-
-    def is_counted() -> bool:
-        hard = {JOBSETS: str(next(numbers))}  # a change of what is given has it counted anew
-        about = {"name": "probe", "namespace": "monitoring"}
-        plane.apply(
-            [
-                {
-                    "apiVersion": "v1",
-                    "kind": "ResourceQuota",
-                    "metadata": about,
-                    "spec": {"hard": hard},
-                }
-            ]
-        )
-        time.sleep(1)
-        return JOBSETS in ((plane.objects.get(*where) or {}).get("status", {}).get("used") or {})
-
-    eventually("job sets are counted", is_counted)
-    plane.objects.delete(*where)
 
 
 def counted(cluster: ControlPlane, *namespaces: str) -> bool:
