@@ -22,7 +22,7 @@ from engine.oci.tools import ensure
 from engine.progress import to_stderr
 from engine.sandbox.charts import modules
 from engine.sandbox.charts.helm import Rendering, render
-from engine.sandbox.charts.library import Chart
+from engine.sandbox.charts.library import Chart, missing_dependencies
 from tests.components.kubernetes.platforms import spec, values
 from tests.components.kubernetes.test_platform_monitoring import EXPRESSIONS
 
@@ -70,6 +70,13 @@ def test_every_value_has_a_key_in_the_chart(published: dict[str, Chart], release
     known = yaml.safe_load((published[release].path / "values.yaml").read_text("utf-8"))
     found = set(unknown(values(spec("eks"))[release], known))
     assert found == UNLISTED.get(release, set())
+
+
+def test_the_trainer_depends_only_on_charts_that_its_values_leave_out(
+    published: dict[str, Chart],
+) -> None:
+    missing = missing_dependencies(published["trainer"].path)
+    assert {name for name, _ in missing} == {"jobset", "lws"}
 
 
 def test_a_key_that_the_chart_does_not_have_is_found() -> None:

@@ -52,7 +52,8 @@ def made(project: Project) -> list[Made]:
 def nothing_changed(printed: str) -> bool:
     words = re.search(r"Resources:\n((?:    .*\n)+)", printed)
     assert words is not None, printed
-    return re.search(r"created|updated|deleted|replaced|to create|to update", words[1]) is None
+    done, due = "created|updated|deleted|replaced", "to (create|update|delete|replace)"
+    return re.search(f"{done}|{due}", words[1]) is None
 
 
 #: What an update changes, by blueprint: a pool's size where there is one.

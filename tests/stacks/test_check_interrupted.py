@@ -62,7 +62,7 @@ def test_nothing_goes_on_after_the_end(
     printed, _ = running.communicate(timeout=60)
     assert running.returncode == 130, printed
     assert "Traceback" not in printed
-    wait_for(lambda: all(ended(each) for each in family), "the end of all", 60)
+    wait_for(lambda: all(ended(each) for each in family), "the end of all", 15)
     assert not list(scratch.glob("falaj-*"))
 
 
@@ -97,4 +97,4 @@ def test_a_pack_ends_with_an_engine_that_was_killed() -> None:
     engine.kill()
     engine.wait()
     engine.stdout.close()
-    wait_for(lambda: ended(pack), "the end of the pack", 60)
+    wait_for(lambda: ended(pack), "the end of the pack", 15)

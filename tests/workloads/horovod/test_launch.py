@@ -79,11 +79,10 @@ LOST = {
 @pytest.fixture(scope="module")
 def lost(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[Job, list[int]]]:
     """Jobs that lose a process, side by side: they wait for each other's word most of the time."""
-    started: dict[str, tuple[Job, list[subprocess.Popen[bytes]]]] = {}
-    for name, (options, _) in LOST.items():
-        job = Job(tmp_path_factory.mktemp("lost"), processes=2)
-        started[name] = (job, [job.start(index, *options) for index in (0, 1)])
-    return {name: (job, finish(machines)) for name, (job, machines) in started.items()}
+    jobs = {name: Job(tmp_path_factory.mktemp("lost"), processes=2) for name in LOST}
+    machines = [job.start(at, *LOST[name][0]) for name, job in jobs.items() for at in (0, 1)]
+    statuses = iter(finish(machines))  # of all at once: none is left if one doesn't end
+    return {name: (job, [next(statuses), next(statuses)]) for name, job in jobs.items()}
 
 
 @pytest.mark.parametrize("name", LOST)
@@ -135,8 +134,8 @@ def test_a_program_that_does_not_stop_is_killed_when_its_grace_is_over(tmp_path:
         wait_for(job, "deaf")
         start = time.monotonic()
         machine.send_signal(signal.SIGTERM)
-        assert machine.wait(60) == 75
-        assert time.monotonic() - start > 1.5  # most of the grace was given
+        assert machine.wait(30) == 75
+        assert 1.5 < time.monotonic() - start < 7
     finally:
         finish([machine])
 
