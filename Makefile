@@ -3,7 +3,7 @@ STACK ?= local
 TEMPLATE ?= local
 PYTHON ?= python3
 VENV := .venv
-FALAJ := $(VENV)/bin/python -m stacks.command
+FALAJ := $(VENV)/bin/python -m falaj.stacks.command
 # The clouds whose SDKs the stack needs: named by its platform or by its places.
 STACK_FILES = stacks/Pulumi.$(STACK).yaml stacks/templates/$(STACK).yaml
 PLATFORMS = $(or $(shell grep -ohE '^ *(falaj:platform|- *(aws|azure)/|falaj:placement).*' $(STACK_FILES) 2>/dev/null \
@@ -76,22 +76,22 @@ environment-dev:
 	@$(PYTHON) engine/environment.py $(foreach extra,local aws azure kubernetes dev,--extra $(extra))
 
 cluster: environment-cluster ## A Kubernetes control plane on this machine (NODES="h200=64,l4=16,cpu=20"; BARE=1 for whole platforms)
-	@$(VENV)/bin/python -m engine.controlplane up --nodes "$(NODES)" $(if $(filter 1 true yes,$(BARE)),--bare)
+	@$(VENV)/bin/python -m falaj.engine.controlplane up --nodes "$(NODES)" $(if $(filter 1 true yes,$(BARE)),--bare)
 
 cluster-down: environment-cluster ## End it and remove its files
-	@$(VENV)/bin/python -m engine.controlplane down
+	@$(VENV)/bin/python -m falaj.engine.controlplane down
 
 ensure-test: environment-dev
-	@$(VENV)/bin/python -m engine ensure
-	@$(VENV)/bin/python -m engine.browser ensure
-	@$(VENV)/bin/python -m engine.controlplane ensure --crds
+	@$(VENV)/bin/python -m falaj.engine ensure
+	@$(VENV)/bin/python -m falaj.engine.browser ensure
+	@$(VENV)/bin/python -m falaj.engine.controlplane ensure --crds
 
 test: ensure-test ## Every test, with its own set-up
 	@$(VENV)/bin/python -m pytest -m "not cluster" $(SIDE_BY_SIDE)
 	@$(VENV)/bin/python -m pytest -m cluster tests/cluster $(SIDE_BY_SIDE)
 
 test-cluster: environment-dev ## The tests on a real control plane
-	@$(VENV)/bin/python -m engine.controlplane ensure --crds
+	@$(VENV)/bin/python -m falaj.engine.controlplane ensure --crds
 	@$(VENV)/bin/python -m pytest -m cluster tests/cluster $(SIDE_BY_SIDE)
 
 test-fast: environment-dev ## The tests that take seconds
@@ -111,8 +111,8 @@ format: environment-dev ## Put the code into its standard form
 	@$(VENV)/bin/ruff format .
 
 bench: environment-dev ## Measure the server, quantisation, training and a no-op `up`
-	@$(VENV)/bin/python -m engine ensure
-	@$(VENV)/bin/python -m engine.controlplane ensure
+	@$(VENV)/bin/python -m falaj.engine ensure
+	@$(VENV)/bin/python -m falaj.engine.controlplane ensure
 	@$(VENV)/bin/python -m pytest tests/benchmarks -o python_files='bench_*.py' --benchmark-only -q -s
 
 lock: ## Pin the requirements again

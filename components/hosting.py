@@ -20,7 +20,7 @@ from pulumi.provider.experimental.analyzer import Analyzer
 from pulumi.provider.experimental.component import ComponentProvider
 from pulumi.provider.experimental.schema import generate_schema
 
-from components.specification.placed import PlacedArgs
+from falaj.components.specification.placed import PlacedArgs
 
 _DISTRIBUTION = "falaj"
 

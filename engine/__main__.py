@@ -1,4 +1,4 @@
-"""`python -m engine ensure | env | doctor`: the engine and what it needs."""
+"""`python -m falaj.engine ensure | env | doctor`: the engine and what it needs."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ import signal
 import sys
 from types import FrameType
 
-from engine import doctor
-from engine.errors import EngineError
-from engine.install import ensure_engine
-from engine.launch import additions
+from falaj.engine import doctor
+from falaj.engine.errors import EngineError
+from falaj.engine.install import ensure_engine
+from falaj.engine.launch import additions
 
 
 def main(arguments: list[str] | None = None) -> int:
     """Run one command; 0 done, 1 the doctor found something, 2 it cannot be done."""
-    parser = argparse.ArgumentParser(prog="python -m engine", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m falaj.engine", description=__doc__)
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     ensure = commands.add_parser("ensure", help="have a Pulumi engine, getting one if need be")
     ensure.add_argument("--json", action="store_true", help="print the engine as one JSON object")

@@ -8,8 +8,8 @@ import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 
-from engine.errors import EngineError, explain_os_error
-from engine.folders import data_home, make_private
+from falaj.engine.errors import EngineError, explain_os_error
+from falaj.engine.folders import data_home, make_private
 
 OWN_BACKEND = ("PULUMI_BACKEND_URL", "PULUMI_ACCESS_TOKEN")
 """A person who set one of these chose their own backend."""

@@ -1,6 +1,6 @@
 """A browser without a window, for the tests that look at reports.
 
-``python -m engine.browser ensure`` finds one, else installs Debian's package where it may.
+``python -m falaj.engine.browser ensure`` finds one, else installs Debian's package where it may.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ def ensure() -> Path:
 def main(arguments: list[str]) -> int:
     """The command line: ``ensure``. Prints the browser's path."""
     if arguments != ["ensure"]:
-        sys.stderr.write("usage: python -m engine.browser ensure\n")
+        sys.stderr.write("usage: python -m falaj.engine.browser ensure\n")
         return 2
     try:
         sys.stdout.write(f"{ensure()}\n")

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from engine.gobuild import GoModule, compile_commands, find_go
-from engine.progress import Report
-from engine.versions import pins
+from falaj.engine.gobuild import GoModule, compile_commands, find_go
+from falaj.engine.progress import Report
+from falaj.engine.versions import pins
 
 __all__ = ["build_engine", "find_go"]
 

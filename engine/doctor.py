@@ -7,15 +7,15 @@ import shutil
 import sys
 from collections.abc import Callable
 
-from engine.backend import OWN_BACKEND, OWN_PASSPHRASE
-from engine.download import release_site
-from engine.errors import EngineError
-from engine.folders import cache_home, data_home
-from engine.gobuild import find_go
-from engine.install import engine_home, installed_engine, kept_engine
-from engine.launchers import vendor_host
-from engine.progress import size
-from engine.versions import pins
+from falaj.engine.backend import OWN_BACKEND, OWN_PASSPHRASE
+from falaj.engine.download import release_site
+from falaj.engine.errors import EngineError
+from falaj.engine.folders import cache_home, data_home
+from falaj.engine.gobuild import find_go
+from falaj.engine.install import engine_home, installed_engine, kept_engine
+from falaj.engine.launchers import vendor_host
+from falaj.engine.progress import size
+from falaj.engine.versions import pins
 
 NEEDED_BYTES = 3_500_000_000
 """A build with an empty Go cache takes this much: 1.5 GB of modules, 1.6 GB of build cache."""

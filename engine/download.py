@@ -23,9 +23,9 @@ import urllib.request
 from pathlib import Path
 from typing import IO, Any
 
-from engine.errors import EngineError, explain_os_error
-from engine.progress import Report, size, step
-from engine.versions import pins
+from falaj.engine.errors import EngineError, explain_os_error
+from falaj.engine.progress import Report, size, step
+from falaj.engine.versions import pins
 
 SITE_VARIABLE = "FALAJ_ENGINE_RELEASES"
 """Names a mirror of the vendor's release site; unset means the vendor's own."""

@@ -37,9 +37,9 @@ if __name__ == "__main__":
     # Started as a script: this folder comes first on the path, where our package's parent belongs.
     sys.path[0] = str(ROOT)
 
-from engine.errors import EngineError, explain_os_error  # noqa: E402
-from engine.folders import cache_home  # noqa: E402
-from engine.progress import Progress, Report, step, to_stderr  # noqa: E402
+from falaj.engine.errors import EngineError, explain_os_error  # noqa: E402
+from falaj.engine.folders import cache_home  # noqa: E402
+from falaj.engine.progress import Progress, Report, step, to_stderr  # noqa: E402
 
 REQUIREMENTS = ROOT / "requirements"
 STAMP = "falaj-environment.json"
@@ -203,6 +203,8 @@ def _install(venv: Path, files: Sequence[str], *, exactly: bool, report: Report)
         )
     with step(report, "installing the project") as progress:
         options = ["--no-deps", "--no-build-isolation", "--python", python]
+        # One line with the project's folder: the default is a module that every start would run.
+        options += ["--config-setting", "editable_mode=compat"]
         _run([uv, "pip", "install", *options, "-e", str(ROOT)], progress, env=env)
 
 

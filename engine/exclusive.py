@@ -8,7 +8,7 @@ from pathlib import Path
 
 from filelock import FileLock, Timeout
 
-from engine.progress import Report, duration
+from falaj.engine.progress import Report, duration
 
 WAIT_STEP_SECONDS = 5.0
 

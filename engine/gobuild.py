@@ -10,10 +10,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from engine.errors import EngineError, explain_os_error
-from engine.guard import guarded
-from engine.progress import Report, step
-from engine.versions import Version, go_version, pins
+from falaj.engine.errors import EngineError, explain_os_error
+from falaj.engine.guard import guarded
+from falaj.engine.progress import Report, step
+from falaj.engine.versions import Version, go_version, pins
 
 QUESTION_SECONDS = 60
 

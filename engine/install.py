@@ -11,14 +11,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
-from engine import launchers
-from engine.build import build_engine
-from engine.download import download_engine
-from engine.errors import EngineError, explain_os_error
-from engine.exclusive import exclusive
-from engine.folders import cache_home
-from engine.progress import Report, to_stderr
-from engine.versions import Version, pins
+from falaj.engine import launchers
+from falaj.engine.build import build_engine
+from falaj.engine.download import download_engine
+from falaj.engine.errors import EngineError, explain_os_error
+from falaj.engine.exclusive import exclusive
+from falaj.engine.folders import cache_home
+from falaj.engine.progress import Report, to_stderr
+from falaj.engine.versions import Version, pins
 
 QUESTION_SECONDS = 60
 _TEMPORARY = "unfinished-"

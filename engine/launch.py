@@ -10,15 +10,15 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import FrameType
 
-from engine.backend import ensure_backend
-from engine.errors import EngineError
-from engine.folders import cache_home
-from engine.guard import guarded
-from engine.install import Engine, ensure_engine
-from engine.launchers import PYTHON_VARIABLE
-from engine.locks import clear_stale_locks
-from engine.progress import Report, to_stderr
-from engine.sandbox import activation
+from falaj.engine.backend import ensure_backend
+from falaj.engine.errors import EngineError
+from falaj.engine.folders import cache_home
+from falaj.engine.guard import guarded
+from falaj.engine.install import Engine, ensure_engine
+from falaj.engine.launchers import PYTHON_VARIABLE
+from falaj.engine.locks import clear_stale_locks
+from falaj.engine.progress import Report, to_stderr
+from falaj.engine.sandbox import activation
 
 
 def additions(engine: Engine, environ: Mapping[str, str] | None = None) -> dict[str, str]:

@@ -7,11 +7,11 @@ import shutil
 import tempfile
 from pathlib import Path
 
-from engine.errors import explain_os_error
-from engine.folders import cache_home
+from falaj.engine.errors import explain_os_error
+from falaj.engine.folders import cache_home
 
 PYTHON_VARIABLE = "FALAJ_PYTHON"
-"""Names the interpreter that has this package; `engine.launch.environment` sets it."""
+"""Names the interpreter that has this package; `falaj.engine.launch.environment` sets it."""
 
 HOST = "pulumi-language-python"
 
@@ -21,7 +21,7 @@ if [ -z "${PYTHON_VARIABLE}" ]; then
     echo "error: this engine belongs to Falaj; run it in the shell that 'make shell' opens" >&2
     exit 1
 fi
-exec "${PYTHON_VARIABLE}" -P -m engine.languagehost "$@"
+exec "${PYTHON_VARIABLE}" -P -m falaj.engine.languagehost "$@"
 """
 
 _DYNAMIC_SCRIPT = """#!/bin/sh

@@ -17,8 +17,8 @@ from urllib.parse import unquote, urlsplit
 
 import psutil
 
-from engine.errors import explain_os_error
-from engine.progress import Report, to_stderr
+from falaj.engine.errors import explain_os_error
+from falaj.engine.progress import Report, to_stderr
 
 CLOCK_SLACK_SECONDS = 10.0
 """A lock is written right after its process starts; clocks may be set back a little in between."""

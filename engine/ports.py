@@ -7,7 +7,7 @@ import os
 import socket
 from contextlib import ExitStack
 
-from engine.errors import EngineError
+from falaj.engine.errors import EngineError
 
 _LOOPBACK = "127.0.0.1"
 _FIRST, _LAST = 10_000, 32_000

@@ -21,10 +21,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, cast
 
-from policies.model import PolicyError, Settings, read_settings
-from policies.model.settings import strict_by_default
-from policies.rules import all_rules
-from policies.waivers import Waivers, read_waivers
+from falaj.policies.model import PolicyError, Settings, read_settings
+from falaj.policies.model.settings import strict_by_default
+from falaj.policies.rules import all_rules
+from falaj.policies.waivers import Waivers, read_waivers
 
 #: The folder that paths in settings start from; the engine tells packs no such thing.
 PROJECT_FOLDER: Final = "FALAJ_PROJECT_FOLDER"

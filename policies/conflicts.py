@@ -1,6 +1,6 @@
 """Rules of other scanners that demand copies in other regions, and how each is told to stop.
 
->>> from policies.conflicts import print_configuration
+>>> from falaj.policies.conflicts import print_configuration
 >>> print(print_configuration("cfn-guard"))
 """
 
@@ -17,7 +17,7 @@ from typing import Annotated, Final, Literal
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 
-from policies.model import PolicyError
+from falaj.policies.model import PolicyError
 
 GeoRedundancy = Literal["forbidden", "paired"]
 _FILE: Final = "conflicts.yaml"
@@ -86,7 +86,7 @@ class ConfigurationFile:
 
 @cache
 def _document() -> _Document:
-    text = resources.files(__package__ or "policies").joinpath(_FILE).read_text("utf-8")
+    text = resources.files(__package__ or "falaj.policies").joinpath(_FILE).read_text("utf-8")
     return _Document.model_validate(yaml.safe_load(text))
 
 

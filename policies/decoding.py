@@ -11,8 +11,8 @@ import re
 from collections.abc import Mapping
 from typing import Any, Final, cast
 
-from policies.model.errors import PolicyError
-from policies.model.values import REDACTED, UNKNOWN
+from falaj.policies.model.errors import PolicyError
+from falaj.policies.model.values import REDACTED, UNKNOWN
 
 SIGNATURE: Final = "4dabf18193072939515e22adb298388d"
 _SECRET: Final = "1b47061264138c4ac30d75fd1eb44270"  # noqa: S105 - marks one, is none

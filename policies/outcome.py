@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any, Final
 
-from policies.model import Finding, Kind, Resource, Settings, View, is_unknown
-from policies.model.judge import Judgement
-from policies.reading.tags import data_class
-from policies.waivers import Ruling, Waivers
+from falaj.policies.model import Finding, Kind, Resource, Settings, View, is_unknown
+from falaj.policies.model.judge import Judgement
+from falaj.policies.reading.tags import data_class
+from falaj.policies.waivers import Ruling, Waivers
 
 RESTRICTED: Final = "restricted"
 _LESSER: Final = ("public", "internal", "confidential")

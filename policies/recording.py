@@ -12,12 +12,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from policies.configuration import Configuration
-from policies.model import Resource, Stack
-from policies.model.judge import Judgement
-from policies.outcome import Decided, class_of, decide
-from policies.reading.encryption import AtRest, encryption_of
-from policies.reading.place import place_of
+from falaj.policies.configuration import Configuration
+from falaj.policies.model import Resource, Stack
+from falaj.policies.model.judge import Judgement
+from falaj.policies.outcome import Decided, class_of, decide
+from falaj.policies.reading.encryption import AtRest, encryption_of
+from falaj.policies.reading.place import place_of
 
 #: What encrypts data at rest, as results call it.
 _ENCRYPTION: Final[Mapping[AtRest, str]] = {

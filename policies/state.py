@@ -7,9 +7,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final, cast
 
-from policies.decoding import plain_mapping, readable
-from policies.model import Options, PolicyError, Provider, Resource, Stack, items
-from policies.model.resource import ROOT
+from falaj.policies.decoding import plain_mapping, readable
+from falaj.policies.model import Options, PolicyError, Provider, Resource, Stack, items
+from falaj.policies.model.resource import ROOT
 
 #: Version of deployments that is read: sdk/go/common/apitype of pulumi/pulumi v3.255.0.
 VERSIONS: Final = (3, 4)

@@ -26,7 +26,7 @@ from typing import Any, Final, cast
 
 import yaml
 
-from policies.model import PolicyError, Resource, Rule
+from falaj.policies.model import PolicyError, Resource, Rule
 
 KEYS: Final = ("id", "rule", "urn", "reason", "approver", "expires")
 #: Nobody approves for longer: a person looks again at least once a year.

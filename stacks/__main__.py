@@ -1,5 +1,5 @@
 """The Pulumi program: typed settings of the stack, then its platform's blueprint."""
 
-from stacks.program import main
+from falaj.stacks.program import main
 
 main()

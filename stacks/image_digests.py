@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from components.kubernetes.bill_of_materials import images
-from stacks.images.lock import read_lock
-from stacks.settings.in_cluster import InClusterSettings
+from falaj.components.kubernetes.bill_of_materials import images
+from falaj.stacks.images.lock import read_lock
+from falaj.stacks.settings.in_cluster import InClusterSettings
 
 
 @dataclass(frozen=True)

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from components import catalogue
-from components.catalogue import placement
-from stacks.errors import SettingsError
-from stacks.settings import CloudSettings, ClusterSettings, SmbSettings
+from falaj.components import catalogue
+from falaj.components.catalogue import placement
+from falaj.stacks.errors import SettingsError
+from falaj.stacks.settings import CloudSettings, ClusterSettings, SmbSettings
 
 
 @dataclass(frozen=True)

@@ -7,18 +7,18 @@ from pathlib import Path
 import pulumi
 from pydantic.alias_generators import to_camel
 
-from engine.errors import EngineError
-from engine.sandbox import activation
-from engine.short_lived import collect_rarely
-from stacks.blueprints import cluster, foundation, local, platform, smb, workloads
-from stacks.blueprints.cloud import open_cloud
-from stacks.blueprints.in_cluster import open_cluster
-from stacks.errors import StackError
-from stacks.image_digests import digests
-from stacks.placement import choose
-from stacks.reality import check_reality, made_up
-from stacks.rehearsal import rehearse, rehearse_in_cluster
-from stacks.settings import (
+from falaj.engine.errors import EngineError
+from falaj.engine.sandbox import activation
+from falaj.engine.short_lived import collect_rarely
+from falaj.stacks.blueprints import cluster, foundation, local, platform, smb, workloads
+from falaj.stacks.blueprints.cloud import open_cloud
+from falaj.stacks.blueprints.in_cluster import open_cluster
+from falaj.stacks.errors import StackError
+from falaj.stacks.image_digests import digests
+from falaj.stacks.placement import choose
+from falaj.stacks.reality import check_reality, made_up
+from falaj.stacks.rehearsal import rehearse, rehearse_in_cluster
+from falaj.stacks.settings import (
     CloudSettings,
     ClusterSettings,
     InClusterSettings,
@@ -28,7 +28,7 @@ from stacks.settings import (
     WorkloadsSettings,
     load_engine,
 )
-from stacks.settings.foundation import OwnFoundation
+from falaj.stacks.settings.foundation import OwnFoundation
 
 
 def main(root: Path | None = None) -> None:

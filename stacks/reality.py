@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from stacks.errors import SettingsError
-from stacks.settings import CloudSettings, SmbSettings
+from falaj.stacks.errors import SettingsError
+from falaj.stacks.settings import CloudSettings, SmbSettings
 
 #: What stands for things that only a real account has: no subscription has this id.
 _MADE_UP_VAULT = (

@@ -9,11 +9,11 @@ from typing import Any
 
 import pulumi
 
-from components import catalogue
-from stacks.blueprints import cluster, foundation, in_cluster, platform, smb, workloads
-from stacks.blueprints.cloud import Cloud, common_arguments
-from stacks.errors import SettingsError
-from stacks.settings import (
+from falaj.components import catalogue
+from falaj.stacks.blueprints import cluster, foundation, in_cluster, platform, smb, workloads
+from falaj.stacks.blueprints.cloud import Cloud, common_arguments
+from falaj.stacks.errors import SettingsError
+from falaj.stacks.settings import (
     CloudSettings,
     ClusterSettings,
     InClusterSettings,
@@ -21,7 +21,7 @@ from stacks.settings import (
     SmbSettings,
     WorkloadsSettings,
 )
-from stacks.settings.foundation import OwnFoundation
+from falaj.stacks.settings.foundation import OwnFoundation
 
 
 class Anything:
@@ -51,7 +51,7 @@ class Rehearsed:
 
     def __getattr__(self, component: str) -> Callable[..., Anything]:
         module = re.sub(r"(?<!^)(?=[A-Z])", "_", component).lower()
-        check = importlib.import_module(f"components.specification.{module}").check
+        check = importlib.import_module(f"falaj.components.specification.{module}").check
 
         def make(name: str, args: Mapping[str, Any], options: object) -> Anything:
             del options
@@ -79,7 +79,7 @@ class RehearsedInCluster:
 
     def __getattr__(self, component: str) -> Callable[..., Anything]:
         module = re.sub(r"(?<!^)(?=[A-Z])", "_", component).lower()
-        check = importlib.import_module(f"components.kubernetes.{module}").check
+        check = importlib.import_module(f"falaj.components.kubernetes.{module}").check
 
         def make(name: str, args: Mapping[str, Any], options: object) -> Anything:
             del options

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
-import workloads
+import falaj.workloads
 
 # Before any test loads ONNX Runtime: the import is what keeps its telemetry off.
-assert workloads.__doc__
+assert falaj.workloads.__doc__
 
 # A shell that runs the tests in the background, or nohup, leaves these ignored, and every process
 # that a test starts would inherit that.

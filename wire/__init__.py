@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from wire.values import (
+from falaj.wire.values import (
     ARCHIVE,
     ASSET,
     OUTPUT_VALUE,

@@ -1,6 +1,6 @@
 """Sends held-out samples to a served model over TLS 1.3 and shows predictions beside the truth.
 
-``python -m workloads.demo --config service.json --dataset DIR --keyring DIR``
+``python -m falaj.workloads.demo --config service.json --dataset DIR --keyring DIR``
 """
 
 from __future__ import annotations
@@ -18,18 +18,18 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from workloads.errors import WorkloadError
-from workloads.files import read_json
-from workloads.inference.tokens import mint
-from workloads.registry.keyring import KeyRing
-from workloads.training.rows import Rows, load_rows
+from falaj.workloads.errors import WorkloadError
+from falaj.workloads.files import read_json
+from falaj.workloads.inference.tokens import mint
+from falaj.workloads.registry.keyring import KeyRing
+from falaj.workloads.training.rows import Rows, load_rows
 
 _SHADES = " .:-=+*#%@"
 
 
 def main(arguments: list[str] | None = None) -> int:
     """Run the command; returns its exit status."""
-    parser = argparse.ArgumentParser(prog="workloads.demo", description=__doc__)
+    parser = argparse.ArgumentParser(prog="falaj.workloads.demo", description=__doc__)
     parser.add_argument("--config", type=Path, required=True, help="the server's service.json")
     parser.add_argument("--dataset", type=Path, required=True, help="the dataset's snapshot")
     parser.add_argument(

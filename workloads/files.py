@@ -13,7 +13,7 @@ from collections.abc import Generator
 from pathlib import Path
 from typing import Any
 
-from workloads.errors import StorageFullError, WorkloadError
+from falaj.workloads.errors import StorageFullError, WorkloadError
 
 PRIVATE_FILE = 0o600
 PRIVATE_FOLDER = 0o700

@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 import pulumi
 import pulumi_aws as aws
 
-from components.aws._component import child
-from components.specification.node_labels import Taint
+from falaj.components.aws._component import child
+from falaj.components.specification.node_labels import Taint
 
 #: github.com/kubernetes/autoscaler: cluster-autoscaler/cloudprovider/aws/README.md
 _TEMPLATE = "k8s.io/cluster-autoscaler/node-template"

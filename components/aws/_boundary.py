@@ -11,8 +11,8 @@ from dataclasses import dataclass
 
 import pulumi
 
-from components.aws._arn import arn, iam_arn
-from components.aws._iam import Statement, document
+from falaj.components.aws._arn import arn, iam_arn
+from falaj.components.aws._iam import Statement, document
 
 #: Services that roles may be given by their policies.
 _SERVICES = (

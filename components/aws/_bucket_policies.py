@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 import pulumi
 
-from components.aws._arn import arn, bucket_arn
-from components.aws._iam import Statement, document
+from falaj.components.aws._arn import arn, bucket_arn
+from falaj.components.aws._iam import Statement, document
 
 _ANYBODY = {"AWS": ["*"]}
 _NOT_A_SERVICE = {"aws:PrincipalIsAWSService": "false"}

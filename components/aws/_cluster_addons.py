@@ -8,9 +8,9 @@ from typing import Any
 import pulumi
 import pulumi_aws as aws
 
-from components.aws._cluster_roles import ClusterRoles
-from components.aws._component import child
-from components.specification.cluster import ClusterSpec
+from falaj.components.aws._cluster_roles import ClusterRoles
+from falaj.components.aws._component import child
+from falaj.components.specification.cluster import ClusterSpec
 
 #: What has to wait for the first nodes: until there are some, EKS calls these degraded.
 _NEEDS_NODES = ("coredns", "aws-ebs-csi-driver")

@@ -7,10 +7,10 @@ from collections.abc import Sequence
 import pulumi
 import pulumi_aws as aws
 
-from components.aws._arn import iam_arn
-from components.aws._component import ROLE_LIMIT, child, named
-from components.aws._iam import Statement, document
-from components.specification.placed import Placed
+from falaj.components.aws._arn import iam_arn
+from falaj.components.aws._component import ROLE_LIMIT, child, named
+from falaj.components.aws._iam import Statement, document
+from falaj.components.specification.placed import Placed
 
 #: Policies of AWS itself, by their path.
 CLUSTER_POLICY = "AmazonEKSClusterPolicy"

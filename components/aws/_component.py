@@ -8,9 +8,9 @@ from typing import Any
 import pulumi
 import pulumi_aws as aws
 
-from components.specification.names import physical_name
-from components.specification.placed import Placed
-from components.specification.spelling import camel
+from falaj.components.specification.names import physical_name
+from falaj.components.specification.placed import Placed
+from falaj.components.specification.spelling import camel
 
 #: https://docs.aws.amazon.com/IAM/latest/UserGuide/reference_iam-quotas.html
 ROLE_LIMIT = 64

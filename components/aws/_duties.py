@@ -6,10 +6,10 @@ from dataclasses import dataclass
 
 import pulumi
 
-from components.aws._arn import arn, iam_arn, service_host
-from components.aws._iam import Statement, document
-from components.aws._key_policies import ADMINISTRATION
-from components.specification.identity import (
+from falaj.components.aws._arn import arn, iam_arn, service_host
+from falaj.components.aws._iam import Statement, document
+from falaj.components.aws._key_policies import ADMINISTRATION
+from falaj.components.specification.identity import (
     AUDITOR,
     DEPLOYER,
     KEY_ADMINISTRATOR,

@@ -13,9 +13,9 @@ from dataclasses import dataclass
 import pulumi
 import pulumi_aws as aws
 
-from components.aws._component import child, named
-from components.aws._logs import log_group
-from components.specification.network import NetworkSpec
+from falaj.components.aws._component import child, named
+from falaj.components.aws._logs import log_group
+from falaj.components.specification.network import NetworkSpec
 
 #: Everything but these can be a public server: private networks stay out of reach even if one is
 #: connected to this one later (RFC 1918, RFC 6598, and what is no unicast address).

@@ -13,10 +13,10 @@ from dataclasses import dataclass
 import pulumi
 import pulumi_aws as aws
 
-from components.aws._arn import arn, bucket_arn, iam_arn
-from components.aws._component import child
-from components.aws._iam import Statement, document
-from components.specification.network import CLUSTER, SERVING
+from falaj.components.aws._arn import arn, bucket_arn, iam_arn
+from falaj.components.aws._component import child
+from falaj.components.aws._iam import Statement, document
+from falaj.components.specification.network import CLUSTER, SERVING
 
 #: By what stands in the network. The inference tier reads its model from S3 alone.
 GATEWAYS = {CLUSTER: ("s3", "dynamodb"), SERVING: ("s3",)}

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 
 import pulumi
 
-from components.aws._arn import arn, iam_arn, service_host
-from components.aws._iam import Statement, document
+from falaj.components.aws._arn import arn, iam_arn, service_host
+from falaj.components.aws._iam import Statement, document
 
 #: Actions that manage a key and none that use it:
 #: https://docs.aws.amazon.com/kms/latest/developerguide/key-policy-default.html

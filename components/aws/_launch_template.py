@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 import pulumi
 import pulumi_aws as aws
 
-from components import catalogue
+from falaj.components import catalogue
 
 #: Root device of Amazon Linux 2023: docs.aws.amazon.com/linux/al2023/ug/naming-and-versioning.html
 ROOT_DEVICE = "/dev/xvda"

@@ -7,7 +7,7 @@ from typing import Any
 
 import yaml
 
-from components import catalogue
+from falaj.components import catalogue
 
 _BOUNDARY = "falaj-node-config"
 _MEDIA_TYPE = "application/node.eks.aws"

@@ -9,15 +9,15 @@ from typing import Any
 import pulumi
 import pulumi_aws as aws
 
-from components import catalogue
-from components.aws import _launch_template as fragments
-from components.aws._autoscaler_tags import autoscaler_tags, hints
-from components.aws._component import child
-from components.aws._node_config import user_data
-from components.specification.machine_choice import subnets_of
-from components.specification.node_labels import Taint
-from components.specification.node_pools import Size
-from components.specification.placed import Placed
+from falaj.components import catalogue
+from falaj.components.aws import _launch_template as fragments
+from falaj.components.aws._autoscaler_tags import autoscaler_tags, hints
+from falaj.components.aws._component import child
+from falaj.components.aws._node_config import user_data
+from falaj.components.specification.machine_choice import subnets_of
+from falaj.components.specification.node_labels import Taint
+from falaj.components.specification.node_pools import Size
+from falaj.components.specification.placed import Placed
 
 _EFFECTS = {
     "NoSchedule": "NO_SCHEDULE",

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import pulumi
 import pulumi_aws as aws
 
-from components.aws._component import child
+from falaj.components.aws._component import child
 
 CONTROL_PLANE = "control-plane"
 NODES = "nodes"

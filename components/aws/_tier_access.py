@@ -7,9 +7,12 @@ from dataclasses import dataclass
 import pulumi
 import pulumi_aws as aws
 
-from components.aws._component import ROLE_LIMIT, child, named, stateful
-from components.aws._iam import Statement, document, trust
-from components.specification.cpu_inference_tier import CpuInferenceTierArgs, CpuInferenceTierSpec
+from falaj.components.aws._component import ROLE_LIMIT, child, named, stateful
+from falaj.components.aws._iam import Statement, document, trust
+from falaj.components.specification.cpu_inference_tier import (
+    CpuInferenceTierArgs,
+    CpuInferenceTierSpec,
+)
 
 
 @dataclass(frozen=True)

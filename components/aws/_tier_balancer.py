@@ -7,10 +7,13 @@ from collections.abc import Mapping
 import pulumi
 import pulumi_aws as aws
 
-from components.aws._component import child
-from components.aws.serving.boot import PORT
-from components.specification.cpu_inference_tier import CpuInferenceTierArgs, CpuInferenceTierSpec
-from components.specification.machine_choice import subnets_of
+from falaj.components.aws._component import child
+from falaj.components.aws.serving.boot import PORT
+from falaj.components.specification.cpu_inference_tier import (
+    CpuInferenceTierArgs,
+    CpuInferenceTierSpec,
+)
+from falaj.components.specification.machine_choice import subnets_of
 
 #: TLS 1.3 and nothing older; it encrypts to targets with up to TLS 1.3, too:
 #: docs.aws.amazon.com/elasticloadbalancing/latest/network/describe-ssl-policies.html

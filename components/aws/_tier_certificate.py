@@ -5,8 +5,8 @@ from __future__ import annotations
 import pulumi
 import pulumi_aws as aws
 
-from components.aws._component import child, stateful
-from components.specification.cpu_inference_tier import CpuInferenceTierSpec
+from falaj.components.aws._component import child, stateful
+from falaj.components.specification.cpu_inference_tier import CpuInferenceTierSpec
 
 #: docs.aws.amazon.com/privateca/latest/userguide/UsingTemplates.html
 _ROOT_TEMPLATE = "arn:aws:acm-pca:::template/RootCACertificate/V1"

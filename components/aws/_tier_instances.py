@@ -5,12 +5,12 @@ from __future__ import annotations
 import pulumi
 import pulumi_aws as aws
 
-from components.aws import _launch_template as fragments
-from components.aws._component import child, named
-from components.aws._tier_balancer import subnet_ids
-from components.aws._tier_parts import Tier, by_digest
-from components.aws.serving.boot import user_data
-from components.specification.cpu_inference_tier import CpuInferenceTierSpec
+from falaj.components.aws import _launch_template as fragments
+from falaj.components.aws._component import child, named
+from falaj.components.aws._tier_balancer import subnet_ids
+from falaj.components.aws._tier_parts import Tier, by_digest
+from falaj.components.aws.serving.boot import user_data
+from falaj.components.specification.cpu_inference_tier import CpuInferenceTierSpec
 
 _DISK_GIB = 30
 #: Booting, pulling, verifying and warming up; after that the load balancer's verdict counts.

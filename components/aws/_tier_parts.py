@@ -7,9 +7,9 @@ from dataclasses import dataclass
 import pulumi
 import pulumi_aws as aws
 
-from components.aws._tier_balancer import Balancer
-from components.aws.serving.boot import Serving
-from components.specification.cpu_inference_tier import (
+from falaj.components.aws._tier_balancer import Balancer
+from falaj.components.aws.serving.boot import Serving
+from falaj.components.specification.cpu_inference_tier import (
     CpuInferenceTierArgs,
     CpuInferenceTierSpec,
     is_by_digest,

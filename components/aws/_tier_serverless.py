@@ -9,11 +9,11 @@ from typing import Any
 import pulumi
 import pulumi_aws as aws
 
-from components.aws._component import child, named
-from components.aws._tier_balancer import subnet_ids
-from components.aws._tier_parts import Tier, by_digest
-from components.aws.serving.boot import FOLDER, PORT, Serving, program
-from components.specification.cpu_inference_tier import CpuInferenceTierSpec
+from falaj.components.aws._component import child, named
+from falaj.components.aws._tier_balancer import subnet_ids
+from falaj.components.aws._tier_parts import Tier, by_digest
+from falaj.components.aws.serving.boot import FOLDER, PORT, Serving, program
+from falaj.components.specification.cpu_inference_tier import CpuInferenceTierSpec
 
 #: Fargate has no memory file systems but this one.
 _SECRETS = "/dev/shm/falaj"  # noqa: S108 - memory, not a shared disk

@@ -6,12 +6,12 @@ from typing import Any
 import pulumi
 import pulumi_aws as aws
 
-from components.aws._arn import bucket_arn
-from components.aws._component import account_of, child, named, stateful, token, written
-from components.aws._iam import Statement, document
-from components.aws._logs import log_group, writer_role
-from components.specification.audit_trail import AuditTrailArgs, AuditTrailSpec, check
-from components.specification.spelling import engine_inputs
+from falaj.components.aws._arn import bucket_arn
+from falaj.components.aws._component import account_of, child, named, stateful, token, written
+from falaj.components.aws._iam import Statement, document
+from falaj.components.aws._logs import log_group, writer_role
+from falaj.components.specification.audit_trail import AuditTrailArgs, AuditTrailSpec, check
+from falaj.components.specification.spelling import engine_inputs
 
 __all__ = ["AuditTrail", "AuditTrailArgs"]
 

@@ -5,9 +5,9 @@ from typing import Any
 import pulumi
 import pulumi_aws as aws
 
-from components.aws._component import child, named, token, written
-from components.specification.budget import BudgetArgs, BudgetSpec, check
-from components.specification.spelling import engine_inputs
+from falaj.components.aws._component import child, named, token, written
+from falaj.components.specification.budget import BudgetArgs, BudgetSpec, check
+from falaj.components.specification.spelling import engine_inputs
 
 __all__ = ["Budget", "BudgetArgs"]
 

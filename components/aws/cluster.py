@@ -6,12 +6,12 @@ from typing import Any
 import pulumi
 import pulumi_aws as aws
 
-from components.aws._cluster_addons import install
-from components.aws._cluster_roles import ClusterRoles
-from components.aws._component import account_of, child, named, stateful, token
-from components.specification.cluster import ClusterArgs, ClusterSpec, check
-from components.specification.machine_choice import subnets_of
-from components.specification.spelling import engine_inputs
+from falaj.components.aws._cluster_addons import install
+from falaj.components.aws._cluster_roles import ClusterRoles
+from falaj.components.aws._component import account_of, child, named, stateful, token
+from falaj.components.specification.cluster import ClusterArgs, ClusterSpec, check
+from falaj.components.specification.machine_choice import subnets_of
+from falaj.components.specification.spelling import engine_inputs
 
 __all__ = ["Cluster", "ClusterArgs"]
 

@@ -5,21 +5,21 @@ from typing import Any
 import pulumi
 import pulumi_aws as aws
 
-from components.aws import _tier_access as access
-from components.aws._component import account_of, token
-from components.aws._logs import log_group
-from components.aws._tier_balancer import Balancer
-from components.aws._tier_certificate import private_certificate
-from components.aws._tier_instances import scaling_group
-from components.aws._tier_parts import Tier
-from components.aws._tier_serverless import TaskRoles, service
-from components.aws.serving.boot import Serving
-from components.specification.cpu_inference_tier import (
+from falaj.components.aws import _tier_access as access
+from falaj.components.aws._component import account_of, token
+from falaj.components.aws._logs import log_group
+from falaj.components.aws._tier_balancer import Balancer
+from falaj.components.aws._tier_certificate import private_certificate
+from falaj.components.aws._tier_instances import scaling_group
+from falaj.components.aws._tier_parts import Tier
+from falaj.components.aws._tier_serverless import TaskRoles, service
+from falaj.components.aws.serving.boot import Serving
+from falaj.components.specification.cpu_inference_tier import (
     CpuInferenceTierArgs,
     CpuInferenceTierSpec,
     check,
 )
-from components.specification.spelling import engine_inputs
+from falaj.components.specification.spelling import engine_inputs
 
 __all__ = ["CpuInferenceTier", "CpuInferenceTierArgs"]
 

@@ -4,10 +4,10 @@ from typing import Any
 
 import pulumi
 
-from components.aws._component import token
-from components.aws._node_group import Pool, node_group
-from components.specification.cpu_node_pool import CpuNodePoolArgs, check
-from components.specification.spelling import engine_inputs
+from falaj.components.aws._component import token
+from falaj.components.aws._node_group import Pool, node_group
+from falaj.components.specification.cpu_node_pool import CpuNodePoolArgs, check
+from falaj.components.specification.spelling import engine_inputs
 
 __all__ = ["CpuNodePool", "CpuNodePoolArgs"]
 

@@ -5,10 +5,10 @@ from typing import Any
 import pulumi
 import pulumi_aws as aws
 
-from components.aws._component import child, named, token
-from components.aws._node_group import Pool, node_group
-from components.specification.gpu_node_pool import GpuNodePoolArgs, GpuNodePoolSpec, check
-from components.specification.spelling import engine_inputs
+from falaj.components.aws._component import child, named, token
+from falaj.components.aws._node_group import Pool, node_group
+from falaj.components.specification.gpu_node_pool import GpuNodePoolArgs, GpuNodePoolSpec, check
+from falaj.components.specification.spelling import engine_inputs
 
 __all__ = ["GpuNodePool", "GpuNodePoolArgs"]
 

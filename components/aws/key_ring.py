@@ -5,10 +5,10 @@ from typing import Any
 import pulumi
 import pulumi_aws as aws
 
-from components.aws._component import account_of, child, named, stateful, token, written
-from components.aws._key_policies import KeyHolder, key_policy
-from components.specification.key_ring import KeyRingArgs, KeyRingSpec, check
-from components.specification.spelling import engine_inputs
+from falaj.components.aws._component import account_of, child, named, stateful, token, written
+from falaj.components.aws._key_policies import KeyHolder, key_policy
+from falaj.components.specification.key_ring import KeyRingArgs, KeyRingSpec, check
+from falaj.components.specification.spelling import engine_inputs
 
 __all__ = ["KeyRing", "KeyRingArgs"]
 

@@ -6,20 +6,20 @@ from typing import Any
 import pulumi
 import pulumi_aws as aws
 
-from components.aws._component import account_of, child, token, written
-from components.aws._egress import make_egress
-from components.aws._endpoints import Place, gateway_endpoints, interface_endpoints
-from components.aws._logs import log_group, writer_role
-from components.aws._security_groups import (
+from falaj.components.aws._component import account_of, child, token, written
+from falaj.components.aws._egress import make_egress
+from falaj.components.aws._endpoints import Place, gateway_endpoints, interface_endpoints
+from falaj.components.aws._logs import log_group, writer_role
+from falaj.components.aws._security_groups import (
     NODES,
     SERVING,
     allow_to_prefix_list,
     security_groups,
 )
-from components.specification.address_plan import FIREWALL, OUTLET
-from components.specification.network import CLUSTER, NetworkArgs, NetworkSpec, check
-from components.specification.network import SERVING as SERVING_ONLY
-from components.specification.spelling import engine_inputs
+from falaj.components.specification.address_plan import FIREWALL, OUTLET
+from falaj.components.specification.network import CLUSTER, NetworkArgs, NetworkSpec, check
+from falaj.components.specification.network import SERVING as SERVING_ONLY
+from falaj.components.specification.spelling import engine_inputs
 
 __all__ = ["Network", "NetworkArgs"]
 

@@ -5,12 +5,12 @@ from typing import Any
 import pulumi
 import pulumi_aws as aws
 
-from components.aws._arn import bucket_arn
-from components.aws._bucket_policies import BucketOwner, bucket_policy
-from components.aws._component import account_of, child, stateful, token, written
-from components.specification.names import unique_name
-from components.specification.object_store import ObjectStoreArgs, ObjectStoreSpec, check
-from components.specification.spelling import engine_inputs
+from falaj.components.aws._arn import bucket_arn
+from falaj.components.aws._bucket_policies import BucketOwner, bucket_policy
+from falaj.components.aws._component import account_of, child, stateful, token, written
+from falaj.components.specification.names import unique_name
+from falaj.components.specification.object_store import ObjectStoreArgs, ObjectStoreSpec, check
+from falaj.components.specification.spelling import engine_inputs
 
 __all__ = ["ObjectStore", "ObjectStoreArgs"]
 

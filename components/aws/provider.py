@@ -3,7 +3,7 @@
 import pulumi
 import pulumi_aws as aws
 
-from components.specification.provider import RegionProviderArgs, check
+from falaj.components.specification.provider import RegionProviderArgs, check
 
 
 class RegionProvider(aws.Provider):

@@ -6,8 +6,8 @@ from typing import Any
 import pulumi
 import pulumi_aws as aws
 
-from components.aws._arn import arn
-from components.aws._component import (
+from falaj.components.aws._arn import arn
+from falaj.components.aws._component import (
     ROLE_LIMIT,
     account_of,
     child,
@@ -16,9 +16,9 @@ from components.aws._component import (
     token,
     written,
 )
-from components.aws._iam import Statement, document, trust
-from components.specification.registry import RegistryArgs, RegistrySpec, check
-from components.specification.spelling import engine_inputs
+from falaj.components.aws._iam import Statement, document, trust
+from falaj.components.specification.registry import RegistryArgs, RegistrySpec, check
+from falaj.components.specification.spelling import engine_inputs
 
 __all__ = ["Registry", "RegistryArgs"]
 

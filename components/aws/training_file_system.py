@@ -5,12 +5,12 @@ from typing import Any
 import pulumi
 import pulumi_aws as aws
 
-from components.aws._arn import iam_arn
-from components.aws._component import account_of, child, named, stateful, token, written
-from components.aws._iam import Statement, document
-from components.specification.machine_choice import subnets_of
-from components.specification.spelling import engine_inputs
-from components.specification.training_file_system import (
+from falaj.components.aws._arn import iam_arn
+from falaj.components.aws._component import account_of, child, named, stateful, token, written
+from falaj.components.aws._iam import Statement, document
+from falaj.components.specification.machine_choice import subnets_of
+from falaj.components.specification.spelling import engine_inputs
+from falaj.components.specification.training_file_system import (
     TrainingFileSystemArgs,
     TrainingFileSystemSpec,
     check,

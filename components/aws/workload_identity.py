@@ -5,12 +5,12 @@ from typing import Any
 import pulumi
 import pulumi_aws as aws
 
-from components.aws._arn import arn
-from components.aws._component import ROLE_LIMIT, account_of, child, named, token, written
-from components.aws._iam import Statement, document
-from components.specification.identity import TRAINER
-from components.specification.spelling import engine_inputs
-from components.specification.workload_identity import (
+from falaj.components.aws._arn import arn
+from falaj.components.aws._component import ROLE_LIMIT, account_of, child, named, token, written
+from falaj.components.aws._iam import Statement, document
+from falaj.components.specification.identity import TRAINER
+from falaj.components.specification.spelling import engine_inputs
+from falaj.components.specification.workload_identity import (
     WorkloadIdentityArgs,
     WorkloadIdentitySpec,
     check,

@@ -4,11 +4,12 @@ import sys
 from pathlib import Path
 
 if __name__ == "__main__":
-    # The engine runs this folder: modules are found from where the distribution lies, not from
-    # here, where files have the names of components.
-    sys.path[0] = str(Path(__file__).resolve().parents[2])
+    # The engine runs this folder, whose files have the names of components: modules are found in
+    # the environment alone.
+    _HERE = Path(__file__).resolve().parent
+    sys.path[:] = [entry for entry in sys.path if Path(entry or ".").resolve() != _HERE]
 
-    import components.azure
-    from components.hosting import components_of, host
+    from falaj.components import azure
+    from falaj.components.hosting import components_of, host
 
-    host(components_of(components.azure), "falaj-azure")
+    host(components_of(azure), "falaj-azure")

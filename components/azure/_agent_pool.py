@@ -9,13 +9,13 @@ from typing import Any
 import pulumi
 from pulumi_azure_native import containerservice as aks
 
-from components import catalogue
-from components.azure._ids import ResourceId, resource_id
-from components.specification.machine_choice import subnets_of
-from components.specification.names import physical_name
-from components.specification.node_labels import Taint
-from components.specification.node_pools import Size
-from components.specification.zones import REGIONAL
+from falaj.components import catalogue
+from falaj.components.azure._ids import ResourceId, resource_id
+from falaj.components.specification.machine_choice import subnets_of
+from falaj.components.specification.names import physical_name
+from falaj.components.specification.node_labels import Taint
+from falaj.components.specification.node_pools import Size
+from falaj.components.specification.zones import REGIONAL
 
 #: Most characters of a Linux pool's name, of which only a-z and 0-9 are allowed:
 #: https://learn.microsoft.com/azure/aks/create-node-pools#limitations

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import pulumi
 
-from components.azure._ids import resource_id
+from falaj.components.azure._ids import resource_id
 
 _CONTAINER = "Microsoft.Storage/storageAccounts/blobServices/containers"
 

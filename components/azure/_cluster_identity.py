@@ -9,10 +9,10 @@ from typing import Any
 import pulumi
 import pulumi_azure_native as azure_native
 
-from components.azure._ids import IdError, KeyIdentifier, key_identifier, resource_id
-from components.azure._roles import Grant, grant
-from components.azure._subnets import CONTROL_PLANE, subnet_id
-from components.specification.cluster import ClusterArgs
+from falaj.components.azure._ids import IdError, KeyIdentifier, key_identifier, resource_id
+from falaj.components.azure._roles import Grant, grant
+from falaj.components.azure._subnets import CONTROL_PLANE, subnet_id
+from falaj.components.specification.cluster import ClusterArgs
 
 
 @dataclass(frozen=True)

@@ -6,9 +6,9 @@ import pulumi
 from pulumi_azure_native import containerservice as aks
 from pulumi_azure_native import monitor
 
-from components.azure._cluster_profile import UTC_OFFSET
-from components.azure._roles import Grant, grant
-from components.specification.cluster import ClusterArgs, ClusterSpec
+from falaj.components.azure._cluster_profile import UTC_OFFSET
+from falaj.components.azure._roles import Grant, grant
+from falaj.components.specification.cluster import ClusterArgs, ClusterSpec
 
 #: Names that AKS gives to the windows of Kubernetes' and of the nodes' images' upgrades:
 #: https://learn.microsoft.com/azure/aks/planned-maintenance

@@ -8,10 +8,10 @@ from collections.abc import Mapping, Sequence
 import pulumi
 from pulumi_azure_native import containerservice as aks
 
-from components.azure._cluster_identity import ClusterKey
-from components.azure._subnets import CONTROL_PLANE, subnet_id
-from components.specification.cluster import POD_CIDR, ClusterArgs, ClusterSpec
-from components.specification.node_pools import AKS_SYSTEM_POOL
+from falaj.components.azure._cluster_identity import ClusterKey
+from falaj.components.azure._subnets import CONTROL_PLANE, subnet_id
+from falaj.components.specification.cluster import POD_CIDR, ClusterArgs, ClusterSpec
+from falaj.components.specification.node_pools import AKS_SYSTEM_POOL
 
 #: Machine of the system pool: four virtual CPUs, as AKS recommends for its own add-ons, sold in
 #: both regions. A fixed type: a cheaper one in a later catalogue must not replace a running pool.

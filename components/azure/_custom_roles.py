@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 import pulumi
 import pulumi_azure_native as azure_native
 
-from components.specification.names import physical_name
-from components.specification.placed import Placed
+from falaj.components.specification.names import physical_name
+from falaj.components.specification.placed import Placed
 
 #: Longest name of a role:
 #: https://learn.microsoft.com/azure/role-based-access-control/custom-roles

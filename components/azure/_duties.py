@@ -5,8 +5,8 @@ https://learn.microsoft.com/azure/role-based-access-control/resource-provider-op
 
 from __future__ import annotations
 
-from components.azure._custom_roles import Permissions
-from components.azure._roles import ROLES
+from falaj.components.azure._custom_roles import Permissions
+from falaj.components.azure._roles import ROLES
 
 _BLOBS = "Microsoft.Storage/storageAccounts/blobServices"
 _REGISTRY = "Microsoft.ContainerRegistry/registries"

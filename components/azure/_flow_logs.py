@@ -7,11 +7,11 @@ from dataclasses import dataclass
 import pulumi
 from pulumi_azure_native import managedidentity, network, storage
 
-from components.azure._groups import kept
-from components.azure._names import compact, titled
-from components.azure._roles import Grant, grant
-from components.azure._storage import SKUS, Account, storage_account
-from components.specification.placed import Placed
+from falaj.components.azure._groups import kept
+from falaj.components.azure._names import compact, titled
+from falaj.components.azure._roles import Grant, grant
+from falaj.components.azure._storage import SKUS, Account, storage_account
+from falaj.components.specification.placed import Placed
 
 
 @dataclass(frozen=True)

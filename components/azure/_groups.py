@@ -5,8 +5,8 @@ from __future__ import annotations
 import pulumi
 import pulumi_azure_native as azure_native
 
-from components.specification.names import physical_name
-from components.specification.placed import Placed
+from falaj.components.specification.names import physical_name
+from falaj.components.specification.placed import Placed
 
 #: Longest name of a resource group:
 #: https://learn.microsoft.com/azure/azure-resource-manager/management/resource-name-rules

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pulumi
 from pulumi_azure_native import managedidentity
 
-from components.azure._ids import resource_id
+from falaj.components.azure._ids import resource_id
 
 _IDENTITY = "Microsoft.ManagedIdentity/userAssignedIdentities"
 

@@ -7,12 +7,12 @@ from dataclasses import dataclass
 import pulumi
 from pulumi_azure_native import monitor, operationalinsights
 
-from components.azure._groups import kept
-from components.azure._ids import key_identifier
-from components.azure._names import titled
-from components.azure._private_endpoint import Door, private_endpoint
-from components.azure._storage import vault_of
-from components.specification.placed import Placed
+from falaj.components.azure._groups import kept
+from falaj.components.azure._ids import key_identifier
+from falaj.components.azure._names import titled
+from falaj.components.azure._private_endpoint import Door, private_endpoint
+from falaj.components.azure._storage import vault_of
+from falaj.components.specification.placed import Placed
 
 #: Least that is paid for a cluster, GB a day:
 #: https://learn.microsoft.com/azure/azure-monitor/logs/logs-dedicated-clusters

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 import pulumi
 from pulumi_azure_native import keyvault, resources
 
-from components.azure._names import dashed
-from components.specification.key_ring import KeyRingSpec
+from falaj.components.azure._names import dashed
+from falaj.components.specification.key_ring import KeyRingSpec
 
 #: Keys of a module are no type of the SDK; Resource Manager has them under this version:
 #: https://learn.microsoft.com/rest/api/keyvault/managedhsm/managed-hsm-keys/create-if-not-exist

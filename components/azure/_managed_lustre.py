@@ -7,10 +7,10 @@ from dataclasses import dataclass
 import pulumi
 from pulumi_azure_native import storagecache
 
-from components.azure._groups import kept
-from components.azure._names import titled
-from components.specification.training_file_system import TrainingFileSystemSpec
-from components.specification.zones import REGIONAL
+from falaj.components.azure._groups import kept
+from falaj.components.azure._names import titled
+from falaj.components.specification.training_file_system import TrainingFileSystemSpec
+from falaj.components.specification.zones import REGIONAL
 
 _GIB_PER_TIB = 1024
 

@@ -6,8 +6,8 @@ import re
 
 import pulumi
 
-from components.specification.names import physical_name, unique_name
-from components.specification.placed import Placed
+from falaj.components.specification.names import physical_name, unique_name
+from falaj.components.specification.placed import Placed
 
 #: https://learn.microsoft.com/azure/azure-resource-manager/management/resource-name-rules
 _PLAIN = 50

@@ -7,14 +7,14 @@ from dataclasses import dataclass
 import pulumi
 from pulumi_azure_native import netapp
 
-from components.azure._groups import kept
-from components.azure._ids import key_identifier
-from components.azure._names import titled
-from components.azure._private_endpoint import endpoint_id
-from components.azure._storage import vault_of
-from components.specification.placed import Placed
-from components.specification.training_file_system import TrainingFileSystemSpec
-from components.specification.zones import REGIONAL
+from falaj.components.azure._groups import kept
+from falaj.components.azure._ids import key_identifier
+from falaj.components.azure._names import titled
+from falaj.components.azure._private_endpoint import endpoint_id
+from falaj.components.azure._storage import vault_of
+from falaj.components.specification.placed import Placed
+from falaj.components.specification.training_file_system import TrainingFileSystemSpec
+from falaj.components.specification.zones import REGIONAL
 
 _GIB = 1024**3
 #: 128 MiB/s for each TiB, the most of the three levels:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from pulumi_azure_native import network
 
-from components.azure._subnets import (
+from falaj.components.azure._subnets import (
     CONTAINERS,
     CONTROL_PLANE,
     ENDPOINTS,
@@ -16,7 +16,7 @@ from components.azure._subnets import (
     SERVING,
     STORAGE,
 )
-from components.specification.cluster import POD_CIDR
+from falaj.components.specification.cluster import POD_CIDR
 
 ANY = ("*",)
 _HTTPS = ("443",)

@@ -8,9 +8,9 @@ import pulumi
 import pulumi_azure_native as azure_native
 from pulumi_azure_native import containerservice as aks
 
-from components.azure._agent_pool import Home
-from components.azure._roles import Grant, grant
-from components.specification.gpu_node_pool import GpuNodePoolSpec
+from falaj.components.azure._agent_pool import Home
+from falaj.components.azure._roles import Grant, grant
+from falaj.components.specification.gpu_node_pool import GpuNodePoolSpec
 
 
 def proximity_group(

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import pulumi
 import pulumi_azure_native as azure_native
 
-from components.azure._ids import resource_id
+from falaj.components.azure._ids import resource_id
 
 NETWORK = "Microsoft.Network/virtualNetworks"
 

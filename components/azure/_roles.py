@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import pulumi
 import pulumi_azure_native as azure_native
 
-from components.azure._ids import IdError
+from falaj.components.azure._ids import IdError
 
 #: Built-in roles, the same in every tenant:
 #: https://learn.microsoft.com/azure/role-based-access-control/built-in-roles

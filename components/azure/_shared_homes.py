@@ -7,11 +7,11 @@ from dataclasses import dataclass
 import pulumi
 from pulumi_azure_native import storage
 
-from components.azure._groups import kept
-from components.azure._names import compact
-from components.azure._private_endpoint import Door, private_endpoint
-from components.azure._storage import Account, storage_account
-from components.specification.placed import Placed
+from falaj.components.azure._groups import kept
+from falaj.components.azure._names import compact
+from falaj.components.azure._private_endpoint import Door, private_endpoint
+from falaj.components.azure._storage import Account, storage_account
+from falaj.components.specification.placed import Placed
 
 _SHARE = "homes"
 #: Days in which a deleted share can be had back.

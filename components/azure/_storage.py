@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import pulumi
 from pulumi_azure_native import storage
 
-from components.azure._ids import IdError, key_identifier
-from components.specification.placed import Placed
+from falaj.components.azure._ids import IdError, key_identifier
+from falaj.components.specification.placed import Placed
 
 #: Redundancies by their argument, for accounts with objects; ``geo`` with zones and without.
 SKUS = {

@@ -9,10 +9,10 @@ from typing import Any
 import pulumi
 import pulumi_azure_native as azure_native
 
-from components.azure._ids import resource_id
-from components.azure._roles import Grant, grant
-from components.azure.serving.cloud_init import FOLDER, SECRETS
-from components.specification.cpu_inference_tier import (
+from falaj.components.azure._ids import resource_id
+from falaj.components.azure._roles import Grant, grant
+from falaj.components.azure.serving.cloud_init import FOLDER, SECRETS
+from falaj.components.specification.cpu_inference_tier import (
     CpuInferenceTierArgs,
     CpuInferenceTierSpec,
     is_by_digest,

@@ -10,12 +10,15 @@ import pulumi
 import pulumi_azure_native as azure_native
 from pulumi_azure_native import app, monitor
 
-from components.azure._names import titled
-from components.azure._subnets import CONTAINERS, subnet_id
-from components.azure._tier_access import Access, image_by_digest, registry_host
-from components.azure.serving.cloud_init import FOLDER, program
-from components.specification.cpu_inference_tier import CpuInferenceTierArgs, CpuInferenceTierSpec
-from components.specification.names import physical_name
+from falaj.components.azure._names import titled
+from falaj.components.azure._subnets import CONTAINERS, subnet_id
+from falaj.components.azure._tier_access import Access, image_by_digest, registry_host
+from falaj.components.azure.serving.cloud_init import FOLDER, program
+from falaj.components.specification.cpu_inference_tier import (
+    CpuInferenceTierArgs,
+    CpuInferenceTierSpec,
+)
+from falaj.components.specification.names import physical_name
 
 #: Longest name of a container app: learn.microsoft.com/azure/azure-resource-manager/management/
 #: resource-name-rules

@@ -9,8 +9,8 @@ import pulumi
 import pulumi_azure_native as azure_native
 from pulumi_azure_native import network
 
-from components.azure._names import titled
-from components.specification.cpu_inference_tier import CpuInferenceTierSpec
+from falaj.components.azure._names import titled
+from falaj.components.specification.cpu_inference_tier import CpuInferenceTierSpec
 
 FRONTEND, POOL, PROBE = "serving", "machines", "listening"
 _IDLE_MINUTES = 4

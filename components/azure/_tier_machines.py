@@ -10,12 +10,15 @@ import pulumi
 import pulumi_azure_native as azure_native
 from pulumi_azure_native import compute, monitor
 
-from components.azure._agent_pool import used_zones
-from components.azure._names import titled
-from components.azure._tier_access import Access, image_by_digest
-from components.azure._tier_gateway import Gateway
-from components.azure.serving.cloud_init import custom_data, keyless_login
-from components.specification.cpu_inference_tier import CpuInferenceTierArgs, CpuInferenceTierSpec
+from falaj.components.azure._agent_pool import used_zones
+from falaj.components.azure._names import titled
+from falaj.components.azure._tier_access import Access, image_by_digest
+from falaj.components.azure._tier_gateway import Gateway
+from falaj.components.azure.serving.cloud_init import custom_data, keyless_login
+from falaj.components.specification.cpu_inference_tier import (
+    CpuInferenceTierArgs,
+    CpuInferenceTierSpec,
+)
 
 #: Images of Ubuntu 24.04 by architecture: small, with Python and systemd, which is all that is
 #: needed, and ready for Trusted Launch.

@@ -4,14 +4,14 @@ import pulumi
 import pulumi_azure_native as azure_native
 from pulumi_azure_native import monitor
 
-from components.azure._aliases import of_component
-from components.azure._groups import kept, resource_group
-from components.azure._log_workspace import Logs, log_workspace
-from components.azure._names import titled
-from components.azure._private_endpoint import Door
-from components.azure._threat_detection import threat_detection
-from components.specification.audit_trail import AuditTrailArgs, check
-from components.specification.spelling import engine_inputs
+from falaj.components.azure._aliases import of_component
+from falaj.components.azure._groups import kept, resource_group
+from falaj.components.azure._log_workspace import Logs, log_workspace
+from falaj.components.azure._names import titled
+from falaj.components.azure._private_endpoint import Door
+from falaj.components.azure._threat_detection import threat_detection
+from falaj.components.specification.audit_trail import AuditTrailArgs, check
+from falaj.components.specification.spelling import engine_inputs
 
 #: https://learn.microsoft.com/azure/azure-monitor/platform/activity-log-schema
 _ACTIVITIES = (

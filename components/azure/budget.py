@@ -6,10 +6,10 @@ import pulumi
 import pulumi_azure_native as azure_native
 from pulumi_azure_native import consumption
 
-from components.azure._aliases import of_component
-from components.azure._names import titled
-from components.specification.budget import BudgetArgs, check
-from components.specification.spelling import engine_inputs
+from falaj.components.azure._aliases import of_component
+from falaj.components.azure._names import titled
+from falaj.components.specification.budget import BudgetArgs, check
+from falaj.components.specification.spelling import engine_inputs
 
 _FORECAST_PERCENT = 100
 

@@ -6,15 +6,15 @@ import re
 import pulumi
 from pulumi_azure_native import containerservice as aks
 
-from components.azure import _cluster_operation, _cluster_profile
-from components.azure._aliases import of_component
-from components.azure._cluster_identity import cluster_key, make_identities
-from components.azure._groups import resource_group
-from components.specification.cluster import ClusterArgs, check
-from components.specification.machine_choice import subnets_of
-from components.specification.names import physical_name
-from components.specification.spelling import engine_inputs
-from components.specification.zones import REGIONAL
+from falaj.components.azure import _cluster_operation, _cluster_profile
+from falaj.components.azure._aliases import of_component
+from falaj.components.azure._cluster_identity import cluster_key, make_identities
+from falaj.components.azure._groups import resource_group
+from falaj.components.specification.cluster import ClusterArgs, check
+from falaj.components.specification.machine_choice import subnets_of
+from falaj.components.specification.names import physical_name
+from falaj.components.specification.spelling import engine_inputs
+from falaj.components.specification.zones import REGIONAL
 
 #: A kubeconfig is YAML, of which JSON is a part.
 _AUTHORITY = re.compile(r"""certificate-authority-data["']?\s*:\s*["']?([A-Za-z0-9+/]+=*)""")

@@ -6,19 +6,19 @@ import pulumi
 import pulumi_azure_native as azure_native
 from pulumi_azure_native import monitor
 
-from components.azure._aliases import of_component
-from components.azure._groups import resource_group
-from components.azure._tier_access import Access, give_access, give_name, serving_settings
-from components.azure._tier_containers import make_containers
-from components.azure._tier_gateway import guard_machines, make_gateway
-from components.azure._tier_machines import make_machines, scale_on_cpu
-from components.specification.cpu_inference_tier import (
+from falaj.components.azure._aliases import of_component
+from falaj.components.azure._groups import resource_group
+from falaj.components.azure._tier_access import Access, give_access, give_name, serving_settings
+from falaj.components.azure._tier_containers import make_containers
+from falaj.components.azure._tier_gateway import guard_machines, make_gateway
+from falaj.components.azure._tier_machines import make_machines, scale_on_cpu
+from falaj.components.specification.cpu_inference_tier import (
     CpuInferenceTierArgs,
     CpuInferenceTierSpec,
     check,
 )
-from components.specification.machine_choice import subnets_of
-from components.specification.spelling import engine_inputs
+from falaj.components.specification.machine_choice import subnets_of
+from falaj.components.specification.spelling import engine_inputs
 
 _HTTPS = 443
 

@@ -3,10 +3,10 @@
 import pulumi
 from pulumi_azure_native import containerservice as aks
 
-from components.azure import _agent_pool
-from components.azure._aliases import of_component
-from components.specification.cpu_node_pool import CpuNodePoolArgs, CpuNodePoolSpec, check
-from components.specification.spelling import engine_inputs
+from falaj.components.azure import _agent_pool
+from falaj.components.azure._aliases import of_component
+from falaj.components.specification.cpu_node_pool import CpuNodePoolArgs, CpuNodePoolSpec, check
+from falaj.components.specification.spelling import engine_inputs
 
 
 class CpuNodePool(pulumi.ComponentResource):

@@ -3,11 +3,11 @@
 import pulumi
 from pulumi_azure_native import containerservice as aks
 
-from components.azure import _agent_pool
-from components.azure._aliases import of_component
-from components.azure._placement import admit_cluster, proximity_group
-from components.specification.gpu_node_pool import GpuNodePoolArgs, GpuNodePoolSpec, check
-from components.specification.spelling import engine_inputs
+from falaj.components.azure import _agent_pool
+from falaj.components.azure._aliases import of_component
+from falaj.components.azure._placement import admit_cluster, proximity_group
+from falaj.components.specification.gpu_node_pool import GpuNodePoolArgs, GpuNodePoolSpec, check
+from falaj.components.specification.spelling import engine_inputs
 
 #: Vendor for whose GPUs AKS brings a driver; for AMD's it brings none:
 #: https://learn.microsoft.com/azure/aks/use-amd-gpus

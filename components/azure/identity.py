@@ -8,12 +8,12 @@ import pulumi
 import pulumi_azure_native as azure_native
 from pulumi_azure_native import authorization
 
-from components.azure import _duties
-from components.azure._aliases import of_component
-from components.azure._buckets import bucket_id, store_id
-from components.azure._custom_roles import define_role
-from components.azure._roles import ROLES
-from components.specification.identity import (
+from falaj.components.azure import _duties
+from falaj.components.azure._aliases import of_component
+from falaj.components.azure._buckets import bucket_id, store_id
+from falaj.components.azure._custom_roles import define_role
+from falaj.components.azure._roles import ROLES
+from falaj.components.specification.identity import (
     AUDITOR,
     DEPLOYER,
     KEY_ADMINISTRATOR,
@@ -22,7 +22,7 @@ from components.specification.identity import (
     IdentityArgs,
     check,
 )
-from components.specification.spelling import engine_inputs
+from falaj.components.specification.spelling import engine_inputs
 
 _PERMISSIONS = {
     PROVISIONER: _duties.PROVISIONER,

@@ -6,16 +6,16 @@ import pulumi
 import pulumi_azure_native as azure_native
 from pulumi_azure_native import keyvault
 
-from components.azure._aliases import of_component
-from components.azure._custom_roles import define_role
-from components.azure._duties import KEY_ADMINISTRATOR, KEY_ENCRYPTER
-from components.azure._groups import kept, resource_group
-from components.azure._managed_hsm import managed_hsm
-from components.azure._names import dashed, titled
-from components.azure._roles import Grant, grant
-from components.specification.key_ring import KeyRingArgs, check
-from components.specification.names import physical_name
-from components.specification.spelling import engine_inputs
+from falaj.components.azure._aliases import of_component
+from falaj.components.azure._custom_roles import define_role
+from falaj.components.azure._duties import KEY_ADMINISTRATOR, KEY_ENCRYPTER
+from falaj.components.azure._groups import kept, resource_group
+from falaj.components.azure._managed_hsm import managed_hsm
+from falaj.components.azure._names import dashed, titled
+from falaj.components.azure._roles import Grant, grant
+from falaj.components.specification.key_ring import KeyRingArgs, check
+from falaj.components.specification.names import physical_name
+from falaj.components.specification.spelling import engine_inputs
 
 #: The largest that every service takes which encrypts with a key of ours.
 _RSA_BITS = 4096

@@ -6,14 +6,14 @@ import pulumi
 import pulumi_azure_native as azure_native
 from pulumi_azure_native import network as azure
 
-from components.azure._aliases import of_component
-from components.azure._egress import Outlet, WayOut, keep_records, way_out
-from components.azure._flow_logs import Records, flow_logs
-from components.azure._groups import resource_group
-from components.azure._names import titled
-from components.azure._network_rules import FLOWS, OUTWARD, security_rules
-from components.azure._private_endpoint import Door, private_endpoint, zone_names
-from components.azure._subnets import (
+from falaj.components.azure._aliases import of_component
+from falaj.components.azure._egress import Outlet, WayOut, keep_records, way_out
+from falaj.components.azure._flow_logs import Records, flow_logs
+from falaj.components.azure._groups import resource_group
+from falaj.components.azure._names import titled
+from falaj.components.azure._network_rules import FLOWS, OUTWARD, security_rules
+from falaj.components.azure._private_endpoint import Door, private_endpoint, zone_names
+from falaj.components.azure._subnets import (
     CONTAINERS,
     CONTROL_PLANE,
     DELEGATIONS,
@@ -22,9 +22,9 @@ from components.azure._subnets import (
     SERVING,
     STORAGE,
 )
-from components.specification.network import NetworkArgs, check
-from components.specification.spelling import engine_inputs
-from components.specification.zones import REGIONAL
+from falaj.components.specification.network import NetworkArgs, check
+from falaj.components.specification.spelling import engine_inputs
+from falaj.components.specification.zones import REGIONAL
 
 _ROLES = (NODES, ENDPOINTS, STORAGE, SERVING, CONTROL_PLANE, CONTAINERS)
 #: Roles whose machines may use the firewall.

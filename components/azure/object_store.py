@@ -5,14 +5,14 @@ from dataclasses import dataclass
 import pulumi
 from pulumi_azure_native import storage
 
-from components.azure._aliases import of_component
-from components.azure._blob_service import blob_service, lifecycle
-from components.azure._groups import kept, resource_group
-from components.azure._names import compact
-from components.azure._private_endpoint import Door, private_endpoint
-from components.azure._storage import SKUS, Account, storage_account
-from components.specification.object_store import ObjectStoreArgs, check
-from components.specification.spelling import engine_inputs
+from falaj.components.azure._aliases import of_component
+from falaj.components.azure._blob_service import blob_service, lifecycle
+from falaj.components.azure._groups import kept, resource_group
+from falaj.components.azure._names import compact
+from falaj.components.azure._private_endpoint import Door, private_endpoint
+from falaj.components.azure._storage import SKUS, Account, storage_account
+from falaj.components.specification.object_store import ObjectStoreArgs, check
+from falaj.components.specification.spelling import engine_inputs
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,7 @@
 import pulumi
 import pulumi_azure_native as azure_native
 
-from components.specification.provider import RegionProviderArgs, check
+from falaj.components.specification.provider import RegionProviderArgs, check
 
 
 class RegionProvider(azure_native.Provider):

@@ -4,13 +4,13 @@ import pulumi
 from pulumi_azure_native import containerregistry as acr
 from pulumi_azure_native import monitor
 
-from components.azure._aliases import of_component
-from components.azure._groups import kept, resource_group
-from components.azure._identities import client_id
-from components.azure._names import compact
-from components.azure._private_endpoint import Door, private_endpoint
-from components.specification.registry import RegistryArgs, check
-from components.specification.spelling import engine_inputs
+from falaj.components.azure._aliases import of_component
+from falaj.components.azure._groups import kept, resource_group
+from falaj.components.azure._identities import client_id
+from falaj.components.azure._names import compact
+from falaj.components.azure._private_endpoint import Door, private_endpoint
+from falaj.components.specification.registry import RegistryArgs, check
+from falaj.components.specification.spelling import engine_inputs
 
 #: Days after which an image without a tag is removed. Deployments name images by digest, which may
 #: have lost their tag; a month covers a roll-back.

@@ -3,16 +3,16 @@
 import pulumi
 from pulumi_azure_native import keyvault
 
-from components.azure._aliases import of_component
-from components.azure._groups import resource_group
-from components.azure._ids import key_identifier, resource_id
-from components.azure._managed_lustre import Lustre, managed_lustre
-from components.azure._net_app import NetApp, net_app_volume
-from components.azure._private_endpoint import Door
-from components.azure._shared_homes import Homes, shared_homes
-from components.azure._subnets import NODES, subnet_id
-from components.specification.spelling import engine_inputs
-from components.specification.training_file_system import (
+from falaj.components.azure._aliases import of_component
+from falaj.components.azure._groups import resource_group
+from falaj.components.azure._ids import key_identifier, resource_id
+from falaj.components.azure._managed_lustre import Lustre, managed_lustre
+from falaj.components.azure._net_app import NetApp, net_app_volume
+from falaj.components.azure._private_endpoint import Door
+from falaj.components.azure._shared_homes import Homes, shared_homes
+from falaj.components.azure._subnets import NODES, subnet_id
+from falaj.components.specification.spelling import engine_inputs
+from falaj.components.specification.training_file_system import (
     NETAPP,
     TrainingFileSystemArgs,
     TrainingFileSystemSpec,

@@ -3,14 +3,14 @@
 import pulumi
 from pulumi_azure_native import managedidentity
 
-from components.azure._aliases import of_component
-from components.azure._buckets import bucket_id
-from components.azure._groups import resource_group
-from components.azure._names import titled
-from components.azure._roles import Grant, grant
-from components.specification.identity import DEPLOYER, TRAINER
-from components.specification.spelling import engine_inputs
-from components.specification.workload_identity import WorkloadIdentityArgs, check
+from falaj.components.azure._aliases import of_component
+from falaj.components.azure._buckets import bucket_id
+from falaj.components.azure._groups import resource_group
+from falaj.components.azure._names import titled
+from falaj.components.azure._roles import Grant, grant
+from falaj.components.specification.identity import DEPLOYER, TRAINER
+from falaj.components.specification.spelling import engine_inputs
+from falaj.components.specification.workload_identity import WorkloadIdentityArgs, check
 
 #: Built-in roles by duty and bucket. The writer's may delete: old checkpoints are removed by
 #: training itself, and can be had back.

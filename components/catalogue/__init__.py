@@ -1,6 +1,6 @@
 """What the clouds sell inside the country, zone by zone, with sources and dates.
 
->>> from components import catalogue
+>>> from falaj.components import catalogue
 >>> place = catalogue.place("aws", "me-central-1")
 >>> place.resolve(gpu="H200", count=8, fabric="efa").name
 'p5en.48xlarge'
@@ -11,10 +11,10 @@ printed as unknown.
 
 from __future__ import annotations
 
-from components.catalogue import cost
-from components.catalogue.cost import Cost, CostRange
-from components.catalogue.demand import Demand
-from components.catalogue.errors import (
+from falaj.components.catalogue import cost
+from falaj.components.catalogue.cost import Cost, CostRange
+from falaj.components.catalogue.demand import Demand
+from falaj.components.catalogue.errors import (
     CatalogueError,
     DegradedRegionError,
     DemandError,
@@ -22,12 +22,12 @@ from components.catalogue.errors import (
     PlaceError,
     PlacementError,
 )
-from components.catalogue.gpus import GPUS, Gpu
-from components.catalogue.machines import InstructionSets, MachineType
-from components.catalogue.place import PLACES, REGIONS, Place, all_places, parse, place
-from components.catalogue.placement import Choice, ClusterPlace, choose
-from components.catalogue.region import RegionStatus, Service, Zone
-from components.catalogue.sources import SOURCES, Source
+from falaj.components.catalogue.gpus import GPUS, Gpu
+from falaj.components.catalogue.machines import InstructionSets, MachineType
+from falaj.components.catalogue.place import PLACES, REGIONS, Place, all_places, parse, place
+from falaj.components.catalogue.placement import Choice, ClusterPlace, choose
+from falaj.components.catalogue.region import RegionStatus, Service, Zone
+from falaj.components.catalogue.sources import SOURCES, Source
 
 __all__ = [
     "GPUS",

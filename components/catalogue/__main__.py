@@ -10,17 +10,17 @@ import textwrap
 from collections.abc import Callable, Sequence
 from decimal import Decimal
 
-from components.catalogue import cost, queries
-from components.catalogue.errors import CatalogueError
-from components.catalogue.gpus import GPUS, find
-from components.catalogue.place import PLACES, Place, parse
-from components.catalogue.placement import choose
-from components.catalogue.reports import gpus as gpu_reports
-from components.catalogue.reports import machines as machine_reports
-from components.catalogue.reports import places as place_reports
-from components.catalogue.reports.report import Report
-from components.catalogue.sources import sources_of
-from components.catalogue.tables import render, terminal_width
+from falaj.components.catalogue import cost, queries
+from falaj.components.catalogue.errors import CatalogueError
+from falaj.components.catalogue.gpus import GPUS, find
+from falaj.components.catalogue.place import PLACES, Place, parse
+from falaj.components.catalogue.placement import choose
+from falaj.components.catalogue.reports import gpus as gpu_reports
+from falaj.components.catalogue.reports import machines as machine_reports
+from falaj.components.catalogue.reports import places as place_reports
+from falaj.components.catalogue.reports.report import Report
+from falaj.components.catalogue.sources import sources_of
+from falaj.components.catalogue.tables import render, terminal_width
 
 _Command = Callable[[argparse.Namespace], Report]
 
@@ -42,7 +42,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="python -m components.catalogue", description=__doc__)
+    parser = argparse.ArgumentParser(
+        prog="python -m falaj.components.catalogue", description=__doc__
+    )
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
 
     def command(name: str, help_text: str, run: _Command, *, places: bool) -> _Parser:

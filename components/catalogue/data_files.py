@@ -8,7 +8,7 @@ from functools import cache
 from importlib import resources
 from typing import Any
 
-_PACKAGE = "components.catalogue.data"
+_PACKAGE = "falaj.components.catalogue.data"
 
 REGION_FILES = ("aws_me_central_1", "azure_uaenorth", "azure_uaecentral")
 """Files that describe a region each, in the order in which places are listed."""

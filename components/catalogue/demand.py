@@ -8,10 +8,10 @@ from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import Final
 
-from components.catalogue import gpus
-from components.catalogue.errors import DemandError
-from components.catalogue.gpus import Gpu
-from components.catalogue.machines import MachineType
+from falaj.components.catalogue import gpus
+from falaj.components.catalogue.errors import DemandError
+from falaj.components.catalogue.gpus import Gpu
+from falaj.components.catalogue.machines import MachineType
 
 Count = int | float | Fraction | None
 

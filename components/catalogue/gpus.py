@@ -8,8 +8,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
-from components.catalogue import data_files
-from components.catalogue.errors import DemandError
+from falaj.components.catalogue import data_files
+from falaj.components.catalogue.errors import DemandError
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from decimal import Decimal
 from fractions import Fraction
 from types import MappingProxyType
 
-from components.catalogue.gpus import Gpu
+from falaj.components.catalogue.gpus import Gpu
 
 NO_PROFILES: Mapping[str, int] = MappingProxyType({})
 

@@ -9,16 +9,16 @@ from datetime import date
 from functools import cached_property
 from typing import Any, Literal
 
-from components.catalogue import data_files, refusals, region_data
-from components.catalogue.demand import Count, Demand, cheapest_first
-from components.catalogue.errors import (
+from falaj.components.catalogue import data_files, refusals, region_data
+from falaj.components.catalogue.demand import Count, Demand, cheapest_first
+from falaj.components.catalogue.errors import (
     DegradedRegionError,
     DemandError,
     NotSoldError,
     PlaceError,
 )
-from components.catalogue.machines import MachineType
-from components.catalogue.region import RegionStatus, Service, Zone
+from falaj.components.catalogue.machines import MachineType
+from falaj.components.catalogue.region import RegionStatus, Service, Zone
 
 
 class Place:

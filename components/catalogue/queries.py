@@ -7,10 +7,10 @@ import dataclasses
 from collections.abc import Sequence
 from fractions import Fraction
 
-from components.catalogue.demand import FABRICS, INT8, Demand
-from components.catalogue.errors import CatalogueError, NotSoldError, PlaceError
-from components.catalogue.machines import MachineType
-from components.catalogue.place import Place
+from falaj.components.catalogue.demand import FABRICS, INT8, Demand
+from falaj.components.catalogue.errors import CatalogueError, NotSoldError, PlaceError
+from falaj.components.catalogue.machines import MachineType
+from falaj.components.catalogue.place import Place
 
 
 def fraction(text: str) -> Fraction:

@@ -7,11 +7,11 @@ from collections.abc import Iterable
 from itertools import groupby
 from typing import TYPE_CHECKING
 
-from components.catalogue.demand import Demand, as_fraction
-from components.catalogue.machines import MachineType
+from falaj.components.catalogue.demand import Demand, as_fraction
+from falaj.components.catalogue.machines import MachineType
 
 if TYPE_CHECKING:
-    from components.catalogue.place import Place
+    from falaj.components.catalogue.place import Place
 
 _SHOWN = 5
 
@@ -22,7 +22,9 @@ def machine(place: Place, name: str, reason: str | None, elsewhere: list[str]) -
     names = [m.name for m in place.machines()]
     near = difflib.get_close_matches(name, names, n=3, cutoff=0.5)
     instead = f"; closest names sold there: {', '.join(near)}" if near else ""
-    command = f"`python -m components.catalogue gpus --place {place.name}` (or cpus) lists all"
+    command = (
+        f"`python -m falaj.components.catalogue gpus --place {place.name}` (or cpus) lists all"
+    )
     return f"{name} is not sold in {place.name}{why}{_elsewhere(elsewhere)}{instead}; {command}"
 
 

@@ -10,9 +10,9 @@ from functools import cache
 from types import MappingProxyType
 from typing import Any
 
-from components.catalogue import data_files
-from components.catalogue.gpus import GPUS
-from components.catalogue.machines import InstructionSets, MachineType
+from falaj.components.catalogue import data_files
+from falaj.components.catalogue.gpus import GPUS
+from falaj.components.catalogue.machines import InstructionSets, MachineType
 
 # Lower-case letters after the number in a size's name: r = RDMA (InfiniBand).
 # https://learn.microsoft.com/azure/virtual-machines/vm-naming-conventions

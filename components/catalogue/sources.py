@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from components.catalogue import data_files
-from components.catalogue.errors import CatalogueError
+from falaj.components.catalogue import data_files
+from falaj.components.catalogue.errors import CatalogueError
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,8 @@ def source(id_: str) -> Source:
         return SOURCES[id_]
     except KeyError:
         raise CatalogueError(
-            f"no source has the id {id_!r}; `python -m components.catalogue sources` lists them"
+            f"no source has the id {id_!r}; "
+            "`python -m falaj.components.catalogue sources` lists them"
         ) from None
 
 

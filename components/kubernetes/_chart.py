@@ -11,7 +11,7 @@ from typing import Any
 
 import pulumi
 
-from components.kubernetes._objects import sdk_version
+from falaj.components.kubernetes._objects import sdk_version
 
 
 class Chart(pulumi.ComponentResource):

@@ -3,9 +3,9 @@
 import difflib
 from collections.abc import Mapping, Sequence
 
-from components.kubernetes._placed import InCluster
-from components.kubernetes.bill_of_materials import DIGEST, images
-from components.specification.refusals import Refusals
+from falaj.components.kubernetes._placed import InCluster
+from falaj.components.kubernetes.bill_of_materials import DIGEST, images
+from falaj.components.specification.refusals import Refusals
 
 _HEX = "sha256: and 64 of 0-9 and a-f, as `falaj images pin` writes them"
 

@@ -9,9 +9,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from components.kubernetes._nested import PRIVATE
-from components.kubernetes._placed import InCluster
-from components.specification.refusals import Refusals
+from falaj.components.kubernetes._nested import PRIVATE
+from falaj.components.kubernetes._placed import InCluster
+from falaj.components.specification.refusals import Refusals
 
 _AWS: Final = "service.beta.kubernetes.io/aws-load-balancer"
 _AZURE: Final = "service.beta.kubernetes.io/azure-load-balancer-internal"

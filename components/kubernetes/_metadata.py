@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from components.kubernetes._placed import InCluster
+from falaj.components.kubernetes._placed import InCluster
 
 
 def metadata(

@@ -10,7 +10,7 @@ from typing import Any, Final, TypeAlias, cast
 
 import pulumi
 
-from components.specification.refusals import Refusals
+from falaj.components.specification.refusals import Refusals
 
 Range: TypeAlias = ipaddress.IPv4Network | ipaddress.IPv6Network
 #: https://kubernetes.io/docs/concepts/overview/working-with-objects/names/ (RFC 1123 labels)

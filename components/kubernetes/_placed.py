@@ -5,11 +5,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final, NotRequired, TypedDict
 
-from components import catalogue
-from components.catalogue.region_names import may_be_site, place_abroad
-from components.specification.node_labels import PREFIX, label_value
-from components.specification.placed import DATA_CLASSES, ENVIRONMENTS
-from components.specification.refusals import Refusals
+from falaj.components import catalogue
+from falaj.components.catalogue.region_names import may_be_site, place_abroad
+from falaj.components.specification.node_labels import PREFIX, label_value
+from falaj.components.specification.placed import DATA_CLASSES, ENVIRONMENTS
+from falaj.components.specification.refusals import Refusals
 
 DISTRIBUTIONS: Final = ("eks", "aks", "existing")
 """EKS, AKS, and any other conformant cluster that stands in the country."""

@@ -20,7 +20,7 @@ DIGEST: Final = re.compile(r"sha256:[0-9a-f]{64}")
 """A digest as the OCI image specification writes it:
 https://github.com/opencontainers/image-spec/blob/main/descriptor.md#digests"""
 
-_PACKAGE: Final = "components.kubernetes.data"
+_PACKAGE: Final = "falaj.components.kubernetes.data"
 
 
 @dataclass(frozen=True)

@@ -7,17 +7,17 @@ from typing import Any, Final, NotRequired
 
 import pulumi
 
-from components.kubernetes._load_balancer import checked_address
-from components.kubernetes._nested import amount, cidr, is_private, object_name
-from components.kubernetes._objects import Manifest, declare, token
-from components.kubernetes.training.arguments import RunArgs
-from components.kubernetes.training.federation import (
+from falaj.components.kubernetes._load_balancer import checked_address
+from falaj.components.kubernetes._nested import amount, cidr, is_private, object_name
+from falaj.components.kubernetes._objects import Manifest, declare, token
+from falaj.components.kubernetes.training.arguments import RunArgs
+from falaj.components.kubernetes.training.federation import (
     FederatedTrainingSpec,
     Peers,
     objects,
 )
-from components.kubernetes.training.run_checks import checked_run
-from components.specification.refusals import Refusals
+from falaj.components.kubernetes.training.run_checks import checked_run
+from falaj.components.specification.refusals import Refusals
 
 ROLES: Final = ("coordinator", "site")
 _DIGEST: Final = re.compile(r"^[0-9a-f]{64}$")

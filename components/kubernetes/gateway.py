@@ -2,17 +2,17 @@
 
 import pulumi
 
-from components.kubernetes._objects import Manifest, declare, token
-from components.kubernetes.entrance import proxies, traffic
-from components.kubernetes.entrance.arguments import (
+from falaj.components.kubernetes._objects import Manifest, declare, token
+from falaj.components.kubernetes.entrance import proxies, traffic
+from falaj.components.kubernetes.entrance.arguments import (
     GatewayArgs,
     GatewayGrantArgs,
     GatewayLoginArgs,
     GatewayRateArgs,
     GatewayTokensArgs,
 )
-from components.kubernetes.entrance.specification import GatewaySpec, check
-from components.specification.spelling import engine_inputs
+from falaj.components.kubernetes.entrance.specification import GatewaySpec, check
+from falaj.components.specification.spelling import engine_inputs
 
 __all__ = [
     "Gateway",

@@ -2,9 +2,9 @@
 
 import pulumi
 
-from components.kubernetes._objects import Manifest, declare, token
-from components.kubernetes.queueing import checks
-from components.kubernetes.queueing.arguments import (
+from falaj.components.kubernetes._objects import Manifest, declare, token
+from falaj.components.kubernetes.queueing import checks
+from falaj.components.kubernetes.queueing.arguments import (
     GpuQueuesArgs,
     QueueBurstArgs,
     QueuePoolArgs,
@@ -14,11 +14,11 @@ from components.kubernetes.queueing.arguments import (
     QueueTenantArgs,
     QueueWorkerArgs,
 )
-from components.kubernetes.queueing.cluster_queues import cluster_queue, cohort
-from components.kubernetes.queueing.pools import flavor, topologies
-from components.kubernetes.queueing.priorities import priorities
-from components.kubernetes.queueing.specification import GpuQueuesSpec, check
-from components.specification.spelling import engine_inputs
+from falaj.components.kubernetes.queueing.cluster_queues import cluster_queue, cohort
+from falaj.components.kubernetes.queueing.pools import flavor, topologies
+from falaj.components.kubernetes.queueing.priorities import priorities
+from falaj.components.kubernetes.queueing.specification import GpuQueuesSpec, check
+from falaj.components.specification.spelling import engine_inputs
 
 __all__ = [
     "GpuQueues",

@@ -2,18 +2,18 @@
 
 import pulumi
 
-from components.kubernetes._objects import declare, token
-from components.kubernetes.serving.arguments import (
+from falaj.components.kubernetes._objects import declare, token
+from falaj.components.kubernetes.serving.arguments import (
     CallerArgs,
     HoursArgs,
     InferenceServiceArgs,
     ModelVersionArgs,
     SpillArgs,
 )
-from components.kubernetes.serving.checks import check
-from components.kubernetes.serving.manifests import manifests
-from components.kubernetes.serving.specification import PORT
-from components.specification.spelling import engine_inputs
+from falaj.components.kubernetes.serving.checks import check
+from falaj.components.kubernetes.serving.manifests import manifests
+from falaj.components.kubernetes.serving.specification import PORT
+from falaj.components.specification.spelling import engine_inputs
 
 __all__ = [
     "CallerArgs",

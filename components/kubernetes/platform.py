@@ -5,17 +5,17 @@ from typing import Any, NotRequired, cast
 
 import pulumi
 
-from components.kubernetes._chart import Chart
-from components.kubernetes._objects import declare, token
-from components.kubernetes._placed import InClusterArgs
-from components.kubernetes.addons.addon import PlatformSpec
-from components.kubernetes.addons.installation import (
+from falaj.components.kubernetes._chart import Chart
+from falaj.components.kubernetes._objects import declare, token
+from falaj.components.kubernetes._placed import InClusterArgs
+from falaj.components.kubernetes.addons.addon import PlatformSpec
+from falaj.components.kubernetes.addons.installation import (
     Installation,
     check_platform,
     foundation,
     installations,
 )
-from components.specification.spelling import engine_inputs
+from falaj.components.specification.spelling import engine_inputs
 
 __all__ = ["Platform", "PlatformArgs", "check"]
 

@@ -6,10 +6,10 @@ from typing import Any, NotRequired, TypedDict, cast
 
 import pulumi
 
-from components import catalogue
-from components.kubernetes._objects import sdk_version
-from components.kubernetes._placed import CLOUDS, DISTRIBUTIONS
-from components.specification.refusals import Refusals
+from falaj.components import catalogue
+from falaj.components.kubernetes._objects import sdk_version
+from falaj.components.kubernetes._placed import CLOUDS, DISTRIBUTIONS
+from falaj.components.specification.refusals import Refusals
 
 __all__ = ["ClusterProvider", "ClusterProviderArgs", "aks_kubeconfig", "eks_kubeconfig"]
 

@@ -9,10 +9,10 @@ from typing import Any, NotRequired, cast
 
 import pulumi
 
-from components.catalogue.region_names import host_abroad, may_be_site, place_abroad
-from components.kubernetes._objects import Manifest, declare, token
-from components.kubernetes._placed import InCluster, InClusterArgs, check_in_cluster
-from components.kubernetes.admission import (
+from falaj.components.catalogue.region_names import host_abroad, may_be_site, place_abroad
+from falaj.components.kubernetes._objects import Manifest, declare, token
+from falaj.components.kubernetes._placed import InCluster, InClusterArgs, check_in_cluster
+from falaj.components.kubernetes.admission import (
     credentials,
     exposure,
     extensions,
@@ -26,11 +26,11 @@ from components.kubernetes.admission import (
     secret_paths,
     storage,
 )
-from components.kubernetes.admission.home import OPERATORS, Home
-from components.kubernetes.admission.policy import Policy
-from components.kubernetes.admission.policy import manifests as rendered
-from components.specification.refusals import Refusals
-from components.specification.spelling import engine_inputs
+from falaj.components.kubernetes.admission.home import OPERATORS, Home
+from falaj.components.kubernetes.admission.policy import Policy
+from falaj.components.kubernetes.admission.policy import manifests as rendered
+from falaj.components.specification.refusals import Refusals
+from falaj.components.specification.spelling import engine_inputs
 
 __all__ = ["Residency", "ResidencyArgs", "ResidencySpec", "check", "manifests", "policies"]
 

@@ -2,9 +2,9 @@
 
 import pulumi
 
-from components.kubernetes._objects import Manifest, declare, token
-from components.kubernetes.storage import block, files
-from components.kubernetes.storage.arguments import (
+from falaj.components.kubernetes._objects import Manifest, declare, token
+from falaj.components.kubernetes.storage import block, files
+from falaj.components.kubernetes.storage.arguments import (
     FILES,
     StorageClassesArgs,
     StorageClassesSpec,
@@ -12,7 +12,7 @@ from components.kubernetes.storage.arguments import (
     StorageFilesArgs,
     check,
 )
-from components.specification.spelling import engine_inputs
+from falaj.components.specification.spelling import engine_inputs
 
 __all__ = [
     "StorageClasses",

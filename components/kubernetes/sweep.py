@@ -6,16 +6,16 @@ from typing import Any, Final, NotRequired
 
 import pulumi
 
-from components.kubernetes._objects import Manifest, declare, token
-from components.kubernetes.training.arguments import RunArgs
-from components.kubernetes.training.checks import check_arguments
-from components.kubernetes.training.failures import trial_pods
-from components.kubernetes.training.indexed_job import indexed_job
-from components.kubernetes.training.pods import DATA, RUNS, template
-from components.kubernetes.training.run_checks import checked_run
-from components.kubernetes.training.specification import Run
-from components.kubernetes.training.surroundings import network_policy
-from components.specification.refusals import Refusals
+from falaj.components.kubernetes._objects import Manifest, declare, token
+from falaj.components.kubernetes.training.arguments import RunArgs
+from falaj.components.kubernetes.training.checks import check_arguments
+from falaj.components.kubernetes.training.failures import trial_pods
+from falaj.components.kubernetes.training.indexed_job import indexed_job
+from falaj.components.kubernetes.training.pods import DATA, RUNS, template
+from falaj.components.kubernetes.training.run_checks import checked_run
+from falaj.components.kubernetes.training.specification import Run
+from falaj.components.kubernetes.training.surroundings import network_policy
+from falaj.components.specification.refusals import Refusals
 
 PRUNERS: Final = ("median", "hyperband", "none")
 #: What a file that all trials append to, one at a time, was tried with.
@@ -28,7 +28,7 @@ class SweepArgs(RunArgs):
 
     search: dict[str, str]
     """What is tried, by the parameter's name: ``1e-4..1e-1``, ``1e-4..1e-1:log`` or ``8|16|32``.
-    Names are those of options of ``python -m workloads.training run``, with ``_``."""
+    Names are those of options of ``python -m falaj.workloads.training run``, with ``_``."""
     trials: NotRequired[int]
     """How many, 1 to 1,000. Default: 20."""
     parallel: NotRequired[int]
@@ -111,7 +111,7 @@ def _command(spec: SweepSpec) -> list[str]:
         for word in ("--search", f"{parameter}={values}")
     ]
     return [
-        "python", "-m", "workloads.training", "trial",
+        "python", "-m", "falaj.workloads.training", "trial",
         "--dataset", f"{DATA}/{run.dataset}",
         "--output", f"{RUNS}/{run.name}",
         "--seed", str(spec.seed),
@@ -129,7 +129,7 @@ class Sweep(pulumi.ComponentResource):
 
     The study is a journal (Optuna's) on the claim of checkpoints, so that nothing but the trials
     has to run. Bad trials are ended early; one that fails fails alone. ``python -m
-    workloads.training study`` tells the outcome.
+    falaj.workloads.training study`` tells the outcome.
     """
 
     sweep_folder: pulumi.Output[str]

@@ -2,16 +2,23 @@
 
 import pulumi
 
-from components.kubernetes._objects import Manifest, declare, token
-from components.kubernetes.tenancy import admission, budget, duties, isolation, namespaces, quotas
-from components.kubernetes.tenancy.arguments import (
+from falaj.components.kubernetes._objects import Manifest, declare, token
+from falaj.components.kubernetes.tenancy import (
+    admission,
+    budget,
+    duties,
+    isolation,
+    namespaces,
+    quotas,
+)
+from falaj.components.kubernetes.tenancy.arguments import (
     TenantArgs,
     TenantEgressArgs,
     TenantNamespaceArgs,
     TenantSpec,
     check,
 )
-from components.specification.spelling import engine_inputs
+from falaj.components.specification.spelling import engine_inputs
 
 __all__ = ["Tenant", "TenantArgs", "TenantEgressArgs", "TenantNamespaceArgs", "check", "manifests"]
 

@@ -4,13 +4,17 @@ from typing import Any
 
 import pulumi
 
-from components.kubernetes._objects import Manifest, declare, token
-from components.kubernetes.training import checks
-from components.kubernetes.training.arguments import ElasticArgs, TopologyArgs, TrainingJobArgs
-from components.kubernetes.training.elastic import elastic_job
-from components.kubernetes.training.gang import job_set
-from components.kubernetes.training.specification import TrainingJobSpec
-from components.kubernetes.training.surroundings import network_policy, pod_monitor
+from falaj.components.kubernetes._objects import Manifest, declare, token
+from falaj.components.kubernetes.training import checks
+from falaj.components.kubernetes.training.arguments import (
+    ElasticArgs,
+    TopologyArgs,
+    TrainingJobArgs,
+)
+from falaj.components.kubernetes.training.elastic import elastic_job
+from falaj.components.kubernetes.training.gang import job_set
+from falaj.components.kubernetes.training.specification import TrainingJobSpec
+from falaj.components.kubernetes.training.surroundings import network_policy, pod_monitor
 
 __all__ = [
     "ElasticArgs", "TopologyArgs", "TrainingJob", "TrainingJobArgs", "check", "manifests",

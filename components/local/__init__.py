@@ -1,14 +1,17 @@
 """Falaj on one machine: components over a resource provider that does the work."""
 
-from components.local.certificate import Certificate, CertificateArgs
-from components.local.certificate_authority import CertificateAuthority, CertificateAuthorityArgs
-from components.local.dataset import Dataset, DatasetArgs
-from components.local.inference_service import InferenceService, InferenceServiceArgs
-from components.local.key_ring import KeyRing, KeyRingArgs
-from components.local.local_provider import LocalProvider, LocalProviderArgs
-from components.local.model_package import ModelPackage, ModelPackageArgs
-from components.local.training_run import TrainingRun, TrainingRunArgs
-from components.local.workspace import Workspace, WorkspaceArgs
+from falaj.components.local.certificate import Certificate, CertificateArgs
+from falaj.components.local.certificate_authority import (
+    CertificateAuthority,
+    CertificateAuthorityArgs,
+)
+from falaj.components.local.dataset import Dataset, DatasetArgs
+from falaj.components.local.inference_service import InferenceService, InferenceServiceArgs
+from falaj.components.local.key_ring import KeyRing, KeyRingArgs
+from falaj.components.local.local_provider import LocalProvider, LocalProviderArgs
+from falaj.components.local.model_package import ModelPackage, ModelPackageArgs
+from falaj.components.local.training_run import TrainingRun, TrainingRunArgs
+from falaj.components.local.workspace import Workspace, WorkspaceArgs
 
 __all__ = [
     "Certificate",

@@ -4,7 +4,7 @@ from typing import Any, NotRequired, TypedDict
 
 import pulumi
 
-from components.local._resource import LocalComponent
+from falaj.components.local._resource import LocalComponent
 
 
 class CertificateAuthorityArgs(TypedDict):

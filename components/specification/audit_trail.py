@@ -7,10 +7,10 @@ from typing import Any, NotRequired
 
 import pulumi
 
-from components.specification.emails import checked_emails
-from components.specification.placed import Placed, PlacedArgs, check_placed
-from components.specification.refusals import Refusals
-from components.specification.retention import log_days
+from falaj.components.specification.emails import checked_emails
+from falaj.components.specification.placed import Placed, PlacedArgs, check_placed
+from falaj.components.specification.refusals import Refusals
+from falaj.components.specification.retention import log_days
 
 #: https://docs.aws.amazon.com/guardduty/latest/APIReference/API_GetDetector.html
 _DETECTOR = re.compile(r"^[0-9a-f]{32}$")

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, NotRequired, cast
 
-from components.specification.emails import checked_emails
-from components.specification.placed import Placed, PlacedArgs, check_placed
-from components.specification.refusals import Refusals
+from falaj.components.specification.emails import checked_emails
+from falaj.components.specification.placed import Placed, PlacedArgs, check_placed
+from falaj.components.specification.refusals import Refusals
 
 #: Azure takes five alerts, one of which is the forecast's; AWS ten: https://learn.microsoft.com/
 #: azure/cost-management-billing/costs/tutorial-acm-create-budgets

@@ -8,15 +8,15 @@ from typing import Any, NotRequired
 
 import pulumi
 
-from components.specification.kubernetes_version import DEFAULT as DEFAULT_VERSION
-from components.specification.kubernetes_version import checked_version
-from components.specification.machine_choice import checked_subnets
-from components.specification.placed import Placed, PlacedArgs, check_placed
-from components.specification.principals import checked_principals
-from components.specification.private_ranges import PRIVATE
-from components.specification.refusals import Refusals
-from components.specification.retention import log_days
-from components.specification.zones import chosen_zones, region_zones
+from falaj.components.specification.kubernetes_version import DEFAULT as DEFAULT_VERSION
+from falaj.components.specification.kubernetes_version import checked_version
+from falaj.components.specification.machine_choice import checked_subnets
+from falaj.components.specification.placed import Placed, PlacedArgs, check_placed
+from falaj.components.specification.principals import checked_principals
+from falaj.components.specification.private_ranges import PRIVATE
+from falaj.components.specification.refusals import Refusals
+from falaj.components.specification.retention import log_days
+from falaj.components.specification.zones import chosen_zones, region_zones
 
 
 class ClusterArgs(PlacedArgs):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from components.specification.refusals import Refusals
+from falaj.components.specification.refusals import Refusals
 
 INT8 = ("amx", "vnni", "i8mm", "any")
 ARCHITECTURES = ("x86_64", "arm64")

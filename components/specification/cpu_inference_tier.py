@@ -7,22 +7,22 @@ from typing import Any, NotRequired
 
 import pulumi
 
-from components import catalogue
-from components.specification.cpu_demand import cpu_demand
-from components.specification.machine_choice import (
+from falaj.components import catalogue
+from falaj.components.specification.cpu_demand import cpu_demand
+from falaj.components.specification.machine_choice import (
     checked_subnets,
     chosen_machine,
     machine_notes,
     machine_zones,
 )
-from components.specification.node_pools import checked_name
-from components.specification.placed import Placed, PlacedArgs, check_placed
-from components.specification.private_ranges import private_ranges
-from components.specification.refusals import Refusals
-from components.specification.retention import log_days
-from components.specification.serverless_size import serverless_size
-from components.specification.tier_needs import check_needs
-from components.specification.zones import chosen_zones
+from falaj.components.specification.node_pools import checked_name
+from falaj.components.specification.placed import Placed, PlacedArgs, check_placed
+from falaj.components.specification.private_ranges import private_ranges
+from falaj.components.specification.refusals import Refusals
+from falaj.components.specification.retention import log_days
+from falaj.components.specification.serverless_size import serverless_size
+from falaj.components.specification.tier_needs import check_needs
+from falaj.components.specification.zones import chosen_zones
 
 
 class CpuInferenceTierArgs(PlacedArgs):

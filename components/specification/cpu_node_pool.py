@@ -6,17 +6,17 @@ from typing import Any, NotRequired
 
 import pulumi
 
-from components import catalogue
-from components.specification.cpu_demand import cpu_demand
-from components.specification.kubernetes_version import DEFAULT as DEFAULT_VERSION
-from components.specification.kubernetes_version import checked_version
-from components.specification.machine_choice import (
+from falaj.components import catalogue
+from falaj.components.specification.cpu_demand import cpu_demand
+from falaj.components.specification.kubernetes_version import DEFAULT as DEFAULT_VERSION
+from falaj.components.specification.kubernetes_version import checked_version
+from falaj.components.specification.machine_choice import (
     checked_subnets,
     chosen_machine,
     machine_notes,
     machine_zones,
 )
-from components.specification.node_labels import (
+from falaj.components.specification.node_labels import (
     CAPACITY,
     FLAVOR,
     POOL,
@@ -25,8 +25,8 @@ from components.specification.node_labels import (
     checked_labels,
     checked_taints,
 )
-from components.specification.node_labels import INT8 as INT8_LABEL
-from components.specification.node_pools import (
+from falaj.components.specification.node_labels import INT8 as INT8_LABEL
+from falaj.components.specification.node_pools import (
     Size,
     checked_disk,
     checked_pool_name,
@@ -35,8 +35,8 @@ from components.specification.node_pools import (
     refuse_spot_for,
     refuse_unsold_capacity,
 )
-from components.specification.placed import Placed, PlacedArgs, check_placed
-from components.specification.refusals import Refusals
+from falaj.components.specification.placed import Placed, PlacedArgs, check_placed
+from falaj.components.specification.refusals import Refusals
 
 
 class CpuNodePoolArgs(PlacedArgs):

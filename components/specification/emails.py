@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from components.specification.refusals import Refusals
+from falaj.components.specification.refusals import Refusals
 
 _EMAIL = re.compile(r"^[A-Za-z0-9.!#$%&'*+/=?^_`{|}~-]+@(?:[A-Za-z0-9-]+\.)+[A-Za-z]{2,63}$")
 #: Both clouds send a budget's alert to ten addresses at most: https://docs.aws.amazon.com/

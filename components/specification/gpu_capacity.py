@@ -10,9 +10,9 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from components import catalogue
-from components.specification.placed import Placed
-from components.specification.refusals import Refusals
+from falaj.components import catalogue
+from falaj.components.specification.placed import Placed
+from falaj.components.specification.refusals import Refusals
 
 CAPACITIES = {
     "aws": ("on-demand", "spot", "reservation", "capacity-block"),

@@ -7,8 +7,8 @@ from typing import Any, NotRequired
 
 import pulumi
 
-from components import catalogue
-from components.specification.gpu_capacity import (
+from falaj.components import catalogue
+from falaj.components.specification.gpu_capacity import (
     RESERVED,
     capacity_notes,
     checked_capacity,
@@ -16,21 +16,21 @@ from components.specification.gpu_capacity import (
     checked_placement,
     checked_reservation,
 )
-from components.specification.gpu_sharing import (
+from falaj.components.specification.gpu_sharing import (
     NOT_SHARED,
     Sharing,
     checked_sharing,
     node_resources,
 )
-from components.specification.kubernetes_version import DEFAULT as DEFAULT_VERSION
-from components.specification.kubernetes_version import checked_version
-from components.specification.machine_choice import (
+from falaj.components.specification.kubernetes_version import DEFAULT as DEFAULT_VERSION
+from falaj.components.specification.kubernetes_version import checked_version
+from falaj.components.specification.machine_choice import (
     checked_subnets,
     chosen_machine,
     machine_notes,
     machine_zones,
 )
-from components.specification.node_labels import (
+from falaj.components.specification.node_labels import (
     CAPACITY,
     FABRIC,
     FLAVOR,
@@ -42,7 +42,7 @@ from components.specification.node_labels import (
     checked_taints,
     label_value,
 )
-from components.specification.node_pools import (
+from falaj.components.specification.node_pools import (
     Size,
     checked_disk,
     checked_pool_name,
@@ -51,8 +51,8 @@ from components.specification.node_pools import (
     refuse_spot_for,
     refuse_unsold_capacity,
 )
-from components.specification.placed import Placed, PlacedArgs, check_placed
-from components.specification.refusals import Refusals
+from falaj.components.specification.placed import Placed, PlacedArgs, check_placed
+from falaj.components.specification.refusals import Refusals
 
 
 class GpuNodePoolArgs(PlacedArgs):

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from components import catalogue
-from components.specification.refusals import Refusals
+from falaj.components import catalogue
+from falaj.components.specification.refusals import Refusals
 
 LEAST_SLICES, MOST_SLICES = 2, 16
 _MIG = "mig-"

@@ -7,9 +7,9 @@ from typing import Any, NotRequired, cast
 
 import pulumi
 
-from components.specification.placed import Placed, PlacedArgs, check_placed
-from components.specification.principals import checked_principals
-from components.specification.refusals import Refusals
+from falaj.components.specification.placed import Placed, PlacedArgs, check_placed
+from falaj.components.specification.principals import checked_principals
+from falaj.components.specification.refusals import Refusals
 
 PROVISIONER = "provisioner"
 TRAINER = "trainer"

@@ -4,9 +4,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, NotRequired
 
-from components.specification.placed import Placed, PlacedArgs, check_placed
-from components.specification.principals import checked_principals
-from components.specification.refusals import Refusals
+from falaj.components.specification.placed import Placed, PlacedArgs, check_placed
+from falaj.components.specification.principals import checked_principals
+from falaj.components.specification.refusals import Refusals
 
 PURPOSES = ("data", "disks", "cluster", "logs", "registry", "state")
 

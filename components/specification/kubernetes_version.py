@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from components.specification.refusals import Refusals
+from falaj.components.specification.refusals import Refusals
 
 DEFAULT = "1.35"
 #: What both clouds' supported-version tables and the platform's charts have in common: 1.34 is the

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from components import catalogue
-from components.specification.placed import Placed
-from components.specification.refusals import Refusals
-from components.specification.zones import chosen_zones, region_zones
+from falaj.components import catalogue
+from falaj.components.specification.placed import Placed
+from falaj.components.specification.refusals import Refusals
+from falaj.components.specification.zones import chosen_zones, region_zones
 
 
 def chosen_machine(

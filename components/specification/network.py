@@ -8,12 +8,12 @@ from typing import Any, NotRequired
 
 import pulumi
 
-from components.specification.address_plan import AddressPlan
-from components.specification.cluster import POD_CIDR
-from components.specification.placed import Placed, PlacedArgs, check_placed
-from components.specification.refusals import Refusals
-from components.specification.retention import log_days
-from components.specification.zones import REGIONAL, chosen_zones, region_zones
+from falaj.components.specification.address_plan import AddressPlan
+from falaj.components.specification.cluster import POD_CIDR
+from falaj.components.specification.placed import Placed, PlacedArgs, check_placed
+from falaj.components.specification.refusals import Refusals
+from falaj.components.specification.retention import log_days
+from falaj.components.specification.zones import REGIONAL, chosen_zones, region_zones
 
 DEFAULT_CIDR = "10.64.0.0/16"
 CLUSTER = "cluster"

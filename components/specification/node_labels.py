@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from components.specification.refusals import Refusals
+from falaj.components.specification.refusals import Refusals
 
 #: Prefix of the labels that pools set and that quotas and queues rely on.
 PREFIX = "falaj.io/"

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from components import catalogue
-from components.specification.refusals import Refusals
+from falaj.components import catalogue
+from falaj.components.specification.refusals import Refusals
 
 #: Most nodes of an EKS managed node group and of an AKS pool with scale sets, by default quota:
 #: docs.aws.amazon.com/eks/latest/userguide/service-quotas.html (450),

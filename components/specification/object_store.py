@@ -6,9 +6,9 @@ from typing import Any, NotRequired
 
 import pulumi
 
-from components import catalogue
-from components.specification.placed import Placed, PlacedArgs, check_placed
-from components.specification.refusals import Refusals
+from falaj.components import catalogue
+from falaj.components.specification.placed import Placed, PlacedArgs, check_placed
+from falaj.components.specification.refusals import Refusals
 
 BUCKETS = ("datasets", "models", "checkpoints", "audit", "state")
 REDUNDANCIES = ("local", "zone", "geo")

@@ -5,8 +5,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, NotRequired, TypedDict
 
-from components import catalogue
-from components.specification.refusals import Refusals
+from falaj.components import catalogue
+from falaj.components.specification.refusals import Refusals
 
 ENVIRONMENTS = ("development", "test", "production")
 DATA_CLASSES = ("public", "internal", "confidential", "restricted")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from components.specification.refusals import Refusals
+from falaj.components.specification.refusals import Refusals
 
 _AWS = re.compile(r"^arn:aws:iam::\d{12}:(?:role|user)/(?:[\x21-\x7e]{1,512}/)?[\w+=,.@-]{1,64}$")
 _AZURE = re.compile(r"^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$")

@@ -6,7 +6,7 @@ from typing import NotRequired, TypedDict
 
 import pulumi
 
-from components import catalogue
+from falaj.components import catalogue
 
 #: What an account is called and looks like, by cloud.
 _ACCOUNTS = {

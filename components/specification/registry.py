@@ -7,8 +7,8 @@ from typing import Any, NotRequired
 
 import pulumi
 
-from components.specification.placed import Placed, PlacedArgs, check_placed
-from components.specification.refusals import Refusals
+from falaj.components.specification.placed import Placed, PlacedArgs, check_placed
+from falaj.components.specification.refusals import Refusals
 
 REPOSITORIES = ("training", "inference", "platform")
 #: Registries that each cloud's registry can pull through without credentials of ours:

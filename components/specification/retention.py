@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from components.specification.refusals import Refusals
+from falaj.components.specification.refusals import Refusals
 
 #: What a CloudWatch log group takes: https://docs.aws.amazon.com/AmazonCloudWatchLogs/latest/
 #: APIReference/API_PutRetentionPolicy.html

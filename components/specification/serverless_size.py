@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from components.specification.refusals import Refusals
+from falaj.components.specification.refusals import Refusals
 
 #: Memory in GiB that goes with so many vCPUs: docs.aws.amazon.com/AmazonECS/latest/developerguide/
 #: task-cpu-memory-error.html; learn.microsoft.com/azure/container-apps/containers (exactly twice).

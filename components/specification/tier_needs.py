@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from components.specification.refusals import Refusals
+from falaj.components.specification.refusals import Refusals
 
 _INSTANCES_ONLY = ("int8", "machine", "machine_image")
 _AWS_NEEDS = ("repository_id",)

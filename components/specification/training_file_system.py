@@ -6,9 +6,9 @@ from typing import Any, NotRequired
 
 import pulumi
 
-from components.specification.placed import Placed, PlacedArgs, check_placed
-from components.specification.refusals import Refusals
-from components.specification.zones import chosen_zones, region_zones
+from falaj.components.specification.placed import Placed, PlacedArgs, check_placed
+from falaj.components.specification.refusals import Refusals
+from falaj.components.specification.zones import chosen_zones, region_zones
 
 LUSTRE = "lustre"
 NETAPP = "netapp"

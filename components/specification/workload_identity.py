@@ -7,9 +7,9 @@ from typing import Any, NotRequired
 
 import pulumi
 
-from components.specification.identity import DEPLOYER, TRAINER
-from components.specification.placed import Placed, PlacedArgs, check_placed
-from components.specification.refusals import Refusals
+from falaj.components.specification.identity import DEPLOYER, TRAINER
+from falaj.components.specification.placed import Placed, PlacedArgs, check_placed
+from falaj.components.specification.refusals import Refusals
 
 #: Duties of pods: what people do beside these is not done by pods.
 DUTIES = (TRAINER, DEPLOYER)

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from components import catalogue
-from components.specification.placed import Placed
-from components.specification.refusals import Refusals
+from falaj.components import catalogue
+from falaj.components.specification.placed import Placed
+from falaj.components.specification.refusals import Refusals
 
 #: Stands for the whole region where it has no zones.
 REGIONAL = "regional"

@@ -1,4 +1,4 @@
-"""`python -m engine.controlplane ensure | up | down | status | kubeconfig`."""
+"""`python -m falaj.engine.controlplane ensure | up | down | status | kubeconfig`."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ import sys
 from pathlib import Path
 from types import FrameType
 
-from engine.controlplane import addons, binaries
-from engine.controlplane.commands import Files
-from engine.controlplane.plane import start, stop
-from engine.controlplane.pools import Site
-from engine.controlplane.record import Record
-from engine.errors import EngineError
-from engine.folders import data_home
+from falaj.engine.controlplane import addons, binaries
+from falaj.engine.controlplane.commands import Files
+from falaj.engine.controlplane.plane import start, stop
+from falaj.engine.controlplane.pools import Site
+from falaj.engine.controlplane.record import Record
+from falaj.engine.errors import EngineError
+from falaj.engine.folders import data_home
 
 CONTROLLERS = ("kueue", "jobset")
 """What `make test` needs beside Kubernetes itself."""
@@ -36,7 +36,9 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="python -m engine.controlplane", description=__doc__)
+    parser = argparse.ArgumentParser(
+        prog="python -m falaj.engine.controlplane", description=__doc__
+    )
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     ensure = commands.add_parser("ensure", help="build what isn't there yet")
     ensure.add_argument("--crds", action="store_true", help="definitions of add-ons as well")

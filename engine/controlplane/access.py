@@ -7,8 +7,8 @@ import socket
 import ssl
 from pathlib import Path
 
-from engine.controlplane.certificates import Pair
-from engine.controlplane.commands import LOOPBACK
+from falaj.engine.controlplane.certificates import Pair
+from falaj.engine.controlplane.commands import LOOPBACK
 
 _QUESTION_SECONDS = 5.0
 

@@ -7,12 +7,12 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from engine.controlplane import aggregation, binaries, configuration, controllers
-from engine.controlplane.access import answers_plainly, listens
-from engine.controlplane.bringup import MASTERS, READY_PATH, READY_SECONDS, Given
-from engine.controlplane.certificates import Authority
-from engine.controlplane.objects import Objects, wait_for
-from engine.controlplane.supervisor import wait_until
+from falaj.engine.controlplane import aggregation, binaries, configuration, controllers
+from falaj.engine.controlplane.access import answers_plainly, listens
+from falaj.engine.controlplane.bringup import MASTERS, READY_PATH, READY_SECONDS, Given
+from falaj.engine.controlplane.certificates import Authority
+from falaj.engine.controlplane.objects import Objects, wait_for
+from falaj.engine.controlplane.supervisor import wait_until
 
 MANAGER = "falaj-control-plane"
 DEFINITIONS = "crds"

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from engine.controlplane.objects import Objects, wait_for
+from falaj.engine.controlplane.objects import Objects, wait_for
 
 _API: Final = "admissionregistration.k8s.io/v1"
 _NAME: Final = "falaj-simulated-apis"

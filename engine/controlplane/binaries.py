@@ -15,12 +15,12 @@ from typing import Any
 
 import yaml
 
-from engine.errors import EngineError, explain_os_error
-from engine.exclusive import exclusive
-from engine.folders import cache_home
-from engine.gobuild import GoModule, compile_commands, module_folders
-from engine.progress import Report, to_stderr
-from engine.versions import Version
+from falaj.engine.errors import EngineError, explain_os_error
+from falaj.engine.exclusive import exclusive
+from falaj.engine.folders import cache_home
+from falaj.engine.gobuild import GoModule, compile_commands, module_folders
+from falaj.engine.progress import Report, to_stderr
+from falaj.engine.versions import Version
 
 MODULES = Path(__file__).with_name("modules")
 CORE = "kubernetes"

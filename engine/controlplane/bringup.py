@@ -6,13 +6,13 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from engine.controlplane import commands, configuration, controllers
-from engine.controlplane.access import answers
-from engine.controlplane.certificates import Authority, service_account_keys
-from engine.controlplane.commands import LOOPBACK, Files, Ports
-from engine.controlplane.record import Settings
-from engine.controlplane.supervisor import Supervisor, wait_until
-from engine.ports import free_ports
+from falaj.engine.controlplane import commands, configuration, controllers
+from falaj.engine.controlplane.access import answers
+from falaj.engine.controlplane.certificates import Authority, service_account_keys
+from falaj.engine.controlplane.commands import LOOPBACK, Files, Ports
+from falaj.engine.controlplane.record import Settings
+from falaj.engine.controlplane.supervisor import Supervisor, wait_until
+from falaj.engine.ports import free_ports
 
 READY_SECONDS = 300.0
 """A bound for a loaded machine; on two idle cores it takes about five seconds."""

@@ -18,7 +18,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
-from engine.errors import EngineError
+from falaj.engine.errors import EngineError
 
 LIFETIME = timedelta(days=365)
 """Longer than a control plane for tests runs; Kueue replaces what ends within 90 days."""

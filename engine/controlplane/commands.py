@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from engine.controlplane.certificates import Pair
-from engine.controlplane.configuration import CALLS_PER_SECOND
+from falaj.engine.controlplane.certificates import Pair
+from falaj.engine.controlplane.configuration import CALLS_PER_SECOND
 
 LOOPBACK = "127.0.0.1"
 ISSUER = "https://kubernetes.default.svc.cluster.local"

@@ -9,7 +9,7 @@ import secrets
 from pathlib import Path
 from typing import Any
 
-from engine.controlplane.certificates import Pair
+from falaj.engine.controlplane.certificates import Pair
 
 CLUSTER = "falaj-test"
 SECRETBOX_KEY_BYTES = 32

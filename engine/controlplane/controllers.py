@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from engine.controlplane.certificates import Authority
-from engine.controlplane.commands import LOOPBACK, Files
+from falaj.engine.controlplane.certificates import Authority
+from falaj.engine.controlplane.commands import LOOPBACK, Files
 
 _SELECTABLE_NAMESPACES = {
     "matchExpressions": [

@@ -1,4 +1,4 @@
-"""Run one control plane: `python -m engine.controlplane.keeper FOLDER`.
+"""Run one control plane: `python -m falaj.engine.controlplane.keeper FOLDER`.
 
 Everything that runs is a child of this process, and ends with it. Standard input is its lifeline
 where the settings say so: when the caller ends, however that may be, it is closed, and the control
@@ -16,11 +16,11 @@ import time
 from pathlib import Path
 from types import FrameType
 
-from engine.controlplane import addons, bringup
-from engine.controlplane.commands import Files
-from engine.controlplane.record import Record, Settings
-from engine.controlplane.supervisor import Supervisor
-from engine.errors import EngineError
+from falaj.engine.controlplane import addons, bringup
+from falaj.engine.controlplane.commands import Files
+from falaj.engine.controlplane.record import Record, Settings
+from falaj.engine.controlplane.supervisor import Supervisor
+from falaj.engine.errors import EngineError
 
 LOOK_SECONDS = 0.5
 TRIES = 3

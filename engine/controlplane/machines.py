@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from engine.controlplane.node_manifests import DEAD, PREFIX, node, node_name
-from engine.controlplane.objects import Objects, wait_for
-from engine.controlplane.pools import Pool, Site
-from engine.errors import EngineError
+from falaj.engine.controlplane.node_manifests import DEAD, PREFIX, node, node_name
+from falaj.engine.controlplane.objects import Objects, wait_for
+from falaj.engine.controlplane.pools import Pool, Site
+from falaj.engine.errors import EngineError
 
 READY_SECONDS = 120.0
 LEASE = ("coordination.k8s.io/v1", "Lease")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from engine.controlplane.pools import Pool, Site
+from falaj.engine.controlplane.pools import Pool, Site
 
 #: The names that Falaj's pools set (components/specification/node_labels.py, which the engine
 #: doesn't import); a test compares them.

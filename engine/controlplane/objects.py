@@ -13,7 +13,7 @@ from kubernetes.client import ApiClient, Configuration
 from kubernetes.client.exceptions import ApiException
 from kubernetes.config import load_kube_config
 
-from engine.errors import EngineError
+from falaj.engine.errors import EngineError
 
 Manifest = Mapping[str, Any]
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import signal
 import subprocess
 import sys
@@ -17,15 +16,15 @@ from typing import Any, Self
 import psutil
 from kubernetes.client import ApiClient
 
-from engine.controlplane import addons, binaries, configuration, keeper
-from engine.controlplane.addons import install_definitions
-from engine.controlplane.certificates import Authority
-from engine.controlplane.commands import Files
-from engine.controlplane.machines import Machines
-from engine.controlplane.objects import Manifest, Objects
-from engine.controlplane.pools import Site, parse_pools
-from engine.controlplane.record import KEEPER, Record, Settings
-from engine.errors import EngineError
+from falaj.engine.controlplane import addons, binaries, configuration, keeper
+from falaj.engine.controlplane.addons import install_definitions
+from falaj.engine.controlplane.certificates import Authority
+from falaj.engine.controlplane.commands import Files
+from falaj.engine.controlplane.machines import Machines
+from falaj.engine.controlplane.objects import Manifest, Objects
+from falaj.engine.controlplane.pools import Site, parse_pools
+from falaj.engine.controlplane.record import KEEPER, Record, Settings
+from falaj.engine.errors import EngineError
 
 START_SECONDS = 600.0
 END_SECONDS = 30.0
@@ -218,15 +217,21 @@ def _claim(files: Files) -> None:
 
 def _start_keeper(files: Files, *, detached: bool) -> subprocess.Popen[bytes]:
     files.logs.mkdir(mode=0o700, parents=True, exist_ok=True)
-    root = Path(__file__).parents[2]
     with (files.logs / "keeper.log").open("ab") as log:
         return subprocess.Popen(
             # The package knows this module already, which runpy warns of.
-            [sys.executable, "-W", "ignore::RuntimeWarning", "-m", KEEPER, str(files.folder)],
+            [
+                sys.executable,
+                "-P",
+                "-W",
+                "ignore::RuntimeWarning",
+                "-m",
+                KEEPER,
+                str(files.folder),
+            ],
             stdin=subprocess.DEVNULL if detached else subprocess.PIPE,
             stdout=log,
             stderr=log,
-            env={**os.environ, "PYTHONPATH": str(root)},
             start_new_session=True,
         )
 

@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 import yaml
 
-from engine.errors import EngineError
+from falaj.engine.errors import EngineError
 
 MOST_NODES = 5000
 """kwok's own benchmark makes 5,000 nodes in a minute: README of kubernetes-sigs/kwok 0.8.0."""

@@ -9,12 +9,12 @@ from typing import Any, Literal, Self
 
 import psutil
 
-from engine.controlplane.commands import Files
-from engine.controlplane.configuration import write_private
-from engine.errors import EngineError
+from falaj.engine.controlplane.commands import Files
+from falaj.engine.controlplane.configuration import write_private
+from falaj.engine.errors import EngineError
 
 State = Literal["ready", "failed"]
-KEEPER = "engine.controlplane.keeper"
+KEEPER = "falaj.engine.controlplane.keeper"
 
 
 @dataclass(frozen=True)

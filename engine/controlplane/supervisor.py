@@ -1,6 +1,7 @@
 """Processes of one control plane: started together, ended together.
 
-Each is started through `engine.guard`, so that it ends when the supervisor does, even by SIGKILL.
+Each is started through `falaj.engine.guard`, so that it ends when the supervisor does, even by
+SIGKILL.
 """
 
 from __future__ import annotations
@@ -13,8 +14,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from engine.errors import EngineError
-from engine.guard import guarded
+from falaj.engine.errors import EngineError
+from falaj.engine.guard import guarded
 
 END_SECONDS = 10.0
 """A process that has not ended this long after SIGTERM gets SIGKILL."""

@@ -11,9 +11,13 @@ import sys
 import grpc.aio
 from pulumi.runtime.proto import language_pb2_grpc
 
-from engine.languagehost.children import Children
-from engine.languagehost.server import PLUGIN_GRACE_SECONDS, PROGRAM_GRACE_SECONDS, LanguageHost
-from engine.languagehost.watch import parent_ended
+from falaj.engine.languagehost.children import Children
+from falaj.engine.languagehost.server import (
+    PLUGIN_GRACE_SECONDS,
+    PROGRAM_GRACE_SECONDS,
+    LanguageHost,
+)
+from falaj.engine.languagehost.watch import parent_ended
 
 MAX_MESSAGE_BYTES = 400 * 1024 * 1024
 """The engine's own limit (pulumi/pulumi, sdk/go/common/util/rpcutil)."""

@@ -16,7 +16,7 @@ from collections.abc import AsyncIterator, Callable, Mapping
 
 import psutil
 
-from engine.guard import guarded
+from falaj.engine.guard import guarded
 
 AFTER_EXIT_SECONDS = 1.0
 """How long to go on reading after the end of a child: something that it left running in the

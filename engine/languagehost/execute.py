@@ -25,8 +25,9 @@ REPORTED = 32
 
 def main() -> int:
     """Run the program that the first argument describes; return the exit code."""
-    # As in engine.short_lived, which the program's interpreter may not have: most of what programs
-    # load is the SDKs' classes, and looking through them for garbage takes a third of the time.
+    # As in falaj.engine.short_lived, which the program's interpreter may not have: most of what
+    # programs load is the SDKs' classes, and looking through them for garbage takes a third of
+    # the time.
     gc.set_threshold(100_000, 20, 20)
     atexit.register(gc.freeze)
     spec: dict[str, Any] = json.loads(sys.argv[1])

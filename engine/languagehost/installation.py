@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from engine.languagehost.interpreter import (
+from falaj.engine.languagehost.interpreter import (
     TOOLCHAINS,
     RuntimeOptionError,
     environment_folder,

@@ -13,7 +13,7 @@ from typing import Any
 
 from pulumi.runtime.proto import plugin_pb2
 
-from engine.languagehost.interpreter import Interpreter
+from falaj.engine.languagehost.interpreter import Interpreter
 
 INVENTORY = Path(__file__).with_name("inventory.py")
 

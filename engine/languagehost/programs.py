@@ -10,7 +10,7 @@ from typing import Any
 
 from pulumi.runtime.proto import language_pb2
 
-from engine.languagehost.interpreter import Interpreter
+from falaj.engine.languagehost.interpreter import Interpreter
 
 EXECUTE = Path(__file__).with_name("execute.py")
 

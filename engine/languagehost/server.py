@@ -15,11 +15,11 @@ import grpc.aio
 from google.protobuf import empty_pb2, json_format
 from pulumi.runtime.proto import language_pb2, language_pb2_grpc, plugin_pb2
 
-from engine.languagehost import installation, packages
-from engine.languagehost.children import Children
-from engine.languagehost.execute import REPORTED
-from engine.languagehost.interpreter import Interpreter, RuntimeOptionError, resolve
-from engine.languagehost.programs import plugin_command, program_command, program_environment
+from falaj.engine.languagehost import installation, packages
+from falaj.engine.languagehost.children import Children
+from falaj.engine.languagehost.execute import REPORTED
+from falaj.engine.languagehost.interpreter import Interpreter, RuntimeOptionError, resolve
+from falaj.engine.languagehost.programs import plugin_command, program_command, program_environment
 
 VERSION = "0.1.0"
 PROGRAM_GRACE_SECONDS = 4.0

@@ -12,12 +12,12 @@ import tempfile
 from pathlib import Path
 from typing import Final, Literal
 
-from engine.errors import EngineError, explain_os_error
-from engine.exclusive import exclusive
-from engine.folders import cache_home
-from engine.gobuild import GoModule, compile_commands
-from engine.progress import Report, to_stderr
-from engine.versions import pins
+from falaj.engine.errors import EngineError, explain_os_error
+from falaj.engine.exclusive import exclusive
+from falaj.engine.folders import cache_home
+from falaj.engine.gobuild import GoModule, compile_commands
+from falaj.engine.progress import Report, to_stderr
+from falaj.engine.versions import pins
 
 Tool = Literal["crane", "helm"]
 PACKAGES: Final[dict[Tool, str]] = {

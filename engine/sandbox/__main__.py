@@ -1,4 +1,4 @@
-"""`python -m engine.sandbox`: look at the sandbox's cloud, change it, make it fail."""
+"""`python -m falaj.engine.sandbox`: look at the sandbox's cloud, change it, make it fail."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ import json
 import sys
 from collections.abc import Callable
 
-from engine.errors import EngineError
-from engine.sandbox import activation, faults, models
-from engine.sandbox.charts import library, modules
-from engine.sandbox.clouds.model import Made
-from engine.sandbox.drift import lose, set_property
-from engine.sandbox.store import Store
+from falaj.engine.errors import EngineError
+from falaj.engine.sandbox import activation, faults, models
+from falaj.engine.sandbox.charts import library, modules
+from falaj.engine.sandbox.clouds.model import Made
+from falaj.engine.sandbox.drift import lose, set_property
+from falaj.engine.sandbox.store import Store
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -20,7 +20,7 @@ def main(arguments: list[str] | None = None) -> int:
     given = _parser().parse_args(arguments)
     try:
         if given.command == "serve":
-            from engine.sandbox.serving import serve  # noqa: PLC0415 - gRPC takes half a second
+            from falaj.engine.sandbox.serving import serve  # noqa: PLC0415 - gRPC takes half a second
 
             serve(given.package, given.engine_address)
             return 0
@@ -42,7 +42,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="python -m engine.sandbox", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m falaj.engine.sandbox", description=__doc__)
     parser.add_argument(
         "--cloud",
         metavar="FILE",

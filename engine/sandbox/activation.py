@@ -16,11 +16,11 @@ from pathlib import Path
 from typing import Final
 from urllib.parse import unquote, urlsplit
 
-from engine.backend import ensure_passphrase
-from engine.errors import EngineError, explain_os_error
-from engine.folders import cache_home, data_home, make_private
-from engine.launchers import PYTHON_VARIABLE, write_script
-from engine.sandbox.schema.packages import EXTRAS, SDKS, Package
+from falaj.engine.backend import ensure_passphrase
+from falaj.engine.errors import EngineError, explain_os_error
+from falaj.engine.folders import cache_home, data_home, make_private
+from falaj.engine.launchers import PYTHON_VARIABLE, write_script
+from falaj.engine.sandbox.schema.packages import EXTRAS, SDKS, Package
 
 ACTIVE_VARIABLE: Final = "FALAJ_SANDBOX"
 """``1`` where the sandbox is on."""
@@ -41,7 +41,7 @@ if [ "${ACTIVE_VARIABLE}" != 1 ] || [ -z "${PYTHON_VARIABLE}" ]; then
     echo "error: this provider makes nothing real; it runs in Falaj's sandbox only" >&2
     exit 1
 fi
-exec "${PYTHON_VARIABLE}" -P -m engine.sandbox serve {{package}} "$@"
+exec "${PYTHON_VARIABLE}" -P -m falaj.engine.sandbox serve {{package}} "$@"
 """
 
 

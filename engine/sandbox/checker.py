@@ -7,10 +7,10 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
-from engine.sandbox.clouds.model import Problem
-from engine.sandbox.schema import types
-from engine.sandbox.schema.tables import Tables
-from wire import ARCHIVE, ASSET, SIGNATURE, Unknown
+from falaj.engine.sandbox.clouds.model import Problem
+from falaj.engine.sandbox.schema import types
+from falaj.engine.sandbox.schema.tables import Tables
+from falaj.wire import ARCHIVE, ASSET, SIGNATURE, Unknown
 
 _SHOWN: Final = 60
 _LISTED: Final = 12

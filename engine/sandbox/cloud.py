@@ -7,18 +7,18 @@ import hashlib
 from collections.abc import Callable
 from typing import Any, Final, TypeVar
 
-from engine.errors import EngineError
-from engine.sandbox import diff, faults, urns
-from engine.sandbox.charts.groups import Surroundings
-from engine.sandbox.checker import Checker
-from engine.sandbox.clouds.kubeconfigs import cluster_of
-from engine.sandbox.clouds.model import CloudModel, Made, Problem, Properties
-from engine.sandbox.errors import ModelError, SandboxError
-from engine.sandbox.properties import filled, leaves, plausible, previewed, without_nulls
-from engine.sandbox.schema.tables import Tables
-from engine.sandbox.settings import decode_settings, refuse_credentials
-from engine.sandbox.store import Store
-from wire import UNKNOWN, has_unknown
+from falaj.engine.errors import EngineError
+from falaj.engine.sandbox import diff, faults, urns
+from falaj.engine.sandbox.charts.groups import Surroundings
+from falaj.engine.sandbox.checker import Checker
+from falaj.engine.sandbox.clouds.kubeconfigs import cluster_of
+from falaj.engine.sandbox.clouds.model import CloudModel, Made, Problem, Properties
+from falaj.engine.sandbox.errors import ModelError, SandboxError
+from falaj.engine.sandbox.properties import filled, leaves, plausible, previewed, without_nulls
+from falaj.engine.sandbox.schema.tables import Tables
+from falaj.engine.sandbox.settings import decode_settings, refuse_credentials
+from falaj.engine.sandbox.store import Store
+from falaj.wire import UNKNOWN, has_unknown
 
 MARK: Final = "__falajSandbox"
 """Output of everything that the sandbox made; the engine keeps it and shows it nowhere."""

@@ -7,8 +7,8 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from engine.sandbox.checker import join
-from wire import Unknown
+from falaj.engine.sandbox.checker import join
+from falaj.wire import Unknown
 
 ADD: Final = "add"
 DELETE: Final = "delete"

@@ -6,12 +6,12 @@ import copy
 import re
 from typing import Any, Final
 
-from engine.errors import EngineError
-from engine.sandbox.checker import Checker
-from engine.sandbox.clouds.model import Made
-from engine.sandbox.errors import SandboxError
-from engine.sandbox.schema.tables import Tables
-from engine.sandbox.store import Store
+from falaj.engine.errors import EngineError
+from falaj.engine.sandbox.checker import Checker
+from falaj.engine.sandbox.clouds.model import Made
+from falaj.engine.sandbox.errors import SandboxError
+from falaj.engine.sandbox.schema.tables import Tables
+from falaj.engine.sandbox.store import Store
 
 _STEP: Final = re.compile(r'\.?([^.\[\]"]+)|\[(\d+)\]|\["([^"]+)"\]')
 
@@ -99,5 +99,6 @@ def _place(values: Any, steps: list[str | int], value: Any, path: str) -> None:
 
 def _no_place(step: str | int, path: str) -> EngineError:
     return EngineError(
-        f"{path}: there is no place {step!r}; `python -m engine.sandbox show` prints what is there"
+        f"{path}: there is no place {step!r}; "
+        "`python -m falaj.engine.sandbox show` prints what is there"
     )

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Self
 
-from engine.errors import EngineError
-from engine.sandbox.clouds.model import Problem, Properties
+from falaj.engine.errors import EngineError
+from falaj.engine.sandbox.clouds.model import Problem, Properties
 
 
 class SandboxError(EngineError):
@@ -35,7 +35,7 @@ class PartialError(EngineError):
 
 
 class FaultError(PartialError):
-    """A fault that was asked for (`python -m engine.sandbox fault`).
+    """A fault that was asked for (`python -m falaj.engine.sandbox fault`).
 
     Attributes:
         timed_out: the cloud did the work, only the answer came too late.

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from engine.errors import EngineError
-from engine.sandbox.errors import FaultError
-from engine.sandbox.store import Store
+from falaj.engine.errors import EngineError
+from falaj.engine.sandbox.errors import FaultError
+from falaj.engine.sandbox.store import Store
 
 ACTIONS: Final = ("create", "read", "update", "delete")
 
@@ -85,7 +85,7 @@ def meet(store: Store, action: str, token: str, name: str) -> FaultError | None:
             how = "timed out" if fault.timeout else "failed"
             return FaultError(
                 f"the {action} of {name} ({token}) {how} because the sandbox was told so: "
-                f"fault {number}; `python -m engine.sandbox fault list` shows all",
+                f"fault {number}; `python -m falaj.engine.sandbox fault list` shows all",
                 timed_out=fault.timeout,
             )
     return None

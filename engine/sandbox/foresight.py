@@ -12,12 +12,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from engine.sandbox.cloud import Cloud
-from engine.sandbox.clouds.model import Properties
-from engine.sandbox.errors import SandboxError
-from engine.sandbox.models import load
-from engine.sandbox.store import Store
-from wire import has_unknown
+from falaj.engine.sandbox.cloud import Cloud
+from falaj.engine.sandbox.clouds.model import Properties
+from falaj.engine.sandbox.errors import SandboxError
+from falaj.engine.sandbox.models import load
+from falaj.engine.sandbox.store import Store
+from falaj.wire import has_unknown
 
 FORESIGHT_VARIABLE: Final = "FALAJ_SANDBOX_FORESEE"
 """The file of the copy; the processes of one preview share it."""

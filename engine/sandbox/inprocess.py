@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from engine.sandbox import models, urns
-from engine.sandbox.cloud import Cloud
-from engine.sandbox.clouds.model import CloudModel, Problem
-from engine.sandbox.errors import SandboxError
-from engine.sandbox.store import Store
+from falaj.engine.sandbox import models, urns
+from falaj.engine.sandbox.cloud import Cloud
+from falaj.engine.sandbox.clouds.model import CloudModel, Problem
+from falaj.engine.sandbox.errors import SandboxError
+from falaj.engine.sandbox.store import Store
 
 
 class Sandbox:

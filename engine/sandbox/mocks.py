@@ -10,12 +10,12 @@ from typing import Any, Final
 
 import pulumi
 
-from engine.sandbox import models, urns
-from engine.sandbox.errors import SandboxError
-from engine.sandbox.inprocess import Sandbox
-from engine.sandbox.store import Store
-from wire import SECRET, SIGNATURE, UNKNOWN, has_unknown
-from wire.values import UNKNOWN_TEXT
+from falaj.engine.sandbox import models, urns
+from falaj.engine.sandbox.errors import SandboxError
+from falaj.engine.sandbox.inprocess import Sandbox
+from falaj.engine.sandbox.store import Store
+from falaj.wire import SECRET, SIGNATURE, UNKNOWN, has_unknown
+from falaj.wire.values import UNKNOWN_TEXT
 
 _PROVIDER: Final = "pulumi:providers:"
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 import importlib
 from typing import Final
 
-from engine.errors import EngineError
-from engine.sandbox.clouds.model import CloudModel
+from falaj.engine.errors import EngineError
+from falaj.engine.sandbox.clouds.model import CloudModel
 
 _MODULES: Final = {
-    "aws": "engine.sandbox.clouds.aws",
-    "azure-native": "engine.sandbox.clouds.azure",
-    "kubernetes": "engine.sandbox.clouds.kubernetes",
+    "aws": "falaj.engine.sandbox.clouds.aws",
+    "azure-native": "falaj.engine.sandbox.clouds.azure",
+    "kubernetes": "falaj.engine.sandbox.clouds.kubernetes",
 }
 
 PACKAGES: Final = tuple(_MODULES)

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from engine.sandbox.clouds.model import Properties
-from engine.sandbox.schema import types
-from wire import UNKNOWN
+from falaj.engine.sandbox.clouds.model import Properties
+from falaj.engine.sandbox.schema import types
+from falaj.wire import UNKNOWN
 
 
 def filled(given: Properties, defaults: Properties) -> dict[str, Any]:

@@ -14,16 +14,16 @@ from google.protobuf import any_pb2, empty_pb2
 from pulumi.runtime import proto
 from pulumi.runtime.proto import provider_pb2_grpc, status_pb2
 
-from engine.errors import EngineError
-from engine.sandbox import diff, urns
-from engine.sandbox.charts import groups
-from engine.sandbox.charts.construct import Warn, construct
-from engine.sandbox.cloud import Cloud
-from engine.sandbox.clouds import vendor
-from engine.sandbox.clouds.model import Problem
-from engine.sandbox.errors import PartialError, SandboxError
-from engine.sandbox.foresight import Foresight
-from wire import Values, decode, encode
+from falaj.engine.errors import EngineError
+from falaj.engine.sandbox import diff, urns
+from falaj.engine.sandbox.charts import groups
+from falaj.engine.sandbox.charts.construct import Warn, construct
+from falaj.engine.sandbox.cloud import Cloud
+from falaj.engine.sandbox.clouds import vendor
+from falaj.engine.sandbox.clouds.model import Problem
+from falaj.engine.sandbox.errors import PartialError, SandboxError
+from falaj.engine.sandbox.foresight import Foresight
+from falaj.wire import Values, decode, encode
 
 Answer = TypeVar("Answer")
 GrpcContext = grpc.aio.ServicerContext[Any, Any]

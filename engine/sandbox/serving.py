@@ -14,12 +14,12 @@ import grpc
 import grpc.aio
 from pulumi.runtime.proto import engine_pb2, engine_pb2_grpc, provider_pb2_grpc
 
-from engine.languagehost.watch import parent_ended
-from engine.sandbox import activation, models
-from engine.sandbox.cloud import Cloud
-from engine.sandbox.foresight import Foresight
-from engine.sandbox.servicer import SandboxServicer
-from engine.sandbox.store import Store
+from falaj.engine.languagehost.watch import parent_ended
+from falaj.engine.sandbox import activation, models
+from falaj.engine.sandbox.cloud import Cloud
+from falaj.engine.sandbox.foresight import Foresight
+from falaj.engine.sandbox.servicer import SandboxServicer
+from falaj.engine.sandbox.store import Store
 
 _MESSAGE_LIMIT: Final = 400 << 20  # the engine's own limit on messages
 
@@ -42,8 +42,8 @@ def _cloud(package: str, store: Store) -> Cloud:
     if package != "kubernetes" or not os.environ.get(activation.CLUSTER_VARIABLE):
         return Cloud(model, store)
     # The official client takes half a second.
-    from engine.sandbox.cluster.cluster import Cluster  # noqa: PLC0415
-    from engine.sandbox.cluster.connection import Connection  # noqa: PLC0415
+    from falaj.engine.sandbox.cluster.cluster import Cluster  # noqa: PLC0415
+    from falaj.engine.sandbox.cluster.connection import Connection  # noqa: PLC0415
 
     return Cluster(model, store, Connection(Path(os.environ[activation.CLUSTER_VARIABLE])))
 

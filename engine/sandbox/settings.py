@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 from typing import Any, Final
 
-from engine.sandbox.clouds.model import Problem, Properties
-from engine.sandbox.schema import types
-from engine.sandbox.schema.tables import Tables
+from falaj.engine.sandbox.clouds.model import Problem, Properties
+from falaj.engine.sandbox.schema import types
+from falaj.engine.sandbox.schema.tables import Tables
 
 # Added by the engine itself; they belong to no provider's schema.
 _OF_THE_ENGINE: Final = ("version", "pluginDownloadURL", "pluginChecksums")

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from engine.errors import EngineError
-from engine.sandbox.cloud import MARK
+from falaj.engine.errors import EngineError
+from falaj.engine.sandbox.cloud import MARK
 
 _SHOWN = 3
 

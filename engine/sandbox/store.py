@@ -15,9 +15,9 @@ from collections.abc import Generator, Iterable, Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from engine.errors import EngineError
-from engine.folders import make_private
-from engine.sandbox.clouds.model import Made
+from falaj.engine.errors import EngineError
+from falaj.engine.folders import make_private
+from falaj.engine.sandbox.clouds.model import Made
 
 _BUSY_TIMEOUT_MS: Final = 30_000
 _FORMAT: Final = 1
@@ -137,7 +137,7 @@ class Store:
         hint = f"; did you mean {' or '.join(near)}?" if near else ""
         raise EngineError(
             f"nothing in the sandbox is called {resource!r}{hint}; "
-            "`python -m engine.sandbox list` shows what is there"
+            "`python -m falaj.engine.sandbox list` shows what is there"
         )
 
     def is_first(self, run: str) -> bool:

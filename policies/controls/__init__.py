@@ -1,13 +1,13 @@
 """Laws, standards and benchmarks, and what rules can and can't do for them.
 
->>> from policies.controls import control
+>>> from falaj.policies.controls import control
 >>> control("iso27001:A.8.24").title
 'Use of cryptography'
 """
 
 from __future__ import annotations
 
-from policies.controls.catalogue import (
+from falaj.policies.controls.catalogue import (
     Control,
     Framework,
     by_control,
@@ -17,7 +17,7 @@ from policies.controls.catalogue import (
     not_covered,
     rules_by_control,
 )
-from policies.controls.confidence import Confidence
+from falaj.policies.controls.confidence import Confidence
 
 __all__ = [
     "Confidence",

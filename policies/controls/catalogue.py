@@ -19,8 +19,8 @@ from pydantic import (
     model_validator,
 )
 
-from policies.controls.confidence import Confidence
-from policies.model import PolicyError, Rule
+from falaj.policies.controls.confidence import Confidence
+from falaj.policies.model import PolicyError, Rule
 
 T = TypeVar("T")
 
@@ -121,7 +121,11 @@ class Control:
 
 @cache
 def _catalogue() -> Mapping[str, tuple[Framework, tuple[Control, ...]]]:
-    text = resources.files(__package__ or "policies.controls").joinpath(_FILE).read_text("utf-8")
+    text = (
+        resources.files(__package__ or "falaj.policies.controls")
+        .joinpath(_FILE)
+        .read_text("utf-8")
+    )
     return read_catalogue(yaml.safe_load(text))
 
 

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from policies.server.serving import serve
+from falaj.policies.server.serving import serve
 
 if __name__ == "__main__":
     serve(Path(__file__).resolve().parent)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from policies.model.errors import PolicyError
-from policies.model.finding import Finding, Kind, Severity, indeterminate, violation
-from policies.model.resource import Options, Provider, Resource, Stack, kind_of
-from policies.model.rule import EVERY, PACKS, Check, Rule, rule
-from policies.model.settings import Settings, read_settings
-from policies.model.values import (
+from falaj.policies.model.errors import PolicyError
+from falaj.policies.model.finding import Finding, Kind, Severity, indeterminate, violation
+from falaj.policies.model.resource import Options, Provider, Resource, Stack, kind_of
+from falaj.policies.model.rule import EVERY, PACKS, Check, Rule, rule
+from falaj.policies.model.settings import Settings, read_settings
+from falaj.policies.model.values import (
     ABSENT,
     REDACTED,
     UNKNOWN,
@@ -25,7 +25,7 @@ from policies.model.values import (
     spell,
     text,
 )
-from policies.model.view import View
+from falaj.policies.model.view import View
 
 __all__ = [
     "ABSENT",

@@ -28,10 +28,10 @@ from typing import Any
 
 import yaml
 
-from policies.model.errors import PolicyError
-from policies.model.resource import Options, Provider, Resource, Stack
-from policies.model.settings import Settings, read_settings
-from policies.model.values import UNKNOWN
+from falaj.policies.model.errors import PolicyError
+from falaj.policies.model.resource import Options, Provider, Resource, Stack
+from falaj.policies.model.settings import Settings, read_settings
+from falaj.policies.model.values import UNKNOWN
 
 OUTCOMES = ("violating", "passing", "indeterminate")
 _KEYS = frozenset(("case", "type", "properties", "name", "provider", "options", "settings", "at"))

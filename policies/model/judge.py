@@ -6,11 +6,11 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from policies.model.finding import Finding, Kind, indeterminate
-from policies.model.resource import Resource, Stack
-from policies.model.rule import Rule
-from policies.model.settings import Settings
-from policies.model.view import View
+from falaj.policies.model.finding import Finding, Kind, indeterminate
+from falaj.policies.model.resource import Resource, Stack
+from falaj.policies.model.rule import Rule
+from falaj.policies.model.settings import Settings
+from falaj.policies.model.view import View
 
 #: Letters of a reason; what rules write by themselves is far below.
 MOST_LETTERS: Final = 2000

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from typing import Any, Final
 
-from policies.model.values import get, items, text
+from falaj.policies.model.values import get, items, text
 
 #: An API version in a type: of version 2 of azure-native (``azure-native:storage/v20230101:…``) or
 #: of a package of one's own, which `pulumi package add azure-native storage v20240101` makes

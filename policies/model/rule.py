@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Final
 
-from policies.model.finding import Finding, Severity
-from policies.model.resource import Resource
-from policies.model.view import View
+from falaj.policies.model.finding import Finding, Severity
+from falaj.policies.model.resource import Resource
+from falaj.policies.model.view import View
 
 PACKS: Final = ("residency", "encryption", "zero_trust", "kubernetes", "governance")
 #: Every resource, whatever its type.

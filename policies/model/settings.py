@@ -9,9 +9,9 @@ from typing import Annotated, Any, Final, Literal
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 from pydantic.alias_generators import to_camel
 
-from components import catalogue
-from components.catalogue.region_names import may_be_site, place_named
-from policies.model.errors import PolicyError
+from falaj.components import catalogue
+from falaj.components.catalogue.region_names import may_be_site, place_named
+from falaj.policies.model.errors import PolicyError
 
 DEFAULT_PLACES: Final = catalogue.PLACES
 Site = Annotated[str, Field(pattern=r"^[a-z0-9]([a-z0-9-]{0,38}[a-z0-9])?$")]

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field
 
-from policies.model.resource import REFERENCE, Resource, Stack
-from policies.model.settings import Settings
+from falaj.policies.model.resource import REFERENCE, Resource, Stack
+from falaj.policies.model.settings import Settings
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from policies.model import Resource, View, is_list, is_unknown, items, leaves, text
+from falaj.policies.model import Resource, View, is_list, is_unknown, items, leaves, text
 
 #: Properties that hold a resource's own name, as the resource and its children spell it.
 _NAMES = (

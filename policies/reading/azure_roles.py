@@ -6,9 +6,9 @@ import re
 from collections.abc import Iterator
 from typing import Any, Final
 
-from policies.model import Resource, Stack, View, is_unknown, select, text
-from policies.reading.azure_types import azure
-from policies.reading.remembered import remembered
+from falaj.policies.model import Resource, Stack, View, is_unknown, select, text
+from falaj.policies.reading.azure_types import azure
+from falaj.policies.reading.remembered import remembered
 
 DEFINITION: Final = azure("authorization:RoleDefinition")
 ASSIGNMENT: Final = azure("authorization:RoleAssignment")

@@ -6,11 +6,11 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from policies.model import Resource, get, is_list, is_unknown, items, number, text
-from policies.reading.azure_types import azure
-from policies.reading.cidr import are_open
-from policies.reading.demands import said
-from policies.reading.ports import EVERY_PORT, Ports, ports_of
+from falaj.policies.model import Resource, get, is_list, is_unknown, items, number, text
+from falaj.policies.reading.azure_types import azure
+from falaj.policies.reading.cidr import are_open
+from falaj.policies.reading.demands import said
+from falaj.policies.reading.ports import EVERY_PORT, Ports, ports_of
 
 GROUPS: Final = azure("network:NetworkSecurityGroup")
 SINGLE: Final = azure("network:SecurityRule")

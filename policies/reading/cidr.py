@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterable
 from typing import Final
 
-from policies.model import text
+from falaj.policies.model import text
 
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 

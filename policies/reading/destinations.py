@@ -13,12 +13,12 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from policies.model import Path, Resource, get, is_list, is_unknown, items, spell, text
-from policies.reading.hosts import host_of
-from policies.reading.kubernetes import Manifest, is_bundle, is_object, manifests
-from policies.reading.manifest_texts import documents
-from policies.reading.pods import Container, pods
-from policies.reading.remembered import remembered
+from falaj.policies.model import Path, Resource, get, is_list, is_unknown, items, spell, text
+from falaj.policies.reading.hosts import host_of
+from falaj.policies.reading.kubernetes import Manifest, is_bundle, is_object, manifests
+from falaj.policies.reading.manifest_texts import documents
+from falaj.policies.reading.pods import Container, pods
+from falaj.policies.reading.remembered import remembered
 
 _URL: Final = re.compile(r"\b([a-z][a-z0-9+.-]{1,20})://[^\s\"'<>|,;()`{}\\]+", re.I)
 _NAME: Final = re.compile(r"(?<![\w./@-])(?:[a-z0-9][a-z0-9-]*\.)+[a-z]{2,18}(?![\w-])", re.I)

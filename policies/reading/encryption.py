@@ -9,11 +9,11 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Final, Literal
 
-from policies.model import Resource, Stack, View
-from policies.rules.encryption.aws_at_rest import READERS as AWS
-from policies.rules.encryption.azure_customer_keys import READERS as AZURE
-from policies.rules.encryption.demands import Readers, merged, parts_of
-from policies.rules.encryption.table import Part
+from falaj.policies.model import Resource, Stack, View
+from falaj.policies.rules.encryption.aws_at_rest import READERS as AWS
+from falaj.policies.rules.encryption.azure_customer_keys import READERS as AZURE
+from falaj.policies.rules.encryption.demands import Readers, merged, parts_of
+from falaj.policies.rules.encryption.table import Part
 
 AtRest = Literal["customer key", "service key", "none", "not stored here", "unknown"]
 

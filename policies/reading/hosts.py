@@ -7,9 +7,9 @@ import re
 from functools import lru_cache
 from typing import Final
 
-from components.catalogue.clusters.addresses import PRIVATE_SUFFIXES
-from components.catalogue.region_names import AZURE_LOCATIONS, regions_in
-from policies.model import Settings, text
+from falaj.components.catalogue.clusters.addresses import PRIVATE_SUFFIXES
+from falaj.components.catalogue.region_names import AZURE_LOCATIONS, regions_in
+from falaj.policies.model import Settings, text
 
 _HOST: Final = re.compile(
     r"(?:[a-z][a-z0-9+.:-]*:)?//(?:[^/?#@\s]*@)?(\[[0-9a-f:.%]+\]|[^/?#:@\s]+)", re.IGNORECASE

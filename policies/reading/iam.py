@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Final
 
-from policies.model import ABSENT, Path, holds_unknown, is_unknown, items, spell, text
+from falaj.policies.model import ABSENT, Path, holds_unknown, is_unknown, items, spell, text
 
 #: IAM's own limit is far below; what is longer is no policy.
 _LONGEST: Final = 1_000_000

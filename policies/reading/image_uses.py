@@ -7,11 +7,21 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from policies.model import Finding, Path, Resource, get, is_list, is_unknown, items, spell, text
-from policies.reading.images import is_plausible
-from policies.reading.kubernetes import Manifest, is_bundle, is_object, manifests
-from policies.reading.pods import Pod, pods
-from policies.reading.remembered import remembered
+from falaj.policies.model import (
+    Finding,
+    Path,
+    Resource,
+    get,
+    is_list,
+    is_unknown,
+    items,
+    spell,
+    text,
+)
+from falaj.policies.reading.images import is_plausible
+from falaj.policies.reading.kubernetes import Manifest, is_bundle, is_object, manifests
+from falaj.policies.reading.pods import Pod, pods
+from falaj.policies.reading.remembered import remembered
 
 _REGISTRIES: Final = frozenset({"repository", "registry", "imageRegistry", "imageRepository"})
 _NOT_SEARCHED: Final = frozenset({"status", "metadata", "openAPIV3Schema"})

@@ -9,7 +9,7 @@ import re
 from dataclasses import dataclass
 from typing import Final
 
-from policies.model import Settings
+from falaj.policies.model import Settings
 
 _SCHEMES: Final = re.compile(r"^(?:docker|oci|oci\+native|docker-pullable|containerd)://", re.I)
 _DIGEST: Final = re.compile(r"sha256:[0-9a-f]{64}|sha512:[0-9a-f]{128}")

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Final
 
-from policies.model import (
+from falaj.policies.model import (
     ABSENT,
     Finding,
     Kind,
@@ -26,8 +26,8 @@ from policies.model import (
     spell,
     text,
 )
-from policies.reading.manifest_texts import documents
-from policies.reading.remembered import remembered
+from falaj.policies.reading.manifest_texts import documents
+from falaj.policies.reading.remembered import remembered
 
 #: Every Kubernetes resource, custom ones included, for rules that look into all of them.
 ANY_OBJECT: Final = frozenset({"kubernetes:*"})

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from enum import IntEnum
 
-from components.catalogue.clusters.isolation import SYSTEM
-from policies.model import Stack, get, text
-from policies.reading.kubernetes import Manifest, all_manifests, manifests
-from policies.reading.remembered import remembered
+from falaj.components.catalogue.clusters.isolation import SYSTEM
+from falaj.policies.model import Stack, get, text
+from falaj.policies.reading.kubernetes import Manifest, all_manifests, manifests
+from falaj.policies.reading.remembered import remembered
 
 
 class Level(IntEnum):

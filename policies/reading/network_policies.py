@@ -13,8 +13,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
-from policies.model import ABSENT, get, is_false, is_list, is_unknown, items, text
-from policies.reading.kubernetes import Manifest
+from falaj.policies.model import ABSENT, get, is_false, is_list, is_unknown, items, text
+from falaj.policies.reading.kubernetes import Manifest
 
 Direction = Literal["ingress", "egress"]
 DIRECTIONS: Final[tuple[Direction, ...]] = ("ingress", "egress")

@@ -10,11 +10,21 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from components.catalogue.clusters.node_labels import REGION_KEYS, ZONE_KEYS
-from components.catalogue.region_names import place_named
-from policies.model import ABSENT, Path, Settings, get, is_list, is_unknown, items, spell, text
-from policies.reading.kubernetes import Manifest, is_object
-from policies.reading.pods import Pod
+from falaj.components.catalogue.clusters.node_labels import REGION_KEYS, ZONE_KEYS
+from falaj.components.catalogue.region_names import place_named
+from falaj.policies.model import (
+    ABSENT,
+    Path,
+    Settings,
+    get,
+    is_list,
+    is_unknown,
+    items,
+    spell,
+    text,
+)
+from falaj.policies.reading.kubernetes import Manifest, is_object
+from falaj.policies.reading.pods import Pod
 
 PLACE_KEYS: Final = REGION_KEYS | ZONE_KEYS
 #: Azure's nodes bear their location and the zone's number; ``0`` is a node of no zone.

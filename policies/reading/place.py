@@ -11,13 +11,13 @@ import json
 from pathlib import Path
 from typing import Any, Final
 
-from components.catalogue.region_names import (
+from falaj.components.catalogue.region_names import (
     aws_region_of,
     is_azure_location,
     normalise_azure,
     region_in,
 )
-from policies.model import ABSENT, Resource, Stack, View, is_unknown, text
+from falaj.policies.model import ABSENT, Resource, Stack, View, is_unknown, text
 
 _DATA: Final[dict[str, Any]] = json.loads(
     (Path(__file__).parent / "aws_regionless.json").read_text(encoding="utf-8")

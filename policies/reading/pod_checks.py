@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterator
 from functools import wraps
 from typing import Any
 
-from policies.model import ABSENT, Check, Finding, Resource, View, is_true
-from policies.reading.namespaces import Level
-from policies.reading.pods import Container, Pod, pods_of
+from falaj.policies.model import ABSENT, Check, Finding, Resource, View, is_true
+from falaj.policies.reading.namespaces import Level
+from falaj.policies.reading.pods import Container, Pod, pods_of
 
 PodCheck = Callable[[Pod, View], Iterator[Finding]]
 ContainerCheck = Callable[[Container, View], Iterator[Finding]]

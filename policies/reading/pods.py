@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from policies.model import (
+from falaj.policies.model import (
     Finding,
     Path,
     Resource,
@@ -21,10 +21,10 @@ from policies.model import (
     spell,
     text,
 )
-from policies.model.values import Unknown
-from policies.reading.kubernetes import Manifest, is_object, join, manifests
-from policies.reading.namespaces import Level, level_of
-from policies.reading.remembered import remembered
+from falaj.policies.model.values import Unknown
+from falaj.policies.reading.kubernetes import Manifest, is_object, join, manifests
+from falaj.policies.reading.namespaces import Level, level_of
+from falaj.policies.reading.remembered import remembered
 
 CONTAINER_LISTS: Final = ("containers", "initContainers", "ephemeralContainers")
 #: Where Kubernetes' own kinds keep what becomes a pod: metadata and spec stand under it.

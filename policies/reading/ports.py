@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 from typing import Final
 
-from policies.model import number, text
+from falaj.policies.model import number, text
 
 LAST_PORT: Final = 65535
 #: Ports that only administrators and other servers have business with, by what listens there

@@ -6,8 +6,8 @@ import re
 from collections.abc import Iterator
 from typing import Final
 
-from policies.reading.cidr import are_open, is_open
-from policies.reading.iam import Condition, Document, Statement
+from falaj.policies.reading.cidr import are_open, is_open
+from falaj.policies.reading.iam import Condition, Document, Statement
 
 #: Keys that pin a caller, or the way by which it comes, to somebody known
 #: (https://docs.aws.amazon.com/AmazonS3/latest/userguide/access-control-block-public-access.html,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from policies.model import is_list, is_unknown, text
+from falaj.policies.model import is_list, is_unknown, text
 
 _LONGEST = 100
 

@@ -12,8 +12,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from components.catalogue.clusters.addresses import DOMAINS, OWN_RANGES
-from components.catalogue.clusters.load_balancers import (
+from falaj.components.catalogue.clusters.addresses import DOMAINS, OWN_RANGES
+from falaj.components.catalogue.clusters.load_balancers import (
     ADDRESSES,
     AWS_TYPE,
     INTERNAL_CLASSES,
@@ -22,7 +22,7 @@ from components.catalogue.clusters.load_balancers import (
     SCHEMES,
     SWITCHES,
 )
-from policies.model import (
+from falaj.policies.model import (
     ABSENT,
     Path,
     Resource,
@@ -35,9 +35,9 @@ from policies.model import (
     spell,
     text,
 )
-from policies.reading.cidr import network
-from policies.reading.hosts import host_of, is_listed, may_talk_to
-from policies.reading.kubernetes import Manifest, is_bundle, join, manifests
+from falaj.policies.reading.cidr import network
+from falaj.policies.reading.hosts import host_of, is_listed, may_talk_to
+from falaj.policies.reading.kubernetes import Manifest, is_bundle, join, manifests
 
 _OWN: Final = tuple(ipaddress.ip_network(each) for each in OWN_RANGES)
 _LABEL: Final = re.compile(r"[a-z]([a-z0-9-]*[a-z0-9])?")

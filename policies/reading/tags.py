@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping
 from typing import Any, Final, cast
 
-from policies.model import ABSENT, UNKNOWN, Resource, View, get, is_unknown, items, text
+from falaj.policies.model import ABSENT, UNKNOWN, Resource, View, get, is_unknown, items, text
 
 #: Tags as a list of keys and values, which providers don't add their own to:
 #: https://registry.terraform.io/providers/hashicorp/aws/latest/docs/resources/autoscaling_group

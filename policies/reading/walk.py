@@ -16,8 +16,8 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Final
 
-from policies.model import Path, Resource, is_list, text
-from policies.reading.remembered import remembered
+from falaj.policies.model import Path, Resource, is_list, text
+from falaj.policies.reading.remembered import remembered
 
 #: Whole branches that only mark, describe or filter; in small letters without ``-`` and ``_``.
 _MARKS: Final = frozenset((

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import Final
 from xml.etree import ElementTree
 
-from policies.reports.result import CheckResult, Outcome, RuleRecord, StackResult
+from falaj.policies.reports.result import CheckResult, Outcome, RuleRecord, StackResult
 
 #: Findings that a failure spells out; a test view is no place for more.
 MOST_LISTED: Final = 100

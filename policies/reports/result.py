@@ -12,7 +12,7 @@ from typing import Any, Final, Literal
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 from pydantic.dataclasses import dataclass
 
-from policies.model import PolicyError, Rule
+from falaj.policies.model import PolicyError, Rule
 
 #: Version of the JSON; another one is refused.
 SCHEMA: Final = "falaj.check/1"

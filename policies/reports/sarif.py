@@ -11,7 +11,13 @@ from datetime import UTC, datetime
 from typing import Any, Final
 from urllib.parse import quote
 
-from policies.reports.result import CheckResult, Outcome, ResourceResult, RuleRecord, StackResult
+from falaj.policies.reports.result import (
+    CheckResult,
+    Outcome,
+    ResourceResult,
+    RuleRecord,
+    StackResult,
+)
 
 SCHEMA: Final = (
     "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"

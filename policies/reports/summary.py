@@ -7,7 +7,7 @@ import textwrap
 from collections.abc import Iterator
 from typing import Final
 
-from policies.reports.result import (
+from falaj.policies.reports.result import (
     SEVERITIES,
     CheckResult,
     Outcome,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 from functools import cache
 
-from policies.model import PACKS, Rule
+from falaj.policies.model import PACKS, Rule
 
 __all__ = ["PACKS", "all_rules", "rules_of"]
 
@@ -16,7 +16,7 @@ def rules_of(pack: str) -> tuple[Rule, ...]:
     if pack not in PACKS:
         raise KeyError(pack)
     # A pack's process needs its own rules only.
-    rules: tuple[Rule, ...] = importlib.import_module(f"policies.rules.{pack}").RULES
+    rules: tuple[Rule, ...] = importlib.import_module(f"falaj.policies.rules.{pack}").RULES
     return rules
 
 

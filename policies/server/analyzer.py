@@ -22,15 +22,15 @@ from google.protobuf import empty_pb2, struct_pb2
 from pulumi.runtime.proto import analyzer_pb2 as messages
 from pulumi.runtime.proto import analyzer_pb2_grpc, plugin_pb2
 
-from policies.configuration import Configuration, read_configuration
-from policies.model import Kind, PolicyError, Resource, Rule, Stack
-from policies.model.judge import Judge, Judgement, only, without
-from policies.model.resource import REFERENCE, ROOT
-from policies.outcome import Decided, decide
-from policies.recording import Record, resource_entry
-from policies.server.information import SETTINGS_POLICY, SEVERITIES, pack_information
-from policies.server.messages import properties_of, resource_of, stack_of
-from policies.server.remediation import remediated
+from falaj.policies.configuration import Configuration, read_configuration
+from falaj.policies.model import Kind, PolicyError, Resource, Rule, Stack
+from falaj.policies.model.judge import Judge, Judgement, only, without
+from falaj.policies.model.resource import REFERENCE, ROOT
+from falaj.policies.outcome import Decided, decide
+from falaj.policies.recording import Record, resource_entry
+from falaj.policies.server.information import SETTINGS_POLICY, SEVERITIES, pack_information
+from falaj.policies.server.messages import properties_of, resource_of, stack_of
+from falaj.policies.server.remediation import remediated
 
 
 @dataclass(frozen=True)

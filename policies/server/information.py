@@ -8,7 +8,7 @@ from typing import Any, Final, cast
 from google.protobuf import struct_pb2
 from pulumi.runtime.proto import analyzer_pb2 as messages
 
-from policies.model import Rule, Settings, Severity
+from falaj.policies.model import Rule, Settings, Severity
 
 #: The policy that finds nothing itself: a pack's settings are given under its name.
 SETTINGS_POLICY: Final = "settings"

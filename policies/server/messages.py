@@ -9,8 +9,8 @@ from typing import Any
 from google.protobuf import struct_pb2
 from pulumi.runtime.proto import analyzer_pb2 as messages
 
-from policies.decoding import plain_mapping, require_depth
-from policies.model import Options, Provider, Resource, Stack
+from falaj.policies.decoding import plain_mapping, require_depth
+from falaj.policies.model import Options, Provider, Resource, Stack
 
 
 def properties_of(struct: struct_pb2.Struct) -> dict[str, Any]:

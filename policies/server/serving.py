@@ -14,8 +14,8 @@ import grpc
 import yaml
 from pulumi.runtime.proto import analyzer_pb2_grpc
 
-from policies.rules import PACKS, all_rules, rules_of
-from policies.server.analyzer import Analyzer, Pack
+from falaj.policies.rules import PACKS, all_rules, rules_of
+from falaj.policies.server.analyzer import Analyzer, Pack
 
 #: The engine sends whole stacks in one message: pulumi/pulumi v3.255.0 allows 400 MiB.
 _OPTIONS: Final = [

@@ -11,10 +11,10 @@ from typing import Any
 import pulumi
 from pydantic import BaseModel
 
-from components import catalogue
-from components.specification.placed import PlacedArgs
-from stacks.errors import StackError
-from stacks.settings import CloudSettings
+from falaj.components import catalogue
+from falaj.components.specification.placed import PlacedArgs
+from falaj.stacks.errors import StackError
+from falaj.stacks.settings import CloudSettings
 
 
 @dataclass(frozen=True)
@@ -57,9 +57,9 @@ def open_cloud(settings: CloudSettings, place: catalogue.Place) -> Cloud:
         StackError: the cloud's SDK is not installed.
     """
     try:
-        components = importlib.import_module(f"components.{place.cloud}")
+        components = importlib.import_module(f"falaj.components.{place.cloud}")
     except ModuleNotFoundError as error:
-        if error.name and error.name.startswith("components"):
+        if error.name and error.name.startswith("falaj."):
             raise
         raise StackError(
             f"stacks on {place.cloud} need its SDK ({error.name} is missing); install it with: "

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from stacks.blueprints import foundation
-from stacks.blueprints.cloud import Cloud, first
-from stacks.settings import ClusterSettings
+from falaj.stacks.blueprints import foundation
+from falaj.stacks.blueprints.cloud import Cloud, first
+from falaj.stacks.settings import ClusterSettings
 
 
 def declare(settings: ClusterSettings, cloud: Cloud) -> None:

@@ -7,9 +7,9 @@ from typing import Any
 
 import pulumi
 
-from components.specification.spelling import camel
-from stacks.blueprints.cloud import Cloud, first
-from stacks.settings.foundation import OwnFoundation
+from falaj.components.specification.spelling import camel
+from falaj.stacks.blueprints.cloud import Cloud, first
+from falaj.stacks.settings.foundation import OwnFoundation
 
 _OPTIONAL = ("key_identity_id", "boundary_id")
 

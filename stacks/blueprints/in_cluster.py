@@ -10,11 +10,11 @@ from typing import Any, Final
 import pulumi
 from pydantic import BaseModel
 
-from components import kubernetes
-from components.kubernetes import InClusterArgs
-from stacks.errors import StackError
-from stacks.settings.cloud import DEFAULT_REGIONS
-from stacks.settings.in_cluster import InClusterSettings
+from falaj.components import kubernetes
+from falaj.components.kubernetes import InClusterArgs
+from falaj.stacks.errors import StackError
+from falaj.stacks.settings.cloud import DEFAULT_REGIONS
+from falaj.stacks.settings.in_cluster import InClusterSettings
 
 _SDK: Final = "pulumi_kubernetes"
 
@@ -24,7 +24,7 @@ class InClusterParts:
     """The components, and what they all take."""
 
     components: Any
-    """`components.kubernetes`, or what only checks arguments in its place."""
+    """`falaj.components.kubernetes`, or what only checks arguments in its place."""
     common: InClusterArgs
     images: Mapping[str, str]
     """Digests by the images' short names, beside those of the bill of materials."""

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pulumi
 
-from components.local import (
+from falaj.components.local import (
     Certificate,
     CertificateAuthority,
     Dataset,
@@ -17,8 +17,8 @@ from components.local import (
     TrainingRun,
     Workspace,
 )
-from engine.folders import data_home
-from stacks.settings import LocalSettings
+from falaj.engine.folders import data_home
+from falaj.stacks.settings import LocalSettings
 
 _CLIENT = "operator"
 

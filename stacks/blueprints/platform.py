@@ -7,9 +7,9 @@ from typing import Any, cast
 
 import pulumi
 
-from components.specification.spelling import snake
-from stacks.blueprints.in_cluster import InClusterParts
-from stacks.settings.platform import PlatformSettings
+from falaj.components.specification.spelling import snake
+from falaj.stacks.blueprints.in_cluster import InClusterParts
+from falaj.stacks.settings.platform import PlatformSettings
 
 
 def declare(settings: PlatformSettings, parts: InClusterParts) -> None:

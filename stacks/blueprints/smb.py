@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from stacks.blueprints import foundation
-from stacks.blueprints.cloud import Cloud
-from stacks.settings import SmbSettings
+from falaj.stacks.blueprints import foundation
+from falaj.stacks.blueprints.cloud import Cloud
+from falaj.stacks.settings import SmbSettings
 
 _REPOSITORY = "inference"
 

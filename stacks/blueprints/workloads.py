@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from stacks.blueprints.in_cluster import InClusterParts
-from stacks.settings.workloads import WorkloadsSettings
+from falaj.stacks.blueprints.in_cluster import InClusterParts
+from falaj.stacks.settings.workloads import WorkloadsSettings
 
 
 def declare(settings: WorkloadsSettings, parts: InClusterParts) -> None:

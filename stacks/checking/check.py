@@ -7,13 +7,13 @@ import importlib.metadata
 import sys
 from collections.abc import Sequence
 
-from engine.versions import pins
-from policies.reports.result import CheckResult, RuleRecord, StackResult
-from policies.rules import all_rules
-from stacks.checking.packs import digests
-from stacks.checking.side_by_side import SideBySide
-from stacks.checking.subject import Subject
-from stacks.settings.policies import PACKS
+from falaj.engine.versions import pins
+from falaj.policies.reports.result import CheckResult, RuleRecord, StackResult
+from falaj.policies.rules import all_rules
+from falaj.stacks.checking.packs import digests
+from falaj.stacks.checking.side_by_side import SideBySide
+from falaj.stacks.checking.subject import Subject
+from falaj.stacks.settings.policies import PACKS
 
 
 def check_now(found: Sequence[Subject], strict: bool | None = None, jobs: int = 1) -> CheckResult:

@@ -10,10 +10,10 @@ from typing import Final
 
 import yaml
 
-from policies.model import Resource, Stack
-from policies.reports.result import Location
-from stacks.checking.subject import Subject
-from stacks.settings import NAMESPACE
+from falaj.policies.model import Resource, Stack
+from falaj.policies.reports.result import Location
+from falaj.stacks.checking.subject import Subject
+from falaj.stacks.settings import NAMESPACE
 
 #: Blueprints' components by the section that makes them, where the names differ.
 _SECTIONS: Final[Mapping[str, str]] = {"files": "fileSystem"}

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import yaml
 
-from policies.reports.result import PackDigest
-from stacks.command.packs import POLICIES
+from falaj.policies.reports.result import PackDigest
+from falaj.stacks.command.packs import POLICIES
 
 #: Parts of `policies/` that rules are made of, whichever pack carries them.
 _SHARED = ("model", "reading", "server", "controls")

@@ -12,20 +12,20 @@ from contextlib import nullcontext
 from pathlib import Path
 from typing import Any, Final, cast
 
-from policies.configuration import PROJECT_FOLDER
-from policies.model import PolicyError
-from policies.recording import RECORD_FOLDER, read_records
-from policies.reports.result import StackResult
-from policies.state import stack_of_states
-from stacks.checking.records import outcomes_of, resources_of
-from stacks.checking.subject import Subject
-from stacks.command.beneath import bring_up_beneath
-from stacks.command.cloud import prepare_cloud
-from stacks.command.packs import pack_folders
-from stacks.command.pulumi import Pulumi
-from stacks.errors import StackError
-from stacks.settings import CloudSettings
-from stacks.settings.policies import PACKS
+from falaj.policies.configuration import PROJECT_FOLDER
+from falaj.policies.model import PolicyError
+from falaj.policies.recording import RECORD_FOLDER, read_records
+from falaj.policies.reports.result import StackResult
+from falaj.policies.state import stack_of_states
+from falaj.stacks.checking.records import outcomes_of, resources_of
+from falaj.stacks.checking.subject import Subject
+from falaj.stacks.command.beneath import bring_up_beneath
+from falaj.stacks.command.cloud import prepare_cloud
+from falaj.stacks.command.packs import pack_folders
+from falaj.stacks.command.pulumi import Pulumi
+from falaj.stacks.errors import StackError
+from falaj.stacks.settings import CloudSettings
+from falaj.stacks.settings.policies import PACKS
 
 #: How a failing program in Python is shown.
 _TRACE: Final = "Traceback (most recent call last)"

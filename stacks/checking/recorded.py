@@ -8,19 +8,19 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from policies.configuration import Configuration, read_configuration
-from policies.model import PolicyError
-from policies.model.judge import Judge, Judgement
-from policies.recording import resource_entry
-from policies.reports.result import StackResult
-from policies.rules import all_rules, rules_of
-from policies.state import stack_of_export
-from stacks.checking.records import outcomes_of, resources_of
-from stacks.checking.subject import Subject
-from stacks.command.pulumi import Pulumi
-from stacks.errors import StackError
-from stacks.settings import CloudSettings
-from stacks.settings.source import from_project_and_stack
+from falaj.policies.configuration import Configuration, read_configuration
+from falaj.policies.model import PolicyError
+from falaj.policies.model.judge import Judge, Judgement
+from falaj.policies.recording import resource_entry
+from falaj.policies.reports.result import StackResult
+from falaj.policies.rules import all_rules, rules_of
+from falaj.policies.state import stack_of_export
+from falaj.stacks.checking.records import outcomes_of, resources_of
+from falaj.stacks.checking.subject import Subject
+from falaj.stacks.command.pulumi import Pulumi
+from falaj.stacks.errors import StackError
+from falaj.stacks.settings import CloudSettings
+from falaj.stacks.settings.source import from_project_and_stack
 
 
 def check_file(path: Path, subject: Subject | None, *, strict: bool | None) -> StackResult:

@@ -6,10 +6,10 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from policies.model import Stack
-from policies.reports.result import Outcome, ResourceResult, WaiverUse
-from stacks.checking.locations import Locations
-from stacks.checking.subject import Subject
+from falaj.policies.model import Stack
+from falaj.policies.reports.result import Outcome, ResourceResult, WaiverUse
+from falaj.stacks.checking.locations import Locations
+from falaj.stacks.checking.subject import Subject
 
 
 def resources_of(

@@ -18,10 +18,10 @@ from typing import IO, Final, cast
 
 from pydantic import TypeAdapter
 
-from policies.reports.result import StackResult
-from stacks.checking.subject import Subject, groups
-from stacks.command.console import say
-from stacks.errors import StackError
+from falaj.policies.reports.result import StackResult
+from falaj.stacks.checking.subject import Subject, groups
+from falaj.stacks.command.console import say
+from falaj.stacks.errors import StackError
 
 _RESULT = TypeAdapter(StackResult)
 _PRINTED_LINES = 15
@@ -83,7 +83,7 @@ class SideBySide:
             if self._is_stopped:
                 return None
             process = subprocess.Popen(
-                [sys.executable, "-P", "-m", "stacks.checking.worker"],
+                [sys.executable, "-P", "-m", "falaj.stacks.checking.worker"],
                 env={**os.environ, "FALAJ_HOME": home, "PULUMI_HOME": str(Path(home) / "pulumi")},
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from stacks.command.project import Project, StackFile
-from stacks.errors import StackError
-from stacks.settings import NAMESPACE, CloudSettings, LocalSettings, Settings
-from stacks.settings.source import from_project_and_stack
+from falaj.stacks.command.project import Project, StackFile
+from falaj.stacks.errors import StackError
+from falaj.stacks.settings import NAMESPACE, CloudSettings, LocalSettings, Settings
+from falaj.stacks.settings.source import from_project_and_stack
 
 #: Keys that only stacks of Falaj's blueprints have.
 _KINDS = (f"{NAMESPACE}:platform", f"{NAMESPACE}:placement", f"{NAMESPACE}:blueprint")

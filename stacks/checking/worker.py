@@ -1,4 +1,4 @@
-"""A process that checks stacks one after another: `python -m stacks.checking.worker`.
+"""A process that checks stacks one after another: `python -m falaj.stacks.checking.worker`.
 
 Reads what to do from standard input and answers with a line of JSON for each event; what the
 commands below it print goes to standard error, which its parent shows when something fails.
@@ -15,12 +15,12 @@ from typing import Any
 
 from pydantic import TypeAdapter
 
-from engine.errors import EngineError
-from policies.reports.result import StackResult
-from stacks.checking.preview import check_stack
-from stacks.checking.subject import subject_of
-from stacks.command.project import Project, StackFile
-from stacks.command.pulumi import INTERRUPTED
+from falaj.engine.errors import EngineError
+from falaj.policies.reports.result import StackResult
+from falaj.stacks.checking.preview import check_stack
+from falaj.stacks.checking.subject import subject_of
+from falaj.stacks.command.project import Project, StackFile
+from falaj.stacks.command.pulumi import INTERRUPTED
 
 _RESULT = TypeAdapter(StackResult)
 

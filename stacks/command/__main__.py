@@ -8,19 +8,19 @@ import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from engine.errors import EngineError
-from engine.sandbox.__main__ import main as sandbox_command
-from engine.short_lived import collect_rarely
-from policies.model import PolicyError
-from stacks.command import check, lifecycle, policies, reference, service
-from stacks.command.console import complain
-from stacks.command.images import images_command
-from stacks.command.lifecycle import Call
-from stacks.command.preflight import preflight
-from stacks.command.project import Project, StackFile
-from stacks.command.pulumi import INTERRUPTED
-from stacks.command.testplane import use_cluster
-from stacks.errors import StackError
+from falaj.engine.errors import EngineError
+from falaj.engine.sandbox.__main__ import main as sandbox_command
+from falaj.engine.short_lived import collect_rarely
+from falaj.policies.model import PolicyError
+from falaj.stacks.command import check, lifecycle, policies, reference, service
+from falaj.stacks.command.console import complain
+from falaj.stacks.command.images import images_command
+from falaj.stacks.command.lifecycle import Call
+from falaj.stacks.command.preflight import preflight
+from falaj.stacks.command.project import Project, StackFile
+from falaj.stacks.command.pulumi import INTERRUPTED
+from falaj.stacks.command.testplane import use_cluster
+from falaj.stacks.errors import StackError
 
 _COMMANDS: dict[str, tuple[str, Callable[[Call, argparse.Namespace], int]]] = {
     "up": (

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from stacks.command import made_for
-from stacks.command.cloud import prepare_cloud
-from stacks.command.console import display, say
-from stacks.command.pulumi import Pulumi
-from stacks.errors import StackError
-from stacks.settings import CloudSettings
+from falaj.stacks.command import made_for
+from falaj.stacks.command.cloud import prepare_cloud
+from falaj.stacks.command.console import display, say
+from falaj.stacks.command.pulumi import Pulumi
+from falaj.stacks.errors import StackError
+from falaj.stacks.settings import CloudSettings
 
 
 def bring_up_beneath(pulumi: Pulumi, settings: CloudSettings) -> None:

@@ -10,19 +10,19 @@ import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from policies.model import PolicyError
-from policies.reports.evidence import evidence
-from policies.reports.junit import to_junit
-from policies.reports.result import CheckResult, StackResult, read_result
-from policies.reports.sarif import to_sarif
-from policies.reports.summary import summarise
-from stacks.checking.check import check_now, gathered
-from stacks.checking.recorded import check_file, check_live
-from stacks.checking.side_by_side import jobs_by_default, require_jobs
-from stacks.checking.subject import subjects
-from stacks.command.console import say
-from stacks.command.project import Project
-from stacks.errors import StackError
+from falaj.policies.model import PolicyError
+from falaj.policies.reports.evidence import evidence
+from falaj.policies.reports.junit import to_junit
+from falaj.policies.reports.result import CheckResult, StackResult, read_result
+from falaj.policies.reports.sarif import to_sarif
+from falaj.policies.reports.summary import summarise
+from falaj.stacks.checking.check import check_now, gathered
+from falaj.stacks.checking.recorded import check_file, check_live
+from falaj.stacks.checking.side_by_side import jobs_by_default, require_jobs
+from falaj.stacks.checking.subject import subjects
+from falaj.stacks.command.console import say
+from falaj.stacks.command.project import Project
+from falaj.stacks.errors import StackError
 
 #: Options that write a report, and what they write.
 FORMATS: Mapping[str, tuple[str, Callable[[CheckResult], str]]] = {

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from stacks.command.console import say, table
-from stacks.command.project import StackFile
-from stacks.image_digests import digests
-from stacks.placement import choose
-from stacks.reality import check_reality, made_up
-from stacks.rehearsal import rehearse, rehearse_in_cluster
-from stacks.settings import CloudSettings, InClusterSettings
+from falaj.stacks.command.console import say, table
+from falaj.stacks.command.project import StackFile
+from falaj.stacks.image_digests import digests
+from falaj.stacks.placement import choose
+from falaj.stacks.reality import check_reality, made_up
+from falaj.stacks.rehearsal import rehearse, rehearse_in_cluster
+from falaj.stacks.settings import CloudSettings, InClusterSettings
 
 
 def prepare_cloud(stack: StackFile, settings: CloudSettings, *, sandbox: bool) -> None:

@@ -8,12 +8,12 @@ import textwrap
 from collections.abc import Sequence
 from typing import Final
 
-from engine.sandbox.models import PACKAGES
-from engine.sandbox.schema.tables import Tables
-from policies.controls import frameworks, rules_by_control
-from policies.model import Rule, kind_of
-from policies.rules import all_rules
-from stacks.command.console import table
+from falaj.engine.sandbox.models import PACKAGES
+from falaj.engine.sandbox.schema.tables import Tables
+from falaj.policies.controls import frameworks, rules_by_control
+from falaj.policies.model import Rule, kind_of
+from falaj.policies.rules import all_rules
+from falaj.stacks.command.console import table
 
 _WHOLE_PACKAGE: Final = re.compile(r"[\w-]+:[*:]*")
 

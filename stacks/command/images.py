@@ -9,20 +9,20 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
 
-from stacks.command import images_build
-from stacks.command.console import complain, say, table
-from stacks.command.project import Project, StackFile
-from stacks.errors import StackError
-from stacks.images.archive import Archive
-from stacks.images.chart_archives import Helm
-from stacks.images.crane import Crane
-from stacks.images.items import Item, items
-from stacks.images.lock import EMPTY, Lock, load, save
-from stacks.images.mirror import Mirror, Outcome
-from stacks.images.pin import pin
-from stacks.images.rewrite import rewrite
-from stacks.images.target import packs_settings, require_in_country
-from stacks.settings.in_cluster import InClusterSettings
+from falaj.stacks.command import images_build
+from falaj.stacks.command.console import complain, say, table
+from falaj.stacks.command.project import Project, StackFile
+from falaj.stacks.errors import StackError
+from falaj.stacks.images.archive import Archive
+from falaj.stacks.images.chart_archives import Helm
+from falaj.stacks.images.crane import Crane
+from falaj.stacks.images.items import Item, items
+from falaj.stacks.images.lock import EMPTY, Lock, load, save
+from falaj.stacks.images.mirror import Mirror, Outcome
+from falaj.stacks.images.pin import pin
+from falaj.stacks.images.rewrite import rewrite
+from falaj.stacks.images.target import packs_settings, require_in_country
+from falaj.stacks.settings.in_cluster import InClusterSettings
 
 LOCK_FILE: Final = "images.lock.yaml"
 _HERE: Final = "default: the stack's, else images.lock.yaml in the project's folder if it is there"

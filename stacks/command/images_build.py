@@ -10,17 +10,17 @@ import subprocess
 from pathlib import Path
 from typing import Final
 
-from stacks.command.console import say
-from stacks.command.project import Project
-from stacks.errors import StackError
-from stacks.images import signing
-from stacks.images.build import TOOLS, Built, build, find_tool, source_date_epoch
-from stacks.images.crane import Crane
-from stacks.images.items import Item, items
-from stacks.images.lock import EMPTY, load
-from stacks.images.recipes import BUILD_BASE, recipes
-from stacks.images.target import packs_settings, require_in_country
-from stacks.images.wheels import MACHINES
+from falaj.stacks.command.console import say
+from falaj.stacks.command.project import Project
+from falaj.stacks.errors import StackError
+from falaj.stacks.images import signing
+from falaj.stacks.images.build import TOOLS, Built, build, find_tool, source_date_epoch
+from falaj.stacks.images.crane import Crane
+from falaj.stacks.images.items import Item, items
+from falaj.stacks.images.lock import EMPTY, load
+from falaj.stacks.images.recipes import BUILD_BASE, recipes
+from falaj.stacks.images.target import packs_settings, require_in_country
+from falaj.stacks.images.wheels import MACHINES
 
 _HERE: Final = {"x86_64": "amd64", "aarch64": "arm64", "arm64": "arm64"}
 

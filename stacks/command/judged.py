@@ -8,16 +8,16 @@ from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
-from policies.configuration import PROJECT_FOLDER
-from policies.reports.summary import summarise
-from stacks.checking.check import check_now
-from stacks.checking.subject import Subject
-from stacks.command.console import say
-from stacks.command.packs import pack_folders
-from stacks.command.project import StackFile
-from stacks.command.pulumi import Pulumi
-from stacks.errors import StackError
-from stacks.settings import CloudSettings, Settings
+from falaj.policies.configuration import PROJECT_FOLDER
+from falaj.policies.reports.summary import summarise
+from falaj.stacks.checking.check import check_now
+from falaj.stacks.checking.subject import Subject
+from falaj.stacks.command.console import say
+from falaj.stacks.command.packs import pack_folders
+from falaj.stacks.command.project import StackFile
+from falaj.stacks.command.pulumi import Pulumi
+from falaj.stacks.errors import StackError
+from falaj.stacks.settings import CloudSettings, Settings
 
 
 @contextmanager

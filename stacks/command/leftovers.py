@@ -5,10 +5,10 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 
-from engine.folders import data_home
-from stacks.command.console import say
-from stacks.command.project import StackFile
-from stacks.command.pulumi import Pulumi
+from falaj.engine.folders import data_home
+from falaj.stacks.command.console import say
+from falaj.stacks.command.project import StackFile
+from falaj.stacks.command.pulumi import Pulumi
 
 
 def remove_leftovers(pulumi: Pulumi, stack: StackFile, *, retain: bool) -> None:

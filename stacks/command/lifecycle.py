@@ -8,19 +8,19 @@ import sys
 import time
 from dataclasses import dataclass
 
-from engine.sandbox import activation
-from stacks.command import made_for, service
-from stacks.command.beneath import bring_up_beneath
-from stacks.command.cloud import closing, prepare_cloud
-from stacks.command.console import display, say, step
-from stacks.command.judged import judged
-from stacks.command.leftovers import remove_leftovers
-from stacks.command.project import StackFile
-from stacks.command.pulumi import INTERRUPTED, Pulumi
-from stacks.command.shadow import forget_stack
-from stacks.command.summary import summary
-from stacks.errors import StackError
-from stacks.settings import CloudSettings, LocalSettings, Settings
+from falaj.engine.sandbox import activation
+from falaj.stacks.command import made_for, service
+from falaj.stacks.command.beneath import bring_up_beneath
+from falaj.stacks.command.cloud import closing, prepare_cloud
+from falaj.stacks.command.console import display, say, step
+from falaj.stacks.command.judged import judged
+from falaj.stacks.command.leftovers import remove_leftovers
+from falaj.stacks.command.project import StackFile
+from falaj.stacks.command.pulumi import INTERRUPTED, Pulumi
+from falaj.stacks.command.shadow import forget_stack
+from falaj.stacks.command.summary import summary
+from falaj.stacks.errors import StackError
+from falaj.stacks.settings import CloudSettings, LocalSettings, Settings
 
 
 @dataclass(frozen=True)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from engine.folders import data_home
-from stacks.command.project import StackFile
+from falaj.engine.folders import data_home
+from falaj.stacks.command.project import StackFile
 
 
 def begin(foundation: StackFile, stack: str) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from stacks.settings.policies import PACKS
+from falaj.stacks.settings.policies import PACKS
 
 #: The folder of the packs.
 POLICIES = Path(__file__).resolve().parents[2] / "policies"

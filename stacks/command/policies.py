@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import argparse
 
-from policies.conflicts import print_configuration, scanners
-from policies.rules import all_rules
-from stacks.command.console import say, table
-from stacks.command.coverage import coverage
-from stacks.command.project import Project
+from falaj.policies.conflicts import print_configuration, scanners
+from falaj.policies.rules import all_rules
+from falaj.stacks.command.console import say, table
+from falaj.stacks.command.coverage import coverage
+from falaj.stacks.command.project import Project
 
 
 def policies(project: Project, options: argparse.Namespace) -> int:

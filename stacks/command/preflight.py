@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from components import catalogue
-from stacks.command.console import say
-from stacks.command.project import StackFile
-from stacks.errors import StackError
-from stacks.placement import choose
-from stacks.preflight import aws, azure
-from stacks.preflight.findings import Finding, NotAskedError, exit_status
-from stacks.preflight.needs import Need, needs
-from stacks.settings import CloudSettings, InClusterSettings
+from falaj.components import catalogue
+from falaj.stacks.command.console import say
+from falaj.stacks.command.project import StackFile
+from falaj.stacks.errors import StackError
+from falaj.stacks.placement import choose
+from falaj.stacks.preflight import aws, azure
+from falaj.stacks.preflight.findings import Finding, NotAskedError, exit_status
+from falaj.stacks.preflight.needs import Need, needs
+from falaj.stacks.settings import CloudSettings, InClusterSettings
 
 _MARKS = {"ok": "ok     ", "problem": "PROBLEM", "unknown": "unknown"}
 

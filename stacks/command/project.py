@@ -9,9 +9,9 @@ from typing import Any, cast
 
 import yaml
 
-from engine.folders import data_home
-from stacks.errors import StackError
-from stacks.settings import Settings, load_file
+from falaj.engine.folders import data_home
+from falaj.stacks.errors import StackError
+from falaj.stacks.settings import Settings, load_file
 
 #: The folder of Falaj's own project.
 ROOT = Path(__file__).resolve().parents[2]

@@ -10,12 +10,12 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, cast
 
-from engine import install, launch, locks
-from engine.sandbox import activation, foresight, state
-from stacks.command.console import say
-from stacks.command.project import StackFile
-from stacks.command.shadow import make_shadow
-from stacks.errors import StackError
+from falaj.engine import install, launch, locks
+from falaj.engine.sandbox import activation, foresight, state
+from falaj.stacks.command.console import say
+from falaj.stacks.command.project import StackFile
+from falaj.stacks.command.shadow import make_shadow
+from falaj.stacks.errors import StackError
 
 #: Exit status of a command that was ended by Ctrl-C, as shells report it.
 INTERRUPTED = 130

@@ -6,15 +6,15 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from stacks.command.console import say, table
-from stacks.settings import NAMESPACE
-from stacks.settings.errors import (
+from falaj.stacks.command.console import say, table
+from falaj.stacks.settings import NAMESPACE
+from falaj.stacks.settings.errors import (
     allowed_values,
     model_of,
     property_schema,
     section_of_mapping,
 )
-from stacks.settings.load import sections
+from falaj.stacks.settings.load import sections
 
 
 def settings() -> int:

@@ -13,9 +13,9 @@ from typing import Any, cast
 
 import psutil
 
-from stacks.command.console import say, table
-from stacks.command.project import StackFile
-from stacks.errors import StackError
+from falaj.stacks.command.console import say, table
+from falaj.stacks.command.project import StackFile
+from falaj.stacks.errors import StackError
 
 
 def status(stack: StackFile) -> int:
@@ -54,7 +54,7 @@ def demo(stack: StackFile) -> int:
     config = _require_config(stack)
     dataset = _dataset(stack)
     return _workload(
-        ["workloads.demo", "--config", str(_config_path(stack)), "--dataset", str(dataset),
+        ["falaj.workloads.demo", "--config", str(_config_path(stack)), "--dataset", str(dataset),
          "--keyring", str(config["keyring"])]
     )  # fmt: skip
 
@@ -63,7 +63,7 @@ def token(stack: StackFile, scopes: Sequence[str] | None, minutes: int) -> int:
     """Print ``Authorization: Bearer …`` for a request to the endpoint."""
     config = _require_config(stack)
     arguments = [
-        "workloads.inference", "token", "--header",
+        "falaj.workloads.inference", "token", "--header",
         "--key", str(Path(config["keyring"]) / "tokens.pem"),
         "--issuer", str(config["auth"]["issuer"]),
         "--audience", str(config["auth"]["audience"]),
@@ -79,7 +79,7 @@ def rollback(stack: StackFile) -> int:
     """Point the model's alias at its previous version; the server follows without a pause."""
     config = _require_config(stack)
     status_code = _workload(
-        ["workloads.registry", "rollback", "--registry", str(config["registry"]),
+        ["falaj.workloads.registry", "rollback", "--registry", str(config["registry"]),
          "--model", str(config["model"]), "--alias", str(config["alias"])]
     )  # fmt: skip
     if status_code == 0:
@@ -118,7 +118,7 @@ def _require_config(stack: StackFile) -> dict[str, Any]:
 
 
 def _dataset(stack: StackFile) -> Path:
-    from stacks.command.pulumi import Pulumi  # noqa: PLC0415 - finding the engine takes time
+    from falaj.stacks.command.pulumi import Pulumi  # noqa: PLC0415 - finding the engine takes time
 
     outputs = Pulumi(stack).outputs()
     if "dataset" not in outputs:
@@ -129,7 +129,7 @@ def _dataset(stack: StackFile) -> Path:
 
 
 def _workload(arguments: Sequence[str]) -> int:
-    return subprocess.run([sys.executable, "-m", *arguments], check=False).returncode
+    return subprocess.run([sys.executable, "-P", "-m", *arguments], check=False).returncode
 
 
 def read_account(path: Path) -> dict[str, Any]:

@@ -12,10 +12,10 @@ from typing import Any, cast
 
 import yaml
 
-from engine.folders import data_home, make_private
-from engine.sandbox.store import Store
-from stacks.command.project import Project, StackFile
-from stacks.settings.source import from_project_and_stack
+from falaj.engine.folders import data_home, make_private
+from falaj.engine.sandbox.store import Store
+from falaj.stacks.command.project import Project, StackFile
+from falaj.stacks.settings.source import from_project_and_stack
 
 #: What stands for an encrypted value, which the sandbox has no key for.
 STAND_IN = "sandbox"

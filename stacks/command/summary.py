@@ -9,10 +9,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, cast
 
-from stacks.command.console import table
-from stacks.command.project import ROOT, StackFile
-from stacks.command.service import read_account
-from stacks.errors import StackError
+from falaj.stacks.command.console import table
+from falaj.stacks.command.project import ROOT, StackFile
+from falaj.stacks.command.service import read_account
+from falaj.stacks.errors import StackError
 
 
 def summary(outputs: Mapping[str, Any], stack: StackFile) -> str:
@@ -82,8 +82,9 @@ def _latency(figures: Mapping[str, Any]) -> str:
 def _example(outputs: Mapping[str, Any]) -> dict[str, Any]:
     """A request body that the model accepts: a digit, or the table's typical row."""
     done = subprocess.run(
-        [sys.executable, "-m", "workloads.demo", "--example", "--config", outputs["serviceConfig"],
-         "--dataset", outputs["dataset"], "--keyring", outputs["keyring"]],
+        [sys.executable, "-P", "-m", "falaj.workloads.demo", "--example",
+         "--config", outputs["serviceConfig"], "--dataset", outputs["dataset"],
+         "--keyring", outputs["keyring"]],
         capture_output=True, text=True, check=False,
     )  # fmt: skip
     if done.returncode != 0:

@@ -5,11 +5,11 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from engine.controlplane.commands import Files
-from engine.controlplane.record import Record
-from engine.folders import data_home
-from engine.sandbox.activation import CLUSTER_VARIABLE
-from stacks.errors import StackError
+from falaj.engine.controlplane.commands import Files
+from falaj.engine.controlplane.record import Record
+from falaj.engine.folders import data_home
+from falaj.engine.sandbox.activation import CLUSTER_VARIABLE
+from falaj.stacks.errors import StackError
 
 
 def use_cluster(kubeconfig: str, *, sandbox: bool) -> None:

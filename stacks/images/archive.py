@@ -14,12 +14,12 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from stacks.errors import StackError
-from stacks.images.chart_archives import Helm, archive_digest, layer_digest
-from stacks.images.crane import Crane, RegistryError
-from stacks.images.items import Item
-from stacks.images.lock import EMPTY, Lock, Locked, load, save
-from stacks.images.mirror import UNKNOWN, Outcome
+from falaj.stacks.errors import StackError
+from falaj.stacks.images.chart_archives import Helm, archive_digest, layer_digest
+from falaj.stacks.images.crane import Crane, RegistryError
+from falaj.stacks.images.items import Item
+from falaj.stacks.images.lock import EMPTY, Lock, Locked, load, save
+from falaj.stacks.images.mirror import UNKNOWN, Outcome
 
 Say = Callable[[str], None]
 CONTENTS: Final = "contents.yaml"

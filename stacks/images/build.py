@@ -14,14 +14,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from engine.guard import guarded
-from stacks.errors import StackError
-from stacks.images.archive import layout_digest
-from stacks.images.items import Item
-from stacks.images.recipes import BUILD_BASE, ROOT, Recipe
-from stacks.images.sbom import sbom
-from stacks.images.staging import stage
-from stacks.images.wheels import pinned
+from falaj.engine.guard import guarded
+from falaj.stacks.errors import StackError
+from falaj.stacks.images.archive import layout_digest
+from falaj.stacks.images.items import Item
+from falaj.stacks.images.recipes import BUILD_BASE, ROOT, Recipe
+from falaj.stacks.images.sbom import sbom
+from falaj.stacks.images.staging import stage
+from falaj.stacks.images.wheels import pinned
 
 TOOLS: Final = ("buildah", "podman", "docker")
 SECONDS: Final = 2 * 3600

@@ -12,11 +12,11 @@ import subprocess
 from pathlib import Path
 from typing import Final, Protocol
 
-from engine.guard import guarded
-from engine.oci.tools import ensure
-from stacks.images.crane import NotThereError, RegistryError, explain
-from stacks.images.items import Item
-from stacks.images.target import is_loopback
+from falaj.engine.guard import guarded
+from falaj.engine.oci.tools import ensure
+from falaj.stacks.images.crane import NotThereError, RegistryError, explain
+from falaj.stacks.images.items import Item
+from falaj.stacks.images.target import is_loopback
 
 SECONDS: Final = 600
 

@@ -10,9 +10,9 @@ import subprocess
 from pathlib import Path
 from typing import Final
 
-from engine.guard import guarded
-from engine.oci.tools import ensure
-from stacks.errors import StackError
+from falaj.engine.guard import guarded
+from falaj.engine.oci.tools import ensure
+from falaj.stacks.errors import StackError
 
 QUESTION_SECONDS: Final = 120
 #: Images of training are some gigabytes; over a slow line that is hours.

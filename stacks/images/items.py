@@ -6,9 +6,9 @@ import difflib
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from components.kubernetes.bill_of_materials import Chart, Image, charts, images
-from stacks.errors import StackError
-from stacks.images.lock import Kind, Lock
+from falaj.components.kubernetes.bill_of_materials import Chart, Image, charts, images
+from falaj.stacks.errors import StackError
+from falaj.stacks.images.lock import Kind, Lock
 
 
 @dataclass(frozen=True)

@@ -21,8 +21,8 @@ from typing import Any, Final, Literal, cast
 
 import yaml
 
-from components.kubernetes.bill_of_materials import DIGEST, charts, images
-from stacks.errors import StackError
+from falaj.components.kubernetes.bill_of_materials import DIGEST, charts, images
+from falaj.stacks.errors import StackError
 
 Kind = Literal["images", "charts"]
 KINDS: Final[tuple[Kind, ...]] = ("images", "charts")

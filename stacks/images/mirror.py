@@ -11,10 +11,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from stacks.errors import StackError
-from stacks.images.chart_archives import Helm, archive_digest, layer_digest
-from stacks.images.crane import Crane, RegistryError
-from stacks.images.items import Item
+from falaj.stacks.errors import StackError
+from falaj.stacks.images.chart_archives import Helm, archive_digest, layer_digest
+from falaj.stacks.images.crane import Crane, RegistryError
+from falaj.stacks.images.items import Item
 
 Say = Callable[[str], None]
 UNKNOWN: Final = (

@@ -9,11 +9,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from stacks.errors import StackError
-from stacks.images.chart_archives import Helm, archive_digest, layer_digest
-from stacks.images.crane import Crane, RegistryError
-from stacks.images.items import Item
-from stacks.images.lock import Lock, Locked
+from falaj.stacks.errors import StackError
+from falaj.stacks.images.chart_archives import Helm, archive_digest, layer_digest
+from falaj.stacks.images.crane import Crane, RegistryError
+from falaj.stacks.images.items import Item
+from falaj.stacks.images.lock import Lock, Locked
 
 #: Registries limit how fast they are asked; a handful at once is what browsers do.
 AT_ONCE: Final = 6

@@ -8,9 +8,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from stacks.errors import StackError
+from falaj.stacks.errors import StackError
 
 ROOT: Final = Path(__file__).resolve().parents[2]
+"""What holds our packages: the project's folder in a clone, ``falaj`` in an installation."""
 FOLDER: Final = ROOT / "workloads" / "images"
 BUILD_BASE: Final = "base-build"
 """Short name of the image that wheels are installed in."""

@@ -16,9 +16,9 @@ from typing import Final
 import yaml
 from yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 
-from policies.reading import images as references
-from stacks.errors import StackError
-from stacks.images.items import Item
+from falaj.policies.reading import images as references
+from falaj.stacks.errors import StackError
+from falaj.stacks.images.items import Item
 
 _TEXT: Final = "tag:yaml.org,2002:str"
 #: Keys whose texts are images, whatever they look like.

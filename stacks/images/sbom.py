@@ -11,9 +11,9 @@ from datetime import UTC, datetime
 from importlib import import_module
 from typing import Any
 
-from stacks.errors import StackError
-from stacks.images.items import Item
-from stacks.images.wheels import Wheel
+from falaj.stacks.errors import StackError
+from falaj.stacks.images.items import Item
+from falaj.stacks.images.wheels import Wheel
 
 
 def sbom(image: Item, base: str, wheels: Sequence[Wheel], *, epoch: int) -> str:

@@ -14,7 +14,7 @@ from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec, ed25519
 
-from stacks.errors import StackError
+from falaj.stacks.errors import StackError
 
 
 def payload(reference: str, digest: str) -> bytes:

@@ -11,9 +11,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-from stacks.errors import StackError
-from stacks.images.recipes import FOLDER, ROOT, Recipe
-from stacks.images.wheels import Wheel, as_requirements, fetch
+import falaj
+from falaj.stacks.errors import StackError
+from falaj.stacks.images.recipes import FOLDER, ROOT, Recipe
+from falaj.stacks.images.wheels import Wheel, as_requirements, fetch
 
 _SUFFIXES: Final = frozenset({".py", ".json", ".yaml"})
 
@@ -40,7 +41,7 @@ def stage(
     shutil.copyfile(FOLDER / "finish.py", folder / "finish.py")
     (folder / "requirements.txt").write_text(as_requirements(wheels), encoding="utf-8")
     (folder / "sbom.cdx.json").write_text(bom, encoding="utf-8")
-    copy_sources(recipe, folder / "workloads")
+    copy_sources(recipe, folder)
     fetch(folder / "requirements.txt", folder / "wheels", machine, source)
     # One time and one mode for all: builders copy both.
     for path in (folder, *sorted(folder.rglob("*"))):
@@ -48,14 +49,15 @@ def stage(
         os.utime(path, (epoch, epoch))
 
 
-def copy_sources(recipe: Recipe, target: Path) -> None:
-    """Copy what the image runs; caches and other packages stay out.
+def copy_sources(recipe: Recipe, folder: Path) -> None:
+    """Copy what the image runs to ``falaj`` in a folder; caches and other packages stay out.
 
     Raises:
         StackError: a source is missing.
     """
-    source = ROOT / "workloads"
+    source, target = ROOT / "workloads", folder / "falaj" / "workloads"
     target.mkdir(parents=True)
+    shutil.copyfile(falaj.__file__, target.parent / "__init__.py")
     for name in recipe.packages:
         path = source / name
         if path.is_file():

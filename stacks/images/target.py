@@ -6,11 +6,11 @@ import ipaddress
 import re
 from typing import Final
 
-from policies.model import Settings, read_settings
-from policies.reading.images import is_allowed, parse
-from stacks.command.project import Project, StackFile
-from stacks.errors import StackError
-from stacks.settings import CloudSettings
+from falaj.policies.model import Settings, read_settings
+from falaj.policies.reading.images import is_allowed, parse
+from falaj.stacks.command.project import Project, StackFile
+from falaj.stacks.errors import StackError
+from falaj.stacks.settings import CloudSettings
 
 #: https://github.com/distribution/reference, host with port and path, in lower case.
 _REGISTRY: Final = re.compile(

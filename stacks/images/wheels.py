@@ -13,8 +13,8 @@ from typing import Final
 
 from packaging.markers import InvalidMarker, Marker
 
-from engine.guard import guarded
-from stacks.errors import StackError
+from falaj.engine.guard import guarded
+from falaj.stacks.errors import StackError
 
 PYTHON: Final = "3.11"
 """The interpreter's minor version in all bases: Debian 12's, and the requirement files'."""

@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-from components import catalogue
-from stacks.preflight.findings import Finding, NotAskedError
-from stacks.preflight.needs import Need
+from falaj.components import catalogue
+from falaj.stacks.preflight.findings import Finding, NotAskedError
+from falaj.stacks.preflight.needs import Need
 
 #: Service quotas in vCPUs, by the first letters of a machine's family and on-demand or spot:
 #: https://docs.aws.amazon.com/ec2/latest/instancetypes/ec2-instance-quotas.html

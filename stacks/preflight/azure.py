@@ -10,9 +10,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
 from typing import Any
 
-from components import catalogue
-from stacks.preflight.findings import Finding, NotAskedError
-from stacks.preflight.needs import Need
+from falaj.components import catalogue
+from falaj.stacks.preflight.findings import Finding, NotAskedError
+from falaj.stacks.preflight.needs import Need
 
 ENDPOINT = "https://management.azure.com"
 #: Versions of the interfaces that are read.

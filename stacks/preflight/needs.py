@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from components import catalogue
-from components.catalogue import MachineType
-from stacks.settings import CloudSettings, ClusterSettings, SmbSettings
-from stacks.settings.cluster import GpuPoolSettings
+from falaj.components import catalogue
+from falaj.components.catalogue import MachineType
+from falaj.stacks.settings import CloudSettings, ClusterSettings, SmbSettings
+from falaj.stacks.settings.cluster import GpuPoolSettings
 
 
 @dataclass(frozen=True)

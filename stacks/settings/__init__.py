@@ -4,11 +4,11 @@ Unknown keys, wrong types and impossible combinations are refused before the eng
 Region, cloud and data class are plain strings here, known before any resource is registered.
 """
 
-from stacks.settings.cloud import CloudSettings
-from stacks.settings.cluster import ClusterSettings
-from stacks.settings.foundation import FoundationSettings
-from stacks.settings.in_cluster import InClusterSettings
-from stacks.settings.load import (
+from falaj.stacks.settings.cloud import CloudSettings
+from falaj.stacks.settings.cluster import ClusterSettings
+from falaj.stacks.settings.foundation import FoundationSettings
+from falaj.stacks.settings.in_cluster import InClusterSettings
+from falaj.stacks.settings.load import (
     BLUEPRINTS,
     EXISTING,
     NAMESPACE,
@@ -18,10 +18,10 @@ from stacks.settings.load import (
     load_file,
     validate,
 )
-from stacks.settings.local import LocalSettings
-from stacks.settings.platform import PlatformSettings
-from stacks.settings.smb import SmbSettings
-from stacks.settings.workloads import WorkloadsSettings
+from falaj.stacks.settings.local import LocalSettings
+from falaj.stacks.settings.platform import PlatformSettings
+from falaj.stacks.settings.smb import SmbSettings
+from falaj.stacks.settings.workloads import WorkloadsSettings
 
 __all__ = [
     "BLUEPRINTS",

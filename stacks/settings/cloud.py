@@ -8,8 +8,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, field_validator
 
-from stacks.settings.policies import PolicySettings
-from stacks.settings.section import DataClass, Section
+from falaj.stacks.settings.policies import PolicySettings
+from falaj.stacks.settings.section import DataClass, Section
 
 #: The region that a stack is in when it names only its cloud.
 DEFAULT_REGIONS: Mapping[str, str] = {"aws": "me-central-1", "azure": "uaenorth"}

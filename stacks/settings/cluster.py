@@ -6,9 +6,9 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from stacks.settings.cloud import Days, PoolName
-from stacks.settings.foundation import OnFoundation
-from stacks.settings.section import Section
+from falaj.stacks.settings.cloud import Days, PoolName
+from falaj.stacks.settings.foundation import OnFoundation
+from falaj.stacks.settings.section import Section
 
 Nodes = Annotated[int, Field(ge=0, le=1_000)]
 

@@ -24,8 +24,8 @@ from typing import (
 import pulumi
 from pydantic import create_model
 
-from components.kubernetes import InClusterArgs
-from stacks.settings.section import Section
+from falaj.components.kubernetes import InClusterArgs
+from falaj.stacks.settings.section import Section
 
 
 def section_of(

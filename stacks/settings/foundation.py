@@ -6,8 +6,8 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from stacks.settings.cloud import CloudSettings, Days, Email, Name, Percent
-from stacks.settings.section import Section
+from falaj.stacks.settings.cloud import CloudSettings, Days, Email, Name, Percent
+from falaj.stacks.settings.section import Section
 
 Duty = Literal["provisioner", "trainer", "deployer", "auditor", "key-administrator"]
 

@@ -6,8 +6,8 @@ from typing import Annotated
 
 from pydantic import Field
 
-from stacks.errors import SettingsError
-from stacks.settings.cloud import CloudSettings, Name
+from falaj.stacks.errors import SettingsError
+from falaj.stacks.settings.cloud import CloudSettings, Name
 
 #: As `InClusterArgs.registry`, which says it once more for programs without a stack file.
 Registry = Annotated[

@@ -8,21 +8,21 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from components import catalogue
-from policies.model import PolicyError, read_settings
-from stacks.errors import SettingsError
-from stacks.settings.cloud import CloudSettings
-from stacks.settings.cluster import ClusterSettings
-from stacks.settings.errors import describe, unknown_namespace
-from stacks.settings.foundation import FoundationSettings
-from stacks.settings.in_cluster import InClusterSettings, check_access
-from stacks.settings.local import LocalSettings, check_combinations
-from stacks.settings.nesting import nest
-from stacks.settings.platform import PlatformSettings
-from stacks.settings.section import Section
-from stacks.settings.smb import SmbSettings
-from stacks.settings.source import Values, from_engine, from_project_and_stack
-from stacks.settings.workloads import WorkloadsSettings
+from falaj.components import catalogue
+from falaj.policies.model import PolicyError, read_settings
+from falaj.stacks.errors import SettingsError
+from falaj.stacks.settings.cloud import CloudSettings
+from falaj.stacks.settings.cluster import ClusterSettings
+from falaj.stacks.settings.errors import describe, unknown_namespace
+from falaj.stacks.settings.foundation import FoundationSettings
+from falaj.stacks.settings.in_cluster import InClusterSettings, check_access
+from falaj.stacks.settings.local import LocalSettings, check_combinations
+from falaj.stacks.settings.nesting import nest
+from falaj.stacks.settings.platform import PlatformSettings
+from falaj.stacks.settings.section import Section
+from falaj.stacks.settings.smb import SmbSettings
+from falaj.stacks.settings.source import Values, from_engine, from_project_and_stack
+from falaj.stacks.settings.workloads import WorkloadsSettings
 
 NAMESPACE = "falaj"
 #: Namespaces that a stack file may hold: ours, the engine's, and those of the clouds' providers.

@@ -7,8 +7,8 @@ from typing import Annotated, Literal
 
 from pydantic import Field, field_validator
 
-from stacks.errors import SettingsError
-from stacks.settings.section import DataClass, Section
+from falaj.stacks.errors import SettingsError
+from falaj.stacks.settings.section import DataClass, Section
 
 HostName = Annotated[str, Field(pattern=r"^[A-Za-z0-9*]([A-Za-z0-9.-]{0,251})$")]
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, cast
 
-from stacks.errors import SettingsError
+from falaj.stacks.errors import SettingsError
 
 
 def nest(values: Mapping[str, Any], namespace: str) -> dict[str, Any]:

@@ -6,15 +6,15 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from pydantic import Field
 
-from components.kubernetes.gateway import GatewayArgs
-from components.kubernetes.gpu_queues import GpuQueuesArgs
-from components.kubernetes.platform import PlatformArgs
-from components.kubernetes.residency import ResidencyArgs
-from components.kubernetes.storage_classes import StorageClassesArgs
-from components.kubernetes.tenant import TenantArgs
-from stacks.settings.derived import component_section
-from stacks.settings.in_cluster import InClusterSettings
-from stacks.settings.section import Section
+from falaj.components.kubernetes.gateway import GatewayArgs
+from falaj.components.kubernetes.gpu_queues import GpuQueuesArgs
+from falaj.components.kubernetes.platform import PlatformArgs
+from falaj.components.kubernetes.residency import ResidencyArgs
+from falaj.components.kubernetes.storage_classes import StorageClassesArgs
+from falaj.components.kubernetes.tenant import TenantArgs
+from falaj.stacks.settings.derived import component_section
+from falaj.stacks.settings.in_cluster import InClusterSettings
+from falaj.stacks.settings.section import Section
 
 TenantName = Annotated[str, Field(pattern=r"^[a-z][a-z0-9-]{0,18}[a-z0-9]$")]
 

@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from stacks.settings.section import Section
+from falaj.stacks.settings.section import Section
 
 PackName = Literal["residency", "encryption", "zero_trust", "kubernetes", "governance"]
 PACKS: tuple[PackName, ...] = (

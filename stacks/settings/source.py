@@ -9,7 +9,7 @@ from typing import Any, cast
 
 import yaml
 
-from stacks.errors import SettingsError
+from falaj.stacks.errors import SettingsError
 
 #: Configuration by namespaced key, as ``{"falaj:dataset": "digits"}``.
 Values = Mapping[str, Any]

@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from pydantic import Field
 
-from components.kubernetes.inference_service import InferenceServiceArgs
-from components.kubernetes.sweep import SweepArgs
-from components.kubernetes.training_job import TrainingJobArgs
-from stacks.settings.derived import component_section
-from stacks.settings.in_cluster import InClusterSettings
-from stacks.settings.section import Section
+from falaj.components.kubernetes.inference_service import InferenceServiceArgs
+from falaj.components.kubernetes.sweep import SweepArgs
+from falaj.components.kubernetes.training_job import TrainingJobArgs
+from falaj.stacks.settings.derived import component_section
+from falaj.stacks.settings.in_cluster import InClusterSettings
+from falaj.stacks.settings.section import Section
 
 #: A name that leaves room for what controllers append to it.
 WorkloadName = Annotated[str, Field(pattern=r"^[a-z]([a-z0-9-]{0,38}[a-z0-9])?$")]

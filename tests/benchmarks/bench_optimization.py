@@ -16,13 +16,17 @@ from typing import Any
 import pytest
 from pytest_benchmark.fixture import BenchmarkFixture
 
-from workloads.optimization.evaluate import score
-from workloads.optimization.export import export_module
-from workloads.optimization.pipeline import serving_of
-from workloads.optimization.quantise import pick_rows, quantise
-from workloads.optimization.runtime import needs_reduced_range, open_session, relevant_cpu_flags
-from workloads.optimization.served_graph import assemble
-from workloads.training.artifacts import load_rows, load_trained
+from falaj.workloads.optimization.evaluate import score
+from falaj.workloads.optimization.export import export_module
+from falaj.workloads.optimization.pipeline import serving_of
+from falaj.workloads.optimization.quantise import pick_rows, quantise
+from falaj.workloads.optimization.runtime import (
+    needs_reduced_range,
+    open_session,
+    relevant_cpu_flags,
+)
+from falaj.workloads.optimization.served_graph import assemble
+from falaj.workloads.training.artifacts import load_rows, load_trained
 
 pytestmark = pytest.mark.benchmark_suite
 
@@ -48,7 +52,7 @@ def dataset(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def command(*arguments: str) -> str:
     return subprocess.run(
-        [sys.executable, "-m", "workloads.training", *arguments],
+        [sys.executable, "-m", "falaj.workloads.training", *arguments],
         capture_output=True, text=True, check=True,
     ).stdout  # fmt: skip
 

@@ -14,9 +14,9 @@ from pathlib import Path
 import pytest
 from pytest_benchmark.fixture import BenchmarkFixture
 
-from engine.folders import cache_home
-from policies.model.judge import Judge
-from policies.rules import all_rules
+from falaj.engine.folders import cache_home
+from falaj.policies.model.judge import Judge
+from falaj.policies.rules import all_rules
 from tests.benchmarks.bench_preview import bare_project
 from tests.policies.shipped import stack_of
 from tests.stacks.conftest import ROOT, Project
@@ -36,7 +36,7 @@ EMPTY = """
 from dataclasses import replace
 from pathlib import Path
 
-from policies.server import serving
+from falaj.policies.server import serving
 
 folder = Path({folder!r})
 loaded = serving.load_pack(folder)

@@ -12,11 +12,11 @@ from pathlib import Path
 import pytest
 from pytest_benchmark.fixture import BenchmarkFixture
 
-from engine.sandbox.mocks import Declared
-from engine.sandbox.schema.tables import Tables
+from falaj.engine.sandbox.mocks import Declared
+from falaj.engine.sandbox.schema.tables import Tables
+from falaj.wire import Unknown
 from tests.stacks.conftest import Project
 from tests.stacks.in_mocks import SIX, declare, shipped
-from wire import Unknown
 
 pytestmark = pytest.mark.benchmark_suite
 
@@ -127,7 +127,9 @@ def test_preview_of_the_largest_stack(project: Project, benchmark: BenchmarkFixt
     )
 
 
-@pytest.mark.parametrize("module", ["components.catalogue", "components.aws", "components.azure"])
+@pytest.mark.parametrize(
+    "module", ["falaj.components.catalogue", "falaj.components.aws", "falaj.components.azure"]
+)
 def test_time_to_import(module: str, benchmark: BenchmarkFixture) -> None:
     peers: list[float] = []
 

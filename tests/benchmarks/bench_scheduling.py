@@ -15,8 +15,8 @@ from typing import Any
 import pytest
 from pytest_benchmark.fixture import BenchmarkFixture
 
-from engine.controlplane import ControlPlane, start
-from engine.controlplane.objects import wait_for
+from falaj.engine.controlplane import ControlPlane, start
+from falaj.engine.controlplane.objects import wait_for
 
 pytestmark = [pytest.mark.benchmark_suite, pytest.mark.timeout(7200)]
 

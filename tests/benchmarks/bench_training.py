@@ -19,7 +19,7 @@ _ROUNDS = 3
 
 def command(*arguments: str) -> str:
     return subprocess.run(
-        [sys.executable, "-m", "workloads.training", *arguments],
+        [sys.executable, "-m", "falaj.workloads.training", *arguments],
         capture_output=True, text=True, check=True,
     ).stdout  # fmt: skip
 

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from engine.controlplane import ControlPlane, start
-from engine.controlplane.objects import wait_for
-from engine.sandbox.charts import library, modules
+from falaj.engine.controlplane import ControlPlane, start
+from falaj.engine.controlplane.objects import wait_for
+from falaj.engine.sandbox.charts import library, modules
 from tests.cluster.leftovers import restored
 from tests.cluster.tenancy import kueue_settings
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from kubernetes.client.exceptions import ApiException
 
-from engine.controlplane.objects import Objects
+from falaj.engine.controlplane.objects import Objects
 
 #: What the control plane itself writes all the time.
 _OWN = frozenset({"Event", "Lease", "ComponentStatus", "IPAddress"})

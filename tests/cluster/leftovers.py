@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Generator
 from contextlib import contextmanager
 
-from engine.controlplane import ControlPlane
-from engine.controlplane.objects import Objects, wait_for
-from engine.errors import EngineError
+from falaj.engine.controlplane import ControlPlane
+from falaj.engine.controlplane.objects import Objects, wait_for
+from falaj.engine.errors import EngineError
 
 #: Kinds without a namespace that tests make, in the order in which they can go.
 KINDS = (

@@ -8,9 +8,9 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from engine.install import ensure_engine
-from engine.launch import additions
-from engine.sandbox import activation
+from falaj.engine.install import ensure_engine
+from falaj.engine.launch import additions
+from falaj.engine.sandbox import activation
 from tests.engine.conftest import Project
 
 YAML = """

@@ -10,9 +10,9 @@ from typing import Any
 
 import yaml
 
-from components.kubernetes._objects import Manifest, key_of
-from engine.controlplane import ControlPlane
-from engine.controlplane.objects import SIDE_BY_SIDE
+from falaj.components.kubernetes._objects import Manifest, key_of
+from falaj.engine.controlplane import ControlPlane
+from falaj.engine.controlplane.objects import SIDE_BY_SIDE
 from tests.cluster.residency_cluster import refusal
 
 _SYSTEM = "system:serviceaccount:kube-system:"

@@ -11,10 +11,10 @@ from typing import Any
 
 import yaml
 
-from components.kubernetes._objects import key_of, type_of
-from policies.model import Resource, Settings, Stack
-from policies.model.judge import Judge
-from policies.rules import all_rules
+from falaj.components.kubernetes._objects import key_of, type_of
+from falaj.policies.model import Resource, Settings, Stack
+from falaj.policies.model.judge import Judge
+from falaj.policies.rules import all_rules
 
 REGISTRY = "123456789012.dkr.ecr.me-central-1.amazonaws.com/falaj"
 DIGEST = "sha256:" + "0123456789abcdef" * 4

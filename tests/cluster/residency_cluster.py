@@ -11,10 +11,10 @@ from typing import Any
 
 from kubernetes.client.exceptions import ApiException
 
-from components.kubernetes._objects import key_of
-from components.kubernetes.residency import check, manifests
-from engine.controlplane import ControlPlane, start
-from engine.controlplane.objects import SIDE_BY_SIDE, Objects, wait_for
+from falaj.components.kubernetes._objects import key_of
+from falaj.components.kubernetes.residency import check, manifests
+from falaj.engine.controlplane import ControlPlane, start
+from falaj.engine.controlplane.objects import SIDE_BY_SIDE, Objects, wait_for
 
 POLICY = ("admissionregistration.k8s.io/v1", "ValidatingAdmissionPolicy")
 NAMESPACES = (

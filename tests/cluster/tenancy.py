@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 from kubernetes.client.exceptions import ApiException
 
-from components.kubernetes import gpu_queues, platform, tenant
-from components.kubernetes.addons.available import ADDONS
-from components.kubernetes.addons.kueue import kueue_configuration
-from engine.controlplane import ControlPlane, Site
-from engine.controlplane.objects import Objects, wait_for
+from falaj.components.kubernetes import gpu_queues, platform, tenant
+from falaj.components.kubernetes.addons.available import ADDONS
+from falaj.components.kubernetes.addons.kueue import kueue_configuration
+from falaj.engine.controlplane import ControlPlane, Site
+from falaj.engine.controlplane.objects import Objects, wait_for
 from tests.cluster.leftovers import restored
 
 SITE = Site(region="dxb-1", zones=("dxb-1a", "dxb-1b"), distribution="existing")

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 from kubernetes.client.exceptions import ApiException
 
-from components.kubernetes.residency import check, manifests
-from engine.controlplane import ControlPlane
-from engine.controlplane.objects import Objects, wait_for
+from falaj.components.kubernetes.residency import check, manifests
+from falaj.engine.controlplane import ControlPlane
+from falaj.engine.controlplane.objects import Objects, wait_for
 from tests.cluster.residency_cases import DIGEST, PLAIN, REGISTRY, RESIDENCY, in_kind, merged
 from tests.cluster.residency_cluster import POLICY, install, namespace, refusal, residence
 

@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 import yaml
 
-from components.kubernetes.admission.home import ACCOUNTS
-from engine.controlplane import ControlPlane, addons, binaries
-from engine.gobuild import module_folders
-from engine.progress import to_stderr
+from falaj.components.kubernetes.admission.home import ACCOUNTS
+from falaj.engine.controlplane import ControlPlane, addons, binaries
+from falaj.engine.gobuild import module_folders
+from falaj.engine.progress import to_stderr
 from tests.cluster.made_by_controllers import Made, made_of, refused_to_controllers
 from tests.cluster.residency_cluster import account, refusal, refused, residence
 

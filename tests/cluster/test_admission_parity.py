@@ -10,8 +10,8 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
-from components.kubernetes.residency import check, policies
-from engine.controlplane import ControlPlane
+from falaj.components.kubernetes.residency import check, policies
+from falaj.engine.controlplane import ControlPlane
 from tests.cluster.residency_cases import (
     DIGEST,
     PLAIN,

@@ -13,10 +13,10 @@ from typing import Any
 import pytest
 from kubernetes.client.exceptions import ApiException
 
-from components.kubernetes.queueing.credits import CREDIT
-from engine.controlplane import ControlPlane
-from engine.controlplane.objects import wait_for
-from engine.errors import EngineError
+from falaj.components.kubernetes.queueing.credits import CREDIT
+from falaj.engine.controlplane import ControlPlane
+from falaj.engine.controlplane.objects import wait_for
+from falaj.engine.errors import EngineError
 
 pytestmark = pytest.mark.cluster
 

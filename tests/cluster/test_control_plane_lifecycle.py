@@ -15,16 +15,16 @@ from typing import Any
 import psutil
 import pytest
 
-from engine.controlplane import start, stop
-from engine.controlplane.__main__ import main
-from engine.controlplane.commands import Files
-from engine.controlplane.objects import wait_for
-from engine.controlplane.record import Record
-from engine.errors import EngineError
+from falaj.engine.controlplane import start, stop
+from falaj.engine.controlplane.__main__ import main
+from falaj.engine.controlplane.commands import Files
+from falaj.engine.controlplane.objects import wait_for
+from falaj.engine.controlplane.record import Record
+from falaj.engine.errors import EngineError
 
 pytestmark = [pytest.mark.cluster, pytest.mark.slow]
 
-START = "import sys; from pathlib import Path; from engine.controlplane import start; "
+START = "import sys; from pathlib import Path; from falaj.engine.controlplane import start; "
 #: A caller that holds a control plane, as a test session does.
 CALLER = f"{START}start(Path(sys.argv[1])); print('ready', flush=True); sys.stdin.read()"
 

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from components.kubernetes.residency import check, policies
-from engine.controlplane import ControlPlane
-from policies.rules import all_rules
+from falaj.components.kubernetes.residency import check, policies
+from falaj.engine.controlplane import ControlPlane
+from falaj.policies.rules import all_rules
 from tests.cluster.residency_cases import RESIDENCY, Case, cases, found_by_packs
 from tests.cluster.residency_cluster import refusal, residence
 

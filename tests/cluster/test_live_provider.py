@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from engine.controlplane import ControlPlane
+from falaj.engine.controlplane import ControlPlane
 from tests.cluster.live import (
     LiveProject,
     config_map,

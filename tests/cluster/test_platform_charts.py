@@ -14,15 +14,15 @@ from typing import Any
 import pytest
 import yaml
 
-from components.kubernetes.addons.installation import installations
-from components.specification.kubernetes_version import DEFAULT as KUBERNETES
-from engine.controlplane import binaries
-from engine.gobuild import module_folders
-from engine.oci.tools import ensure
-from engine.progress import to_stderr
-from engine.sandbox.charts import modules
-from engine.sandbox.charts.helm import Rendering, render
-from engine.sandbox.charts.library import Chart, missing_dependencies
+from falaj.components.kubernetes.addons.installation import installations
+from falaj.components.specification.kubernetes_version import DEFAULT as KUBERNETES
+from falaj.engine.controlplane import binaries
+from falaj.engine.gobuild import module_folders
+from falaj.engine.oci.tools import ensure
+from falaj.engine.progress import to_stderr
+from falaj.engine.sandbox.charts import modules
+from falaj.engine.sandbox.charts.helm import Rendering, render
+from falaj.engine.sandbox.charts.library import Chart, missing_dependencies
 from tests.components.kubernetes.platforms import spec, values
 from tests.components.kubernetes.test_platform_monitoring import EXPRESSIONS
 

@@ -14,10 +14,10 @@ from typing import Any
 import pytest
 import yaml
 
-from engine.controlplane import ControlPlane, start
-from engine.controlplane.addons import BARE_DEFINITIONS
-from engine.controlplane.objects import wait_for
-from engine.controlplane.pools import Site
+from falaj.engine.controlplane import ControlPlane, start
+from falaj.engine.controlplane.addons import BARE_DEFINITIONS
+from falaj.engine.controlplane.objects import wait_for
+from falaj.engine.controlplane.pools import Site
 from tests.cluster.inventory import inventory
 from tests.cluster.tenancy import counted
 from tests.ports import free_port

@@ -14,12 +14,12 @@ import pytest
 import yaml
 from kubernetes.client.exceptions import ApiException
 
-from components.kubernetes._objects import Manifest, key_of
-from components.kubernetes.addons.installation import manifests
-from components.kubernetes.addons.kueue import kueue_configuration
-from engine.controlplane import ControlPlane, addons, binaries, start
-from engine.gobuild import module_folders
-from engine.progress import to_stderr
+from falaj.components.kubernetes._objects import Manifest, key_of
+from falaj.components.kubernetes.addons.installation import manifests
+from falaj.components.kubernetes.addons.kueue import kueue_configuration
+from falaj.engine.controlplane import ControlPlane, addons, binaries, start
+from falaj.engine.gobuild import module_folders
+from falaj.engine.progress import to_stderr
 from tests.components.kubernetes.platforms import PLACES, spec
 
 pytestmark = pytest.mark.cluster

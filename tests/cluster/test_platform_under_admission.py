@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from engine.controlplane import ControlPlane, addons, binaries, start
+from falaj.engine.controlplane import ControlPlane, addons, binaries, start
 from tests.cluster.made_by_controllers import (
     jobs_of_runtime,
     made_of,

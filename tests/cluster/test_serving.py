@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from kubernetes.client.exceptions import ApiException
 
-from engine.controlplane import ControlPlane, start
+from falaj.engine.controlplane import ControlPlane, start
 from tests.cluster.tenancy import SITE, eventually, members, refused, tenant_objects
 from tests.components.kubernetes.serving_services import DIGEST, GPU, SPILL, by_key, service
 

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from kubernetes.client.exceptions import ApiException
 
-from engine.controlplane import ControlPlane
-from engine.controlplane.objects import wait_for
+from falaj.engine.controlplane import ControlPlane
+from falaj.engine.controlplane.objects import wait_for
 from tests.cluster.tenancy import (
     FORBIDDEN,
     GPU,

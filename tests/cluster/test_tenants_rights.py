@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from engine.controlplane import ControlPlane
+from falaj.engine.controlplane import ControlPlane
 from tests.cluster.tenancy import (
     DUTIES,
     SECONDS,

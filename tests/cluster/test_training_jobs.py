@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from components.kubernetes import federated_training, sweep, training_job
-from components.kubernetes._objects import Manifest
-from engine.controlplane import ControlPlane
+from falaj.components.kubernetes import federated_training, sweep, training_job
+from falaj.components.kubernetes._objects import Manifest
+from falaj.engine.controlplane import ControlPlane
 from tests.cluster.tenancy import (
     GPU,
     RACK,

@@ -11,8 +11,8 @@ from typing import Any, get_type_hints
 import pulumi
 import pytest
 
-import components.aws
-import components.azure
+import falaj.components.aws
+import falaj.components.azure
 
 NAMES = (
     "Network", "KeyRing", "ObjectStore", "TrainingFileSystem", "Registry", "Identity",
@@ -37,26 +37,26 @@ def outputs(component: type[Any]) -> dict[str, Any]:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_arguments_are_one_and_the_same(name: str) -> None:
-    aws, azure = classes(components.aws)[name], classes(components.azure)[name]
+    aws, azure = classes(falaj.components.aws)[name], classes(falaj.components.azure)[name]
     args = [get_type_hints(cls.__init__)["args"] for cls in (aws, azure)]
     assert args[0] is args[1]
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_outputs_have_the_same_names_and_types(name: str) -> None:
-    aws, azure = classes(components.aws)[name], classes(components.azure)[name]
+    aws, azure = classes(falaj.components.aws)[name], classes(falaj.components.azure)[name]
     assert outputs(aws) == outputs(azure)
 
 
 def test_there_is_nothing_that_only_one_cloud_has() -> None:
-    assert set(classes(components.aws)) == set(NAMES)
-    assert set(classes(components.azure)) == set(NAMES)
+    assert set(classes(falaj.components.aws)) == set(NAMES)
+    assert set(classes(falaj.components.azure)) == set(NAMES)
 
 
 @pytest.mark.parametrize("cloud", ["aws", "azure"])
 @pytest.mark.parametrize("name", NAMES)
 def test_every_component_explains_itself(cloud: str, name: str) -> None:
-    component = classes(getattr(components, cloud))[name]
+    component = classes(getattr(falaj.components, cloud))[name]
     text = inspect.getdoc(component) or ""
     assert len(text) > 200
     assert f"{name}(" in text, "an example"
@@ -71,8 +71,8 @@ def modules_after(statement: str) -> str:
 
 @pytest.mark.parametrize(
     "statement",
-    ["import components", "import components.catalogue", "import stacks.program",
-     "import components.specification.gpu_node_pool"],
+    ["import components", "import falaj.components.catalogue", "import falaj.stacks.program",
+     "import falaj.components.specification.gpu_node_pool"],
 )  # fmt: skip
 def test_neither_cloud_is_needed(statement: str) -> None:
     loaded = modules_after(statement).splitlines()

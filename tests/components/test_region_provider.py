@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from components.specification.provider import check
+from falaj.components.specification.provider import check
 
 HOME = {"aws": {"me-central-1"}, "azure": {"uaenorth", "uaecentral"}}
 

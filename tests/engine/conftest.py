@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from engine.install import Engine, ensure_engine
-from engine.launch import additions
+from falaj.engine.install import Engine, ensure_engine
+from falaj.engine.launch import additions
 
 DATA = Path(__file__).with_name("data")
 

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from engine.backend import ensure_backend
-from engine.errors import EngineError
-from engine.folders import cache_home, data_home
+from falaj.engine.backend import ensure_backend
+from falaj.engine.errors import EngineError
+from falaj.engine.folders import cache_home, data_home
 
 
 def mode(path: Path) -> int:

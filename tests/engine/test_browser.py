@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from engine import browser
+from falaj.engine import browser
 
 
 @pytest.fixture

@@ -13,17 +13,17 @@ from pathlib import Path
 
 import pytest
 
-from engine import download
-from engine.download import (
+from falaj.engine import download
+from falaj.engine.download import (
     ChecksumMismatchError,
     UnreachableError,
     download_engine,
     machine_name,
     release_site,
 )
-from engine.errors import EngineError
-from engine.install import ensure_engine
-from engine.versions import pins
+from falaj.engine.errors import EngineError
+from falaj.engine.install import ensure_engine
+from falaj.engine.versions import pins
 
 PROGRAM = b"#!/bin/sh\necho v3.255.0\n"
 

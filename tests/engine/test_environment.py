@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
-from engine import environment
-from engine.environment import Stamp, ensure_environment, main
-from engine.errors import EngineError
-from engine.progress import silent
+from falaj.engine import environment
+from falaj.engine.environment import Stamp, ensure_environment, main
+from falaj.engine.errors import EngineError
+from falaj.engine.progress import silent
 
 SCRIPT = Path(environment.__file__)
 

@@ -12,9 +12,9 @@ from pathlib import Path
 import psutil
 import pytest
 
-from engine.errors import EngineError
-from engine.install import engine_home, ensure_engine
-from engine.versions import pins
+from falaj.engine.errors import EngineError
+from falaj.engine.install import engine_home, ensure_engine
+from falaj.engine.versions import pins
 
 GO = """#!/bin/sh
 # A Go that "builds" a pulumi: a script that tells its version.
@@ -68,7 +68,7 @@ class Machine:
 
     def ensure(self) -> subprocess.Popen[str]:
         return subprocess.Popen(
-            [sys.executable, "-m", "engine", "ensure"],
+            [sys.executable, "-m", "falaj.engine", "ensure"],
             env=self.env,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,

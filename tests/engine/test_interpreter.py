@@ -7,9 +7,9 @@ import pytest
 from google.protobuf.struct_pb2 import Struct
 from pulumi.runtime.proto import language_pb2
 
-from engine.languagehost import installation
-from engine.languagehost.interpreter import Interpreter, RuntimeOptionError, resolve
-from engine.languagehost.programs import plugin_command, program_command, program_environment
+from falaj.engine.languagehost import installation
+from falaj.engine.languagehost.interpreter import Interpreter, RuntimeOptionError, resolve
+from falaj.engine.languagehost.programs import plugin_command, program_command, program_environment
 
 
 def make_environment(folder: Path) -> Path:

@@ -25,7 +25,7 @@ from pulumi.runtime.proto import (
     resource_pb2_grpc,
 )
 
-HOST = [sys.executable, "-P", "-m", "engine.languagehost", "127.0.0.1:1"]
+HOST = [sys.executable, "-P", "-m", "falaj.engine.languagehost", "127.0.0.1:1"]
 SECONDS = 30
 
 

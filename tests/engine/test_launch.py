@@ -10,10 +10,10 @@ from pathlib import Path
 import psutil
 import pytest
 
-from engine.__main__ import main
-from engine.errors import EngineError
-from engine.install import Engine
-from engine.launch import additions, run
+from falaj.engine.__main__ import main
+from falaj.engine.errors import EngineError
+from falaj.engine.install import Engine
+from falaj.engine.launch import additions, run
 
 FAKE = """#!/bin/sh
 case "$1" in
@@ -117,7 +117,9 @@ def test_doctor_tells_what_is_missing(
 
 
 def start(note: Path) -> tuple[subprocess.Popen[bytes], int]:
-    code = f"import sys; from engine.launch import run; sys.exit(run(['wait', {str(note)!r}]))"
+    code = (
+        f"import sys; from falaj.engine.launch import run; sys.exit(run(['wait', {str(note)!r}]))"
+    )
     process = subprocess.Popen([sys.executable, "-c", code])
     deadline = time.monotonic() + 30
     while not (note.exists() and note.read_text()) and time.monotonic() < deadline:

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from engine.errors import EngineError
-from engine.oci.tools import MODULE, PACKAGES, ensure
+from falaj.engine.errors import EngineError
+from falaj.engine.oci.tools import MODULE, PACKAGES, ensure
 
 
 def test_a_tool_on_the_path_is_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,8 +9,8 @@ import sys
 
 import pytest
 
-from engine import ports
-from engine.errors import EngineError
+from falaj.engine import ports
+from falaj.engine.errors import EngineError
 
 
 def test_each_call_gives_others_that_can_be_bound() -> None:
@@ -37,7 +37,7 @@ def test_too_many_are_refused_with_how_many_there_are(monkeypatch: pytest.Monkey
 
 
 def test_processes_that_start_together_look_at_different_places() -> None:
-    program = "from engine.ports import free_ports; print(*free_ports(20))"
+    program = "from falaj.engine.ports import free_ports; print(*free_ports(20))"
     started = [
         subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True)
         for _ in range(4)

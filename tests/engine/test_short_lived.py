@@ -7,7 +7,7 @@ import sys
 
 PROGRAM = """
 import atexit, gc
-from engine.short_lived import collect_rarely
+from falaj.engine.short_lived import collect_rarely
 atexit.register(lambda: print("frozen", gc.get_freeze_count() > 1000, "objects", len(gc.get_objects()) < 100))
 before = gc.get_threshold()[0]
 collect_rarely()
@@ -26,7 +26,8 @@ def test_garbage_is_looked_for_seldom_and_not_at_exit() -> None:
 
 def test_cycles_are_still_found() -> None:
     program = (
-        "import gc, weakref\nfrom engine.short_lived import collect_rarely\ncollect_rarely()\n"
+        "import gc, weakref\n"
+        "from falaj.engine.short_lived import collect_rarely\ncollect_rarely()\n"
         "class A: pass\n"
         "found = []\n"
         "for _ in range(120_000):\n"

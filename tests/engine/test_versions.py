@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.versions import Version, go_version, pins
+from falaj.engine.versions import Version, go_version, pins
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import torch
 
-TRAINING = [sys.executable, "-m", "workloads.training"]
+TRAINING = [sys.executable, "-m", "falaj.workloads.training"]
 
 
 @pytest.fixture(scope="session")

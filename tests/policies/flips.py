@@ -7,8 +7,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from policies.model import Resource, is_list, leaves, spell
-from policies.model.values import Path
+from falaj.policies.model import Resource, is_list, leaves, spell
+from falaj.policies.model.values import Path
 
 REGIONS = {"me-central-1": "eu-west-1", "uaenorth": "westeurope", "uaecentral": "northeurope"}
 ZONE = re.compile(r"\bmec1-az(\d)\b|\bme-central-1([a-z])\b")

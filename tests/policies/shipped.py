@@ -9,10 +9,10 @@ from typing import Any
 
 from pulumi.runtime.mocks import MockMonitor
 
-from engine.sandbox.mocks import Declared, SandboxMocks
-from policies.model import UNKNOWN, Options, Provider, Resource, Stack, is_list
+from falaj.engine.sandbox.mocks import Declared, SandboxMocks
+from falaj.policies.model import UNKNOWN, Options, Provider, Resource, Stack, is_list
+from falaj.wire import Unknown
 from tests.stacks.in_mocks import SIX, declare, shipped
-from wire import Unknown
 
 __all__ = ["SIX", "stack_of", "whole"]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from hypothesis import strategies as st
 
-from policies.model import REDACTED, UNKNOWN
+from falaj.policies.model import REDACTED, UNKNOWN
 
 TELLING = (
     "eu-west-1",

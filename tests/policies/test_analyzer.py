@@ -12,8 +12,8 @@ import pytest
 from google.protobuf import empty_pb2, struct_pb2
 from pulumi.runtime.proto import analyzer_pb2 as messages
 
-from policies.configuration import read_configuration
-from policies.model import (
+from falaj.policies.configuration import read_configuration
+from falaj.policies.model import (
     Finding,
     Resource,
     Rule,
@@ -23,9 +23,9 @@ from policies.model import (
     is_unknown,
     violation,
 )
-from policies.recording import RECORD_FOLDER, read_records
-from policies.rules.governance.remediation import TAGS_RULE
-from policies.server.analyzer import Analyzer, Pack
+from falaj.policies.recording import RECORD_FOLDER, read_records
+from falaj.policies.rules.governance.remediation import TAGS_RULE
+from falaj.policies.server.analyzer import Analyzer, Pack
 
 UNKNOWN_TEXT = "04da6b54-80e4-46f7-96ec-b56ff0331ba9"
 TYPE = "aws:s3/bucket:Bucket"
@@ -280,12 +280,12 @@ def test_a_waived_finding_is_said_and_does_not_block(
     record = tmp_path / "record"
     record.mkdir()
     monkeypatch.setenv(RECORD_FOLDER, str(record))
-    monkeypatch.setattr("policies.configuration.all_rules", lambda: (KEY,))
+    monkeypatch.setattr("falaj.policies.configuration.all_rules", lambda: (KEY,))
     (tmp_path / "waivers.yaml").write_text(
         "waivers:\n- {id: W-1, rule: encryption-key, urn: 'urn:b', reason: r, approver: a, "
         "expires: 2099-01-01}\n"
     )
-    monkeypatch.setattr("policies.waivers.MOST_DAYS", 100_000)
+    monkeypatch.setattr("falaj.policies.waivers.MOST_DAYS", 100_000)
     path = str(tmp_path / "waivers.yaml")
     asked = analyzer(config={"falaj:policies": json.dumps({"waivers": path})})
     found = asked.Analyze(request(key="bad"), None)

@@ -8,15 +8,15 @@ from typing import Any
 import pytest
 import yaml
 
-from policies.conflicts import (
+from falaj.policies.conflicts import (
     benchmarks,
     configuration,
     print_configuration,
     scanner,
     scanners,
 )
-from policies.controls import control
-from policies.model import PolicyError
+from falaj.policies.controls import control
+from falaj.policies.model import PolicyError
 
 KEYS = [each.key for each in scanners()]
 

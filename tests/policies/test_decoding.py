@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from policies.decoding import DEEPEST, SIGNATURE, plain
-from policies.model import REDACTED, UNKNOWN, PolicyError
-from policies.state import read_state, stack_of_states
+from falaj.policies.decoding import DEEPEST, SIGNATURE, plain
+from falaj.policies.model import REDACTED, UNKNOWN, PolicyError
+from falaj.policies.state import read_state, stack_of_states
 
 ROOT = "pulumi:pulumi:Stack"
 UAE = "me-central-1"

@@ -7,10 +7,10 @@ from dataclasses import replace
 
 import pytest
 
-from policies.model import Resource, Settings, Stack, View
-from policies.model.judge import Judge
-from policies.reading.place import REGIONLESS
-from policies.rules import rules_of
+from falaj.policies.model import Resource, Settings, Stack, View
+from falaj.policies.model.judge import Judge
+from falaj.policies.reading.place import REGIONLESS
+from falaj.policies.rules import rules_of
 from tests.policies.flips import Flip, flips
 from tests.policies.shipped import SIX, stack_of
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from policies.model import (
+from falaj.policies.model import (
     EVERY,
     UNKNOWN,
     Finding,
@@ -20,9 +20,9 @@ from policies.model import (
     View,
     violation,
 )
-from policies.model.judge import look
-from policies.outcome import Status, class_of, decide
-from policies.waivers import Waiver, Waivers
+from falaj.policies.model.judge import look
+from falaj.policies.outcome import Status, class_of, decide
+from falaj.policies.waivers import Waiver, Waivers
 
 BUCKET = "aws:s3/bucket:Bucket"
 URN = "urn:pulumi:dev::shop::aws:s3/bucket:Bucket::logs"

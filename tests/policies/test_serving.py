@@ -7,14 +7,14 @@ import sys
 
 import pytest
 
-from policies.decoding import DEEPEST
+from falaj.policies.decoding import DEEPEST
 
 PROGRAM = """
 import sys
 from google.protobuf import struct_pb2
-from policies.model import PolicyError
-from policies.server.messages import properties_of
-from policies.server.serving import allow_deep_messages
+from falaj.policies.model import PolicyError
+from falaj.policies.server.messages import properties_of
+from falaj.policies.server.serving import allow_deep_messages
 
 allow_deep_messages()
 value = {"region": "eu-west-1"}

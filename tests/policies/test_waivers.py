@@ -10,8 +10,17 @@ from typing import Any
 import pytest
 import yaml
 
-from policies.model import EVERY, Finding, PolicyError, Resource, Rule, Severity, View, violation
-from policies.waivers import Waivers, read_waivers
+from falaj.policies.model import (
+    EVERY,
+    Finding,
+    PolicyError,
+    Resource,
+    Rule,
+    Severity,
+    View,
+    violation,
+)
+from falaj.policies.waivers import Waivers, read_waivers
 
 TODAY = datetime.date(2026, 11, 21)
 URN = "urn:pulumi:dev::falaj::aws:s3/bucket:Bucket::logs"

@@ -22,7 +22,7 @@ def mint(config: dict[str, Any], *, scope: str = "predict") -> str:
     """A token from the command that people use."""
     return subprocess.run(
         [
-            *(sys.executable, "-m", "workloads.inference", "token"),
+            *(sys.executable, "-m", "falaj.workloads.inference", "token"),
             *("--key", f"{config['keyring']}/tokens.pem"),
             *("--issuer", config["auth"]["issuer"], "--audience", config["auth"]["audience"]),
             *("--subject", "tests", "--scope", scope),

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 import yaml
 
-from engine.sandbox.clouds.model import Made
-from engine.sandbox.store import Store
+from falaj.engine.sandbox.clouds.model import Made
+from falaj.engine.sandbox.store import Store
 from tests.stacks.conftest import Project
 
 

@@ -91,7 +91,7 @@ class Project:
         named = "--stack" in arguments or not self.stack
         chosen = [] if named else ["--stack", self.stack]
         return subprocess.Popen(
-            [sys.executable, "-m", "stacks.command", *arguments, *chosen],
+            [sys.executable, "-m", "falaj.stacks.command", *arguments, *chosen],
             cwd=folder or self.root,
             env=self.environment,
             stdout=subprocess.PIPE,
@@ -131,13 +131,13 @@ class Project:
 
     def sandbox(self, *arguments: str) -> subprocess.CompletedProcess[str]:
         """Look at the sandbox's cloud, or change it."""
-        return self._run([sys.executable, "-m", "engine.sandbox", *arguments])
+        return self._run([sys.executable, "-m", "falaj.engine.sandbox", *arguments])
 
     def in_sandbox(self, folder: Path, command: list[str]) -> subprocess.CompletedProcess[str]:
         """Run a command in another folder, with the variables of the sandbox."""
         program = (
-            "import sys, subprocess; from engine import launch; from engine.sandbox import "
-            "activation; sys.exit(subprocess.run(sys.argv[1:], "
+            "import sys, subprocess; from falaj.engine import launch; "
+            "from falaj.engine.sandbox import activation; sys.exit(subprocess.run(sys.argv[1:], "
             "env=activation.activated(launch.environment())).returncode)"
         )
         return self._run([sys.executable, "-c", program, *command], folder)
@@ -150,7 +150,7 @@ class Project:
         self, command: list[str], folder: Path | None = None
     ) -> subprocess.CompletedProcess[str]:
         program = (
-            "import sys, subprocess; from engine import launch; "
+            "import sys, subprocess; from falaj.engine import launch; "
             "sys.exit(subprocess.run(sys.argv[1:], env=launch.environment()).returncode)"
         )
         return subprocess.run(

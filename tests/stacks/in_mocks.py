@@ -11,9 +11,9 @@ from typing import Any
 import pulumi
 import yaml
 
-from engine.sandbox.mocks import SandboxMocks
-from stacks.program import declare_in_cloud, declare_in_cluster
-from stacks.settings import CloudSettings, InClusterSettings, validate
+from falaj.engine.sandbox.mocks import SandboxMocks
+from falaj.stacks.program import declare_in_cloud, declare_in_cluster
+from falaj.stacks.settings import CloudSettings, InClusterSettings, validate
 
 os.environ["PULUMI_ERROR_OUTPUT_STRING"] = "1"
 

@@ -12,13 +12,13 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from engine.sandbox.inprocess import Sandbox
-from engine.sandbox.mocks import SandboxMocks
-from engine.sandbox.schema.tables import Tables
-from stacks.errors import SettingsError
+from falaj.engine.sandbox.inprocess import Sandbox
+from falaj.engine.sandbox.mocks import SandboxMocks
+from falaj.engine.sandbox.schema.tables import Tables
+from falaj.stacks.errors import SettingsError
+from falaj.wire import Unknown
 from tests.engine.sandbox.mutants import mutants
 from tests.stacks.in_mocks import SIX, declare, shipped
-from wire import Unknown
 
 ALLOWED = {"me-central-1", "uaenorth", "uaecentral"}
 #: How the clouds write regions, wherever they are: in ARNs, hosts, locations.

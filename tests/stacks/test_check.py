@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from engine.sandbox.store import Store
-from policies.reports.result import CheckResult, read_result
+from falaj.engine.sandbox.store import Store
+from falaj.policies.reports.result import CheckResult, read_result
 from tests.stacks.conftest import ROOT, Project
 from tests.stacks.in_mocks import SIX
 

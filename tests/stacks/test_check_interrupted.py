@@ -11,7 +11,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from policies.reports.result import read_result
+from falaj.policies.reports.result import read_result
 from tests.stacks.conftest import ROOT, Project, wait_for
 
 pytestmark = [pytest.mark.slow, pytest.mark.engine]
@@ -87,7 +87,7 @@ def test_a_pack_ends_with_an_engine_that_was_killed() -> None:
         [
             sys.executable, "-c",
             "import subprocess, sys; p = subprocess.Popen([sys.executable, '-m', "
-            "'policies.governance.__main__'], stdout=subprocess.PIPE); "
+            "'falaj.policies.governance.__main__'], stdout=subprocess.PIPE); "
             "p.stdout.readline(); print(p.pid, flush=True); p.wait()",
         ],
         cwd=ROOT, env={**os.environ, "PYTHONPATH": str(ROOT)}, stdout=subprocess.PIPE, text=True,

@@ -10,18 +10,18 @@ from typing import Any
 
 import pytest
 
-from policies.reports.evidence import evidence
-from policies.reports.junit import to_junit
-from policies.reports.result import CheckResult, StackResult, read_result
-from policies.reports.sarif import to_sarif
-from policies.reports.summary import summarise
-from stacks.checking.check import gathered
-from stacks.checking.preview import require_judged, why, without_options
-from stacks.checking.recorded import check_file
-from stacks.checking.subject import subjects
-from stacks.command.project import Project
-from stacks.errors import SettingsError, StackError
-from stacks.settings.source import from_project_and_stack
+from falaj.policies.reports.evidence import evidence
+from falaj.policies.reports.junit import to_junit
+from falaj.policies.reports.result import CheckResult, StackResult, read_result
+from falaj.policies.reports.sarif import to_sarif
+from falaj.policies.reports.summary import summarise
+from falaj.stacks.checking.check import gathered
+from falaj.stacks.checking.preview import require_judged, why, without_options
+from falaj.stacks.checking.recorded import check_file
+from falaj.stacks.checking.subject import subjects
+from falaj.stacks.command.project import Project
+from falaj.stacks.errors import SettingsError, StackError
+from falaj.stacks.settings.source import from_project_and_stack
 
 BUCKET = "aws:s3/bucket:Bucket"
 PREFIX = "urn:pulumi:live::shop::"

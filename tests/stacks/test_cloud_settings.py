@@ -9,10 +9,10 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from policies.model import Settings as PackSettings
-from stacks.errors import SettingsError
-from stacks.reality import check_reality
-from stacks.settings import (
+from falaj.policies.model import Settings as PackSettings
+from falaj.stacks.errors import SettingsError
+from falaj.stacks.reality import check_reality
+from falaj.stacks.settings import (
     BLUEPRINTS,
     EXISTING,
     CloudSettings,
@@ -23,9 +23,9 @@ from stacks.settings import (
     load_file,
     validate,
 )
-from stacks.settings.foundation import OwnFoundation
-from stacks.settings.nesting import nest
-from stacks.settings.policies import PolicySettings
+from falaj.stacks.settings.foundation import OwnFoundation
+from falaj.stacks.settings.nesting import nest
+from falaj.stacks.settings.policies import PolicySettings
 
 ROOT = Path(__file__).resolve().parents[2]
 SHIPPED = sorted((ROOT / "stacks").glob("Pulumi.*-*.yaml"))

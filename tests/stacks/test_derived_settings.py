@@ -6,8 +6,8 @@ import pulumi
 import pytest
 from pydantic import ValidationError
 
-from stacks.settings.derived import section_of
-from stacks.settings.errors import describe
+from falaj.stacks.settings.derived import section_of
+from falaj.stacks.settings.errors import describe
 
 
 class Rack(TypedDict):

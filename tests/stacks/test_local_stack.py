@@ -79,7 +79,7 @@ def test_up_serves_and_a_second_up_changes_nothing(project: Project) -> None:
 def test_printed_calls_work_when_pasted(project: Project) -> None:
     served(project)
     printed = project.up()
-    token = f"{sys.executable} -m stacks.command token --stack {project.stack}"
+    token = f"{sys.executable} -m falaj.stacks.command token --stack {project.stack}"
     curl = printed.partition("Call it with curl:\n")[2].partition("\n\n")[0]
     answer = project.shell(curl.replace("make -s token", token))
     assert json.loads(answer)["model_name"] == "digits"
@@ -243,7 +243,7 @@ def test_interrupted_up_is_completed_by_the_next(project: Project, how: signal.S
     assert "Traceback" not in rest
     assert process.returncode != 0
     wait_for(
-        lambda: not [p for p in project.processes() if "workloads.training" in p.cmdline()],
+        lambda: not [p for p in project.processes() if "falaj.workloads.training" in p.cmdline()],
         "the trainer to end",
     )
     checkpoints = list(project.site.glob("runs/*/checkpoint*"))

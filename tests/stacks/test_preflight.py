@@ -14,11 +14,11 @@ import boto3
 import pytest
 from botocore.stub import ANY, Stubber
 
-from components import catalogue
-from stacks.command import __main__ as command
-from stacks.preflight import aws, azure
-from stacks.preflight.findings import Finding, NotAskedError, exit_status
-from stacks.preflight.needs import Need
+from falaj.components import catalogue
+from falaj.stacks.command import __main__ as command
+from falaj.stacks.preflight import aws, azure
+from falaj.stacks.preflight.findings import Finding, NotAskedError, exit_status
+from falaj.stacks.preflight.needs import Need
 
 UAE = catalogue.place("aws", "me-central-1")
 DUBAI = catalogue.place("azure", "uaenorth")

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from stacks.errors import SettingsError
-from stacks.image_digests import digests
-from stacks.rehearsal import rehearse_in_cluster
-from stacks.settings import InClusterSettings, validate
+from falaj.stacks.errors import SettingsError
+from falaj.stacks.image_digests import digests
+from falaj.stacks.rehearsal import rehearse_in_cluster
+from falaj.stacks.settings import InClusterSettings, validate
 from tests.stacks.in_mocks import ROOT, declare, shipped
 
 CLASS = {

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stacks.errors import SettingsError
-from stacks.settings import LocalSettings, load_file, validate
-from stacks.settings.errors import keys
+from falaj.stacks.errors import SettingsError
+from falaj.stacks.settings import LocalSettings, load_file, validate
+from falaj.stacks.settings.errors import keys
 
 LOCAL = {"falaj:platform": "local"}
 
@@ -180,7 +180,7 @@ def test_missing_stack_file(tmp_path: Path) -> None:
 def test_file_and_engine_give_the_same_settings(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from stacks.settings import load_engine
+    from falaj.stacks.settings import load_engine
 
     path = tmp_path / "Pulumi.local.yaml"
     path.write_text(

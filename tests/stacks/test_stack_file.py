@@ -4,11 +4,11 @@ from pathlib import Path
 
 import pytest
 
-from engine.folders import data_home
-from stacks.command import __main__ as command
-from stacks.command.project import Project, StackFile
-from stacks.errors import StackError
-from stacks.settings import LocalSettings
+from falaj.engine.folders import data_home
+from falaj.stacks.command import __main__ as command
+from falaj.stacks.command.project import Project, StackFile
+from falaj.stacks.errors import StackError
+from falaj.stacks.settings import LocalSettings
 
 
 @pytest.fixture

@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 import yaml
 
-from policies.configuration import settings_of
-from policies.model.judge import Judge
-from policies.rules import all_rules
-from stacks.errors import SettingsError
-from stacks.image_digests import digests
-from stacks.rehearsal import rehearse_in_cluster
-from stacks.settings import WorkloadsSettings, validate
+from falaj.policies.configuration import settings_of
+from falaj.policies.model.judge import Judge
+from falaj.policies.rules import all_rules
+from falaj.stacks.errors import SettingsError
+from falaj.stacks.image_digests import digests
+from falaj.stacks.rehearsal import rehearse_in_cluster
+from falaj.stacks.settings import WorkloadsSettings, validate
 from tests.policies.shipped import stack_with
 from tests.stacks.conftest import Project
 

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pulumi.runtime import rpc
 
-from wire.values import (
+from falaj.wire.values import (
     ARCHIVE,
     ASSET,
     OUTPUT_VALUE,

@@ -7,19 +7,19 @@ import re
 import sys
 from pathlib import Path
 
-from workloads.errors import WorkloadError
-from workloads.files import read_bytes, read_json
-from workloads.statuses import REFUSED
-from workloads.training.progress import Progress
-from workloads.training.stopping import StopRequest
-from workloads.training.storage import open_keyring
+from falaj.workloads.errors import WorkloadError
+from falaj.workloads.files import read_bytes, read_json
+from falaj.workloads.statuses import REFUSED
+from falaj.workloads.training.progress import Progress
+from falaj.workloads.training.stopping import StopRequest
+from falaj.workloads.training.storage import open_keyring
 
 _DIGEST = re.compile(r"^[0-9a-f]{64}$")
 _PLACE = re.compile(r"^(\[[0-9a-fA-F:.]+\]|[A-Za-z0-9.-]+):(\d{1,5})$")
 
 
 def main(arguments: list[str]) -> int:
-    """Run the command line; return 0 or one of `workloads.statuses`."""
+    """Run the command line; return 0 or one of `falaj.workloads.statuses`."""
     options = build_parser().parse_args(arguments)
     stop = StopRequest()
     stop.install()
@@ -35,7 +35,7 @@ def main(arguments: list[str]) -> int:
 def build_parser() -> argparse.ArgumentParser:
     """Return the parser of both commands."""
     parser = argparse.ArgumentParser(
-        prog="python -m workloads.federation",
+        prog="python -m falaj.workloads.federation",
         description="Train one model on rows that stay at their sites: only models cross.",
         epilog="Exit status: 0 done; 2 refused; 74 the others were lost; 75 stopped, run again.",
     )
@@ -84,10 +84,10 @@ def _add_common(parser: argparse.ArgumentParser) -> None:
 
 
 def _coordinator(options: argparse.Namespace, stop: StopRequest) -> int:
-    from workloads.federation import coordinator, server  # noqa: PLC0415 - they import torch
-    from workloads.federation.plan import Plan, Task  # noqa: PLC0415
-    from workloads.federation.rounds import Rounds, Rules  # noqa: PLC0415
-    from workloads.training.snapshot import open_dataset  # noqa: PLC0415
+    from falaj.workloads.federation import coordinator, server  # noqa: PLC0415 - they import torch
+    from falaj.workloads.federation.plan import Plan, Task  # noqa: PLC0415
+    from falaj.workloads.federation.rounds import Rounds, Rules  # noqa: PLC0415
+    from falaj.workloads.training.snapshot import open_dataset  # noqa: PLC0415
 
     _check(options)
     tokens = _tokens(options.sites)
@@ -120,8 +120,8 @@ def _coordinator(options: argparse.Namespace, stop: StopRequest) -> int:
 
 
 def _site(options: argparse.Namespace, stop: StopRequest) -> int:
-    from workloads.federation import site  # noqa: PLC0415 - imports torch
-    from workloads.training.snapshot import open_dataset  # noqa: PLC0415
+    from falaj.workloads.federation import site  # noqa: PLC0415 - imports torch
+    from falaj.workloads.training.snapshot import open_dataset  # noqa: PLC0415
 
     host, port = _place("--coordinator", options.coordinator)
     token = read_bytes(options.token, "the site's token").decode("ascii", "replace").strip()

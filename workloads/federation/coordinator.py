@@ -11,24 +11,24 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from workloads.errors import WorkloadError
-from workloads.federation import updates
-from workloads.federation.plan import Plan, Task, task_of
-from workloads.federation.rounds import Rounds, Rules
-from workloads.federation.server import TRAFFIC, Server
-from workloads.files import write_json_atomic
-from workloads.registry.keyring import KeyRing
-from workloads.statuses import LOST, STOPPED
-from workloads.training import launcher
-from workloads.training import record as records
-from workloads.training.finishing import Setting, evaluate, finish, report_finished
-from workloads.training.loop import Position
-from workloads.training.materials import Materials, prepare
-from workloads.training.options import Parameters, Requested
-from workloads.training.progress import Progress
-from workloads.training.snapshot import Dataset
-from workloads.training.stopping import StopRequest
-from workloads.training.storage import digest, make_folder
+from falaj.workloads.errors import WorkloadError
+from falaj.workloads.federation import updates
+from falaj.workloads.federation.plan import Plan, Task, task_of
+from falaj.workloads.federation.rounds import Rounds, Rules
+from falaj.workloads.federation.server import TRAFFIC, Server
+from falaj.workloads.files import write_json_atomic
+from falaj.workloads.registry.keyring import KeyRing
+from falaj.workloads.statuses import LOST, STOPPED
+from falaj.workloads.training import launcher
+from falaj.workloads.training import record as records
+from falaj.workloads.training.finishing import Setting, evaluate, finish, report_finished
+from falaj.workloads.training.loop import Position
+from falaj.workloads.training.materials import Materials, prepare
+from falaj.workloads.training.options import Parameters, Requested
+from falaj.workloads.training.progress import Progress
+from falaj.workloads.training.snapshot import Dataset
+from falaj.workloads.training.stopping import StopRequest
+from falaj.workloads.training.storage import digest, make_folder
 
 PRIVACY = "privacy.json"
 DELTA = 1e-5

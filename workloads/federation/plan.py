@@ -8,12 +8,12 @@ from typing import Any
 
 from torch import nn
 
-from workloads.errors import WorkloadError
-from workloads.training import models
-from workloads.training.materials import Materials
-from workloads.training.models import Architecture
-from workloads.training.preprocessing import TablePreprocessing
-from workloads.training.snapshot import Dataset
+from falaj.workloads.errors import WorkloadError
+from falaj.workloads.training import models
+from falaj.workloads.training.materials import Materials
+from falaj.workloads.training.models import Architecture
+from falaj.workloads.training.preprocessing import TablePreprocessing
+from falaj.workloads.training.snapshot import Dataset
 
 FORMAT = "falaj.federation/1"
 

@@ -12,14 +12,14 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from workloads.errors import WorkloadError
-from workloads.federation import updates
-from workloads.federation.plan import Task
-from workloads.federation.updates import Update
-from workloads.registry.keyring import KeyRing
-from workloads.registry.sealed import artifact_path
-from workloads.training import checkpoint
-from workloads.training.storage import digest
+from falaj.workloads.errors import WorkloadError
+from falaj.workloads.federation import updates
+from falaj.workloads.federation.plan import Task
+from falaj.workloads.federation.updates import Update
+from falaj.workloads.registry.keyring import KeyRing
+from falaj.workloads.registry.sealed import artifact_path
+from falaj.workloads.training import checkpoint
+from falaj.workloads.training.storage import digest
 
 STATE = "federation"
 

@@ -15,10 +15,10 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
-from workloads.errors import WorkloadError
-from workloads.federation import updates
-from workloads.federation.plan import Task
-from workloads.federation.rounds import LateError, Rounds
+from falaj.workloads.errors import WorkloadError
+from falaj.workloads.federation import updates
+from falaj.workloads.federation.plan import Task
+from falaj.workloads.federation.rounds import LateError, Rounds
 
 TRAFFIC = "traffic.jsonl"
 _MODEL = re.compile(r"^/v1/rounds/(\d{1,6})/model$")

@@ -13,17 +13,17 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from workloads.errors import WorkloadError
-from workloads.federation import updates
-from workloads.federation.plan import Task, check_fit
-from workloads.statuses import LOST, STOPPED
-from workloads.training.batches import Augmentation, Batches
-from workloads.training.loop import row_losses
-from workloads.training.materials import features
-from workloads.training.options import default_threads
-from workloads.training.progress import Progress
-from workloads.training.snapshot import Dataset
-from workloads.training.stopping import StopRequest
+from falaj.workloads.errors import WorkloadError
+from falaj.workloads.federation import updates
+from falaj.workloads.federation.plan import Task, check_fit
+from falaj.workloads.statuses import LOST, STOPPED
+from falaj.workloads.training.batches import Augmentation, Batches
+from falaj.workloads.training.loop import row_losses
+from falaj.workloads.training.materials import features
+from falaj.workloads.training.options import default_threads
+from falaj.workloads.training.progress import Progress
+from falaj.workloads.training.snapshot import Dataset
+from falaj.workloads.training.stopping import StopRequest
 
 _PAUSE_SECONDS = 0.5
 _REQUEST_SECONDS = 120.0

@@ -15,8 +15,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from workloads.errors import WorkloadError
-from workloads.training import checkpoint
+from falaj.workloads.errors import WorkloadError
+from falaj.workloads.training import checkpoint
 
 MEDIA_TYPE = "application/vnd.falaj.tensors"
 _OVERHEAD_BYTES = 64 * 1024

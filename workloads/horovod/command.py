@@ -8,11 +8,11 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from workloads.errors import WorkloadError
-from workloads.horovod.launch import Plan, run
-from workloads.horovod.pack import pack
-from workloads.horovod.world import World
-from workloads.statuses import REFUSED
+from falaj.workloads.errors import WorkloadError
+from falaj.workloads.horovod.launch import Plan, run
+from falaj.workloads.horovod.pack import pack
+from falaj.workloads.horovod.world import World
+from falaj.workloads.statuses import REFUSED
 
 PORT = 29400
 """Of the rendezvous, where none is named; the same as torchrun's."""
@@ -21,7 +21,7 @@ _ENDPOINT = re.compile(r"^([A-Za-z0-9_.-]+)(?::(\d{1,5}))?$")
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Run the command line; return 0 or one of `workloads.statuses`."""
+    """Run the command line; return 0 or one of `falaj.workloads.statuses`."""
     options = build_parser().parse_args(list(arguments))
     try:
         if options.command == "pack":
@@ -36,7 +36,7 @@ def main(arguments: Sequence[str]) -> int:
 def build_parser() -> argparse.ArgumentParser:
     """Return the parser of both commands."""
     parser = argparse.ArgumentParser(
-        prog="python -m workloads.horovod",
+        prog="python -m falaj.workloads.horovod",
         description="Run a program that uses Horovod in processes of one or several machines. "
         "Each machine runs this command; Horovod needs its Gloo controller, and NCCL for GPUs.",
         epilog="Exit status: 0 done; 1, 2 or 71 the program's own; 74 other machines or processes "

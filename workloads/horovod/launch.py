@@ -12,12 +12,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from types import FrameType
 
-from workloads.errors import WorkloadError
-from workloads.horovod.machines import BEAT_SECONDS, Contact, Machines
-from workloads.horovod.processes import Processes
-from workloads.horovod.store import Rendezvous
-from workloads.horovod.world import TIMEOUT_SECONDS, World, interface_of, meeting
-from workloads.statuses import FAULT, HARDWARE, LOST, PROGRAM, REFUSED, STOPPED
+from falaj.workloads.errors import WorkloadError
+from falaj.workloads.horovod.machines import BEAT_SECONDS, Contact, Machines
+from falaj.workloads.horovod.processes import Processes
+from falaj.workloads.horovod.store import Rendezvous
+from falaj.workloads.horovod.world import TIMEOUT_SECONDS, World, interface_of, meeting
+from falaj.workloads.statuses import FAULT, HARDWARE, LOST, PROGRAM, REFUSED, STOPPED
 
 _POLL_SECONDS = 0.05
 _MARGIN_SECONDS = 5
@@ -81,7 +81,7 @@ def run(plan: Plan, program: Sequence[str]) -> int:
 
     Returns:
         0; the program's own 1, 2 or 71; 74 if other processes or machines were lost, or never
-        came; 75 after a request to stop. See `workloads.statuses`.
+        came; 75 after a request to stop. See `falaj.workloads.statuses`.
 
     Raises:
         WorkloadError: the address isn't this machine's, its port is taken, or the program can't

@@ -5,12 +5,18 @@ from __future__ import annotations
 import zipfile
 from pathlib import Path
 
-from workloads.errors import WorkloadError
+from falaj.workloads.errors import WorkloadError
 
-_ROOT = Path(__file__).resolve().parents[1]
-_SHARED = ("__init__.py", "errors.py", "statuses.py")
+#: Not resolved: in a clone `falaj/workloads` is a link, and its name is what is imported.
+_ABOVE = Path(__file__).parents[3]
+_SHARED = (
+    "falaj/__init__.py",
+    "falaj/workloads/__init__.py",
+    "falaj/workloads/errors.py",
+    "falaj/workloads/statuses.py",
+)
 _MAIN = """import sys
-from workloads.horovod.command import main
+from falaj.workloads.horovod.command import main
 sys.exit(main(sys.argv[1:]))
 """
 
@@ -24,12 +30,12 @@ def pack(target: Path) -> None:
     Raises:
         WorkloadError: the file can't be written.
     """
-    sources = [_ROOT / name for name in _SHARED] + sorted(Path(__file__).parent.glob("*.py"))
+    sources = [_ABOVE / name for name in _SHARED] + sorted(Path(__file__).parent.glob("*.py"))
     try:
         with zipfile.ZipFile(target, "w") as archive:
             _add(archive, "__main__.py", _MAIN)
             for path in sources:
-                name = path.relative_to(_ROOT.parent).as_posix()
+                name = path.relative_to(_ABOVE).as_posix()
                 _add(archive, name, path.read_text(encoding="utf-8"))
     except OSError as error:
         raise WorkloadError(f"can't write {target}: {error.strerror or error}") from None

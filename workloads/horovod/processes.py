@@ -9,7 +9,7 @@ import subprocess
 import time
 from collections.abc import Mapping, Sequence
 
-from workloads.errors import WorkloadError
+from falaj.workloads.errors import WorkloadError
 
 
 class Processes:

@@ -13,7 +13,7 @@ import struct
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from workloads.errors import WorkloadError
+from falaj.workloads.errors import WorkloadError
 
 MOST_PROCESSES = 256
 """Every process connects to each other one, and asks the rendezvous twice for each: 163,000

@@ -1,4 +1,4 @@
-"""``python -m workloads.inference serve|configure|token|status|audit``."""
+"""``python -m falaj.workloads.inference serve|configure|token|status|audit``."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ import orjson
 import psutil
 import uvloop
 
-from workloads.errors import WorkloadError
-from workloads.inference import audit, configure, settings, tokens
-from workloads.inference.master import Master
+from falaj.workloads.errors import WorkloadError
+from falaj.workloads.inference import audit, configure, settings, tokens
+from falaj.workloads.inference.master import Master
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="workloads.inference", description=__doc__)
+    parser = argparse.ArgumentParser(prog="falaj.workloads.inference", description=__doc__)
     commands = parser.add_subparsers(dest="command", required=True)
     serve = commands.add_parser("serve", help="serve a model until SIGTERM")
     serve.add_argument("--config", type=Path, required=True, help="the service.json")
@@ -89,7 +89,9 @@ def _serve(config: Path) -> int:
 def _is_server(pid: object) -> bool:
     """Tell whether the process still is the server, and not another one with its number."""
     try:
-        return isinstance(pid, int) and "workloads.inference" in psutil.Process(pid).cmdline()
+        return (
+            isinstance(pid, int) and "falaj.workloads.inference" in psutil.Process(pid).cmdline()
+        )
     except psutil.Error:
         return False
 

@@ -8,9 +8,9 @@ from typing import Any
 
 import orjson
 
-from workloads.errors import IntegrityError
-from workloads.inference.errors import InferenceError
-from workloads.inference.logs import ACCESS, ACCESS_KEPT, GENESIS, audit_files
+from falaj.workloads.errors import IntegrityError
+from falaj.workloads.inference.errors import InferenceError
+from falaj.workloads.inference.logs import ACCESS, ACCESS_KEPT, GENESIS, audit_files
 
 
 def verify(folder: Path) -> dict[str, Any]:

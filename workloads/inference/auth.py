@@ -17,8 +17,8 @@ from typing import Any, cast
 import jwt
 import orjson
 
-from workloads.inference.errors import InferenceError, RequestError
-from workloads.inference.settings import AuthSettings
+from falaj.workloads.inference.errors import InferenceError, RequestError
+from falaj.workloads.inference.settings import AuthSettings
 
 ALGORITHMS = {("OKP", "Ed25519"): "EdDSA", ("EC", "P-256"): "ES256"}
 """Key type and curve of a JWK, and the one algorithm that it may be used with."""

@@ -6,14 +6,14 @@ import asyncio
 import traceback
 from dataclasses import dataclass
 
-from workloads.inference import model, relayed
-from workloads.inference.model import Model
-from workloads.inference.relayed import RelayedModel
-from workloads.inference.remote import Remote, client_context
-from workloads.inference.service import Service
-from workloads.inference.settings import Settings
-from workloads.inference.spill import Spill
-from workloads.registry.package import Package
+from falaj.workloads.inference import model, relayed
+from falaj.workloads.inference.model import Model
+from falaj.workloads.inference.relayed import RelayedModel
+from falaj.workloads.inference.remote import Remote, client_context
+from falaj.workloads.inference.service import Service
+from falaj.workloads.inference.settings import Settings
+from falaj.workloads.inference.spill import Spill
+from falaj.workloads.registry.package import Package
 
 WATCH_SECONDS = 1.0
 

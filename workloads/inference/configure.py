@@ -9,9 +9,9 @@ from typing import Any
 
 import orjson
 
-from workloads.files import write_atomic
-from workloads.inference import settings
-from workloads.inference.errors import InferenceError
+from falaj.workloads.files import write_atomic
+from falaj.workloads.inference import settings
+from falaj.workloads.inference.errors import InferenceError
 
 #: Threads of one session that wait for each other gain little on the small models of the CPU tier,
 #: and lose much when the machine is loaded: so workers are what fills the cores.
@@ -19,7 +19,7 @@ _THREADS = 1
 
 
 def add_arguments(command: argparse.ArgumentParser) -> None:
-    """The options of ``python -m workloads.inference configure``."""
+    """The options of ``python -m falaj.workloads.inference configure``."""
     folders = {
         "config": "the service.json to write",
         "registry": "the registry of packages",

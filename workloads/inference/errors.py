@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import orjson
 
-from workloads.errors import WorkloadError
+from falaj.workloads.errors import WorkloadError
 
 
 class InferenceError(WorkloadError):

@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from workloads.inference import http
-from workloads.inference.auth import Identity
-from workloads.inference.errors import RequestError
-from workloads.inference.router import Route
+from falaj.workloads.inference import http
+from falaj.workloads.inference.auth import Identity
+from falaj.workloads.inference.errors import RequestError
+from falaj.workloads.inference.router import Route
 
 
 class Answer(NamedTuple):

@@ -12,7 +12,7 @@ from collections.abc import Iterable
 
 import onnx
 
-from workloads.inference.errors import InferenceError
+from falaj.workloads.inference.errors import InferenceError
 
 ALLOWED_DOMAINS = frozenset({"", "ai.onnx", "ai.onnx.ml", "com.microsoft"})
 MAX_DEPTH = 16

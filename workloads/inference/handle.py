@@ -13,8 +13,8 @@ from typing import Any
 
 import orjson
 
-from workloads.inference import channel
-from workloads.inference.channel import Channel
+from falaj.workloads.inference import channel
+from falaj.workloads.inference.channel import Channel
 
 LAST_WORDS_SECONDS = 5.0
 KILL_SECONDS = 5.0
@@ -56,7 +56,7 @@ class WorkerHandle:
             self._process = await asyncio.create_subprocess_exec(
                 sys.executable,
                 "-m",
-                "workloads.inference.worker",
+                "falaj.workloads.inference.worker",
                 str(listener.fileno()),
                 str(theirs.fileno()),
                 str(os.getpid()),

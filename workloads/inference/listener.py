@@ -10,7 +10,7 @@ import errno
 import socket
 import time
 
-from workloads.inference.errors import InferenceError
+from falaj.workloads.inference.errors import InferenceError
 
 BACKLOG = 1024
 RETRY_SECONDS = 5.0

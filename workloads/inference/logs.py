@@ -18,7 +18,7 @@ from typing import Any
 
 import orjson
 
-from workloads.files import make_private_folder
+from falaj.workloads.files import make_private_folder
 
 ACCESS = "access.jsonl"
 AUDIT = "audit.jsonl"

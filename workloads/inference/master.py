@@ -19,15 +19,15 @@ from typing import Any
 
 import orjson
 
-from workloads.errors import WorkloadError
-from workloads.inference import channel, listener, settings
-from workloads.inference.errors import InferenceError
-from workloads.inference.handle import WorkerHandle
-from workloads.inference.logs import Logs
-from workloads.inference.metrics import Totals
-from workloads.inference.settings import Settings
-from workloads.inference.state import StateFile
-from workloads.registry.store import Store
+from falaj.workloads.errors import WorkloadError
+from falaj.workloads.inference import channel, listener, settings
+from falaj.workloads.inference.errors import InferenceError
+from falaj.workloads.inference.handle import WorkerHandle
+from falaj.workloads.inference.logs import Logs
+from falaj.workloads.inference.metrics import Totals
+from falaj.workloads.inference.settings import Settings
+from falaj.workloads.inference.state import StateFile
+from falaj.workloads.registry.store import Store
 
 POLL_SECONDS = 0.5
 QUICK_DEATH_SECONDS = 30.0

@@ -18,7 +18,7 @@ from prometheus_client.core import (
 )
 from prometheus_client.registry import Collector
 
-from workloads.inference.counters import BOUNDS, add
+from falaj.workloads.inference.counters import BOUNDS, add
 
 _PREFIX = "falaj_inference"
 _LABELS = ("model", "version")

@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 import onnxruntime as ort
 
-from workloads.inference import graph, row
-from workloads.inference.errors import InferenceError
-from workloads.inference.oip import Inference, Schema
-from workloads.inference.settings import Limits
-from workloads.inference.tensors import ONNX_TYPES, Array, TensorSpec
+from falaj.workloads.inference import graph, row
+from falaj.workloads.inference.errors import InferenceError
+from falaj.workloads.inference.oip import Inference, Schema
+from falaj.workloads.inference.settings import Limits
+from falaj.workloads.inference.tensors import ONNX_TYPES, Array, TensorSpec
 
 MODEL_FILE = "model.onnx"
 INLINE_SECONDS = 200e-6

@@ -14,8 +14,8 @@ from typing import Any, cast
 import numpy as np
 import orjson
 
-from workloads.inference.errors import RequestError, bad_request
-from workloads.inference.tensors import Array, TensorSpec
+from falaj.workloads.inference.errors import RequestError, bad_request
+from falaj.workloads.inference.tensors import Array, TensorSpec
 
 REFUSED_PARAMETERS = ("classification", "shared_memory_region")
 MAX_ID_CHARACTERS = 1024

@@ -14,12 +14,12 @@ from bisect import bisect_left
 from collections.abc import Awaitable, Mapping
 from typing import Any, cast
 
-from workloads.inference import http
-from workloads.inference.counters import BOUNDS
-from workloads.inference.errors import RequestError
-from workloads.inference.exchange import Answer, Exchange, Head, Heads
-from workloads.inference.reader import Reader
-from workloads.inference.service import ACCESS_LINE, INFERENCE_HEADER, Service
+from falaj.workloads.inference import http
+from falaj.workloads.inference.counters import BOUNDS
+from falaj.workloads.inference.errors import RequestError
+from falaj.workloads.inference.exchange import Answer, Exchange, Head, Heads
+from falaj.workloads.inference.reader import Reader
+from falaj.workloads.inference.service import ACCESS_LINE, INFERENCE_HEADER, Service
 
 QUICK_BODY_BYTES = 64 * 1024
 """Bodies up to this size are put together for the short way; larger ones go to the reader."""

@@ -14,10 +14,10 @@ from typing import Any
 
 import httptools
 
-from workloads.inference import router
-from workloads.inference.errors import RequestError
-from workloads.inference.exchange import Exchange
-from workloads.inference.spill import MARK
+from falaj.workloads.inference import router
+from falaj.workloads.inference.errors import RequestError
+from falaj.workloads.inference.exchange import Exchange
+from falaj.workloads.inference.spill import MARK
 
 MAX_HEAD_BYTES = 16 * 1024
 MAX_URL_BYTES = 4 * 1024

@@ -13,9 +13,9 @@ from typing import Any, cast
 import numpy as np
 import orjson
 
-from workloads.inference.errors import RequestError
-from workloads.inference.oip import Inference, Schema
-from workloads.inference.tensors import Array, TensorSpec
+from falaj.workloads.inference.errors import RequestError
+from falaj.workloads.inference.oip import Inference, Schema
+from falaj.workloads.inference.tensors import Array, TensorSpec
 
 
 class AnswerError(Exception):

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from workloads.inference.errors import InferenceError
-from workloads.inference.oip import Inference, Schema
-from workloads.inference.row import RowModel
-from workloads.inference.settings import Limits
-from workloads.inference.tensors import NUMPY_TYPES, TensorSpec
+from falaj.workloads.inference.errors import InferenceError
+from falaj.workloads.inference.oip import Inference, Schema
+from falaj.workloads.inference.row import RowModel
+from falaj.workloads.inference.settings import Limits
+from falaj.workloads.inference.tensors import NUMPY_TYPES, TensorSpec
 
 
 class RelayedModel:

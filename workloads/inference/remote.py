@@ -10,11 +10,11 @@ from typing import Any
 import aiohttp
 import orjson
 
-from workloads.inference import relay
-from workloads.inference.errors import InferenceError
-from workloads.inference.oip import Inference, Schema
-from workloads.inference.settings import TlsSettings
-from workloads.inference.tensors import Array
+from falaj.workloads.inference import relay
+from falaj.workloads.inference.errors import InferenceError
+from falaj.workloads.inference.oip import Inference, Schema
+from falaj.workloads.inference.settings import TlsSettings
+from falaj.workloads.inference.tensors import Array
 
 _HEADER_LENGTH = "Inference-Header-Content-Length"
 _MORE_JSON_BYTES = 1 << 20

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 from urllib.parse import unquote_to_bytes
 
-from workloads.inference.errors import RequestError
+from falaj.workloads.inference.errors import RequestError
 
 LIVE = "live"
 READY = "ready"

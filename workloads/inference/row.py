@@ -17,7 +17,7 @@ import numpy as np
 import onnxruntime as ort
 import orjson
 
-from workloads.inference.tensors import Array, TensorSpec
+from falaj.workloads.inference.tensors import Array, TensorSpec
 
 _FORMATS = {
     "UINT8": "B", "UINT16": "H", "UINT32": "I", "UINT64": "Q",

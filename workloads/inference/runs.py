@@ -9,14 +9,14 @@ from collections.abc import Awaitable
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
-from workloads.inference.errors import RequestError
-from workloads.inference.exchange import Answer, Exchange
-from workloads.inference.oip import Inference
-from workloads.inference.remote import Remote, RemoteError
-from workloads.inference.spill import MARK, Spill
+from falaj.workloads.inference.errors import RequestError
+from falaj.workloads.inference.exchange import Answer, Exchange
+from falaj.workloads.inference.oip import Inference
+from falaj.workloads.inference.remote import Remote, RemoteError
+from falaj.workloads.inference.spill import MARK, Spill
 
 if TYPE_CHECKING:
-    from workloads.inference.service import Service
+    from falaj.workloads.inference.service import Service
 
 QUEUE_PER_THREAD = 32
 """Inferences that may wait for each thread before new ones are answered with 503."""

@@ -7,7 +7,7 @@ from typing import cast
 
 import orjson
 
-from workloads.inference.errors import InferenceError
+from falaj.workloads.inference.errors import InferenceError
 
 
 class Section:

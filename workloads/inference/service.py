@@ -12,21 +12,21 @@ from weakref import WeakValueDictionary
 
 import orjson
 
-from workloads.inference import http, router
-from workloads.inference.auth import Authenticator, Identity
-from workloads.inference.counters import Counters
-from workloads.inference.errors import RequestError
-from workloads.inference.exchange import Answer, Exchange, Head, Heads
-from workloads.inference.model import Model
-from workloads.inference.oip import Inference, Schema
-from workloads.inference.relayed import RelayedModel
-from workloads.inference.remote import Remote
-from workloads.inference.runs import Runs
-from workloads.inference.settings import Settings
-from workloads.inference.spill import Spill
+from falaj.workloads.inference import http, router
+from falaj.workloads.inference.auth import Authenticator, Identity
+from falaj.workloads.inference.counters import Counters
+from falaj.workloads.inference.errors import RequestError
+from falaj.workloads.inference.exchange import Answer, Exchange, Head, Heads
+from falaj.workloads.inference.model import Model
+from falaj.workloads.inference.oip import Inference, Schema
+from falaj.workloads.inference.relayed import RelayedModel
+from falaj.workloads.inference.remote import Remote
+from falaj.workloads.inference.runs import Runs
+from falaj.workloads.inference.settings import Settings
+from falaj.workloads.inference.spill import Spill
 
 if TYPE_CHECKING:
-    from workloads.inference.protocol import Connection
+    from falaj.workloads.inference.protocol import Connection
 
 PRODUCT = {"name": "falaj", "version": "0.1.0", "extensions": ["binary_tensor_data"]}
 HEADS_KEPT = 1024

@@ -10,14 +10,14 @@ from typing import cast
 
 import orjson
 
-from workloads.inference.errors import InferenceError
-from workloads.inference.relay_settings import (
+from falaj.workloads.inference.errors import InferenceError
+from falaj.workloads.inference.relay_settings import (
     SpillSettings,
     UpstreamSettings,
     spill_settings,
     upstream_settings,
 )
-from workloads.inference.section import Section
+from falaj.workloads.inference.section import Section
 
 FORMAT = "falaj.service/1"
 SCOPES = ("predict", "observe", "admin")

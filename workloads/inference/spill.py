@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 
-from workloads.inference.remote import Remote
+from falaj.workloads.inference.remote import Remote
 
 FAILURES = 3
 """In a row, before the other tier is left alone."""

@@ -8,8 +8,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from workloads.errors import WorkloadError
-from workloads.files import make_private_folder, write_json_atomic
+from falaj.workloads.errors import WorkloadError
+from falaj.workloads.files import make_private_folder, write_json_atomic
 
 
 class StateFile:

@@ -17,7 +17,7 @@ import numpy as np
 import orjson
 from numpy.typing import NDArray
 
-from workloads.inference.errors import RequestError, bad_request
+from falaj.workloads.inference.errors import RequestError, bad_request
 
 Array = NDArray[Any]
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import ssl
 from collections.abc import Callable
 
-from workloads.inference.errors import InferenceError
-from workloads.inference.settings import TlsSettings
+from falaj.workloads.inference.errors import InferenceError
+from falaj.workloads.inference.settings import TlsSettings
 
 
 class _Handshakes(ssl.SSLObject):

@@ -14,8 +14,8 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.serialization import load_pem_private_key
 from jwt.algorithms import ECAlgorithm, OKPAlgorithm
 
-from workloads.inference.errors import InferenceError
-from workloads.inference.settings import SCOPES
+from falaj.workloads.inference.errors import InferenceError
+from falaj.workloads.inference.settings import SCOPES
 
 MAX_MINUTES = 60 * 24 * 366
 

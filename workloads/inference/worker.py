@@ -25,17 +25,17 @@ from typing import Any
 import orjson
 import uvloop
 
-from workloads.errors import WorkloadError
-from workloads.inference import channel, settings, tls
-from workloads.inference.auth import Authenticator
-from workloads.inference.backends import backends_of, watch_runtime
-from workloads.inference.channel import Channel
-from workloads.inference.cores import available
-from workloads.inference.errors import RequestError
-from workloads.inference.protocol import Connection
-from workloads.inference.service import Service
-from workloads.registry.keyring import KeyRing
-from workloads.registry.store import Store
+from falaj.workloads.errors import WorkloadError
+from falaj.workloads.inference import channel, settings, tls
+from falaj.workloads.inference.auth import Authenticator
+from falaj.workloads.inference.backends import backends_of, watch_runtime
+from falaj.workloads.inference.channel import Channel
+from falaj.workloads.inference.cores import available
+from falaj.workloads.inference.errors import RequestError
+from falaj.workloads.inference.protocol import Connection
+from falaj.workloads.inference.service import Service
+from falaj.workloads.registry.keyring import KeyRing
+from falaj.workloads.registry.store import Store
 
 FLUSH_SECONDS = 0.5
 SWEEP_SECONDS = 0.25

@@ -1,4 +1,4 @@
-"""Command line: ``python -m workloads.optimization --run DIR --dataset DIR --output DIR``."""
+"""``python -m falaj.workloads.optimization --run DIR --dataset DIR --output DIR``."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from workloads.errors import WorkloadError
+from falaj.workloads.errors import WorkloadError
 
 BAD_INPUT = 2
 
@@ -28,7 +28,7 @@ def main(arguments: list[str]) -> int:
 def build_parser() -> argparse.ArgumentParser:
     """Return the parser of the command line."""
     parser = argparse.ArgumentParser(
-        prog="python -m workloads.optimization",
+        prog="python -m falaj.workloads.optimization",
         description="Export a trained model to ONNX, quantise it to 8 bits, and keep the 8-bit "
         "model only if it is accurate enough and faster on this machine.",
         epilog="Exit status: 0 done; 2 refused, the reason is on stderr.",
@@ -81,8 +81,8 @@ def summary(result: dict[str, Any]) -> str:
 
 def _optimise(options: argparse.Namespace) -> dict[str, Any]:
     # Imported late: torch takes seconds, and --help and wrong options should not.
-    from workloads.optimization.pipeline import Request, optimise  # noqa: PLC0415
-    from workloads.training.storage import open_keyring  # noqa: PLC0415
+    from falaj.workloads.optimization.pipeline import Request, optimise  # noqa: PLC0415
+    from falaj.workloads.training.storage import open_keyring  # noqa: PLC0415
 
     request = Request(
         run=options.run,

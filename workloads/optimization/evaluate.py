@@ -8,11 +8,11 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from workloads.errors import WorkloadError
-from workloads.optimization.export import PARITY_TOLERANCE
-from workloads.optimization.gate import Metric
-from workloads.optimization.runtime import Feed, open_session, run_in_batches
-from workloads.optimization.served_graph import IMAGE, Serving
+from falaj.workloads.errors import WorkloadError
+from falaj.workloads.optimization.export import PARITY_TOLERANCE
+from falaj.workloads.optimization.gate import Metric
+from falaj.workloads.optimization.runtime import Feed, open_session, run_in_batches
+from falaj.workloads.optimization.served_graph import IMAGE, Serving
 
 
 def metric_of(serving: Serving) -> Metric:

@@ -12,8 +12,8 @@ import onnx
 import onnx.shape_inference
 import torch
 
-from workloads.errors import WorkloadError
-from workloads.optimization.safety import check_graph
+from falaj.workloads.errors import WorkloadError
+from falaj.workloads.optimization.safety import check_graph
 
 INPUT = "input"
 OUTPUT = "output"

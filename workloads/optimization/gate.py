@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 from typing import Literal
 
-from workloads.errors import WorkloadError
+from falaj.workloads.errors import WorkloadError
 
 Metric = Literal["accuracy", "rmse"]
 Choice = Literal["float", "int8"]

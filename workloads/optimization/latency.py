@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from workloads.errors import WorkloadError
+from falaj.workloads.errors import WorkloadError
 
 ROUNDS = 101
 _ROUND_SECONDS = 0.001

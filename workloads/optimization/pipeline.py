@@ -11,34 +11,34 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 import torch
 
-from workloads.errors import WorkloadError
-from workloads.files import read_json
-from workloads.optimization import record as records
-from workloads.optimization.evaluate import check_parity, core_rows, metric_of, score
-from workloads.optimization.export import export_module
-from workloads.optimization.gate import Decision, Measured, check_bound, decide
-from workloads.optimization.latency import compare
-from workloads.optimization.quantise import pick_rows, quantise
-from workloads.optimization.runtime import (
+from falaj.workloads.errors import WorkloadError
+from falaj.workloads.files import read_json
+from falaj.workloads.optimization import record as records
+from falaj.workloads.optimization.evaluate import check_parity, core_rows, metric_of, score
+from falaj.workloads.optimization.export import export_module
+from falaj.workloads.optimization.gate import Decision, Measured, check_bound, decide
+from falaj.workloads.optimization.latency import compare
+from falaj.workloads.optimization.quantise import pick_rows, quantise
+from falaj.workloads.optimization.runtime import (
     Feed,
     needs_reduced_range,
     open_session,
     relevant_cpu_flags,
     versions,
 )
-from workloads.optimization.safety import check_model
-from workloads.optimization.served_graph import (
+from falaj.workloads.optimization.safety import check_model
+from falaj.workloads.optimization.served_graph import (
     Serving,
     assemble,
     describe_inputs,
     describe_outputs,
 )
-from workloads.training.artifacts import Rows, Trained, load_rows, load_trained
-from workloads.training.snapshot import DESCRIPTION
-from workloads.training.storage import digest
+from falaj.workloads.training.artifacts import Rows, Trained, load_rows, load_trained
+from falaj.workloads.training.snapshot import DESCRIPTION
+from falaj.workloads.training.storage import digest
 
 if TYPE_CHECKING:
-    from workloads.registry.keyring import KeyRing
+    from falaj.workloads.registry.keyring import KeyRing
 
 QUANTISE = ("auto", "never")
 DATA_CLASSES = ("public", "internal", "confidential", "restricted")

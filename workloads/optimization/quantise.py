@@ -19,9 +19,9 @@ from onnxruntime.quantization import CalibrationMethod, QuantType
 from onnxruntime.quantization.calibrate import TensorsData
 from onnxruntime.quantization.qdq_quantizer import QDQQuantizer
 
-from workloads.errors import WorkloadError
-from workloads.optimization.export import INPUT, strip_notes
-from workloads.optimization.safety import check_graph
+from falaj.workloads.errors import WorkloadError
+from falaj.workloads.optimization.export import INPUT, strip_notes
+from falaj.workloads.optimization.safety import check_graph
 
 OPERATORS = ("Conv", "Gemm", "MatMul")
 """The only ones that 8-bit kernels speed up; the rest stays in float."""

@@ -7,15 +7,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from workloads.errors import WorkloadError
-from workloads.files import make_private_folder, read_json, storage_errors, write_json_atomic
-from workloads.optimization.gate import Decision, Measured, Metric
-from workloads.optimization.runtime import relevant_cpu_flags, versions
-from workloads.registry.sealed import SUFFIX, artifact_path, read_artifact, write_artifact
-from workloads.training.record import code_version
+from falaj.workloads.errors import WorkloadError
+from falaj.workloads.files import make_private_folder, read_json, storage_errors, write_json_atomic
+from falaj.workloads.optimization.gate import Decision, Measured, Metric
+from falaj.workloads.optimization.runtime import relevant_cpu_flags, versions
+from falaj.workloads.registry.sealed import SUFFIX, artifact_path, read_artifact, write_artifact
+from falaj.workloads.training.record import code_version
 
 if TYPE_CHECKING:
-    from workloads.registry.keyring import KeyRing
+    from falaj.workloads.registry.keyring import KeyRing
 
 FORMAT = "falaj.optimization/1"
 RECORD = "optimization.json"

@@ -11,8 +11,8 @@ import onnxruntime
 import torch
 from numpy.typing import NDArray
 
-from workloads.errors import WorkloadError
-from workloads.training.hardware import cpu_flags
+from falaj.workloads.errors import WorkloadError
+from falaj.workloads.training.hardware import cpu_flags
 
 Feed = dict[str, NDArray[Any]]
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import onnx
 from google.protobuf.message import DecodeError
 
-from workloads.errors import WorkloadError
+from falaj.workloads.errors import WorkloadError
 
 ALLOWED_DOMAINS = frozenset({"", "ai.onnx", "ai.onnx.ml"})
 """The operator sets of the ONNX standard; custom operators would need code beside the model."""

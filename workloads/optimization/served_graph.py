@@ -10,9 +10,9 @@ import onnx
 import onnx.compose
 from onnx import TensorProto, helper
 
-from workloads.optimization.export import BATCH, INPUT, OUTPUT, strip_notes
-from workloads.optimization.safety import check_graph
-from workloads.optimization.tables_graph import (
+from falaj.workloads.optimization.export import BATCH, INPUT, OUTPUT, strip_notes
+from falaj.workloads.optimization.safety import check_graph
+from falaj.workloads.optimization.tables_graph import (
     ML_DOMAIN,
     ML_OPSET,
     GraphPart,
@@ -20,7 +20,7 @@ from workloads.optimization.tables_graph import (
     every_column,
     free_prefix,
 )
-from workloads.training.preprocessing import TablePreprocessing
+from falaj.workloads.training.preprocessing import TablePreprocessing
 
 IMAGE = "image"
 

@@ -15,7 +15,11 @@ import onnx
 from numpy.typing import NDArray
 from onnx import TensorProto, helper, numpy_helper
 
-from workloads.training.preprocessing import CategoricalColumn, NumericColumn, TablePreprocessing
+from falaj.workloads.training.preprocessing import (
+    CategoricalColumn,
+    NumericColumn,
+    TablePreprocessing,
+)
 
 ML_DOMAIN = "ai.onnx.ml"
 ML_OPSET = 4

@@ -1,4 +1,4 @@
-"""``python -m workloads.registry``: key rings, packages, versions and aliases."""
+"""``python -m falaj.workloads.registry``: key rings, packages, versions and aliases."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from workloads.errors import WorkloadError
-from workloads.files import write_atomic
-from workloads.registry import audit, rotation
-from workloads.registry.adoption import adopt
-from workloads.registry.arguments import parser
-from workloads.registry.intake import DEFAULT_FILES, read_fields, read_files
-from workloads.registry.keyring import KeyRing, shred_keyring
-from workloads.registry.keyring_archive import pack, unpack
-from workloads.registry.listing import describe, describe_version
-from workloads.registry.memory_files import require_memory
-from workloads.registry.signing import read_public_key
-from workloads.registry.store import Moved, Store
+from falaj.workloads.errors import WorkloadError
+from falaj.workloads.files import write_atomic
+from falaj.workloads.registry import audit, rotation
+from falaj.workloads.registry.adoption import adopt
+from falaj.workloads.registry.arguments import parser
+from falaj.workloads.registry.intake import DEFAULT_FILES, read_fields, read_files
+from falaj.workloads.registry.keyring import KeyRing, shred_keyring
+from falaj.workloads.registry.keyring_archive import pack, unpack
+from falaj.workloads.registry.listing import describe, describe_version
+from falaj.workloads.registry.memory_files import require_memory
+from falaj.workloads.registry.signing import read_public_key
+from falaj.workloads.registry.store import Moved, Store
 
 Answer = tuple[dict[str, Any], str]
 """What a command did: for machines, and for people."""
@@ -163,7 +163,7 @@ def _import(options: argparse.Namespace) -> Answer:
 
 def _unseal(options: argparse.Namespace) -> Answer:
     # Triton's layout needs ONNX, which nothing else here does.
-    from workloads.registry.triton_layout import Running, write_repository  # noqa: PLC0415
+    from falaj.workloads.registry.triton_layout import Running, write_repository  # noqa: PLC0415
 
     if not options.allow_disk:
         require_memory(options.to)

@@ -9,14 +9,21 @@ from pathlib import Path
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
-from workloads.errors import IntegrityError, WorkloadError
-from workloads.files import make_private_folder, storage_errors, sync_folder
-from workloads.registry import audit, numbering
-from workloads.registry.keyservice import KeyService
-from workloads.registry.locking import locked
-from workloads.registry.names import check_model_name
-from workloads.registry.package import FILES, KEYS, MANIFEST, SIGNATURE, Package, open_package
-from workloads.registry.store import Store
+from falaj.workloads.errors import IntegrityError, WorkloadError
+from falaj.workloads.files import make_private_folder, storage_errors, sync_folder
+from falaj.workloads.registry import audit, numbering
+from falaj.workloads.registry.keyservice import KeyService
+from falaj.workloads.registry.locking import locked
+from falaj.workloads.registry.names import check_model_name
+from falaj.workloads.registry.package import (
+    FILES,
+    KEYS,
+    MANIFEST,
+    SIGNATURE,
+    Package,
+    open_package,
+)
+from falaj.workloads.registry.store import Store
 
 MAX_FILES = 256
 

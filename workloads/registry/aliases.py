@@ -8,9 +8,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, cast
 
-from workloads.errors import WorkloadError
-from workloads.files import read_json, write_json_atomic
-from workloads.registry.names import check_alias
+from falaj.workloads.errors import WorkloadError
+from falaj.workloads.files import read_json, write_json_atomic
+from falaj.workloads.registry.names import check_alias
 
 ALIASES = "aliases.json"
 MAX_HISTORY = 100

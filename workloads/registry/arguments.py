@@ -5,8 +5,8 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from workloads.registry.intake import DEFAULT_CONTEXT, DEFAULT_FILES
-from workloads.registry.store import PRODUCTION
+from falaj.workloads.registry.intake import DEFAULT_CONTEXT, DEFAULT_FILES
+from falaj.workloads.registry.store import PRODUCTION
 
 _DESCRIPTION = """\
 Signed and encrypted model packages, the keys that protect them, and their versions.
@@ -16,9 +16,9 @@ Exit codes: 0 done; 2 refused, the reason is on stderr; 75 interrupted, run it a
 
 
 def parser() -> argparse.ArgumentParser:
-    """Return the parser of ``python -m workloads.registry``."""
+    """Return the parser of ``python -m falaj.workloads.registry``."""
     top = argparse.ArgumentParser(
-        prog="python -m workloads.registry",
+        prog="python -m falaj.workloads.registry",
         description=_DESCRIPTION,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )

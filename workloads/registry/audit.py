@@ -15,9 +15,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from workloads.errors import IntegrityError
-from workloads.files import PRIVATE_FILE, read_bytes, storage_errors
-from workloads.registry.locking import locked
+from falaj.workloads.errors import IntegrityError
+from falaj.workloads.files import PRIVATE_FILE, read_bytes, storage_errors
+from falaj.workloads.registry.locking import locked
 
 AUDIT = "audit.jsonl"
 FIRST = "0" * 64

@@ -6,16 +6,16 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, cast
 
-from workloads.errors import IntegrityError, WorkloadError
-from workloads.files import read_bytes, read_json
-from workloads.registry.keyring import KeyRing
-from workloads.registry.manifest import check_fields
-from workloads.registry.names import check_file_name
-from workloads.registry.sealed import SUFFIX, unseal
+from falaj.workloads.errors import IntegrityError, WorkloadError
+from falaj.workloads.files import read_bytes, read_json
+from falaj.workloads.registry.keyring import KeyRing
+from falaj.workloads.registry.manifest import check_fields
+from falaj.workloads.registry.names import check_file_name
+from falaj.workloads.registry.sealed import SUFFIX, unseal
 
 DEFAULT_FILES = ("model.onnx",)
 DEFAULT_CONTEXT = "optimization:{run}:{name}"
-"""The role that workloads.optimization seals its models under."""
+"""The role that falaj.workloads.optimization seals its models under."""
 
 
 def read_fields(path: Path) -> dict[str, Any]:

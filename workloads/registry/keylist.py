@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
-from workloads.errors import IntegrityError
-from workloads.files import read_json, write_json_atomic
-from workloads.registry.keyservice import KeyService, WrappedKey
+from falaj.workloads.errors import IntegrityError
+from falaj.workloads.files import read_json, write_json_atomic
+from falaj.workloads.registry.keyservice import KeyService, WrappedKey
 
 KEYS_FORMAT = "falaj.keys/1"
 

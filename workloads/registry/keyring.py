@@ -18,8 +18,8 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import (
 )
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
-from workloads.errors import IntegrityError, WorkloadError
-from workloads.files import (
+from falaj.workloads.errors import IntegrityError, WorkloadError
+from falaj.workloads.files import (
     make_private_folder,
     read_bytes,
     read_json,
@@ -28,9 +28,9 @@ from workloads.files import (
     write_atomic,
     write_json_atomic,
 )
-from workloads.registry.keyservice import KEY_BYTES, WrappedKey
-from workloads.registry.locking import locked
-from workloads.registry.signing import (
+from falaj.workloads.registry.keyservice import KEY_BYTES, WrappedKey
+from falaj.workloads.registry.locking import locked
+from falaj.workloads.registry.signing import (
     check_private,
     key_id,
     make_private_key,
@@ -275,7 +275,9 @@ def _write_index(path: Path, primary: str, created: dict[str, str]) -> None:
 def _read_index(path: Path) -> tuple[str, dict[str, str]]:
     if not (path / _INDEX).is_file():
         message = f"there is no key ring in {path}"
-        raise WorkloadError(f"{message}; make one: python -m workloads.registry keyring create")
+        raise WorkloadError(
+            f"{message}; make one: python -m falaj.workloads.registry keyring create"
+        )
     index: Any = read_json(path / _INDEX, "the key ring")
     created: dict[str, str] = {}
     match index:

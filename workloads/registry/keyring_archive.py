@@ -12,9 +12,9 @@ import re
 import tarfile
 from pathlib import Path
 
-from workloads.errors import WorkloadError
-from workloads.files import make_private_folder, read_bytes, write_atomic
-from workloads.registry.keyring import KeyRing
+from falaj.workloads.errors import WorkloadError
+from falaj.workloads.files import make_private_folder, read_bytes, write_atomic
+from falaj.workloads.registry.keyring import KeyRing
 
 MAX_BYTES = 1 << 20
 """Secret stores take some tens of KiB (AWS Secrets Manager 64 KiB, Kubernetes 1 MiB)."""
@@ -68,7 +68,7 @@ def _read(source: Path) -> dict[str, bytes]:
                 if content is None or not _NAME.fullmatch(member.name) or member.name in files:
                     raise WorkloadError(
                         f"{source} holds {member.name!r}, which belongs to no packed key ring; "
-                        "make it with: python -m workloads.registry keyring pack"
+                        "make it with: python -m falaj.workloads.registry keyring pack"
                     )
                 files[member.name] = content.read()
     except tarfile.TarError as error:

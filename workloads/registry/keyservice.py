@@ -9,7 +9,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Protocol
 
-from workloads.errors import IntegrityError
+from falaj.workloads.errors import IntegrityError
 
 KEY_BYTES = 32
 """AES-256, for key-encryption keys and data keys alike."""

@@ -5,11 +5,11 @@ from __future__ import annotations
 import hashlib
 from typing import Any
 
-from workloads.errors import WorkloadError
-from workloads.files import read_bytes
-from workloads.registry.manifest import Manifest
-from workloads.registry.package import MANIFEST
-from workloads.registry.store import Store
+from falaj.workloads.errors import WorkloadError
+from falaj.workloads.files import read_bytes
+from falaj.workloads.registry.manifest import Manifest
+from falaj.workloads.registry.package import MANIFEST
+from falaj.workloads.registry.store import Store
 
 
 def describe_version(store: Store, model: str, version: int) -> dict[str, Any]:

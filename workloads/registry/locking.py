@@ -8,7 +8,7 @@ import os
 from collections.abc import Generator
 from pathlib import Path
 
-from workloads.files import PRIVATE_FILE, storage_errors
+from falaj.workloads.files import PRIVATE_FILE, storage_errors
 
 
 @contextlib.contextmanager

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, cast
 
-from workloads.errors import IntegrityError, WorkloadError
-from workloads.registry.names import check_file_name, check_model_name
-from workloads.registry.stream import HEADER_BYTES, MAX_CHUNK_BYTES, TAG_BYTES
+from falaj.workloads.errors import IntegrityError, WorkloadError
+from falaj.workloads.registry.names import check_file_name, check_model_name
+from falaj.workloads.registry.stream import HEADER_BYTES, MAX_CHUNK_BYTES, TAG_BYTES
 
 PACKAGE_FORMAT = "falaj.package/1"
 PAYLOAD_TYPE = "application/vnd.falaj.package+json"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from workloads.errors import WorkloadError
+from falaj.workloads.errors import WorkloadError
 
 _IN_MEMORY = frozenset({"tmpfs", "ramfs"})
 _MOUNTS = Path("/proc/self/mountinfo")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from workloads.errors import WorkloadError
+from falaj.workloads.errors import WorkloadError
 
 _MODEL = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 _FILE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")

@@ -7,9 +7,9 @@ import tempfile
 from collections.abc import Iterable
 from pathlib import Path
 
-from workloads.errors import WorkloadError
-from workloads.files import read_json, shred, storage_errors, write_json_atomic
-from workloads.registry.package import KEYS
+from falaj.workloads.errors import WorkloadError
+from falaj.workloads.files import read_json, shred, storage_errors, write_json_atomic
+from falaj.workloads.registry.package import KEYS
 
 COUNTER = "counter.json"
 STAGING = ".staging-"

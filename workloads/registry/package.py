@@ -27,18 +27,24 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import (
     Ed25519PublicKey,
 )
 
-from workloads.errors import IntegrityError, WorkloadError
-from workloads.files import (
+from falaj.workloads.errors import IntegrityError, WorkloadError
+from falaj.workloads.files import (
     TEMPORARY_PREFIX,
     make_private_folder,
     write_atomic,
     write_json_atomic,
 )
-from workloads.registry.keylist import WrappedKeys, file_context, read_wrapped_keys
-from workloads.registry.keyservice import KeyService, WrappedKey
-from workloads.registry.manifest import PAYLOAD_TYPE, FileEntry, Manifest
-from workloads.registry.signing import sign, verify
-from workloads.registry.stream import CHUNK_BYTES, StreamHeader, decrypt, encrypt, new_data_key
+from falaj.workloads.registry.keylist import WrappedKeys, file_context, read_wrapped_keys
+from falaj.workloads.registry.keyservice import KeyService, WrappedKey
+from falaj.workloads.registry.manifest import PAYLOAD_TYPE, FileEntry, Manifest
+from falaj.workloads.registry.signing import sign, verify
+from falaj.workloads.registry.stream import (
+    CHUNK_BYTES,
+    StreamHeader,
+    decrypt,
+    encrypt,
+    new_data_key,
+)
 
 MANIFEST = "manifest.json"
 SIGNATURE = "manifest.sig"

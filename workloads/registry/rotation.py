@@ -12,13 +12,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from workloads.errors import StorageFullError, WorkloadError
-from workloads.files import TEMPORARY_PREFIX, storage_errors
-from workloads.registry.keylist import rewrap_package_keys
-from workloads.registry.keyring import KeyRing
-from workloads.registry.numbering import REMOVED, STAGING
-from workloads.registry.package import FILES, KEYS, MANIFEST, SIGNATURE
-from workloads.registry.sealed import SUFFIX, rewrap
+from falaj.workloads.errors import StorageFullError, WorkloadError
+from falaj.workloads.files import TEMPORARY_PREFIX, storage_errors
+from falaj.workloads.registry.keylist import rewrap_package_keys
+from falaj.workloads.registry.keyring import KeyRing
+from falaj.workloads.registry.numbering import REMOVED, STAGING
+from falaj.workloads.registry.package import FILES, KEYS, MANIFEST, SIGNATURE
+from falaj.workloads.registry.sealed import SUFFIX, rewrap
 
 _SHOWN_PROBLEMS = 10
 

@@ -16,11 +16,11 @@ import struct
 from pathlib import Path
 from typing import Any
 
-from workloads.errors import IntegrityError, WorkloadError
-from workloads.files import read_bytes, shred, write_atomic
-from workloads.registry.keyring import KeyRing
-from workloads.registry.keyservice import KeyService, WrappedKey
-from workloads.registry.stream import (
+from falaj.workloads.errors import IntegrityError, WorkloadError
+from falaj.workloads.files import read_bytes, shred, write_atomic
+from falaj.workloads.registry.keyring import KeyRing
+from falaj.workloads.registry.keyservice import KeyService, WrappedKey
+from falaj.workloads.registry.stream import (
     CHUNK_BYTES,
     HEADER_BYTES,
     StreamHeader,

@@ -23,8 +23,8 @@ from cryptography.hazmat.primitives.serialization import (
     load_pem_public_key,
 )
 
-from workloads.errors import IntegrityError, WorkloadError
-from workloads.files import read_bytes, write_atomic
+from falaj.workloads.errors import IntegrityError, WorkloadError
+from falaj.workloads.files import read_bytes, write_atomic
 
 SIGNATURE_FORMAT = "falaj.signature/1"
 ALGORITHM = "Ed25519"

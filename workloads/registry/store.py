@@ -17,21 +17,26 @@ from typing import Any
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
-from workloads.errors import IntegrityError, WorkloadError
-from workloads.files import (
+from falaj.workloads.errors import IntegrityError, WorkloadError
+from falaj.workloads.files import (
     make_private_folder,
     storage_errors,
     sync_folder,
 )
-from workloads.registry import audit, numbering
-from workloads.registry.aliases import Alias, read_aliases, write_aliases
-from workloads.registry.keyring import KeyRing
-from workloads.registry.keyservice import KeyService
-from workloads.registry.locking import locked
-from workloads.registry.manifest import Manifest, check_fields
-from workloads.registry.names import check_alias, check_file_name, check_model_name, is_version
-from workloads.registry.package import Package, open_package, write_package
-from workloads.registry.stream import CHUNK_BYTES
+from falaj.workloads.registry import audit, numbering
+from falaj.workloads.registry.aliases import Alias, read_aliases, write_aliases
+from falaj.workloads.registry.keyring import KeyRing
+from falaj.workloads.registry.keyservice import KeyService
+from falaj.workloads.registry.locking import locked
+from falaj.workloads.registry.manifest import Manifest, check_fields
+from falaj.workloads.registry.names import (
+    check_alias,
+    check_file_name,
+    check_model_name,
+    is_version,
+)
+from falaj.workloads.registry.package import Package, open_package, write_package
+from falaj.workloads.registry.stream import CHUNK_BYTES
 
 PRODUCTION = "production"
 
@@ -150,7 +155,7 @@ class Store:
         Args:
             model: name of the model.
             files: contents by name; at least one.
-            manifest_fields: see :data:`workloads.registry.manifest.FIELDS`.
+            manifest_fields: see :data:`falaj.workloads.registry.manifest.FIELDS`.
             keyring: signs, and wraps the data keys.
             chunk_bytes: plaintext bytes per encrypted chunk; 1 MiB by default.
 

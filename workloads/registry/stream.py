@@ -17,8 +17,8 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
-from workloads.errors import IntegrityError, WorkloadError
-from workloads.registry.keyservice import KEY_BYTES
+from falaj.workloads.errors import IntegrityError, WorkloadError
+from falaj.workloads.registry.keyservice import KEY_BYTES
 
 CHUNK_BYTES = 1 << 20
 """Plaintext bytes in each chunk but the last."""

@@ -17,10 +17,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from workloads.errors import WorkloadError
-from workloads.files import make_private_folder, storage_errors, write_atomic
-from workloads.inference import graph
-from workloads.registry.package import Package
+from falaj.workloads.errors import WorkloadError
+from falaj.workloads.files import make_private_folder, storage_errors, write_atomic
+from falaj.workloads.inference import graph
+from falaj.workloads.registry.package import Package
 
 MODEL_FILE = "model.onnx"
 ACCELERATORS = ("none", "tensorrt", "tensorrt-fp16")

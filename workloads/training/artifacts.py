@@ -9,13 +9,13 @@ from typing import Any
 
 from torch import nn
 
-from workloads.errors import WorkloadError
-from workloads.files import read_json
-from workloads.registry.keyring import KeyRing
-from workloads.training import checkpoint, models
-from workloads.training import record as records
-from workloads.training.preprocessing import TablePreprocessing
-from workloads.training.rows import Rows, load_rows
+from falaj.workloads.errors import WorkloadError
+from falaj.workloads.files import read_json
+from falaj.workloads.registry.keyring import KeyRing
+from falaj.workloads.training import checkpoint, models
+from falaj.workloads.training import record as records
+from falaj.workloads.training.preprocessing import TablePreprocessing
+from falaj.workloads.training.rows import Rows, load_rows
 
 __all__ = ["Rows", "Trained", "load_rows", "load_trained"]
 

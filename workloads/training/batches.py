@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn import functional
 
-from workloads.training.split import generator
+from falaj.workloads.training.split import generator
 
 # Streams of randomness below one seed; the augmentation's is also keyed by epoch and step, so
 # that a resumed run, and any number of processes, draw the same.

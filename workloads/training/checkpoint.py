@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 import torch
 
-from workloads.errors import WorkloadError
-from workloads.registry.keyring import KeyRing
-from workloads.registry.sealed import artifact_path, read_artifact, write_artifact
+from falaj.workloads.errors import WorkloadError
+from falaj.workloads.registry.keyring import KeyRing
+from falaj.workloads.registry.sealed import artifact_path, read_artifact, write_artifact
 
 _MAGIC = b"falaj.tensors/1\n"
 _DIGEST_BYTES = 32

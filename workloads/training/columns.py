@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute
 from numpy.typing import NDArray
 
-from workloads.errors import WorkloadError
+from falaj.workloads.errors import WorkloadError
 
 MISSING_NUMBERS = ("", "na", "n/a", "nan", "null", "none", "?", "-")
 """What stands for a missing number, in any case. In a text column only "" is missing, so that

@@ -9,16 +9,16 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from workloads.errors import WorkloadError
-from workloads.statuses import REFUSED
-from workloads.training import sweep_command
-from workloads.training.options import CLASS_WEIGHTS, DEVICES, PRECISIONS, Requested, check
-from workloads.training.stopping import StopRequest
-from workloads.training.target import TASKS
+from falaj.workloads.errors import WorkloadError
+from falaj.workloads.statuses import REFUSED
+from falaj.workloads.training import sweep_command
+from falaj.workloads.training.options import CLASS_WEIGHTS, DEVICES, PRECISIONS, Requested, check
+from falaj.workloads.training.stopping import StopRequest
+from falaj.workloads.training.target import TASKS
 
 
 def main(arguments: list[str]) -> int:
-    """Run the command line; return 0 or one of `workloads.statuses`."""
+    """Run the command line; return 0 or one of `falaj.workloads.statuses`."""
     options = build_parser().parse_args(arguments)
     try:
         if options.command == "dataset":
@@ -33,7 +33,7 @@ def main(arguments: list[str]) -> int:
 def build_parser() -> argparse.ArgumentParser:
     """Return the parser of both commands."""
     parser = argparse.ArgumentParser(
-        prog="python -m workloads.training",
+        prog="python -m falaj.workloads.training",
         description="Make a versioned dataset from digits or a table, and train a model on it.",
         epilog="Exit status: 0 done; 2 refused, the reason is on stderr; 71 a GPU failed; 74 "
         "other processes were lost; 75 stopped on request, run again to go on. Several machines: "
@@ -102,8 +102,8 @@ def _add_run(parser: argparse.ArgumentParser) -> None:
 
 
 def _dataset(options: argparse.Namespace) -> int:
-    from workloads.training import dataset as datasets  # noqa: PLC0415 - keeps --help fast
-    from workloads.training.storage import open_keyring  # noqa: PLC0415
+    from falaj.workloads.training import dataset as datasets  # noqa: PLC0415 - keeps --help fast
+    from falaj.workloads.training.storage import open_keyring  # noqa: PLC0415
 
     output: Path | None = None if options.dry_run else options.output
     if output is None and not options.dry_run:
@@ -142,7 +142,7 @@ def _run(options: argparse.Namespace, arguments: list[str]) -> int:
     # Before torch is imported: that takes seconds in which a signal must not be lost.
     stop = StopRequest()
     stop.install()
-    from workloads.training.launcher import run  # noqa: PLC0415 - imports torch
+    from falaj.workloads.training.launcher import run  # noqa: PLC0415 - imports torch
 
     style = "json" if options.json else options.progress
     return run(options, requested, style, stop, arguments)

@@ -13,16 +13,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from workloads.errors import WorkloadError
-from workloads.files import TEMPORARY_PREFIX, storage_errors, write_json_atomic
-from workloads.registry.keyring import KeyRing
-from workloads.registry.sealed import artifact_path, write_artifact
-from workloads.training import digits, snapshot, statistics
-from workloads.training.columns import Column, Excluded, interpret, useless
-from workloads.training.split import generator, strata_of, stratified
-from workloads.training.storage import make_folder
-from workloads.training.tables import read_table
-from workloads.training.target import TASKS, interpret_target
+from falaj.workloads.errors import WorkloadError
+from falaj.workloads.files import TEMPORARY_PREFIX, storage_errors, write_json_atomic
+from falaj.workloads.registry.keyring import KeyRing
+from falaj.workloads.registry.sealed import artifact_path, write_artifact
+from falaj.workloads.training import digits, snapshot, statistics
+from falaj.workloads.training.columns import Column, Excluded, interpret, useless
+from falaj.workloads.training.split import generator, strata_of, stratified
+from falaj.workloads.training.storage import make_folder
+from falaj.workloads.training.tables import read_table
+from falaj.workloads.training.target import TASKS, interpret_target
 
 MINIMUM_ROWS = 20
 """With fewer rows neither part of the split says anything."""

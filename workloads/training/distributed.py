@@ -16,10 +16,10 @@ import torch
 from torch import Tensor, distributed, nn
 from torch.nn.parallel import DistributedDataParallel
 
-from workloads.errors import WorkloadError
-from workloads.statuses import PROGRAM, STOPPED, worst
-from workloads.training.rendezvous import TIMEOUTS
-from workloads.training.stopping import StopRequest, terminate_when_orphaned
+from falaj.workloads.errors import WorkloadError
+from falaj.workloads.statuses import PROGRAM, STOPPED, worst
+from falaj.workloads.training.rendezvous import TIMEOUTS
+from falaj.workloads.training.stopping import StopRequest, terminate_when_orphaned
 
 _ATTEMPTS = 3
 
@@ -167,7 +167,7 @@ def leave() -> None:
 
 
 def launch(arguments: list[str], processes: int, stop: StopRequest) -> int:
-    """Run ``python -m workloads.training arguments`` in several processes by torchrun's agent.
+    """Run ``python -m falaj.workloads.training`` in several processes by torchrun's agent.
 
     A killed process ends the others, and all start again from the last checkpoint, at most twice
     and each time with a fresh rendezvous.
@@ -193,7 +193,7 @@ def launch(arguments: list[str], processes: int, stop: StopRequest) -> int:
     # All are on this machine: a host name that doesn't resolve must not matter.
     os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo0" if sys.platform == "darwin" else "lo")
     terminate_when_orphaned(stop)
-    command = ["-m", "workloads.training", *arguments]
+    command = ["-m", "falaj.workloads.training", *arguments]
     again = [*command, "--resume", "auto"]  # the last one counts: never must not lose an attempt
     for attempt in range(1, _ATTEMPTS + 1):
         if stop.asked():

@@ -11,7 +11,7 @@ from typing import Any
 from prometheus_client import CollectorRegistry, start_http_server
 from prometheus_client.core import GaugeMetricFamily
 
-from workloads.errors import WorkloadError
+from falaj.workloads.errors import WorkloadError
 
 _PLACE = re.compile(r"^(?:\[([0-9a-fA-F:.]+)\]|([0-9a-fA-F:.]+)):(\d{1,5})$")
 _GPU = re.compile(r"^gpu(\d+)_(\w+)$")

@@ -10,15 +10,15 @@ from typing import Any
 
 from torch import nn
 
-from workloads.files import write_json_atomic
-from workloads.registry.keyring import KeyRing
-from workloads.training import checkpoint, evaluation, hardware, models
-from workloads.training import record as records
-from workloads.training.loop import Position, predict
-from workloads.training.materials import Materials, features
-from workloads.training.options import Parameters
-from workloads.training.progress import Progress
-from workloads.training.snapshot import Dataset
+from falaj.workloads.files import write_json_atomic
+from falaj.workloads.registry.keyring import KeyRing
+from falaj.workloads.training import checkpoint, evaluation, hardware, models
+from falaj.workloads.training import record as records
+from falaj.workloads.training.loop import Position, predict
+from falaj.workloads.training.materials import Materials, features
+from falaj.workloads.training.options import Parameters
+from falaj.workloads.training.progress import Progress
+from falaj.workloads.training.snapshot import Dataset
 
 
 @dataclass(frozen=True)

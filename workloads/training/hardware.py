@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from workloads.errors import WorkloadError
+from falaj.workloads.errors import WorkloadError
 
 _BFLOAT16_FLAGS = {"avx512_bf16", "amx_bf16", "bf16"}  # x86, x86, Arm
 _CPUINFO = Path("/proc/cpuinfo")

@@ -13,20 +13,25 @@ import filelock
 import numpy as np
 from torch.distributed import DistError
 
-from workloads.errors import WorkloadError
-from workloads.registry.keyring import KeyRing
-from workloads.registry.sealed import artifact_path
-from workloads.statuses import HARDWARE, LOST
-from workloads.training import batches, distributed, hardware, nodes, rendezvous
-from workloads.training import record as records
-from workloads.training.exporter import listening
-from workloads.training.finishing import Setting, report_finished
-from workloads.training.options import Parameters, Requested, default_threads, family_defaults
-from workloads.training.progress import Progress
-from workloads.training.session import Session
-from workloads.training.snapshot import Dataset, open_dataset
-from workloads.training.stopping import StopRequest
-from workloads.training.storage import make_folder, open_keyring
+from falaj.workloads.errors import WorkloadError
+from falaj.workloads.registry.keyring import KeyRing
+from falaj.workloads.registry.sealed import artifact_path
+from falaj.workloads.statuses import HARDWARE, LOST
+from falaj.workloads.training import batches, distributed, hardware, nodes, rendezvous
+from falaj.workloads.training import record as records
+from falaj.workloads.training.exporter import listening
+from falaj.workloads.training.finishing import Setting, report_finished
+from falaj.workloads.training.options import (
+    Parameters,
+    Requested,
+    default_threads,
+    family_defaults,
+)
+from falaj.workloads.training.progress import Progress
+from falaj.workloads.training.session import Session
+from falaj.workloads.training.snapshot import Dataset, open_dataset
+from falaj.workloads.training.stopping import StopRequest
+from falaj.workloads.training.storage import make_folder, open_keyring
 
 _LOCK = ".lock"
 
@@ -48,7 +53,7 @@ def run(
         arguments: the command line, for further processes.
 
     Returns:
-        0, or one of `workloads.statuses`.
+        0, or one of `falaj.workloads.statuses`.
 
     Raises:
         WorkloadError: the data, the parameters or the output folder can't be used.

@@ -12,9 +12,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from workloads.training.batches import Batches
-from workloads.training.distributed import Team
-from workloads.training.options import Parameters
+from falaj.workloads.training.batches import Batches
+from falaj.workloads.training.distributed import Team
+from falaj.workloads.training.options import Parameters
 
 _WARM_UP_SHARE = 0.05
 _LAST_RATE_SHARE = 0.01

@@ -11,14 +11,14 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from workloads.errors import WorkloadError
-from workloads.training import preprocessing
-from workloads.training.batches import Augmentation, class_weights
-from workloads.training.models import Architecture
-from workloads.training.options import Parameters
-from workloads.training.preprocessing import TablePreprocessing
-from workloads.training.snapshot import Dataset, Part
-from workloads.training.split import generator, strata_of, stratified
+from falaj.workloads.errors import WorkloadError
+from falaj.workloads.training import preprocessing
+from falaj.workloads.training.batches import Augmentation, class_weights
+from falaj.workloads.training.models import Architecture
+from falaj.workloads.training.options import Parameters
+from falaj.workloads.training.preprocessing import TablePreprocessing
+from falaj.workloads.training.snapshot import Dataset, Part
+from falaj.workloads.training.split import generator, strata_of, stratified
 
 _VALIDATION = 3  # stream of randomness below the run's seed
 _COPIES = 3  # the features, their fit and validation parts, and what making them takes

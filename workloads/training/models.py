@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from workloads.errors import WorkloadError
+from falaj.workloads.errors import WorkloadError
 
 _LAST_LAYER_START = 0.1
 

@@ -20,10 +20,10 @@ from torch.distributed.elastic.rendezvous import RendezvousHandler, RendezvousPa
 from torch.distributed.elastic.rendezvous import registry as rendezvous_registry
 from torch.distributed.elastic.rendezvous.api import RendezvousConnectionError, RendezvousError
 
-from workloads.errors import WorkloadError
-from workloads.statuses import LOST, PROGRAM, STOPPED, worst
-from workloads.training.rendezvous import Rendezvous
-from workloads.training.stopping import StopRequest
+from falaj.workloads.errors import WorkloadError
+from falaj.workloads.statuses import LOST, PROGRAM, STOPPED, worst
+from falaj.workloads.training.rendezvous import Rendezvous
+from falaj.workloads.training.stopping import StopRequest
 
 GRACE = "FALAJ_GRACE_SECONDS"
 """Variable: seconds from SIGTERM until the scheduler kills; 30, as Kubernetes has it."""
@@ -49,7 +49,7 @@ class _Agent(LocalElasticAgent):
 
 
 def take_part(arguments: list[str], rendezvous: Rendezvous, stop: StopRequest) -> int:
-    """Run ``python -m workloads.training arguments`` in this machine's processes.
+    """Run ``python -m falaj.workloads.training arguments`` in this machine's processes.
 
     In a run of a fixed size a lost process ends the machine's part (status 74): whoever started
     the machines starts all of them again, from the last checkpoint. An elastic one meets again
@@ -61,7 +61,7 @@ def take_part(arguments: list[str], rendezvous: Rendezvous, stop: StopRequest) -
         stop: whether a stop was asked for before this.
 
     Returns:
-        One of `workloads.statuses`.
+        One of `falaj.workloads.statuses`.
 
     Raises:
         WorkloadError: ``--resume never``: each restart would throw the work away.
@@ -91,7 +91,7 @@ def _meet(arguments: list[str], rendezvous: Rendezvous, logs: str) -> int:
         role="trainer",
         local_world_size=rendezvous.processes,
         entrypoint=sys.executable,
-        args=("-m", "workloads.training", *arguments),
+        args=("-m", "falaj.workloads.training", *arguments),
         rdzv_handler=handler,
         max_restarts=rendezvous.restarts,
         monitor_interval=0.1,

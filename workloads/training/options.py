@@ -6,8 +6,8 @@ import os
 from dataclasses import asdict, dataclass, fields
 from typing import Any
 
-from workloads.errors import WorkloadError
-from workloads.training.storage import digest
+from falaj.workloads.errors import WorkloadError
+from falaj.workloads.training.storage import digest
 
 PRECISIONS = ("auto", "float32", "bfloat16", "float16")
 DEVICES = ("auto", "cpu", "cuda")

@@ -7,9 +7,9 @@ import importlib.metadata
 from pathlib import Path
 from typing import Any
 
-from workloads.errors import WorkloadError
-from workloads.files import read_json, storage_errors, write_json_atomic
-from workloads.registry.sealed import SUFFIX
+from falaj.workloads.errors import WorkloadError
+from falaj.workloads.files import read_json, storage_errors, write_json_atomic
+from falaj.workloads.registry.sealed import SUFFIX
 
 FORMAT = "falaj.run/1"
 RECORD = "record.json"

@@ -21,7 +21,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from workloads.errors import WorkloadError
+from falaj.workloads.errors import WorkloadError
 
 PORT = 29400
 """torchrun's default port of the rendezvous."""

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from workloads.training.snapshot import Part, open_dataset
+from falaj.workloads.training.snapshot import Part, open_dataset
 
 if TYPE_CHECKING:
-    from workloads.registry.keyring import KeyRing
+    from falaj.workloads.registry.keyring import KeyRing
 
 
 @dataclass(frozen=True)

@@ -13,8 +13,8 @@ from optuna.distributions import (
     IntDistribution,
 )
 
-from workloads.errors import WorkloadError
-from workloads.training.options import CLASS_WEIGHTS, RANGES, Requested
+from falaj.workloads.errors import WorkloadError
+from falaj.workloads.training.options import CLASS_WEIGHTS, RANGES, Requested
 
 TUNABLE = (
     "learning_rate", "weight_decay", "batch_size", "width", "label_smoothing", "gradient_clip",

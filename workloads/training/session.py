@@ -10,20 +10,20 @@ from typing import Any
 
 import torch
 
-from workloads.errors import WorkloadError
-from workloads.files import storage_errors, write_atomic
-from workloads.statuses import STOPPED
-from workloads.training import checkpoint, distributed, hardware, models
-from workloads.training import record as records
-from workloads.training.batches import Batches
-from workloads.training.distributed import Team
-from workloads.training.exporter import Exporter
-from workloads.training.finishing import Setting, finish, report_finished
-from workloads.training.loop import Optimisation, Position, predict, row_losses
-from workloads.training.materials import prepare
-from workloads.training.progress import Progress, duration, finite_or_none
-from workloads.training.stopping import StopRequest
-from workloads.training.telemetry import Telemetry
+from falaj.workloads.errors import WorkloadError
+from falaj.workloads.files import storage_errors, write_atomic
+from falaj.workloads.statuses import STOPPED
+from falaj.workloads.training import checkpoint, distributed, hardware, models
+from falaj.workloads.training import record as records
+from falaj.workloads.training.batches import Batches
+from falaj.workloads.training.distributed import Team
+from falaj.workloads.training.exporter import Exporter
+from falaj.workloads.training.finishing import Setting, finish, report_finished
+from falaj.workloads.training.loop import Optimisation, Position, predict, row_losses
+from falaj.workloads.training.materials import prepare
+from falaj.workloads.training.progress import Progress, duration, finite_or_none
+from falaj.workloads.training.stopping import StopRequest
+from falaj.workloads.training.telemetry import Telemetry
 
 
 class Session:

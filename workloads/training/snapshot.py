@@ -13,11 +13,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from workloads.errors import WorkloadError
-from workloads.files import read_json
-from workloads.registry.keyring import KeyRing
-from workloads.registry.sealed import read_artifact
-from workloads.training.storage import digest
+from falaj.workloads.errors import WorkloadError
+from falaj.workloads.files import read_json
+from falaj.workloads.registry.keyring import KeyRing
+from falaj.workloads.registry.sealed import read_artifact
+from falaj.workloads.training.storage import digest
 
 FORMAT = "falaj.dataset/1"
 DESCRIPTION = "dataset.json"

@@ -7,8 +7,8 @@ import json
 from pathlib import Path
 from typing import Any
 
-from workloads.files import PRIVATE_FOLDER, storage_errors
-from workloads.registry.keyring import KeyRing
+from falaj.workloads.files import PRIVATE_FOLDER, storage_errors
+from falaj.workloads.registry.keyring import KeyRing
 
 
 def open_keyring(path: Path | None) -> KeyRing | None:

@@ -10,9 +10,9 @@ import time
 from pathlib import Path
 from typing import Any
 
-from workloads.errors import WorkloadError
-from workloads.statuses import STOPPED
-from workloads.training.stopping import StopRequest
+from falaj.workloads.errors import WorkloadError
+from falaj.workloads.statuses import STOPPED
+from falaj.workloads.training.stopping import StopRequest
 
 _PRUNERS = ("median", "hyperband", "none")
 _POLL_SECONDS = 0.2
@@ -52,7 +52,7 @@ def _add_common(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Run one of the three commands."""
-    from workloads.training import trial  # noqa: PLC0415 - optuna takes a second to import
+    from falaj.workloads.training import trial  # noqa: PLC0415 - optuna takes a second to import
 
     if options.command == "study":
         if not (options.output / trial.JOURNAL).exists():
@@ -94,7 +94,7 @@ def _side_by_side(options: argparse.Namespace, stop: StopRequest) -> int:
 
 def _trial(options: argparse.Namespace, index: int) -> list[str]:
     return [
-        sys.executable, "-m", "workloads.training", "trial", "--index", str(index),
+        sys.executable, "-m", "falaj.workloads.training", "trial", "--index", str(index),
         "--dataset", str(options.dataset), "--output", str(options.output),
         "--seed", str(options.seed), "--pruner", options.pruner,
         *(part for text in options.search for part in ("--search", text)),

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.csv as pacsv
 import pyarrow.parquet as pq
 
-from workloads.errors import WorkloadError
+from falaj.workloads.errors import WorkloadError
 
 MAXIMUM_COLUMNS = 1_000
 """Every column is one input tensor of every request to the served model."""

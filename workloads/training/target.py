@@ -7,8 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from workloads.errors import WorkloadError
-from workloads.training.columns import Column
+from falaj.workloads.errors import WorkloadError
+from falaj.workloads.training.columns import Column
 
 TASKS = ("auto", "classification", "regression")
 

@@ -23,14 +23,14 @@ from optuna.storages import JournalStorage
 from optuna.storages.journal import JournalFileBackend
 from optuna.trial import FrozenTrial, Trial, TrialState
 
-from workloads.errors import WorkloadError
-from workloads.files import read_json, storage_errors, write_json_atomic
-from workloads.statuses import HARDWARE, LOST, STOPPED
-from workloads.training import record as records
-from workloads.training.search import spaces
-from workloads.training.snapshot import DESCRIPTION
-from workloads.training.stopping import StopRequest
-from workloads.training.storage import make_folder
+from falaj.workloads.errors import WorkloadError
+from falaj.workloads.files import read_json, storage_errors, write_json_atomic
+from falaj.workloads.statuses import HARDWARE, LOST, STOPPED
+from falaj.workloads.training import record as records
+from falaj.workloads.training.search import spaces
+from falaj.workloads.training.snapshot import DESCRIPTION
+from falaj.workloads.training.stopping import StopRequest
+from falaj.workloads.training.storage import make_folder
 
 JOURNAL = "study.journal"
 INDEX = "JOB_COMPLETION_INDEX"
@@ -65,7 +65,7 @@ def run(options: argparse.Namespace, arguments: Sequence[str], stop: StopRequest
         return 0
     chosen = [part for name, value in trial.params.items() for part in _option(name, value)]
     command = [
-        sys.executable, "-m", "workloads.training", "run", "--dataset", str(options.dataset),
+        sys.executable, "-m", "falaj.workloads.training", "run", "--dataset", str(options.dataset),
         "--output", str(folder), "--seed", str(options.seed), *arguments, *chosen,
         "--progress", "json",
     ]  # fmt: skip

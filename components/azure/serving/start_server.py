@@ -152,11 +152,11 @@ def commands(settings: dict[str, Any]) -> list[list[str]]:
         *("--model", settings["model"]),
     ]
     promote = [
-        *(sys.executable, "-m", "workloads.registry", "promote", *packages),
+        *(sys.executable, "-m", "falaj.workloads.registry", "promote", *packages),
         *("--version", str(settings["version"])),
     ]
     configure = [
-        *(sys.executable, "-m", "workloads.inference", "configure", *packages),
+        *(sys.executable, "-m", "falaj.workloads.inference", "configure", *packages),
         *("--config", str(folder / "service.json")),
         # The machine has private addresses only.
         *("--name", settings["model"], "--host", "0.0.0.0"),  # noqa: S104
@@ -196,5 +196,5 @@ if __name__ == "__main__":
         path = prepare(json.loads(os.environ["FALAJ_SERVING"]))
     except (RefusedError, OSError, ValueError, subprocess.CalledProcessError) as error:
         sys.exit(f"error: {error}")
-    command = (sys.executable, "-m", "workloads.inference", "serve", "--config", str(path))
+    command = (sys.executable, "-m", "falaj.workloads.inference", "serve", "--config", str(path))
     os.execv(sys.executable, command)  # noqa: S606 - the point of it: the server takes over

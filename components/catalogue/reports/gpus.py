@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from components.catalogue import data_files
-from components.catalogue.gpus import Gpu
-from components.catalogue.reports.report import Report, once
-from components.catalogue.tables import Column
+from falaj.components.catalogue import data_files
+from falaj.components.catalogue.gpus import Gpu
+from falaj.components.catalogue.reports.report import Report, once
+from falaj.components.catalogue.tables import Column
 
 
 def gpu_facts(gpus: Sequence[Gpu]) -> Report:

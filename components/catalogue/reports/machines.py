@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from decimal import Decimal
 
-from components.catalogue import cost
-from components.catalogue.demand import Demand
-from components.catalogue.machines import MachineType
-from components.catalogue.place import Place
-from components.catalogue.placement import Choice
-from components.catalogue.reports.report import Report, Row, once, place_dates, place_sources
-from components.catalogue.tables import Column
+from falaj.components.catalogue import cost
+from falaj.components.catalogue.demand import Demand
+from falaj.components.catalogue.machines import MachineType
+from falaj.components.catalogue.place import Place
+from falaj.components.catalogue.placement import Choice
+from falaj.components.catalogue.reports.report import Report, Row, once, place_dates, place_sources
+from falaj.components.catalogue.tables import Column
 
 
 def gpu_machines(chosen: Sequence[Place], machines: Iterable[MachineType]) -> Report:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from components.catalogue import data_files
-from components.catalogue.place import Place
-from components.catalogue.reports.report import Report, once, place_dates, place_sources
-from components.catalogue.sources import SOURCES
-from components.catalogue.tables import Column
+from falaj.components.catalogue import data_files
+from falaj.components.catalogue.place import Place
+from falaj.components.catalogue.reports.report import Report, once, place_dates, place_sources
+from falaj.components.catalogue.sources import SOURCES
+from falaj.components.catalogue.tables import Column
 
 
 def places(chosen: Sequence[Place]) -> Report:

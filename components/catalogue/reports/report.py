@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from components.catalogue.place import Place
-from components.catalogue.tables import Column
+from falaj.components.catalogue.place import Place
+from falaj.components.catalogue.tables import Column
 
 Row = Mapping[str, object]
 

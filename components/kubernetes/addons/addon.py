@@ -6,10 +6,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, TypeAlias
 
-from components.kubernetes._metadata import metadata
-from components.kubernetes._objects import Manifest
-from components.kubernetes._placed import InCluster
-from components.kubernetes.bill_of_materials import Chart, charts
+from falaj.components.kubernetes._metadata import metadata
+from falaj.components.kubernetes._objects import Manifest
+from falaj.components.kubernetes._placed import InCluster
+from falaj.components.kubernetes.bill_of_materials import Chart, charts
 
 COMPONENT: Final = "platform"
 PRIORITY_CLASS: Final = "falaj-platform"

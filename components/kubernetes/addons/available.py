@@ -4,22 +4,22 @@ from __future__ import annotations
 
 from typing import Final
 
-from components.kubernetes.addons.addon import Addon
-from components.kubernetes.addons.cert_manager import CERT_MANAGER
-from components.kubernetes.addons.efa import EFA
-from components.kubernetes.addons.envoy_gateway import ENVOY_GATEWAY
-from components.kubernetes.addons.external_secrets import EXTERNAL_SECRETS
-from components.kubernetes.addons.gpu_operator import GPU_OPERATOR
-from components.kubernetes.addons.istio import ISTIO
-from components.kubernetes.addons.jobset import JOBSET
-from components.kubernetes.addons.keda import KEDA
-from components.kubernetes.addons.kserve import KSERVE
-from components.kubernetes.addons.kueue import KUEUE
-from components.kubernetes.addons.monitoring import PROMETHEUS
-from components.kubernetes.addons.network_operator import NETWORK_OPERATOR
-from components.kubernetes.addons.opencost import OPENCOST
-from components.kubernetes.addons.trainer import TRAINER
-from components.kubernetes.addons.velero import VELERO
+from falaj.components.kubernetes.addons.addon import Addon
+from falaj.components.kubernetes.addons.cert_manager import CERT_MANAGER
+from falaj.components.kubernetes.addons.efa import EFA
+from falaj.components.kubernetes.addons.envoy_gateway import ENVOY_GATEWAY
+from falaj.components.kubernetes.addons.external_secrets import EXTERNAL_SECRETS
+from falaj.components.kubernetes.addons.gpu_operator import GPU_OPERATOR
+from falaj.components.kubernetes.addons.istio import ISTIO
+from falaj.components.kubernetes.addons.jobset import JOBSET
+from falaj.components.kubernetes.addons.keda import KEDA
+from falaj.components.kubernetes.addons.kserve import KSERVE
+from falaj.components.kubernetes.addons.kueue import KUEUE
+from falaj.components.kubernetes.addons.monitoring import PROMETHEUS
+from falaj.components.kubernetes.addons.network_operator import NETWORK_OPERATOR
+from falaj.components.kubernetes.addons.opencost import OPENCOST
+from falaj.components.kubernetes.addons.trainer import TRAINER
+from falaj.components.kubernetes.addons.velero import VELERO
 
 ADDONS: Final[dict[str, Addon]] = {
     addon.name: addon

@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final, NotRequired, TypedDict
 
-from components.kubernetes._objects import Manifest
-from components.kubernetes.addons.addon import (
+from falaj.components.kubernetes._objects import Manifest
+from falaj.components.kubernetes.addons.addon import (
     ISSUER,
     PRIORITY_CLASS,
     TRUST,

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Final, TypedDict
 
-from components.kubernetes.addons.addon import (
+from falaj.components.kubernetes.addons.addon import (
     Addon,
     Namespace,
     PlatformSpec,
@@ -16,7 +16,7 @@ from components.kubernetes.addons.addon import (
     Values,
     resources,
 )
-from components.specification.node_labels import FABRIC, GPU_TAINT
+from falaj.components.specification.node_labels import FABRIC, GPU_TAINT
 
 _NAMESPACE: Final = "efa-device-plugin"
 

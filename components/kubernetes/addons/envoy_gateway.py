@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from typing import Final, TypedDict
 
-from components.kubernetes._objects import Manifest
-from components.kubernetes.addons.addon import (
+from falaj.components.kubernetes._objects import Manifest
+from falaj.components.kubernetes.addons.addon import (
     PRIORITY_CLASS,
     Addon,
     Namespace,
@@ -19,8 +19,8 @@ from components.kubernetes.addons.addon import (
     Values,
     resources,
 )
-from components.kubernetes.addons.cert_manager import certificate
-from components.kubernetes.addons.external_secrets import generated_secret
+from falaj.components.kubernetes.addons.cert_manager import certificate
+from falaj.components.kubernetes.addons.external_secrets import generated_secret
 
 _NAMESPACE: Final = "envoy-gateway-system"
 _CONTROLLER: Final = "gateway.envoyproxy.io/gatewayclass-controller"

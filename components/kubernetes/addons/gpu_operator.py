@@ -9,8 +9,8 @@ import json
 from collections.abc import Mapping
 from typing import Any, Final, NotRequired, TypedDict
 
-from components.kubernetes._placed import InCluster
-from components.kubernetes.addons.addon import (
+from falaj.components.kubernetes._placed import InCluster
+from falaj.components.kubernetes.addons.addon import (
     MONITORING,
     Addon,
     Namespace,
@@ -21,8 +21,8 @@ from components.kubernetes.addons.addon import (
     Values,
     resources,
 )
-from components.specification.gpu_sharing import LEAST_SLICES, MOST_SLICES, Sharing
-from components.specification.node_labels import GPU_TAINT
+from falaj.components.specification.gpu_sharing import LEAST_SLICES, MOST_SLICES, Sharing
+from falaj.components.specification.node_labels import GPU_TAINT
 
 _NAMESPACE: Final = "gpu-operator"
 _PROFILES: Final = "falaj-sharing"

@@ -7,10 +7,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, cast
 
-from components.kubernetes._images import resolve
-from components.kubernetes._objects import Manifest
-from components.kubernetes._placed import InCluster, check_in_cluster
-from components.kubernetes.addons.addon import (
+from falaj.components.kubernetes._images import resolve
+from falaj.components.kubernetes._objects import Manifest
+from falaj.components.kubernetes._placed import InCluster, check_in_cluster
+from falaj.components.kubernetes.addons.addon import (
     PRIORITY_CLASS,
     Addon,
     OptionRefusals,
@@ -18,11 +18,11 @@ from components.kubernetes.addons.addon import (
     Traffic,
     Values,
 )
-from components.kubernetes.addons.available import ADDONS
-from components.kubernetes.addons.network import namespace, policies
-from components.kubernetes.monitoring.monitors import monitor
-from components.specification.private_ranges import private_ranges
-from components.specification.refusals import Refusals
+from falaj.components.kubernetes.addons.available import ADDONS
+from falaj.components.kubernetes.addons.network import namespace, policies
+from falaj.components.kubernetes.monitoring.monitors import monitor
+from falaj.components.specification.private_ranges import private_ranges
+from falaj.components.specification.refusals import Refusals
 
 #: Above every tenant's priorities; 1,000,000,000 is the most that users' classes may have.
 _PRIORITY: Final = 1_000_000

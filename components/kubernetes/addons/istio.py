@@ -10,8 +10,8 @@ from __future__ import annotations
 
 from typing import Final, TypedDict
 
-from components.kubernetes._objects import Manifest
-from components.kubernetes.addons.addon import (
+from falaj.components.kubernetes._objects import Manifest
+from falaj.components.kubernetes.addons.addon import (
     PRIORITY_CLASS,
     Addon,
     Namespace,

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Final, TypedDict
 
-from components.kubernetes.addons.addon import (
+from falaj.components.kubernetes.addons.addon import (
     MONITORING,
     PRIORITY_CLASS,
     Addon,

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final, NotRequired, TypedDict
 
-from components.kubernetes.addons.addon import (
+from falaj.components.kubernetes.addons.addon import (
     Addon,
     Namespace,
     OptionRefusals,

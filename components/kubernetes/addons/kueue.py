@@ -11,7 +11,7 @@ from typing import Any, Final, NotRequired, TypedDict
 
 import yaml
 
-from components.kubernetes.addons.addon import (
+from falaj.components.kubernetes.addons.addon import (
     ISSUER,
     PRIORITY_CLASS,
     Addon,
@@ -24,7 +24,7 @@ from components.kubernetes.addons.addon import (
     Values,
     resources,
 )
-from components.kubernetes.queueing.credits import transformations
+from falaj.components.kubernetes.queueing.credits import transformations
 
 _NAMESPACE: Final = "kueue-system"
 #: What users run. JobSet and Trainer wait for their definitions where those come later.

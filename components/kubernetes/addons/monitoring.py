@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final, NotRequired, TypedDict
 
-from components.kubernetes._objects import Manifest
-from components.kubernetes.addons.addon import (
+from falaj.components.kubernetes._objects import Manifest
+from falaj.components.kubernetes.addons.addon import (
     HBONE,
     ISSUER,
     MESH_ANNOTATIONS,
@@ -25,10 +25,10 @@ from components.kubernetes.addons.addon import (
     Values,
     resources,
 )
-from components.kubernetes.addons.external_secrets import generated_secret
-from components.kubernetes.monitoring.alerts import rule_groups
-from components.kubernetes.monitoring.dashboards import DASHBOARDS, dashboard
-from components.kubernetes.monitoring.grafana import GRAFANA_ADMIN, grafana_values
+from falaj.components.kubernetes.addons.external_secrets import generated_secret
+from falaj.components.kubernetes.monitoring.alerts import rule_groups
+from falaj.components.kubernetes.monitoring.dashboards import DASHBOARDS, dashboard
+from falaj.components.kubernetes.monitoring.grafana import GRAFANA_ADMIN, grafana_values
 
 _NODES: Final = "monitoring-nodes"
 _API: Final = "monitoring.coreos.com/v1"

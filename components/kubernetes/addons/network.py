@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
-from components.kubernetes._objects import Manifest
-from components.kubernetes.addons.addon import MONITORING, Namespace, PlatformSpec, Traffic
-from components.specification.kubernetes_version import DEFAULT as KUBERNETES
+from falaj.components.kubernetes._objects import Manifest
+from falaj.components.kubernetes.addons.addon import MONITORING, Namespace, PlatformSpec, Traffic
+from falaj.components.specification.kubernetes_version import DEFAULT as KUBERNETES
 
 _NAME: Final = "kubernetes.io/metadata.name"
 _SECURITY: Final = "pod-security.kubernetes.io"

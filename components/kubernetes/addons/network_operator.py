@@ -9,8 +9,8 @@ import json
 from collections.abc import Mapping
 from typing import Any, Final, NotRequired, TypedDict
 
-from components.kubernetes._objects import Manifest
-from components.kubernetes.addons.addon import (
+from falaj.components.kubernetes._objects import Manifest
+from falaj.components.kubernetes.addons.addon import (
     Addon,
     Namespace,
     OptionRefusals,
@@ -20,7 +20,7 @@ from components.kubernetes.addons.addon import (
     Values,
     resources,
 )
-from components.specification.node_labels import FABRIC
+from falaj.components.specification.node_labels import FABRIC
 
 _NAMESPACE: Final = "network-operator"
 #: PCI vendor of Mellanox: https://pci-ids.ucw.cz/read/PC/15b3

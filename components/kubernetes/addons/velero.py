@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final, NotRequired, TypedDict
 
-from components import catalogue
-from components.kubernetes._placed import CLOUDS, InCluster
-from components.kubernetes.addons.addon import (
+from falaj.components import catalogue
+from falaj.components.kubernetes._placed import CLOUDS, InCluster
+from falaj.components.kubernetes.addons.addon import (
     PRIORITY_CLASS,
     Addon,
     Namespace,

@@ -1,9 +1,9 @@
 """Credentials of programs: tokens of their own account, short-lived, for who is known."""
 
-from components.kubernetes.admission.expressions import text, texts, when
-from components.kubernetes.admission.home import ACCOUNTS, CLUSTER, Home
-from components.kubernetes.admission.pods import PodPolicy, Shape
-from components.kubernetes.admission.policy import Check, Policy, Target
+from falaj.components.kubernetes.admission.expressions import text, texts, when
+from falaj.components.kubernetes.admission.home import ACCOUNTS, CLUSTER, Home
+from falaj.components.kubernetes.admission.pods import PodPolicy, Shape
+from falaj.components.kubernetes.admission.policy import Check, Policy, Target
 
 _MOST_SECONDS = 86400
 """A day: what EKS asks for its pods' identities, the longest of the platforms' own.

@@ -1,6 +1,6 @@
 """Services and gateways: inside the network only, and standing for no host abroad."""
 
-from components.catalogue.clusters.load_balancers import (
+from falaj.components.catalogue.clusters.load_balancers import (
     ADDRESSES,
     AWS_SWITCH,
     AWS_TYPE,
@@ -12,15 +12,15 @@ from components.catalogue.clusters.load_balancers import (
     SCHEMES,
     SWITCHES,
 )
-from components.kubernetes.admission.expressions import (
+from falaj.components.kubernetes.admission.expressions import (
     is_own_address,
     is_own_host,
     text,
     texts,
     when,
 )
-from components.kubernetes.admission.home import Home, joined
-from components.kubernetes.admission.policy import Check, Policy, Target
+from falaj.components.kubernetes.admission.home import Home, joined
+from falaj.components.kubernetes.admission.policy import Check, Policy, Target
 
 _EXTERNAL = "kubernetes-external-host"
 _HOST = "kubernetes-ingress-host"

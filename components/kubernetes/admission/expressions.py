@@ -7,7 +7,7 @@ import json
 import re
 from collections.abc import Iterable
 
-from components.catalogue.clusters.addresses import DOMAINS, OWN_RANGES, PRIVATE_SUFFIXES
+from falaj.components.catalogue.clusters.addresses import DOMAINS, OWN_RANGES, PRIVATE_SUFFIXES
 
 CONTAINER_LISTS = ("containers", "initContainers", "ephemeralContainers")
 

@@ -4,9 +4,9 @@ Policies and their bindings are no part of it: the API server asks no policy of 
 them, so that nobody can lock everybody out. Rights on them are what protects them (`rights`).
 """
 
-from components.kubernetes.admission.expressions import is_own_host, when
-from components.kubernetes.admission.home import Home
-from components.kubernetes.admission.policy import Check, Policy, Target
+from falaj.components.kubernetes.admission.expressions import is_own_host, when
+from falaj.components.kubernetes.admission.home import Home
+from falaj.components.kubernetes.admission.policy import Check, Policy, Target
 
 _REACH = "services of the cluster, hosts of one's own networks or of the country's regions"
 

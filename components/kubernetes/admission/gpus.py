@@ -1,17 +1,17 @@
 """Machines with GPUs: for who asks for a GPU; restricted data on GPUs of its own."""
 
-from components.catalogue.clusters.isolation import SHARED_GPU, SYSTEM_TAINTS
-from components.kubernetes._placed import DATA_CLASS_LABEL
-from components.kubernetes.admission.expressions import (
+from falaj.components.catalogue.clusters.isolation import SHARED_GPU, SYSTEM_TAINTS
+from falaj.components.kubernetes._placed import DATA_CLASS_LABEL
+from falaj.components.kubernetes.admission.expressions import (
     CONTAINER_LISTS,
     each_container,
     text,
     texts,
 )
-from components.kubernetes.admission.home import Home
-from components.kubernetes.admission.pods import PodPolicy, Shape
-from components.kubernetes.admission.policy import Check, Policy
-from components.specification.node_labels import GPU_TAINT
+from falaj.components.kubernetes.admission.home import Home
+from falaj.components.kubernetes.admission.pods import PodPolicy, Shape
+from falaj.components.kubernetes.admission.policy import Check, Policy
+from falaj.components.specification.node_labels import GPU_TAINT
 
 #: Operators of pods' resources that a GPU, or a part of one, is called by.
 _GPU = 'k.startsWith("nvidia.com/")'

@@ -3,10 +3,10 @@
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from components import catalogue
-from components.catalogue.clusters.node_labels import REGION_KEYS, ZONE_KEYS
-from components.kubernetes._placed import CLOUDS, InCluster
-from components.kubernetes.admission.expressions import hosts_pattern, text, texts
+from falaj.components import catalogue
+from falaj.components.catalogue.clusters.node_labels import REGION_KEYS, ZONE_KEYS
+from falaj.components.kubernetes._placed import CLOUDS, InCluster
+from falaj.components.kubernetes.admission.expressions import hosts_pattern, text, texts
 
 ACCOUNTS = "system:serviceaccount:"
 """What names of service accounts begin with, before ``NAMESPACE:NAME``."""

@@ -1,10 +1,10 @@
 """Pods apart from their nodes, wherever the labels of a namespace have been weakened."""
 
-from components.catalogue.clusters.isolation import BASELINE_CAPABILITIES
-from components.kubernetes.admission.expressions import each_container, texts
-from components.kubernetes.admission.home import Home
-from components.kubernetes.admission.pods import PodPolicy, Shape
-from components.kubernetes.admission.policy import Check, Policy
+from falaj.components.catalogue.clusters.isolation import BASELINE_CAPABILITIES
+from falaj.components.kubernetes.admission.expressions import each_container, texts
+from falaj.components.kubernetes.admission.home import Home
+from falaj.components.kubernetes.admission.pods import PodPolicy, Shape
+from falaj.components.kubernetes.admission.policy import Check, Policy
 
 _AGENTS = "agents that need their nodes belong into a namespace of the platform's own"
 

@@ -1,14 +1,14 @@
 """Images: from registries inside the country, and by digest."""
 
-from components.kubernetes.admission.expressions import (
+from falaj.components.kubernetes.admission.expressions import (
     CONTAINER_LISTS,
     images_pattern,
     text,
     texts,
 )
-from components.kubernetes.admission.home import CLUSTER, Home
-from components.kubernetes.admission.pods import PodPolicy, Shape
-from components.kubernetes.admission.policy import Check, Policy
+from falaj.components.kubernetes.admission.home import CLUSTER, Home
+from falaj.components.kubernetes.admission.pods import PodPolicy, Shape
+from falaj.components.kubernetes.admission.policy import Check, Policy
 
 _PINNED = "^[^@]+@(?:sha256:[0-9a-f]{64}|sha512:[0-9a-f]{128})$"
 #: The distributor's own programs, which it brings and renews itself, from where: images of other

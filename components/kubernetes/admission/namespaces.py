@@ -1,10 +1,10 @@
 """Namespaces: exempt ones are made, and marks of all are changed, by who may change policies."""
 
-from components.kubernetes._placed import DATA_CLASS_LABEL, TENANT_LABEL
-from components.kubernetes.admission.expressions import text, texts, when
-from components.kubernetes.admission.home import Home
-from components.kubernetes.admission.policy import Check, Policy, Target
-from components.kubernetes.admission.rights import MAY_CHANGE_POLICIES
+from falaj.components.kubernetes._placed import DATA_CLASS_LABEL, TENANT_LABEL
+from falaj.components.kubernetes.admission.expressions import text, texts, when
+from falaj.components.kubernetes.admission.home import Home
+from falaj.components.kubernetes.admission.policy import Check, Policy, Target
+from falaj.components.kubernetes.admission.rights import MAY_CHANGE_POLICIES
 
 _ENFORCE = "pod-security.kubernetes.io/enforce"
 #: Marks by which quotas, network policies and this admission tell namespaces apart.

@@ -1,8 +1,8 @@
 """Network policies that would undo the default: open to the world, or without effect."""
 
-from components.kubernetes.admission.expressions import when
-from components.kubernetes.admission.home import CLUSTER, Home
-from components.kubernetes.admission.policy import Check, Policy, Target
+from falaj.components.kubernetes.admission.expressions import when
+from falaj.components.kubernetes.admission.home import CLUSTER, Home
+from falaj.components.kubernetes.admission.policy import Check, Policy, Target
 
 _TARGETS = (Target("networking.k8s.io", "v1", ("networkpolicies",)),)
 #: A range this large, or larger, is the world: nobody but a registry of addresses holds more.

@@ -1,15 +1,15 @@
 """Where nodes, pods and what is made for them are: in the cluster's own place."""
 
-from components.kubernetes.admission.expressions import text, when
-from components.kubernetes.admission.home import (
+from falaj.components.kubernetes.admission.expressions import text, when
+from falaj.components.kubernetes.admission.home import (
     PLACE_KEYS,
     Home,
     abroad_in_map,
     abroad_in_terms,
     joined,
 )
-from components.kubernetes.admission.pods import DAEMON_SETS, PodPolicy, Shape
-from components.kubernetes.admission.policy import Check, Policy, Target
+from falaj.components.kubernetes.admission.pods import DAEMON_SETS, PodPolicy, Shape
+from falaj.components.kubernetes.admission.policy import Check, Policy, Target
 
 _ABROAD = "kubernetes-placement-abroad"
 _DEMANDS = "requiredDuringSchedulingIgnoredDuringExecution.?nodeSelectorTerms"

@@ -7,7 +7,7 @@ was extended by, the pods that they make are judged.
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
-from components.kubernetes.admission.policy import Check, Policy, Target
+from falaj.components.kubernetes.admission.policy import Check, Policy, Target
 
 DAEMON_SETS = (
     'request.userInfo.username in ["system:serviceaccount:kube-system:daemon-set-controller", '

@@ -9,8 +9,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from components.kubernetes._objects import Manifest
-from components.kubernetes.admission.expressions import text
+from falaj.components.kubernetes._objects import Manifest
+from falaj.components.kubernetes.admission.expressions import text
 
 API = "admissionregistration.k8s.io/v1"
 RULES_ANNOTATION = "falaj.io/policy-rules"

@@ -1,9 +1,9 @@
 """Roles and bindings: nobody is given what makes them somebody else, nothing is for everybody."""
 
-from components.catalogue.clusters.rights import ESCALATIONS, EVERYBODY, HARMLESS, READS
-from components.kubernetes.admission.expressions import text, texts
-from components.kubernetes.admission.home import ACCOUNTS, ROLE_MAKERS, Home, joined
-from components.kubernetes.admission.policy import Check, Policy, Target
+from falaj.components.catalogue.clusters.rights import ESCALATIONS, EVERYBODY, HARMLESS, READS
+from falaj.components.kubernetes.admission.expressions import text, texts
+from falaj.components.kubernetes.admission.home import ACCOUNTS, ROLE_MAKERS, Home, joined
+from falaj.components.kubernetes.admission.policy import Check, Policy, Target
 
 _GROUP = "rbac.authorization.k8s.io"
 _RESOURCES = 'r.?resources.orValue([]).join("/")'

@@ -1,9 +1,9 @@
 """Secrets from outside: each tenant's under its own name."""
 
-from components.kubernetes._placed import TENANT_LABEL
-from components.kubernetes.admission.expressions import text
-from components.kubernetes.admission.home import Home
-from components.kubernetes.admission.policy import Check, Policy, Target
+from falaj.components.kubernetes._placed import TENANT_LABEL
+from falaj.components.kubernetes.admission.expressions import text
+from falaj.components.kubernetes.admission.home import Home
+from falaj.components.kubernetes.admission.policy import Check, Policy, Target
 
 
 def policies(home: Home) -> tuple[Policy, ...]:

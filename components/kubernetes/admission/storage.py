@@ -1,6 +1,6 @@
 """Storage: volumes with keys of one's own, in the cluster's place, by classes that are known."""
 
-from components.catalogue.clusters.storage_drivers import (
+from falaj.components.catalogue.clusters.storage_drivers import (
     COPIES,
     DRIVERS,
     GEO,
@@ -8,9 +8,9 @@ from components.catalogue.clusters.storage_drivers import (
     PROVIDERS_OWN,
     Driver,
 )
-from components.kubernetes.admission.expressions import is_own_host, text, texts, when
-from components.kubernetes.admission.home import CLUSTER, Home, abroad_in_terms
-from components.kubernetes.admission.policy import Check, Policy, Target
+from falaj.components.kubernetes.admission.expressions import is_own_host, text, texts, when
+from falaj.components.kubernetes.admission.home import CLUSTER, Home, abroad_in_terms
+from falaj.components.kubernetes.admission.policy import Check, Policy, Target
 
 _KEY = "kubernetes-storage-class-key"
 _STAYS = "kubernetes-storage-abroad"

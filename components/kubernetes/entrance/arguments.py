@@ -2,7 +2,7 @@
 
 from typing import NotRequired, TypedDict
 
-from components.kubernetes._placed import InClusterArgs
+from falaj.components.kubernetes._placed import InClusterArgs
 
 
 class GatewayTokensArgs(TypedDict):

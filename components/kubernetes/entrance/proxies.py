@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from components.kubernetes._load_balancer import private_load_balancer
-from components.kubernetes._metadata import metadata
-from components.kubernetes._objects import Manifest
-from components.kubernetes._placed import REGION_LABEL, ZONE_LABEL
-from components.kubernetes.addons.addon import MESH_ANNOTATIONS, MESH_LABELS, PRIORITY_CLASS
-from components.kubernetes.entrance.specification import GatewaySpec
+from falaj.components.kubernetes._load_balancer import private_load_balancer
+from falaj.components.kubernetes._metadata import metadata
+from falaj.components.kubernetes._objects import Manifest
+from falaj.components.kubernetes._placed import REGION_LABEL, ZONE_LABEL
+from falaj.components.kubernetes.addons.addon import MESH_ANNOTATIONS, MESH_LABELS, PRIORITY_CLASS
+from falaj.components.kubernetes.entrance.specification import GatewaySpec
 
 ENVOY: Final = "gateway.envoyproxy.io/v1alpha1"
 GATEWAY: Final = "gateway.networking.k8s.io/v1"

@@ -10,18 +10,25 @@ from dataclasses import dataclass
 from typing import Any, Final
 from urllib.parse import urlsplit
 
-from components.kubernetes._images import resolve
-from components.kubernetes._load_balancer import checked_address
-from components.kubernetes._nested import PRIVATE, by_name, cidr, is_private, object_name, options
-from components.kubernetes._placed import InCluster, check_in_cluster
-from components.kubernetes.entrance.arguments import (
+from falaj.components.kubernetes._images import resolve
+from falaj.components.kubernetes._load_balancer import checked_address
+from falaj.components.kubernetes._nested import (
+    PRIVATE,
+    by_name,
+    cidr,
+    is_private,
+    object_name,
+    options,
+)
+from falaj.components.kubernetes._placed import InCluster, check_in_cluster
+from falaj.components.kubernetes.entrance.arguments import (
     GatewayArgs,
     GatewayGrantArgs,
     GatewayLoginArgs,
     GatewayRateArgs,
     GatewayTokensArgs,
 )
-from components.specification.refusals import Refusals
+from falaj.components.specification.refusals import Refusals
 
 _HOST: Final = re.compile(
     r"^(\*\.)?([a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?\.)+[a-z]([a-z0-9-]{0,61}[a-z0-9])?$"

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from components.kubernetes._metadata import metadata
-from components.kubernetes._objects import Manifest
-from components.kubernetes._placed import TENANT_LABEL
-from components.kubernetes.entrance.proxies import ENVOY, GATEWAY
-from components.kubernetes.entrance.specification import GatewaySpec
-from components.kubernetes.tenancy.namespaces import DUTY_LABEL
+from falaj.components.kubernetes._metadata import metadata
+from falaj.components.kubernetes._objects import Manifest
+from falaj.components.kubernetes._placed import TENANT_LABEL
+from falaj.components.kubernetes.entrance.proxies import ENVOY, GATEWAY
+from falaj.components.kubernetes.entrance.specification import GatewaySpec
+from falaj.components.kubernetes.tenancy.namespaces import DUTY_LABEL
 
 #: Where logins return to; Envoy answers it itself.
 _CALLBACK: Final = "/oauth2/callback"

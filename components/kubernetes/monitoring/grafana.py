@@ -7,7 +7,12 @@ from __future__ import annotations
 
 from typing import Final
 
-from components.kubernetes.addons.addon import PRIORITY_CLASS, PlatformSpec, Values, resources
+from falaj.components.kubernetes.addons.addon import (
+    PRIORITY_CLASS,
+    PlatformSpec,
+    Values,
+    resources,
+)
 
 GRAFANA_ADMIN: Final = "grafana-admin"
 """The secret with name and password of its administrator."""

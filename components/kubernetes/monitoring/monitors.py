@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from components.kubernetes._objects import Manifest
-from components.kubernetes.addons.addon import PlatformSpec, Scrape
+from falaj.components.kubernetes._objects import Manifest
+from falaj.components.kubernetes.addons.addon import PlatformSpec, Scrape
 
 _API: Final = "monitoring.coreos.com/v1"
 

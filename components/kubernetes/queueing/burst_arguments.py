@@ -6,16 +6,16 @@ import re
 from collections.abc import Sequence
 from typing import Any, Final
 
-from components import catalogue
-from components.kubernetes._nested import by_name, object_name, options
-from components.kubernetes._placed import CLOUDS, DISTRIBUTIONS
-from components.kubernetes.queueing.arguments import (
+from falaj.components import catalogue
+from falaj.components.kubernetes._nested import by_name, object_name, options
+from falaj.components.kubernetes._placed import CLOUDS, DISTRIBUTIONS
+from falaj.components.kubernetes.queueing.arguments import (
     QueueBurstArgs,
     QueueProvisioningArgs,
     QueueWorkerArgs,
 )
-from components.kubernetes.queueing.checks import CLASSES, Burst, Provisioning, Worker
-from components.specification.refusals import Refusals
+from falaj.components.kubernetes.queueing.checks import CLASSES, Burst, Provisioning, Worker
+from falaj.components.specification.refusals import Refusals
 
 _QUANTITY: Final = re.compile(r"^\d+(\.\d+)?(m|k|M|G|T|Ki|Mi|Gi|Ti)?$")
 #: Kueue's limit of clusters in one configuration.

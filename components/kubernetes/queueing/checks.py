@@ -6,10 +6,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from components.kubernetes._metadata import metadata
-from components.kubernetes._objects import Manifest
-from components.kubernetes._placed import TENANT_LABEL, InCluster
-from components.kubernetes.queueing.pools import API
+from falaj.components.kubernetes._metadata import metadata
+from falaj.components.kubernetes._objects import Manifest
+from falaj.components.kubernetes._placed import TENANT_LABEL, InCluster
+from falaj.components.kubernetes.queueing.pools import API
 
 BURST: Final = "falaj-burst"
 PROVISIONING: Final = "falaj-provisioning"

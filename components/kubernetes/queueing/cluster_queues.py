@@ -6,12 +6,18 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from components.kubernetes._metadata import metadata
-from components.kubernetes._objects import Manifest
-from components.kubernetes._placed import TENANT_LABEL, InCluster
-from components.kubernetes.queueing.credits import CREDIT, credits_of
-from components.kubernetes.queueing.pools import API, CAPACITIES, Pool, quantity, with_credits
-from components.kubernetes.queueing.priorities import PRIORITIES
+from falaj.components.kubernetes._metadata import metadata
+from falaj.components.kubernetes._objects import Manifest
+from falaj.components.kubernetes._placed import TENANT_LABEL, InCluster
+from falaj.components.kubernetes.queueing.credits import CREDIT, credits_of
+from falaj.components.kubernetes.queueing.pools import (
+    API,
+    CAPACITIES,
+    Pool,
+    quantity,
+    with_credits,
+)
+from falaj.components.kubernetes.queueing.priorities import PRIORITIES
 
 COHORT: Final = "falaj"
 _FIRST: Final = ("cpu", "memory")

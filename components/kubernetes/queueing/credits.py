@@ -14,7 +14,7 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
-from components import catalogue
+from falaj.components import catalogue
 
 CREDIT: Final = "falaj.io/gpu-credit"
 WHOLE: Final = 840

@@ -6,11 +6,11 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from components.kubernetes._metadata import metadata
-from components.kubernetes._objects import Manifest
-from components.kubernetes._placed import InCluster
-from components.kubernetes.queueing.credits import CREDIT, credits_of
-from components.specification.node_labels import FLAVOR, GPU_TAINT, Taint
+from falaj.components.kubernetes._metadata import metadata
+from falaj.components.kubernetes._objects import Manifest
+from falaj.components.kubernetes._placed import InCluster
+from falaj.components.kubernetes.queueing.credits import CREDIT, credits_of
+from falaj.components.specification.node_labels import FLAVOR, GPU_TAINT, Taint
 
 API: Final = "kueue.x-k8s.io/v1beta2"
 TOPOLOGY: Final = "falaj"

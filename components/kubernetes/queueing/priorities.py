@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from typing import Final
 
-from components.kubernetes._metadata import metadata
-from components.kubernetes._objects import Manifest
-from components.kubernetes._placed import InCluster
+from falaj.components.kubernetes._metadata import metadata
+from falaj.components.kubernetes._objects import Manifest
+from falaj.components.kubernetes._placed import InCluster
 
 URGENT: Final = "falaj-urgent"
 PRIORITIES: Final[dict[str, int]] = {

@@ -7,20 +7,23 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from components.kubernetes._nested import amount, by_name, object_name, options
-from components.kubernetes._placed import InCluster, check_in_cluster
-from components.kubernetes.queueing.arguments import (
+from falaj.components.kubernetes._nested import amount, by_name, object_name, options
+from falaj.components.kubernetes._placed import InCluster, check_in_cluster
+from falaj.components.kubernetes.queueing.arguments import (
     GpuQueuesArgs,
     QueuePoolArgs,
     QueuePreemptionArgs,
     QueueShareArgs,
     QueueTenantArgs,
 )
-from components.kubernetes.queueing.burst_arguments import checked_burst, checked_provisioning
-from components.kubernetes.queueing.checks import Burst, Provisioning
-from components.kubernetes.queueing.cluster_queues import Preemption, Queue, Share
-from components.kubernetes.queueing.credits import GPU, SHARED, credits_of
-from components.kubernetes.queueing.pools import (
+from falaj.components.kubernetes.queueing.burst_arguments import (
+    checked_burst,
+    checked_provisioning,
+)
+from falaj.components.kubernetes.queueing.checks import Burst, Provisioning
+from falaj.components.kubernetes.queueing.cluster_queues import Preemption, Queue, Share
+from falaj.components.kubernetes.queueing.credits import GPU, SHARED, credits_of
+from falaj.components.kubernetes.queueing.pools import (
     CAPACITIES,
     HOSTS,
     LEVELS,
@@ -28,9 +31,9 @@ from components.kubernetes.queueing.pools import (
     Pool,
     quantity,
 )
-from components.specification.node_labels import checked_taints
-from components.specification.placed import DATA_CLASSES
-from components.specification.refusals import Refusals
+from falaj.components.specification.node_labels import checked_taints
+from falaj.components.specification.placed import DATA_CLASSES
+from falaj.components.specification.refusals import Refusals
 
 _MOST_NODES: Final = 100_000
 _LEVEL: Final = re.compile(r"^([a-z0-9]([a-z0-9.-]*[a-z0-9])?/)?[A-Za-z0-9]([\w.-]*[A-Za-z0-9])?$")

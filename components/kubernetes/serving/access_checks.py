@@ -5,9 +5,9 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, cast
 
-from components.kubernetes._placed import InCluster
-from components.kubernetes.serving.specification import Access, Caller
-from components.specification.refusals import Refusals
+from falaj.components.kubernetes._placed import InCluster
+from falaj.components.kubernetes.serving.specification import Access, Caller
+from falaj.components.specification.refusals import Refusals
 
 #: Kubernetes' names of namespaces and service accounts (RFC 1123).
 _OBJECT: Final = re.compile(r"^[a-z0-9]([a-z0-9.-]{0,61}[a-z0-9])?$")

@@ -2,7 +2,7 @@
 
 from typing import NotRequired, TypedDict
 
-from components.kubernetes._placed import InClusterArgs
+from falaj.components.kubernetes._placed import InClusterArgs
 
 
 class ModelVersionArgs(TypedDict):
@@ -76,8 +76,8 @@ class InferenceServiceArgs(InClusterArgs):
     """Folder of the registry of models in the claim. Default: the claim's root."""
     key_secret: str
     """Entry of the secret store that holds the key ring, named after the tenant
-    (``<tenant>/model-keys``): the text that ``python -m workloads.registry keyring pack`` writes,
-    which has no key that signs."""
+    (``<tenant>/model-keys``): the text that ``python -m falaj.workloads.registry keyring pack``
+    writes, which has no key that signs."""
     secret_store: NotRequired[str]
     """Name of the `ClusterSecretStore` of External Secrets. Default: ``falaj``."""
     certificate_issuer: NotRequired[str]
@@ -90,7 +90,7 @@ class InferenceServiceArgs(InClusterArgs):
     that spills to this one, if one does."""
     token_keys: NotRequired[str]
     """Public keys of the issuer: a JWK set (RFC 7517) of Ed25519 or P-256 keys, as text. Default:
-    the key ring's own, whose tokens ``python -m workloads.inference token`` makes."""
+    the key ring's own, whose tokens ``python -m falaj.workloads.inference token`` makes."""
     tier: NotRequired[str]
     """``cpu`` (Falaj's server runs the model) or ``gpu`` (Triton does, behind Falaj's server).
     Default: ``cpu``."""

@@ -4,26 +4,26 @@ import re
 from collections.abc import Mapping
 from typing import Any, Final
 
-from components.kubernetes._images import resolve
-from components.kubernetes._placed import InCluster, check_in_cluster
-from components.kubernetes.serving.access_checks import checked_access
-from components.kubernetes.serving.arguments import InferenceServiceArgs
-from components.kubernetes.serving.numbers import number
-from components.kubernetes.serving.scaling_checks import checked_scaling, checked_spill
-from components.kubernetes.serving.specification import (
+from falaj.components.kubernetes._images import resolve
+from falaj.components.kubernetes._placed import InCluster, check_in_cluster
+from falaj.components.kubernetes.serving.access_checks import checked_access
+from falaj.components.kubernetes.serving.arguments import InferenceServiceArgs
+from falaj.components.kubernetes.serving.numbers import number
+from falaj.components.kubernetes.serving.scaling_checks import checked_scaling, checked_spill
+from falaj.components.kubernetes.serving.specification import (
     InferenceServiceSpec,
     Operation,
     Package,
     Size,
 )
-from components.kubernetes.serving.version_checks import checked_versions
-from components.specification.refusals import Refusals
+from falaj.components.kubernetes.serving.version_checks import checked_versions
+from falaj.components.specification.refusals import Refusals
 
 TIERS: Final = ("cpu", "gpu")
 SOURCES: Final = ("image", "claim")
 #: A service's name starts names of objects: with "-v" and the version at most 63 in all.
 _NAME: Final = re.compile(r"^[a-z]([a-z0-9-]{0,38}[a-z0-9])?$")
-#: workloads.registry's rule for names of models.
+#: falaj.workloads.registry's rule for names of models.
 _MODEL: Final = re.compile(r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$")
 _REPOSITORY: Final = re.compile(r"^[a-z0-9]+([._/-]+[a-z0-9]+)*$")
 _LABEL: Final = re.compile(r"^[a-z0-9]([a-z0-9.-]{0,61}[a-z0-9])?$")

@@ -5,9 +5,9 @@ The commands are those that ``falaj up`` uses on one machine.
 
 from typing import Any, Final
 
-from components.kubernetes.serving import paths
-from components.kubernetes.serving.numbers import shown
-from components.kubernetes.serving.specification import (
+from falaj.components.kubernetes.serving import paths
+from falaj.components.kubernetes.serving.numbers import shown
+from falaj.components.kubernetes.serving.specification import (
     PORT,
     SCRAPER,
     InferenceServiceSpec,
@@ -182,4 +182,4 @@ def serve_command() -> list[str]:
 
 
 def _python(module: str, *arguments: str) -> list[str]:
-    return ["python", "-m", f"workloads.{module}", *arguments]
+    return ["python", "-m", f"falaj.workloads.{module}", *arguments]

@@ -2,10 +2,10 @@
 
 from typing import Any, Final
 
-from components.kubernetes._objects import Manifest
-from components.kubernetes._placed import ZONE_LABEL
-from components.kubernetes.serving import paths
-from components.kubernetes.serving.containers import (
+from falaj.components.kubernetes._objects import Manifest
+from falaj.components.kubernetes._placed import ZONE_LABEL
+from falaj.components.kubernetes.serving import paths
+from falaj.components.kubernetes.serving.containers import (
     USER,
     container,
     preparing,
@@ -13,14 +13,15 @@ from components.kubernetes.serving.containers import (
     serve_command,
     token_mount,
 )
-from components.kubernetes.serving.specification import PORT, InferenceServiceSpec, Version
-from components.kubernetes.serving.triton import triton
-from components.specification.node_labels import FLAVOR, GPU_TAINT
+from falaj.components.kubernetes.serving.specification import PORT, InferenceServiceSpec, Version
+from falaj.components.kubernetes.serving.triton import triton
+from falaj.components.specification.node_labels import FLAVOR, GPU_TAINT
 
 LEAVING_SECONDS: Final = 10
 """Before a replica that ends is told so: by then every proxy has stopped sending to it."""
 _LOGS_MIB: Final = 768
-"""Access logs rotate at 5 files of 128 MiB (workloads.inference.logs); the audit log beside."""
+"""Access logs rotate at 5 files of 128 MiB (falaj.workloads.inference.logs); beside them the
+audit log."""
 _PROBE_SECONDS: Final = 5
 
 

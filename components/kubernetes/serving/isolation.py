@@ -2,8 +2,8 @@
 
 from typing import Any, Final
 
-from components.kubernetes._objects import Manifest
-from components.kubernetes.serving.specification import PORT, InferenceServiceSpec
+from falaj.components.kubernetes._objects import Manifest
+from falaj.components.kubernetes.serving.specification import PORT, InferenceServiceSpec
 
 HBONE: Final = 15008
 """Port of the ambient mesh's tunnels: https://istio.io/latest/docs/ambient/architecture/hbone/"""

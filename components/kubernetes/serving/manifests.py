@@ -1,12 +1,12 @@
 """All objects of an inference service."""
 
-from components.kubernetes._objects import Manifest
-from components.kubernetes.serving.deployment import deployment
-from components.kubernetes.serving.isolation import isolation
-from components.kubernetes.serving.routing import routing
-from components.kubernetes.serving.scaling import scaling
-from components.kubernetes.serving.secrets import secrets
-from components.kubernetes.serving.specification import InferenceServiceSpec
+from falaj.components.kubernetes._objects import Manifest
+from falaj.components.kubernetes.serving.deployment import deployment
+from falaj.components.kubernetes.serving.isolation import isolation
+from falaj.components.kubernetes.serving.routing import routing
+from falaj.components.kubernetes.serving.scaling import scaling
+from falaj.components.kubernetes.serving.secrets import secrets
+from falaj.components.kubernetes.serving.specification import InferenceServiceSpec
 
 
 def manifests(spec: InferenceServiceSpec) -> list[Manifest]:

@@ -2,7 +2,7 @@
 
 import math
 
-from components.specification.refusals import Refusals
+from falaj.components.specification.refusals import Refusals
 
 
 def number(argument: str, value: object, low: float, high: float, refusals: Refusals) -> float:

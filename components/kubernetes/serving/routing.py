@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from components.kubernetes._objects import Manifest
-from components.kubernetes.serving.specification import (
+from falaj.components.kubernetes._objects import Manifest
+from falaj.components.kubernetes.serving.specification import (
     PORT,
     VARIANT_HEADER,
     InferenceServiceSpec,

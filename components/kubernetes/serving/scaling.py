@@ -2,9 +2,9 @@
 
 from typing import Any, Final
 
-from components.kubernetes._objects import Manifest
-from components.kubernetes.serving.numbers import shown
-from components.kubernetes.serving.specification import (
+from falaj.components.kubernetes._objects import Manifest
+from falaj.components.kubernetes.serving.numbers import shown
+from falaj.components.kubernetes.serving.specification import (
     InferenceServiceSpec,
     Version,
 )

@@ -4,10 +4,10 @@ import re
 from collections.abc import Mapping
 from typing import Any, Final, cast
 
-from components.kubernetes.serving.arguments import HoursArgs, SpillArgs
-from components.kubernetes.serving.numbers import number
-from components.kubernetes.serving.specification import Scaling, Spill
-from components.specification.refusals import Refusals
+from falaj.components.kubernetes.serving.arguments import HoursArgs, SpillArgs
+from falaj.components.kubernetes.serving.numbers import number
+from falaj.components.kubernetes.serving.specification import Scaling, Spill
+from falaj.components.specification.refusals import Refusals
 
 _CRON_FIELD: Final = r"(\*|[0-9A-Za-z,/*-]+)"
 _CRON: Final = re.compile(rf"^{_CRON_FIELD}( {_CRON_FIELD}){{4}}$")

@@ -1,8 +1,8 @@
 """What replicas prove themselves with and open their package with: certificates and keys."""
 
-from components.kubernetes._objects import Manifest
-from components.kubernetes.serving import paths
-from components.kubernetes.serving.specification import SCRAPER, InferenceServiceSpec
+from falaj.components.kubernetes._objects import Manifest
+from falaj.components.kubernetes.serving import paths
+from falaj.components.kubernetes.serving.specification import SCRAPER, InferenceServiceSpec
 
 _VALID = "2160h"
 _RENEWED_BEFORE = "720h"

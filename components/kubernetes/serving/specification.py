@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from components.kubernetes._placed import InCluster
+from falaj.components.kubernetes._placed import InCluster
 
 PORT: Final = 8443
 """Of Falaj's server in the pod: one that needs no privileges."""

@@ -2,9 +2,9 @@
 
 from typing import Any, Final
 
-from components.kubernetes.serving import paths
-from components.kubernetes.serving.containers import container, resources
-from components.kubernetes.serving.specification import InferenceServiceSpec
+from falaj.components.kubernetes.serving import paths
+from falaj.components.kubernetes.serving.containers import container, resources
+from falaj.components.kubernetes.serving.specification import InferenceServiceSpec
 
 #: What the server's own requests use is left; who may see or change models, or map memory of
 #: others, needs a header that nobody has. Shared memory was the root of CVE-2025-23319, -23320 and

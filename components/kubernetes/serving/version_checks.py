@@ -4,9 +4,9 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, cast
 
-from components.kubernetes.serving.arguments import ModelVersionArgs
-from components.kubernetes.serving.specification import Version
-from components.specification.refusals import Refusals
+from falaj.components.kubernetes.serving.arguments import ModelVersionArgs
+from falaj.components.kubernetes.serving.specification import Version
+from falaj.components.specification.refusals import Refusals
 
 MOST_VERSIONS: Final = 8
 """An HTTPRoute holds 16 rules and a rule 16 backends; each version takes up to one rule:

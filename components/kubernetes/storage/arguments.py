@@ -7,9 +7,9 @@ from typing import Any, Final, NotRequired, TypedDict
 
 import pulumi
 
-from components.kubernetes._nested import by_name, object_name, options
-from components.kubernetes._placed import InCluster, InClusterArgs, check_in_cluster
-from components.specification.refusals import Refusals
+from falaj.components.kubernetes._nested import by_name, object_name, options
+from falaj.components.kubernetes._placed import InCluster, InClusterArgs, check_in_cluster
+from falaj.components.specification.refusals import Refusals
 
 BLOCK: Final = "falaj-block"
 FILES: Final = "falaj-files"

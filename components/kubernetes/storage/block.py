@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from components.kubernetes._metadata import metadata
-from components.kubernetes._objects import Manifest
-from components.kubernetes._placed import ZONE_LABEL
-from components.kubernetes.storage.arguments import BLOCK, CsiClass, StorageClassesSpec
+from falaj.components.kubernetes._metadata import metadata
+from falaj.components.kubernetes._objects import Manifest
+from falaj.components.kubernetes._placed import ZONE_LABEL
+from falaj.components.kubernetes.storage.arguments import BLOCK, CsiClass, StorageClassesSpec
 
 _API: Final = "storage.k8s.io/v1"
 _DEFAULT: Final = "storageclass.kubernetes.io/is-default-class"

@@ -7,10 +7,10 @@ from typing import Any, Final, cast
 
 import pulumi
 
-from components.kubernetes._metadata import metadata
-from components.kubernetes._objects import Manifest
-from components.kubernetes.storage.arguments import FILES, StorageClassesSpec
-from components.kubernetes.storage.block import EVIDENCE
+from falaj.components.kubernetes._metadata import metadata
+from falaj.components.kubernetes._objects import Manifest
+from falaj.components.kubernetes.storage.arguments import FILES, StorageClassesSpec
+from falaj.components.kubernetes.storage.block import EVIDENCE
 
 _FSX: Final = "fsx.csi.aws.com"
 _AZURE_LUSTRE: Final = "azurelustre.csi.azure.com"

@@ -11,10 +11,10 @@ import json
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Final
 
-from components.kubernetes._metadata import metadata
-from components.kubernetes._objects import Manifest
-from components.kubernetes._placed import TENANT_LABEL, InCluster
-from components.kubernetes.tenancy.duties import APART
+from falaj.components.kubernetes._metadata import metadata
+from falaj.components.kubernetes._objects import Manifest
+from falaj.components.kubernetes._placed import TENANT_LABEL, InCluster
+from falaj.components.kubernetes.tenancy.duties import APART
 
 _API: Final = "admissionregistration.k8s.io/v1"
 _PRIORITY: Final = "kueue.x-k8s.io/priority-class"

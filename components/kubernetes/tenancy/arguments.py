@@ -6,10 +6,10 @@ from typing import Any, Final, NotRequired, TypedDict
 
 import pulumi
 
-from components.kubernetes._nested import by_name, object_name, options
-from components.kubernetes._placed import InCluster, InClusterArgs, check_in_cluster
-from components.kubernetes.queueing.priorities import PRIORITIES, URGENT
-from components.kubernetes.tenancy.checks import (
+from falaj.components.kubernetes._nested import by_name, object_name, options
+from falaj.components.kubernetes._placed import InCluster, InClusterArgs, check_in_cluster
+from falaj.components.kubernetes.queueing.priorities import PRIORITIES, URGENT
+from falaj.components.kubernetes.tenancy.checks import (
     checked_budget,
     checked_client_ids,
     checked_egress,
@@ -17,9 +17,9 @@ from components.kubernetes.tenancy.checks import (
     checked_ports,
     checked_quota,
 )
-from components.kubernetes.tenancy.isolation import Egress
-from components.kubernetes.tenancy.quotas import Quota
-from components.specification.refusals import Refusals
+from falaj.components.kubernetes.tenancy.isolation import Egress
+from falaj.components.kubernetes.tenancy.quotas import Quota
+from falaj.components.specification.refusals import Refusals
 
 PURPOSES: Final = ("training", "serving")
 

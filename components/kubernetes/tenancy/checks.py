@@ -6,12 +6,19 @@ import re
 from collections.abc import Mapping
 from typing import Any, Final
 
-from components.kubernetes._nested import amount, by_name, cidr, is_private, object_name, options
-from components.kubernetes._placed import InCluster
-from components.kubernetes.tenancy.duties import APART, DUTIES, subject
-from components.kubernetes.tenancy.isolation import Egress
-from components.kubernetes.tenancy.quotas import GPU, SHARED_GPU, Quota
-from components.specification.refusals import Refusals
+from falaj.components.kubernetes._nested import (
+    amount,
+    by_name,
+    cidr,
+    is_private,
+    object_name,
+    options,
+)
+from falaj.components.kubernetes._placed import InCluster
+from falaj.components.kubernetes.tenancy.duties import APART, DUTIES, subject
+from falaj.components.kubernetes.tenancy.isolation import Egress
+from falaj.components.kubernetes.tenancy.quotas import GPU, SHARED_GPU, Quota
+from falaj.components.specification.refusals import Refusals
 
 #: Object counts of etcd's own guidance don't bind here; a typo by a factor of 1,000 does.
 _MOST: Final = 1_000_000

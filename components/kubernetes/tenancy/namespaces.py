@@ -7,10 +7,10 @@ from typing import Any, Final
 
 import pulumi
 
-from components.kubernetes._metadata import metadata
-from components.kubernetes._objects import Manifest
-from components.kubernetes._placed import InCluster
-from components.specification.node_labels import PREFIX
+from falaj.components.kubernetes._metadata import metadata
+from falaj.components.kubernetes._objects import Manifest
+from falaj.components.kubernetes._placed import InCluster
+from falaj.components.specification.node_labels import PREFIX
 
 DUTY_LABEL: Final = f"{PREFIX}duty"
 BUDGET_LABEL: Final = f"{PREFIX}monthly-budget-usd"

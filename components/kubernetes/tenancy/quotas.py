@@ -9,11 +9,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from components.kubernetes._metadata import metadata
-from components.kubernetes._objects import Manifest
-from components.kubernetes._placed import InCluster
-from components.kubernetes.queueing.pools import quantity
-from components.kubernetes.queueing.priorities import PRIORITIES
+from falaj.components.kubernetes._metadata import metadata
+from falaj.components.kubernetes._objects import Manifest
+from falaj.components.kubernetes._placed import InCluster
+from falaj.components.kubernetes.queueing.pools import quantity
+from falaj.components.kubernetes.queueing.priorities import PRIORITIES
 
 GPU: Final = "nvidia.com/gpu"
 SHARED_GPU: Final = "nvidia.com/gpu.shared"

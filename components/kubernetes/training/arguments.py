@@ -2,7 +2,7 @@
 
 from typing import NotRequired, TypedDict
 
-from components.kubernetes._placed import InClusterArgs
+from falaj.components.kubernetes._placed import InClusterArgs
 
 
 class ElasticArgs(TypedDict):
@@ -38,11 +38,11 @@ class RunArgs(InClusterArgs):
     """Name of the volume claim with datasets, mounted read-only at ``/data``. Default: that of
     ``checkpoints``."""
     dataset: NotRequired[str]
-    """Folder of the snapshot below ``/data``, as ``python -m workloads.training dataset`` names
-    it. Needed unless ``program`` is given."""
+    """Folder of the snapshot below ``/data``, as ``python -m falaj.workloads.training dataset``
+    names it. Needed unless ``program`` is given."""
     arguments: NotRequired[list[str]]
-    """Further arguments of ``python -m workloads.training run``, such as ``--epochs 20``. Default:
-    none."""
+    """Further arguments of ``python -m falaj.workloads.training run``, such as ``--epochs 20``.
+    Default: none."""
     gpus_per_node: NotRequired[int]
     """GPUs of each pod, 0 to 16; one fraction where the flavor is shared. Default: 1, and 0 for a
     flavor without GPUs."""

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from components.kubernetes._images import resolve
-from components.kubernetes._nested import options
-from components.kubernetes._placed import check_in_cluster
-from components.kubernetes.training.arguments import ElasticArgs, TrainingJobArgs
-from components.kubernetes.training.horovod import LAUNCHER_IMAGE, MOST_PROCESSES
-from components.kubernetes.training.run_checks import checked_run, words
-from components.kubernetes.training.specification import Elastic, TrainingJobSpec
-from components.specification.refusals import Refusals
+from falaj.components.kubernetes._images import resolve
+from falaj.components.kubernetes._nested import options
+from falaj.components.kubernetes._placed import check_in_cluster
+from falaj.components.kubernetes.training.arguments import ElasticArgs, TrainingJobArgs
+from falaj.components.kubernetes.training.horovod import LAUNCHER_IMAGE, MOST_PROCESSES
+from falaj.components.kubernetes.training.run_checks import checked_run, words
+from falaj.components.kubernetes.training.specification import Elastic, TrainingJobSpec
+from falaj.components.specification.refusals import Refusals
 
 FRAMEWORKS: Final = ("pytorch", "tensorflow", "horovod", "parameter-server")
 MOST_NODES: Final = 512

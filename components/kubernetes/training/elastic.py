@@ -6,15 +6,15 @@ then. The pod of index 0 hosts the rendezvous: without it the others end and sta
 
 from __future__ import annotations
 
-from components.kubernetes._metadata import metadata
-from components.kubernetes._objects import Manifest
-from components.kubernetes.training import environment
-from components.kubernetes.training.failures import elastic_pods
-from components.kubernetes.training.gang import command
-from components.kubernetes.training.indexed_job import indexed_job
-from components.kubernetes.training.pods import template
-from components.kubernetes.training.specification import TrainingJobSpec
-from components.kubernetes.training.surroundings import selector
+from falaj.components.kubernetes._metadata import metadata
+from falaj.components.kubernetes._objects import Manifest
+from falaj.components.kubernetes.training import environment
+from falaj.components.kubernetes.training.failures import elastic_pods
+from falaj.components.kubernetes.training.gang import command
+from falaj.components.kubernetes.training.indexed_job import indexed_job
+from falaj.components.kubernetes.training.pods import template
+from falaj.components.kubernetes.training.specification import TrainingJobSpec
+from falaj.components.kubernetes.training.surroundings import selector
 
 
 def elastic_job(spec: TrainingJobSpec) -> list[Manifest]:

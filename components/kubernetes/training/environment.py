@@ -9,7 +9,7 @@ import json
 from collections.abc import Mapping
 from typing import Any, Final
 
-from components.kubernetes.training.specification import Run, TrainingJobSpec
+from falaj.components.kubernetes.training.specification import Run, TrainingJobSpec
 
 RESERVED: Final = frozenset(
     {

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from components.kubernetes.training.pods import CONTAINER
+from falaj.components.kubernetes.training.pods import CONTAINER
 
 PROGRAM_FAULTS: Final = (1, 2)
 STOPPED: Final = 75

@@ -7,13 +7,17 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from components.kubernetes._load_balancer import private_load_balancer
-from components.kubernetes._metadata import metadata
-from components.kubernetes._objects import Manifest
-from components.kubernetes.training.failures import gang, gang_pods
-from components.kubernetes.training.pods import DATA, RUNS, template
-from components.kubernetes.training.specification import Run
-from components.kubernetes.training.surroundings import network_policy, queue_labels, selector
+from falaj.components.kubernetes._load_balancer import private_load_balancer
+from falaj.components.kubernetes._metadata import metadata
+from falaj.components.kubernetes._objects import Manifest
+from falaj.components.kubernetes.training.failures import gang, gang_pods
+from falaj.components.kubernetes.training.pods import DATA, RUNS, template
+from falaj.components.kubernetes.training.specification import Run
+from falaj.components.kubernetes.training.surroundings import (
+    network_policy,
+    queue_labels,
+    selector,
+)
 
 PORT: Final = 8470
 _TLS: Final = "/etc/falaj/tls"
@@ -99,7 +103,7 @@ def _job_set(spec: FederatedTrainingSpec) -> Manifest:
 def _command(spec: FederatedTrainingSpec) -> list[str]:
     run = spec.run
     common = [
-        "python", "-m", "workloads.federation", spec.role,
+        "python", "-m", "falaj.workloads.federation", spec.role,
         "--dataset", f"{DATA}/{run.dataset}",
         "--authority", f"{_TLS}/ca.crt",
         "--certificate", f"{_TLS}/tls.crt",

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from components.kubernetes._metadata import metadata
-from components.kubernetes._objects import Manifest
-from components.kubernetes.training import environment, horovod
-from components.kubernetes.training.failures import gang, gang_pods
-from components.kubernetes.training.placement import topology_annotations
-from components.kubernetes.training.pods import template, training_command
-from components.kubernetes.training.specification import TrainingJobSpec
-from components.kubernetes.training.surroundings import queue_labels
+from falaj.components.kubernetes._metadata import metadata
+from falaj.components.kubernetes._objects import Manifest
+from falaj.components.kubernetes.training import environment, horovod
+from falaj.components.kubernetes.training.failures import gang, gang_pods
+from falaj.components.kubernetes.training.placement import topology_annotations
+from falaj.components.kubernetes.training.pods import template, training_command
+from falaj.components.kubernetes.training.specification import TrainingJobSpec
+from falaj.components.kubernetes.training.surroundings import queue_labels
 
 NODE: Final = "node"
 

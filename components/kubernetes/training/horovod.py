@@ -16,8 +16,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final
 
-from components.kubernetes.training import environment
-from components.kubernetes.training.specification import TrainingJobSpec
+from falaj.components.kubernetes.training import environment
+from falaj.components.kubernetes.training.specification import TrainingJobSpec
 
 LAUNCHER_IMAGE: Final = "falaj-inference"
 """The smallest of Falaj's images: torch isn't needed to copy a file."""
@@ -62,7 +62,7 @@ def add_launcher(pod: dict[str, Any], image: str) -> None:
         {
             "name": "launcher",
             "image": image,
-            "command": ["python", "-m", "workloads.horovod", "pack", _FILE],
+            "command": ["python", "-m", "falaj.workloads.horovod", "pack", _FILE],
             "env": [{"name": "PYTHONDONTWRITEBYTECODE", "value": "1"}],
             "resources": {"requests": dict(size), "limits": dict(size)},
             "securityContext": dict(container["securityContext"]),

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from components.kubernetes._metadata import metadata
-from components.kubernetes._objects import Manifest
-from components.kubernetes.training.specification import Run
-from components.kubernetes.training.surroundings import queue_labels
+from falaj.components.kubernetes._metadata import metadata
+from falaj.components.kubernetes._objects import Manifest
+from falaj.components.kubernetes.training.specification import Run
+from falaj.components.kubernetes.training.surroundings import queue_labels
 
 
 def indexed_job(

@@ -6,13 +6,13 @@ import re
 from collections.abc import Mapping
 from typing import Any, Final
 
-from components import catalogue
-from components.kubernetes._nested import options
-from components.kubernetes._placed import CLOUDS, InCluster
-from components.kubernetes.training.arguments import TopologyArgs
-from components.kubernetes.training.specification import Placement
-from components.specification.node_labels import CAPACITY, FABRIC, FLAVOR, GPU_TAINT
-from components.specification.refusals import Refusals
+from falaj.components import catalogue
+from falaj.components.kubernetes._nested import options
+from falaj.components.kubernetes._placed import CLOUDS, InCluster
+from falaj.components.kubernetes.training.arguments import TopologyArgs
+from falaj.components.kubernetes.training.specification import Placement
+from falaj.components.specification.node_labels import CAPACITY, FABRIC, FLAVOR, GPU_TAINT
+from falaj.components.specification.refusals import Refusals
 
 FABRICS: Final[Mapping[str, tuple[str, ...]]] = {
     "eks": ("none", "efa"),

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from components.kubernetes.training.environment import METRICS_PORT, SCRATCH, base, given
-from components.kubernetes.training.placement import pod_placement
-from components.kubernetes.training.specification import Run
+from falaj.components.kubernetes.training.environment import METRICS_PORT, SCRATCH, base, given
+from falaj.components.kubernetes.training.placement import pod_placement
+from falaj.components.kubernetes.training.specification import Run
 
 CONTAINER: Final = "train"
 USER: Final = 65532
@@ -95,7 +95,7 @@ def template(
 def training_command(run: Run, *more: str) -> list[str]:
     """Falaj's training, as `falaj up` starts it on one machine."""
     command = [
-        "python", "-m", "workloads.training", "run",
+        "python", "-m", "falaj.workloads.training", "run",
         "--dataset", f"{DATA}/{run.dataset}",
         "--output", f"{RUNS}/{run.name}",
         "--processes", str(run.size.processes),

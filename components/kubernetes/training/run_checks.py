@@ -7,19 +7,19 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final, cast
 
-from components.kubernetes._images import resolve
-from components.kubernetes._nested import amount, object_name
-from components.kubernetes._placed import InCluster, check_in_cluster
-from components.kubernetes.queueing.priorities import DEFAULT, PRIORITIES
-from components.kubernetes.training import environment
-from components.kubernetes.training.placement import (
+from falaj.components.kubernetes._images import resolve
+from falaj.components.kubernetes._nested import amount, object_name
+from falaj.components.kubernetes._placed import InCluster, check_in_cluster
+from falaj.components.kubernetes.queueing.priorities import DEFAULT, PRIORITIES
+from falaj.components.kubernetes.training import environment
+from falaj.components.kubernetes.training.placement import (
     checked_topology,
     devices,
     fabric_devices,
     is_gpu_flavor,
 )
-from components.kubernetes.training.specification import Placement, PodSize, Run
-from components.specification.refusals import Refusals
+from falaj.components.kubernetes.training.specification import Placement, PodSize, Run
+from falaj.components.specification.refusals import Refusals
 
 #: A job's name starts those of its pods, which are labels of DNS: at most 63 with the role, two
 #: indexes and what Kubernetes adds.

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from components.kubernetes._metadata import metadata
-from components.kubernetes._objects import Manifest
-from components.kubernetes._placed import COMPONENT_LABEL, TENANT_LABEL
-from components.kubernetes.training.specification import Run
-from components.specification.node_labels import label_value
+from falaj.components.kubernetes._metadata import metadata
+from falaj.components.kubernetes._objects import Manifest
+from falaj.components.kubernetes._placed import COMPONENT_LABEL, TENANT_LABEL
+from falaj.components.kubernetes.training.specification import Run
+from falaj.components.specification.node_labels import label_value
 
 _NAMESPACE_NAME: Final = "kubernetes.io/metadata.name"
 

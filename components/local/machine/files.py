@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from components.local.machine.errors import LocalError
+from falaj.components.local.machine.errors import LocalError
 
 _FULL: Final = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 _SECRET_SUFFIXES: Final = {".key", ".pem"}

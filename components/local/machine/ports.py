@@ -9,7 +9,7 @@ import time
 
 import psutil
 
-from components.local.machine.errors import LocalError
+from falaj.components.local.machine.errors import LocalError
 
 
 def is_free(host: str, port: int) -> bool:

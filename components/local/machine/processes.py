@@ -11,7 +11,7 @@ from pathlib import Path
 
 import psutil
 
-from components.local.machine.errors import LocalError
+from falaj.components.local.machine.errors import LocalError
 
 
 def read_pid(path: Path) -> int | None:

@@ -8,10 +8,10 @@ from pathlib import Path
 
 # Run as a folder, Python puts this folder first on the path, where our modules would hide others.
 _HERE = Path(__file__).resolve().parent
-sys.path[:] = [str(_HERE.parents[2]), *(p for p in sys.path if Path(p or ".").resolve() != _HERE)]
+sys.path[:] = [entry for entry in sys.path if Path(entry or ".").resolve() != _HERE]
 
-from components.local.provider.resources import HANDLERS  # noqa: E402
-from components.local.provider.serving import serve  # noqa: E402
+from falaj.components.local.provider.resources import HANDLERS  # noqa: E402
+from falaj.components.local.provider.serving import serve  # noqa: E402
 
 
 def main() -> int:

@@ -13,7 +13,7 @@ import secrets
 from pathlib import Path
 from typing import Final
 
-from components.local.machine import files
+from falaj.components.local.machine import files
 
 _FOLDER: Final = ".claims"
 CLAIM: Final = "claim"

@@ -13,10 +13,10 @@ from typing import TypeVar
 
 from pulumi.provider.experimental.provider import GetSchemaRequest, GetSchemaResponse, Provider
 
-from components.local.machine.errors import InputsError, LocalError, Refusal
-from components.local.provider import claims, fields, schema
-from components.local.provider.handler import Change, Context, Handler
-from wire.values import Values
+from falaj.components.local.machine.errors import InputsError, LocalError, Refusal
+from falaj.components.local.provider import claims, fields, schema
+from falaj.components.local.provider.handler import Change, Context, Handler
+from falaj.wire.values import Values
 
 PACKAGE = "falaj-local"
 

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, cast
 
-from components.local.machine.errors import InputsError, Refusal
-from wire.values import UNKNOWN, Unknown, Value, Values, has_unknown
+from falaj.components.local.machine.errors import InputsError, Refusal
+from falaj.wire.values import UNKNOWN, Unknown, Value, Values, has_unknown
 
 Kind = Literal["text", "path", "whole", "number", "flag", "texts", "wholes", "lists"]
 

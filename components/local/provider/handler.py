@@ -1,7 +1,7 @@
 """What every resource type of the provider is made of: check, diff, create, read, update, delete.
 
 Handlers are plain and blocking; the provider runs them in threads. They never see the engine's
-messages, only plain values (see `wire.values`).
+messages, only plain values (see `falaj.wire.values`).
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import ClassVar
 
-from components.local.machine.errors import StoppedError
-from components.local.provider import fields
-from components.local.provider.site import Site
-from wire.values import UNKNOWN, Value, Values, has_unknown
+from falaj.components.local.machine.errors import StoppedError
+from falaj.components.local.provider import fields
+from falaj.components.local.provider.site import Site
+from falaj.wire.values import UNKNOWN, Value, Values, has_unknown
 
 Report = Callable[[str, bool], None]
 """Shows a message beside the resource: the text, and whether it is only a passing status."""

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from components.local.machine import processes
-from components.local.provider.service_process import services
-from components.local.provider.site import Site
-from components.local.supervision.choice import KINDS
+from falaj.components.local.machine import processes
+from falaj.components.local.provider.service_process import services
+from falaj.components.local.provider.site import Site
+from falaj.components.local.supervision.choice import KINDS
 
 
 def end_leftovers(site: Site) -> None:

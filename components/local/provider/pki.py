@@ -18,8 +18,8 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
-from components.local.machine import files
-from components.local.machine.errors import LocalError
+from falaj.components.local.machine import files
+from falaj.components.local.machine.errors import LocalError
 
 Usage = Literal["server", "client"]
 

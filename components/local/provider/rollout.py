@@ -9,18 +9,18 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from components.local.machine import files
-from components.local.machine.errors import LocalError
-from components.local.provider import workloads
-from components.local.provider.fields import text, whole
-from components.local.provider.handler import Context
-from components.local.provider.service_process import ServiceFiles
-from components.local.provider.site import Site
-from components.local.supervision.program import Supervisor
-from wire.values import Values
+from falaj.components.local.machine import files
+from falaj.components.local.machine.errors import LocalError
+from falaj.components.local.provider import workloads
+from falaj.components.local.provider.fields import text, whole
+from falaj.components.local.provider.handler import Context
+from falaj.components.local.provider.service_process import ServiceFiles
+from falaj.components.local.provider.site import Site
+from falaj.components.local.supervision.program import Supervisor
+from falaj.wire.values import Values
 
 ALIAS: Final = "production"
-_REGISTRY: Final = "workloads.registry"
+_REGISTRY: Final = "falaj.workloads.registry"
 #: Loading, verifying, decrypting and warming up takes seconds; a busy machine takes longer.
 _SERVED_LIMIT_S: Final = 180.0
 _POLL_S: Final = 0.1

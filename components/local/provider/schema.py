@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from components.local.provider import fields
-from components.local.provider.handler import Handler
+from falaj.components.local.provider import fields
+from falaj.components.local.provider.handler import Handler
 
 _TEXT = {"type": "string"}
 _TYPES: Mapping[fields.Kind, Mapping[str, Any]] = {

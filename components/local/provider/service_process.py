@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from components.local.machine import files, processes
-from components.local.provider import workloads
-from components.local.provider.site import PROJECT_ROOT, Site
-from components.local.supervision.program import Program
+from falaj.components.local.machine import files, processes
+from falaj.components.local.provider import workloads
+from falaj.components.local.provider.site import Site
+from falaj.components.local.supervision.program import Program
 
 #: Time beyond the drain in which the master ends its workers and leaves.
 _LEAVE_S: Final = 10
@@ -59,18 +59,18 @@ class ServiceFiles:
     @property
     def words(self) -> tuple[str, ...]:
         """What the server's command line holds."""
-        return ("workloads.inference", "serve", str(self.config))
+        return ("falaj.workloads.inference", "serve", str(self.config))
 
     def program(self) -> Program:
         """What the supervisor is to keep running."""
         limits = self.read_config().get("limits")
         drain = limits.get("drain_seconds", 10) if isinstance(limits, Mapping) else 10
-        command = (sys.executable, "-m", "workloads.inference", "serve", "--config")
+        command = (sys.executable, "-P", "-m", "falaj.workloads.inference", "serve", "--config")
         return Program(
             name=self.folder.name,
             folder=self.folder,
             command=(*command, str(self.config)),
-            directory=PROJECT_ROOT,
+            directory=self.folder,
             stop_seconds=int(drain) + _LEAVE_S,
             words=self.words,
             environment=workloads.environment(),

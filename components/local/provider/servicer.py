@@ -18,11 +18,11 @@ from google.protobuf import empty_pb2
 from pulumi.provider.experimental.server import ProviderServicer
 from pulumi.runtime import proto
 
-from components.local.machine.errors import InputsError, LocalError
-from components.local.provider.dispatch import LocalProvider
-from components.local.provider.faults import record_fault
-from components.local.provider.handler import Change
-from wire.values import Values, decode, encode
+from falaj.components.local.machine.errors import InputsError, LocalError
+from falaj.components.local.provider.dispatch import LocalProvider
+from falaj.components.local.provider.faults import record_fault
+from falaj.components.local.provider.handler import Change
+from falaj.wire.values import Values, decode, encode
 
 Answer = TypeVar("Answer")
 GrpcContext = grpc.aio.ServicerContext[Any, Any]

@@ -12,10 +12,10 @@ from typing import Final
 import grpc.aio
 from pulumi.runtime.proto import provider_pb2_grpc
 
-from components.local.provider.dispatch import LocalProvider
-from components.local.provider.engine_log import EngineLog
-from components.local.provider.handler import Handler
-from components.local.provider.servicer import LocalServicer
+from falaj.components.local.provider.dispatch import LocalProvider
+from falaj.components.local.provider.engine_log import EngineLog
+from falaj.components.local.provider.handler import Handler
+from falaj.components.local.provider.servicer import LocalServicer
 
 VERSION: Final = "0.1.0"
 _MESSAGE_LIMIT: Final = 400 << 20  # the engine's own limit on messages

@@ -4,10 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
-
-PROJECT_ROOT: Final = Path(__file__).resolve().parents[3]
-"""Folder from which ``python -m workloads.…`` is run."""
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,7 @@
 """Runs the workloads' command lines as processes of their own and reads their answers.
 
-The provider never imports `workloads`: the boundary is ``python -m workloads.…``, JSON on the
-standard output, and the exit status (0 done, 2 refused, 75 stopped with its state kept).
+The provider never imports `workloads`: the boundary is ``python -m falaj.workloads.…``, JSON on
+the standard output, and the exit status (0 done, 2 refused, 75 stopped with its state kept).
 """
 
 from __future__ import annotations
@@ -20,10 +20,9 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from components.local.machine import guard
-from components.local.machine.errors import LocalError, StoppedError
-from components.local.provider.handler import Context
-from components.local.provider.site import PROJECT_ROOT
+from falaj.components.local.machine import guard
+from falaj.components.local.machine.errors import LocalError, StoppedError
+from falaj.components.local.provider.handler import Context
 
 REFUSED: Final = 2
 STOPPED: Final = 75
@@ -49,7 +48,7 @@ def run(
 
     Args:
         context: for cancellation.
-        module: for example ``workloads.training``.
+        module: for example ``falaj.workloads.training``.
         arguments: after the module's name; never a secret.
         what: the work in words, for messages; by default module and first argument.
         on_line: called with each line of the standard output as it comes.
@@ -59,7 +58,7 @@ def run(
         StoppedError: stopped because of the cancellation; its state is kept.
         LocalError: the workload refused its input, failed, or answered with no JSON object.
     """
-    command = [sys.executable, "-m", module, *arguments]
+    command = [sys.executable, "-P", "-m", module, *arguments]
     process = subprocess.Popen(
         [sys.executable, "-I", str(_GUARD), str(os.getpid()), *command],
         stdin=subprocess.DEVNULL,
@@ -68,7 +67,7 @@ def run(
         text=True,
         encoding="utf-8",
         errors="replace",
-        cwd=PROJECT_ROOT,
+        cwd="/",
         env=environment(),
         start_new_session=True,
     )

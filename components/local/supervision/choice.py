@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from components.local.machine.errors import LocalError
-from components.local.supervision import systemd
-from components.local.supervision.program import Supervisor
-from components.local.supervision.supervisord import Supervisord
-from components.local.supervision.systemd import Systemd
+from falaj.components.local.machine.errors import LocalError
+from falaj.components.local.supervision import systemd
+from falaj.components.local.supervision.program import Supervisor
+from falaj.components.local.supervision.supervisord import Supervisord
+from falaj.components.local.supervision.systemd import Systemd
 
 AUTO: Final = "auto"
 KINDS: Final[Mapping[str, Callable[[], Supervisor]]] = {

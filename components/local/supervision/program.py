@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, Protocol
 
-from components.local.machine import processes
+from falaj.components.local.machine import processes
 
 _LAUNCHER: Final = Path(__file__).with_name("launch.py")
 

@@ -16,9 +16,9 @@ from typing import Any, Final, cast
 
 from supervisor.xmlrpc import SupervisorTransport
 
-from components.local.machine import files, processes
-from components.local.machine.errors import LocalError
-from components.local.supervision.program import REFUSED, Program, Status
+from falaj.components.local.machine import files, processes
+from falaj.components.local.machine.errors import LocalError
+from falaj.components.local.supervision.program import REFUSED, Program, Status
 
 #: A socket's path may be 107 bytes long (unix(7)); supervisord first binds PATH.PID.
 _LONGEST_SOCKET: Final = 107 - len(".4194304")

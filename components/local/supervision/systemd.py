@@ -9,9 +9,9 @@ import subprocess
 from pathlib import Path
 from typing import Final
 
-from components.local.machine import files
-from components.local.machine.errors import LocalError
-from components.local.supervision.program import REFUSED, Program, Status
+from falaj.components.local.machine import files
+from falaj.components.local.machine.errors import LocalError
+from falaj.components.local.supervision.program import REFUSED, Program, Status
 
 _GRACE_S: Final = 10
 _ASK_LIMIT_S: Final = 10

@@ -11,10 +11,10 @@ import grpc.aio
 from pulumi.runtime import proto
 from pulumi.runtime.proto import resource_pb2, resource_pb2_grpc
 
-from engine.errors import EngineError
-from engine.sandbox.charts import groups
-from engine.sandbox.charts.ordering import Declared
-from wire import SIGNATURE, Values, decode, encode, has_unknown
+from falaj.engine.errors import EngineError
+from falaj.engine.sandbox.charts import groups
+from falaj.engine.sandbox.charts.ordering import Declared
+from falaj.wire import SIGNATURE, Values, decode, encode, has_unknown
 
 _REFERENCE: Final = "5cf8f73096256a8f31e491e813e4eb8e"
 _MESSAGE_LIMIT: Final = 400 << 20  # the engine's own limit on messages

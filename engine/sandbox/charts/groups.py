@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from engine.errors import EngineError
-from engine.oci.tools import ensure
-from engine.sandbox.charts import helm, library, texts
-from engine.sandbox.charts.helm import Rendering
-from engine.sandbox.charts.ordering import Declared, declared
-from wire import ASSET, SIGNATURE
+from falaj.engine.errors import EngineError
+from falaj.engine.oci.tools import ensure
+from falaj.engine.sandbox.charts import helm, library, texts
+from falaj.engine.sandbox.charts.helm import Rendering
+from falaj.engine.sandbox.charts.ordering import Declared, declared
+from falaj.wire import ASSET, SIGNATURE
 
 CHART: Final = "kubernetes:helm.sh/v4:Chart"
 CONFIG_GROUP: Final = "kubernetes:yaml/v2:ConfigGroup"
@@ -85,7 +85,7 @@ def _chart(name: str, inputs: Mapping[str, Any], surroundings: Surroundings) -> 
                 f"{name}: the chart {short} {version or '(any version)'} isn't on this machine, "
                 "so NOTHING OF IT IS MADE OR CHECKED here; put its archive in "
                 f"{charts / wanted}.tgz (`helm pull {reference}`), or see "
-                "`python -m engine.sandbox charts --help`"
+                "`python -m falaj.engine.sandbox charts --help`"
             ],
         )
     namespace = str(inputs.get("namespace") or surroundings.namespace)

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from engine.errors import EngineError, explain_os_error
-from engine.sandbox.charts import staging
-from engine.sandbox.charts.library import Chart
+from falaj.engine.errors import EngineError, explain_os_error
+from falaj.engine.sandbox.charts import staging
+from falaj.engine.sandbox.charts.library import Chart
 
 _SECONDS: Final = 120
 

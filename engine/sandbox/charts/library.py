@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from engine.errors import EngineError
-from engine.folders import cache_home
-from engine.sandbox.charts.texts import read_mapping
+from falaj.engine.errors import EngineError
+from falaj.engine.folders import cache_home
+from falaj.engine.sandbox.charts.texts import read_mapping
 
 CHARTS_VARIABLE: Final = "FALAJ_CHARTS"
 """The folder of charts; ``charts`` in Falaj's cache by default."""

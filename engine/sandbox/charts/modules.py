@@ -16,10 +16,10 @@ from typing import Any
 
 import yaml
 
-from engine.errors import EngineError, explain_os_error
-from engine.gobuild import find_go
-from engine.sandbox.charts.library import Chart
-from engine.sandbox.charts.texts import read_mapping
+from falaj.engine.errors import EngineError, explain_os_error
+from falaj.engine.gobuild import find_go
+from falaj.engine.sandbox.charts.library import Chart
+from falaj.engine.sandbox.charts.texts import read_mapping
 
 _TABLE = Path(__file__).with_name("modules.yaml")
 _SECONDS = 600

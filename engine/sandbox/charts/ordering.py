@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from engine.sandbox.clouds.kubernetes import has_namespace
-from engine.sandbox.cluster.objects import SKIP_AWAIT
+from falaj.engine.sandbox.clouds.kubernetes import has_namespace
+from falaj.engine.sandbox.cluster.objects import SKIP_AWAIT
 
 _DEFINITION: Final = "CustomResourceDefinition"
 

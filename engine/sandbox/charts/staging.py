@@ -9,10 +9,10 @@ from typing import Any, Final
 
 import yaml
 
-from engine.errors import EngineError
-from engine.sandbox.charts import library
-from engine.sandbox.charts.library import Chart
-from engine.sandbox.charts.texts import read_mapping
+from falaj.engine.errors import EngineError
+from falaj.engine.sandbox.charts import library
+from falaj.engine.sandbox.charts.library import Chart
+from falaj.engine.sandbox.charts.texts import read_mapping
 
 # Of a source tree, and of no use to a chart.
 _LEFT_OUT: Final = shutil.ignore_patterns("tests", "ci", "*.gotmpl", "Chart.lock")

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import yaml
 
-from engine.errors import EngineError
+from falaj.engine.errors import EngineError
 
 # YAML 1.1 as Go's reader has it (sigs.k8s.io/yaml): no dates, no numbers in base 60, and `=` is a
 # text, all of which stand in definitions of well-known charts.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from engine.sandbox.clouds.model import Made, Problem, Properties, World
+from falaj.engine.sandbox.clouds.model import Made, Problem, Properties, World
 
 
 class GenericModel:

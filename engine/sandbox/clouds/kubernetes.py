@@ -12,10 +12,10 @@ import uuid
 from collections.abc import Mapping
 from typing import Any, Final
 
-from engine.sandbox.clouds.generic import GenericModel
-from engine.sandbox.clouds.model import Problem, Properties, World
-from engine.sandbox.clouds.vendor import RELEASE
-from wire import Unknown, has_unknown
+from falaj.engine.sandbox.clouds.generic import GenericModel
+from falaj.engine.sandbox.clouds.model import Problem, Properties, World
+from falaj.engine.sandbox.clouds.vendor import RELEASE
+from falaj.wire import Unknown, has_unknown
 
 # Kinds without a namespace; https://kubernetes.io/docs/reference/kubernetes-api/
 _CLUSTER_WIDE: Final = frozenset(

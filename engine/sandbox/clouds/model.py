@@ -2,7 +2,7 @@
 
 The sandbox itself checks inputs against the SDK's types, keeps what was made, compares and
 replaces. A `CloudModel` adds what only that cloud's service would say. Each of the packages
-`engine.sandbox.clouds.aws`, `.azure` and `.kubernetes` offers one, named ``MODEL``.
+`falaj.engine.sandbox.clouds.aws`, `.azure` and `.kubernetes` offers one, named ``MODEL``.
 """
 
 from __future__ import annotations

@@ -7,14 +7,14 @@ import threading
 from collections.abc import Mapping
 from typing import Any, Final
 
-from engine.errors import EngineError
-from engine.sandbox.clouds.kubernetes import has_namespace
-from engine.sandbox.cluster.connection import Connection
-from engine.sandbox.cluster.discovery import Discovery, Kind
-from engine.sandbox.cluster.errors import ApiError
-from engine.sandbox.cluster.objects import Address, Object, group_version_kind
-from engine.sandbox.cluster.retrying import retried
-from wire import has_unknown
+from falaj.engine.errors import EngineError
+from falaj.engine.sandbox.clouds.kubernetes import has_namespace
+from falaj.engine.sandbox.cluster.connection import Connection
+from falaj.engine.sandbox.cluster.discovery import Discovery, Kind
+from falaj.engine.sandbox.cluster.errors import ApiError
+from falaj.engine.sandbox.cluster.objects import Address, Object, group_version_kind
+from falaj.engine.sandbox.cluster.retrying import retried
+from falaj.wire import has_unknown
 
 _DEFINITION: Final = "CustomResourceDefinition"
 

@@ -12,22 +12,22 @@ import secrets
 import threading
 from typing import Any, Final
 
-from engine.errors import EngineError
-from engine.sandbox import diff, faults, urns
-from engine.sandbox.charts.groups import Surroundings
-from engine.sandbox.cloud import MADE_IN, MARK, Cloud
-from engine.sandbox.clouds.model import CloudModel, Made, Problem, Properties
-from engine.sandbox.clouds.vendor import RELEASE
-from engine.sandbox.cluster import objects, waiting
-from engine.sandbox.cluster.addresses import Addresses
-from engine.sandbox.cluster.connection import Connection
-from engine.sandbox.cluster.errors import NotReadyError
-from engine.sandbox.cluster.objects import Address, Object
-from engine.sandbox.cluster.requests import Requests
-from engine.sandbox.errors import SandboxError
-from engine.sandbox.properties import filled
-from engine.sandbox.store import Store
-from wire import Unknown, has_unknown
+from falaj.engine.errors import EngineError
+from falaj.engine.sandbox import diff, faults, urns
+from falaj.engine.sandbox.charts.groups import Surroundings
+from falaj.engine.sandbox.cloud import MADE_IN, MARK, Cloud
+from falaj.engine.sandbox.clouds.model import CloudModel, Made, Problem, Properties
+from falaj.engine.sandbox.clouds.vendor import RELEASE
+from falaj.engine.sandbox.cluster import objects, waiting
+from falaj.engine.sandbox.cluster.addresses import Addresses
+from falaj.engine.sandbox.cluster.connection import Connection
+from falaj.engine.sandbox.cluster.errors import NotReadyError
+from falaj.engine.sandbox.cluster.objects import Address, Object
+from falaj.engine.sandbox.cluster.requests import Requests
+from falaj.engine.sandbox.errors import SandboxError
+from falaj.engine.sandbox.properties import filled
+from falaj.engine.sandbox.store import Store
+from falaj.wire import Unknown, has_unknown
 
 _MANAGER: Final = "__fieldManager"
 _IMPORTED: Final = "__imported"

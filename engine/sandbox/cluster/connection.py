@@ -18,9 +18,9 @@ from urllib.parse import urlencode, urlsplit
 import urllib3
 import yaml
 
-from engine.errors import EngineError
-from engine.sandbox.activation import CLUSTER_VARIABLE
-from engine.sandbox.cluster.errors import ApiError
+from falaj.engine.errors import EngineError
+from falaj.engine.sandbox.activation import CLUSTER_VARIABLE
+from falaj.engine.sandbox.cluster.errors import ApiError
 
 MARKER: Final = ("kube-system", "falaj-test-control-plane")
 """Namespace and name of the ConfigMap that a test control plane carries."""

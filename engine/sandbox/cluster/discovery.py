@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from typing import Any, Final
 from urllib.parse import quote
 
-from engine.sandbox.cluster.connection import Connection
-from engine.sandbox.cluster.errors import ApiError
-from engine.sandbox.cluster.retrying import retried
+from falaj.engine.sandbox.cluster.connection import Connection
+from falaj.engine.sandbox.cluster.errors import ApiError
+from falaj.engine.sandbox.cluster.retrying import retried
 
 # A kind that isn't there may be there in a moment, when its definition was just made.
 _ASK_AGAIN_SECONDS: Final = 0.25

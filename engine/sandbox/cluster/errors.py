@@ -6,8 +6,8 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from engine.errors import EngineError
-from engine.sandbox.errors import PartialError
+from falaj.engine.errors import EngineError
+from falaj.engine.sandbox.errors import PartialError
 
 
 class ApiError(EngineError):

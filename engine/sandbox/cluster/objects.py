@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from engine.sandbox.cluster.discovery import Kind
+from falaj.engine.sandbox.cluster.discovery import Kind
 
 SKIP_AWAIT: Final = "pulumi.com/skipAwait"
 TIMEOUT: Final = "pulumi.com/timeoutSeconds"

@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from engine.sandbox.cluster.objects import SKIP_AWAIT, WAIT_FOR, Object, annotation
+from falaj.engine.sandbox.cluster.objects import SKIP_AWAIT, WAIT_FOR, Object, annotation
 
 _PATH: Final = re.compile(r"^jsonpath=\{(\.[^=]+)\}(?:=(.*))?$", re.DOTALL)
 _CONDITION: Final = re.compile(r"^condition=([^=]+)(?:=(.*))?$", re.DOTALL)

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from engine.sandbox import diff
-from engine.sandbox.clouds.model import Properties
-from engine.sandbox.cluster import objects, waiting
-from engine.sandbox.cluster.connection import Connection
-from engine.sandbox.cluster.drift import drifted, with_texts
-from engine.sandbox.cluster.errors import ApiError
-from engine.sandbox.cluster.objects import Address, Object
-from engine.sandbox.cluster.retrying import retried
+from falaj.engine.sandbox import diff
+from falaj.engine.sandbox.clouds.model import Properties
+from falaj.engine.sandbox.cluster import objects, waiting
+from falaj.engine.sandbox.cluster.connection import Connection
+from falaj.engine.sandbox.cluster.drift import drifted, with_texts
+from falaj.engine.sandbox.cluster.errors import ApiError
+from falaj.engine.sandbox.cluster.objects import Address, Object
+from falaj.engine.sandbox.cluster.retrying import retried
 
 
 class Requests:

@@ -7,8 +7,8 @@ import time
 from collections.abc import Callable
 from typing import Final, TypeVar
 
-from engine.sandbox.cluster.connection import Connection
-from engine.sandbox.cluster.errors import ApiError, CancelledError
+from falaj.engine.sandbox.cluster.connection import Connection
+from falaj.engine.sandbox.cluster.errors import ApiError, CancelledError
 
 Result = TypeVar("Result")
 

@@ -6,12 +6,12 @@ import time
 from collections.abc import Mapping
 from typing import Any, Final, TypeVar
 
-from engine.errors import EngineError
-from engine.sandbox.cluster import readiness
-from engine.sandbox.cluster.connection import Connection
-from engine.sandbox.cluster.errors import ApiError
-from engine.sandbox.cluster.objects import SKIP_AWAIT, TIMEOUT, Address, annotation
-from engine.sandbox.cluster.retrying import Pauses
+from falaj.engine.errors import EngineError
+from falaj.engine.sandbox.cluster import readiness
+from falaj.engine.sandbox.cluster.connection import Connection
+from falaj.engine.sandbox.cluster.errors import ApiError
+from falaj.engine.sandbox.cluster.objects import SKIP_AWAIT, TIMEOUT, Address, annotation
+from falaj.engine.sandbox.cluster.retrying import Pauses
 
 # Of the vendor's provider: ten minutes for what is waited for, at creation, update and deletion.
 DEFAULT_SECONDS: Final = 600.0

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from engine.sandbox.schema import types as ours
+from falaj.engine.sandbox.schema import types as ours
 
 
 def dump(resource: ours.ResourceType, objects: Mapping[str, ours.ObjectType]) -> dict[str, Any]:

@@ -18,7 +18,7 @@ from typing import Any, Final
 import pulumi
 from pulumi import _types as sdk  # pyright: ignore[reportPrivateUsage]
 
-from engine.sandbox.schema import types as ours
+from falaj.engine.sandbox.schema import types as ours
 
 _SCALARS: Final[dict[Any, ours.Type]] = {
     str: ours.STRING,

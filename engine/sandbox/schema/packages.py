@@ -15,7 +15,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Final
 
-from engine.errors import EngineError
+from falaj.engine.errors import EngineError
 
 SDKS: Final = {
     "aws": "pulumi_aws",

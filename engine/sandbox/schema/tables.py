@@ -18,10 +18,10 @@ from functools import cache, cached_property
 from pathlib import Path
 from typing import Final
 
-from engine.folders import cache_home
-from engine.sandbox.schema import codec, types
-from engine.sandbox.schema.hints import HintReader
-from engine.sandbox.schema.packages import Package
+from falaj.engine.folders import cache_home
+from falaj.engine.sandbox.schema import codec, types
+from falaj.engine.sandbox.schema.hints import HintReader
+from falaj.engine.sandbox.schema.packages import Package
 
 # kubernetes:karpenter.sh/v1:NodePool
 _CUSTOM: Final = re.compile(r"kubernetes:[a-z0-9.-]+\.[a-z0-9-]+/v[0-9a-z]+:[A-Z][A-Za-z0-9]*")

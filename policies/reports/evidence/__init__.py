@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from policies.reports.evidence.page import evidence
+from falaj.policies.reports.evidence.page import evidence
 
 __all__ = ["evidence"]

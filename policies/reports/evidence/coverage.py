@@ -6,9 +6,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final, Literal
 
-from policies.controls import Control, Framework, by_control, controls, frameworks
-from policies.reports.evidence.register import Entry, Register
-from policies.reports.result import CheckResult, Outcome, RuleRecord
+from falaj.policies.controls import Control, Framework, by_control, controls, frameworks
+from falaj.policies.reports.evidence.register import Entry, Register
+from falaj.policies.reports.result import CheckResult, Outcome, RuleRecord
 
 State = Literal["found", "undecided", "waived", "clear", "idle", "uncovered"]
 #: What is said of a control or rule, worst first.

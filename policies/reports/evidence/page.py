@@ -15,16 +15,16 @@ from typing import Any, Final, cast
 from jinja2 import Environment, FunctionLoader, StrictUndefined
 from markupsafe import Markup
 
-from policies.reports.evidence.coverage import (
+from falaj.policies.reports.evidence.coverage import (
     STATES,
     FrameworkView,
     RuleView,
     framework_views,
     rule_views,
 )
-from policies.reports.evidence.register import STATES as ENCRYPTION
-from policies.reports.evidence.register import Register, place_name, ranges
-from policies.reports.result import (
+from falaj.policies.reports.evidence.register import STATES as ENCRYPTION
+from falaj.policies.reports.evidence.register import Register, place_name, ranges
+from falaj.policies.reports.result import (
     SEVERITIES,
     CheckResult,
     Outcome,

@@ -8,8 +8,8 @@ from functools import cached_property
 from itertools import groupby
 from typing import Final
 
-from components import catalogue
-from policies.reports.result import CheckResult, Encryption, ResourceResult, StackResult
+from falaj.components import catalogue
+from falaj.policies.reports.result import CheckResult, Encryption, ResourceResult, StackResult
 
 #: Whose key encrypts at rest, best first, in the words of the report.
 STATES: Final[dict[Encryption, str]] = {

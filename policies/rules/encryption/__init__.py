@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from policies.model import Rule
-from policies.rules.encryption import (
+from falaj.policies.model import Rule
+from falaj.policies.rules.encryption import (
     aws_at_rest,
     aws_classic_balancers,
     aws_database_transport,

@@ -10,8 +10,8 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from policies.model import Resource, View, get, is_unknown, items, select, text
-from policies.rules.encryption.table import Part, Reader, Stores, readers
+from falaj.policies.model import Resource, View, get, is_unknown, items, select, text
+from falaj.policies.rules.encryption.table import Part, Reader, Stores, readers
 
 _MONITOR: Final = "monitoringScheduleConfig.monitoringJobDefinition"
 _OUTPUT: Final = "outputDataConfig"

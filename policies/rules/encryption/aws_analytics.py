@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from policies.model import Resource, View, get, text
-from policies.rules.encryption import aws_configured_stores
-from policies.rules.encryption.table import Part, Reader, State, Stores, readers
+from falaj.policies.model import Resource, View, get, text
+from falaj.policies.rules.encryption import aws_configured_stores
+from falaj.policies.rules.encryption.table import Part, Reader, State, Stores, readers
 
 _RESULTS: Final[dict[str, State]] = {"sse_s3": "service key"}
 _DISABLED: Final[dict[str, State]] = {

@@ -10,8 +10,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
-from policies.model import Finding, Resource, Rule, Severity, View
-from policies.rules.encryption import (
+from falaj.policies.model import Finding, Resource, Rule, Severity, View
+from falaj.policies.rules.encryption import (
     aws_ai_stores,
     aws_analytics,
     aws_block_storage,
@@ -22,14 +22,14 @@ from policies.rules.encryption import (
     aws_object_storage,
     aws_operations,
 )
-from policies.rules.encryption.demands import (
+from falaj.policies.rules.encryption.demands import (
     Readers,
     merged,
     parts_of,
     unencrypted,
     without_customer_key,
 )
-from policies.rules.encryption.table import Stores
+from falaj.policies.rules.encryption.table import Stores
 
 _CONTROLS: Final = ("iso27001:A.8.24", "uae-ia:T7.4.1", "pdpl:20", "gdpr:32")
 _KEY: Final = (

@@ -11,9 +11,9 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any, Final
 
-from policies.model import ABSENT, Resource, View, get, is_true, is_unknown, select, text
-from policies.reading.place import region_said
-from policies.rules.encryption.table import Part, Reader, Stores, read_key
+from falaj.policies.model import ABSENT, Resource, View, get, is_true, is_unknown, select, text
+from falaj.policies.reading.place import region_said
+from falaj.policies.rules.encryption.table import Part, Reader, Stores, read_key
 
 _EVERY_VOLUME: Final = "aws:ebs/encryptionByDefault:EncryptionByDefault"
 _DEFAULT_KEY: Final = "aws:ebs/defaultKmsKey:DefaultKmsKey"

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 from typing import Any, Final
 
-from policies.model import (
+from falaj.policies.model import (
     Finding,
     Resource,
     Severity,
@@ -19,8 +19,8 @@ from policies.model import (
     text,
     violation,
 )
-from policies.rules.encryption.aws_listeners import CLASSIC
-from policies.rules.encryption.switches import word
+from falaj.policies.rules.encryption.aws_listeners import CLASSIC
+from falaj.policies.rules.encryption.switches import word
 
 #: Policies of TLS, with the properties that name their balancer and their attributes.
 _POLICIES: Final = {

@@ -6,9 +6,9 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from policies.model import ABSENT, Resource, View, get, is_true, is_unknown, text
-from policies.model.values import Unknown
-from policies.rules.encryption.table import Part, Reader, read_key
+from falaj.policies.model import ABSENT, Resource, View, get, is_true, is_unknown, text
+from falaj.policies.model.values import Unknown
+from falaj.policies.rules.encryption.table import Part, Reader, read_key
 
 EMR: Final = "aws:emr/securityConfiguration:SecurityConfiguration"
 SERVERLESS: Final = "aws:opensearch/serverlessSecurityPolicy:ServerlessSecurityPolicy"

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Final
 
-from policies.model import (
+from falaj.policies.model import (
     ABSENT,
     Finding,
     Resource,
@@ -21,8 +21,8 @@ from policies.model import (
     text,
     violation,
 )
-from policies.model.values import Unknown
-from policies.rules.encryption.switches import word
+from falaj.policies.model.values import Unknown
+from falaj.policies.rules.encryption.switches import word
 
 _ON: Final = ("1", "on", "true")
 _GROUPS: Final = frozenset((

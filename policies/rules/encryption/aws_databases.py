@@ -10,9 +10,9 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Final
 
-from policies.model import ABSENT, Resource, View, get, text
-from policies.model.values import Unknown
-from policies.rules.encryption.table import Part, Reader, Stores, readers
+from falaj.policies.model import ABSENT, Resource, View, get, text
+from falaj.policies.model.values import Unknown
+from falaj.policies.rules.encryption.table import Part, Reader, Stores, readers
 
 _RESTORED: Final = ("snapshotIdentifier", "restoreToPointInTime")
 _INSIGHTS: Final = "performanceInsightsEnabled"

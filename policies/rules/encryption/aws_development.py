@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from policies.model import Resource, View, get, is_list, is_unknown, items, text
-from policies.model.values import Unknown
-from policies.rules.encryption.table import Part, Reader, State, Stores, readers
+from falaj.policies.model import Resource, View, get, is_list, is_unknown, items, text
+from falaj.policies.model.values import Unknown
+from falaj.policies.rules.encryption.table import Part, Reader, State, Stores, readers
 
 _PROJECT: Final = "aws:codebuild/project:Project"
 _KEPT: Final = ("s3", "codepipeline")

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from policies.rules.encryption.table import Reader, State, Stores, readers
+from falaj.policies.rules.encryption.table import Reader, State, Stores, readers
 
 #: Without one's own key, gateways store with the key of S3.
 _GATEWAY: Final[dict[str, State]] = {"true": "customer key", "false": "service key"}

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Final
 
-from policies.model import (
+from falaj.policies.model import (
     ABSENT,
     Finding,
     Resource,
@@ -21,12 +21,12 @@ from policies.model import (
     text,
     violation,
 )
-from policies.model.values import Unknown
-from policies.reading.remembered import remembered
-from policies.rules.encryption.aws_at_rest import READERS
-from policies.rules.encryption.aws_object_storage import COMPANIONS
-from policies.rules.encryption.demands import parts_of
-from policies.rules.encryption.switches import word
+from falaj.policies.model.values import Unknown
+from falaj.policies.reading.remembered import remembered
+from falaj.policies.rules.encryption.aws_at_rest import READERS
+from falaj.policies.rules.encryption.aws_object_storage import COMPANIONS
+from falaj.policies.rules.encryption.demands import parts_of
+from falaj.policies.rules.encryption.switches import word
 
 _CONTROLS: Final = ("iso27001:A.8.24", "uae-ia:T7.4.2")
 _KEY: Final = "aws:kms/key:Key"

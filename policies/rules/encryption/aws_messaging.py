@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from policies.model import ABSENT, Resource, View, get, is_unknown
-from policies.rules.encryption.table import Part, Reader, State, Stores, readers
+from falaj.policies.model import ABSENT, Resource, View, get, is_unknown
+from falaj.policies.rules.encryption.table import Part, Reader, State, Stores, readers
 
 _STATES_MODES: Final[dict[str, State]] = {
     "aws_owned_key": "service key",

@@ -10,8 +10,8 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Final
 
-from policies.model import ABSENT, Resource, View, get
-from policies.rules.encryption.table import Part, Reader, State, Stores, readers
+from falaj.policies.model import ABSENT, Resource, View, get
+from falaj.policies.rules.encryption.table import Part, Reader, State, Stores, readers
 
 _MODES: Final[dict[str, State]] = {
     "aes256": "service key",

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from policies.rules.encryption import aws_configured_stores
-from policies.rules.encryption.table import Reader, State, Stores, readers
+from falaj.policies.rules.encryption import aws_configured_stores
+from falaj.policies.rules.encryption.table import Reader, State, Stores, readers
 
 _FIREWALL: Final[dict[str, State]] = {
     "aws_owned_kms_key": "service key",

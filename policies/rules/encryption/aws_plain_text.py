@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any, Final
 
-from policies.model import (
+from falaj.policies.model import (
     ABSENT,
     Finding,
     Resource,
@@ -23,9 +23,9 @@ from policies.model import (
     rule,
     violation,
 )
-from policies.model.values import Unknown
-from policies.rules.encryption.aws_configured_stores import EMR, document
-from policies.rules.encryption.aws_listeners import (
+from falaj.policies.model.values import Unknown
+from falaj.policies.rules.encryption.aws_configured_stores import EMR, document
+from falaj.policies.rules.encryption.aws_listeners import (
     CLASSIC,
     DISTRIBUTIONS,
     LISTENER_RULES,
@@ -33,7 +33,7 @@ from policies.rules.encryption.aws_listeners import (
     ORIGINS,
     TARGET_GROUPS,
 )
-from policies.rules.encryption.switches import Switch, word
+from falaj.policies.rules.encryption.switches import Switch, word
 
 _CONTROLS: Final = ("iso27001:A.8.24", "iso27001:A.5.14", "uae-ia:T4.2.x", "gdpr:32",
                     "nist-800-207:2")  # fmt: skip

@@ -12,7 +12,7 @@ import re
 from collections.abc import Iterator
 from typing import Any, Final
 
-from policies.model import (
+from falaj.policies.model import (
     Finding,
     Resource,
     Severity,
@@ -26,8 +26,8 @@ from policies.model import (
     text,
     violation,
 )
-from policies.model.values import Unknown
-from policies.rules.encryption.switches import word
+from falaj.policies.model.values import Unknown
+from falaj.policies.rules.encryption.switches import word
 
 _PARAMETER: Final = "aws:ssm/parameter:Parameter"
 #: How the last part of a name ends that holds a secret; not what merely tells of one, as

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from policies.rules.encryption.table import State, Stores
+from falaj.policies.rules.encryption.table import State, Stores
 
 _SSE: Final[dict[str, State]] = {"aes256": "service key", "": "service key"}
 _BY_DEFAULT: Final = "BucketEncryption.ServerSideEncryptionConfiguration" \

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import yaml
 
-from policies.model import (
+from falaj.policies.model import (
     ABSENT,
     Finding,
     Resource,
@@ -25,10 +25,10 @@ from policies.model import (
     text,
     violation,
 )
-from policies.model.values import Unknown
-from policies.rules.encryption.aws_template_stores import TEMPLATE_STORES
-from policies.rules.encryption.demands import demands_customer_key
-from policies.rules.encryption.table import Part
+from falaj.policies.model.values import Unknown
+from falaj.policies.rules.encryption.aws_template_stores import TEMPLATE_STORES
+from falaj.policies.rules.encryption.demands import demands_customer_key
+from falaj.policies.rules.encryption.table import Part
 
 _TEMPLATED: Final = frozenset((
     "aws:cloudformation/stack:Stack",

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, Final
 
-from policies.model import (
+from falaj.policies.model import (
     ABSENT,
     Finding,
     Resource,
@@ -27,10 +27,10 @@ from policies.model import (
     text,
     violation,
 )
-from policies.model.values import Unknown
-from policies.rules.encryption.aws_listeners import DISTRIBUTIONS, LISTENERS, ORIGINS
-from policies.rules.encryption.keys import where
-from policies.rules.encryption.switches import word
+from falaj.policies.model.values import Unknown
+from falaj.policies.rules.encryption.aws_listeners import DISTRIBUTIONS, LISTENERS, ORIGINS
+from falaj.policies.rules.encryption.keys import where
+from falaj.policies.rules.encryption.switches import word
 
 _CONTROLS: Final = ("iso27001:A.8.24", "iso27001:A.5.14", "uae-ia:T4.2.x", "gdpr:32",
                     "nist-800-207:2")  # fmt: skip

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
-from policies.model import (
+from falaj.policies.model import (
     ABSENT,
     Finding,
     Resource,
@@ -18,8 +18,8 @@ from policies.model import (
     text,
     violation,
 )
-from policies.reading.iam import Condition, Document, Statement, read
-from policies.reading.principals import is_anybody
+from falaj.policies.reading.iam import Condition, Document, Statement, read
+from falaj.policies.reading.principals import is_anybody
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Final
 
-from policies.model import (
+from falaj.policies.model import (
     ABSENT,
     Finding,
     Resource,
@@ -20,12 +20,12 @@ from policies.model import (
     text,
     violation,
 )
-from policies.model.values import Unknown
-from policies.reading.azure_children import children
-from policies.reading.azure_types import azure
-from policies.reading.demands import Demand, demanding, unmet
-from policies.rules.encryption.azure_disks import PROFILES
-from policies.rules.encryption.demands import demands_customer_key
+from falaj.policies.model.values import Unknown
+from falaj.policies.reading.azure_children import children
+from falaj.policies.reading.azure_types import azure
+from falaj.policies.reading.demands import Demand, demanding, unmet
+from falaj.policies.rules.encryption.azure_disks import PROFILES
+from falaj.policies.rules.encryption.demands import demands_customer_key
 
 _CONTROLS: Final = ("iso27001:A.8.24", "uae-ia:T7.4.1", "pdpl:20", "gdpr:32")
 

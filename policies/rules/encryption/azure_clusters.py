@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Final
 
-from policies.model import (
+from falaj.policies.model import (
     ABSENT,
     Finding,
     Resource,
@@ -19,9 +19,9 @@ from policies.model import (
     text,
     violation,
 )
-from policies.model.values import Unknown
-from policies.reading.azure_children import children, entries
-from policies.reading.azure_types import azure
+from falaj.policies.model.values import Unknown
+from falaj.policies.reading.azure_children import children, entries
+from falaj.policies.reading.azure_types import azure
 
 _FABRIC: Final = azure("servicefabric:Cluster")
 _ENVIRONMENTS: Final = azure("web:AppServiceEnvironment")

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from policies.model import ABSENT, Resource, View, get, is_unknown, text
-from policies.reading.azure_children import children
-from policies.reading.azure_types import azure
-from policies.rules.encryption.azure_stores import KEYS
-from policies.rules.encryption.table import Part, Reader, read_key
+from falaj.policies.model import ABSENT, Resource, View, get, is_unknown, text
+from falaj.policies.reading.azure_children import children
+from falaj.policies.reading.azure_types import azure
+from falaj.policies.rules.encryption.azure_stores import KEYS
+from falaj.policies.rules.encryption.table import Part, Reader, read_key
 
 _LINKS: Final = azure("operationalinsights:LinkedService")
 _CLUSTERS: Final = azure("operationalinsights:Cluster")

@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from policies.model import Resource, View, text
-from policies.reading.azure_children import names
-from policies.reading.azure_types import azure
-from policies.rules.encryption.azure_stores import KEYS, keyed
-from policies.rules.encryption.demands import Readers, parts_of
-from policies.rules.encryption.table import Part, Reader, read_key, readers
+from falaj.policies.model import Resource, View, text
+from falaj.policies.reading.azure_children import names
+from falaj.policies.reading.azure_types import azure
+from falaj.policies.rules.encryption.azure_stores import KEYS, keyed
+from falaj.policies.rules.encryption.demands import Readers, parts_of
+from falaj.policies.rules.encryption.table import Part, Reader, read_key, readers
 
 #: Types whose service takes no customer's key.
 SERVICE_KEYED: Final = tuple(

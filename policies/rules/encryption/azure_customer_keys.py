@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from policies.model import Finding, Resource, Rule, Severity, View, rule
-from policies.rules.encryption import azure_companions as companions
-from policies.rules.encryption import azure_disks as disks
-from policies.rules.encryption import azure_stores as stores
-from policies.rules.encryption.azure_contained import contained
-from policies.rules.encryption.demands import Readers, merged, parts_of, without_customer_key
-from policies.rules.encryption.table import readers
+from falaj.policies.model import Finding, Resource, Rule, Severity, View, rule
+from falaj.policies.rules.encryption import azure_companions as companions
+from falaj.policies.rules.encryption import azure_disks as disks
+from falaj.policies.rules.encryption import azure_stores as stores
+from falaj.policies.rules.encryption.azure_contained import contained
+from falaj.policies.rules.encryption.demands import Readers, merged, parts_of, without_customer_key
+from falaj.policies.rules.encryption.table import readers
 
 _CONTROLS: Final = ("iso27001:A.8.24", "uae-ia:T7.4.1", "uae-ia:T7.4.2", "pdpl:20", "gdpr:32")
 

@@ -11,12 +11,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
-from policies.model import Resource, View, get, is_true
-from policies.model.values import Unknown
-from policies.reading.azure_types import azure
-from policies.rules.encryption.azure_stores import keyed, modes_of
-from policies.rules.encryption.demands import merged
-from policies.rules.encryption.table import Part, Reader, State, Stores
+from falaj.policies.model import Resource, View, get, is_true
+from falaj.policies.model.values import Unknown
+from falaj.policies.reading.azure_types import azure
+from falaj.policies.rules.encryption.azure_stores import keyed, modes_of
+from falaj.policies.rules.encryption.demands import merged
+from falaj.policies.rules.encryption.table import Part, Reader, State, Stores
 
 #: Words for a disk's encryption.
 _TYPES: Final[dict[str, State]] = {

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from policies.model import (
+from falaj.policies.model import (
     ABSENT,
     Finding,
     Resource,
@@ -21,10 +21,10 @@ from policies.model import (
     text,
     violation,
 )
-from policies.model.values import Unknown
-from policies.reading.azure_children import entries
-from policies.reading.azure_types import azure
-from policies.rules.encryption.azure_tls import minor
+from falaj.policies.model.values import Unknown
+from falaj.policies.reading.azure_children import entries
+from falaj.policies.reading.azure_types import azure
+from falaj.policies.rules.encryption.azure_tls import minor
 
 _CONTROLS: Final = ("iso27001:A.8.24", "iso27001:A.5.14", "uae-ia:T4.2.x", "nist-800-207:2")
 _GATEWAYS: Final = azure("network:ApplicationGateway")

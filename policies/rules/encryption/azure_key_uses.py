@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from policies.model import (
+from falaj.policies.model import (
     ABSENT,
     Finding,
     Resource,
@@ -23,9 +23,9 @@ from policies.model import (
     text,
     violation,
 )
-from policies.model.values import Unknown
-from policies.reading.azure_types import azure
-from policies.reading.remembered import remembered
+from falaj.policies.model.values import Unknown
+from falaj.policies.reading.azure_types import azure
+from falaj.policies.reading.remembered import remembered
 
 _CONTROLS: Final = ("iso27001:A.8.24", "uae-ia:T7.4.2")
 _KEYS: Final = azure("keyvault:Key")

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 from typing import Any, Final
 
-from policies.model import (
+from falaj.policies.model import (
     ABSENT,
     Finding,
     Resource,
@@ -22,10 +22,10 @@ from policies.model import (
     text,
     violation,
 )
-from policies.model.values import Unknown
-from policies.reading.azure_children import entries
-from policies.reading.azure_types import azure
-from policies.reading.demands import Demand, demanding
+from falaj.policies.model.values import Unknown
+from falaj.policies.reading.azure_children import entries
+from falaj.policies.reading.azure_types import azure
+from falaj.policies.reading.demands import Demand, demanding
 
 _CONTROLS: Final = ("iso27001:A.8.24", "uae-ia:T7.4.2", "uae-ia:T7.4.1")
 _KEYS: Final = azure("keyvault:Key")

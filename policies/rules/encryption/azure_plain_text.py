@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from policies.model import (
+from falaj.policies.model import (
     Finding,
     Resource,
     Rule,
@@ -18,9 +18,9 @@ from policies.model import (
     text,
     violation,
 )
-from policies.model.values import Unknown
-from policies.reading.azure_types import azure
-from policies.reading.demands import Demand, demanding
+from falaj.policies.model.values import Unknown
+from falaj.policies.reading.azure_types import azure
+from falaj.policies.reading.demands import Demand, demanding
 
 _CONTROLS: Final = ("iso27001:A.8.24", "iso27001:A.5.14", "uae-ia:T4.2.x", "nist-800-207:2")
 

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any, Final
 
-from policies.model import (
+from falaj.policies.model import (
     ABSENT,
     UNKNOWN,
     Finding,
@@ -26,10 +26,10 @@ from policies.model import (
     rule,
     text,
 )
-from policies.model.values import Unknown
-from policies.reading.azure_children import entries
-from policies.reading.azure_types import azure
-from policies.rules.encryption import (
+from falaj.policies.model.values import Unknown
+from falaj.policies.reading.azure_children import entries
+from falaj.policies.reading.azure_types import azure
+from falaj.policies.rules.encryption import (
     azure_at_rest,
     azure_customer_keys,
     azure_gateways,

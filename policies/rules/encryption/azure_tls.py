@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Final
 
-from policies.model import (
+from falaj.policies.model import (
     ABSENT,
     Finding,
     Resource,
@@ -27,8 +27,8 @@ from policies.model import (
     text,
     violation,
 )
-from policies.model.values import Unknown
-from policies.reading.azure_types import azure
+from falaj.policies.model.values import Unknown
+from falaj.policies.reading.azure_types import azure
 
 _VERSION: Final = re.compile(r"(?:tls)?v?[ _]?1[._]?([0-3])?", re.IGNORECASE)
 _CONTROLS: Final = ("iso27001:A.8.24", "iso27001:A.5.14", "uae-ia:T4.2.x", "nist-800-207:2")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from policies.model import (
+from falaj.policies.model import (
     ABSENT,
     Finding,
     Resource,
@@ -19,8 +19,8 @@ from policies.model import (
     text,
     violation,
 )
-from policies.model.values import Unknown
-from policies.reading.azure_types import azure
+from falaj.policies.model.values import Unknown
+from falaj.policies.reading.azure_types import azure
 
 _CONNECTIONS: Final = azure("network:VirtualNetworkGatewayConnection")
 _TYPES: Final = _CONNECTIONS | azure(

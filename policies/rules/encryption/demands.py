@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 
-from policies.model import Finding, Resource, View, indeterminate, violation
-from policies.rules.encryption.table import Part, Reader
+from falaj.policies.model import Finding, Resource, View, indeterminate, violation
+from falaj.policies.rules.encryption.table import Part, Reader
 
 Readers = Mapping[str, tuple[Reader, ...]]
 

@@ -6,8 +6,8 @@ import re
 from collections.abc import Collection
 from typing import Any, Final, Literal
 
-from policies.model import ABSENT, Resource, View, select, text
-from policies.model.values import Unknown
+from falaj.policies.model import ABSENT, Resource, View, select, text
+from falaj.policies.model.values import Unknown
 
 State = Literal["customer key", "service key", "none", "unknown"]
 KeyState = Literal["customer key", "service key", "unknown", "absent"]

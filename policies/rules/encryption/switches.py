@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from policies.model import (
+from falaj.policies.model import (
     ABSENT,
     Finding,
     Resource,
@@ -17,8 +17,8 @@ from policies.model import (
     text,
     violation,
 )
-from policies.model.values import Unknown
-from policies.rules.encryption.keys import where
+from falaj.policies.model.values import Unknown
+from falaj.policies.rules.encryption.keys import where
 
 
 def word(value: Any) -> str:

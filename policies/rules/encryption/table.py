@@ -11,9 +11,9 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from policies.model import ABSENT, Resource, View, get, is_false, is_true, select, text
-from policies.model.values import Unknown
-from policies.rules.encryption.keys import KEY_TYPES, KeyState, State, first, read_key, where
+from falaj.policies.model import ABSENT, Resource, View, get, is_false, is_true, select, text
+from falaj.policies.model.values import Unknown
+from falaj.policies.rules.encryption.keys import KEY_TYPES, KeyState, State, first, read_key, where
 
 __all__ = ["KEY_TYPES", "Part", "Reader", "State", "Stores", "read_key", "readers", "where"]
 

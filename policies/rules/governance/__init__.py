@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from policies.model import Rule
-from policies.rules.governance import (
+from falaj.policies.model import Rule
+from falaj.policies.rules.governance import (
     backups,
     budgets,
     gpu_pools,

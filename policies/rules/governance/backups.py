@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
-from policies.model import (
+from falaj.policies.model import (
     ABSENT,
     Finding,
     Resource,
@@ -21,10 +21,10 @@ from policies.model import (
     text,
     violation,
 )
-from policies.reading.azure_children import mentions
-from policies.reading.azure_types import azure
-from policies.reading.demands import Demand, said, unmet
-from policies.reading.tags import environment
+from falaj.policies.reading.azure_children import mentions
+from falaj.policies.reading.azure_types import azure
+from falaj.policies.reading.demands import Demand, said, unmet
+from falaj.policies.reading.tags import environment
 
 _CONTROLS: Final = ("uae-ia:T3.5.1", "iso27001:A.8.13", "pdpl:20", "gdpr:32")
 #: A week: what AWS Foundational Security Best Practices (RDS.11) ask for

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from policies.model import (
+from falaj.policies.model import (
     Finding,
     Resource,
     Rule,
@@ -16,9 +16,9 @@ from policies.model import (
     rule,
     violation,
 )
-from policies.model.resource import REFERENCE
-from policies.reading.azure_types import azure
-from policies.reading.remembered import remembered
+from falaj.policies.model.resource import REFERENCE
+from falaj.policies.reading.azure_types import azure
+from falaj.policies.reading.remembered import remembered
 
 #: What costs money for as long as it stands, whether used or not.
 _COSTLY: Final = azure(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from policies.model import (
+from falaj.policies.model import (
     ABSENT,
     Finding,
     Resource,
@@ -24,9 +24,9 @@ from policies.model import (
     text,
     violation,
 )
-from policies.reading.azure_children import entries
-from policies.reading.azure_types import azure
-from policies.reading.machines import has_gpu
+from falaj.policies.reading.azure_children import entries
+from falaj.policies.reading.azure_types import azure
+from falaj.policies.reading.machines import has_gpu
 
 _NODE_GROUP: Final = "aws:eks/nodeGroup:NodeGroup"
 _SCALING: Final = "aws:autoscaling/group:Group"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from policies.model import (
+from falaj.policies.model import (
     ABSENT,
     Finding,
     Resource,
@@ -18,7 +18,7 @@ from policies.model import (
     rule,
     violation,
 )
-from policies.reading.azure_types import azure
+from falaj.policies.reading.azure_types import azure
 
 _LOG_GROUP: Final = "aws:cloudwatch/logGroup:LogGroup"
 _WORKSPACE: Final = azure("operationalinsights:Workspace")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from policies.model import (
+from falaj.policies.model import (
     ABSENT,
     Finding,
     Resource,
@@ -20,9 +20,9 @@ from policies.model import (
     text,
     violation,
 )
-from policies.reading.azure_types import azure
-from policies.reading.demands import Demand, demanding, said
-from policies.reading.tags import environment
+from falaj.policies.reading.azure_types import azure
+from falaj.policies.reading.demands import Demand, demanding, said
+from falaj.policies.reading.tags import environment
 
 _CONTROLS: Final = ("uae-ia:T3.5.1", "iso27001:A.5.33", "iso27001:A.8.13", "pdpl:20")
 #: What holds data on AWS, with the property that forbids its deletion, and its default.

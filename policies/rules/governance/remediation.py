@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from policies.model import Resource, Settings
-from policies.reading.tags import LISTED, tags_of
-from policies.rules.governance.tags import TAGGABLE
+from falaj.policies.model import Resource, Settings
+from falaj.policies.reading.tags import LISTED, tags_of
+from falaj.policies.rules.governance.tags import TAGGABLE
 
 #: The rule whose findings tags put right.
 TAGS_RULE: Final = "governance-required-tags"

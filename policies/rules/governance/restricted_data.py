@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from policies.model import (
+from falaj.policies.model import (
     ABSENT,
     Finding,
     Resource,
@@ -23,10 +23,10 @@ from policies.model import (
     text,
     violation,
 )
-from policies.reading.azure_types import azure
-from policies.reading.demands import said
-from policies.reading.machines import shares_gpu
-from policies.reading.tags import data_class
+from falaj.policies.reading.azure_types import azure
+from falaj.policies.reading.demands import said
+from falaj.policies.reading.machines import shares_gpu
+from falaj.policies.reading.tags import data_class
 
 _RESTRICTED: Final = "restricted"
 _CONTROLS: Final = ("uae-ia:T1.3.x", "uae-ia:T6.3.1", "iso27001:A.5.13", "iso27001:A.8.22",

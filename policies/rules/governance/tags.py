@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from importlib.resources import files
 from typing import Final
 
-from policies.model import (
+from falaj.policies.model import (
     Finding,
     Resource,
     Rule,
@@ -20,15 +20,15 @@ from policies.model import (
     text,
     violation,
 )
-from policies.reading.azure_types import azure
-from policies.reading.tags import LISTED, tags_of
+from falaj.policies.reading.azure_types import azure
+from falaj.policies.reading.tags import LISTED, tags_of
 
 _CONTROLS: Final = ("uae-ia:T1.3.x", "iso27001:A.5.9", "iso27001:A.5.13", "pdpl:7")
 
 
 def _read() -> frozenset[str]:
     given = json.loads(
-        (files("policies.rules.governance") / "taggable.json").read_text(encoding="utf-8")
+        (files("falaj.policies.rules.governance") / "taggable.json").read_text(encoding="utf-8")
     )
     aws = {
         f"aws:{module}/{name}:{name[0].upper()}{name[1:]}"

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from policies.model import Rule
-from policies.rules.kubernetes import (
+from falaj.policies.model import Rule
+from falaj.policies.rules.kubernetes import (
     admission,
     backups,
     charts,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from policies.model import (
+from falaj.policies.model import (
     Finding,
     Resource,
     Rule,
@@ -17,9 +17,9 @@ from policies.model import (
     select,
     text,
 )
-from policies.reading.kubernetes import kinds, manifests
-from policies.reading.said import said
-from policies.reading.services import may_reach
+from falaj.policies.reading.kubernetes import kinds, manifests
+from falaj.policies.reading.said import said
+from falaj.policies.reading.services import may_reach
 
 _GROUP: Final = "admissionregistration.k8s.io"
 _WEBHOOKS: Final = kinds(

@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from components.catalogue.region_names import place_named
-from policies.model import (
+from falaj.components.catalogue.region_names import place_named
+from falaj.policies.model import (
     ABSENT,
     Finding,
     Resource,
@@ -22,9 +22,9 @@ from policies.model import (
     rule,
     text,
 )
-from policies.reading.kubernetes import Manifest, is_bundle, kinds, manifests
-from policies.reading.said import said
-from policies.reading.services import may_reach
+from falaj.policies.reading.kubernetes import Manifest, is_bundle, kinds, manifests
+from falaj.policies.reading.said import said
+from falaj.policies.reading.services import may_reach
 
 _LOCATIONS: Final = kinds(
     "velero.io:BackupStorageLocation", "velero.io:VolumeSnapshotLocation"

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from policies.model import (
+from falaj.policies.model import (
     ABSENT,
     Finding,
     Path,
@@ -27,12 +27,12 @@ from policies.model import (
     spell,
     text,
 )
-from policies.reading.hosts import host_of
-from policies.reading.images import is_allowed, parse
-from policies.reading.kubernetes import Manifest, is_bundle, kinds, manifests, unreadable
-from policies.reading.namespaces import is_system
-from policies.reading.said import said
-from policies.reading.services import may_reach
+from falaj.policies.reading.hosts import host_of
+from falaj.policies.reading.images import is_allowed, parse
+from falaj.policies.reading.kubernetes import Manifest, is_bundle, kinds, manifests, unreadable
+from falaj.policies.reading.namespaces import is_system
+from falaj.policies.reading.said import said
+from falaj.policies.reading.services import may_reach
 
 _CHARTS: Final = frozenset({
     "kubernetes:helm.sh/*:Release", "kubernetes:helm.sh/*:Chart", "kubernetes:helm:*",

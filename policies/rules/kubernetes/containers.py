@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from policies.model import (
+from falaj.policies.model import (
     ABSENT,
     Finding,
     Resource,
@@ -19,11 +19,11 @@ from policies.model import (
     rule,
     text,
 )
-from policies.reading.kubernetes import ANY_OBJECT, all_manifests, kinds, manifests
-from policies.reading.namespaces import Level, is_system
-from policies.reading.pod_checks import each_container
-from policies.reading.pods import Container
-from policies.reading.said import said
+from falaj.policies.reading.kubernetes import ANY_OBJECT, all_manifests, kinds, manifests
+from falaj.policies.reading.namespaces import Level, is_system
+from falaj.policies.reading.pod_checks import each_container
+from falaj.policies.reading.pods import Container
+from falaj.policies.reading.said import said
 
 _ENFORCE: Final = "pod-security.kubernetes.io/enforce"
 

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from policies.model import (
+from falaj.policies.model import (
     ABSENT,
     REDACTED,
     Finding,
@@ -24,10 +24,10 @@ from policies.model import (
     spell,
     text,
 )
-from policies.reading.kubernetes import ANY_OBJECT, Manifest, all_manifests, kinds, manifests
-from policies.reading.namespaces import Level, is_system
-from policies.reading.pod_checks import each_container, each_pod
-from policies.reading.pods import Container, Pod
+from falaj.policies.reading.kubernetes import ANY_OBJECT, Manifest, all_manifests, kinds, manifests
+from falaj.policies.reading.namespaces import Level, is_system
+from falaj.policies.reading.pod_checks import each_container, each_pod
+from falaj.policies.reading.pods import Container, Pod
 
 _CONTROLS: Final = ("iso27001:A.8.5", "iso27001:A.5.16", "uae-ia:T5.2.2", "nist-800-207:3")
 _AUTOMOUNT: Final = "automountServiceAccountToken"

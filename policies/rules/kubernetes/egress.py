@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from policies.model import (
+from falaj.policies.model import (
     ABSENT,
     Finding,
     Resource,
@@ -19,12 +19,12 @@ from policies.model import (
     rule,
     text,
 )
-from policies.reading.destinations import Destination, destinations
-from policies.reading.hosts import foreign_service, is_listed, region_of_host
-from policies.reading.kubernetes import ANY_OBJECT
-from policies.reading.pod_checks import each_container
-from policies.reading.pods import Container
-from policies.reading.services import may_reach
+from falaj.policies.reading.destinations import Destination, destinations
+from falaj.policies.reading.hosts import foreign_service, is_listed, region_of_host
+from falaj.policies.reading.kubernetes import ANY_OBJECT
+from falaj.policies.reading.pod_checks import each_container
+from falaj.policies.reading.pods import Container
+from falaj.policies.reading.services import may_reach
 
 _CONTROLS: Final = (
     "pdpl:22", "pdpl:23", "health-data:13", "cbuae-outsourcing:6.1", "iso27001:A.5.14",

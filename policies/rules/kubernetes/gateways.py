@@ -6,8 +6,8 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from components.catalogue.clusters.load_balancers import GATEWAY_SCHEMES
-from policies.model import (
+from falaj.components.catalogue.clusters.load_balancers import GATEWAY_SCHEMES
+from falaj.policies.model import (
     ABSENT,
     Finding,
     Resource,
@@ -24,8 +24,8 @@ from policies.model import (
     spell,
     text,
 )
-from policies.reading.kubernetes import Manifest, is_bundle, kinds, manifests
-from policies.reading.said import said
+from falaj.policies.reading.kubernetes import Manifest, is_bundle, kinds, manifests
+from falaj.policies.reading.said import said
 
 _GATEWAYS: Final = kinds(
     "networking.k8s.io:Ingress",

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Final
 
-from policies.model import (
+from falaj.policies.model import (
     ABSENT,
     Finding,
     Rule,
@@ -23,11 +23,11 @@ from policies.model import (
     rule,
     text,
 )
-from policies.reading.kubernetes import ANY_OBJECT
-from policies.reading.namespaces import Level
-from policies.reading.pod_checks import each_container, each_pod, uses_host_network
-from policies.reading.pods import Container, Pod
-from policies.reading.said import said
+from falaj.policies.reading.kubernetes import ANY_OBJECT
+from falaj.policies.reading.namespaces import Level
+from falaj.policies.reading.pod_checks import each_container, each_pod, uses_host_network
+from falaj.policies.reading.pods import Container, Pod
+from falaj.policies.reading.said import said
 
 _CONTROLS: Final = ("iso27001:A.8.9", "iso27001:A.8.22", "uae-ia:T5.2.2", "nist-800-207:2")
 _HOST_NAMESPACES: Final = {"hostNetwork": "network", "hostPID": "processes", "hostIPC": "memory"}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Final
 
-from policies.model import (
+from falaj.policies.model import (
     ABSENT,
     Finding,
     Resource,
@@ -18,8 +18,8 @@ from policies.model import (
     rule,
     text,
 )
-from policies.reading.kubernetes import Manifest, kinds, manifests
-from policies.reading.said import said
+from falaj.policies.reading.kubernetes import Manifest, kinds, manifests
+from falaj.policies.reading.said import said
 
 _GATEWAY_API: Final = "gateway.networking.k8s.io"
 _ROUTES: Final = frozenset({"HTTPRoute", "GRPCRoute", "TLSRoute"})

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from policies.model import (
+from falaj.policies.model import (
     Finding,
     Resource,
     Rule,
@@ -17,10 +17,10 @@ from policies.model import (
     rule,
     text,
 )
-from policies.reading.image_uses import ImageUse, image_uses
-from policies.reading.images import Image, is_allowed, parse
-from policies.reading.kubernetes import ANY_OBJECT, Manifest, manifests
-from policies.reading.said import said
+from falaj.policies.reading.image_uses import ImageUse, image_uses
+from falaj.policies.reading.images import Image, is_allowed, parse
+from falaj.policies.reading.kubernetes import ANY_OBJECT, Manifest, manifests
+from falaj.policies.reading.said import said
 
 _REGISTRIES: Final = (
     "aws:ecr/repository:Repository",

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from components.catalogue.clusters.isolation import BASELINE_CAPABILITIES
-from policies.model import (
+from falaj.components.catalogue.clusters.isolation import BASELINE_CAPABILITIES
+from falaj.policies.model import (
     ABSENT,
     Finding,
     Rule,
@@ -23,11 +23,11 @@ from policies.model import (
     rule,
     text,
 )
-from policies.reading.kubernetes import ANY_OBJECT, join
-from policies.reading.namespaces import Level
-from policies.reading.pod_checks import each_container, each_pod, setting
-from policies.reading.pods import Container, Pod
-from policies.reading.said import said
+from falaj.policies.reading.kubernetes import ANY_OBJECT, join
+from falaj.policies.reading.namespaces import Level
+from falaj.policies.reading.pod_checks import each_container, each_pod, setting
+from falaj.policies.reading.pods import Container, Pod
+from falaj.policies.reading.said import said
 
 _CONTROLS: Final = ("iso27001:A.8.9", "iso27001:A.8.2", "uae-ia:T5.2.2", "nist-800-207:2")
 #: What containers of the baseline may add; nothing of it is more than runtimes give by default.

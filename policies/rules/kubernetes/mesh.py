@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Final
 
-from policies.model import (
+from falaj.policies.model import (
     Finding,
     Resource,
     Rule,
@@ -22,8 +22,8 @@ from policies.model import (
     select,
     text,
 )
-from policies.reading.kubernetes import Manifest, kinds, manifests
-from policies.reading.said import said
+from falaj.policies.reading.kubernetes import Manifest, kinds, manifests
+from falaj.policies.reading.said import said
 
 _CONTROLS: Final = ("nist-800-207:2", "iso27001:A.8.24", "iso27001:A.8.20", "uae-ia:T4.2.x")
 

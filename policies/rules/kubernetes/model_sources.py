@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from policies.model import (
+from falaj.policies.model import (
     ABSENT,
     Finding,
     Rule,
@@ -18,10 +18,10 @@ from policies.model import (
     rule,
     text,
 )
-from policies.reading.kubernetes import ANY_OBJECT
-from policies.reading.pod_checks import each_container
-from policies.reading.pods import Container
-from policies.reading.said import said
+from falaj.policies.reading.kubernetes import ANY_OBJECT
+from falaj.policies.reading.pod_checks import each_container
+from falaj.policies.reading.pods import Container
+from falaj.policies.reading.said import said
 
 _OPTION: Final = re.compile(
     r"--?(?:hf-|served-)?(?:model|tokenizer|draft-model|speculative-model|lora-modules)"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from policies.model import (
+from falaj.policies.model import (
     ABSENT,
     Finding,
     Resource,
@@ -18,9 +18,9 @@ from policies.model import (
     items,
     rule,
 )
-from policies.reading.cidr import are_open, is_open
-from policies.reading.hosts import may_talk_to
-from policies.reading.kubernetes import (
+from falaj.policies.reading.cidr import are_open, is_open
+from falaj.policies.reading.hosts import may_talk_to
+from falaj.policies.reading.kubernetes import (
     ANY_OBJECT,
     Manifest,
     all_manifests,
@@ -28,8 +28,8 @@ from policies.reading.kubernetes import (
     kinds,
     manifests,
 )
-from policies.reading.namespaces import is_system, namespace_key
-from policies.reading.network_policies import (
+from falaj.policies.reading.namespaces import is_system, namespace_key
+from falaj.policies.reading.network_policies import (
     DIRECTIONS,
     Direction,
     Opening,
@@ -39,9 +39,9 @@ from policies.reading.network_policies import (
     isolates_all,
     openings,
 )
-from policies.reading.pods import Pod, pods, runs
-from policies.reading.remembered import remembered
-from policies.reading.said import said
+from falaj.policies.reading.pods import Pod, pods, runs
+from falaj.policies.reading.remembered import remembered
+from falaj.policies.reading.said import said
 
 _POLICIES: Final = kinds(
     "networking.k8s.io:NetworkPolicy",

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from policies.model import Finding, Resource, Rule, Severity, View, get, is_unknown, rule
-from policies.reading.kubernetes import ANY_OBJECT, Manifest, is_bundle, manifests
-from policies.reading.namespaces import is_system
-from policies.reading.node_placement import (
+from falaj.policies.model import Finding, Resource, Rule, Severity, View, get, is_unknown, rule
+from falaj.policies.reading.kubernetes import ANY_OBJECT, Manifest, is_bundle, manifests
+from falaj.policies.reading.namespaces import is_system
+from falaj.policies.reading.node_placement import (
     PLACE_KEYS,
     Requirement,
     is_allowed,
@@ -16,8 +16,8 @@ from policies.reading.node_placement import (
     place_of_label,
     requirements,
 )
-from policies.reading.pods import TEMPLATE_KINDS, Pod, pods_of
-from policies.reading.said import said
+from falaj.policies.reading.pods import TEMPLATE_KINDS, Pod, pods_of
+from falaj.policies.reading.said import said
 
 _ABROAD: Final = (
     "pdpl:22", "pdpl:23", "health-data:13", "cbuae-outsourcing:6.1", "iso27001:A.5.23",

@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Final
 
-from components.catalogue.clusters.rights import ESCALATIONS, EVERYBODY, HARMLESS, READS
-from policies.model import (
+from falaj.components.catalogue.clusters.rights import ESCALATIONS, EVERYBODY, HARMLESS, READS
+from falaj.policies.model import (
     ABSENT,
     Finding,
     Resource,
@@ -23,8 +23,8 @@ from policies.model import (
     select,
     text,
 )
-from policies.reading.kubernetes import Manifest, kinds, manifests
-from policies.reading.said import said
+from falaj.policies.reading.kubernetes import Manifest, kinds, manifests
+from falaj.policies.reading.said import said
 
 _GROUP: Final = "rbac.authorization.k8s.io"
 _ROLES: Final = kinds(f"{_GROUP}:Role", f"{_GROUP}:ClusterRole")

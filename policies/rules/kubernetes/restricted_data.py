@@ -6,8 +6,8 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from components.catalogue.clusters.isolation import SHARED_GPU
-from policies.model import (
+from falaj.components.catalogue.clusters.isolation import SHARED_GPU
+from falaj.policies.model import (
     Finding,
     Path,
     Resource,
@@ -21,10 +21,10 @@ from policies.model import (
     spell,
     text,
 )
-from policies.reading.kubernetes import ANY_OBJECT, Manifest, is_bundle, manifests
-from policies.reading.node_placement import requirements
-from policies.reading.pods import pods
-from policies.reading.said import said
+from falaj.policies.reading.kubernetes import ANY_OBJECT, Manifest, is_bundle, manifests
+from falaj.policies.reading.node_placement import requirements
+from falaj.policies.reading.pods import pods
+from falaj.policies.reading.said import said
 
 _CONTROLS: Final = (
     "uae-ia:T1.3.x", "iso27001:A.5.13", "iso27001:A.8.22", "health-data:13",

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Final
 
-from components.catalogue.clusters.isolation import GPU_TAINT, SYSTEM_TAINTS
-from policies.model import (
+from falaj.components.catalogue.clusters.isolation import GPU_TAINT, SYSTEM_TAINTS
+from falaj.policies.model import (
     ABSENT,
     Finding,
     Rule,
@@ -18,11 +18,11 @@ from policies.model import (
     rule,
     text,
 )
-from policies.reading.kubernetes import ANY_OBJECT
-from policies.reading.namespaces import is_system
-from policies.reading.pod_checks import each_pod
-from policies.reading.pods import Pod
-from policies.reading.said import said
+from falaj.policies.reading.kubernetes import ANY_OBJECT
+from falaj.policies.reading.namespaces import is_system
+from falaj.policies.reading.pod_checks import each_pod
+from falaj.policies.reading.pods import Pod
+from falaj.policies.reading.said import said
 
 _CONTROLS: Final = ("iso27001:A.8.22", "iso27001:A.8.9", "uae-ia:T5.2.2", "nist-800-207:2")
 #: Resources that are a GPU, or a part of one.

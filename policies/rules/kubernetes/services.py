@@ -5,10 +5,20 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Final
 
-from policies.model import Finding, Resource, Rule, Severity, View, is_unknown, items, rule, select
-from policies.reading.kubernetes import Manifest, kinds, manifests
-from policies.reading.said import said
-from policies.reading.services import (
+from falaj.policies.model import (
+    Finding,
+    Resource,
+    Rule,
+    Severity,
+    View,
+    is_unknown,
+    items,
+    rule,
+    select,
+)
+from falaj.policies.reading.kubernetes import Manifest, kinds, manifests
+from falaj.policies.reading.said import said
+from falaj.policies.reading.services import (
     Service,
     hidden_annotation,
     may_reach,

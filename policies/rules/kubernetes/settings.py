@@ -6,8 +6,8 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from components.catalogue.region_names import place_named
-from policies.model import (
+from falaj.components.catalogue.region_names import place_named
+from falaj.policies.model import (
     Finding,
     Resource,
     Rule,
@@ -20,11 +20,11 @@ from policies.model import (
     spell,
     text,
 )
-from policies.reading.kubernetes import ANY_OBJECT, Manifest, kinds, manifests
-from policies.reading.pod_checks import each_pod
-from policies.reading.pods import Pod, pods_of
-from policies.reading.said import said
-from policies.reading.services import is_own_address, may_reach
+from falaj.policies.reading.kubernetes import ANY_OBJECT, Manifest, kinds, manifests
+from falaj.policies.reading.pod_checks import each_pod
+from falaj.policies.reading.pods import Pod, pods_of
+from falaj.policies.reading.said import said
+from falaj.policies.reading.services import is_own_address, may_reach
 
 _OF_AWS: Final = frozenset({"AWS_REGION", "AWS_DEFAULT_REGION", "AMAZON_REGION"})
 _REGION: Final = re.compile(r"(?:\w+_)?(?:REGION|LOCATION)", re.I)

@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from components.catalogue.clusters.storage_drivers import (
+from falaj.components.catalogue.clusters.storage_drivers import (
     COPIES,
     DRIVERS,
     GEO,
@@ -19,8 +19,8 @@ from components.catalogue.clusters.storage_drivers import (
     PROVIDERS_OWN,
     Driver,
 )
-from components.catalogue.region_names import place_named, region_in
-from policies.model import (
+from falaj.components.catalogue.region_names import place_named, region_in
+from falaj.policies.model import (
     ABSENT,
     Finding,
     Resource,
@@ -33,9 +33,9 @@ from policies.model import (
     select,
     text,
 )
-from policies.reading.kubernetes import Manifest, kinds, manifests
-from policies.reading.said import said
-from policies.reading.services import may_reach
+from falaj.policies.reading.kubernetes import Manifest, kinds, manifests
+from falaj.policies.reading.said import said
+from falaj.policies.reading.services import may_reach
 
 #: Types of keys, which have rules of their own.
 _KEY: Final = re.compile(r"kms/|DiskEncryptionSet|keyvault:Key")

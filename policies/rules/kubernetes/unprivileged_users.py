@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Final
 
-from policies.model import (
+from falaj.policies.model import (
     ABSENT,
     Finding,
     Rule,
@@ -22,10 +22,10 @@ from policies.model import (
     number,
     rule,
 )
-from policies.reading.kubernetes import ANY_OBJECT
-from policies.reading.namespaces import Level
-from policies.reading.pod_checks import each_container, each_pod, setting
-from policies.reading.pods import Container, Pod
+from falaj.policies.reading.kubernetes import ANY_OBJECT
+from falaj.policies.reading.namespaces import Level
+from falaj.policies.reading.pod_checks import each_container, each_pod, setting
+from falaj.policies.reading.pods import Container, Pod
 
 _CONTROLS: Final = ("iso27001:A.8.2", "iso27001:A.8.9", "uae-ia:T5.2.2", "nist-800-207:2")
 #: Kinds of volumes; ``image`` since https://github.com/kubernetes/kubernetes/pull/130394.

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from policies.model import Rule
-from policies.rules.residency import (
+from falaj.policies.model import Rule
+from falaj.policies.rules.residency import (
     aws_accounts,
     aws_ai,
     aws_copies,

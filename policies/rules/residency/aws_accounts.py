@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from policies.model import Finding, Resource, Rule, Severity, View, rule, violation
-from policies.reading.place import places_said
-from policies.rules.residency import aws_targets
-from policies.rules.residency.everywhere import CONTROLS
+from falaj.policies.model import Finding, Resource, Rule, Severity, View, rule, violation
+from falaj.policies.reading.place import places_said
+from falaj.policies.rules.residency import aws_targets
+from falaj.policies.rules.residency.everywhere import CONTROLS
 
 _STACKS: Final[dict[str, tuple[str, ...]]] = {
     "aws:cloudformation/stackSetInstance:StackSetInstance": ("stackSetInstanceRegion", "region"),

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 from typing import Final
 
-from policies.model import (
+from falaj.policies.model import (
     EVERY,
     Finding,
     Resource,
@@ -21,10 +21,10 @@ from policies.model import (
     text,
     violation,
 )
-from policies.reading.place import places_said
-from policies.reading.walk import decoded, is_document, walk
-from policies.rules.residency import aws_targets
-from policies.rules.residency.everywhere import CONTROLS
+from falaj.policies.reading.place import places_said
+from falaj.policies.reading.walk import decoded, is_document, walk
+from falaj.policies.rules.residency import aws_targets
+from falaj.policies.rules.residency.everywhere import CONTROLS
 
 _CONTROLS: Final = (*CONTROLS, "gdpr:25")
 # Profiles of AWS are named by an area and the model; requests go to any region of the area, and

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from policies.model import (
+from falaj.policies.model import (
     Finding,
     Resource,
     Rule,
@@ -14,9 +14,9 @@ from policies.model import (
     rule,
     violation,
 )
-from policies.reading.place import places_said
-from policies.rules.residency import aws_targets
-from policies.rules.residency.everywhere import CONTROLS
+from falaj.policies.reading.place import places_said
+from falaj.policies.rules.residency import aws_targets
+from falaj.policies.rules.residency.everywhere import CONTROLS
 
 _CONTROLS: Final = (*CONTROLS, "iso27001:A.8.13", "uae-ia:T3.5.1")
 #: Regions that copies go to, by type.

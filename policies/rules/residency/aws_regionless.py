@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from components.catalogue.region_names import aws_region_of
-from policies.model import (
+from falaj.components.catalogue.region_names import aws_region_of
+from falaj.policies.model import (
     ABSENT,
     Finding,
     Resource,
@@ -18,8 +18,8 @@ from policies.model import (
     rule,
     violation,
 )
-from policies.reading.place import REGIONLESS, REGIONLESS_MODULES, is_allowed, places_said
-from policies.rules.residency.everywhere import CONTROLS
+from falaj.policies.reading.place import REGIONLESS, REGIONLESS_MODULES, is_allowed, places_said
+from falaj.policies.rules.residency.everywhere import CONTROLS
 
 #: The same services through Cloud Control, whose types say nothing of regions.
 _CONTROLLED = ("aws-native:cloudfront:", "aws-native:globalaccelerator:")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from policies.model import (
+from falaj.policies.model import (
     Finding,
     Resource,
     Rule,
@@ -16,10 +16,10 @@ from policies.model import (
     text,
     violation,
 )
-from policies.reading.hosts import host_of, may_talk_to
-from policies.reading.place import places_said
-from policies.rules.residency import aws_targets
-from policies.rules.residency.everywhere import CONTROLS
+from falaj.policies.reading.hosts import host_of, may_talk_to
+from falaj.policies.reading.place import places_said
+from falaj.policies.rules.residency import aws_targets
+from falaj.policies.rules.residency.everywhere import CONTROLS
 
 _PUBLIC = "aws:ecrpublic/repository:Repository"
 

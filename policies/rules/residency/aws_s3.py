@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from policies.model import (
+from falaj.policies.model import (
     Finding,
     Resource,
     Rule,
@@ -18,9 +18,9 @@ from policies.model import (
     text,
     violation,
 )
-from policies.reading.place import places_said
-from policies.rules.residency import aws_targets
-from policies.rules.residency.everywhere import CONTROLS
+from falaj.policies.reading.place import places_said
+from falaj.policies.rules.residency import aws_targets
+from falaj.policies.rules.residency.everywhere import CONTROLS
 
 _BUCKET = frozenset(("aws:s3/bucket:Bucket", "aws:s3/bucketV2:BucketV2"))
 _SPANNING = "aws:s3control/multiRegionAccessPoint:MultiRegionAccessPoint"

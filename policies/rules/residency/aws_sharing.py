@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from policies.model import (
+from falaj.policies.model import (
     Finding,
     Resource,
     Rule,
@@ -17,7 +17,7 @@ from policies.model import (
     rule,
     violation,
 )
-from policies.rules.residency import aws_targets
+from falaj.policies.rules.residency import aws_targets
 
 _CONTROLS: Final = (
     "pdpl:22", "health-data:13", "cbuae-outsourcing:6.3", "iso27001:A.5.14", "iso27001:A.8.12",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from policies.model import (
+from falaj.policies.model import (
     Finding,
     Resource,
     Rule,
@@ -18,9 +18,9 @@ from policies.model import (
     text,
     violation,
 )
-from policies.reading.place import places_said
-from policies.rules.residency import aws_targets
-from policies.rules.residency.everywhere import CONTROLS
+from falaj.policies.reading.place import places_said
+from falaj.policies.rules.residency import aws_targets
+from falaj.policies.rules.residency.everywhere import CONTROLS
 
 #: ARNs that get what happened, by type. A bare name is one of the same region.
 _TARGETS: Final[dict[str, tuple[str, ...]]] = {

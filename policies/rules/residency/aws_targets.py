@@ -6,8 +6,8 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
-from components.catalogue.region_names import region_in
-from policies.model import (
+from falaj.components.catalogue.region_names import region_in
+from falaj.policies.model import (
     ABSENT,
     Finding,
     Resource,
@@ -19,9 +19,9 @@ from policies.model import (
     text,
     violation,
 )
-from policies.reading.hosts import host_of, may_talk_to, region_of_host
-from policies.reading.place import has_place, is_allowed, place_of, places_said
-from policies.reading.remembered import remembered
+from falaj.policies.reading.hosts import host_of, may_talk_to, region_of_host
+from falaj.policies.reading.place import has_place, is_allowed, place_of, places_said
+from falaj.policies.reading.remembered import remembered
 
 BUCKETS: Final = frozenset((
     "aws:s3/bucket:Bucket", "aws:s3/bucketV2:BucketV2", "aws:s3/directoryBucket:DirectoryBucket",

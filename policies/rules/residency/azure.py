@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from policies.model import Rule
-from policies.rules.residency import (
+from falaj.policies.model import Rule
+from falaj.policies.rules.residency import (
     azure_ai,
     azure_backups,
     azure_endpoints,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from policies.model import (
+from falaj.policies.model import (
     ABSENT,
     Finding,
     Resource,
@@ -22,9 +22,9 @@ from policies.model import (
     text,
     violation,
 )
-from policies.reading.azure_types import azure
-from policies.reading.hosts import host_of, may_talk_to
-from policies.rules.residency.azure_targets import CONTROLS
+from falaj.policies.reading.azure_types import azure
+from falaj.policies.reading.hosts import host_of, may_talk_to
+from falaj.policies.rules.residency.azure_targets import CONTROLS
 
 DEPLOYMENTS: Final = azure(
     "cognitiveservices:Deployment", "machinelearningservices:ConnectionDeployment",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from policies.model import (
+from falaj.policies.model import (
     ABSENT,
     Finding,
     Resource,
@@ -19,10 +19,10 @@ from policies.model import (
     text,
     violation,
 )
-from policies.reading.azure_types import azure
-from policies.reading.demands import said
-from policies.rules.residency.azure_places import geo_copies_stay, no_geo_copies
-from policies.rules.residency.azure_redundancy import CONTROLS, REMEDIATION, Copies, copies
+from falaj.policies.reading.azure_types import azure
+from falaj.policies.reading.demands import said
+from falaj.policies.rules.residency.azure_places import geo_copies_stay, no_geo_copies
+from falaj.policies.rules.residency.azure_redundancy import CONTROLS, REMEDIATION, Copies, copies
 
 _SQL: Final = "https://learn.microsoft.com/azure/azure-sql/database/automated-backups-overview"
 _POSTGRES: Final = (

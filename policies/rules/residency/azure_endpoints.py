@@ -6,8 +6,8 @@ import re
 from collections.abc import Iterator
 from typing import Any, Final
 
-from components.catalogue.region_names import AZURE_LOCATIONS
-from policies.model import (
+from falaj.components.catalogue.region_names import AZURE_LOCATIONS
+from falaj.policies.model import (
     Finding,
     Resource,
     Rule,
@@ -21,12 +21,12 @@ from policies.model import (
     text,
     violation,
 )
-from policies.reading.azure_types import azure
-from policies.reading.hosts import foreign_service, host_of, may_talk_to
-from policies.reading.walk import walk
-from policies.rules.residency.azure_linked_stores import EVENT_SUBSCRIPTIONS
-from policies.rules.residency.azure_places import allowed, place_of, refers_to, where_allowed
-from policies.rules.residency.azure_targets import CONTROLS, judge_target
+from falaj.policies.reading.azure_types import azure
+from falaj.policies.reading.hosts import foreign_service, host_of, may_talk_to
+from falaj.policies.reading.walk import walk
+from falaj.policies.rules.residency.azure_linked_stores import EVENT_SUBSCRIPTIONS
+from falaj.policies.rules.residency.azure_places import allowed, place_of, refers_to, where_allowed
+from falaj.policies.rules.residency.azure_targets import CONTROLS, judge_target
 
 #: Properties that hold the address of somebody who is told what happens.
 CALLED: Final[dict[str, tuple[str, ...]]] = {

@@ -6,11 +6,21 @@ import re
 from collections.abc import Iterator
 from typing import Final
 
-from policies.model import Finding, Resource, Rule, Severity, View, rule, spell, text, violation
-from policies.reading.walk import walk
-from policies.rules.residency.azure_backups import cosmos_backup, database_backups, vaults
-from policies.rules.residency.azure_places import geo_copies_stay, no_geo_copies
-from policies.rules.residency.azure_redundancy import CONTROLS, REMEDIATION, storage
+from falaj.policies.model import (
+    Finding,
+    Resource,
+    Rule,
+    Severity,
+    View,
+    rule,
+    spell,
+    text,
+    violation,
+)
+from falaj.policies.reading.walk import walk
+from falaj.policies.rules.residency.azure_backups import cosmos_backup, database_backups, vaults
+from falaj.policies.rules.residency.azure_places import geo_copies_stay, no_geo_copies
+from falaj.policies.rules.residency.azure_redundancy import CONTROLS, REMEDIATION, storage
 
 #: Types whose own rules judge their copies.
 KNOWN: Final = storage.types | database_backups.types | vaults.types | cosmos_backup.types

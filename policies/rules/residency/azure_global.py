@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import yaml
 
-from policies.model import (
+from falaj.policies.model import (
     Finding,
     Resource,
     Rule,
@@ -22,7 +22,7 @@ from policies.model import (
     text,
     violation,
 )
-from policies.reading.azure_types import azure
+from falaj.policies.reading.azure_types import azure
 
 #: How a location says that there is none; normalised.
 GLOBAL: Final = frozenset(("global", "worldwide", "world"))

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from policies.model import Rule
-from policies.rules.residency.azure_targets import Target, targets
+from falaj.policies.model import Rule
+from falaj.policies.rules.residency.azure_targets import Target, targets
 
 _ACCOUNT: Final = "the storage account"
 _REMEDIATION: Final = (

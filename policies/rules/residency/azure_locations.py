@@ -6,8 +6,8 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from components.catalogue.region_names import is_azure_location, normalise_azure
-from policies.model import (
+from falaj.components.catalogue.region_names import is_azure_location, normalise_azure
+from falaj.policies.model import (
     ABSENT,
     Finding,
     Resource,
@@ -21,10 +21,10 @@ from policies.model import (
     text,
     violation,
 )
-from policies.reading.azure_types import azure
-from policies.reading.walk import Leaf, decoded, walk
-from policies.rules.residency.azure_global import GLOBAL, may_be_global
-from policies.rules.residency.azure_places import (
+from falaj.policies.reading.azure_types import azure
+from falaj.policies.reading.walk import Leaf, decoded, walk
+from falaj.policies.rules.residency.azure_global import GLOBAL, may_be_global
+from falaj.policies.rules.residency.azure_places import (
     LOCATED,
     allowed,
     place_of,

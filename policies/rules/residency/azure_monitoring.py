@@ -6,8 +6,8 @@ import re
 from collections.abc import Iterator
 from typing import Final
 
-from components.catalogue.region_names import normalise_azure
-from policies.model import (
+from falaj.components.catalogue.region_names import normalise_azure
+from falaj.policies.model import (
     ABSENT,
     Finding,
     Resource,
@@ -22,9 +22,9 @@ from policies.model import (
     text,
     violation,
 )
-from policies.reading.azure_types import azure
-from policies.rules.residency.azure_places import allowed, where_allowed
-from policies.rules.residency.azure_targets import CONTROLS, Target, judge_target, targets
+from falaj.policies.reading.azure_types import azure
+from falaj.policies.rules.residency.azure_places import allowed, where_allowed
+from falaj.policies.rules.residency.azure_targets import CONTROLS, Target, judge_target, targets
 
 _WORKSPACE: Final = "the workspace"
 _ACCOUNT: Final = "the storage account"

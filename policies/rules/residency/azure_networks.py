@@ -6,8 +6,8 @@ import re
 from collections.abc import Iterator
 from typing import Any, Final
 
-from components.catalogue.region_names import AZURE_LOCATIONS, normalise_azure
-from policies.model import (
+from falaj.components.catalogue.region_names import AZURE_LOCATIONS, normalise_azure
+from falaj.policies.model import (
     Finding,
     Resource,
     Rule,
@@ -24,9 +24,9 @@ from policies.model import (
     text,
     violation,
 )
-from policies.reading.azure_types import azure
-from policies.rules.residency.azure_places import allowed, where_allowed
-from policies.rules.residency.azure_targets import CONTROLS, Target, targets
+from falaj.policies.reading.azure_types import azure
+from falaj.policies.rules.residency.azure_places import allowed, where_allowed
+from falaj.policies.rules.residency.azure_targets import CONTROLS, Target, targets
 
 _PEER: Final = "the peer network"
 

@@ -12,16 +12,16 @@ import re
 from pathlib import Path
 from typing import Any, Final
 
-from components.catalogue.region_names import normalise_azure
-from policies.model import (
+from falaj.components.catalogue.region_names import normalise_azure
+from falaj.policies.model import (
     Resource,
     Stack,
     View,
     is_unknown,
     text,
 )
-from policies.reading.azure_types import azure
-from policies.reading.remembered import remembered
+from falaj.policies.reading.azure_types import azure
+from falaj.policies.reading.remembered import remembered
 
 _DATA: Final = json.loads(
     Path(__file__).with_name("azure_located_types.json").read_text(encoding="utf-8")

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from policies.model import (
+from falaj.policies.model import (
     ABSENT,
     Finding,
     Resource,
@@ -25,9 +25,9 @@ from policies.model import (
     text,
     violation,
 )
-from policies.reading.azure_types import azure
-from policies.reading.demands import said
-from policies.rules.residency.azure_places import geo_copies_stay, no_geo_copies
+from falaj.policies.reading.azure_types import azure
+from falaj.policies.reading.demands import said
+from falaj.policies.rules.residency.azure_places import geo_copies_stay, no_geo_copies
 
 CONTROLS: Final = (
     "health-data:13", "cbuae-outsourcing:6.1", "uae-ia:T3.5.1", "pdpl:22", "gdpr:44",

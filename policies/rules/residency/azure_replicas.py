@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from policies.model import (
+from falaj.policies.model import (
     Finding,
     Resource,
     Rule,
@@ -19,8 +19,8 @@ from policies.model import (
     text,
     violation,
 )
-from policies.reading.azure_types import azure
-from policies.rules.residency.azure_targets import CONTROLS, Target, targets
+from falaj.policies.reading.azure_types import azure
+from falaj.policies.rules.residency.azure_targets import CONTROLS, Target, targets
 
 _PARTNER: Final = "the partner"
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from policies.model import (
+from falaj.policies.model import (
     Finding,
     Resource,
     Rule,
@@ -17,9 +17,9 @@ from policies.model import (
     text,
     violation,
 )
-from policies.reading.azure_types import azure
-from policies.reading.images import is_allowed, parse
-from policies.rules.residency.azure_targets import CONTROLS
+from falaj.policies.reading.azure_types import azure
+from falaj.policies.reading.images import is_allowed, parse
+from falaj.policies.rules.residency.azure_targets import CONTROLS
 
 
 @rule(

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from policies.model import (
+from falaj.policies.model import (
     ABSENT,
     Finding,
     Resource,
@@ -25,8 +25,8 @@ from policies.model import (
     select,
     violation,
 )
-from policies.reading.azure_types import azure
-from policies.rules.residency.azure_places import (
+from falaj.policies.reading.azure_types import azure
+from falaj.policies.rules.residency.azure_places import (
     GROUP,
     allowed,
     is_trusted,

@@ -6,8 +6,8 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from components.catalogue.region_names import normalise_azure
-from policies.model import (
+from falaj.components.catalogue.region_names import normalise_azure
+from falaj.policies.model import (
     ABSENT,
     Finding,
     Path,
@@ -24,10 +24,10 @@ from policies.model import (
     text,
     violation,
 )
-from policies.reading.azure_types import azure
-from policies.rules.residency.azure_ai import REGIONAL
-from policies.rules.residency.azure_locations import CONTROLS
-from policies.rules.residency.azure_places import allowed, groups_of, place_of, where_allowed
+from falaj.policies.reading.azure_types import azure
+from falaj.policies.rules.residency.azure_ai import REGIONAL
+from falaj.policies.rules.residency.azure_locations import CONTROLS
+from falaj.policies.rules.residency.azure_places import allowed, groups_of, place_of, where_allowed
 
 TEMPLATED: Final = azure(
     "resources:Deployment", "resources:DeploymentAtScope",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from policies.model import (
+from falaj.policies.model import (
     Finding,
     Resource,
     Rule,
@@ -21,10 +21,10 @@ from policies.model import (
     text,
     violation,
 )
-from policies.reading import images
-from policies.reading.place import is_allowed, place_of
-from policies.reading.walk import is_document, walk
-from policies.rules.residency.everywhere import CONTROLS
+from falaj.policies.reading import images
+from falaj.policies.reading.place import is_allowed, place_of
+from falaj.policies.reading.walk import is_document, walk
+from falaj.policies.rules.residency.everywhere import CONTROLS
 
 _CONTROLS: Final = (*CONTROLS, "iso27001:A.5.21", "cis-eks:5.1.4")
 _KEYS: Final = frozenset(("image", "imageuri", "imageidentifier"))

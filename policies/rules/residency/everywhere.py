@@ -6,14 +6,14 @@ import re
 from collections.abc import Iterator
 from typing import Final
 
-from components.catalogue.region_names import (
+from falaj.components.catalogue.region_names import (
     AWS_REGION,
     aws_region_of,
     is_azure_location,
     place_named,
     regions_in,
 )
-from policies.model import (
+from falaj.policies.model import (
     EVERY,
     REDACTED,
     Finding,
@@ -27,9 +27,9 @@ from policies.model import (
     spell,
     violation,
 )
-from policies.reading.place import is_allowed, places_said, referred_place
-from policies.reading.region_keys import calls_something, kind_named
-from policies.reading.walk import Leaf, decoded, is_document, walk
+from falaj.policies.reading.place import is_allowed, places_said, referred_place
+from falaj.policies.reading.region_keys import calls_something, kind_named
+from falaj.policies.reading.walk import Leaf, decoded, is_document, walk
 
 CONTROLS: Final = (
     "pdpl:22", "health-data:13", "cbuae-outsourcing:6.1", "iso27001:A.5.14", "iso27001:A.5.23",

@@ -6,11 +6,21 @@ import re
 from collections.abc import Iterator
 from typing import Final
 
-from policies.model import EVERY, Finding, Resource, Rule, Severity, View, rule, spell, violation
-from policies.reading.hosts import foreign_service, host_of, is_listed, may_talk_to
-from policies.reading.place import places_said
-from policies.reading.walk import Leaf, decoded, is_document, walk
-from policies.rules.residency.everywhere import CONTROLS
+from falaj.policies.model import (
+    EVERY,
+    Finding,
+    Resource,
+    Rule,
+    Severity,
+    View,
+    rule,
+    spell,
+    violation,
+)
+from falaj.policies.reading.hosts import foreign_service, host_of, is_listed, may_talk_to
+from falaj.policies.reading.place import places_said
+from falaj.policies.reading.walk import Leaf, decoded, is_document, walk
+from falaj.policies.rules.residency.everywhere import CONTROLS
 
 _CONTROLS: Final = (*CONTROLS, "iso27001:A.8.12")
 _URL: Final = re.compile(r"\b[a-z][a-z0-9+.:-]{0,40}://[^\s\"'<>|;,]+", re.IGNORECASE)

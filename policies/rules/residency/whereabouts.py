@@ -6,8 +6,8 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from components.catalogue.region_names import aws_region_of, normalise_azure
-from policies.model import (
+from falaj.components.catalogue.region_names import aws_region_of, normalise_azure
+from falaj.policies.model import (
     ABSENT,
     EVERY,
     Finding,
@@ -24,8 +24,8 @@ from policies.model import (
     text,
     violation,
 )
-from policies.reading.hosts import host_of, may_talk_to
-from policies.reading.place import (
+from falaj.policies.reading.hosts import host_of, may_talk_to
+from falaj.policies.reading.place import (
     REGIONLESS,
     has_place,
     is_allowed,
@@ -33,7 +33,7 @@ from policies.reading.place import (
     referred_place,
     region_said,
 )
-from policies.rules.residency.everywhere import CONTROLS
+from falaj.policies.rules.residency.everywhere import CONTROLS
 
 #: Packages whose resources rules can place.
 _JUDGED: Final = frozenset(("aws", "aws-native", "azure-native"))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from policies.model import Rule
-from policies.rules.zero_trust import aws, azure
+from falaj.policies.model import Rule
+from falaj.policies.rules.zero_trust import aws, azure
 
 RULES: tuple[Rule, ...] = (*aws.RULES, *azure.RULES)

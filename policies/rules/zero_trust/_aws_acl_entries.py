@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from policies.model import Resource, get, is_true, is_unknown, items, number, text
-from policies.reading.cidr import is_open
-from policies.rules.zero_trust._aws_openings import ports_of_rule
+from falaj.policies.model import Resource, get, is_true, is_unknown, items, number, text
+from falaj.policies.reading.cidr import is_open
+from falaj.policies.rules.zero_trust._aws_openings import ports_of_rule
 
 _SHELLS = (22, 3389)
 _NOT_TCP = frozenset(("udp", "17"))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Final
 
-from policies.model import (
+from falaj.policies.model import (
     ABSENT,
     Finding,
     Resource,
@@ -16,9 +16,9 @@ from policies.model import (
     select,
     text,
 )
-from policies.reading.cidr import are_open
-from policies.reading.iam import Condition, Document, Statement, is_any_resource, read
-from policies.rules.zero_trust._demands import aws, token
+from falaj.policies.reading.cidr import are_open
+from falaj.policies.reading.iam import Condition, Document, Statement, is_any_resource, read
+from falaj.policies.rules.zero_trust._demands import aws, token
 
 POLICY: Final = token("iam/policy")
 ROLE: Final = token("iam/role")

@@ -6,10 +6,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from policies.model import Resource, View, get, is_unknown, items, number, text
-from policies.reading.cidr import are_open, is_open
-from policies.reading.ports import EVERY_PORT, Ports, port
-from policies.rules.zero_trust._demands import token
+from falaj.policies.model import Resource, View, get, is_unknown, items, number, text
+from falaj.policies.reading.cidr import are_open, is_open
+from falaj.policies.reading.ports import EVERY_PORT, Ports, port
+from falaj.policies.rules.zero_trust._demands import token
 
 SECURITY_GROUP: Final = token("ec2/securityGroup")
 DEFAULT_GROUP: Final = token("ec2/defaultSecurityGroup")

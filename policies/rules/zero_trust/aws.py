@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from policies.model import Rule
-from policies.rules.zero_trust import (
+from falaj.policies.model import Rule
+from falaj.policies.rules.zero_trust import (
     aws_audit,
     aws_buckets,
     aws_duties,

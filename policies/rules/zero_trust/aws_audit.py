@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Final
 
-from policies.model import (
+from falaj.policies.model import (
     ABSENT,
     Finding,
     Resource,
@@ -24,7 +24,7 @@ from policies.model import (
     text,
     violation,
 )
-from policies.rules.zero_trust._demands import (
+from falaj.policies.rules.zero_trust._demands import (
     Setting,
     ask,
     aws,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from policies.model import (
+from falaj.policies.model import (
     ABSENT,
     Finding,
     Resource,
@@ -20,7 +20,7 @@ from policies.model import (
     text,
     violation,
 )
-from policies.rules.zero_trust._demands import aws, token
+from falaj.policies.rules.zero_trust._demands import aws, token
 
 _BUCKETS: Final = aws("s3/bucket", "s3/bucketV2")
 _BLOCK: Final = token("s3/bucketPublicAccessBlock")

@@ -6,9 +6,18 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from policies.model import Finding, Resource, Rule, Severity, View, indeterminate, rule, violation
-from policies.reading.iam import Document, Statement, covers, read
-from policies.rules.zero_trust._aws_identities import (
+from falaj.policies.model import (
+    Finding,
+    Resource,
+    Rule,
+    Severity,
+    View,
+    indeterminate,
+    rule,
+    violation,
+)
+from falaj.policies.reading.iam import Document, Statement, covers, read
+from falaj.policies.rules.zero_trust._aws_identities import (
     ATTACHMENTS,
     DOCUMENTS,
     POLICY,
@@ -20,7 +29,7 @@ from policies.rules.zero_trust._aws_identities import (
     holders,
     is_boundary,
 )
-from policies.rules.zero_trust._demands import token
+from falaj.policies.rules.zero_trust._demands import token
 
 
 @dataclass(frozen=True)

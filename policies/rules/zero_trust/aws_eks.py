@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from policies.model import (
+from falaj.policies.model import (
     Finding,
     Resource,
     Rule,
@@ -19,7 +19,7 @@ from policies.model import (
     text,
     violation,
 )
-from policies.rules.zero_trust._demands import Setting, ask, aws, false, not_true, one_of
+from falaj.policies.rules.zero_trust._demands import Setting, ask, aws, false, not_true, one_of
 
 _CLUSTER: Final = aws("eks/cluster")
 

@@ -7,9 +7,18 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Final
 
-from policies.model import Finding, Resource, Rule, Severity, View, indeterminate, rule, violation
-from policies.reading.iam import Condition, Statement, covers
-from policies.rules.zero_trust._aws_identities import (
+from falaj.policies.model import (
+    Finding,
+    Resource,
+    Rule,
+    Severity,
+    View,
+    indeterminate,
+    rule,
+    violation,
+)
+from falaj.policies.reading.iam import Condition, Statement, covers
+from falaj.policies.rules.zero_trust._aws_identities import (
     DOCUMENTS,
     POLICY,
     documents,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Final
 
-from policies.model import (
+from falaj.policies.model import (
     ABSENT,
     Finding,
     Resource,
@@ -22,8 +22,8 @@ from policies.model import (
     text,
     violation,
 )
-from policies.rules.zero_trust._aws_identities import ATTACHMENTS, POLICY, USER, attached
-from policies.rules.zero_trust._demands import Setting, aws, check_of, token, true
+from falaj.policies.rules.zero_trust._aws_identities import ATTACHMENTS, POLICY, USER, attached
+from falaj.policies.rules.zero_trust._demands import Setting, aws, check_of, token, true
 
 _CONTROLS: Final = ("iso27001:A.8.2", "iso27001:A.5.15", "uae-ia:T5.2.2", "nist-800-207:3")
 #: Policies of AWS that let their holder do everything, or become anybody

@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from policies.model import (
+from falaj.policies.model import (
     ABSENT,
     Finding,
     Resource,
@@ -23,7 +23,7 @@ from policies.model import (
     text,
     violation,
 )
-from policies.rules.zero_trust._demands import Setting, ask, aws, one_of, token
+from falaj.policies.rules.zero_trust._demands import Setting, ask, aws, one_of, token
 
 _METADATA: Final = {
     token("ec2/instance"): "metadataOptions.",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from policies.model import (
+from falaj.policies.model import (
     Finding,
     Resource,
     Rule,
@@ -17,9 +17,9 @@ from policies.model import (
     text,
     violation,
 )
-from policies.reading.cidr import is_open
-from policies.rules.zero_trust._aws_acl_entries import acl_entries, is_denied, opens_shells
-from policies.rules.zero_trust._demands import aws
+from falaj.policies.reading.cidr import is_open
+from falaj.policies.rules.zero_trust._aws_acl_entries import acl_entries, is_denied, opens_shells
+from falaj.policies.rules.zero_trust._demands import aws
 
 
 @rule(

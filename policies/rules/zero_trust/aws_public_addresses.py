@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from policies.model import (
+from falaj.policies.model import (
     ABSENT,
     Finding,
     Resource,
@@ -20,8 +20,8 @@ from policies.model import (
     text,
     violation,
 )
-from policies.reading.cidr import is_open
-from policies.rules.zero_trust._demands import (
+from falaj.policies.reading.cidr import is_open
+from falaj.policies.rules.zero_trust._demands import (
     Setting,
     ask,
     aws,

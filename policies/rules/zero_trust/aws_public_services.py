@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Final
 
-from policies.model import (
+from falaj.policies.model import (
     Finding,
     Resource,
     Rule,
@@ -19,8 +19,8 @@ from policies.model import (
     text,
     violation,
 )
-from policies.reading.cidr import are_open
-from policies.rules.zero_trust._demands import (
+from falaj.policies.reading.cidr import are_open
+from falaj.policies.rules.zero_trust._demands import (
     Setting,
     ask,
     aws,

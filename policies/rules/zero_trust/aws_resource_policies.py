@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Final
 
-from policies.model import (
+from falaj.policies.model import (
     ABSENT,
     Finding,
     Resource,
@@ -20,9 +20,9 @@ from policies.model import (
     text,
     violation,
 )
-from policies.reading.iam import Condition, Document, Statement, read
-from policies.reading.principals import is_anybody, is_pinning, open_statements
-from policies.rules.zero_trust._demands import aws, token
+from falaj.policies.reading.iam import Condition, Document, Statement, read
+from falaj.policies.reading.principals import is_anybody, is_pinning, open_statements
+from falaj.policies.rules.zero_trust._demands import aws, token
 
 #: Which property of a type is its policy document.
 _DOCUMENTS: Final[Mapping[str, str]] = {

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from policies.model import (
+from falaj.policies.model import (
     ABSENT,
     Finding,
     Resource,
@@ -19,7 +19,7 @@ from policies.model import (
     text,
     violation,
 )
-from policies.rules.zero_trust._aws_openings import (
+from falaj.policies.rules.zero_trust._aws_openings import (
     DEFAULT_GROUP,
     EGRESS_RULE,
     GROUP_RULE,
@@ -28,7 +28,7 @@ from policies.rules.zero_trust._aws_openings import (
     Opening,
     openings,
 )
-from policies.rules.zero_trust._demands import token
+from falaj.policies.rules.zero_trust._demands import token
 
 _VPC: Final = token("ec2/vpc")
 _FIREWALL: Final = token("networkfirewall/firewall")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Final
 
-from policies.model import (
+from falaj.policies.model import (
     ABSENT,
     Finding,
     Resource,
@@ -19,7 +19,14 @@ from policies.model import (
     text,
     violation,
 )
-from policies.rules.zero_trust._demands import Setting, aws, check_of, none_of, not_true, token
+from falaj.policies.rules.zero_trust._demands import (
+    Setting,
+    aws,
+    check_of,
+    none_of,
+    not_true,
+    token,
+)
 
 _EVERYBODY: Final[Mapping[str, tuple[Setting, ...]]] = {
     token("ec2/amiLaunchPermission"): (

@@ -6,10 +6,19 @@ import re
 from collections.abc import Iterator
 from typing import Final
 
-from policies.model import Finding, Resource, Rule, Severity, View, indeterminate, rule, violation
-from policies.reading.iam import Condition, Statement, read
-from policies.reading.principals import account_of, is_account, is_pinning, open_statements
-from policies.rules.zero_trust._demands import aws
+from falaj.policies.model import (
+    Finding,
+    Resource,
+    Rule,
+    Severity,
+    View,
+    indeterminate,
+    rule,
+    violation,
+)
+from falaj.policies.reading.iam import Condition, Statement, read
+from falaj.policies.reading.principals import account_of, is_account, is_pinning, open_statements
+from falaj.policies.rules.zero_trust._demands import aws
 
 _ROLES: Final = aws("iam/role")
 _PATH: Final = "assumeRolePolicy"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Final
 
-from policies.model import (
+from falaj.policies.model import (
     ABSENT,
     Finding,
     Resource,
@@ -18,9 +18,9 @@ from policies.model import (
     rule,
     violation,
 )
-from policies.reading.azure_children import children
-from policies.reading.azure_types import azure
-from policies.reading.demands import Demand, demanding, said
+from falaj.policies.reading.azure_children import children
+from falaj.policies.reading.azure_types import azure
+from falaj.policies.reading.demands import Demand, demanding, said
 
 _CONTROLS: Final = ("uae-ia:T3.6.2", "iso27001:A.8.15", "iso27001:A.8.16", "nist-800-207:7",
                     "pdpl:9")  # fmt: skip

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from policies.model import (
+from falaj.policies.model import (
     Finding,
     Resource,
     Rule,
@@ -19,9 +19,9 @@ from policies.model import (
     text,
     violation,
 )
-from policies.reading.azure_types import azure
-from policies.reading.cidr import is_open, is_range_open
-from policies.reading.demands import said
+from falaj.policies.reading.azure_types import azure
+from falaj.policies.reading.cidr import is_open, is_range_open
+from falaj.policies.reading.demands import said
 
 #: Firewall rules from one address to another, by the names of the two.
 _RANGES: Final[dict[tuple[str, str], frozenset[str]]] = {

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Final, cast
 
-from policies.model import (
+from falaj.policies.model import (
     ABSENT,
     Finding,
     Resource,
@@ -22,9 +22,9 @@ from policies.model import (
     select,
     violation,
 )
-from policies.reading.azure_types import azure
-from policies.reading.cidr import are_open
-from policies.reading.demands import Demand, demanding, said
+from falaj.policies.reading.azure_types import azure
+from falaj.policies.reading.cidr import are_open
+from falaj.policies.reading.demands import Demand, demanding, said
 
 _CLUSTER: Final = azure("containerservice:ManagedCluster")
 _POOL: Final = azure("containerservice:AgentPool")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from policies.model import (
+from falaj.policies.model import (
     ABSENT,
     Finding,
     Resource,
@@ -19,9 +19,9 @@ from policies.model import (
     select,
     violation,
 )
-from policies.reading.azure_children import children
-from policies.reading.azure_types import azure
-from policies.reading.demands import Demand, demanding, said, unmet
+from falaj.policies.reading.azure_children import children
+from falaj.policies.reading.azure_types import azure
+from falaj.policies.reading.demands import Demand, demanding, said, unmet
 
 _CONTROLS: Final = ("uae-ia:T5.2.2", "iso27001:A.5.16", "iso27001:A.8.5", "nist-800-207:6")
 _TRUE: Final = ("true",)

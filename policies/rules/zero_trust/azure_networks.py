@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Final
 
-from policies.model import (
+from falaj.policies.model import (
     ABSENT,
     Finding,
     Resource,
@@ -21,10 +21,10 @@ from policies.model import (
     text,
     violation,
 )
-from policies.reading.azure_children import children, entries
-from policies.reading.azure_types import azure
-from policies.reading.cidr import are_open, is_open
-from policies.reading.demands import Demand, demanding, said
+from falaj.policies.reading.azure_children import children, entries
+from falaj.policies.reading.azure_types import azure
+from falaj.policies.reading.cidr import are_open, is_open
+from falaj.policies.reading.demands import Demand, demanding, said
 
 _CONTROLS: Final = ("uae-ia:T4.5.3", "iso27001:A.8.20", "iso27001:A.8.22", "nist-800-207:2")
 _SUBNET: Final = azure("network:Subnet")

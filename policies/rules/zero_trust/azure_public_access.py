@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Final
 
-from policies.model import (
+from falaj.policies.model import (
     ABSENT,
     Finding,
     Resource,
@@ -20,9 +20,9 @@ from policies.model import (
     text,
     violation,
 )
-from policies.reading.azure_children import children
-from policies.reading.azure_types import azure
-from policies.reading.demands import said
+from falaj.policies.reading.azure_children import children
+from falaj.policies.reading.azure_types import azure
+from falaj.policies.reading.demands import said
 
 #: ``SecuredByPerimeter``: a network security perimeter decides
 #: (https://learn.microsoft.com/azure/private-link/network-security-perimeter-concepts).

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from policies.model import (
+from falaj.policies.model import (
     Finding,
     Resource,
     Rule,
@@ -20,9 +20,9 @@ from policies.model import (
     text,
     violation,
 )
-from policies.reading.azure_children import mentions
-from policies.reading.azure_types import azure
-from policies.reading.demands import Demand, demanding
+from falaj.policies.reading.azure_children import mentions
+from falaj.policies.reading.azure_types import azure
+from falaj.policies.reading.demands import Demand, demanding
 
 _CONTROLS: Final = ("uae-ia:T4.5.3", "iso27001:A.8.20", "nist-800-207:2")
 _ADDRESS: Final = azure("network:PublicIPAddress", "network:PublicIPPrefix")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from policies.model import (
+from falaj.policies.model import (
     ABSENT,
     Finding,
     Resource,
@@ -19,7 +19,7 @@ from policies.model import (
     text,
     violation,
 )
-from policies.reading.azure_roles import (
+from falaj.policies.reading.azure_roles import (
     ASSIGNMENT,
     BROAD,
     DEFINITION,
@@ -34,7 +34,7 @@ from policies.reading.azure_roles import (
     principal,
     role_of,
 )
-from policies.reading.azure_types import azure
+from falaj.policies.reading.azure_types import azure
 
 _CONTROLS: Final = ("uae-ia:T5.2.2", "iso27001:A.5.15", "iso27001:A.5.18", "iso27001:A.8.2",
                     "nist-800-207:3")  # fmt: skip

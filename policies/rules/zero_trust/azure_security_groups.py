@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from policies.model import (
+from falaj.policies.model import (
     Finding,
     Resource,
     Rule,
@@ -17,8 +17,8 @@ from policies.model import (
     text,
     violation,
 )
-from policies.reading.azure_children import children, entries
-from policies.reading.azure_security_rules import (
+from falaj.policies.reading.azure_children import children, entries
+from falaj.policies.reading.azure_security_rules import (
     GROUPS,
     TYPES,
     SecurityRule,
@@ -26,9 +26,9 @@ from policies.reading.azure_security_rules import (
     hidden_rules,
     security_rules,
 )
-from policies.reading.azure_types import azure
-from policies.reading.cidr import is_open
-from policies.reading.ports import Ports
+from falaj.policies.reading.azure_types import azure
+from falaj.policies.reading.cidr import is_open
+from falaj.policies.reading.ports import Ports
 
 _CONTROLS: Final = ("uae-ia:T4.5.3", "iso27001:A.8.20", "iso27001:A.8.22", "nist-800-207:2")
 

@@ -5,9 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from policies.model import Finding, Resource, Rule, Severity, View, indeterminate, rule, violation
-from policies.reading.azure_types import azure
-from policies.reading.demands import Demand, demanding, said
+from falaj.policies.model import (
+    Finding,
+    Resource,
+    Rule,
+    Severity,
+    View,
+    indeterminate,
+    rule,
+    violation,
+)
+from falaj.policies.reading.azure_types import azure
+from falaj.policies.reading.demands import Demand, demanding, said
 
 _ACCOUNT: Final = azure("storage:StorageAccount")
 _CONTAINER: Final = azure("storage:BlobContainer")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from policies.model import (
+from falaj.policies.model import (
     Finding,
     Resource,
     Rule,
@@ -17,8 +17,8 @@ from policies.model import (
     text,
     violation,
 )
-from policies.reading.azure_children import entries
-from policies.reading.azure_types import azure
+from falaj.policies.reading.azure_children import entries
+from falaj.policies.reading.azure_types import azure
 
 
 @rule(

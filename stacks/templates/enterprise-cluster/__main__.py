@@ -2,6 +2,6 @@
 
 from pathlib import Path
 
-from stacks.program import main
+from falaj.stacks.program import main
 
 main(Path(__file__).resolve().parent)

@@ -14,10 +14,10 @@ import pulumi
 import pytest
 from pulumi.runtime.mocks import MockMonitor
 
-from components.aws.key_ring import KeyRing
-from components.aws.provider import RegionProvider
-from components.specification.key_ring import PURPOSES
-from engine.sandbox.mocks import Declared, SandboxMocks
+from falaj.components.aws.key_ring import KeyRing
+from falaj.components.aws.provider import RegionProvider
+from falaj.components.specification.key_ring import PURPOSES
+from falaj.engine.sandbox.mocks import Declared, SandboxMocks
 
 os.environ.setdefault("PULUMI_ERROR_OUTPUT_STRING", "1")
 

@@ -8,9 +8,9 @@ from typing import Any
 import pulumi
 import pytest
 
-from components.aws.audit_trail import AuditTrail
-from components.aws.budget import Budget
-from components.aws.object_store import ObjectStore
+from falaj.components.aws.audit_trail import AuditTrail
+from falaj.components.aws.budget import Budget
+from falaj.components.aws.object_store import ObjectStore
 
 
 def trail(args: dict[str, Any]) -> Any:

@@ -9,7 +9,7 @@ import pulumi
 import pulumi_aws as aws
 import pytest
 
-from components.aws.training_file_system import TrainingFileSystem
+from falaj.components.aws.training_file_system import TrainingFileSystem
 
 ZONES = ["mec1-az1", "mec1-az3"]
 

@@ -9,9 +9,9 @@ import pulumi
 import pulumi_aws as aws
 import pytest
 
-from components.aws.identity import Identity
-from components.aws.workload_identity import WorkloadIdentity
-from components.specification.identity import DUTIES
+from falaj.components.aws.identity import Identity
+from falaj.components.aws.workload_identity import WorkloadIdentity
+from falaj.components.specification.identity import DUTIES
 
 AMAL = "arn:aws:iam::000000000000:user/amal"
 NOOR = "arn:aws:iam::000000000000:user/noor"

@@ -7,7 +7,7 @@ from typing import Any
 import pulumi
 import pytest
 
-from components.aws.key_ring import KeyRing
+from falaj.components.aws.key_ring import KeyRing
 
 ADMIN = "arn:aws:iam::000000000000:role/key-administrators"
 PURPOSES = ["cluster", "data", "disks", "logs", "registry", "state"]

@@ -9,11 +9,11 @@ from typing import Any
 import pulumi
 import pytest
 
-from components.aws._egress import public_ranges
-from components.aws._endpoints import GATEWAYS, INTERFACES, interfaces
-from components.aws._security_groups import FLOWS
-from components.aws.network import Network
-from components.aws.serving.boot import program
+from falaj.components.aws._egress import public_ranges
+from falaj.components.aws._endpoints import GATEWAYS, INTERFACES, interfaces
+from falaj.components.aws._security_groups import FLOWS
+from falaj.components.aws.network import Network
+from falaj.components.aws.serving.boot import program
 
 ZONES = ["mec1-az1", "mec1-az3"]
 

@@ -7,7 +7,7 @@ from typing import Any
 import pulumi
 import pytest
 
-from components.aws.object_store import ObjectStore
+from falaj.components.aws.object_store import ObjectStore
 
 PURPOSES = ["audit", "checkpoints", "datasets", "models", "state"]
 

@@ -12,16 +12,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from components.aws._boundary import Limits, boundary_policy
-from components.aws._bucket_policies import BucketOwner, bucket_policy
-from components.aws._duties import Realm, duty_policy
-from components.aws._endpoints import GATEWAYS, INTERFACES, Owner, endpoint_policy
-from components.aws._iam import Statement, document, trust
-from components.aws._key_policies import KeyHolder, key_policy
-from components.specification.identity import DUTIES
-from components.specification.key_ring import PURPOSES
-from components.specification.network import CLUSTER
-from components.specification.object_store import BUCKETS
+from falaj.components.aws._boundary import Limits, boundary_policy
+from falaj.components.aws._bucket_policies import BucketOwner, bucket_policy
+from falaj.components.aws._duties import Realm, duty_policy
+from falaj.components.aws._endpoints import GATEWAYS, INTERFACES, Owner, endpoint_policy
+from falaj.components.aws._iam import Statement, document, trust
+from falaj.components.aws._key_policies import KeyHolder, key_policy
+from falaj.components.specification.identity import DUTIES
+from falaj.components.specification.key_ring import PURPOSES
+from falaj.components.specification.network import CLUSTER
+from falaj.components.specification.object_store import BUCKETS
 
 ACCOUNT = "000000000000"
 REGION = "me-central-1"

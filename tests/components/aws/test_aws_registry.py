@@ -8,7 +8,7 @@ from typing import Any
 import pulumi
 import pytest
 
-from components.aws.registry import Registry
+from falaj.components.aws.registry import Registry
 
 REPOSITORY = "aws:ecr/repository:Repository"
 

@@ -14,8 +14,8 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
-from components import catalogue
-from components.aws import (
+from falaj.components import catalogue
+from falaj.components.aws import (
     AuditTrail,
     Budget,
     Identity,

@@ -12,8 +12,8 @@ import pulumi
 import pytest
 from pulumi.runtime.mocks import MockMonitor
 
-from components.azure.provider import RegionProvider
-from engine.sandbox.mocks import Declared, SandboxMocks
+from falaj.components.azure.provider import RegionProvider
+from falaj.engine.sandbox.mocks import Declared, SandboxMocks
 
 os.environ["PULUMI_ERROR_OUTPUT_STRING"] = "1"
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pulumi
 
-from components.azure import (
+from falaj.components.azure import (
     AuditTrail,
     Budget,
     Identity,

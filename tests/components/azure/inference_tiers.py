@@ -6,7 +6,7 @@ from typing import Any
 
 import pulumi
 
-from components.azure import CpuInferenceTier
+from falaj.components.azure import CpuInferenceTier
 from tests.components.azure.compute_foundation import foundation
 from tests.components.azure.conftest import Deployed
 from tests.components.azure.conftest import deploy as deploy_now

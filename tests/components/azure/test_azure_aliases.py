@@ -8,8 +8,8 @@ import pulumi
 import pulumi_azure_native as azure_native
 import pytest
 
-from components.azure import Budget
-from components.azure._aliases import of_component
+from falaj.components.azure import Budget
+from falaj.components.azure._aliases import of_component
 from tests.components.azure.conftest import PLACED, Deployed, deploy
 
 FORMER = "urn:pulumi:dev::falaj::falaj-azure:index:Budget::former"

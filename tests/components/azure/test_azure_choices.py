@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from components import catalogue
-from components.azure import (
+from falaj.components import catalogue
+from falaj.components.azure import (
     AuditTrail,
     Budget,
     Identity,
@@ -23,13 +23,13 @@ from components.azure import (
     TrainingFileSystem,
     WorkloadIdentity,
 )
-from components.azure._buckets import bucket_id
-from components.azure._custom_roles import Permissions
-from components.azure._names import compact, dashed, titled
-from components.azure._storage import vault_of
-from components.specification import audit_trail
-from components.specification import placed as placed_module
-from components.specification.refusals import Refusals
+from falaj.components.azure._buckets import bucket_id
+from falaj.components.azure._custom_roles import Permissions
+from falaj.components.azure._names import compact, dashed, titled
+from falaj.components.azure._storage import vault_of
+from falaj.components.specification import audit_trail
+from falaj.components.specification import placed as placed_module
+from falaj.components.specification.refusals import Refusals
 from tests.components.azure.conftest import NETWORK, PLACED, SOMEBODY, USER, VAULT, Deployed, key
 from tests.components.azure.conftest import deploy as deploy_now
 from tests.components.azure.estate import Estate

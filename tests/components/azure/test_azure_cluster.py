@@ -8,9 +8,9 @@ from typing import Any
 import pulumi
 import pytest
 
-from components.azure import Cluster
-from components.azure._cluster_operation import audit_category
-from components.azure.cluster import authority_of
+from falaj.components.azure import Cluster
+from falaj.components.azure._cluster_operation import audit_category
+from falaj.components.azure.cluster import authority_of
 from tests.components.azure.compute_foundation import ZONES, foundation
 from tests.components.azure.conftest import PLACED, SOMEBODY, SOMEBODY_ELSE, Deployed
 from tests.components.azure.conftest import deploy as deploy_now

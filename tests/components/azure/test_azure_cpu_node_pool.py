@@ -7,7 +7,7 @@ from typing import Any
 import pulumi
 import pytest
 
-from components.azure import Cluster, CpuNodePool
+from falaj.components.azure import Cluster, CpuNodePool
 from tests.components.azure.compute_foundation import ZONES, foundation
 from tests.components.azure.conftest import PLACED, Deployed
 from tests.components.azure.conftest import deploy as deploy_now

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from components.azure._roles import ROLES
+from falaj.components.azure._roles import ROLES
 from tests.components.azure.conftest import Deployed
 from tests.components.azure.whole_foundation import MEMBERS, foundation
 

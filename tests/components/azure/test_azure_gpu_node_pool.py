@@ -8,9 +8,9 @@ import pulumi
 import pytest
 from pulumi_azure_native import compute
 
-from components import catalogue
-from components.azure import Cluster, GpuNodePool
-from components.azure._agent_pool import POOL_NAME_LIMIT, disk, pool_name, used_zones
+from falaj.components import catalogue
+from falaj.components.azure import Cluster, GpuNodePool
+from falaj.components.azure._agent_pool import POOL_NAME_LIMIT, disk, pool_name, used_zones
 from tests.components.azure.compute_foundation import ZONES, Foundation, foundation
 from tests.components.azure.conftest import PLACED, Deployed
 from tests.components.azure.conftest import deploy as deploy_now

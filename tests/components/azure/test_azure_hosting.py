@@ -14,20 +14,22 @@ import pulumi
 import pytest
 from pulumi.runtime.proto import provider_pb2, provider_pb2_grpc
 
-import components.azure
-from components.hosting import DescribedComponents, components_of
+import falaj.components.azure
+from falaj.components.hosting import DescribedComponents, components_of
 
-FOLDER = Path(components.azure.__file__).parent
+FOLDER = Path(falaj.components.azure.__file__).parent
 
 
 @pytest.fixture(scope="module", name="schema")
 def _schema() -> dict[str, Any]:
-    found = DescribedComponents(components_of(components.azure), "falaj-azure", "1.2.3").schema
+    found = DescribedComponents(
+        components_of(falaj.components.azure), "falaj-azure", "1.2.3"
+    ).schema
     return json.loads(found or "")
 
 
 def test_a_provider_is_no_component() -> None:
-    names = {each.__name__ for each in components_of(components.azure)}
+    names = {each.__name__ for each in components_of(falaj.components.azure)}
     assert "RegionProvider" not in names
     assert {"Cluster", "GpuNodePool", "CpuNodePool", "CpuInferenceTier"} <= names
 
@@ -47,7 +49,9 @@ def test_every_component_argument_and_output_is_described(schema: dict[str, Any]
 def test_components_are_named_as_their_own_tokens(schema: dict[str, Any]) -> None:
     assert schema["name"] == "falaj-azure"
     assert schema["version"] == "1.2.3"
-    tokens = {f"falaj-azure:index:{each.__name__}" for each in components_of(components.azure)}
+    tokens = {
+        f"falaj-azure:index:{each.__name__}" for each in components_of(falaj.components.azure)
+    }
     assert set(schema["resources"]) == tokens
     assert all(resource["isComponent"] for resource in schema["resources"].values())
 
@@ -91,4 +95,4 @@ def test_the_folder_is_a_plugin_that_answers_the_engine(schema: dict[str, Any]) 
 def test_the_manifest_names_the_package() -> None:
     manifest = (FOLDER / "PulumiPlugin.yaml").read_text()
     assert "name: falaj-azure" in manifest
-    assert issubclass(components.azure.Cluster, pulumi.ComponentResource)
+    assert issubclass(falaj.components.azure.Cluster, pulumi.ComponentResource)

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from components.azure._ids import IdError, key_identifier, resource_id
+from falaj.components.azure._ids import IdError, key_identifier, resource_id
 
 NAMES = st.from_regex(r"[A-Za-z0-9][A-Za-z0-9._-]{0,20}", fullmatch=True)
 KINDS = st.sampled_from(

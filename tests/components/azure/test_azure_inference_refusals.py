@@ -7,9 +7,9 @@ from typing import Any
 import pulumi
 import pytest
 
-from components.azure import CpuInferenceTier
-from components.azure._ids import IdError
-from components.azure._tier_access import container_url, secret_url
+from falaj.components.azure import CpuInferenceTier
+from falaj.components.azure._ids import IdError
+from falaj.components.azure._tier_access import container_url, secret_url
 from tests.components.azure.compute_foundation import IMAGE, ZONES
 from tests.components.azure.conftest import PLACED
 from tests.components.azure.inference_tiers import BASE, make

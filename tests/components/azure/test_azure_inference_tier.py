@@ -9,8 +9,8 @@ from typing import Any
 import pulumi
 import pytest
 
-from components.azure import CpuInferenceTier
-from components.azure.serving.cloud_init import custom_data, keyless_login
+from falaj.components.azure import CpuInferenceTier
+from falaj.components.azure.serving.cloud_init import custom_data, keyless_login
 from tests.components.azure.compute_foundation import IMAGE, ZONES, foundation
 from tests.components.azure.conftest import Deployed
 from tests.components.azure.conftest import deploy as deploy_now

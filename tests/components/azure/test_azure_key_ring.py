@@ -8,7 +8,7 @@ from typing import Any
 import pulumi
 import pytest
 
-from components.azure import KeyRing
+from falaj.components.azure import KeyRing
 from tests.components.azure.conftest import PLACED, SOMEBODY, SOMEBODY_ELSE, Deployed
 from tests.components.azure.conftest import deploy as deploy_now
 from tests.components.azure.estate import Estate

@@ -11,11 +11,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from components.azure._egress import fqdn
-from components.azure._network_rules import FLOWS, OUTWARD, security_rules
-from components.azure._subnets import DELEGATIONS
-from components.specification.address_plan import SHARES, AddressPlan
-from components.specification.zones import REGIONAL
+from falaj.components.azure._egress import fqdn
+from falaj.components.azure._network_rules import FLOWS, OUTWARD, security_rules
+from falaj.components.azure._subnets import DELEGATIONS
+from falaj.components.specification.address_plan import SHARES, AddressPlan
+from falaj.components.specification.zones import REGIONAL
 from tests.components.azure.conftest import PLACED, Deployed
 from tests.components.azure.conftest import deploy as deploy_now
 from tests.components.azure.estate import Estate

@@ -16,10 +16,10 @@ from typing import Any
 
 import pytest
 
-from components.azure.serving import pull_image, start_server
-from workloads.inference import settings as service_settings
-from workloads.registry.keyring import KeyRing
-from workloads.registry.store import Store
+from falaj.components.azure.serving import pull_image, start_server
+from falaj.workloads.inference import settings as service_settings
+from falaj.workloads.registry.keyring import KeyRing
+from falaj.workloads.registry.store import Store
 
 FIELDS: dict[str, Any] = {
     "dataset": {"name": "churn"},

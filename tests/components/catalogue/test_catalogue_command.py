@@ -1,4 +1,4 @@
-"""``python -m components.catalogue``: tables, JSON, errors."""
+"""``python -m falaj.components.catalogue``: tables, JSON, errors."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from components.catalogue.__main__ import main
-from components.catalogue.tables import Column, render
+from falaj.components.catalogue.__main__ import main
+from falaj.components.catalogue.tables import Column, render
 
 COMMANDS = [
     "places",
@@ -76,7 +76,7 @@ def test_bad_options_are_refused(arguments: list[str], capsys: pytest.CaptureFix
     with pytest.raises(SystemExit) as left:
         main(arguments)
     assert left.value.code == 2
-    assert "usage: python -m components.catalogue" in capsys.readouterr().err
+    assert "usage: python -m falaj.components.catalogue" in capsys.readouterr().err
 
 
 def _shown(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> str:
@@ -161,7 +161,7 @@ def test_refused_families_have_reasons(capsys: pytest.CaptureFixture[str]) -> No
 
 
 def test_a_reader_that_leaves_early() -> None:
-    arguments = [sys.executable, "-m", "components.catalogue", "cpus"]
+    arguments = [sys.executable, "-m", "falaj.components.catalogue", "cpus"]
     with subprocess.Popen(arguments, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as running:
         assert running.stdout is not None
         assert running.stderr is not None
@@ -174,7 +174,7 @@ def test_a_reader_that_leaves_early() -> None:
 
 def test_help() -> None:
     done = subprocess.run(
-        [sys.executable, "-m", "components.catalogue", "--help"],
+        [sys.executable, "-m", "falaj.components.catalogue", "--help"],
         capture_output=True,
         text=True,
         check=True,

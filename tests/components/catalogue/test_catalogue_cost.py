@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from components import catalogue
+from falaj.components import catalogue
 
 H200 = catalogue.place("aws", "me-central-1").machine("p5en.48xlarge")
 UNPRICED = catalogue.place("aws", "me-central-1").machine("g6.xlarge")

@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from components.catalogue import GPUS, SOURCES, CatalogueError, all_places
-from components.catalogue.data_files import REGION_FILES
-from components.catalogue.sources import source, sources_of
+from falaj.components.catalogue import GPUS, SOURCES, CatalogueError, all_places
+from falaj.components.catalogue.data_files import REGION_FILES
+from falaj.components.catalogue.sources import source, sources_of
 
-FOLDER = resources.files("components.catalogue.data")
+FOLDER = resources.files("falaj.components.catalogue.data")
 FILES = {
     entry.name: json.loads(entry.read_text())
     for entry in FOLDER.iterdir()

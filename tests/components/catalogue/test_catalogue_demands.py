@@ -10,7 +10,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from components.catalogue import GPUS, Demand, DemandError, MachineType, Place, all_places, place
+from falaj.components.catalogue import (
+    GPUS,
+    Demand,
+    DemandError,
+    MachineType,
+    Place,
+    all_places,
+    place,
+)
 
 UAE = place("azure", "uaenorth")
 AWS = place("aws", "me-central-1")

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from components.catalogue import GPUS, DemandError, NotSoldError, place
-from components.catalogue.gpus import find
+from falaj.components.catalogue import GPUS, DemandError, NotSoldError, place
+from falaj.components.catalogue.gpus import find
 
 
 @pytest.mark.parametrize(

@@ -10,12 +10,14 @@ from typing import Any
 
 import pytest
 
-from components import catalogue
-from components.catalogue.data_files import REGION_FILES
+from falaj.components import catalogue
+from falaj.components.catalogue.data_files import REGION_FILES
 
 
 def _data(file: str) -> dict[str, Any]:
-    return json.loads((resources.files("components.catalogue.data") / f"{file}.json").read_text())
+    return json.loads(
+        (resources.files("falaj.components.catalogue.data") / f"{file}.json").read_text()
+    )
 
 
 DATA = {f"{data['cloud']}/{data['region']}": data for data in map(_data, REGION_FILES)}

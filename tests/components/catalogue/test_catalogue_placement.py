@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from components.catalogue import (
+from falaj.components.catalogue import (
     PLACES,
     ClusterPlace,
     Demand,

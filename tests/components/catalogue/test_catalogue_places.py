@@ -10,7 +10,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from components import catalogue
+from falaj.components import catalogue
 
 ABROAD = [
     ("aws", "us-east-1"),
@@ -136,7 +136,7 @@ def test_a_service_that_nobody_read_about_is_unknown() -> None:
 
 def test_the_catalogue_needs_no_pulumi() -> None:
     program = (
-        "import sys; import components.catalogue, components.catalogue.__main__; "
+        "import sys; import falaj.components.catalogue, falaj.components.catalogue.__main__; "
         "print(sorted(m for m in sys.modules if m.split('.')[0].startswith('pulumi')))"
     )
     done = subprocess.run(

@@ -11,11 +11,11 @@ import pulumi
 import pytest
 import yaml
 
-from components.kubernetes._objects import Manifest, key_of, type_of
-from policies.model import Settings, Stack
-from policies.model.cases import resource_of
-from policies.model.judge import Judge
-from policies.rules import all_rules
+from falaj.components.kubernetes._objects import Manifest, key_of, type_of
+from falaj.policies.model import Settings, Stack
+from falaj.policies.model.cases import resource_of
+from falaj.policies.model.judge import Judge
+from falaj.policies.rules import all_rules
 
 GOLDEN = Path(__file__).parent / "golden"
 REGISTRY = "registry.acme.example/falaj"

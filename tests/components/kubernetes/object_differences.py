@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from components.kubernetes._objects import Manifest, key_of
+from falaj.components.kubernetes._objects import Manifest, key_of
 from tests.components.kubernetes.cluster_parts import difference, shown
 
 _WORDS = re.compile(r"\s+|[\w.-]+|\"[^\"]*\"|.")

@@ -12,16 +12,16 @@ from typing import Any
 
 import yaml
 
-from components.kubernetes import platform
-from components.kubernetes._objects import Manifest, key_of, type_of
-from components.kubernetes.addons.addon import PlatformSpec
-from components.kubernetes.addons.available import ADDONS
-from components.kubernetes.addons.installation import installations, manifests
-from components.kubernetes.bill_of_materials import images
-from policies.model import Settings, Stack
-from policies.model.cases import resource_of
-from policies.model.judge import Judge
-from policies.rules import all_rules
+from falaj.components.kubernetes import platform
+from falaj.components.kubernetes._objects import Manifest, key_of, type_of
+from falaj.components.kubernetes.addons.addon import PlatformSpec
+from falaj.components.kubernetes.addons.available import ADDONS
+from falaj.components.kubernetes.addons.installation import installations, manifests
+from falaj.components.kubernetes.bill_of_materials import images
+from falaj.policies.model import Settings, Stack
+from falaj.policies.model.cases import resource_of
+from falaj.policies.model.judge import Judge
+from falaj.policies.rules import all_rules
 
 GOLDEN = Path(__file__).parent / "golden" / "platform"
 DIGESTS = {name: f"sha256:{sha256(name.encode()).hexdigest()}" for name in images()}

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any, cast
 
-from components.kubernetes._objects import Manifest, key_of
-from components.kubernetes.inference_service import InferenceServiceArgs, check, manifests
+from falaj.components.kubernetes._objects import Manifest, key_of
+from falaj.components.kubernetes.inference_service import InferenceServiceArgs, check, manifests
 
 DIGEST = f"sha256:{'1' * 64}"
 OTHER = f"sha256:{'2' * 64}"

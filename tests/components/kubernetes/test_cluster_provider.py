@@ -8,7 +8,7 @@ from typing import Any
 import pulumi
 import pytest
 
-from components.kubernetes.provider import aks_kubeconfig, check, eks_kubeconfig
+from falaj.components.kubernetes.provider import aks_kubeconfig, check, eks_kubeconfig
 
 EKS = {
     "distribution": "eks",

@@ -7,8 +7,9 @@ from typing import Any
 import pulumi
 import pytest
 
-from components.kubernetes import federated_training
-from components.kubernetes._objects import Manifest
+from falaj.components.kubernetes import federated_training
+from falaj.components.kubernetes._objects import Manifest
+from falaj.workloads.federation.command import build_parser
 from tests.components.kubernetes.cluster_parts import difference, same_as_golden, shown
 from tests.components.kubernetes.training_jobs import (
     CPU,
@@ -19,7 +20,6 @@ from tests.components.kubernetes.training_jobs import (
     pod_of,
     the,
 )
-from workloads.federation.command import build_parser
 
 COORDINATOR: dict[str, Any] = {
     "role": "coordinator", "certificate_secret": "federation-tls",
@@ -69,7 +69,7 @@ def test_what_cannot_be_is_refused(given: dict[str, Any], reason: str) -> None:
 @pytest.mark.parametrize("given", [COORDINATOR, SITE, {**COORDINATOR, "noise": 1.5}])
 def test_the_commands_are_those_that_the_workload_understands(given: dict[str, Any]) -> None:
     command = container_of(rendered(**given))["command"]
-    assert command[:3] == ["python", "-m", "workloads.federation"]
+    assert command[:3] == ["python", "-m", "falaj.workloads.federation"]
     options = build_parser().parse_args(command[3:])
     assert options.role == given["role"]
     if "noise" in given:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from components.kubernetes.gateway import check, manifests
+from falaj.components.kubernetes.gateway import check, manifests
 from tests.components.kubernetes.cluster_parts import (
     COMMON,
     PLACES,

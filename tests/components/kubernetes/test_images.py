@@ -6,11 +6,11 @@ import re
 
 import pytest
 
-from components.kubernetes._images import resolve
-from components.kubernetes._placed import InCluster
-from components.kubernetes.bill_of_materials import DIGEST, charts, images
-from components.specification.refusals import Refusals
-from policies.reading.images import parse
+from falaj.components.kubernetes._images import resolve
+from falaj.components.kubernetes._placed import InCluster
+from falaj.components.kubernetes.bill_of_materials import DIGEST, charts, images
+from falaj.components.specification.refusals import Refusals
+from falaj.policies.reading.images import parse
 
 PLACED = InCluster(
     "existing", "site-1", (), "registry.example.ae/falaj", "acme", "a@example.ae", "internal",

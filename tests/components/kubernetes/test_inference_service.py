@@ -9,14 +9,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from components.kubernetes._objects import Manifest, key_of, type_of
-from components.kubernetes.inference_service import InferenceServiceArgs, check
-from components.kubernetes.serving.specification import PORT
-from policies.model import Stack
-from policies.model.cases import resource_of
-from policies.model.judge import Judge
-from policies.model.settings import Settings
-from policies.rules import all_rules
+from falaj.components.kubernetes._objects import Manifest, key_of, type_of
+from falaj.components.kubernetes.inference_service import InferenceServiceArgs, check
+from falaj.components.kubernetes.serving.specification import PORT
+from falaj.policies.model import Stack
+from falaj.policies.model.cases import resource_of
+from falaj.policies.model.judge import Judge
+from falaj.policies.model.settings import Settings
+from falaj.policies.rules import all_rules
 from tests.components.kubernetes.cluster_parts import difference, same_as_golden, shown
 from tests.components.kubernetes.serving_services import (
     DIGEST,

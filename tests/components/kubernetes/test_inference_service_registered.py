@@ -8,7 +8,7 @@ from typing import Any, cast
 import pulumi
 import pytest
 
-from components.kubernetes.inference_service import InferenceService, InferenceServiceArgs
+from falaj.components.kubernetes.inference_service import InferenceService, InferenceServiceArgs
 from tests.components.kubernetes.registrations import recorded
 from tests.components.kubernetes.serving_services import GPU, arguments, by_key, service
 

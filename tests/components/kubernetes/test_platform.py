@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from components.kubernetes import platform
-from components.kubernetes.addons.available import ADDONS
-from components.kubernetes.addons.installation import installations, manifests
+from falaj.components.kubernetes import platform
+from falaj.components.kubernetes.addons.available import ADDONS
+from falaj.components.kubernetes.addons.installation import installations, manifests
 from tests.components.kubernetes.platforms import DIGESTS, KEY, arguments, spec
 
 #: Place, add-ons or other arguments, and what the refusal has to say.

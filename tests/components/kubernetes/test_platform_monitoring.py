@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
-from components.kubernetes.addons.available import ADDONS
-from components.kubernetes.addons.installation import manifests
-from components.kubernetes.monitoring.alerts import GROUPS, LATENCY_BOUND, Alert, Record
-from components.kubernetes.monitoring.dashboards import DASHBOARDS, dashboard
+from falaj.components.kubernetes.addons.available import ADDONS
+from falaj.components.kubernetes.addons.installation import manifests
+from falaj.components.kubernetes.monitoring.alerts import GROUPS, LATENCY_BOUND, Alert, Record
+from falaj.components.kubernetes.monitoring.dashboards import DASHBOARDS, dashboard
+from falaj.workloads.inference.counters import BOUNDS, Counters
+from falaj.workloads.inference.metrics import Totals
 from tests.components.kubernetes.platforms import spec
-from workloads.inference.counters import BOUNDS, Counters
-from workloads.inference.metrics import Totals
 
 #: DCGM's counters: etc/default-counters.csv of dcgm-exporter, and its own.
 DCGM = {

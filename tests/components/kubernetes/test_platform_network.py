@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from components.kubernetes import platform
-from components.kubernetes.addons.installation import foundation
+from falaj.components.kubernetes import platform
+from falaj.components.kubernetes.addons.installation import foundation
 from tests.components.kubernetes.platforms import PLACES, arguments, spec
 
 #: Namespaces whose pods reach the host; every other one enforces the restricted standard.

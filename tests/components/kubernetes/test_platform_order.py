@@ -8,9 +8,9 @@ from typing import Any
 import pulumi
 import pytest
 
-from components.kubernetes import Platform
-from components.kubernetes.addons.available import ADDONS
-from components.kubernetes.addons.installation import manifests
+from falaj.components.kubernetes import Platform
+from falaj.components.kubernetes.addons.available import ADDONS
+from falaj.components.kubernetes.addons.installation import manifests
 from tests.components.kubernetes.platforms import arguments, spec
 from tests.components.kubernetes.registrations import recorded
 

@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 import yaml
 
-from components.kubernetes.addons.available import ADDONS
-from components.kubernetes.addons.gpu_operator import sharing_profiles
-from components.kubernetes.addons.installation import installations, manifests
-from components.kubernetes.addons.kueue import kueue_configuration
-from components.kubernetes.bill_of_materials import charts, images
-from components.specification.gpu_sharing import LEAST_SLICES, MOST_SLICES, Sharing
+from falaj.components.kubernetes.addons.available import ADDONS
+from falaj.components.kubernetes.addons.gpu_operator import sharing_profiles
+from falaj.components.kubernetes.addons.installation import installations, manifests
+from falaj.components.kubernetes.addons.kueue import kueue_configuration
+from falaj.components.kubernetes.bill_of_materials import charts, images
+from falaj.components.specification.gpu_sharing import LEAST_SLICES, MOST_SLICES, Sharing
 from tests.components.kubernetes.platforms import (
     DIGESTS,
     GOLDEN,

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from components.kubernetes.gpu_queues import check, manifests
-from components.kubernetes.queueing.credits import CREDIT, WHOLE, credits_of, transformations
+from falaj.components.kubernetes.gpu_queues import check, manifests
+from falaj.components.kubernetes.queueing.credits import CREDIT, WHOLE, credits_of, transformations
 from tests.components.kubernetes.cluster_parts import (
     COMMON,
     PLACES,

@@ -13,15 +13,15 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from components.catalogue.clusters.isolation import SYSTEM
-from components.kubernetes.addons.available import ADDONS
-from components.kubernetes.admission.expressions import hosts_pattern, images_pattern, text
-from components.kubernetes.admission.home import AGENTS, CLUSTER, OPERATORS
-from components.kubernetes.admission.policy import RULES_ANNOTATION, Check, Policy, Target
-from components.kubernetes.residency import check, manifests, policies
-from policies.model import Settings
-from policies.reading.images import is_allowed, parse
-from policies.rules import all_rules
+from falaj.components.catalogue.clusters.isolation import SYSTEM
+from falaj.components.kubernetes.addons.available import ADDONS
+from falaj.components.kubernetes.admission.expressions import hosts_pattern, images_pattern, text
+from falaj.components.kubernetes.admission.home import AGENTS, CLUSTER, OPERATORS
+from falaj.components.kubernetes.admission.policy import RULES_ANNOTATION, Check, Policy, Target
+from falaj.components.kubernetes.residency import check, manifests, policies
+from falaj.policies.model import Settings
+from falaj.policies.reading.images import is_allowed, parse
+from falaj.policies.rules import all_rules
 
 ACCOUNT = "123456789012.dkr.ecr"
 ARGS: dict[str, Any] = {

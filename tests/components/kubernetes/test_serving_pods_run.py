@@ -16,15 +16,15 @@ from typing import Any
 import pytest
 from cryptography.x509.oid import ExtendedKeyUsageOID
 
+from falaj.workloads.inference import tokens
+from falaj.workloads.registry.__main__ import main as registry_command
+from falaj.workloads.registry.keyring import KeyRing
+from falaj.workloads.registry.store import Store
 from tests.components.kubernetes.serving_processes import MEMORY, Replica, replica
 from tests.components.kubernetes.serving_services import GPU, SPILL, pod_of, service
 from tests.ports import free_port
 from tests.workloads.inference import models
 from tests.workloads.inference.serving import Pki, call, row
-from workloads.inference import tokens
-from workloads.registry.__main__ import main as registry_command
-from workloads.registry.keyring import KeyRing
-from workloads.registry.store import Store
 
 pytestmark = pytest.mark.slow
 MODEL = "credit-risk"

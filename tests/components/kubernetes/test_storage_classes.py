@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from components.kubernetes.storage_classes import check, manifests
+from falaj.components.kubernetes.storage_classes import check, manifests
 from tests.components.kubernetes.cluster_parts import (
     COMMON,
     PLACES,

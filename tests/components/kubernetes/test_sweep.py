@@ -7,8 +7,10 @@ from typing import Any
 import pulumi
 import pytest
 
-from components.kubernetes import sweep
-from components.kubernetes._objects import Manifest
+from falaj.components.kubernetes import sweep
+from falaj.components.kubernetes._objects import Manifest
+from falaj.workloads.training.command import build_parser
+from falaj.workloads.training.search import spaces
 from tests.components.kubernetes.cluster_parts import difference, same_as_golden, shown
 from tests.components.kubernetes.training_jobs import (
     CPU,
@@ -18,8 +20,6 @@ from tests.components.kubernetes.training_jobs import (
     findings,
     the,
 )
-from workloads.training.command import build_parser
-from workloads.training.search import spaces
 
 SEARCH = {"learning_rate": "1e-4..1e-1:log", "width": "8|16|32"}
 
@@ -68,7 +68,7 @@ def test_no_more_run_at_a_time_than_there_are() -> None:
 
 def test_the_command_is_one_that_the_training_understands() -> None:
     command = container_of(rendered(arguments=["--epochs", "20"]))["command"]
-    assert command[:3] == ["python", "-m", "workloads.training"]
+    assert command[:3] == ["python", "-m", "falaj.workloads.training"]
     options = build_parser().parse_args(command[3:])
     assert set(spaces(options.search)) == set(SEARCH)
     assert options.run_options[-2:] == ["--epochs", "20"]

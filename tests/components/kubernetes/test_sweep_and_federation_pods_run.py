@@ -10,14 +10,14 @@ from typing import Any
 
 import pytest
 
-from components.kubernetes import federated_training, sweep
-from components.kubernetes._objects import Manifest
+from falaj.components.kubernetes import federated_training, sweep
+from falaj.components.kubernetes._objects import Manifest
+from falaj.workloads.training import dataset as datasets
+from falaj.workloads.training import trial
 from tests.components.kubernetes.pod_processes import Machine, finish
 from tests.components.kubernetes.training_jobs import CPU, arguments, pod_of, the
 from tests.ports import free_port
 from tests.workloads.federation.federations import Authority
-from workloads.training import dataset as datasets
-from workloads.training import trial
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from components.kubernetes.tenancy.duties import DUTIES, grants
-from components.kubernetes.tenant import check, manifests
+from falaj.components.kubernetes.tenancy.duties import DUTIES, grants
+from falaj.components.kubernetes.tenant import check, manifests
 from tests.components.kubernetes.cluster_parts import (
     COMMON,
     PLACES,

@@ -8,7 +8,7 @@ from typing import Any
 import pulumi
 import pytest
 
-from components import kubernetes
+from falaj.components import kubernetes
 from tests.components.kubernetes import (
     test_gateway,
     test_queues,

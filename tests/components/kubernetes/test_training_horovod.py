@@ -12,9 +12,10 @@ from typing import Any
 
 import pytest
 
-from components.kubernetes._objects import Manifest
-from components.kubernetes.training import environment
-from components.kubernetes.training import horovod as rendered
+from falaj.components.kubernetes._objects import Manifest
+from falaj.components.kubernetes.training import environment
+from falaj.components.kubernetes.training import horovod as rendered
+from falaj.workloads.horovod import command, world
 from tests.components.kubernetes.cluster_parts import difference, same_as_golden
 from tests.components.kubernetes.pod_processes import Machine, finish
 from tests.components.kubernetes.training_jobs import (
@@ -32,7 +33,6 @@ from tests.components.kubernetes.training_jobs import (
     the,
 )
 from tests.ports import free_port
-from workloads.horovod import command, world
 
 PROGRAM = Path("tests/workloads/horovod/gloo_program.py").resolve()
 ATTEMPT = {"jobset.sigs.k8s.io/restart-attempt": "0"}

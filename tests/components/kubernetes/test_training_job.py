@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from components.kubernetes.training_job import check
+from falaj.components.kubernetes.training_job import check
 from tests.components.kubernetes.training_jobs import (
     CPU,
     DIGEST,
@@ -103,7 +103,7 @@ def test_one_gpu_is_one_process_without_a_rendezvous() -> None:
     manifests = job(arguments=["--epochs", "20", "--width", "20"])
     container = container_of(manifests)
     assert container["command"] == [
-        "python", "-m", "workloads.training", "run", "--dataset", "/data/digits/3fa0",
+        "python", "-m", "falaj.workloads.training", "run", "--dataset", "/data/digits/3fa0",
         "--output", "/runs/fraud", "--processes", "1", "--device", "cuda", "--progress", "json",
         "--metrics", "$(POD_IP):9464", "--epochs", "20", "--width", "20",
     ]  # fmt: skip

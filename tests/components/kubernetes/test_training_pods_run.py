@@ -13,12 +13,12 @@ from typing import Any
 
 import pytest
 
-from components.kubernetes._objects import Manifest
+from falaj.components.kubernetes._objects import Manifest
+from falaj.workloads.training import command
+from falaj.workloads.training import dataset as datasets
 from tests.components.kubernetes.pod_processes import Machine, finish
 from tests.components.kubernetes.training_jobs import CPU, job, pod_of
 from tests.ports import free_port
-from workloads.training import command
-from workloads.training import dataset as datasets
 
 pytestmark = pytest.mark.slow
 ATTEMPT = {"jobset.sigs.k8s.io/restart-attempt": "0"}
@@ -116,9 +116,9 @@ def test_a_wrong_flag_or_variable_is_found(
         assert right in container["command"]
         container["command"] = [wrong if word == right else word for word in container["command"]]
     words, environ = machine.program(template, 0, ATTEMPT)
-    assert words[:2] == ["-m", "workloads.training"]
+    assert words[:2] == ["-m", "falaj.workloads.training"]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("workloads.training.stopping.StopRequest.install", lambda _: None)
+        patch.setattr("falaj.workloads.training.stopping.StopRequest.install", lambda _: None)
         for name, value in environ.items():
             patch.setenv(name, value)
         try:

@@ -7,12 +7,12 @@ from typing import Any
 
 import yaml
 
-from components.kubernetes import training_job
-from components.kubernetes._objects import Manifest, type_of
-from policies.model import Settings, Stack
-from policies.model.cases import resource_of
-from policies.model.judge import Judge
-from policies.rules import all_rules
+from falaj.components.kubernetes import training_job
+from falaj.components.kubernetes._objects import Manifest, type_of
+from falaj.policies.model import Settings, Stack
+from falaj.policies.model.cases import resource_of
+from falaj.policies.model.judge import Judge
+from falaj.policies.rules import all_rules
 
 DIGEST = "sha256:" + "1" * 64
 OTHER_DIGEST = "sha256:" + "2" * 64

@@ -16,8 +16,8 @@ from google.protobuf import empty_pb2
 from pulumi.runtime import proto
 from pulumi.runtime.proto import engine_pb2_grpc, provider_pb2_grpc
 
-from components.local.provider.handler import Context
-from wire.values import decode, encode
+from falaj.components.local.provider.handler import Context
+from falaj.wire.values import decode, encode
 
 PROVIDER = Path(__file__).parents[3] / "components" / "local" / "provider"
 

@@ -7,9 +7,9 @@ from typing import Any
 import pulumi
 import pytest
 
-from components import local
-from components.local.provider.resources import HANDLERS
-from components.specification.spelling import camel, snake
+from falaj.components import local
+from falaj.components.local.provider.resources import HANDLERS
+from falaj.components.specification.spelling import camel, snake
 
 ARGS: dict[str, dict[str, Any]] = {
     "Workspace": {"path": "/s", "ports": [8443], "retain": None},

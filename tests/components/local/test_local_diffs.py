@@ -11,12 +11,12 @@ from typing import Any
 
 import pytest
 
-from components.local.machine import processes
-from components.local.provider.leftovers import end_leftovers, holds_port
-from components.local.provider.resources import HANDLERS
-from components.local.provider.resources.model_package import ModelPackageHandler
-from components.local.provider.site import Site
-from wire.values import UNKNOWN
+from falaj.components.local.machine import processes
+from falaj.components.local.provider.leftovers import end_leftovers, holds_port
+from falaj.components.local.provider.resources import HANDLERS
+from falaj.components.local.provider.resources.model_package import ModelPackageHandler
+from falaj.components.local.provider.site import Site
+from falaj.wire.values import UNKNOWN
 
 REPLACES: dict[str, set[str]] = {
     "Workspace": {"path"},
@@ -97,7 +97,7 @@ def leftover(site: Path) -> Iterator[tuple[Site, subprocess.Popen[bytes]]]:
     folder.mkdir(parents=True)
     code = "import time; time.sleep(600)"
     config = str(folder / "service.json")
-    words = ["workloads.inference", "serve", "--config", config]
+    words = ["falaj.workloads.inference", "serve", "--config", config]
     process = subprocess.Popen([sys.executable, "-c", code, *words])
     (folder / "service.json").write_text(json.dumps({"port": 4711}))
     (folder / "state.json").write_text(json.dumps({"port": 4711, "pid": process.pid}))
@@ -118,10 +118,10 @@ def test_our_own_port_is_known(leftover: tuple[Site, Any]) -> None:
 def test_leftovers_are_ended(leftover: tuple[Site, Any]) -> None:
     site, process = leftover
     end_leftovers(site)
-    assert not processes.is_running(process.pid, ("workloads.inference",))
+    assert not processes.is_running(process.pid, ("falaj.workloads.inference",))
 
 
 def test_another_sites_leftovers_are_left_alone(leftover: tuple[Site, Any]) -> None:
     site, process = leftover
     end_leftovers(Site(site.path.with_name(site.path.name[:-1])))
-    assert processes.is_running(process.pid, ("workloads.inference",))
+    assert processes.is_running(process.pid, ("falaj.workloads.inference",))

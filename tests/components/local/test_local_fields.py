@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from components.local.machine.errors import InputsError
-from components.local.provider.fields import Field, check
-from components.local.provider.resources import HANDLERS
-from wire.values import UNKNOWN
+from falaj.components.local.machine.errors import InputsError
+from falaj.components.local.provider.fields import Field, check
+from falaj.components.local.provider.resources import HANDLERS
+from falaj.wire.values import UNKNOWN
 
 TABLE = {
     "count": Field("whole", "A count.", required=True, minimum=1, maximum=9),

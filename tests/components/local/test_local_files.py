@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from components.local.machine import files
-from components.local.machine.errors import LocalError
+from falaj.components.local.machine import files
+from falaj.components.local.machine.errors import LocalError
 
 
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT, errno.EFBIG])

@@ -14,10 +14,12 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID
 from cryptography.x509.verification import PolicyBuilder, Store, VerificationError
 
-from components.local.machine.errors import InputsError, LocalError
-from components.local.provider import pki
-from components.local.provider.resources.certificate import CertificateHandler
-from components.local.provider.resources.certificate_authority import CertificateAuthorityHandler
+from falaj.components.local.machine.errors import InputsError, LocalError
+from falaj.components.local.provider import pki
+from falaj.components.local.provider.resources.certificate import CertificateHandler
+from falaj.components.local.provider.resources.certificate_authority import (
+    CertificateAuthorityHandler,
+)
 
 
 def leaf(folder: Path, **changes: Any) -> pki.Issued:

@@ -15,8 +15,9 @@ import pytest
 from google.protobuf import empty_pb2, struct_pb2
 from pulumi.runtime import proto
 
-from components.local.provider.site import PROJECT_ROOT
-from wire.values import SECRET, SIGNATURE, UNKNOWN, decode, encode
+from falaj.wire.values import SECRET, SIGNATURE, UNKNOWN, decode, encode
+
+ROOT = Path(__file__).resolve().parents[3]
 
 
 def test_an_unknown_type_is_refused_without_a_trace(provider: Any) -> None:
@@ -194,7 +195,7 @@ def test_the_provider_leaves_quietly_on_a_signal(own_provider: Any) -> None:
 
 
 def test_the_provider_leaves_when_the_engine_is_gone() -> None:
-    folder = PROJECT_ROOT / "components" / "local" / "provider"
+    folder = ROOT / "components" / "local" / "provider"
     with socket.create_server(("127.0.0.1", 0)) as engine:
         port = engine.getsockname()[1]
         process = subprocess.Popen(

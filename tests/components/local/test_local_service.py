@@ -23,8 +23,8 @@ import pytest
 from onnx import TensorProto, helper
 from pulumi.runtime import proto
 
-from components.local.machine import processes
-from components.local.provider.resources import KeyRingHandler
+from falaj.components.local.machine import processes
+from falaj.components.local.provider.resources import KeyRingHandler
 from tests.ports import free_port
 
 
@@ -79,7 +79,7 @@ class Stack:
             json.dumps({**FIELDS, "lineage": {"run": f"run-{factor}"}})
         )
         published = workload(
-            "workloads.registry", "publish", "--registry", str(self.site / "registry"),
+            "falaj.workloads.registry", "publish", "--registry", str(self.site / "registry"),
             "--model", "tiny", "--keyring", self.keys["path"], "--from", str(folder),
             "--fields", str(folder / "fields.json"), "--json",
         )  # fmt: skip
@@ -88,7 +88,7 @@ class Stack:
     def token(self) -> str:
         return subprocess.run(
             [
-                sys.executable, "-m", "workloads.inference", "token", "--key",
+                sys.executable, "-m", "falaj.workloads.inference", "token", "--key",
                 self.keys["tokenKeyPath"], "--issuer", "falaj:test", "--audience",
                 "falaj:test:tiny", "--subject", "tester", "--scope", "predict",
             ],
@@ -176,8 +176,8 @@ def test_key_ring_life(provider: Any, stack: Stack) -> None:
     assert rotated["versions"] == [rotated["primary"]]
     assert rotated["signingKeyId"] == keys["signingKeyId"]
     verified = workload(
-        "workloads.registry", "verify", "--registry", str(stack.site / "registry"), "--model",
-        "tiny", "--version", str(version), "--keyring", keys["path"], "--json",
+        "falaj.workloads.registry", "verify", "--registry", str(stack.site / "registry"),
+        "--model", "tiny", "--version", str(version), "--keyring", keys["path"], "--json",
     )  # fmt: skip
     assert verified
     provider.delete("KeyRing", again, rotated)
@@ -237,7 +237,7 @@ def test_a_service_serves_rolls_fails_well_and_leaves_nothing(provider: Any, sta
 
     # A rolled-back alias is told, and stays: also through an update of something else.
     workload(
-        "workloads.registry", "rollback", "--registry", str(stack.site / "registry"),
+        "falaj.workloads.registry", "rollback", "--registry", str(stack.site / "registry"),
         "--model", "tiny", "--json",
     )  # fmt: skip
     wait_for(

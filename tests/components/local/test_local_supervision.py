@@ -12,12 +12,12 @@ from pathlib import Path
 import psutil
 import pytest
 
-from components.local.machine import processes
-from components.local.machine.errors import LocalError
-from components.local.supervision import launch, systemd
-from components.local.supervision.choice import choose
-from components.local.supervision.program import Program
-from components.local.supervision.supervisord import Supervisord
+from falaj.components.local.machine import processes
+from falaj.components.local.machine.errors import LocalError
+from falaj.components.local.supervision import launch, systemd
+from falaj.components.local.supervision.choice import choose
+from falaj.components.local.supervision.program import Program
+from falaj.components.local.supervision.supervisord import Supervisord
 
 _TRACE = (
     "import sys, time, pathlib; log = pathlib.Path(sys.argv[1]); log.open('a').write('s\\n'); "

@@ -14,11 +14,11 @@ import pytest
 from google.protobuf import empty_pb2
 from pulumi.runtime import proto
 
-from components.local.machine import processes
-from components.local.machine.errors import InputsError
-from components.local.provider.resources.dataset import DatasetHandler
-from components.local.provider.resources.training_run import TrainingRunHandler, run_digest
-from wire.values import UNKNOWN, encode
+from falaj.components.local.machine import processes
+from falaj.components.local.machine.errors import InputsError
+from falaj.components.local.provider.resources.dataset import DatasetHandler
+from falaj.components.local.provider.resources.training_run import TrainingRunHandler, run_digest
+from falaj.wire.values import UNKNOWN, encode
 
 
 @pytest.fixture
@@ -197,7 +197,7 @@ def test_cancelling_leaves_a_checkpoint_that_the_next_run_goes_on_from(
     folder = site / "runs" / run_digest(checked)[:16]
     assert (folder / "checkpoint").is_file()
     assert not (folder / "record.json").exists()
-    assert processes.find(("workloads.training", str(site))) == []
+    assert processes.find(("falaj.workloads.training", str(site))) == []
     assert not folder.with_name(f"{folder.name}.pid").exists()
 
     made, state = provider.create("TrainingRun", inputs)
@@ -231,7 +231,7 @@ def test_a_killed_provider_leaves_no_trainer(
     call = own_provider.stub.Create.future(
         proto.CreateRequest(urn=own_provider.urn("TrainingRun"), properties=encode(checked))
     )
-    words = ("workloads.training", str(site))
+    words = ("falaj.workloads.training", str(site))
     wait_for(lambda: processes.find(words), "the trainer")
     wait_for(lambda: any(own_provider.engine.messages), "the first word of the trainer")
     (trainer, *_) = processes.find(words)

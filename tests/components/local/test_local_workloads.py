@@ -9,16 +9,16 @@ from typing import Any
 
 import pytest
 
-from components.local.machine import processes
-from components.local.machine.errors import LocalError, StoppedError
-from components.local.provider import workloads
-from components.local.provider.handler import Context
+from falaj.components.local.machine import processes
+from falaj.components.local.machine.errors import LocalError, StoppedError
+from falaj.components.local.provider import workloads
+from falaj.components.local.provider.handler import Context
 
 
 @pytest.fixture
 def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     """Runs a program text as if it were a workload's module."""
-    monkeypatch.setattr(workloads, "PROJECT_ROOT", tmp_path)
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
 
     def run_text(text: str, *arguments: str, **options: Any) -> dict[str, Any]:
         (tmp_path / "job.py").write_text("import sys, os, signal, time\n" + text)
@@ -82,7 +82,7 @@ def test_cancelling_asks_to_stop_and_waits(run: Any, tmp_path: Path) -> None:
     context = Context("thing")
     text = (
         "def leave(*_):\n"
-        "    time.sleep(0.3); open('kept', 'w').write('x'); sys.exit(75)\n"
+        f"    time.sleep(0.3); open({str(tmp_path / 'kept')!r}, 'w').write('x'); sys.exit(75)\n"
         "signal.signal(signal.SIGTERM, leave); print('ready', flush=True); time.sleep(600)\n"
     )
     begun = threading.Event()

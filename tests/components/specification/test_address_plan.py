@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from components.specification.address_plan import SHARES, AddressPlan, overlapping
+from falaj.components.specification.address_plan import SHARES, AddressPlan, overlapping
 
 NETWORKS = st.builds(
     lambda address, prefix: ipaddress.IPv4Network((address, prefix), strict=False),

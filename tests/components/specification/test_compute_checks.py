@@ -8,7 +8,7 @@ from typing import Any
 import pulumi
 import pytest
 
-from components.specification import cluster, cpu_inference_tier, cpu_node_pool
+from falaj.components.specification import cluster, cpu_inference_tier, cpu_node_pool
 
 ZONES = ("mec1-az1", "mec1-az2", "mec1-az3")
 DIGEST = "000000000000.dkr.ecr.me-central-1.amazonaws.com/inference@sha256:" + "a" * 64

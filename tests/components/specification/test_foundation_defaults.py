@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from components.specification import (
+from falaj.components.specification import (
     audit_trail,
     budget,
     identity,
@@ -20,8 +20,8 @@ from components.specification import (
     registry,
     training_file_system,
 )
-from components.specification.identity import CONFLICTS, DUTIES, conflict
-from components.specification.names import physical_name, unique_name
+from falaj.components.specification.identity import CONFLICTS, DUTIES, conflict
+from falaj.components.specification.names import physical_name, unique_name
 
 Shared = Callable[[str], dict[str, Any]]
 AZURE = {"key_identity_id": "i", "key_ring_id": "r", "network_id": "n", "endpoint_subnet_id": "s"}

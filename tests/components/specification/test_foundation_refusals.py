@@ -9,7 +9,7 @@ from typing import Any
 import pulumi
 import pytest
 
-from components.specification import (
+from falaj.components.specification import (
     audit_trail,
     budget,
     identity,

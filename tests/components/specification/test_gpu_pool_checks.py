@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from components import catalogue
-from components.specification.gpu_node_pool import GpuNodePoolSpec, check
-from components.specification.gpu_sharing import mig_profiles
+from falaj.components import catalogue
+from falaj.components.specification.gpu_node_pool import GpuNodePoolSpec, check
+from falaj.components.specification.gpu_sharing import mig_profiles
 
 SHARED = {
     "tenant": "acme",

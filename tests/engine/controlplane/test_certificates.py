@@ -11,8 +11,8 @@ from cryptography import x509
 from cryptography.x509.oid import NameOID
 from cryptography.x509.verification import PolicyBuilder, Store
 
-from engine.controlplane.certificates import Authority
-from engine.errors import EngineError
+from falaj.engine.controlplane.certificates import Authority
+from falaj.engine.errors import EngineError
 
 
 def _read(path: Path) -> x509.Certificate:

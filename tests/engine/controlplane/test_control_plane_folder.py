@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from engine.controlplane import ControlPlane, binaries, start, stop
-from engine.controlplane.__main__ import main
-from engine.controlplane.commands import Files
-from engine.controlplane.record import Record, Settings
-from engine.errors import EngineError
+from falaj.engine.controlplane import ControlPlane, binaries, start, stop
+from falaj.engine.controlplane.__main__ import main
+from falaj.engine.controlplane.commands import Files
+from falaj.engine.controlplane.record import Record, Settings
+from falaj.engine.errors import EngineError
 
 
 def test_a_folder_with_other_things_is_left_alone(tmp_path: Path) -> None:

@@ -11,8 +11,8 @@ from cryptography import x509
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.controlplane.commands import Files, Ports, api_server
-from engine.controlplane.controllers import (
+from falaj.engine.controlplane.commands import Files, Ports, api_server
+from falaj.engine.controlplane.controllers import (
     PORTS,
     Controller,
     certificates,

@@ -6,11 +6,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from components import catalogue
-from components.specification import gpu_sharing, node_labels
-from engine.controlplane.node_manifests import DEAD, GPU_TAINT, PREFIX, node, node_name
-from engine.controlplane.pools import MOST_NODES, Pool, Site, machines, parse_pools
-from engine.errors import EngineError
+from falaj.components import catalogue
+from falaj.components.specification import gpu_sharing, node_labels
+from falaj.engine.controlplane.node_manifests import DEAD, GPU_TAINT, PREFIX, node, node_name
+from falaj.engine.controlplane.pools import MOST_NODES, Pool, Site, machines, parse_pools
+from falaj.engine.errors import EngineError
 
 
 @pytest.mark.parametrize(

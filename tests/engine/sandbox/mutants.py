@@ -7,9 +7,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from engine.sandbox.schema import types
-from engine.sandbox.schema.tables import Tables
-from wire import SIGNATURE, Unknown
+from falaj.engine.sandbox.schema import types
+from falaj.engine.sandbox.schema.tables import Tables
+from falaj.wire import SIGNATURE, Unknown
 
 MISSPELT = "misspelt property"
 MISSING = "missing required property"

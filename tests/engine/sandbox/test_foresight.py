@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from engine.sandbox import urns
-from engine.sandbox.cloud import Cloud
-from engine.sandbox.errors import SandboxError
-from engine.sandbox.foresight import FORESIGHT_VARIABLE, Foresight, prepare
-from engine.sandbox.models import load
-from engine.sandbox.store import Store
-from wire import UNKNOWN
+from falaj.engine.sandbox import urns
+from falaj.engine.sandbox.cloud import Cloud
+from falaj.engine.sandbox.errors import SandboxError
+from falaj.engine.sandbox.foresight import FORESIGHT_VARIABLE, Foresight, prepare
+from falaj.engine.sandbox.models import load
+from falaj.engine.sandbox.store import Store
+from falaj.wire import UNKNOWN
 
 BUCKET = "aws:s3/bucket:Bucket"
 REGION = {"region": "me-central-1"}

@@ -10,11 +10,11 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.errors import EngineError
-from engine.sandbox.charts import groups, library, modules, staging, texts
-from engine.sandbox.charts.groups import CHART, CONFIG_FILE, CONFIG_GROUP, Surroundings
-from engine.sandbox.charts.ordering import declared
-from wire import ASSET, SIGNATURE
+from falaj.engine.errors import EngineError
+from falaj.engine.sandbox.charts import groups, library, modules, staging, texts
+from falaj.engine.sandbox.charts.groups import CHART, CONFIG_FILE, CONFIG_GROUP, Surroundings
+from falaj.engine.sandbox.charts.ordering import declared
+from falaj.wire import ASSET, SIGNATURE
 
 SPACE = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "ns"}}
 KIND = {

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from engine.errors import EngineError
-from engine.sandbox.cluster.connection import Connection
+from falaj.engine.errors import EngineError
+from falaj.engine.sandbox.cluster.connection import Connection
 
 
 def kubeconfig(folder: Path, server: str, user: dict[str, Any] | None = None) -> Path:

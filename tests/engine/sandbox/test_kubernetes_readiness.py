@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from engine.errors import EngineError
-from engine.sandbox.cluster import readiness, waiting
-from engine.sandbox.cluster.discovery import Kind
-from engine.sandbox.cluster.errors import ApiError
-from engine.sandbox.cluster.objects import Address
-from engine.sandbox.cluster.readiness import state
+from falaj.engine.errors import EngineError
+from falaj.engine.sandbox.cluster import readiness, waiting
+from falaj.engine.sandbox.cluster.discovery import Kind
+from falaj.engine.sandbox.cluster.errors import ApiError
+from falaj.engine.sandbox.cluster.objects import Address
+from falaj.engine.sandbox.cluster.readiness import state
 
 
 def made(kind: str, spec: Any = None, status: Any = None, **metadata: Any) -> dict[str, Any]:

@@ -10,13 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from engine.errors import EngineError
-from engine.install import Engine
-from engine.launch import additions
-from engine.sandbox import activation
-from engine.sandbox.cloud import MARK
-from engine.sandbox.schema.packages import SDKS
-from engine.sandbox.state import made_in_sandbox, refuse_sandbox_state
+from falaj.engine.errors import EngineError
+from falaj.engine.install import Engine
+from falaj.engine.launch import additions
+from falaj.engine.sandbox import activation
+from falaj.engine.sandbox.cloud import MARK
+from falaj.engine.sandbox.schema.packages import SDKS
+from falaj.engine.sandbox.state import made_in_sandbox, refuse_sandbox_state
 
 REAL = {
     "AWS_PROFILE": "prod",

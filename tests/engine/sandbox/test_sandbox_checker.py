@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine.sandbox.checker import Checker
-from engine.sandbox.schema import types
-from engine.sandbox.schema.tables import Tables
+from falaj.engine.sandbox.checker import Checker
+from falaj.engine.sandbox.schema import types
+from falaj.engine.sandbox.schema.tables import Tables
+from falaj.wire import ARCHIVE, ASSET, SIGNATURE, UNKNOWN
 from tests.engine.sandbox.mutants import MISSING, MISSPELT, WRONG_CHOICE, WRONG_TYPE, mutants
-from wire import ARCHIVE, ASSET, SIGNATURE, UNKNOWN
 
 BUCKET = "aws:s3/bucket:Bucket"
 CLUSTER = "aws:eks/cluster:Cluster"

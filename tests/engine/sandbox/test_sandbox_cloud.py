@@ -10,15 +10,15 @@ from typing import Any
 
 import pytest
 
-from engine.errors import EngineError
-from engine.sandbox import faults, urns
-from engine.sandbox.cloud import MARK, Cloud
-from engine.sandbox.clouds.generic import GenericModel
-from engine.sandbox.clouds.model import Made, Problem, Properties, World
-from engine.sandbox.errors import FaultError, ModelError, SandboxError
-from engine.sandbox.faults import Fault
-from engine.sandbox.store import Store
-from wire import UNKNOWN, Unknown
+from falaj.engine.errors import EngineError
+from falaj.engine.sandbox import faults, urns
+from falaj.engine.sandbox.cloud import MARK, Cloud
+from falaj.engine.sandbox.clouds.generic import GenericModel
+from falaj.engine.sandbox.clouds.model import Made, Problem, Properties, World
+from falaj.engine.sandbox.errors import FaultError, ModelError, SandboxError
+from falaj.engine.sandbox.faults import Fault
+from falaj.engine.sandbox.store import Store
+from falaj.wire import UNKNOWN, Unknown
 
 TOPIC = "aws:sns/topic:Topic"
 QUEUE = "aws:sqs/queue:Queue"
@@ -328,8 +328,8 @@ def test_two_processes_see_each_others_resources(tmp_path: Path) -> None:
 
 _WRITER = """
 import sys
-from engine.sandbox.clouds.model import Made
-from engine.sandbox.store import Store
+from falaj.engine.sandbox.clouds.model import Made
+from falaj.engine.sandbox.store import Store
 sys.stdin.read()  # until all are there
 store = Store(sys.argv[1])
 for number in range(20):

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from engine.sandbox.__main__ import main
-from engine.sandbox.clouds.model import Made
-from engine.sandbox.store import Store
+from falaj.engine.sandbox.__main__ import main
+from falaj.engine.sandbox.clouds.model import Made
+from falaj.engine.sandbox.store import Store
 
 TOPIC = "aws:sns/topic:Topic"
 
@@ -65,7 +65,7 @@ def test_unknown_commands_show_the_usage(
     with pytest.raises(SystemExit) as caught:
         main(arguments)
     assert caught.value.code == 2
-    assert "usage: python -m engine.sandbox" in capsys.readouterr().err
+    assert "usage: python -m falaj.engine.sandbox" in capsys.readouterr().err
 
 
 def test_provider_outside_the_sandbox_refuses_to_serve(

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.sandbox.diff import ADD, DELETE, UPDATE, Change, compare
-from wire import UNKNOWN
+from falaj.engine.sandbox.diff import ADD, DELETE, UPDATE, Change, compare
+from falaj.wire import UNKNOWN
 
 
 @pytest.mark.parametrize(

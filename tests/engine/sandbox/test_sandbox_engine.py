@@ -10,14 +10,14 @@ from typing import Any
 
 import pytest
 
-from engine.install import Engine
-from engine.launch import additions
-from engine.sandbox import activation, faults
-from engine.sandbox.cloud import MARK
-from engine.sandbox.drift import set_property
-from engine.sandbox.faults import Fault
-from engine.sandbox.state import made_in_sandbox
-from engine.sandbox.store import Store
+from falaj.engine.install import Engine
+from falaj.engine.launch import additions
+from falaj.engine.sandbox import activation, faults
+from falaj.engine.sandbox.cloud import MARK
+from falaj.engine.sandbox.drift import set_property
+from falaj.engine.sandbox.faults import Fault
+from falaj.engine.sandbox.state import made_in_sandbox
+from falaj.engine.sandbox.store import Store
 from tests.engine.conftest import Project
 
 pytestmark = [pytest.mark.slow, pytest.mark.engine]

@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from engine.sandbox.clouds.kubeconfigs import cluster_of
-from engine.sandbox.clouds.kubernetes import MODEL
-from engine.sandbox.errors import SandboxError
-from engine.sandbox.inprocess import Sandbox
-from engine.sandbox.store import Store
-from wire import UNKNOWN
+from falaj.engine.sandbox.clouds.kubeconfigs import cluster_of
+from falaj.engine.sandbox.clouds.kubernetes import MODEL
+from falaj.engine.sandbox.errors import SandboxError
+from falaj.engine.sandbox.inprocess import Sandbox
+from falaj.engine.sandbox.store import Store
+from falaj.wire import UNKNOWN
 
 CONFIG_MAP = "kubernetes:core/v1:ConfigMap"
 NAMESPACE = "kubernetes:core/v1:Namespace"

@@ -12,11 +12,11 @@ import pulumi_kubernetes as kubernetes
 import pytest
 from pulumi.runtime import rpc
 
-from engine.errors import EngineError
-from engine.sandbox.errors import SandboxError
-from engine.sandbox.inprocess import Sandbox
-from engine.sandbox.mocks import SandboxMocks
-from wire import UNKNOWN, Unknown
+from falaj.engine.errors import EngineError
+from falaj.engine.sandbox.errors import SandboxError
+from falaj.engine.sandbox.inprocess import Sandbox
+from falaj.engine.sandbox.mocks import SandboxMocks
+from falaj.wire import UNKNOWN, Unknown
 
 TOPIC = "aws:sns/topic:Topic"
 

@@ -13,11 +13,11 @@ from typing import Any, Literal, Optional, Union
 import pulumi
 import pytest
 
-from engine.errors import EngineError
-from engine.sandbox.schema import codec, types
-from engine.sandbox.schema.hints import HintReader
-from engine.sandbox.schema.packages import Package
-from engine.sandbox.schema.tables import Tables
+from falaj.engine.errors import EngineError
+from falaj.engine.sandbox.schema import codec, types
+from falaj.engine.sandbox.schema.hints import HintReader
+from falaj.engine.sandbox.schema.packages import Package
+from falaj.engine.sandbox.schema.tables import Tables
 
 SUBNET = "aws:ec2/subnet:Subnet"
 

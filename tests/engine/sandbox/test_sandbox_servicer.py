@@ -11,15 +11,15 @@ from google.protobuf import empty_pb2
 from pulumi.runtime import proto
 from pulumi.runtime.proto import status_pb2
 
-from engine.sandbox import faults, urns
-from engine.sandbox.cloud import BANNER, MARK, Cloud
-from engine.sandbox.clouds.generic import GenericModel
-from engine.sandbox.clouds.kubernetes import KubernetesModel
-from engine.sandbox.clouds.model import CloudModel
-from engine.sandbox.faults import Fault
-from engine.sandbox.servicer import SandboxServicer
-from engine.sandbox.store import Store
-from wire import SECRET, SIGNATURE, UNKNOWN, Unknown, decode, encode
+from falaj.engine.sandbox import faults, urns
+from falaj.engine.sandbox.cloud import BANNER, MARK, Cloud
+from falaj.engine.sandbox.clouds.generic import GenericModel
+from falaj.engine.sandbox.clouds.kubernetes import KubernetesModel
+from falaj.engine.sandbox.clouds.model import CloudModel
+from falaj.engine.sandbox.faults import Fault
+from falaj.engine.sandbox.servicer import SandboxServicer
+from falaj.engine.sandbox.store import Store
+from falaj.wire import SECRET, SIGNATURE, UNKNOWN, Unknown, decode, encode
 
 TOPIC = "aws:sns/topic:Topic"
 URN = urns.make("dev", "proj", TOPIC, "t")

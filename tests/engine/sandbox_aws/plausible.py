@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from engine.sandbox.inprocess import Sandbox
+from falaj.engine.sandbox.inprocess import Sandbox
 
 CHAIN: list[tuple[str, str, dict[str, Any]]] = [
     (name, token, inputs)

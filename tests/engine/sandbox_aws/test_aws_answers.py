@@ -6,10 +6,10 @@ import json
 
 import pytest
 
-from components import catalogue
-from engine.sandbox.clouds.aws.documents import IDENTITY, complaints
-from engine.sandbox.errors import SandboxError
-from engine.sandbox.inprocess import Sandbox
+from falaj.components import catalogue
+from falaj.engine.sandbox.clouds.aws.documents import IDENTITY, complaints
+from falaj.engine.sandbox.errors import SandboxError
+from falaj.engine.sandbox.inprocess import Sandbox
 from tests.engine.sandbox_aws.plausible import Made, build, cloud
 
 

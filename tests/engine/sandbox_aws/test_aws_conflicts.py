@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from engine.sandbox.clouds.aws import MODEL
-from engine.sandbox.clouds.model import Made as Existing
-from engine.sandbox.errors import SandboxError
-from engine.sandbox.inprocess import Sandbox
+from falaj.engine.sandbox.clouds.aws import MODEL
+from falaj.engine.sandbox.clouds.model import Made as Existing
+from falaj.engine.sandbox.errors import SandboxError
+from falaj.engine.sandbox.inprocess import Sandbox
 from tests.engine.sandbox_aws.plausible import (
     REGION,
     Made,

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.sandbox.clouds.aws.documents import (
+from falaj.engine.sandbox.clouds.aws.documents import (
     ENDPOINT,
     IDENTITY,
     RESOURCE,

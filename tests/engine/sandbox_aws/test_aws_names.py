@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.sandbox.clouds.aws import MODEL
-from engine.sandbox.clouds.aws.tags import merged
-from engine.sandbox.inprocess import Sandbox
+from falaj.engine.sandbox.clouds.aws import MODEL
+from falaj.engine.sandbox.clouds.aws.tags import merged
+from falaj.engine.sandbox.inprocess import Sandbox
+from falaj.wire import UNKNOWN
 from tests.engine.sandbox_aws.plausible import REGION
-from wire import UNKNOWN
 
 URN = "urn:pulumi:stack::project::aws:iam/role:Role::trainer"
 

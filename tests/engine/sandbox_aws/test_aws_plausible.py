@@ -6,8 +6,8 @@ import re
 
 import pytest
 
-from engine.sandbox.clouds.aws.registry import kinds
-from engine.sandbox.inprocess import Sandbox
+from falaj.engine.sandbox.clouds.aws.registry import kinds
+from falaj.engine.sandbox.inprocess import Sandbox
 from tests.engine.sandbox_aws.plausible import CHAIN, Made, build, cloud
 
 ARN = re.compile(r"arn:aws:[a-z0-9-]+:(me-central-1)?:(000000000000)?:[^\s]+")

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from engine.sandbox.clouds.aws import MODEL
-from engine.sandbox.clouds.model import Problem
+from falaj.engine.sandbox.clouds.aws import MODEL
+from falaj.engine.sandbox.clouds.model import Problem
+from falaj.wire import UNKNOWN
 from tests.engine.sandbox_aws.plausible import REGION, inputs_of, token_of
-from wire import UNKNOWN
 
 LONG = "x" * 600
 TRUST = json.dumps(

@@ -9,11 +9,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from engine.sandbox.clouds.aws import MODEL
-from engine.sandbox.clouds.aws.registry import kinds
-from engine.sandbox.inprocess import Sandbox
+from falaj.engine.sandbox.clouds.aws import MODEL
+from falaj.engine.sandbox.clouds.aws.registry import kinds
+from falaj.engine.sandbox.inprocess import Sandbox
+from falaj.wire import UNKNOWN
 from tests.engine.sandbox_aws.plausible import CHAIN, REGION, Made, build, cloud
-from wire import UNKNOWN
 
 URN = "urn:pulumi:s::p::t::n"
 SCALARS = (

@@ -6,11 +6,11 @@ import re
 
 import pytest
 
-from engine.sandbox.clouds.aws.enumerations import enumerations
-from engine.sandbox.clouds.aws.quotas import quotas
-from engine.sandbox.clouds.aws.registry import kinds
-from engine.sandbox.schema import types
-from engine.sandbox.schema.tables import Tables
+from falaj.engine.sandbox.clouds.aws.enumerations import enumerations
+from falaj.engine.sandbox.clouds.aws.quotas import quotas
+from falaj.engine.sandbox.clouds.aws.registry import kinds
+from falaj.engine.sandbox.schema import types
+from falaj.engine.sandbox.schema.tables import Tables
 
 _MADE_UP = re.compile(r"(hex|letters|digits)\d+|uuid|account|region|partition|suffix|id")
 

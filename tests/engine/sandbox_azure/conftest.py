@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from engine.sandbox.inprocess import Sandbox
+from falaj.engine.sandbox.inprocess import Sandbox
 from tests.engine.sandbox_azure.estate import REGION, Estate
 from tests.engine.sandbox_azure.estate_keys import keys, locks
 from tests.engine.sandbox_azure.estate_machines import machines

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from engine.sandbox.inprocess import Sandbox
+from falaj.engine.sandbox.inprocess import Sandbox
 
 REGION = "uaenorth"
 GUID = "11111111-2222-3333-4444-555555555555"

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from engine.sandbox.clouds.azure import MODEL, arm, invented, known
-from engine.sandbox.errors import SandboxError
-from engine.sandbox.inprocess import Sandbox
+from falaj.engine.sandbox.clouds.azure import MODEL, arm, invented, known
+from falaj.engine.sandbox.errors import SandboxError
+from falaj.engine.sandbox.inprocess import Sandbox
 
 GROUP = {"resourceGroupName": "rg"}
 SUBNET = {**GROUP, "virtualNetworkName": "vnet"}
@@ -277,7 +277,7 @@ def test_a_network_linked_to_two_zones_of_a_name(estate: Any) -> None:
 
 
 def test_a_limit_of_the_subscription(estate: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    from engine.sandbox.clouds.azure import quotas
+    from falaj.engine.sandbox.clouds.azure import quotas
 
     token = "azure-native:network:VirtualNetwork"
     few = {token: quotas.Quota(2, "region", "a page")}

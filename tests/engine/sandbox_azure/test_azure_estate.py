@@ -7,8 +7,17 @@ from typing import Any
 
 import pytest
 
-from engine.sandbox.clouds.azure import MODEL, arm, data, enums, invented, quotas, rows, table
-from engine.sandbox.clouds.azure.shape import shape
+from falaj.engine.sandbox.clouds.azure import (
+    MODEL,
+    arm,
+    data,
+    enums,
+    invented,
+    quotas,
+    rows,
+    table,
+)
+from falaj.engine.sandbox.clouds.azure.shape import shape
 
 assert rows.SERVICES
 

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from engine.sandbox.clouds.azure import enums, generic, table
-from engine.sandbox.clouds.azure.ask import Ask
-from engine.sandbox.schema import types
-from engine.sandbox.schema.tables import Tables
+from falaj.engine.sandbox.clouds.azure import enums, generic, table
+from falaj.engine.sandbox.clouds.azure.ask import Ask
+from falaj.engine.sandbox.schema import types
+from falaj.engine.sandbox.schema.tables import Tables
 
 TABLES = Tables("azure-native")
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from engine.sandbox.clouds.azure import MODEL
-from wire import UNKNOWN
+from falaj.engine.sandbox.clouds.azure import MODEL
+from falaj.wire import UNKNOWN
 
 ABSENT = object()
 CONFIG = {"location": "uaenorth"}

@@ -10,10 +10,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from engine.sandbox.clouds.azure import MODEL, arm, generic, kubeconfig, table
-from engine.sandbox.clouds.model import Made
-from engine.sandbox.store import Store
-from wire import UNKNOWN
+from falaj.engine.sandbox.clouds.azure import MODEL, arm, generic, kubeconfig, table
+from falaj.engine.sandbox.clouds.model import Made
+from falaj.engine.sandbox.store import Store
+from falaj.wire import UNKNOWN
 
 TOKENS = [kind.token for kind in table.all_kinds()]
 OTHERS = ["azure-native:redis:Redis", "azure-native:no:Such", "other", "azure-native:cdn:Endpoint"]

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from engine.sandbox.clouds.azure import MODEL
+from falaj.engine.sandbox.clouds.azure import MODEL
 
 GROUP = {"resourceGroupName": "rg"}
 

@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from policies.controls import (
+from falaj.policies.controls import (
     Confidence,
     control,
     controls,
@@ -14,9 +14,9 @@ from policies.controls import (
     not_covered,
     rules_by_control,
 )
-from policies.controls.catalogue import read_catalogue
-from policies.model import PolicyError, Rule, Severity
-from policies.rules import all_rules
+from falaj.policies.controls.catalogue import read_catalogue
+from falaj.policies.model import PolicyError, Rule, Severity
+from falaj.policies.rules import all_rules
 
 RULES = all_rules()
 

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from policies.model import UNKNOWN, Provider, Resource, Settings, Stack
-from policies.reading.hosts import foreign_service, host_of, is_private, may_talk_to
-from policies.reading.place import place_of, region_said
-from policies.reading.walk import walk
+from falaj.policies.model import UNKNOWN, Provider, Resource, Settings, Stack
+from falaj.policies.reading.hosts import foreign_service, host_of, is_private, may_talk_to
+from falaj.policies.reading.place import place_of, region_said
+from falaj.policies.reading.walk import walk
 
 
 def resource(kind: str, provider: dict[str, Any] | None = None, **properties: Any) -> Resource:

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from policies.model import UNKNOWN, Resource, Stack
-from policies.reading.encryption import Encryption, encryption_of
+from falaj.policies.model import UNKNOWN, Resource, Stack
+from falaj.policies.reading.encryption import Encryption, encryption_of
 
 KEY = "arn:aws:kms:me-central-1:123456789012:key/k"
 SSE = "aws:s3/bucketServerSideEncryptionConfiguration:BucketServerSideEncryptionConfiguration"

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from components.catalogue.region_names import (
+from falaj.components.catalogue.region_names import (
     AWS_REGIONS,
     AZURE_LOCATIONS,
     OCI_REGIONS,
@@ -17,7 +17,7 @@ from components.catalogue.region_names import (
     region_in,
     regions_in,
 )
-from policies.reading.region_keys import kind_named, kind_of_key
+from falaj.policies.reading.region_keys import kind_named, kind_of_key
 
 
 @pytest.mark.parametrize("region", sorted(AWS_REGIONS))

@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from engine.browser import ensure
+from falaj.engine.browser import ensure
 
 #: The browser reads commands from descriptor 3 and writes to 4; ours have other numbers.
 _START = (

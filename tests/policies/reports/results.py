@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, date, datetime, timedelta
 
-from policies.reports.result import (
+from falaj.policies.reports.result import (
     CheckResult,
     Location,
     Outcome,

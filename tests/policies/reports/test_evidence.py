@@ -10,11 +10,11 @@ from html.parser import HTMLParser
 
 import pytest
 
-from policies.controls import controls, frameworks
-from policies.reports.evidence import evidence
-from policies.reports.evidence.coverage import framework_views, rule_views
-from policies.reports.evidence.register import Register, ranges
-from policies.reports.result import CheckResult, RuleRecord
+from falaj.policies.controls import controls, frameworks
+from falaj.policies.reports.evidence import evidence
+from falaj.policies.reports.evidence.coverage import framework_views, rule_views
+from falaj.policies.reports.evidence.register import Register, ranges
+from falaj.policies.reports.result import CheckResult, RuleRecord
 from tests.policies.reports.results import ARABIC, HOSTILE, RULES, clean, large, small
 
 VOID = {"meta", "use", "path", "rect", "circle", "br", "wbr"}

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from policies.reports.evidence import evidence
-from policies.reports.result import CheckResult
+from falaj.policies.reports.evidence import evidence
+from falaj.policies.reports.result import CheckResult
 from tests.policies.reports.browser import Browser, browser
 from tests.policies.reports.results import ARABIC, clean, large, small
 

@@ -7,8 +7,8 @@ from typing import Any
 
 from junitparser import Error, Failure, JUnitXml, Skipped
 
-from policies.reports.junit import MOST_LISTED, to_junit
-from policies.reports.result import CheckResult
+from falaj.policies.reports.junit import MOST_LISTED, to_junit
+from falaj.policies.reports.result import CheckResult
 from tests.policies.reports.results import ARABIC, HOSTILE, clean, large, small
 
 

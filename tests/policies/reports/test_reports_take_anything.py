@@ -11,11 +11,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from junitparser import JUnitXml
 
-from policies.reports.evidence import evidence
-from policies.reports.junit import to_junit
-from policies.reports.result import CheckResult, Location, Outcome, WaiverUse, read_result
-from policies.reports.sarif import to_sarif
-from policies.reports.summary import summarise
+from falaj.policies.reports.evidence import evidence
+from falaj.policies.reports.junit import to_junit
+from falaj.policies.reports.result import CheckResult, Location, Outcome, WaiverUse, read_result
+from falaj.policies.reports.sarif import to_sarif
+from falaj.policies.reports.summary import summarise
 from tests.policies.reports.results import clean, resource
 from tests.policies.reports.test_evidence import Outline
 from tests.policies.reports.test_sarif import validator

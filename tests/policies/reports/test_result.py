@@ -7,8 +7,8 @@ from dataclasses import replace
 
 import pytest
 
-from policies.model import PolicyError
-from policies.reports.result import SCHEMA, CheckResult, count, read_result
+from falaj.policies.model import PolicyError
+from falaj.policies.reports.result import SCHEMA, CheckResult, count, read_result
 from tests.policies.reports.results import clean, large, small
 
 

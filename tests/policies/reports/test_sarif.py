@@ -11,8 +11,8 @@ from typing import Any
 import jsonschema
 import pytest
 
-from policies.reports.result import CheckResult, Location, StackResult
-from policies.reports.sarif import to_sarif
+from falaj.policies.reports.result import CheckResult, Location, StackResult
+from falaj.policies.reports.sarif import to_sarif
 from tests.policies.reports.results import ARABIC, clean, large, small
 
 SCHEMA = Path(__file__).with_name("schemas") / "sarif-2.1.0-rtm.5.json"

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from policies.reports.summary import summarise
+from falaj.policies.reports.summary import summarise
 from tests.policies.reports.results import ARABIC, clean, large, small
 
 

@@ -9,15 +9,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.sandbox.schema import types
-from engine.sandbox.schema.tables import Tables
-from policies.model import UNKNOWN, Finding, Kind, Resource, Settings, Stack, View
-from policies.rules.encryption.aws_at_rest import FAMILIES
-from policies.rules.encryption.aws_plain_text import BACKENDS, SWITCHES
-from policies.rules.encryption.aws_tls_versions import MINIMA
-from policies.rules.encryption.demands import unencrypted, without_customer_key
-from policies.rules.encryption.keys import is_service_key
-from policies.rules.encryption.table import Stores
+from falaj.engine.sandbox.schema import types
+from falaj.engine.sandbox.schema.tables import Tables
+from falaj.policies.model import UNKNOWN, Finding, Kind, Resource, Settings, Stack, View
+from falaj.policies.rules.encryption.aws_at_rest import FAMILIES
+from falaj.policies.rules.encryption.aws_plain_text import BACKENDS, SWITCHES
+from falaj.policies.rules.encryption.aws_tls_versions import MINIMA
+from falaj.policies.rules.encryption.demands import unencrypted, without_customer_key
+from falaj.policies.rules.encryption.keys import is_service_key
+from falaj.policies.rules.encryption.table import Stores
 
 ENTRIES = [entry for family in FAMILIES for entry in family.entries]
 KEYED = [each for each in ENTRIES if each.takes_key]

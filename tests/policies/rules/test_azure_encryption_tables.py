@@ -7,15 +7,15 @@ from typing import Any
 
 import pytest
 
-from engine.sandbox.schema import types
-from engine.sandbox.schema.tables import Tables
-from policies.model import UNKNOWN, Finding, Kind, Resource, Settings, Stack, View
-from policies.model.judge import look
-from policies.rules.encryption import azure_disks, azure_stores
-from policies.rules.encryption.azure_customer_keys import KEYED, RULES
-from policies.rules.encryption.azure_tls import MINIMA, minor
-from policies.rules.encryption.demands import without_customer_key
-from policies.rules.encryption.table import Stores
+from falaj.engine.sandbox.schema import types
+from falaj.engine.sandbox.schema.tables import Tables
+from falaj.policies.model import UNKNOWN, Finding, Kind, Resource, Settings, Stack, View
+from falaj.policies.model.judge import look
+from falaj.policies.rules.encryption import azure_disks, azure_stores
+from falaj.policies.rules.encryption.azure_customer_keys import KEYED, RULES
+from falaj.policies.rules.encryption.azure_tls import MINIMA, minor
+from falaj.policies.rules.encryption.demands import without_customer_key
+from falaj.policies.rules.encryption.table import Stores
 
 ENTRIES = [
     *azure_stores.STORAGE,

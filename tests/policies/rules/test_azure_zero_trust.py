@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from policies.model import UNKNOWN, Kind, Resource, Stack, View
-from policies.reading.azure_types import azure
-from policies.reading.demands import Demand
-from policies.rules.zero_trust.azure_public_access import public_access
-from policies.rules.zero_trust.azure_security_groups import open_admin_ports, open_inbound
+from falaj.policies.model import UNKNOWN, Kind, Resource, Stack, View
+from falaj.policies.reading.azure_types import azure
+from falaj.policies.reading.demands import Demand
+from falaj.policies.rules.zero_trust.azure_public_access import public_access
+from falaj.policies.rules.zero_trust.azure_security_groups import open_admin_ports, open_inbound
 
 WORLD = st.sampled_from(
     [

@@ -9,12 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from policies.model import UNKNOWN, Kind, Provider, Resource, Settings, View
-from policies.reading.machines import has_gpu, shares_gpu
-from policies.reading.tags import tags_of
-from policies.rules.governance.remediation import missing_tags
-from policies.rules.governance.restricted_data import restricted_spot
-from policies.rules.governance.tags import TAGGABLE, required_tags
+from falaj.policies.model import UNKNOWN, Kind, Provider, Resource, Settings, View
+from falaj.policies.reading.machines import has_gpu, shares_gpu
+from falaj.policies.reading.tags import tags_of
+from falaj.policies.rules.governance.remediation import missing_tags
+from falaj.policies.rules.governance.restricted_data import restricted_spot
+from falaj.policies.rules.governance.tags import TAGGABLE, required_tags
 
 CONFIG = {
     "falaj:owner": "it@bank.ae",

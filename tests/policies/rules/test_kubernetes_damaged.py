@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from policies.model import REDACTED, UNKNOWN, Stack, View, is_list
-from policies.model.cases import Case, read_cases
-from policies.rules import rules_of
+from falaj.policies.model import REDACTED, UNKNOWN, Stack, View, is_list
+from falaj.policies.model.cases import Case, read_cases
+from falaj.policies.rules import rules_of
 
 FOLDER = Path(__file__).resolve().parents[3] / "policies" / "rules" / "kubernetes"
 RULES = {each.id: each for each in rules_of("kubernetes")}

@@ -8,13 +8,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from policies.model import Kind, Resource, Stack, View, read_settings
-from policies.model.judge import look
-from policies.reading.images import is_allowed, parse
-from policies.reading.kubernetes import all_manifests, manifests
-from policies.reading.pods import CONTAINER_LISTS, TEMPLATES, pods_of
-from policies.reading.services import is_cluster_name, may_reach
-from policies.rules import rules_of
+from falaj.policies.model import Kind, Resource, Stack, View, read_settings
+from falaj.policies.model.judge import look
+from falaj.policies.reading.images import is_allowed, parse
+from falaj.policies.reading.kubernetes import all_manifests, manifests
+from falaj.policies.reading.pods import CONTAINER_LISTS, TEMPLATES, pods_of
+from falaj.policies.reading.services import is_cluster_name, may_reach
+from falaj.policies.rules import rules_of
 
 RULES = {each.id: each for each in rules_of("kubernetes")}
 SETTINGS = read_settings({"allowedRegistries": ["registry.example.ae/team"]}, "a test")

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from components.catalogue.region_names import AZURE_LOCATIONS
-from policies.model import UNKNOWN, Kind, Resource, Stack, View
-from policies.rules.residency.azure_locations import location
+from falaj.components.catalogue.region_names import AZURE_LOCATIONS
+from falaj.policies.model import UNKNOWN, Kind, Resource, Stack, View
+from falaj.policies.rules.residency.azure_locations import location
 
 HOME = ("uaenorth", "uaecentral")
 FOREIGN = sorted(AZURE_LOCATIONS - set(HOME))

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from policies.model import UNKNOWN, Provider, Resource, Settings, Stack, View
-from policies.rules.residency.azure_places import geo_copies_stay, place_of, refers_to
+from falaj.policies.model import UNKNOWN, Provider, Resource, Settings, Stack, View
+from falaj.policies.rules.residency.azure_places import geo_copies_stay, place_of, refers_to
 
 GROUP = "azure-native:resources:ResourceGroup"
 ACCOUNT = "azure-native:storage:StorageAccount"

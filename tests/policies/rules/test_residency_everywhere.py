@@ -7,9 +7,9 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from components.catalogue.region_names import AWS_REGIONS, AZURE_LOCATIONS
-from policies.model import UNKNOWN, Kind, Resource, Rule, View, spell
-from policies.rules.residency.everywhere import foreign_arn, foreign_host, foreign_region
+from falaj.components.catalogue.region_names import AWS_REGIONS, AZURE_LOCATIONS
+from falaj.policies.model import UNKNOWN, Kind, Resource, Rule, View, spell
+from falaj.policies.rules.residency.everywhere import foreign_arn, foreign_host, foreign_region
 
 HOME = frozenset({"me-central-1", "uaenorth", "uaecentral"})
 ABROAD = sorted((AWS_REGIONS | AZURE_LOCATIONS) - HOME)

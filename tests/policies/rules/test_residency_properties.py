@@ -7,9 +7,9 @@ from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 
-from policies.model import UNKNOWN, Kind, Resource, View
-from policies.reading.region_keys import kind_of_key
-from policies.rules.residency.everywhere import foreign_arn, foreign_region
+from falaj.policies.model import UNKNOWN, Kind, Resource, View
+from falaj.policies.reading.region_keys import kind_of_key
+from falaj.policies.rules.residency.everywhere import foreign_arn, foreign_region
 
 _NAME = re.compile(rb'@pulumi\.getter\(name="(\w+)"\)')
 _ARN = re.compile(r"Arns?$|^arns?$")

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from policies.model import Resource, Stack, View
-from policies.reading.place import REGIONLESS, REGIONLESS_MODULES
-from policies.rules.residency import RULES
-from policies.rules.residency.aws_regionless import edge, unclassified
+from falaj.policies.model import Resource, Stack, View
+from falaj.policies.reading.place import REGIONLESS, REGIONLESS_MODULES
+from falaj.policies.rules.residency import RULES
+from falaj.policies.rules.residency.aws_regionless import edge, unclassified
 
 _TOKEN = re.compile(rb"super\(\w+, __self__\)\.__init__\(\s*'(aws:[^']+)'")
 

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from engine.sandbox.schema import types
-from engine.sandbox.schema.tables import Tables
-from policies.rules.residency import (
+from falaj.engine.sandbox.schema import types
+from falaj.engine.sandbox.schema.tables import Tables
+from falaj.policies.rules.residency import (
     aws_accounts,
     aws_ai,
     aws_copies,

@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from policies.model import UNKNOWN, Kind, View, leaves, spell
-from policies.model.cases import Case, read_cases
-from policies.model.judge import look
-from policies.model.values import Path
-from policies.rules import all_rules
+from falaj.policies.model import UNKNOWN, Kind, View, leaves, spell
+from falaj.policies.model.cases import Case, read_cases
+from falaj.policies.model.judge import look
+from falaj.policies.model.values import Path
+from falaj.policies.rules import all_rules
 from tests.policies.flips import put
 
 FOLDER = FilePath(__file__).resolve().parents[3] / "policies" / "rules"

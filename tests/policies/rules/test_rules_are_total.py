@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from policies.model import EVERY, Resource, Rule, Stack, View
-from policies.rules import all_rules
+from falaj.policies.model import EVERY, Resource, Rule, Stack, View
+from falaj.policies.rules import all_rules
 from tests.policies.rules.test_rule_cases import CASES
 from tests.policies.strategies import values
 

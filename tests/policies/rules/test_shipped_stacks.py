@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from policies.configuration import settings_of
-from policies.model.judge import Judge
-from policies.rules import all_rules
+from falaj.policies.configuration import settings_of
+from falaj.policies.model.judge import Judge
+from falaj.policies.rules import all_rules
 from tests.policies.shipped import SIX, stack_of
 from tests.stacks.in_mocks import IN_CLUSTER, shipped
 

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from policies.model import Settings
-from policies.model.judge import Judge
-from policies.rules import all_rules
+from falaj.policies.model import Settings
+from falaj.policies.model.judge import Judge
+from falaj.policies.rules import all_rules
 from tests.policies.shipped import stack_with
 from tests.stacks.in_mocks import shipped
 

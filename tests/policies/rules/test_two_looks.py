@@ -8,8 +8,8 @@ from typing import Any, cast
 
 import pytest
 
-from policies.model import Kind, Resource, View, leaves
-from policies.model.judge import Judgement, look
+from falaj.policies.model import Kind, Resource, View, leaves
+from falaj.policies.model.judge import Judgement, look
 from tests.policies.rules.test_rule_cases import CASES, RULES, Case, hide
 
 WHOLE = [each for each in CASES if each.stack is not None]

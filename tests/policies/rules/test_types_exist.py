@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from engine.sandbox.schema.packages import Package
-from policies.model import Rule, kind_of
-from policies.reading.azure_types import azure
-from policies.rules import all_rules
+from falaj.engine.sandbox.schema.packages import Package
+from falaj.policies.model import Rule, kind_of
+from falaj.policies.reading.azure_types import azure
+from falaj.policies.rules import all_rules
 
 SDKS = {name: Package(name) for name in ("aws", "azure-native")}
 TODAY = {kind_of(token) for sdk in SDKS.values() for token in sdk.classes}

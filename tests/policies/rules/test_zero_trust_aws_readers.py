@@ -9,13 +9,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from policies.model import UNKNOWN, Resource, View
-from policies.model.judge import look
-from policies.reading.cidr import are_open, is_open, is_range_open
-from policies.reading.iam import is_any_resource, read
-from policies.reading.ports import EVERY_PORT, Ports, ports_of
-from policies.reading.principals import open_statements
-from policies.rules.zero_trust import aws
+from falaj.policies.model import UNKNOWN, Resource, View
+from falaj.policies.model.judge import look
+from falaj.policies.reading.cidr import are_open, is_open, is_range_open
+from falaj.policies.reading.iam import is_any_resource, read
+from falaj.policies.reading.ports import EVERY_PORT, Ports, ports_of
+from falaj.policies.reading.principals import open_statements
+from falaj.policies.rules.zero_trust import aws
 from tests.policies.strategies import values
 
 RULES = {each.id: each for each in aws.RULES}

@@ -14,10 +14,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from engine.guard import guarded
-from engine.oci.tools import ensure
-from stacks.images.items import Item
-from stacks.images.lock import Kind
+from falaj.engine.guard import guarded
+from falaj.engine.oci.tools import ensure
+from falaj.stacks.images.items import Item
+from falaj.stacks.images.lock import Kind
 
 EMPTY_DIGEST = "sha256:" + "0" * 64
 

@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from components.kubernetes import bill_of_materials
-from stacks.errors import StackError
-from stacks.images.archive import Archive
-from stacks.images.chart_archives import Helm
-from stacks.images.crane import Crane
-from stacks.images.items import Item
+from falaj.components.kubernetes import bill_of_materials
+from falaj.stacks.errors import StackError
+from falaj.stacks.images.archive import Archive
+from falaj.stacks.images.chart_archives import Helm
+from falaj.stacks.images.crane import Crane
+from falaj.stacks.images.items import Item
 from tests.stacks.images.registries import Registry, item
 
 TODAY = "2026-11-21"

@@ -18,15 +18,15 @@ import pytest
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
 
-from stacks.command.images_build import push
-from stacks.errors import StackError
-from stacks.images import signing
-from stacks.images.build import Built, build, find_tool, source_date_epoch
-from stacks.images.crane import Crane
-from stacks.images.items import Item
-from stacks.images.recipes import FOLDER, Recipe
-from stacks.images.sbom import sbom
-from stacks.images.wheels import Wheel, pinned
+from falaj.stacks.command.images_build import push
+from falaj.stacks.errors import StackError
+from falaj.stacks.images import signing
+from falaj.stacks.images.build import Built, build, find_tool, source_date_epoch
+from falaj.stacks.images.crane import Crane
+from falaj.stacks.images.items import Item
+from falaj.stacks.images.recipes import FOLDER, Recipe
+from falaj.stacks.images.sbom import sbom
+from falaj.stacks.images.wheels import Wheel, pinned
 from tests.stacks.images.registries import Registry
 
 BASE = "registry.example.ae/base@sha256:" + "b" * 64
@@ -101,7 +101,7 @@ def test_a_builder_gets_all_with_one_time_and_no_network(
     files = {str(path.relative_to(context)) for path in context.rglob("*") if path.is_file()}
     assert {"Containerfile", "finish.py", "requirements.txt", "sbom.cdx.json"} <= files
     assert "wheels/demo-1.0-py3-none-any.whl" in files
-    assert "workloads/registry/__main__.py" in files
+    assert "falaj/workloads/registry/__main__.py" in files
     assert not [each for each in files if "__pycache__" in each or "inference" in each]
     assert "other" not in (context / "requirements.txt").read_text()
     first, second = map(json.loads, (builder / "commands").read_text().splitlines())
@@ -210,7 +210,7 @@ def test_what_was_built_is_pushed_unchanged_and_signed(
     key.write_bytes(private.private_bytes(
         serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8,
         serialization.NoEncryption()))  # fmt: skip
-    monkeypatch.setattr("stacks.command.images_build.shutil.which", lambda name: None)
+    monkeypatch.setattr("falaj.stacks.command.images_build.shutil.which", lambda name: None)
     push(built, IMAGE, target.address, str(key))
     assert target.digest(f"{target.address}/falaj/inference:0.1.0") == digest
     kept = json.loads((tmp_path / "signature.json").read_text())

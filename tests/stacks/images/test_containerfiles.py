@@ -13,12 +13,12 @@ from pathlib import Path
 
 import pytest
 
-from components.kubernetes.bill_of_materials import images
-from stacks.images.recipes import BUILD_BASE, FOLDER, RECIPES, ROOT, Recipe
-from stacks.images.staging import copy_sources
-from stacks.images.wheels import pinned
+from falaj.components.kubernetes.bill_of_materials import images
+from falaj.stacks.images.recipes import BUILD_BASE, FOLDER, RECIPES, ROOT, Recipe
+from falaj.stacks.images.staging import copy_sources
+from falaj.stacks.images.wheels import pinned
 
-STAGED = {"requirements.txt", "workloads", "finish.py", "sbom.cdx.json", "wheels"}
+STAGED = {"requirements.txt", "falaj", "finish.py", "sbom.cdx.json", "wheels"}
 PACKAGES = metadata.packages_distributions()
 
 
@@ -100,14 +100,14 @@ def test_every_package_of_the_workloads_is_in_an_image() -> None:
 
 @pytest.mark.parametrize("recipe", RECIPES.values(), ids=RECIPES)
 def test_everything_that_is_imported_is_in_the_image(recipe: Recipe, tmp_path: Path) -> None:
-    copy_sources(recipe, tmp_path / "workloads")
+    copy_sources(recipe, tmp_path)
     wheels = pinned(ROOT / "requirements" / recipe.requirements, "amd64")
     installed = {_normal(each.name) for each in wheels}
     missing: set[str] = set()
     for path in tmp_path.rglob("*.py"):
         for name in _imports(path):
             top = name.partition(".")[0]
-            if top == "workloads":
+            if top == "falaj":
                 module = tmp_path / name.replace(".", "/")
                 if not (module.is_dir() or module.with_suffix(".py").is_file()):
                     missing.add(name)
@@ -141,7 +141,7 @@ def environment(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     trees: dict[str, Path] = {}
     for recipe in RECIPES.values():
         tree = trees[recipe.name] = tmp_path_factory.mktemp(recipe.name)
-        copy_sources(recipe, tree / "app" / "workloads")
+        copy_sources(recipe, tree / "app")
         (tree / "lib").mkdir()
         for wheel in pinned(ROOT / "requirements" / recipe.requirements, "amd64"):
             installed = metadata.distribution(wheel.name)
@@ -156,12 +156,12 @@ def environment(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 
 
 COMMANDS = [
-    ("falaj-inference", "workloads.inference serve --help"),
-    ("falaj-inference", "workloads.registry --help"),
-    ("falaj-training", "workloads.training run --help"),
-    ("falaj-training", "workloads.optimization --help"),
+    ("falaj-inference", "falaj.workloads.inference serve --help"),
+    ("falaj-inference", "falaj.workloads.registry --help"),
+    ("falaj-training", "falaj.workloads.training run --help"),
+    ("falaj-training", "falaj.workloads.optimization --help"),
     ("falaj-training", "torch.distributed.run --help"),
-    ("falaj-training-cpu", "workloads.training dataset --help"),
+    ("falaj-training-cpu", "falaj.workloads.training dataset --help"),
 ]
 
 

@@ -7,9 +7,9 @@ import subprocess
 import sys
 from pathlib import Path
 
-from stacks.images.chart_archives import Helm
-from stacks.images.crane import Crane
-from stacks.images.mirror import Mirror
+from falaj.stacks.images.chart_archives import Helm
+from falaj.stacks.images.crane import Crane
+from falaj.stacks.images.mirror import Mirror
 from tests.stacks.images.registries import EMPTY_DIGEST, Registry, crane, item
 
 
@@ -115,8 +115,10 @@ def test_after_a_kill_the_next_run_goes_on(upstream: Registry, target: Registry)
     names = [f"image{number}" for number in range(6)]
     wanted = [item(upstream, name, upstream.image(name, name * 50_000)) for name in names]
     program = (
-        "from stacks.images.items import Item; from stacks.images.mirror import Mirror;"
-        "from stacks.images.crane import Crane; from stacks.images.chart_archives import Helm;"
+        "from falaj.stacks.images.chart_archives import Helm;"
+        "from falaj.stacks.images.crane import Crane; "
+        "from falaj.stacks.images.items import Item; "
+        "from falaj.stacks.images.mirror import Mirror;"
         f"Mirror('{target.address}/falaj', Crane(), Helm(), lambda l: print(l, flush=True))"
         f".fill({wanted!r})"
     )

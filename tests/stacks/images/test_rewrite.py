@@ -9,10 +9,10 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stacks.errors import StackError
-from stacks.images.items import Item, items
-from stacks.images.lock import EMPTY
-from stacks.images.rewrite import Rewritten, rewrite
+from falaj.stacks.errors import StackError
+from falaj.stacks.images.items import Item, items
+from falaj.stacks.images.lock import EMPTY
+from falaj.stacks.images.rewrite import Rewritten, rewrite
 
 DIGEST = "sha256:" + "a" * 64
 MIRROR = "registry.example.ae/falaj"

@@ -20,8 +20,8 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from workloads.training import dataset as datasets
-from workloads.training.snapshot import open_dataset
+from falaj.workloads.training import dataset as datasets
+from falaj.workloads.training.snapshot import open_dataset
 
 TOKENS = {f"site-{letter}": f"token-of-site-{letter}-" + letter * 32 for letter in "abc"}
 

@@ -18,6 +18,7 @@ from typing import Any
 
 import pytest
 
+from falaj.workloads.federation.site import Link, client_context
 from tests.ports import free_port
 from tests.workloads.federation.federations import (
     TOKENS,
@@ -26,11 +27,10 @@ from tests.workloads.federation.federations import (
     tables,
     token_digests,
 )
-from workloads.federation.site import Link, client_context
 
 #: Four processes that each start torch: on a busy machine that is what takes the time.
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
-COMMAND = [sys.executable, "-m", "workloads.federation"]
+COMMAND = [sys.executable, "-m", "falaj.workloads.federation"]
 ROUNDS = 8
 
 

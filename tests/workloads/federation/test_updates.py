@@ -12,9 +12,9 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from workloads.federation import command, updates
-from workloads.federation.updates import MessageError, Update
-from workloads.training import checkpoint
+from falaj.workloads.federation import command, updates
+from falaj.workloads.federation.updates import MessageError, Update
+from falaj.workloads.training import checkpoint
 
 LIKE = {"weight": torch.zeros(3, 2), "bias": torch.zeros(3)}
 
@@ -120,7 +120,7 @@ def test_a_wrong_coordinator_is_refused(
     }  # fmt: skip
     given_ = [part for pair in places.items() for part in pair]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("workloads.training.stopping.StopRequest.install", lambda _: None)
+        patch.setattr("falaj.workloads.training.stopping.StopRequest.install", lambda _: None)
         patch.chdir(tmp_path)
         assert command.main(["coordinator", *given_, *words]) == 2
     assert reason in capsys.readouterr().err

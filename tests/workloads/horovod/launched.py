@@ -24,7 +24,7 @@ class Job:
 
     def command(self, index: int, *options: str) -> list[str]:
         return [
-            sys.executable, "-m", "workloads.horovod", "run",
+            sys.executable, "-m", "falaj.workloads.horovod", "run",
             "--nodes", str(self.nodes), "--processes", str(self.processes),
             "--index", str(index), "--rendezvous", f"127.0.0.2:{self.port}",
             "--address", f"127.0.0.{index + 2}", *options,

@@ -12,12 +12,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from falaj.workloads.errors import WorkloadError
+from falaj.workloads.horovod.command import main
+from falaj.workloads.horovod.pack import pack
+from falaj.workloads.horovod.world import MOST_PROCESSES, World, interface_of
 from tests.components.kubernetes.pod_processes import finish
 from tests.workloads.horovod.launched import Job
-from workloads.errors import WorkloadError
-from workloads.horovod.command import main
-from workloads.horovod.pack import pack
-from workloads.horovod.world import MOST_PROCESSES, World, interface_of
 
 
 @pytest.mark.parametrize(
@@ -56,7 +56,7 @@ def test_a_wrong_command_line_says_how_it_is_used(
     with pytest.raises(SystemExit) as ended:
         main(words)
     assert ended.value.code == 2
-    assert "usage: python -m workloads.horovod" in capsys.readouterr().err
+    assert "usage: python -m falaj.workloads.horovod" in capsys.readouterr().err
 
 
 @given(nodes=st.integers(1, 40), processes=st.integers(1, 20))
@@ -84,12 +84,12 @@ def test_the_interface_is_the_one_that_has_the_address_or_its_network() -> None:
 def test_the_packed_file_runs_alone_and_leaves_the_program_its_own_modules(
     tmp_path: Path,
 ) -> None:
-    """Another package named ``workloads`` is the program's; PYTHONPATH is the image's."""
-    packed, own = tmp_path / "horovod.pyz", tmp_path / "own" / "workloads"
+    """A package named ``falaj`` is the program's as well; PYTHONPATH is the image's."""
+    packed, own = tmp_path / "horovod.pyz", tmp_path / "own" / "falaj"
     pack(packed)
     own.mkdir(parents=True)
     (own / "__init__.py").write_text("NAME = 'the team'")
-    ask = "import os, sys, workloads; print(workloads.NAME, os.environ['HOROVOD_SIZE'], sys.argv)"
+    ask = "import os, sys, falaj; print(falaj.NAME, os.environ['HOROVOD_SIZE'], sys.argv)"
     done = subprocess.run(
         [sys.executable, "-I", str(packed), "run", "--processes", "1", "--rendezvous",
          f"127.0.0.1:{Job(tmp_path).port}", "--", sys.executable, "-c", ask, "--nodes", "7"],

@@ -14,9 +14,9 @@ from pathlib import Path
 
 import pytest
 
+from falaj.workloads.horovod.launch import cause
 from tests.components.kubernetes.pod_processes import finish
 from tests.workloads.horovod.launched import Job
-from workloads.horovod.launch import cause
 
 pytestmark = pytest.mark.slow
 

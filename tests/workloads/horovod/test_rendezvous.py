@@ -13,11 +13,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from falaj.workloads.errors import WorkloadError
+from falaj.workloads.horovod import store
+from falaj.workloads.horovod.machines import Contact, Machines
+from falaj.workloads.horovod.store import MOST_BYTES, Rendezvous
 from tests.ports import free_port
-from workloads.errors import WorkloadError
-from workloads.horovod import store
-from workloads.horovod.machines import Contact, Machines
-from workloads.horovod.store import MOST_BYTES, Rendezvous
 
 
 @pytest.fixture(scope="module")

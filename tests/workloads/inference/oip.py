@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 from onnx import TensorProto
 
+from falaj.workloads.inference import model
+from falaj.workloads.inference.errors import RequestError
+from falaj.workloads.inference.settings import Limits
 from tests.workloads.inference import models
 from tests.workloads.inference.serving import row
-from workloads.inference import model
-from workloads.inference.errors import RequestError
-from workloads.inference.settings import Limits
 
 LIMITS = Limits(max_body_bytes=65536, max_rows=32)
 KINDS = {

@@ -17,13 +17,13 @@ from typing import Any
 
 import orjson
 
-from workloads.inference import model, router
-from workloads.inference.auth import Identity
-from workloads.inference.exchange import Answer, Exchange
-from workloads.inference.oip import Inference
-from workloads.inference.protocol import Connection
-from workloads.inference.service import Service
-from workloads.inference.settings import (
+from falaj.workloads.inference import model, router
+from falaj.workloads.inference.auth import Identity
+from falaj.workloads.inference.exchange import Answer, Exchange
+from falaj.workloads.inference.oip import Inference
+from falaj.workloads.inference.protocol import Connection
+from falaj.workloads.inference.service import Service
+from falaj.workloads.inference.settings import (
     AuthSettings,
     Limits,
     Settings,

@@ -23,10 +23,10 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
+from falaj.workloads.inference import tokens
+from falaj.workloads.registry.keyring import KeyRing
+from falaj.workloads.registry.store import Store
 from tests.workloads.inference import models
-from workloads.inference import tokens
-from workloads.registry.keyring import KeyRing
-from workloads.registry.store import Store
 
 ISSUER = "falaj:test"
 AUDIENCE = "falaj:test:service"
@@ -164,7 +164,14 @@ class Server:
         self.errors = site.root / "server.log"
         with self.errors.open("ab") as log:
             self.process = subprocess.Popen(
-                [sys.executable, "-m", "workloads.inference", "serve", "--config", site.config],
+                [
+                    sys.executable,
+                    "-m",
+                    "falaj.workloads.inference",
+                    "serve",
+                    "--config",
+                    site.config,
+                ],
                 stderr=log,
                 preexec_fn=preexec,  # noqa: PLW1509 - only lowers a limit
             )

@@ -9,9 +9,9 @@ from pathlib import Path
 import jwt
 import pytest
 
+from falaj.workloads.inference.__main__ import main
 from tests.workloads.inference import models
 from tests.workloads.inference.serving import AUDIENCE, ISSUER, Server, Site
-from workloads.inference.__main__ import main
 
 TOKEN = ["--issuer", ISSUER, "--audience", AUDIENCE, "--subject", "me"]
 

@@ -6,10 +6,10 @@ import onnx
 import pytest
 from onnx import TensorProto, helper
 
+from falaj.workloads.inference import graph, model
+from falaj.workloads.inference.errors import InferenceError
+from falaj.workloads.inference.settings import Limits
 from tests.workloads.inference import models
-from workloads.inference import graph, model
-from workloads.inference.errors import InferenceError
-from workloads.inference.settings import Limits
 
 
 def external() -> bytes:

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from workloads.errors import IntegrityError
-from workloads.inference import audit, logs
-from workloads.inference.errors import InferenceError
-from workloads.inference.logs import Logs
+from falaj.workloads.errors import IntegrityError
+from falaj.workloads.inference import audit, logs
+from falaj.workloads.inference.errors import InferenceError
+from falaj.workloads.inference.logs import Logs
 
 
 @pytest.fixture

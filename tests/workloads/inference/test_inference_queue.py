@@ -10,15 +10,15 @@ from typing import Any, cast
 
 import pytest
 
+from falaj.workloads.inference import model, settings
+from falaj.workloads.inference.auth import Authenticator
+from falaj.workloads.inference.model import Model
+from falaj.workloads.inference.oip import Inference
+from falaj.workloads.inference.protocol import Connection
+from falaj.workloads.inference.runs import QUEUE_PER_THREAD
+from falaj.workloads.inference.service import Service
 from tests.workloads.inference import models
 from tests.workloads.inference.serving import Site, row
-from workloads.inference import model, settings
-from workloads.inference.auth import Authenticator
-from workloads.inference.model import Model
-from workloads.inference.oip import Inference
-from workloads.inference.protocol import Connection
-from workloads.inference.runs import QUEUE_PER_THREAD
-from workloads.inference.service import Service
 
 
 class Transport:

@@ -13,6 +13,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from onnx import TensorProto
 
+from falaj.workloads.inference.errors import RequestError
+from falaj.workloads.inference.tensors import NUMPY_TYPES, TensorSpec
 from tests.workloads.inference import models
 from tests.workloads.inference.oip import (
     ECHO,
@@ -25,8 +27,6 @@ from tests.workloads.inference.oip import (
     refusal,
 )
 from tests.workloads.inference.serving import row
-from workloads.inference.errors import RequestError
-from workloads.inference.tensors import NUMPY_TYPES, TensorSpec
 
 
 def test_answer_has_what_the_protocol_asks_for() -> None:

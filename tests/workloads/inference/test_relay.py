@@ -12,14 +12,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from falaj.workloads.inference import relay, relayed
+from falaj.workloads.inference.oip import Inference, Schema
+from falaj.workloads.inference.relay import AnswerError
+from falaj.workloads.inference.remote import Remote, RemoteError
+from falaj.workloads.inference.settings import Limits
 from tests.workloads.inference import models
 from tests.workloads.inference.runtime import Runtime, listen, runtime
 from tests.workloads.inference.serving import row
-from workloads.inference import relay, relayed
-from workloads.inference.oip import Inference, Schema
-from workloads.inference.relay import AnswerError
-from workloads.inference.remote import Remote, RemoteError
-from workloads.inference.settings import Limits
 
 LIMITS = Limits(max_body_bytes=64 * 1024, max_rows=8)
 

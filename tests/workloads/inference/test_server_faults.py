@@ -16,15 +16,22 @@ from pathlib import Path
 import pytest
 from cryptography.x509.oid import ExtendedKeyUsageOID
 
+from falaj.workloads.inference import audit
 from tests.workloads.inference import models
 from tests.workloads.inference.serving import Server, Site, call, gone, row, send_signal
-from workloads.inference import audit
 
 Start = Callable[..., Server]
 
 
 def serve_once(site: Site) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "workloads.inference", "serve", "--config", str(site.config)]
+    command = [
+        sys.executable,
+        "-m",
+        "falaj.workloads.inference",
+        "serve",
+        "--config",
+        str(site.config),
+    ]
     return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
 
 

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from workloads.inference import settings
-from workloads.inference.errors import InferenceError
+from falaj.workloads.inference import settings
+from falaj.workloads.inference.errors import InferenceError
 
 GOOD: dict[str, Any] = {
     "format": "falaj.service/1",

@@ -11,18 +11,18 @@ from typing import Any
 
 import pytest
 
+from falaj.workloads.inference import model, relayed, settings, spill
+from falaj.workloads.inference.__main__ import main
+from falaj.workloads.inference.auth import Authenticator
+from falaj.workloads.inference.backends import watch_runtime
+from falaj.workloads.inference.cores import available
+from falaj.workloads.inference.remote import Remote
+from falaj.workloads.inference.service import Service
+from falaj.workloads.inference.spill import Breaker, Spill
 from tests.workloads.inference import models
 from tests.workloads.inference.runtime import Runtime, listen, runtime
 from tests.workloads.inference.serving import Site
 from tests.workloads.inference.test_inference_queue import LIVE, Transport, connect, request, until
-from workloads.inference import model, relayed, settings, spill
-from workloads.inference.__main__ import main
-from workloads.inference.auth import Authenticator
-from workloads.inference.backends import watch_runtime
-from workloads.inference.cores import available
-from workloads.inference.remote import Remote
-from workloads.inference.service import Service
-from workloads.inference.spill import Breaker, Spill
 
 
 async def no_metrics() -> bytes:

@@ -33,12 +33,15 @@ def module(*arguments: str) -> subprocess.CompletedProcess[str]:
 
 
 def trained(folder: Path, *source: str, epochs: int) -> Run:
-    made = module("workloads.training", "dataset", *source, "--output", str(folder), "--json")
+    made = module(
+        "falaj.workloads.training", "dataset", *source, "--output", str(folder), "--json"
+    )
     assert made.returncode == 0, made.stderr
     dataset = Path(json.loads(made.stdout.splitlines()[-1])["path"])
     run = module(
-        "workloads.training", "run", "--dataset", str(dataset), "--output", str(folder / "run"),
-        "--epochs", str(epochs), "--device", "cpu", "--threads", "1", "--progress", "json",
+        "falaj.workloads.training", "run", "--dataset", str(dataset),
+        "--output", str(folder / "run"), "--epochs", str(epochs), "--device", "cpu",
+        "--threads", "1", "--progress", "json",
     )  # fmt: skip
     assert run.returncode == 0, run.stderr
     return Run(folder / "run", dataset)
@@ -90,7 +93,7 @@ def optimise() -> Optimise:
 
     def run(run: Path, dataset: Path, output: Path, *more: str) -> Any:
         return module(
-            "workloads.optimization", "--run", str(run), "--dataset", str(dataset),
+            "falaj.workloads.optimization", "--run", str(run), "--dataset", str(dataset),
             "--output", str(output), *more,
         )  # fmt: skip
 

@@ -10,20 +10,24 @@ import pytest
 import torch
 from torch import nn
 
-from workloads.errors import WorkloadError
-from workloads.optimization.evaluate import check_parity, core_rows
-from workloads.optimization.export import export_module
-from workloads.optimization.pipeline import serving_of
-from workloads.optimization.runtime import open_session
-from workloads.optimization.served_graph import (
+from falaj.workloads.errors import WorkloadError
+from falaj.workloads.optimization.evaluate import check_parity, core_rows
+from falaj.workloads.optimization.export import export_module
+from falaj.workloads.optimization.pipeline import serving_of
+from falaj.workloads.optimization.runtime import open_session
+from falaj.workloads.optimization.served_graph import (
     Serving,
     assemble,
     describe_inputs,
     describe_outputs,
 )
-from workloads.training.artifacts import load_rows, load_trained
-from workloads.training.models import Architecture, build
-from workloads.training.preprocessing import CategoricalColumn, NumericColumn, TablePreprocessing
+from falaj.workloads.training.artifacts import load_rows, load_trained
+from falaj.workloads.training.models import Architecture, build
+from falaj.workloads.training.preprocessing import (
+    CategoricalColumn,
+    NumericColumn,
+    TablePreprocessing,
+)
 
 
 def network() -> nn.Module:

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from onnx import TensorProto, helper, numpy_helper
 
-from workloads.errors import WorkloadError
-from workloads.optimization.safety import UnsafeModelError, check_model
+from falaj.workloads.errors import WorkloadError
+from falaj.workloads.optimization.safety import UnsafeModelError, check_model
 
 
 def small_model() -> onnx.ModelProto:

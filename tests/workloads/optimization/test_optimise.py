@@ -12,15 +12,15 @@ from typing import Any
 import numpy as np
 import pytest
 
-from workloads.errors import StorageFullError
-from workloads.optimization import record as records
-from workloads.optimization.__main__ import main
-from workloads.optimization.gate import CLEAR_GAIN
-from workloads.optimization.pipeline import Request, optimise
-from workloads.optimization.runtime import open_session
-from workloads.optimization.safety import check_model
-from workloads.registry.keyring import KeyRing
-from workloads.training.artifacts import load_rows
+from falaj.workloads.errors import StorageFullError
+from falaj.workloads.optimization import record as records
+from falaj.workloads.optimization.__main__ import main
+from falaj.workloads.optimization.gate import CLEAR_GAIN
+from falaj.workloads.optimization.pipeline import Request, optimise
+from falaj.workloads.optimization.runtime import open_session
+from falaj.workloads.optimization.safety import check_model
+from falaj.workloads.registry.keyring import KeyRing
+from falaj.workloads.training.artifacts import load_rows
 
 
 def refused(capsys: pytest.CaptureFixture[str], run: Path, dataset: Path, *more: str) -> str:
@@ -285,12 +285,13 @@ def test_a_sealed_run_leaves_no_plain_model(tmp_path: Path) -> None:
     keys = tmp_path / "keys"
     KeyRing.create(keys)
     made = module(
-        "workloads.training", "dataset", "--source", "digits", "--output", str(tmp_path / "data"),
+        "falaj.workloads.training", "dataset", "--source", "digits",
+        "--output", str(tmp_path / "data"),
         "--keyring", str(keys), "--json",
     )  # fmt: skip
     dataset = json.loads(made.stdout.splitlines()[-1])["path"]
     run = module(
-        "workloads.training", "run", "--dataset", dataset, "--output", str(tmp_path / "run"),
+        "falaj.workloads.training", "run", "--dataset", dataset, "--output", str(tmp_path / "run"),
         "--keyring", str(keys), "--epochs", "1", "--threads", "1", "--json",
     )  # fmt: skip
     assert run.returncode == 0, run.stderr
@@ -307,7 +308,8 @@ def test_a_sealed_run_leaves_no_plain_model(tmp_path: Path) -> None:
     assert len(data) == result["files"]["model.onnx"]["size"]
     check_model(data)
     published = module(
-        "workloads.registry", "publish", "--registry", str(tmp_path / "registry"), "--model", "m",
+        "falaj.workloads.registry", "publish", "--registry", str(tmp_path / "registry"),
+        "--model", "m",
         "--keyring", str(keys), "--from", str(output), "--fields", result["fields"], "--json",
     )  # fmt: skip
     assert published.returncode == 0, published.stderr

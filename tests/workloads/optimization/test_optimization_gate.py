@@ -8,8 +8,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from workloads.errors import WorkloadError
-from workloads.optimization.gate import CLEAR_GAIN, Measured, check_bound, decide, loss_points
+from falaj.workloads.errors import WorkloadError
+from falaj.workloads.optimization.gate import (
+    CLEAR_GAIN,
+    Measured,
+    check_bound,
+    decide,
+    loss_points,
+)
 
 accuracies = st.floats(0, 1)
 errors = st.floats(0, 1e6)

@@ -6,8 +6,8 @@ from collections.abc import Callable
 
 import pytest
 
-from workloads.errors import WorkloadError
-from workloads.optimization.latency import compare
+from falaj.workloads.errors import WorkloadError
+from falaj.workloads.optimization.latency import compare
 
 
 class Clock:

@@ -12,15 +12,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 from onnx import TensorProto, helper
 
-from workloads.errors import WorkloadError
-from workloads.optimization.evaluate import score
-from workloads.optimization.export import export_module
-from workloads.optimization.gate import Measured, decide
-from workloads.optimization.pipeline import serving_of
-from workloads.optimization.quantise import OPERATORS, measure_ranges, pick_rows, quantise
-from workloads.optimization.runtime import needs_reduced_range
-from workloads.optimization.served_graph import Serving, assemble
-from workloads.training.artifacts import Rows, load_rows, load_trained
+from falaj.workloads.errors import WorkloadError
+from falaj.workloads.optimization.evaluate import score
+from falaj.workloads.optimization.export import export_module
+from falaj.workloads.optimization.gate import Measured, decide
+from falaj.workloads.optimization.pipeline import serving_of
+from falaj.workloads.optimization.quantise import OPERATORS, measure_ranges, pick_rows, quantise
+from falaj.workloads.optimization.runtime import needs_reduced_range
+from falaj.workloads.optimization.served_graph import Serving, assemble
+from falaj.workloads.training.artifacts import Rows, load_rows, load_trained
 
 
 @pytest.fixture(scope="module")

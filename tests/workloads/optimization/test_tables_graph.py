@@ -12,9 +12,14 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from onnx import TensorProto, helper
 
-from workloads.optimization.runtime import open_session
-from workloads.optimization.tables_graph import ML_DOMAIN, ML_OPSET, build_inputs, free_prefix
-from workloads.training.preprocessing import (
+from falaj.workloads.optimization.runtime import open_session
+from falaj.workloads.optimization.tables_graph import (
+    ML_DOMAIN,
+    ML_OPSET,
+    build_inputs,
+    free_prefix,
+)
+from falaj.workloads.training.preprocessing import (
     CategoricalColumn,
     NumericColumn,
     TablePreprocessing,

@@ -3,9 +3,9 @@ from typing import Any
 
 import pytest
 
-from workloads.registry.keyring import KeyRing
-from workloads.registry.package import Package
-from workloads.registry.store import Store
+from falaj.workloads.registry.keyring import KeyRing
+from falaj.workloads.registry.package import Package
+from falaj.workloads.registry.store import Store
 
 CHUNK = 64
 FILES = {"model.onnx": bytes(range(256)), "card.md": b"# digits\n"}

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from workloads.errors import IntegrityError, WorkloadError
-from workloads.registry.keyring import KeyRing, shred_keyring
-from workloads.registry.keyservice import WrappedKey
-from workloads.registry.signing import key_id, read_private_key
+from falaj.workloads.errors import IntegrityError, WorkloadError
+from falaj.workloads.registry.keyring import KeyRing, shred_keyring
+from falaj.workloads.registry.keyservice import WrappedKey
+from falaj.workloads.registry.signing import key_id, read_private_key
 
 KEY = bytes(range(32))
 
@@ -155,7 +155,7 @@ def test_interrupted_rotation_changes_nothing(
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr("workloads.registry.keyring._write_index", killed)
+        patch.setattr("falaj.workloads.registry.keyring._write_index", killed)
         with pytest.raises(KeyboardInterrupt):
             keyring.rotate()
     again = KeyRing.open(keyring.path)
@@ -220,7 +220,8 @@ def test_rotation_waits_for_steady_blocks(keyring: KeyRing) -> None:
 
 def test_rotations_of_two_processes_do_not_collide(keyring: KeyRing) -> None:
     code = (
-        "import sys; from pathlib import Path; from workloads.registry.keyring import KeyRing\n"
+        "import sys; from pathlib import Path\n"
+        "from falaj.workloads.registry.keyring import KeyRing\n"
         "ring = KeyRing.open(Path(sys.argv[1]))\n"
         "for _ in range(5): ring.rotate()"
     )

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from workloads.errors import IntegrityError, WorkloadError
-from workloads.registry.keyring import KeyRing
-from workloads.registry.manifest import Manifest
-from workloads.registry.package import Package
-from workloads.registry.store import Store
+from falaj.workloads.errors import IntegrityError, WorkloadError
+from falaj.workloads.registry.keyring import KeyRing
+from falaj.workloads.registry.manifest import Manifest
+from falaj.workloads.registry.package import Package
+from falaj.workloads.registry.store import Store
 
 
 def check(store: Store, keyring: KeyRing) -> Package:

@@ -8,15 +8,15 @@ from typing import Any
 
 import pytest
 
-from workloads.errors import IntegrityError, WorkloadError
-from workloads.files import write_atomic
-from workloads.registry.keylist import file_context
-from workloads.registry.keyring import KeyRing
-from workloads.registry.manifest import PAYLOAD_TYPE
-from workloads.registry.package import Package
-from workloads.registry.signing import sign
-from workloads.registry.store import Store
-from workloads.registry.stream import HEADER_BYTES, TAG_BYTES
+from falaj.workloads.errors import IntegrityError, WorkloadError
+from falaj.workloads.files import write_atomic
+from falaj.workloads.registry.keylist import file_context
+from falaj.workloads.registry.keyring import KeyRing
+from falaj.workloads.registry.manifest import PAYLOAD_TYPE
+from falaj.workloads.registry.package import Package
+from falaj.workloads.registry.signing import sign
+from falaj.workloads.registry.store import Store
+from falaj.workloads.registry.stream import HEADER_BYTES, TAG_BYTES
 
 CHUNK = 64
 STEP = CHUNK + TAG_BYTES

@@ -15,16 +15,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from falaj.workloads.errors import IntegrityError, WorkloadError
+from falaj.workloads.registry.__main__ import main
+from falaj.workloads.registry.adoption import adopt
+from falaj.workloads.registry.keyring import KeyRing
+from falaj.workloads.registry.keyring_archive import pack, unpack
+from falaj.workloads.registry.memory_files import file_system_of, require_memory
+from falaj.workloads.registry.package import Package
+from falaj.workloads.registry.store import Store
+from falaj.workloads.registry.triton_layout import Running, configuration, write_repository
 from tests.workloads.inference import models
-from workloads.errors import IntegrityError, WorkloadError
-from workloads.registry.__main__ import main
-from workloads.registry.adoption import adopt
-from workloads.registry.keyring import KeyRing
-from workloads.registry.keyring_archive import pack, unpack
-from workloads.registry.memory_files import file_system_of, require_memory
-from workloads.registry.package import Package
-from workloads.registry.store import Store
-from workloads.registry.triton_layout import Running, configuration, write_repository
 
 
 def archive(**files: bytes) -> bytes:

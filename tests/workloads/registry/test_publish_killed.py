@@ -11,16 +11,16 @@ from typing import Any
 
 import pytest
 
-from workloads.registry import audit, rotation
-from workloads.registry.keyring import KeyRing
-from workloads.registry.sealed import seal, unseal
-from workloads.registry.store import Store
+from falaj.workloads.registry import audit, rotation
+from falaj.workloads.registry.keyring import KeyRing
+from falaj.workloads.registry.sealed import seal, unseal
+from falaj.workloads.registry.store import Store
 
 PUBLISHER = """
 import json, sys
 from pathlib import Path
-from workloads.registry.keyring import KeyRing
-from workloads.registry.store import Store
+from falaj.workloads.registry.keyring import KeyRing
+from falaj.workloads.registry.store import Store
 
 root, ring, fields = Path(sys.argv[1]), Path(sys.argv[2]), json.loads(sys.argv[3])
 store, keyring = Store(root), KeyRing.open(ring)
@@ -34,8 +34,8 @@ for number in range(1000):
 ROTATOR = """
 import sys
 from pathlib import Path
-from workloads.registry import rotation
-from workloads.registry.keyring import KeyRing
+from falaj.workloads.registry import rotation
+from falaj.workloads.registry.keyring import KeyRing
 
 keyring = KeyRing.open(Path(sys.argv[1]))
 print("ready", flush=True)
@@ -123,7 +123,7 @@ def test_file_size_limit_while_publishing(
     (source / "model.onnx").write_bytes(bytes(50_000))
     (source / "fields.json").write_text(json.dumps(fields))
     command = [
-        sys.executable, "-m", "workloads.registry", "publish", "--registry", str(store.root),
+        sys.executable, "-m", "falaj.workloads.registry", "publish", "--registry", str(store.root),
         "--model", "digits", "--keyring", str(keyring.path), "--from", str(source),
         "--fields", str(source / "fields.json"),
     ]  # fmt: skip

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from workloads.errors import IntegrityError, StorageFullError
-from workloads.registry import audit
+from falaj.workloads.errors import IntegrityError, StorageFullError
+from falaj.workloads.registry import audit
 
 
 @pytest.fixture

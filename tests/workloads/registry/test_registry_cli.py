@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from workloads.registry.__main__ import main
-from workloads.registry.keyring import KeyRing
-from workloads.registry.package import Package
-from workloads.registry.sealed import seal
-from workloads.registry.store import Store
+from falaj.workloads.registry.__main__ import main
+from falaj.workloads.registry.keyring import KeyRing
+from falaj.workloads.registry.package import Package
+from falaj.workloads.registry.sealed import seal
+from falaj.workloads.registry.store import Store
 
 
 class Cli:
@@ -199,7 +199,7 @@ def test_texts_for_people(cli: Cli) -> None:
 
 def test_the_module_starts_without_heavy_imports() -> None:
     code = (
-        "import sys, workloads.registry.__main__\n"
+        "import sys, falaj.workloads.registry.__main__\n"
         "heavy = {'torch', 'numpy', 'onnx', 'pydantic', 'pulumi'} & set(sys.modules)\n"
         "sys.exit(repr(heavy) if heavy else 0)"
     )

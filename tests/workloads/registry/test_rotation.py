@@ -5,12 +5,12 @@ from typing import Any
 
 import pytest
 
-from workloads.errors import StorageFullError, WorkloadError
-from workloads.registry import rotation
-from workloads.registry.keyring import KeyRing
-from workloads.registry.package import Package
-from workloads.registry.sealed import seal, unseal
-from workloads.registry.store import Store
+from falaj.workloads.errors import StorageFullError, WorkloadError
+from falaj.workloads.registry import rotation
+from falaj.workloads.registry.keyring import KeyRing
+from falaj.workloads.registry.package import Package
+from falaj.workloads.registry.sealed import seal, unseal
+from falaj.workloads.registry.store import Store
 
 
 def check(store: Store, keyring: KeyRing) -> None:

@@ -4,9 +4,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from workloads.errors import IntegrityError, WorkloadError
-from workloads.registry.keyring import KeyRing
-from workloads.registry.sealed import (
+from falaj.workloads.errors import IntegrityError, WorkloadError
+from falaj.workloads.registry.keyring import KeyRing
+from falaj.workloads.registry.sealed import (
     artifact_path,
     read_artifact,
     rewrap,

@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from workloads.errors import IntegrityError, StorageFullError, WorkloadError
-from workloads.registry import audit
-from workloads.registry.keyring import KeyRing
-from workloads.registry.package import Package
-from workloads.registry.store import Published, Store
+from falaj.workloads.errors import IntegrityError, StorageFullError, WorkloadError
+from falaj.workloads.registry import audit
+from falaj.workloads.registry.keyring import KeyRing
+from falaj.workloads.registry.package import Package
+from falaj.workloads.registry.store import Published, Store
 
 Fields = dict[str, Any]
 
@@ -86,7 +86,7 @@ def test_full_disk_leaves_the_registry_as_it_was(
     monkeypatch: pytest.MonkeyPatch,
     step: str,
 ) -> None:
-    import workloads.registry.package as package_module
+    import falaj.workloads.registry.package as package_module
 
     publish(store, keyring, fields, b"one")
     before = sorted(store.root.rglob("*"))

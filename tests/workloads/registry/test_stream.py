@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from workloads.errors import IntegrityError, WorkloadError
-from workloads.registry.stream import (
+from falaj.workloads.errors import IntegrityError, WorkloadError
+from falaj.workloads.registry.stream import (
     HEADER_BYTES,
     MAX_CHUNK_BYTES,
     TAG_BYTES,

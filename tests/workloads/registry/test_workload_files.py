@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from workloads.errors import StorageFullError, WorkloadError
-from workloads.files import (
+from falaj.workloads.errors import StorageFullError, WorkloadError
+from falaj.workloads.files import (
     make_private_folder,
     read_bytes,
     read_json,
@@ -20,8 +20,8 @@ from workloads.files import (
 LIMITED = """
 import resource, sys
 from pathlib import Path
-from workloads.errors import StorageFullError
-from workloads.files import write_atomic
+from falaj.workloads.errors import StorageFullError
+from falaj.workloads.files import write_atomic
 resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000))
 try:
     write_atomic(Path(sys.argv[1]), bytes(5000))

@@ -10,14 +10,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from workloads.training import dataset as datasets
-from workloads.training import distributed, launcher
-from workloads.training.finishing import Setting
-from workloads.training.options import Requested
-from workloads.training.progress import Progress
-from workloads.training.session import Session
-from workloads.training.snapshot import Dataset
-from workloads.training.stopping import StopRequest
+from falaj.workloads.training import dataset as datasets
+from falaj.workloads.training import distributed, launcher
+from falaj.workloads.training.finishing import Setting
+from falaj.workloads.training.options import Requested
+from falaj.workloads.training.progress import Progress
+from falaj.workloads.training.session import Session
+from falaj.workloads.training.snapshot import Dataset
+from falaj.workloads.training.stopping import StopRequest
 
 WriteCsv = Callable[..., Path]
 Train = Callable[..., int]

@@ -12,9 +12,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from workloads.errors import WorkloadError
-from workloads.training.columns import Column, Excluded, interpret, useless
-from workloads.training.target import interpret_target
+from falaj.workloads.errors import WorkloadError
+from falaj.workloads.training.columns import Column, Excluded, interpret, useless
+from falaj.workloads.training.target import interpret_target
 
 
 def _column(values: list[Any], kind: pa.DataType | None = None) -> Column:

@@ -11,12 +11,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from workloads.errors import WorkloadError
-from workloads.registry.keyring import KeyRing
-from workloads.training import dataset as datasets
-from workloads.training.artifacts import load_rows
-from workloads.training.dataset import Source, build, write
-from workloads.training.snapshot import Dataset, open_dataset
+from falaj.workloads.errors import WorkloadError
+from falaj.workloads.registry.keyring import KeyRing
+from falaj.workloads.training import dataset as datasets
+from falaj.workloads.training.artifacts import load_rows
+from falaj.workloads.training.dataset import Source, build, write
+from falaj.workloads.training.snapshot import Dataset, open_dataset
 
 
 def test_absent_target_lists_the_columns(mixed: Path) -> None:

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from workloads.training import dataset as datasets
-from workloads.training.artifacts import load_trained
+from falaj.workloads.training import dataset as datasets
+from falaj.workloads.training.artifacts import load_trained
 
 
 @pytest.mark.slow

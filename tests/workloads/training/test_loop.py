@@ -11,14 +11,14 @@ import numpy as np
 import pytest
 import torch
 
-from workloads.errors import WorkloadError
-from workloads.training import batches, checkpoint, models
-from workloads.training import dataset as datasets
-from workloads.training.artifacts import load_trained
-from workloads.training.batches import Augmentation, Batches
-from workloads.training.loop import rate_share, row_losses
-from workloads.training.snapshot import Dataset
-from workloads.training.stopping import StopRequest
+from falaj.workloads.errors import WorkloadError
+from falaj.workloads.training import batches, checkpoint, models
+from falaj.workloads.training import dataset as datasets
+from falaj.workloads.training.artifacts import load_trained
+from falaj.workloads.training.batches import Augmentation, Batches
+from falaj.workloads.training.loop import rate_share, row_losses
+from falaj.workloads.training.snapshot import Dataset
+from falaj.workloads.training.stopping import StopRequest
 
 
 class _StopAfter(StopRequest):

@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from workloads.errors import WorkloadError
-from workloads.training import hardware, launcher
-from workloads.training.artifacts import load_trained
-from workloads.training.options import Requested, check
-from workloads.training.snapshot import Dataset
+from falaj.workloads.errors import WorkloadError
+from falaj.workloads.training import hardware, launcher
+from falaj.workloads.training.artifacts import load_trained
+from falaj.workloads.training.options import Requested, check
+from falaj.workloads.training.snapshot import Dataset
 
 
 @pytest.mark.parametrize(("option", "value"), [

@@ -21,14 +21,14 @@ import filelock
 import psutil
 import pytest
 
-from workloads.registry.keyring import KeyRing
-from workloads.training import command
-from workloads.training import dataset as datasets
-from workloads.training.artifacts import load_trained
-from workloads.training.snapshot import Dataset, open_dataset
-from workloads.training.stopping import StopRequest
+from falaj.workloads.registry.keyring import KeyRing
+from falaj.workloads.training import command
+from falaj.workloads.training import dataset as datasets
+from falaj.workloads.training.artifacts import load_trained
+from falaj.workloads.training.snapshot import Dataset, open_dataset
+from falaj.workloads.training.stopping import StopRequest
 
-COMMAND = [sys.executable, "-m", "workloads.training"]
+COMMAND = [sys.executable, "-m", "falaj.workloads.training"]
 EPOCHS = 60
 
 Main = Callable[[list[str]], tuple[int, list[dict[str, Any]], str]]
@@ -149,7 +149,7 @@ def test_dry_run_describes_and_writes_nothing(main: Main, mixed: Path, tmp_path:
 
 def test_help_and_dry_run_do_not_wait_for_torch(mixed: Path) -> None:
     script = (
-        "import sys; from workloads.training.command import main; "
+        "import sys; from falaj.workloads.training.command import main; "
         f"main(['dataset', '--source', {str(mixed)!r}, '--target', 'churn', '--dry-run']); "
         "sys.exit('torch' in sys.modules or 'sklearn' in sys.modules)"
     )

@@ -8,8 +8,8 @@ import signal
 
 import pytest
 
-from workloads.training.progress import Progress, duration
-from workloads.training.stopping import StopRequest
+from falaj.workloads.training.progress import Progress, duration
+from falaj.workloads.training.stopping import StopRequest
 
 
 def test_json_events_are_single_lines_without_nan(capsys: pytest.CaptureFixture[str]) -> None:

@@ -6,11 +6,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from workloads.errors import WorkloadError
-from workloads.statuses import worst
-from workloads.training import distributed, nodes, rendezvous
-from workloads.training.exporter import Exporter, listening
-from workloads.training.stopping import StopRequest
+from falaj.workloads.errors import WorkloadError
+from falaj.workloads.statuses import worst
+from falaj.workloads.training import distributed, nodes, rendezvous
+from falaj.workloads.training.exporter import Exporter, listening
+from falaj.workloads.training.stopping import StopRequest
 
 TWO = {"PET_NNODES": "2", "PET_RDZV_ENDPOINT": "host-0.jobs:29400", "PET_NODE_RANK": "1"}
 

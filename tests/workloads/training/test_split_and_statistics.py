@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from workloads.training import statistics
-from workloads.training.split import generator, strata_of, stratified
+from falaj.workloads.training import statistics
+from falaj.workloads.training.split import generator, strata_of, stratified
 
 
 @given(

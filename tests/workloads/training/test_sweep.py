@@ -15,12 +15,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from optuna.distributions import CategoricalDistribution, FloatDistribution, IntDistribution
 
-from workloads.errors import WorkloadError
-from workloads.training import command, search, trial
-from workloads.training import dataset as datasets
-from workloads.training.snapshot import Dataset
+from falaj.workloads.errors import WorkloadError
+from falaj.workloads.training import command, search, trial
+from falaj.workloads.training import dataset as datasets
+from falaj.workloads.training.snapshot import Dataset
 
-COMMAND = [sys.executable, "-m", "workloads.training"]
+COMMAND = [sys.executable, "-m", "falaj.workloads.training"]
 
 
 @pytest.fixture
@@ -95,7 +95,7 @@ def test_a_wrong_command_line_is_refused(
     first, *rest = words
     places = ["--dataset", str(snapshot), "--output", str(snapshot.parent / "sweep")]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("workloads.training.stopping.StopRequest.install", lambda _: None)
+        patch.setattr("falaj.workloads.training.stopping.StopRequest.install", lambda _: None)
         patch.delenv(trial.INDEX, raising=False)
         assert command.main([first, *places, *rest]) == 2
     assert reason in capsys.readouterr().err

@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from workloads.errors import WorkloadError
-from workloads.training.tables import MAXIMUM_COLUMNS, read_table
+from falaj.workloads.errors import WorkloadError
+from falaj.workloads.training.tables import MAXIMUM_COLUMNS, read_table
 
 
 def _write(path: Path, content: bytes) -> Path:

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from typing import Final
 
-from components.local.provider.handler import Handler
-from components.local.provider.resources.certificate import CertificateHandler
-from components.local.provider.resources.certificate_authority import CertificateAuthorityHandler
-from components.local.provider.resources.dataset import DatasetHandler
-from components.local.provider.resources.inference_service import InferenceServiceHandler
-from components.local.provider.resources.key_ring import KeyRingHandler
-from components.local.provider.resources.model_package import ModelPackageHandler
-from components.local.provider.resources.training_run import TrainingRunHandler
-from components.local.provider.resources.workspace import WorkspaceHandler
+from falaj.components.local.provider.handler import Handler
+from falaj.components.local.provider.resources.certificate import CertificateHandler
+from falaj.components.local.provider.resources.certificate_authority import (
+    CertificateAuthorityHandler,
+)
+from falaj.components.local.provider.resources.dataset import DatasetHandler
+from falaj.components.local.provider.resources.inference_service import InferenceServiceHandler
+from falaj.components.local.provider.resources.key_ring import KeyRingHandler
+from falaj.components.local.provider.resources.model_package import ModelPackageHandler
+from falaj.components.local.provider.resources.training_run import TrainingRunHandler
+from falaj.components.local.provider.resources.workspace import WorkspaceHandler
 
 HANDLERS: Final[tuple[Handler, ...]] = (
     WorkspaceHandler(),

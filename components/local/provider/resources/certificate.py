@@ -6,14 +6,14 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import ClassVar
 
-from components.local.machine import files
-from components.local.machine.errors import InputsError, Refusal
-from components.local.provider import pki
-from components.local.provider.fields import Field, Table, text, texts, whole
-from components.local.provider.handler import Change, Context, Handler
-from components.local.provider.resources.certificate_authority import describe, ends, renewal
-from components.local.provider.resources.common import NAME_HINT, NAME_PATTERN, SITE
-from wire.values import UNKNOWN, Values
+from falaj.components.local.machine import files
+from falaj.components.local.machine.errors import InputsError, Refusal
+from falaj.components.local.provider import pki
+from falaj.components.local.provider.fields import Field, Table, text, texts, whole
+from falaj.components.local.provider.handler import Change, Context, Handler
+from falaj.components.local.provider.resources.certificate_authority import describe, ends, renewal
+from falaj.components.local.provider.resources.common import NAME_HINT, NAME_PATTERN, SITE
+from falaj.wire.values import UNKNOWN, Values
 
 _DNS_OR_IP = r"[A-Za-z0-9*:]([A-Za-z0-9.:_-]{0,251}[A-Za-z0-9])?"
 

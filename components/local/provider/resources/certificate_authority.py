@@ -6,13 +6,13 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import ClassVar
 
-from components.local.machine import files
-from components.local.provider import pki
-from components.local.provider.fields import Field, Table, flag, text, whole
-from components.local.provider.handler import Change, Context, Handler
-from components.local.provider.resources.common import SITE
-from components.local.provider.site import Site
-from wire.values import UNKNOWN, Values
+from falaj.components.local.machine import files
+from falaj.components.local.provider import pki
+from falaj.components.local.provider.fields import Field, Table, flag, text, whole
+from falaj.components.local.provider.handler import Change, Context, Handler
+from falaj.components.local.provider.resources.common import SITE
+from falaj.components.local.provider.site import Site
+from falaj.wire.values import UNKNOWN, Values
 
 
 class CertificateAuthorityHandler(Handler):

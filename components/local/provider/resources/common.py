@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from components.local.provider.fields import Field
+from falaj.components.local.provider.fields import Field
 
 SITE = Field("path", "Folder of the stack's site (Workspace.path).", required=True, replaces=True)
 

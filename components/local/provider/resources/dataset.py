@@ -7,18 +7,18 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, ClassVar, Final
 
-from components.local.machine import files
-from components.local.machine.errors import InputsError, Refusal
-from components.local.provider import workloads
-from components.local.provider.fields import Field, Table, flag, optional, text
-from components.local.provider.handler import Change, Context, Handler
-from components.local.provider.resources.common import KEYRING, RETAIN, SITE
-from wire.values import UNKNOWN, Values, has_unknown
+from falaj.components.local.machine import files
+from falaj.components.local.machine.errors import InputsError, Refusal
+from falaj.components.local.provider import workloads
+from falaj.components.local.provider.fields import Field, Table, flag, optional, text
+from falaj.components.local.provider.handler import Change, Context, Handler
+from falaj.components.local.provider.resources.common import KEYRING, RETAIN, SITE
+from falaj.wire.values import UNKNOWN, Values, has_unknown
 
 #: The dataset that ships inside a Python package.
 DIGITS: Final = "digits"
 _SUFFIXES: Final = (".csv", ".parquet")
-_MODULE: Final = "workloads.training"
+_MODULE: Final = "falaj.workloads.training"
 
 
 class DatasetHandler(Handler):

@@ -6,16 +6,16 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import ClassVar
 
-from components.local.machine import files, ports
-from components.local.provider.fields import Field, Table, text, whole
-from components.local.provider.handler import Change, Context, Handler
-from components.local.provider.resources.common import KEYRING, NAME_HINT, NAME_PATTERN, SITE
-from components.local.provider.rollout import Rollout, configuration, promoted
-from components.local.provider.service_process import ServiceFiles
-from components.local.supervision import systemd
-from components.local.supervision.choice import AUTO, KINDS, choose
-from components.local.supervision.program import Supervisor
-from wire.values import UNKNOWN, Values
+from falaj.components.local.machine import files, ports
+from falaj.components.local.provider.fields import Field, Table, text, whole
+from falaj.components.local.provider.handler import Change, Context, Handler
+from falaj.components.local.provider.resources.common import KEYRING, NAME_HINT, NAME_PATTERN, SITE
+from falaj.components.local.provider.rollout import Rollout, configuration, promoted
+from falaj.components.local.provider.service_process import ServiceFiles
+from falaj.components.local.supervision import systemd
+from falaj.components.local.supervision.choice import AUTO, KINDS, choose
+from falaj.components.local.supervision.program import Supervisor
+from falaj.wire.values import UNKNOWN, Values
 
 _PORT_LIMIT_S = 15.0
 

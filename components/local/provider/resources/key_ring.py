@@ -6,16 +6,16 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, ClassVar
 
-from components.local.machine import files
-from components.local.machine.errors import InputsError, LocalError, Refusal
-from components.local.provider import workloads
-from components.local.provider.fields import Field, Table, flag, whole
-from components.local.provider.handler import Change, Context, Handler
-from components.local.provider.resources.common import SITE
-from components.local.provider.site import Site
-from wire.values import UNKNOWN, Values
+from falaj.components.local.machine import files
+from falaj.components.local.machine.errors import InputsError, LocalError, Refusal
+from falaj.components.local.provider import workloads
+from falaj.components.local.provider.fields import Field, Table, flag, whole
+from falaj.components.local.provider.handler import Change, Context, Handler
+from falaj.components.local.provider.resources.common import SITE
+from falaj.components.local.provider.site import Site
+from falaj.wire.values import UNKNOWN, Values
 
-_MODULE = "workloads.registry"
+_MODULE = "falaj.workloads.registry"
 
 
 class KeyRingHandler(Handler):

@@ -6,21 +6,21 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, ClassVar, Final
 
-from components.local.machine import files
-from components.local.provider import workloads
-from components.local.provider.fields import Field, Table, flag, optional, text, whole
-from components.local.provider.handler import Change, Context, Handler
-from components.local.provider.resources.common import (
+from falaj.components.local.machine import files
+from falaj.components.local.provider import workloads
+from falaj.components.local.provider.fields import Field, Table, flag, optional, text, whole
+from falaj.components.local.provider.handler import Change, Context, Handler
+from falaj.components.local.provider.resources.common import (
     KEYRING,
     NAME_HINT,
     NAME_PATTERN,
     RETAIN,
     SITE,
 )
-from wire.values import UNKNOWN, Values
+from falaj.wire.values import UNKNOWN, Values
 
-_OPTIMIZATION: Final = "workloads.optimization"
-_REGISTRY: Final = "workloads.registry"
+_OPTIMIZATION: Final = "falaj.workloads.optimization"
+_REGISTRY: Final = "falaj.workloads.registry"
 
 
 class ModelPackageHandler(Handler):

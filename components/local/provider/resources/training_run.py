@@ -9,16 +9,16 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, ClassVar, Final
 
-from components.local.machine import files, processes
-from components.local.provider import workloads
-from components.local.provider.fields import Field, Table, flag, optional, text
-from components.local.provider.handler import Change, Context, Handler
-from components.local.provider.resources.common import KEYRING, RETAIN, SITE
-from wire.values import UNKNOWN, Values, has_unknown
+from falaj.components.local.machine import files, processes
+from falaj.components.local.provider import workloads
+from falaj.components.local.provider.fields import Field, Table, flag, optional, text
+from falaj.components.local.provider.handler import Change, Context, Handler
+from falaj.components.local.provider.resources.common import KEYRING, RETAIN, SITE
+from falaj.wire.values import UNKNOWN, Values, has_unknown
 
-_MODULE: Final = "workloads.training"
+_MODULE: Final = "falaj.workloads.training"
 
-#: Hyperparameters and the options of ``workloads.training run`` that they become.
+#: Hyperparameters and the options of ``falaj.workloads.training run`` that they become.
 _OPTIONS: Final[Mapping[str, str]] = {
     "epochs": "epochs",
     "batchSize": "batch-size",

@@ -6,12 +6,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import ClassVar
 
-from components.local.machine import files, ports
-from components.local.provider.fields import Field, Table, flag, text
-from components.local.provider.handler import Change, Context, Handler
-from components.local.provider.leftovers import end_leftovers, holds_port
-from components.local.provider.site import Site
-from wire.values import Values, has_unknown
+from falaj.components.local.machine import files, ports
+from falaj.components.local.provider.fields import Field, Table, flag, text
+from falaj.components.local.provider.handler import Change, Context, Handler
+from falaj.components.local.provider.leftovers import end_leftovers, holds_port
+from falaj.components.local.provider.site import Site
+from falaj.wire.values import Values, has_unknown
 
 
 class WorkspaceHandler(Handler):

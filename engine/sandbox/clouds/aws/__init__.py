@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from engine.sandbox.clouds.aws.model import MODEL, AwsModel
+from falaj.engine.sandbox.clouds.aws.model import MODEL, AwsModel
 
 __all__ = ["MODEL", "AwsModel"]

@@ -6,10 +6,10 @@ import ipaddress
 from collections.abc import Iterator
 from typing import TypeAlias
 
-from engine.sandbox.clouds.aws.draft import Draft
-from engine.sandbox.clouds.aws.kinds import Rule
-from engine.sandbox.clouds.aws.regions import catalogued, known_region, zone_ids, zone_name
-from engine.sandbox.clouds.model import Problem
+from falaj.engine.sandbox.clouds.aws.draft import Draft
+from falaj.engine.sandbox.clouds.aws.kinds import Rule
+from falaj.engine.sandbox.clouds.aws.regions import catalogued, known_region, zone_ids, zone_name
+from falaj.engine.sandbox.clouds.model import Problem
 
 Network: TypeAlias = ipaddress.IPv4Network | ipaddress.IPv6Network
 

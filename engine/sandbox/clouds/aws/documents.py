@@ -12,9 +12,9 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any, Final, cast
 
-from engine.sandbox.clouds.aws.draft import Draft, as_list, as_map
-from engine.sandbox.clouds.aws.kinds import Rule
-from engine.sandbox.clouds.model import Problem
+from falaj.engine.sandbox.clouds.aws.draft import Draft, as_list, as_map
+from falaj.engine.sandbox.clouds.aws.kinds import Rule
+from falaj.engine.sandbox.clouds.model import Problem
 
 _TOP: Final = {"Version", "Id", "Statement"}
 _STATEMENT: Final = {

@@ -6,9 +6,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
-from engine.sandbox.clouds.aws.regions import partition_of
-from engine.sandbox.clouds.model import Properties
-from wire import UNKNOWN, Unknown
+from falaj.engine.sandbox.clouds.aws.regions import partition_of
+from falaj.engine.sandbox.clouds.model import Properties
+from falaj.wire import UNKNOWN, Unknown
 
 ACCOUNT = "000000000000"
 """The sandbox's account: twelve digits as AWS has them, and nobody's."""

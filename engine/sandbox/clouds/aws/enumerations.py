@@ -7,8 +7,8 @@ from functools import cache
 from pathlib import Path
 from typing import Final
 
-from engine.sandbox.clouds.aws.kinds import Rule
-from engine.sandbox.clouds.aws.rules import one_of
+from falaj.engine.sandbox.clouds.aws.kinds import Rule
+from falaj.engine.sandbox.clouds.aws.rules import one_of
 
 _FILE: Final = Path(__file__).parent / "data" / "enumerations.json"
 

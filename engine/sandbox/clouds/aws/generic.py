@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from engine.sandbox.clouds.aws.draft import Draft
-from engine.sandbox.clouds.aws.hashes import marked
-from engine.sandbox.clouds.aws.sdk import shape
+from falaj.engine.sandbox.clouds.aws.draft import Draft
+from falaj.engine.sandbox.clouds.aws.hashes import marked
+from falaj.engine.sandbox.clouds.aws.sdk import shape
 
 _WORDS: Final = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 _SERVICES: Final = {

@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
-from engine.sandbox.clouds.aws.draft import Draft
-from engine.sandbox.clouds.model import Problem, World
+from falaj.engine.sandbox.clouds.aws.draft import Draft
+from falaj.engine.sandbox.clouds.model import Problem, World
 
 Rule: TypeAlias = Callable[[Draft], Iterable[Problem]]
 """What is wrong with the inputs by themselves."""

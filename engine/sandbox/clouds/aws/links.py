@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from engine.sandbox.clouds.aws import tokens as t
-from engine.sandbox.clouds.aws.kinds import Reference
+from falaj.engine.sandbox.clouds.aws import tokens as t
+from falaj.engine.sandbox.clouds.aws.kinds import Reference
 
 
 def vpc(path: str = "vpcId") -> Reference:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from engine.sandbox.clouds.aws import tokens as t
-from engine.sandbox.clouds.aws.draft import Draft
-from engine.sandbox.clouds.aws.kinds import Rule
-from engine.sandbox.clouds.aws.regions import catalogued, zone_id, zones_selling
-from engine.sandbox.clouds.model import Problem, World
+from falaj.engine.sandbox.clouds.aws import tokens as t
+from falaj.engine.sandbox.clouds.aws.draft import Draft
+from falaj.engine.sandbox.clouds.aws.kinds import Rule
+from falaj.engine.sandbox.clouds.aws.regions import catalogued, zone_id, zones_selling
+from falaj.engine.sandbox.clouds.model import Problem, World
 
 
 def sold(path: str, *, zone: str = "") -> Rule:

@@ -5,19 +5,19 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from engine.sandbox.clouds.aws import answers, quotas, relations, tags
-from engine.sandbox.clouds.aws.addresses import region_name
-from engine.sandbox.clouds.aws.draft import Draft
-from engine.sandbox.clouds.aws.enumerations import enumeration_rules
-from engine.sandbox.clouds.aws.generic import generic_arn, generic_id
-from engine.sandbox.clouds.aws.names import automatic_name
-from engine.sandbox.clouds.aws.regions import known_region
-from engine.sandbox.clouds.aws.registry import kind_of, kinds
-from engine.sandbox.clouds.aws.sdk import shape
-from engine.sandbox.clouds.aws.templates import MissingError, fill
-from engine.sandbox.clouds.aws.tokens import canonical
-from engine.sandbox.clouds.model import Made, Problem, Properties, World
-from wire import UNKNOWN
+from falaj.engine.sandbox.clouds.aws import answers, quotas, relations, tags
+from falaj.engine.sandbox.clouds.aws.addresses import region_name
+from falaj.engine.sandbox.clouds.aws.draft import Draft
+from falaj.engine.sandbox.clouds.aws.enumerations import enumeration_rules
+from falaj.engine.sandbox.clouds.aws.generic import generic_arn, generic_id
+from falaj.engine.sandbox.clouds.aws.names import automatic_name
+from falaj.engine.sandbox.clouds.aws.regions import known_region
+from falaj.engine.sandbox.clouds.aws.registry import kind_of, kinds
+from falaj.engine.sandbox.clouds.aws.sdk import shape
+from falaj.engine.sandbox.clouds.aws.templates import MissingError, fill
+from falaj.engine.sandbox.clouds.aws.tokens import canonical
+from falaj.engine.sandbox.clouds.model import Made, Problem, Properties, World
+from falaj.wire import UNKNOWN
 
 
 class AwsModel:

@@ -7,10 +7,10 @@ seven hexadecimal digits. There they are random; here they follow from the URN.
 
 from __future__ import annotations
 
-from engine.sandbox.clouds.aws.hashes import hexdigits
-from engine.sandbox.clouds.aws.kinds import AutoName, Kind
-from engine.sandbox.clouds.aws.sdk import Shape
-from engine.sandbox.clouds.model import Properties
+from falaj.engine.sandbox.clouds.aws.hashes import hexdigits
+from falaj.engine.sandbox.clouds.aws.kinds import AutoName, Kind
+from falaj.engine.sandbox.clouds.aws.sdk import Shape
+from falaj.engine.sandbox.clouds.model import Properties
 
 SUFFIX = 7
 

@@ -9,8 +9,8 @@ from functools import cache
 from pathlib import Path
 from typing import Final
 
-from engine.sandbox.clouds.aws.draft import Draft, walk
-from engine.sandbox.clouds.model import Made, Problem, World
+from falaj.engine.sandbox.clouds.aws.draft import Draft, walk
+from falaj.engine.sandbox.clouds.model import Made, Problem, World
 
 _FILE: Final = Path(__file__).parent / "data" / "quotas.json"
 _ASK: Final = "or ask AWS for more and raise the figure in the sandbox's quotas.json"

@@ -12,8 +12,8 @@ from functools import cache
 from pathlib import Path
 from typing import Final
 
-from components.catalogue import CatalogueError, place
-from components.catalogue.place import Place
+from falaj.components.catalogue import CatalogueError, place
+from falaj.components.catalogue.place import Place
 
 _LETTERS: Final = "abcdefghijklmnopqrstuvwxyz"
 _WORDS: Final = {

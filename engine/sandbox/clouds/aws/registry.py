@@ -5,8 +5,8 @@ from __future__ import annotations
 from functools import cache
 from typing import Final
 
-from engine.sandbox.clouds.aws.kinds import Kind, Kinds
-from engine.sandbox.clouds.aws.services import (
+from falaj.engine.sandbox.clouds.aws.kinds import Kind, Kinds
+from falaj.engine.sandbox.clouds.aws.services import (
     balancing,
     certificates,
     clusters,
@@ -28,7 +28,7 @@ from engine.sandbox.clouds.aws.services import (
     storage,
     tasks,
 )
-from engine.sandbox.clouds.aws.tokens import canonical
+from falaj.engine.sandbox.clouds.aws.tokens import canonical
 
 _SERVICES: Final = (
     balancing,

@@ -6,11 +6,11 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from engine.sandbox.clouds.aws import tokens as t
-from engine.sandbox.clouds.aws.draft import ACCOUNT, Draft, walk
-from engine.sandbox.clouds.aws.hashes import MARK
-from engine.sandbox.clouds.aws.kinds import Kind, Kinds, Reference
-from engine.sandbox.clouds.model import Made, Problem, World
+from falaj.engine.sandbox.clouds.aws import tokens as t
+from falaj.engine.sandbox.clouds.aws.draft import ACCOUNT, Draft, walk
+from falaj.engine.sandbox.clouds.aws.hashes import MARK
+from falaj.engine.sandbox.clouds.aws.kinds import Kind, Kinds, Reference
+from falaj.engine.sandbox.clouds.model import Made, Problem, World
 
 _OWN_ID: Final = re.compile(rf"(?:[a-z]+-)?{MARK}[0-9a-f]{{4,13}}(?:-[0-9a-f-]+)?")
 

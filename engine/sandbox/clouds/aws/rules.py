@@ -10,9 +10,9 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from difflib import get_close_matches
 
-from engine.sandbox.clouds.aws.draft import Draft, as_list
-from engine.sandbox.clouds.aws.kinds import Rule
-from engine.sandbox.clouds.model import Problem
+from falaj.engine.sandbox.clouds.aws.draft import Draft, as_list
+from falaj.engine.sandbox.clouds.aws.kinds import Rule
+from falaj.engine.sandbox.clouds.model import Problem
 
 
 def one_of(path: str, values: Sequence[str | int]) -> Rule:

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any, Final
 
-from engine.sandbox.schema import types
-from engine.sandbox.schema.tables import Tables
+from falaj.engine.sandbox.schema import types
+from falaj.engine.sandbox.schema.tables import Tables
 
 _EMPTY: Final[Mapping[types.Type, Any]] = {
     types.STRING: "",

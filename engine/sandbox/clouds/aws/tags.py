@@ -7,9 +7,9 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from engine.sandbox.clouds.aws.draft import Draft, as_map, or_unknown
-from engine.sandbox.clouds.model import Problem, Properties
-from wire import UNKNOWN, Unknown
+from falaj.engine.sandbox.clouds.aws.draft import Draft, as_map, or_unknown
+from falaj.engine.sandbox.clouds.model import Problem, Properties
+from falaj.wire import UNKNOWN, Unknown
 
 # "Tag naming limits and requirements", AWS general reference (Tagging AWS resources).
 _MOST: Final = 50

@@ -11,9 +11,9 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from engine.sandbox.clouds.aws.draft import ACCOUNT, Draft
-from engine.sandbox.clouds.aws.hashes import digits, letters, marked, uuid
-from engine.sandbox.clouds.aws.regions import dns_suffix
+from falaj.engine.sandbox.clouds.aws.draft import ACCOUNT, Draft
+from falaj.engine.sandbox.clouds.aws.hashes import digits, letters, marked, uuid
+from falaj.engine.sandbox.clouds.aws.regions import dns_suffix
 
 _FIELD: Final = re.compile(r"\{(\w+)\}")
 _COUNTED: Final = re.compile(r"(hex|letters|digits)(\d+)")

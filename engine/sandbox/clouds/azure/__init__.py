@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from engine.sandbox.clouds.azure.model import AzureModel
+from falaj.engine.sandbox.clouds.azure.model import AzureModel
 
 MODEL: Final = AzureModel()
 

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from typing import Any, Final
 from urllib.parse import quote
 
-from engine.sandbox.clouds.azure.invented import SUBSCRIPTION
-from engine.sandbox.clouds.azure.kind import Kind
+from falaj.engine.sandbox.clouds.azure.invented import SUBSCRIPTION
+from falaj.engine.sandbox.clouds.azure.kind import Kind
 
 ID: Final = re.compile(
     r"(?:/subscriptions/[^/]+(?:/resourceGroups/[^/]+)?|/providers/Microsoft\.Management/"

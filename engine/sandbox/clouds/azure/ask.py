@@ -11,9 +11,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-from engine.sandbox.clouds.azure import places
-from engine.sandbox.clouds.model import Problem, Properties, World
-from wire import Unknown
+from falaj.engine.sandbox.clouds.azure import places
+from falaj.engine.sandbox.clouds.model import Problem, Properties, World
+from falaj.wire import Unknown
 
 _STEP = re.compile(r"([^.\[\]]+)|\[(\d+)\]")
 

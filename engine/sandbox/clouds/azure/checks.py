@@ -8,10 +8,10 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import Final, TypeAlias
 
-from engine.sandbox.clouds.azure import arm, places
-from engine.sandbox.clouds.azure.ask import Ask
-from engine.sandbox.clouds.azure.kind import Kind
-from engine.sandbox.clouds.model import Problem
+from falaj.engine.sandbox.clouds.azure import arm, places
+from falaj.engine.sandbox.clouds.azure.ask import Ask
+from falaj.engine.sandbox.clouds.azure.kind import Kind
+from falaj.engine.sandbox.clouds.model import Problem
 
 Range: TypeAlias = "ipaddress.IPv4Network | ipaddress.IPv6Network"
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from engine.sandbox.clouds.azure import arm, known, quotas, table
-from engine.sandbox.clouds.azure.ask import Ask
-from engine.sandbox.clouds.azure.kind import Kind
-from engine.sandbox.clouds.model import Problem
+from falaj.engine.sandbox.clouds.azure import arm, known, quotas, table
+from falaj.engine.sandbox.clouds.azure.ask import Ask
+from falaj.engine.sandbox.clouds.azure.kind import Kind
+from falaj.engine.sandbox.clouds.model import Problem
 
 _LOCKS = (
     "azure-native:authorization:ManagementLockByScope",

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from engine.sandbox.clouds.azure import checks, data
-from engine.sandbox.clouds.azure.ask import Ask
-from engine.sandbox.clouds.azure.kind import Kind
-from engine.sandbox.clouds.model import Problem
+from falaj.engine.sandbox.clouds.azure import checks, data
+from falaj.engine.sandbox.clouds.azure.ask import Ask
+from falaj.engine.sandbox.clouds.azure.kind import Kind
+from falaj.engine.sandbox.clouds.model import Problem
 
 
 def _table() -> dict[str, dict[str, list[str]]]:

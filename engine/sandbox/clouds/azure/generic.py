@@ -6,10 +6,10 @@ import re
 from functools import cache
 from typing import Final
 
-from engine.sandbox.clouds.azure import table
-from engine.sandbox.clouds.azure.arm import SCOPES
-from engine.sandbox.clouds.azure.kind import Kind
-from engine.sandbox.clouds.azure.shape import shape
+from falaj.engine.sandbox.clouds.azure import table
+from falaj.engine.sandbox.clouds.azure.arm import SCOPES
+from falaj.engine.sandbox.clouds.azure.kind import Kind
+from falaj.engine.sandbox.clouds.azure.shape import shape
 
 # The namespaces whose spelling isn't the module's with a capital letter. Letter case doesn't count
 # in an id; this is for the reader's sake.

@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
-from engine.sandbox.clouds.azure import known
-from engine.sandbox.clouds.azure.ask import Ask
-from engine.sandbox.clouds.model import Made, Problem, World
+from falaj.engine.sandbox.clouds.azure import known
+from falaj.engine.sandbox.clouds.azure.ask import Ask
+from falaj.engine.sandbox.clouds.model import Made, Problem, World
 
 VAULT: Final = "azure-native:keyvault:Vault"
 HSM: Final = "azure-native:keyvault:ManagedHsm"

@@ -6,8 +6,8 @@ import re
 from dataclasses import dataclass, field
 from typing import Final, Literal
 
-from engine.sandbox.clouds.azure.ask import Check, Compute, none, nothing
-from engine.sandbox.clouds.azure.naming import NameRule
+from falaj.engine.sandbox.clouds.azure.ask import Check, Compute, none, nothing
+from falaj.engine.sandbox.clouds.azure.naming import NameRule
 
 _PLACE: Final = re.compile(r"\{(\w+)\}")
 _NO_INPUT: Final = frozenset({"subscriptionId", "unnamed"})

@@ -10,9 +10,9 @@ import re
 from collections.abc import Iterator
 from typing import Any, Final
 
-from engine.sandbox.clouds.azure import arm, table
-from engine.sandbox.clouds.azure.kind import Kind
-from engine.sandbox.clouds.model import Made, World
+from falaj.engine.sandbox.clouds.azure import arm, table
+from falaj.engine.sandbox.clouds.azure.kind import Kind
+from falaj.engine.sandbox.clouds.model import Made, World
 
 PACKAGE: Final = "azure-native:"
 

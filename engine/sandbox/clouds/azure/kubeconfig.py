@@ -6,9 +6,9 @@ import base64
 import json
 from typing import Any, Final, Literal
 
-from engine.sandbox.clouds.azure import invented
-from engine.sandbox.clouds.azure.ask import Ask
-from engine.sandbox.clouds.model import Made
+from falaj.engine.sandbox.clouds.azure import invented
+from falaj.engine.sandbox.clouds.azure.ask import Ask
+from falaj.engine.sandbox.clouds.model import Made
 
 # The Entra application of every AKS API server. Source: aks/kubelogin-authentication.
 _SERVER_APPLICATION: Final = "6dae42f8-4368-4678-94ff-3960e28e3630"

@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from fractions import Fraction
 from typing import Final
 
-from components import catalogue
-from components.catalogue import CatalogueError, MachineType, Place
-from engine.sandbox.clouds.model import Problem
+from falaj.components import catalogue
+from falaj.components.catalogue import CatalogueError, MachineType, Place
+from falaj.engine.sandbox.clouds.model import Problem
 
 # Source: virtual-machines/vm-naming-conventions.
 _SIZE: Final = re.compile(r"(?:Standard|Basic)_[A-Z]+\d+[A-Za-z0-9_-]*")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from engine.sandbox.clouds.azure import (
+from falaj.engine.sandbox.clouds.azure import (
     arm,
     checks,
     conflicts,
@@ -18,10 +18,10 @@ from engine.sandbox.clouds.azure import (
     results,
     rows,
 )
-from engine.sandbox.clouds.azure.ask import Ask
-from engine.sandbox.clouds.azure.kind import Kind
-from engine.sandbox.clouds.azure.shape import shape
-from engine.sandbox.clouds.model import Made, Problem, Properties, World
+from falaj.engine.sandbox.clouds.azure.ask import Ask
+from falaj.engine.sandbox.clouds.azure.kind import Kind
+from falaj.engine.sandbox.clouds.azure.shape import shape
+from falaj.engine.sandbox.clouds.model import Made, Problem, Properties, World
 
 SERVICES: Final = rows.SERVICES
 

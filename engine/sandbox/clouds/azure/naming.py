@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
-from engine.sandbox.clouds.model import Problem
+from falaj.engine.sandbox.clouds.model import Problem
 
 
 @dataclass(frozen=True)

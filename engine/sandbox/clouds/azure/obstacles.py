@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from engine.sandbox.clouds.azure import arm, conflicts, known
-from engine.sandbox.clouds.azure.ask import Ask
-from engine.sandbox.clouds.azure.kind import Kind
-from engine.sandbox.clouds.model import Made, Problem, World
+from falaj.engine.sandbox.clouds.azure import arm, conflicts, known
+from falaj.engine.sandbox.clouds.azure.ask import Ask
+from falaj.engine.sandbox.clouds.azure.kind import Kind
+from falaj.engine.sandbox.clouds.model import Made, Problem, World
 
 
 def common(kind: Kind, made: Made, world: World) -> Iterator[Problem]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 from typing import Any, Final
 
-from engine.sandbox.clouds.azure import data
+from falaj.engine.sandbox.clouds.azure import data
 
 GLOBAL: Final = "global"
 """The location of what has no region, such as private DNS zones and action groups."""

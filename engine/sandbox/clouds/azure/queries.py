@@ -6,11 +6,11 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any, Final, TypeAlias
 
-from engine.sandbox.clouds.azure import arm, generic, invented, known, kubeconfig
-from engine.sandbox.clouds.azure.ask import Ask
-from engine.sandbox.clouds.azure.services import kubernetes, logs, storage
-from engine.sandbox.clouds.azure.shape import shape
-from engine.sandbox.clouds.model import Made, Properties, World
+from falaj.engine.sandbox.clouds.azure import arm, generic, invented, known, kubeconfig
+from falaj.engine.sandbox.clouds.azure.ask import Ask
+from falaj.engine.sandbox.clouds.azure.services import kubernetes, logs, storage
+from falaj.engine.sandbox.clouds.azure.shape import shape
+from falaj.engine.sandbox.clouds.model import Made, Properties, World
 
 Answer: TypeAlias = Callable[[Ask, World], Mapping[str, Any]]
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from engine.sandbox.clouds.azure import invented, known, places
-from engine.sandbox.clouds.azure.ask import Ask
-from engine.sandbox.clouds.azure.kind import Kind
-from engine.sandbox.clouds.azure.shape import shape
+from falaj.engine.sandbox.clouds.azure import invented, known, places
+from falaj.engine.sandbox.clouds.azure.ask import Ask
+from falaj.engine.sandbox.clouds.azure.kind import Kind
+from falaj.engine.sandbox.clouds.azure.shape import shape
 
 
 def common(kind: Kind, ask: Ask) -> dict[str, Any]:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from types import ModuleType
 from typing import Final
 
-from engine.sandbox.clouds.azure import table
-from engine.sandbox.clouds.azure.services import (
+from falaj.engine.sandbox.clouds.azure import table
+from falaj.engine.sandbox.clouds.azure.services import (
     agent_pool,
     authorization,
     capacity,

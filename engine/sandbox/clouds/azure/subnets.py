@@ -5,9 +5,9 @@ from __future__ import annotations
 import ipaddress
 from collections.abc import Iterator
 
-from engine.sandbox.clouds.azure import arm, checks, invented, known
-from engine.sandbox.clouds.azure.ask import Ask
-from engine.sandbox.clouds.model import Problem, World
+from falaj.engine.sandbox.clouds.azure import arm, checks, invented, known
+from falaj.engine.sandbox.clouds.azure.ask import Ask
+from falaj.engine.sandbox.clouds.model import Problem, World
 
 TYPE = "Microsoft.Network/virtualNetworks/subnets"
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
-from engine.sandbox.clouds.azure.kind import Kind
+from falaj.engine.sandbox.clouds.azure.kind import Kind
 
 _by_token: Final[dict[str, Kind]] = {}
 _by_type: Final[dict[str, list[Kind]]] = {}

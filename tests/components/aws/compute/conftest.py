@@ -9,7 +9,7 @@ import pulumi
 import pulumi_aws as aws
 import pytest
 
-from components.aws import Cluster, KeyRing, Network
+from falaj.components.aws import Cluster, KeyRing, Network
 
 DIGEST = "sha256:" + "a" * 64
 

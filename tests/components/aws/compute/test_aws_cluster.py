@@ -10,9 +10,9 @@ import pulumi
 import pulumi_aws as aws
 import pytest
 
-from components.aws import Cluster
-from components.aws._cluster_addons import network_plugin_settings
-from components.aws.cluster import ADMINISTRATOR_POLICY, LOG_TYPES, VIEWER_POLICY
+from falaj.components.aws import Cluster
+from falaj.components.aws._cluster_addons import network_plugin_settings
+from falaj.components.aws.cluster import ADMINISTRATOR_POLICY, LOG_TYPES, VIEWER_POLICY
 
 CLUSTER = "aws:eks/cluster:Cluster"
 ADDON = "aws:eks/addon:Addon"

@@ -13,9 +13,9 @@ import pulumi_aws as aws
 import pytest
 import yaml
 
-from components.aws import CpuInferenceTier
-from components.aws._tier_balancer import TLS_POLICY
-from components.aws._tier_parts import by_digest
+from falaj.components.aws import CpuInferenceTier
+from falaj.components.aws._tier_balancer import TLS_POLICY
+from falaj.components.aws._tier_parts import by_digest
 
 BALANCER = "aws:lb/loadBalancer:LoadBalancer"
 LISTENER = "aws:lb/listener:Listener"
@@ -251,7 +251,7 @@ def test_a_container_runs_both_programs_in_order(tmp_path: Any) -> None:
     import subprocess
     import sys
 
-    from components.aws._tier_serverless import _RUN
+    from falaj.components.aws._tier_serverless import _RUN
 
     log = tmp_path / "log"
     environment = {

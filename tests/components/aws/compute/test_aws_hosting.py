@@ -9,17 +9,17 @@ from typing import Any
 import pytest
 import yaml
 
-import components.aws
-from components.hosting import DescribedComponents, components_of
+import falaj.components.aws
+from falaj.components.hosting import DescribedComponents, components_of
 
-FOLDER = Path(components.aws.__file__).parent
+FOLDER = Path(falaj.components.aws.__file__).parent
 NAME = "falaj-aws"
 
 
 @pytest.fixture(scope="module")
 def schema() -> dict[str, Any]:
     """The package's schema."""
-    made = DescribedComponents(components_of(components.aws), NAME, "1.2.3")
+    made = DescribedComponents(components_of(falaj.components.aws), NAME, "1.2.3")
     return json.loads(made.schema)
 
 
@@ -30,7 +30,7 @@ def test_the_plugin_is_named_like_the_components_tokens(schema: dict[str, Any]) 
 
 
 def test_every_exported_component_is_served(schema: dict[str, Any]) -> None:
-    exported = {f"{NAME}:index:{each.__name__}" for each in components_of(components.aws)}
+    exported = {f"{NAME}:index:{each.__name__}" for each in components_of(falaj.components.aws)}
     assert set(schema["resources"]) == exported
     assert len(exported) == 13
 
@@ -52,7 +52,7 @@ def test_shared_arguments_are_plain_and_required(schema: dict[str, Any]) -> None
 
 
 def test_tokens_of_components_are_those_of_the_schema(schema: dict[str, Any]) -> None:
-    for each in components_of(components.aws):
+    for each in components_of(falaj.components.aws):
         source = (FOLDER / f"{_module(each)}.py").read_text(encoding="utf-8")
         assert f'token("{each.__name__}")' in source
         assert f"{NAME}:index:{each.__name__}" in schema["resources"]

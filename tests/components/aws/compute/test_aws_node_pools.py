@@ -12,11 +12,11 @@ import pulumi_aws as aws
 import pytest
 import yaml
 
-from components import catalogue
-from components.aws import CpuNodePool, GpuNodePool
-from components.aws._launch_template import efa_interfaces
-from components.aws._node_config import node_config, user_data
-from components.specification.machine_choice import subnets_of
+from falaj.components import catalogue
+from falaj.components.aws import CpuNodePool, GpuNodePool
+from falaj.components.aws._launch_template import efa_interfaces
+from falaj.components.aws._node_config import node_config, user_data
+from falaj.components.specification.machine_choice import subnets_of
 
 GROUP = "aws:eks/nodeGroup:NodeGroup"
 TEMPLATE = "aws:ec2/launchTemplate:LaunchTemplate"

@@ -21,11 +21,11 @@ from typing import Any, ClassVar
 import pytest
 import yaml
 
-import components.aws
-from components.aws.serving import boot, fetch, start_server
-from workloads.inference import settings as service_settings
-from workloads.registry.keyring import KeyRing
-from workloads.registry.store import Store
+import falaj
+from falaj.components.aws.serving import boot, fetch, start_server
+from falaj.workloads.inference import settings as service_settings
+from falaj.workloads.registry.keyring import KeyRing
+from falaj.workloads.registry.store import Store
 
 SERVING = boot.Serving(
     "me-central-1",
@@ -232,7 +232,7 @@ def test_bad_settings_end_in_words(tmp_path: Path) -> None:
 def configured(given: dict[str, Any]) -> subprocess.CompletedProcess[str]:
     """Write a service.json as the image of the server does."""
     [command] = [each for each in start_server.commands(given) if "configure" in each]
-    root = Path(components.aws.__file__).parents[2]
+    root = Path(falaj.__file__).parents[1]
     return subprocess.run(command, cwd=root, capture_output=True, text=True, check=False)
 
 
@@ -319,7 +319,7 @@ def test_a_published_package_is_fetched_promoted_and_configured(
     }
     names = ("keyring.json", "kek-1.key", "signing.pub.pem", "tokens.jwks.json")
     cloud.secret = packed({name: (ring.path / name).read_bytes() for name in names})
-    monkeypatch.chdir(Path(components.aws.__file__).parents[2])
+    monkeypatch.chdir(Path(falaj.__file__).parents[1])
     for _start in range(2):  # a server that ended is started again on the same machine
         fetch.fetch(given)
         read = service_settings.read(start_server.prepare(given))
@@ -343,6 +343,6 @@ def test_a_changed_package_is_not_served(
     names = ("keyring.json", "kek-1.key", "signing.pub.pem", "tokens.jwks.json")
     cloud.secret = packed({name: (ring.path / name).read_bytes() for name in names})
     fetch.fetch(given)
-    monkeypatch.chdir(Path(components.aws.__file__).parents[2])
+    monkeypatch.chdir(Path(falaj.__file__).parents[1])
     with pytest.raises(subprocess.CalledProcessError):
         start_server.prepare(given)

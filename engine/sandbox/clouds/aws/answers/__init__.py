@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from engine.sandbox.clouds.aws.answers import documents, images, lookups, offerings, places
-from engine.sandbox.clouds.aws.draft import ACCOUNT, Draft
-from engine.sandbox.clouds.aws.kinds import Answers
-from engine.sandbox.clouds.model import Properties, World
+from falaj.engine.sandbox.clouds.aws.answers import documents, images, lookups, offerings, places
+from falaj.engine.sandbox.clouds.aws.draft import ACCOUNT, Draft
+from falaj.engine.sandbox.clouds.aws.kinds import Answers
+from falaj.engine.sandbox.clouds.model import Properties, World
 
 ANSWERS: Final[Answers] = {
     **places.ANSWERS,

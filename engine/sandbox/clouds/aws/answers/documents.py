@@ -6,10 +6,10 @@ import json
 from collections.abc import Mapping
 from typing import Any, Final
 
-from engine.sandbox.clouds.aws.draft import Draft, as_list, as_map
-from engine.sandbox.clouds.aws.hashes import digits
-from engine.sandbox.clouds.aws.kinds import Answers
-from engine.sandbox.clouds.model import World
+from falaj.engine.sandbox.clouds.aws.draft import Draft, as_list, as_map
+from falaj.engine.sandbox.clouds.aws.hashes import digits
+from falaj.engine.sandbox.clouds.aws.kinds import Answers
+from falaj.engine.sandbox.clouds.model import World
 
 _LISTS: Final = {
     "actions": "Action",

@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 from typing import Any, Final
 
-from engine.sandbox.clouds.aws.draft import Draft, as_list
-from engine.sandbox.clouds.aws.hashes import marked
-from engine.sandbox.clouds.aws.kinds import Answers
-from engine.sandbox.clouds.model import World
+from falaj.engine.sandbox.clouds.aws.draft import Draft, as_list
+from falaj.engine.sandbox.clouds.aws.hashes import marked
+from falaj.engine.sandbox.clouds.aws.kinds import Answers
+from falaj.engine.sandbox.clouds.model import World
 
 _PARAMETER: Final = "aws:ssm/parameter:Parameter"
 _ARM: Final = re.compile(r"arm64|aarch64")

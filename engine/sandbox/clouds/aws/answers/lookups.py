@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from engine.sandbox.clouds.aws import tokens as t
-from engine.sandbox.clouds.aws.draft import ACCOUNT, Draft, walk
-from engine.sandbox.clouds.aws.hashes import hexdigits, marked
-from engine.sandbox.clouds.aws.kinds import Answers
-from engine.sandbox.clouds.aws.services.clusters import VERSION, addon_version
-from engine.sandbox.clouds.model import Made, World
+from falaj.engine.sandbox.clouds.aws import tokens as t
+from falaj.engine.sandbox.clouds.aws.draft import ACCOUNT, Draft, walk
+from falaj.engine.sandbox.clouds.aws.hashes import hexdigits, marked
+from falaj.engine.sandbox.clouds.aws.kinds import Answers
+from falaj.engine.sandbox.clouds.aws.services.clusters import VERSION, addon_version
+from falaj.engine.sandbox.clouds.model import Made, World
 
 
 def _lookup(token: str, *keys: tuple[str, str]) -> Callable[[Draft, World], dict[str, Any]]:

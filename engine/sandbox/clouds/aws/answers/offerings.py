@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Final
 
-from components.catalogue import MachineType
-from engine.sandbox.clouds.aws.draft import Draft, as_list, as_map
-from engine.sandbox.clouds.aws.kinds import Answers
-from engine.sandbox.clouds.aws.regions import catalogued, zone_name
-from engine.sandbox.clouds.model import World
+from falaj.components.catalogue import MachineType
+from falaj.engine.sandbox.clouds.aws.draft import Draft, as_list, as_map
+from falaj.engine.sandbox.clouds.aws.kinds import Answers
+from falaj.engine.sandbox.clouds.aws.regions import catalogued, zone_name
+from falaj.engine.sandbox.clouds.model import World
 
 
 def _machines(draft: Draft) -> tuple[MachineType, ...]:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from engine.sandbox.clouds.aws.draft import ACCOUNT, Draft, as_list, as_map
-from engine.sandbox.clouds.aws.kinds import Answers
-from engine.sandbox.clouds.aws.regions import dns_suffix, zone_id, zone_ids, zone_name
-from engine.sandbox.clouds.model import World
+from falaj.engine.sandbox.clouds.aws.draft import ACCOUNT, Draft, as_list, as_map
+from falaj.engine.sandbox.clouds.aws.kinds import Answers
+from falaj.engine.sandbox.clouds.aws.regions import dns_suffix, zone_id, zone_ids, zone_name
+from falaj.engine.sandbox.clouds.model import World
 
 
 def _caller(draft: Draft, _world: World) -> dict[str, Any]:

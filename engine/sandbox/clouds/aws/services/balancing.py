@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from engine.sandbox.clouds.aws import links
-from engine.sandbox.clouds.aws import tokens as t
-from engine.sandbox.clouds.aws.draft import Draft
-from engine.sandbox.clouds.aws.hashes import hexdigits, letters
-from engine.sandbox.clouds.aws.kinds import AutoName, Kind, Kinds, Reference
-from engine.sandbox.clouds.aws.regions import dns_suffix
-from engine.sandbox.clouds.aws.rules import at_most, between, forbids, matches, sized
-from engine.sandbox.clouds.model import Problem, World
+from falaj.engine.sandbox.clouds.aws import links
+from falaj.engine.sandbox.clouds.aws import tokens as t
+from falaj.engine.sandbox.clouds.aws.draft import Draft
+from falaj.engine.sandbox.clouds.aws.hashes import hexdigits, letters
+from falaj.engine.sandbox.clouds.aws.kinds import AutoName, Kind, Kinds, Reference
+from falaj.engine.sandbox.clouds.aws.regions import dns_suffix
+from falaj.engine.sandbox.clouds.aws.rules import at_most, between, forbids, matches, sized
+from falaj.engine.sandbox.clouds.model import Problem, World
 
 _SHORT: Final = {"application": "app", "network": "net", "gateway": "gwy"}
 _APPLICATION: Final = ("HTTP", "HTTPS")

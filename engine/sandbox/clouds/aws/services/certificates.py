@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from engine.sandbox.clouds.aws import links
-from engine.sandbox.clouds.aws import tokens as t
-from engine.sandbox.clouds.aws.draft import Draft
-from engine.sandbox.clouds.aws.kinds import Kind, Kinds, Reference
-from engine.sandbox.clouds.aws.rules import between, matches, not_together, sized
-from engine.sandbox.clouds.model import Problem, World
+from falaj.engine.sandbox.clouds.aws import links
+from falaj.engine.sandbox.clouds.aws import tokens as t
+from falaj.engine.sandbox.clouds.aws.draft import Draft
+from falaj.engine.sandbox.clouds.aws.kinds import Kind, Kinds, Reference
+from falaj.engine.sandbox.clouds.aws.rules import between, matches, not_together, sized
+from falaj.engine.sandbox.clouds.model import Problem, World
 
 _DOMAIN: Final = (
     r"(\*\.)?(((?!-)[A-Za-z0-9-]{0,62}[A-Za-z0-9])\.)+((?!-)[A-Za-z0-9-]{1,62}[A-Za-z0-9])"

@@ -5,19 +5,19 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from engine.sandbox.clouds.aws import links
-from engine.sandbox.clouds.aws import tokens as t
-from engine.sandbox.clouds.aws.addresses import cidr
-from engine.sandbox.clouds.aws.documents import json_text
-from engine.sandbox.clouds.aws.draft import Draft, as_map
-from engine.sandbox.clouds.aws.hashes import hexdigits, letters, marked, uuid
-from engine.sandbox.clouds.aws.kinds import AutoName, Kind, Kinds, Reference
-from engine.sandbox.clouds.aws.regions import dns_suffix
-from engine.sandbox.clouds.aws.rules import (
+from falaj.engine.sandbox.clouds.aws import links
+from falaj.engine.sandbox.clouds.aws import tokens as t
+from falaj.engine.sandbox.clouds.aws.addresses import cidr
+from falaj.engine.sandbox.clouds.aws.documents import json_text
+from falaj.engine.sandbox.clouds.aws.draft import Draft, as_map
+from falaj.engine.sandbox.clouds.aws.hashes import hexdigits, letters, marked, uuid
+from falaj.engine.sandbox.clouds.aws.kinds import AutoName, Kind, Kinds, Reference
+from falaj.engine.sandbox.clouds.aws.regions import dns_suffix
+from falaj.engine.sandbox.clouds.aws.rules import (
     matches,
 )
-from engine.sandbox.clouds.aws.services.trust import trusts
-from engine.sandbox.clouds.model import Problem, World
+from falaj.engine.sandbox.clouds.aws.services.trust import trusts
+from falaj.engine.sandbox.clouds.model import Problem, World
 
 VERSION: Final = "1.34"
 """What a cluster gets that asks for none; the sandbox's figure, as AWS moves it several times a

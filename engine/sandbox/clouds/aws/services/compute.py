@@ -7,21 +7,21 @@ import binascii
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from engine.sandbox.clouds.aws import links
-from engine.sandbox.clouds.aws import tokens as t
-from engine.sandbox.clouds.aws.addresses import zone
-from engine.sandbox.clouds.aws.draft import ACCOUNT, Draft
-from engine.sandbox.clouds.aws.hashes import hexdigits, marked
-from engine.sandbox.clouds.aws.kinds import AutoName, Kind, Kinds, Reference
-from engine.sandbox.clouds.aws.machines import sold, sold_in_subnets
-from engine.sandbox.clouds.aws.rules import (
+from falaj.engine.sandbox.clouds.aws import links
+from falaj.engine.sandbox.clouds.aws import tokens as t
+from falaj.engine.sandbox.clouds.aws.addresses import zone
+from falaj.engine.sandbox.clouds.aws.draft import ACCOUNT, Draft
+from falaj.engine.sandbox.clouds.aws.hashes import hexdigits, marked
+from falaj.engine.sandbox.clouds.aws.kinds import AutoName, Kind, Kinds, Reference
+from falaj.engine.sandbox.clouds.aws.machines import sold, sold_in_subnets
+from falaj.engine.sandbox.clouds.aws.rules import (
     between,
     matches,
     needs,
     not_together,
     sized,
 )
-from engine.sandbox.clouds.model import Made, Problem, World
+from falaj.engine.sandbox.clouds.model import Made, Problem, World
 
 
 def _user_data(draft: Draft) -> Iterator[Problem]:

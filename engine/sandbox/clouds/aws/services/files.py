@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from engine.sandbox.clouds.aws import links
-from engine.sandbox.clouds.aws import tokens as t
-from engine.sandbox.clouds.aws.addresses import address
-from engine.sandbox.clouds.aws.documents import RESOURCE, policy
-from engine.sandbox.clouds.aws.draft import ACCOUNT, Draft
-from engine.sandbox.clouds.aws.hashes import letters, marked
-from engine.sandbox.clouds.aws.kinds import Kind, Kinds, Reference
-from engine.sandbox.clouds.aws.regions import dns_suffix, zone_id
-from engine.sandbox.clouds.aws.rules import between, equals, matches, sized, when
-from engine.sandbox.clouds.model import Problem, World
+from falaj.engine.sandbox.clouds.aws import links
+from falaj.engine.sandbox.clouds.aws import tokens as t
+from falaj.engine.sandbox.clouds.aws.addresses import address
+from falaj.engine.sandbox.clouds.aws.documents import RESOURCE, policy
+from falaj.engine.sandbox.clouds.aws.draft import ACCOUNT, Draft
+from falaj.engine.sandbox.clouds.aws.hashes import letters, marked
+from falaj.engine.sandbox.clouds.aws.kinds import Kind, Kinds, Reference
+from falaj.engine.sandbox.clouds.aws.regions import dns_suffix, zone_id
+from falaj.engine.sandbox.clouds.aws.rules import between, equals, matches, sized, when
+from falaj.engine.sandbox.clouds.model import Problem, World
 
 _THROUGHPUT: Final = {
     ("PERSISTENT_1", "SSD"): (50, 100, 200),

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from engine.sandbox.clouds.aws import links
-from engine.sandbox.clouds.aws import tokens as t
-from engine.sandbox.clouds.aws.documents import RESOURCE, policy
-from engine.sandbox.clouds.aws.draft import Draft, as_map
-from engine.sandbox.clouds.aws.hashes import marked, uuid
-from engine.sandbox.clouds.aws.kinds import AutoName, Kind, Kinds, Reference, Rule
-from engine.sandbox.clouds.aws.rules import between, exactly_one, matches, sized
-from engine.sandbox.clouds.model import Problem, World
+from falaj.engine.sandbox.clouds.aws import links
+from falaj.engine.sandbox.clouds.aws import tokens as t
+from falaj.engine.sandbox.clouds.aws.documents import RESOURCE, policy
+from falaj.engine.sandbox.clouds.aws.draft import Draft, as_map
+from falaj.engine.sandbox.clouds.aws.hashes import marked, uuid
+from falaj.engine.sandbox.clouds.aws.kinds import AutoName, Kind, Kinds, Reference, Rule
+from falaj.engine.sandbox.clouds.aws.rules import between, exactly_one, matches, sized
+from falaj.engine.sandbox.clouds.model import Problem, World
 
 _ACTIONS: Final = ("aws:pass", "aws:drop", "aws:forward_to_sfe")
 _STATEFUL: Final = {

@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from engine.sandbox.clouds.aws import links
-from engine.sandbox.clouds.aws import tokens as t
-from engine.sandbox.clouds.aws.documents import ENDPOINT, policy
-from engine.sandbox.clouds.aws.draft import ACCOUNT, Draft, as_list
-from engine.sandbox.clouds.aws.hashes import hexdigits, letters, marked
-from engine.sandbox.clouds.aws.kinds import Kind, Kinds, Reference
-from engine.sandbox.clouds.aws.regions import dns_suffix
-from engine.sandbox.clouds.aws.rules import equals, exactly_one, matches, not_together, when
-from engine.sandbox.clouds.model import Problem, World
+from falaj.engine.sandbox.clouds.aws import links
+from falaj.engine.sandbox.clouds.aws import tokens as t
+from falaj.engine.sandbox.clouds.aws.documents import ENDPOINT, policy
+from falaj.engine.sandbox.clouds.aws.draft import ACCOUNT, Draft, as_list
+from falaj.engine.sandbox.clouds.aws.hashes import hexdigits, letters, marked
+from falaj.engine.sandbox.clouds.aws.kinds import Kind, Kinds, Reference
+from falaj.engine.sandbox.clouds.aws.regions import dns_suffix
+from falaj.engine.sandbox.clouds.aws.rules import equals, exactly_one, matches, not_together, when
+from falaj.engine.sandbox.clouds.model import Problem, World
 
 
 def _endpoint(draft: Draft, id: str, _world: World) -> Mapping[str, Any]:

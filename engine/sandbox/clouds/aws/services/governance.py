@@ -6,14 +6,14 @@ from collections.abc import Iterator
 from decimal import Decimal, InvalidOperation
 from typing import Final
 
-from engine.sandbox.clouds.aws import links
-from engine.sandbox.clouds.aws import tokens as t
-from engine.sandbox.clouds.aws.documents import RESOURCE, policy
-from engine.sandbox.clouds.aws.draft import ACCOUNT, Draft, as_list, as_map
-from engine.sandbox.clouds.aws.hashes import hexdigits, uuid
-from engine.sandbox.clouds.aws.kinds import AutoName, Kind, Kinds, Reference
-from engine.sandbox.clouds.aws.rules import at_most, between, forbids, matches, sized
-from engine.sandbox.clouds.model import Problem
+from falaj.engine.sandbox.clouds.aws import links
+from falaj.engine.sandbox.clouds.aws import tokens as t
+from falaj.engine.sandbox.clouds.aws.documents import RESOURCE, policy
+from falaj.engine.sandbox.clouds.aws.draft import ACCOUNT, Draft, as_list, as_map
+from falaj.engine.sandbox.clouds.aws.hashes import hexdigits, uuid
+from falaj.engine.sandbox.clouds.aws.kinds import AutoName, Kind, Kinds, Reference
+from falaj.engine.sandbox.clouds.aws.rules import at_most, between, forbids, matches, sized
+from falaj.engine.sandbox.clouds.model import Problem
 
 
 def _amount(draft: Draft) -> Iterator[Problem]:

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from engine.sandbox.clouds.aws import tokens as t
-from engine.sandbox.clouds.aws.documents import IDENTITY, TRUST, policy
-from engine.sandbox.clouds.aws.draft import Draft
-from engine.sandbox.clouds.aws.hashes import letters
-from engine.sandbox.clouds.aws.kinds import AutoName, Kind, Kinds, Reference, Rule
-from engine.sandbox.clouds.aws.rules import between, forbids, matches, not_together, sized
-from engine.sandbox.clouds.model import Problem, World
+from falaj.engine.sandbox.clouds.aws import tokens as t
+from falaj.engine.sandbox.clouds.aws.documents import IDENTITY, TRUST, policy
+from falaj.engine.sandbox.clouds.aws.draft import Draft
+from falaj.engine.sandbox.clouds.aws.hashes import letters
+from falaj.engine.sandbox.clouds.aws.kinds import AutoName, Kind, Kinds, Reference, Rule
+from falaj.engine.sandbox.clouds.aws.rules import between, forbids, matches, not_together, sized
+from falaj.engine.sandbox.clouds.model import Problem, World
 
 # Sizes: "IAM and AWS STS quotas", IAM user guide. The trust policy may have 2,048 characters, and
 # 4,096 when the quota was raised; the sandbox takes the larger one, as it can't know.

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from engine.sandbox.clouds.aws import links
-from engine.sandbox.clouds.aws import tokens as t
-from engine.sandbox.clouds.aws.documents import RESOURCE, policy
-from engine.sandbox.clouds.aws.draft import Draft
-from engine.sandbox.clouds.aws.hashes import letters
-from engine.sandbox.clouds.aws.kinds import AutoName, Kind, Kinds, Reference
-from engine.sandbox.clouds.aws.rules import between, exactly_one, forbids, matches, sized
-from engine.sandbox.clouds.model import Problem, World
+from falaj.engine.sandbox.clouds.aws import links
+from falaj.engine.sandbox.clouds.aws import tokens as t
+from falaj.engine.sandbox.clouds.aws.documents import RESOURCE, policy
+from falaj.engine.sandbox.clouds.aws.draft import Draft
+from falaj.engine.sandbox.clouds.aws.hashes import letters
+from falaj.engine.sandbox.clouds.aws.kinds import AutoName, Kind, Kinds, Reference
+from falaj.engine.sandbox.clouds.aws.rules import between, exactly_one, forbids, matches, sized
+from falaj.engine.sandbox.clouds.model import Problem, World
 
 _SYMMETRIC: Final = "SYMMETRIC_DEFAULT"
 

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from engine.sandbox.clouds.aws import links
-from engine.sandbox.clouds.aws import tokens as t
-from engine.sandbox.clouds.aws.documents import RESOURCE, json_text, policy
-from engine.sandbox.clouds.aws.draft import ACCOUNT, Draft
-from engine.sandbox.clouds.aws.hashes import uuid
-from engine.sandbox.clouds.aws.kinds import AutoName, Kind, Kinds, Reference, Rule
-from engine.sandbox.clouds.aws.rules import between, matches, sized
-from engine.sandbox.clouds.model import Problem
+from falaj.engine.sandbox.clouds.aws import links
+from falaj.engine.sandbox.clouds.aws import tokens as t
+from falaj.engine.sandbox.clouds.aws.documents import RESOURCE, json_text, policy
+from falaj.engine.sandbox.clouds.aws.draft import ACCOUNT, Draft
+from falaj.engine.sandbox.clouds.aws.hashes import uuid
+from falaj.engine.sandbox.clouds.aws.kinds import AutoName, Kind, Kinds, Reference, Rule
+from falaj.engine.sandbox.clouds.aws.rules import between, matches, sized
+from falaj.engine.sandbox.clouds.model import Problem
 
 _CONFIRMED: Final = ("email", "email-json", "http", "https")
 _NAME: Final = r"[A-Za-z0-9_-]{1,%d}(\.fifo)?"

@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from engine.sandbox.clouds.aws import links
-from engine.sandbox.clouds.aws import tokens as t
-from engine.sandbox.clouds.aws.addresses import address, cidr, inside, network, zone
-from engine.sandbox.clouds.aws.draft import ACCOUNT, Draft
-from engine.sandbox.clouds.aws.hashes import marked
-from engine.sandbox.clouds.aws.kinds import Kind, Kinds, Reference
-from engine.sandbox.clouds.aws.regions import zone_id, zone_ids, zone_name
-from engine.sandbox.clouds.aws.rules import between, exactly_one, not_together, sized
-from engine.sandbox.clouds.model import Problem, World
+from falaj.engine.sandbox.clouds.aws import links
+from falaj.engine.sandbox.clouds.aws import tokens as t
+from falaj.engine.sandbox.clouds.aws.addresses import address, cidr, inside, network, zone
+from falaj.engine.sandbox.clouds.aws.draft import ACCOUNT, Draft
+from falaj.engine.sandbox.clouds.aws.hashes import marked
+from falaj.engine.sandbox.clouds.aws.kinds import Kind, Kinds, Reference
+from falaj.engine.sandbox.clouds.aws.regions import zone_id, zone_ids, zone_name
+from falaj.engine.sandbox.clouds.aws.rules import between, exactly_one, not_together, sized
+from falaj.engine.sandbox.clouds.model import Problem, World
 
 
 def default_security_group(vpc_id: str) -> str:

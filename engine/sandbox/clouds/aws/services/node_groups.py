@@ -5,23 +5,23 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from engine.sandbox.clouds.aws import links
-from engine.sandbox.clouds.aws import tokens as t
-from engine.sandbox.clouds.aws.draft import Draft
-from engine.sandbox.clouds.aws.hashes import uuid
-from engine.sandbox.clouds.aws.kinds import AutoName, Kind, Kinds, Reference
-from engine.sandbox.clouds.aws.machines import sold, sold_in_subnets
-from engine.sandbox.clouds.aws.rules import (
+from falaj.engine.sandbox.clouds.aws import links
+from falaj.engine.sandbox.clouds.aws import tokens as t
+from falaj.engine.sandbox.clouds.aws.draft import Draft
+from falaj.engine.sandbox.clouds.aws.hashes import uuid
+from falaj.engine.sandbox.clouds.aws.kinds import AutoName, Kind, Kinds, Reference
+from falaj.engine.sandbox.clouds.aws.machines import sold, sold_in_subnets
+from falaj.engine.sandbox.clouds.aws.rules import (
     at_most,
     between,
     matches,
     not_together,
     sized,
 )
-from engine.sandbox.clouds.aws.services.clusters import VERSION
-from engine.sandbox.clouds.aws.services.compute import launch_templates
-from engine.sandbox.clouds.aws.services.trust import trusts
-from engine.sandbox.clouds.model import Problem, World
+from falaj.engine.sandbox.clouds.aws.services.clusters import VERSION
+from falaj.engine.sandbox.clouds.aws.services.compute import launch_templates
+from falaj.engine.sandbox.clouds.aws.services.trust import trusts
+from falaj.engine.sandbox.clouds.model import Problem, World
 
 _NODE_NAME: Final = r"[0-9A-Za-z][A-Za-z0-9_-]{0,62}"
 

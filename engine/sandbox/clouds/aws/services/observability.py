@@ -5,14 +5,21 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from engine.sandbox.clouds.aws import links
-from engine.sandbox.clouds.aws import tokens as t
-from engine.sandbox.clouds.aws.documents import RESOURCE, json_text, policy, statements
-from engine.sandbox.clouds.aws.draft import ACCOUNT, Draft, as_list, as_map
-from engine.sandbox.clouds.aws.kinds import AutoName, Kind, Kinds, Reference
-from engine.sandbox.clouds.aws.rules import between, exactly_one, forbids, matches, needs, sized
-from engine.sandbox.clouds.aws.services.trust import trusts
-from engine.sandbox.clouds.model import Problem, World
+from falaj.engine.sandbox.clouds.aws import links
+from falaj.engine.sandbox.clouds.aws import tokens as t
+from falaj.engine.sandbox.clouds.aws.documents import RESOURCE, json_text, policy, statements
+from falaj.engine.sandbox.clouds.aws.draft import ACCOUNT, Draft, as_list, as_map
+from falaj.engine.sandbox.clouds.aws.kinds import AutoName, Kind, Kinds, Reference
+from falaj.engine.sandbox.clouds.aws.rules import (
+    between,
+    exactly_one,
+    forbids,
+    matches,
+    needs,
+    sized,
+)
+from falaj.engine.sandbox.clouds.aws.services.trust import trusts
+from falaj.engine.sandbox.clouds.model import Problem, World
 
 _BUCKET_POLICY: Final = "aws:s3/bucketPolicy:BucketPolicy"
 

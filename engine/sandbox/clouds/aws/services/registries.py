@@ -6,13 +6,13 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Any, Final, cast
 
-from engine.sandbox.clouds.aws import tokens as t
-from engine.sandbox.clouds.aws.documents import RESOURCE, json_text, policy
-from engine.sandbox.clouds.aws.draft import ACCOUNT, Draft, as_map
-from engine.sandbox.clouds.aws.kinds import AutoName, Kind, Kinds, Reference
-from engine.sandbox.clouds.aws.regions import dns_suffix
-from engine.sandbox.clouds.aws.rules import matches, sized
-from engine.sandbox.clouds.model import Problem, World
+from falaj.engine.sandbox.clouds.aws import tokens as t
+from falaj.engine.sandbox.clouds.aws.documents import RESOURCE, json_text, policy
+from falaj.engine.sandbox.clouds.aws.draft import ACCOUNT, Draft, as_map
+from falaj.engine.sandbox.clouds.aws.kinds import AutoName, Kind, Kinds, Reference
+from falaj.engine.sandbox.clouds.aws.regions import dns_suffix
+from falaj.engine.sandbox.clouds.aws.rules import matches, sized
+from falaj.engine.sandbox.clouds.model import Problem, World
 
 _PART: Final = r"[a-z0-9]+((\.|_|__|-+)[a-z0-9]+)*"
 _REPOSITORY: Final = rf"(?=.{{2,256}}$){_PART}(/{_PART})*"

@@ -5,21 +5,21 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from engine.sandbox.clouds.aws import links
-from engine.sandbox.clouds.aws import tokens as t
-from engine.sandbox.clouds.aws.draft import Draft, as_list, as_map
-from engine.sandbox.clouds.aws.hashes import hexdigits, marked
-from engine.sandbox.clouds.aws.kinds import AutoName, Kind, Kinds, Reference
-from engine.sandbox.clouds.aws.machines import sold, sold_in_subnets
-from engine.sandbox.clouds.aws.rules import (
+from falaj.engine.sandbox.clouds.aws import links
+from falaj.engine.sandbox.clouds.aws import tokens as t
+from falaj.engine.sandbox.clouds.aws.draft import Draft, as_list, as_map
+from falaj.engine.sandbox.clouds.aws.hashes import hexdigits, marked
+from falaj.engine.sandbox.clouds.aws.kinds import AutoName, Kind, Kinds, Reference
+from falaj.engine.sandbox.clouds.aws.machines import sold, sold_in_subnets
+from falaj.engine.sandbox.clouds.aws.rules import (
     at_most,
     between,
     matches,
     not_together,
     sized,
 )
-from engine.sandbox.clouds.aws.services.compute import launch_templates
-from engine.sandbox.clouds.model import Problem, World
+from falaj.engine.sandbox.clouds.aws.services.compute import launch_templates
+from falaj.engine.sandbox.clouds.model import Problem, World
 
 _SPECIFICATION: Final = "mixedInstancesPolicy.launchTemplate.launchTemplateSpecification"
 _OVERRIDES: Final = "mixedInstancesPolicy.launchTemplate.overrides[].instanceType"

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from engine.sandbox.clouds.aws import links
-from engine.sandbox.clouds.aws import tokens as t
-from engine.sandbox.clouds.aws.addresses import cidr
-from engine.sandbox.clouds.aws.draft import ACCOUNT, Draft
-from engine.sandbox.clouds.aws.kinds import AutoName, Kind, Kinds, Reference, Rule
-from engine.sandbox.clouds.aws.rules import between, exactly_one, matches, needs
-from engine.sandbox.clouds.aws.services.network import default_security_group
-from engine.sandbox.clouds.model import Problem, World
+from falaj.engine.sandbox.clouds.aws import links
+from falaj.engine.sandbox.clouds.aws import tokens as t
+from falaj.engine.sandbox.clouds.aws.addresses import cidr
+from falaj.engine.sandbox.clouds.aws.draft import ACCOUNT, Draft
+from falaj.engine.sandbox.clouds.aws.kinds import AutoName, Kind, Kinds, Reference, Rule
+from falaj.engine.sandbox.clouds.aws.rules import between, exactly_one, matches, needs
+from falaj.engine.sandbox.clouds.aws.services.network import default_security_group
+from falaj.engine.sandbox.clouds.model import Problem, World
 
 # "Security group names" and CreateSecurityGroup, Amazon EC2 API reference.
 _CHARACTERS: Final = r"[a-zA-Z0-9 ._\-:/()#,@\[\]+=&;{}!$*]"

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from engine.sandbox.clouds.aws import links
-from engine.sandbox.clouds.aws import tokens as t
-from engine.sandbox.clouds.aws.documents import RESOURCE, policy
-from engine.sandbox.clouds.aws.draft import Draft
-from engine.sandbox.clouds.aws.hashes import hexdigits
-from engine.sandbox.clouds.aws.kinds import AutoName, Kind, Kinds, Reference
-from engine.sandbox.clouds.aws.regions import dns_suffix
-from engine.sandbox.clouds.aws.rules import (
+from falaj.engine.sandbox.clouds.aws import links
+from falaj.engine.sandbox.clouds.aws import tokens as t
+from falaj.engine.sandbox.clouds.aws.documents import RESOURCE, policy
+from falaj.engine.sandbox.clouds.aws.draft import Draft
+from falaj.engine.sandbox.clouds.aws.hashes import hexdigits
+from falaj.engine.sandbox.clouds.aws.kinds import AutoName, Kind, Kinds, Reference
+from falaj.engine.sandbox.clouds.aws.regions import dns_suffix
+from falaj.engine.sandbox.clouds.aws.rules import (
     between,
     exactly_one,
     forbids,
@@ -20,7 +20,7 @@ from engine.sandbox.clouds.aws.rules import (
     not_together,
     sized,
 )
-from engine.sandbox.clouds.model import Problem, World
+from falaj.engine.sandbox.clouds.model import Problem, World
 
 _VERSIONING: Final = "aws:s3/bucketVersioning:BucketVersioning"
 _OBJECT_LOCK: Final = "aws:s3/bucketObjectLockConfiguration:BucketObjectLockConfiguration"

@@ -6,13 +6,13 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Any, Final, cast
 
-from engine.sandbox.clouds.aws import links
-from engine.sandbox.clouds.aws import tokens as t
-from engine.sandbox.clouds.aws.draft import Draft, as_list, as_map
-from engine.sandbox.clouds.aws.kinds import AutoName, Kind, Kinds, Reference, Rule
-from engine.sandbox.clouds.aws.rules import between, matches, not_together, sized
-from engine.sandbox.clouds.aws.services.trust import trusts
-from engine.sandbox.clouds.model import Problem, World
+from falaj.engine.sandbox.clouds.aws import links
+from falaj.engine.sandbox.clouds.aws import tokens as t
+from falaj.engine.sandbox.clouds.aws.draft import Draft, as_list, as_map
+from falaj.engine.sandbox.clouds.aws.kinds import AutoName, Kind, Kinds, Reference, Rule
+from falaj.engine.sandbox.clouds.aws.rules import between, matches, not_together, sized
+from falaj.engine.sandbox.clouds.aws.services.trust import trusts
+from falaj.engine.sandbox.clouds.model import Problem, World
 
 _NAME: Final = r"[A-Za-z0-9_-]{1,255}"
 _MEMORY: Final[Mapping[int, tuple[int, ...]]] = {

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from engine.sandbox.clouds.aws import tokens as t
-from engine.sandbox.clouds.aws.documents import statements
-from engine.sandbox.clouds.aws.draft import Draft, as_list, as_map
-from engine.sandbox.clouds.aws.kinds import Crosscheck
-from engine.sandbox.clouds.model import Problem, World
+from falaj.engine.sandbox.clouds.aws import tokens as t
+from falaj.engine.sandbox.clouds.aws.documents import statements
+from falaj.engine.sandbox.clouds.aws.draft import Draft, as_list, as_map
+from falaj.engine.sandbox.clouds.aws.kinds import Crosscheck
+from falaj.engine.sandbox.clouds.model import Problem, World
 
 
 def trusts(path: str, service: str, what: str) -> Crosscheck:

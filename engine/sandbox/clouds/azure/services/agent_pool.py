@@ -6,11 +6,11 @@ import re
 from collections.abc import Iterator
 from typing import Any, Final
 
-from engine.sandbox.clouds.azure import arm, checks, known, machines, naming, places, subnets
-from engine.sandbox.clouds.azure.ask import Ask
-from engine.sandbox.clouds.azure.kind import Kind
-from engine.sandbox.clouds.azure.services import capacity, compute
-from engine.sandbox.clouds.model import Problem
+from falaj.engine.sandbox.clouds.azure import arm, checks, known, machines, naming, places, subnets
+from falaj.engine.sandbox.clouds.azure.ask import Ask
+from falaj.engine.sandbox.clouds.azure.kind import Kind
+from falaj.engine.sandbox.clouds.azure.services import capacity, compute
+from falaj.engine.sandbox.clouds.model import Problem
 
 POOL: Final = "azure-native:containerservice:AgentPool"
 _TAINT: Final = re.compile(

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Final
 
-from engine.sandbox.clouds.azure import checks, invented, known, machines, naming
-from engine.sandbox.clouds.azure.ask import Ask
-from engine.sandbox.clouds.azure.kind import Kind
-from engine.sandbox.clouds.model import Problem
+from falaj.engine.sandbox.clouds.azure import checks, invented, known, machines, naming
+from falaj.engine.sandbox.clouds.azure.ask import Ask
+from falaj.engine.sandbox.clouds.azure.kind import Kind
+from falaj.engine.sandbox.clouds.model import Problem
 
 RESERVATION: Final = "azure-native:compute:CapacityReservation"
 

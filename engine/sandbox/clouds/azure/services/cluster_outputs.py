@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from engine.sandbox.clouds.azure import arm, invented
-from engine.sandbox.clouds.azure.ask import Ask
-from engine.sandbox.clouds.azure.results import location
-from engine.sandbox.clouds.azure.services import agent_pool
+from falaj.engine.sandbox.clouds.azure import arm, invented
+from falaj.engine.sandbox.clouds.azure.ask import Ask
+from falaj.engine.sandbox.clouds.azure.results import location
+from falaj.engine.sandbox.clouds.azure.services import agent_pool
 
 _API: Final = "apiServerAccessProfile"
 # Whatever is made without a version gets one that is supported at the sandbox's date.

@@ -6,12 +6,20 @@ import re
 from collections.abc import Iterator
 from typing import Any, Final
 
-from engine.sandbox.clouds.azure import checks, invented, keys, known, machines, naming, subnets
-from engine.sandbox.clouds.azure.ask import Ask
-from engine.sandbox.clouds.azure.kind import Kind
-from engine.sandbox.clouds.azure.results import location
-from engine.sandbox.clouds.azure.services import capacity
-from engine.sandbox.clouds.model import Problem
+from falaj.engine.sandbox.clouds.azure import (
+    checks,
+    invented,
+    keys,
+    known,
+    machines,
+    naming,
+    subnets,
+)
+from falaj.engine.sandbox.clouds.azure.ask import Ask
+from falaj.engine.sandbox.clouds.azure.kind import Kind
+from falaj.engine.sandbox.clouds.azure.results import location
+from falaj.engine.sandbox.clouds.azure.services import capacity
+from falaj.engine.sandbox.clouds.model import Problem
 
 ENCRYPTION_SET: Final = "azure-native:compute:DiskEncryptionSet"
 SCALE_SET: Final = "azure-native:compute:VirtualMachineScaleSet"

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from engine.sandbox.clouds.azure import arm, checks, naming, subnets
-from engine.sandbox.clouds.azure.ask import Ask
-from engine.sandbox.clouds.azure.kind import Kind
-from engine.sandbox.clouds.azure.results import location
-from engine.sandbox.clouds.azure.services import security_rules
-from engine.sandbox.clouds.model import Problem
+from falaj.engine.sandbox.clouds.azure import arm, checks, naming, subnets
+from falaj.engine.sandbox.clouds.azure.ask import Ask
+from falaj.engine.sandbox.clouds.azure.kind import Kind
+from falaj.engine.sandbox.clouds.azure.results import location
+from falaj.engine.sandbox.clouds.azure.services import security_rules
+from falaj.engine.sandbox.clouds.model import Problem
 
 
 def _firewall_problems(ask: Ask) -> Iterator[Problem]:

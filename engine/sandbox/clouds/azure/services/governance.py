@@ -6,10 +6,10 @@ from collections.abc import Iterator
 from datetime import date, datetime
 from typing import Any, Final
 
-from engine.sandbox.clouds.azure import checks, naming
-from engine.sandbox.clouds.azure.ask import Ask
-from engine.sandbox.clouds.azure.kind import Kind
-from engine.sandbox.clouds.model import Problem
+from falaj.engine.sandbox.clouds.azure import checks, naming
+from falaj.engine.sandbox.clouds.azure.ask import Ask
+from falaj.engine.sandbox.clouds.azure.kind import Kind
+from falaj.engine.sandbox.clouds.model import Problem
 
 _BUDGET: Final = naming.NameRule(
     1, 63, r"[-A-Za-z0-9_]+", "letters, digits, underscores and hyphens"

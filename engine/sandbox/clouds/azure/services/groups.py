@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from engine.sandbox.clouds.azure import arm, invented, naming
-from engine.sandbox.clouds.azure.ask import Ask
-from engine.sandbox.clouds.azure.kind import Kind
+from falaj.engine.sandbox.clouds.azure import arm, invented, naming
+from falaj.engine.sandbox.clouds.azure.ask import Ask
+from falaj.engine.sandbox.clouds.azure.kind import Kind
 
 
 def _outputs(ask: Ask) -> dict[str, Any]:

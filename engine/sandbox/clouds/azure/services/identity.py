@@ -6,10 +6,10 @@ import re
 from collections.abc import Iterator
 from typing import Any, Final
 
-from engine.sandbox.clouds.azure import arm, invented, naming
-from engine.sandbox.clouds.azure.ask import Ask
-from engine.sandbox.clouds.azure.kind import Kind
-from engine.sandbox.clouds.model import Problem
+from falaj.engine.sandbox.clouds.azure import arm, invented, naming
+from falaj.engine.sandbox.clouds.azure.ask import Ask
+from falaj.engine.sandbox.clouds.azure.kind import Kind
+from falaj.engine.sandbox.clouds.model import Problem
 
 IDENTITY: Final = "azure-native:managedidentity:UserAssignedIdentity"
 FEDERATED: Final = "azure-native:managedidentity:FederatedIdentityCredential"

@@ -7,12 +7,12 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Final
 
-from engine.sandbox.clouds.azure import checks, keys, known, naming, subnets
-from engine.sandbox.clouds.azure.ask import Ask
-from engine.sandbox.clouds.azure.kind import Kind
-from engine.sandbox.clouds.azure.results import location
-from engine.sandbox.clouds.azure.services import agent_pool, cluster_outputs, compute
-from engine.sandbox.clouds.model import Problem
+from falaj.engine.sandbox.clouds.azure import checks, keys, known, naming, subnets
+from falaj.engine.sandbox.clouds.azure.ask import Ask
+from falaj.engine.sandbox.clouds.azure.kind import Kind
+from falaj.engine.sandbox.clouds.azure.results import location
+from falaj.engine.sandbox.clouds.azure.services import agent_pool, cluster_outputs, compute
+from falaj.engine.sandbox.clouds.model import Problem
 
 CLUSTER: Final = "azure-native:containerservice:ManagedCluster"
 _NETWORK: Final = "networkProfile"

@@ -6,10 +6,10 @@ import re
 from collections.abc import Iterator
 from typing import Final
 
-from engine.sandbox.clouds.azure import checks
-from engine.sandbox.clouds.azure.ask import Ask
-from engine.sandbox.clouds.azure.kind import Kind
-from engine.sandbox.clouds.model import Problem
+from falaj.engine.sandbox.clouds.azure import checks
+from falaj.engine.sandbox.clouds.azure.ask import Ask
+from falaj.engine.sandbox.clouds.azure.kind import Kind
+from falaj.engine.sandbox.clouds.model import Problem
 
 
 def _maintenance_problems(ask: Ask) -> Iterator[Problem]:

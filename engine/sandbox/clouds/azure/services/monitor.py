@@ -6,11 +6,11 @@ import re
 from collections.abc import Iterator
 from typing import Final
 
-from engine.sandbox.clouds.azure import arm, checks, known, naming, places
-from engine.sandbox.clouds.azure.ask import Ask
-from engine.sandbox.clouds.azure.kind import Kind
-from engine.sandbox.clouds.azure.services import compute
-from engine.sandbox.clouds.model import Problem
+from falaj.engine.sandbox.clouds.azure import arm, checks, known, naming, places
+from falaj.engine.sandbox.clouds.azure.ask import Ask
+from falaj.engine.sandbox.clouds.azure.kind import Kind
+from falaj.engine.sandbox.clouds.azure.services import compute
+from falaj.engine.sandbox.clouds.model import Problem
 
 SETTING: Final = "azure-native:monitor:DiagnosticSetting"
 _DESTINATIONS: Final = {

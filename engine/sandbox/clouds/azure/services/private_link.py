@@ -6,11 +6,20 @@ import ipaddress
 from collections.abc import Iterator
 from typing import Any, Final
 
-from engine.sandbox.clouds.azure import arm, checks, data, invented, known, naming, places, subnets
-from engine.sandbox.clouds.azure.ask import Ask
-from engine.sandbox.clouds.azure.kind import Kind
-from engine.sandbox.clouds.azure.results import location
-from engine.sandbox.clouds.model import Problem
+from falaj.engine.sandbox.clouds.azure import (
+    arm,
+    checks,
+    data,
+    invented,
+    known,
+    naming,
+    places,
+    subnets,
+)
+from falaj.engine.sandbox.clouds.azure.ask import Ask
+from falaj.engine.sandbox.clouds.azure.kind import Kind
+from falaj.engine.sandbox.clouds.azure.results import location
+from falaj.engine.sandbox.clouds.model import Problem
 
 ENDPOINT: Final = "azure-native:network:PrivateEndpoint"
 ZONE: Final = "azure-native:privatedns:PrivateZone"

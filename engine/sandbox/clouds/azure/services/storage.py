@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Final
 
-from engine.sandbox.clouds.azure import checks, invented, keys, naming, places
-from engine.sandbox.clouds.azure.ask import Ask
-from engine.sandbox.clouds.azure.kind import Kind
-from engine.sandbox.clouds.azure.results import location
-from engine.sandbox.clouds.model import Problem
+from falaj.engine.sandbox.clouds.azure import checks, invented, keys, naming, places
+from falaj.engine.sandbox.clouds.azure.ask import Ask
+from falaj.engine.sandbox.clouds.azure.kind import Kind
+from falaj.engine.sandbox.clouds.azure.results import location
+from falaj.engine.sandbox.clouds.model import Problem
 
 ACCOUNT: Final = "azure-native:storage:StorageAccount"
 PATH: Final = "Microsoft.Storage/storageAccounts/{accountName}"

@@ -6,11 +6,11 @@ import re
 from collections.abc import Iterator
 from typing import Any, Final
 
-from engine.sandbox.clouds.azure import arm, checks, invented, keys, known, naming
-from engine.sandbox.clouds.azure.ask import Ask
-from engine.sandbox.clouds.azure.kind import Kind
-from engine.sandbox.clouds.azure.services import storage
-from engine.sandbox.clouds.model import Problem
+from falaj.engine.sandbox.clouds.azure import arm, checks, invented, keys, known, naming
+from falaj.engine.sandbox.clouds.azure.ask import Ask
+from falaj.engine.sandbox.clouds.azure.kind import Kind
+from falaj.engine.sandbox.clouds.azure.services import storage
+from falaj.engine.sandbox.clouds.model import Problem
 
 _PREFIXES: Final = re.compile(r"(?!-)[a-z0-9-]{3,63}(?<!-)|\$root|\$web|\$logs")
 
