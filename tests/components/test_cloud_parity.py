@@ -71,7 +71,7 @@ def modules_after(statement: str) -> str:
 
 @pytest.mark.parametrize(
     "statement",
-    ["import components", "import falaj.components.catalogue", "import falaj.stacks.program",
+    ["import falaj.components", "import falaj.components.catalogue", "import falaj.stacks.program",
      "import falaj.components.specification.gpu_node_pool"],
 )  # fmt: skip
 def test_neither_cloud_is_needed(statement: str) -> None:
@@ -83,4 +83,4 @@ def test_neither_cloud_is_needed(statement: str) -> None:
     ("cloud", "other"), [("aws", "pulumi_azure_native"), ("azure", "pulumi_aws")]
 )
 def test_one_cloud_does_not_need_the_other(cloud: str, other: str) -> None:
-    assert other not in modules_after(f"import components.{cloud}").splitlines()
+    assert other not in modules_after(f"import falaj.components.{cloud}").splitlines()
