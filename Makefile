@@ -3,12 +3,7 @@ STACK ?= local
 TEMPLATE ?= local
 PYTHON ?= python3
 VENV := .venv
-FALAJ := $(VENV)/bin/python -m falaj.stacks.command
-# The clouds whose SDKs the stack needs: named by its platform or by its places.
-STACK_FILES = stacks/Pulumi.$(STACK).yaml stacks/templates/$(STACK).yaml
-PLATFORMS = $(or $(shell grep -ohE '^ *(falaj:platform|- *(aws|azure)/|falaj:placement).*' $(STACK_FILES) 2>/dev/null \
-  | grep -oE '\b(local|aws|azure|kubernetes)\b' | sort -u),local) $(if $(shell \
-  grep -lE '^ *falaj:blueprint: *(platform|workloads)' $(STACK_FILES) 2>/dev/null),kubernetes)
+FALAJ := $(VENV)/bin/falaj
 SANDBOX_OPTION = $(if $(filter 1 true yes,$(SANDBOX)),--sandbox) $(if $(filter 1 true yes,$(CLUSTER)),--cluster)
 
 .DEFAULT_GOAL := help
@@ -18,7 +13,7 @@ WORKERS ?= 2
 # In the order of collection, which has what takes longest first: else one worker waits at the end.
 SIDE_BY_SIDE = -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 NODES ?= h200=4,l4=4,cpu=4
-.PHONY: help up preview refresh down status check report demo shell token rollback logs new environment environment-check environment-dev environment-cluster cluster cluster-down ensure-test test test-cluster test-fast test-gpu lint format bench lock clean
+.PHONY: help up preview refresh down status check report demo shell token rollback logs new environment environment-dev cluster cluster-down ensure-test test test-cluster test-fast test-gpu lint format bench lock clean
 
 help: ## Show what can be made
 	@sed -n 's/^\([a-z-]*\):.*## /\1	/p' $(MAKEFILE_LIST) | expand -t 14
@@ -38,10 +33,10 @@ down: environment ## Destroy the stack: processes, ports, keys and data
 status: environment ## What runs and where
 	@$(FALAJ) status --stack $(STACK) $(SANDBOX_OPTION)
 
-check: environment-check ## Judge all stacks by the policy packs, offline (CHECK_OPTIONS="--stack NAME --sarif FILE …")
+check: environment ## Judge all stacks by the policy packs, offline (CHECK_OPTIONS="--stack NAME --sarif FILE …")
 	@$(FALAJ) check $(CHECK_OPTIONS)
 
-report: environment-check ## Write the evidence of such a check: evidence.html
+report: environment ## Write the evidence of such a check: evidence.html
 	@$(FALAJ) report $(CHECK_OPTIONS)
 
 demo: environment ## Send held-out samples to the served model
@@ -62,36 +57,30 @@ logs: environment ## Show the server's latest log lines
 new: environment ## Make a stack file from a template (STACK=name TEMPLATE=local)
 	@$(FALAJ) new --stack $(STACK) --template $(TEMPLATE)
 
+# What a stack's platform needs beside the base, `falaj` adds when it is asked for it.
 environment:
-	@$(PYTHON) engine/environment.py $(foreach platform,$(PLATFORMS),--extra $(platform))
-
-# Stacks of every cloud are judged, whichever is asked for.
-environment-check:
-	@$(PYTHON) engine/environment.py $(foreach extra,aws azure kubernetes $(shell grep -lE '^ *falaj:platform: *local' stacks/Pulumi.*.yaml >/dev/null 2>&1 && echo local),--extra $(extra))
-
-environment-cluster:
-	@$(PYTHON) engine/environment.py --extra kubernetes
+	@$(PYTHON) engine/environment.py
 
 environment-dev:
 	@$(PYTHON) engine/environment.py $(foreach extra,local aws azure kubernetes dev,--extra $(extra))
 
-cluster: environment-cluster ## A Kubernetes control plane on this machine (NODES="h200=64,l4=16,cpu=20"; BARE=1 for whole platforms)
-	@$(VENV)/bin/python -m falaj.engine.controlplane up --nodes "$(NODES)" $(if $(filter 1 true yes,$(BARE)),--bare)
+cluster: environment ## A Kubernetes control plane on this machine (NODES="h200=64,l4=16,cpu=20"; BARE=1 for whole platforms)
+	@$(FALAJ) cluster up --nodes "$(NODES)" $(if $(filter 1 true yes,$(BARE)),--bare)
 
-cluster-down: environment-cluster ## End it and remove its files
-	@$(VENV)/bin/python -m falaj.engine.controlplane down
+cluster-down: environment ## End it and remove its files
+	@$(FALAJ) cluster down
 
 ensure-test: environment-dev
-	@$(VENV)/bin/python -m falaj.engine ensure
+	@$(FALAJ) engine ensure
 	@$(VENV)/bin/python -m falaj.engine.browser ensure
-	@$(VENV)/bin/python -m falaj.engine.controlplane ensure --crds
+	@$(FALAJ) cluster ensure --crds
 
 test: ensure-test ## Every test, with its own set-up
 	@$(VENV)/bin/python -m pytest -m "not cluster" $(SIDE_BY_SIDE)
 	@$(VENV)/bin/python -m pytest -m cluster tests/cluster $(SIDE_BY_SIDE)
 
 test-cluster: environment-dev ## The tests on a real control plane
-	@$(VENV)/bin/python -m falaj.engine.controlplane ensure --crds
+	@$(FALAJ) cluster ensure --crds
 	@$(VENV)/bin/python -m pytest -m cluster tests/cluster $(SIDE_BY_SIDE)
 
 test-fast: environment-dev ## The tests that take seconds
@@ -111,8 +100,8 @@ format: environment-dev ## Put the code into its standard form
 	@$(VENV)/bin/ruff format .
 
 bench: environment-dev ## Measure the server, quantisation, training and a no-op `up`
-	@$(VENV)/bin/python -m falaj.engine ensure
-	@$(VENV)/bin/python -m falaj.engine.controlplane ensure
+	@$(FALAJ) engine ensure
+	@$(FALAJ) cluster ensure
 	@$(VENV)/bin/python -m pytest tests/benchmarks -o python_files='bench_*.py' --benchmark-only -q -s
 
 lock: ## Pin the requirements again

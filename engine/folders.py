@@ -31,6 +31,18 @@ def cache_home(environ: Mapping[str, str] | None = None) -> Path:
     return _home(environ or os.environ, "FALAJ_CACHE", "XDG_CACHE_HOME", ".cache")
 
 
+#: The name of Falaj's own project, whose stacks lie where one machine's always did.
+OWN_PROJECT = "falaj"
+
+
+def stack_home(project: str, stack: str, environ: Mapping[str, str] | None = None) -> Path:
+    """Folder of what a stack on this machine keeps: keys, data, models, its server's files."""
+    home = data_home(environ)
+    if project == OWN_PROJECT:
+        return home / "stacks" / stack
+    return home / "projects" / project / stack
+
+
 def make_private(folder: Path) -> Path:
     """Make `folder` (0700) unless it is there; its missing parents get the usual mode."""
     folder.parent.mkdir(parents=True, exist_ok=True)

@@ -6,9 +6,10 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import FrameType
+from typing import IO
 
 from falaj.engine.backend import ensure_backend
 from falaj.engine.errors import EngineError
@@ -63,6 +64,10 @@ def run(
     report: Report = to_stderr,
     engine: Engine | None = None,
     environ: Mapping[str, str] | None = None,
+    *,
+    output: IO[bytes] | None = None,
+    meanwhile: Callable[[], None] | None = None,
+    interrupted: Callable[[], None] | None = None,
 ) -> int:
     """Run `pulumi` with `args` in `cwd` and return its exit code (128 + n when signal n ended it).
 
@@ -70,6 +75,9 @@ def run(
     given (as `environment` makes them), else with ours and what it needs; clears the locks that
     killed engines left. The engine stops in order (cancelling what it does) on Ctrl-C, which
     reaches it from the terminal, and when we get SIGTERM or SIGHUP or are killed.
+
+    With `output` what it prints goes to that file, and it asks and draws nothing. `meanwhile` is
+    called every 0.1 s while it runs, and once after it; `interrupted` when it is asked to stop.
     Raises EngineError when there is no engine or it cannot be started.
     """
     engine = engine or ensure_engine(report)
@@ -79,22 +87,45 @@ def run(
     try:
         # Until the engine runs there is nobody to hand a signal on to; ignored signals would be
         # inherited, handlers are not.
-        process = subprocess.Popen(guarded([str(engine.path), *args]), cwd=cwd, env=env)
+        process = subprocess.Popen(
+            guarded([str(engine.path), *args]),
+            cwd=cwd,
+            env=env,
+            stdin=None if output is None else subprocess.DEVNULL,
+            stdout=output,
+            stderr=None if output is None else subprocess.STDOUT,
+        )
     except OSError as error:
         raise EngineError(f"{engine.path} cannot be started: {error.strerror}") from error
 
     def hand_on(number: int, frame: FrameType | None) -> None:
         if number != signal.SIGINT:  # the terminal has sent it to the engine as well
             process.send_signal(signal.SIGTERM)
+        if interrupted is not None:
+            interrupted()
 
     for number in _HANDED_ON:
         signal.signal(number, hand_on)
     try:
-        code = process.wait()
+        code = _wait(process, meanwhile)
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
     return code if code >= 0 else 128 - code
 
 
+def _wait(process: subprocess.Popen[bytes], meanwhile: Callable[[], None] | None) -> int:
+    if meanwhile is None:
+        return process.wait()
+    while True:
+        try:
+            code = process.wait(_POLL_SECONDS)
+        except subprocess.TimeoutExpired:
+            meanwhile()
+        else:
+            meanwhile()
+            return code
+
+
+_POLL_SECONDS = 0.1
 _HANDED_ON = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-import argparse
 import json
-import os
 import sys
 import textwrap
 from collections.abc import Callable, Sequence
 from decimal import Decimal
+from typing import Any, TypeVar
 
-from falaj.components.catalogue import cost, queries
+import click
+
+from falaj.components.catalogue import cost as costs
+from falaj.components.catalogue import queries
 from falaj.components.catalogue.errors import CatalogueError
 from falaj.components.catalogue.gpus import GPUS, find
 from falaj.components.catalogue.place import PLACES, Place, parse
-from falaj.components.catalogue.placement import choose
+from falaj.components.catalogue.placement import choose as choose_place
 from falaj.components.catalogue.reports import gpus as gpu_reports
 from falaj.components.catalogue.reports import machines as machine_reports
 from falaj.components.catalogue.reports import places as place_reports
@@ -22,153 +24,173 @@ from falaj.components.catalogue.reports.report import Report
 from falaj.components.catalogue.sources import sources_of
 from falaj.components.catalogue.tables import render, terminal_width
 
-_Command = Callable[[argparse.Namespace], Report]
+_Command = TypeVar("_Command", bound=Callable[..., Any])
+
+_json = click.option("--json", "as_json", is_flag=True, help="JSON with all values.")
+_places = click.option(
+    "--place",
+    "names",
+    metavar="PLACE",
+    multiple=True,
+    help=f"May be given more than once (default: {', '.join(PLACES)}).",
+)
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command; returns its exit status: 0 shown, 1 the reader left, 2 refused."""
-    options = _parser().parse_args(arguments)
-    try:
-        report: Report = options.run(options)
-        print(_as_json(report) if options.json else _as_text(report, terminal_width()), flush=True)
-    except CatalogueError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 2
-    except BrokenPipeError:
-        # The reader of our output left (`… | head`): nobody is there to be told.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 1
-    return 0
+def _show(report: Report, as_json: bool) -> None:
+    click.echo(_as_json(report) if as_json else _as_text(report, terminal_width()))
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="python -m falaj.components.catalogue", description=__doc__
+def _chosen(names: Sequence[str]) -> list[Place]:
+    return [parse(name) for name in names or PLACES]
+
+
+@click.group()
+def catalogue() -> None:
+    """What the clouds sell inside the country, with sources and dates; asks no cloud."""
+
+
+@catalogue.command()
+@_places
+@_json
+def places(names: tuple[str, ...], as_json: bool) -> None:
+    """Places with their zones and state."""
+    _show(place_reports.places(_chosen(names)), as_json)
+
+
+@catalogue.command()
+@_places
+@_json
+def status(names: tuple[str, ...], as_json: bool) -> None:
+    """What is reported about each region, and when."""
+    _show(place_reports.status(_chosen(names)), as_json)
+
+
+@catalogue.command()
+@_places
+@_json
+@queries.demand_options(gpus=True, cpus=False)
+def gpus(names: tuple[str, ...], as_json: bool, **asked: Any) -> None:
+    """Machines with GPUs."""
+    chosen = _chosen(names)
+    found = queries.machines(chosen, queries.demand(asked, listing=True), "gpu")
+    _show(machine_reports.gpu_machines(queries.places_of(chosen, found), found), as_json)
+
+
+@catalogue.command()
+@_places
+@_json
+@queries.demand_options(gpus=False, cpus=True)
+def cpus(names: tuple[str, ...], as_json: bool, **asked: Any) -> None:
+    """Machines without GPUs."""
+    chosen = _chosen(names)
+    found = queries.machines(chosen, queries.demand(asked, listing=True), "cpu")
+    _show(machine_reports.cpu_machines(queries.places_of(chosen, found), found), as_json)
+
+
+@catalogue.command()
+@click.argument("name", required=False)
+@_places
+@_json
+def services(name: str | None, names: tuple[str, ...], as_json: bool) -> None:
+    """Services that a region has or lacks: one by NAME, or all."""
+    _show(place_reports.services(_chosen(names), name), as_json)
+
+
+@catalogue.command()
+@_places
+@_json
+def refused(names: tuple[str, ...], as_json: bool) -> None:
+    """Families and sizes that aren't sold, and why."""
+    _show(place_reports.refused(_chosen(names)), as_json)
+
+
+@catalogue.command()
+@click.argument("machine")
+@click.option("--nodes", type=int, default=1, show_default=True, help="At the most.")
+@click.option("--min-nodes", type=int, help="At the least (default: as --nodes).")
+@click.option(
+    "--capacity",
+    type=click.Choice(list(costs.CAPACITIES)),
+    default="on-demand",
+    show_default=True,
+)
+@_places
+@_json
+def cost(
+    *,
+    machine: str,
+    nodes: int,
+    min_nodes: int | None,
+    capacity: str,
+    names: tuple[str, ...],
+    as_json: bool,
+) -> None:
+    """What a pool of MACHINEs (an instance type or VM size) costs."""
+    found = queries.named(_chosen(names), machine)
+    least = nodes if min_nodes is None else min_nodes
+    _show(machine_reports.costs(found, least, nodes, capacity), as_json)
+
+
+@catalogue.command("gpu-facts")
+@click.argument("gpu", required=False)
+@_json
+def gpu_facts(gpu: str | None, as_json: bool) -> None:
+    """Memory, speed, links and power of a GPU model, or of all."""
+    _show(gpu_reports.gpu_facts(find(gpu) if gpu else tuple(GPUS.values())), as_json)
+
+
+@catalogue.command()
+@click.argument("gpu", required=False)
+@_json
+def mig(gpu: str | None, as_json: bool) -> None:
+    """MIG profiles of a GPU model, or of all, and how many fit on one GPU."""
+    _show(gpu_reports.mig(find(gpu) if gpu else tuple(GPUS.values())), as_json)
+
+
+@catalogue.command()
+@click.argument("places", metavar="PLACE...", nargs=-1, required=True)
+@queries.demand_options(gpus=True, cpus=True)
+@click.option(
+    "--acknowledge",
+    metavar="PLACE=DATE",
+    multiple=True,
+    type=queries.ACKNOWLEDGEMENT,
+    help="Accept a degraded place by the date of its report.",
+)
+@click.option(
+    "--confirm",
+    metavar="kubernetes/CONTEXT",
+    multiple=True,
+    help="A cluster that stands in the country and has what is asked.",
+)
+@_json
+def choose(
+    places: tuple[str, ...],
+    acknowledge: tuple[tuple[str, Any], ...],
+    confirm: tuple[str, ...],
+    as_json: bool,
+    **asked: Any,
+) -> None:
+    """The first of the PLACEs that is healthy and sells what is asked."""
+    demand = queries.demand(asked, listing=False)
+    made = choose_place(
+        list(places), [demand], dict(acknowledge), confirmed_clusters=list(confirm)
     )
-    commands = parser.add_subparsers(required=True, metavar="COMMAND")
-
-    def command(name: str, help_text: str, run: _Command, *, places: bool) -> _Parser:
-        added = commands.add_parser(name, help=help_text, description=help_text)
-        added.set_defaults(run=run)
-        added.add_argument("--json", action="store_true", help="JSON with all values")
-        if places:
-            added.add_argument(
-                "--place",
-                action="append",
-                default=[],
-                metavar="PLACE",
-                help=f"may be given more than once; default: {', '.join(PLACES)}",
-            )
-        return added
-
-    command("places", "places with their zones and state", _places, places=True)
-    command("status", "what is reported about each region, and when", _status, places=True)
-    gpus = command("gpus", "machines with GPUs", _gpus, places=True)
-    queries.add_demand(gpus, gpus=True, cpus=False)
-    cpus = command("cpus", "machines without GPUs", _cpus, places=True)
-    queries.add_demand(cpus, gpus=False, cpus=True)
-    services = command("services", "services that a region has or lacks", _services, places=True)
-    services.add_argument("name", nargs="?", help="one service (default: all)")
-    command("refused", "families and sizes that aren't sold, and why", _refused, places=True)
-    costs = command("cost", "what a pool of machines costs", _cost, places=True)
-    costs.add_argument("machine", help="instance type or VM size")
-    costs.add_argument("--nodes", type=int, default=1, help="at the most (default: 1)")
-    costs.add_argument("--min-nodes", type=int, help="at the least (default: as --nodes)")
-    costs.add_argument("--capacity", choices=cost.CAPACITIES, default="on-demand")
-    facts = command("gpu-facts", "memory, speed, links and power", _facts, places=False)
-    facts.add_argument("gpu", nargs="?", help="model (default: all)")
-    mig = command("mig", "MIG profiles and how many fit on one GPU", _mig, places=False)
-    mig.add_argument("gpu", nargs="?", help="model (default: all)")
-    chosen = command(
-        "choose", "the first place that is healthy and sells it", _choose, places=False
-    )
-    chosen.add_argument("places", nargs="+", metavar="PLACE", help="in order of preference")
-    queries.add_demand(chosen, gpus=True, cpus=True)
-    chosen.add_argument(
-        "--acknowledge",
-        action="append",
-        default=[],
-        type=queries.acknowledgement,
-        metavar="PLACE=DATE",
-        help="accept a degraded place by the date of its report",
-    )
-    chosen.add_argument(
-        "--confirm",
-        action="append",
-        default=[],
-        metavar="kubernetes/CONTEXT",
-        help="a cluster that stands in the country and has what is asked",
-    )
-    command(
-        "operators", "other operators in the country, for information", _operators, places=False
-    )
-    command("sources", "where the facts come from", _sources, places=False)
-    return parser
+    _show(machine_reports.choice(made, [demand]), as_json)
 
 
-_Parser = argparse.ArgumentParser
+@catalogue.command()
+@_json
+def operators(as_json: bool) -> None:
+    """Other operators in the country, for information."""
+    _show(place_reports.sovereign(), as_json)
 
 
-def _chosen(options: argparse.Namespace) -> list[Place]:
-    return [parse(name) for name in options.place or PLACES]
-
-
-def _places(options: argparse.Namespace) -> Report:
-    return place_reports.places(_chosen(options))
-
-
-def _status(options: argparse.Namespace) -> Report:
-    return place_reports.status(_chosen(options))
-
-
-def _gpus(options: argparse.Namespace) -> Report:
-    chosen = _chosen(options)
-    found = queries.machines(chosen, queries.demand(options, listing=True), "gpu")
-    return machine_reports.gpu_machines(queries.places_of(chosen, found), found)
-
-
-def _cpus(options: argparse.Namespace) -> Report:
-    chosen = _chosen(options)
-    found = queries.machines(chosen, queries.demand(options, listing=True), "cpu")
-    return machine_reports.cpu_machines(queries.places_of(chosen, found), found)
-
-
-def _services(options: argparse.Namespace) -> Report:
-    return place_reports.services(_chosen(options), options.name)
-
-
-def _refused(options: argparse.Namespace) -> Report:
-    return place_reports.refused(_chosen(options))
-
-
-def _cost(options: argparse.Namespace) -> Report:
-    found = queries.named(_chosen(options), options.machine)
-    least = options.nodes if options.min_nodes is None else options.min_nodes
-    return machine_reports.costs(found, least, options.nodes, options.capacity)
-
-
-def _facts(options: argparse.Namespace) -> Report:
-    return gpu_reports.gpu_facts(find(options.gpu) if options.gpu else tuple(GPUS.values()))
-
-
-def _mig(options: argparse.Namespace) -> Report:
-    return gpu_reports.mig(find(options.gpu) if options.gpu else tuple(GPUS.values()))
-
-
-def _choose(options: argparse.Namespace) -> Report:
-    asked = queries.demand(options, listing=False)
-    made = choose(
-        options.places, [asked], dict(options.acknowledge), confirmed_clusters=options.confirm
-    )
-    return machine_reports.choice(made, [asked])
-
-
-def _operators(_: argparse.Namespace) -> Report:
-    return place_reports.sovereign()
-
-
-def _sources(_: argparse.Namespace) -> Report:
-    return place_reports.sources()
+@catalogue.command()
+@_json
+def sources(as_json: bool) -> None:
+    """Where the facts come from."""
+    _show(place_reports.sources(), as_json)
 
 
 def _as_text(report: Report, width: int | None) -> str:
@@ -209,6 +231,22 @@ def _plain(value: object) -> float:
     if isinstance(value, Decimal):
         return float(value)
     raise TypeError(f"{type(value).__name__} has no JSON form")
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command; returns its exit status: 0 shown, 2 refused."""
+    given = list(sys.argv[1:] if arguments is None else arguments)
+    try:
+        catalogue.main(given, prog_name="falaj catalogue", standalone_mode=False)
+    except click.exceptions.Exit as leaving:
+        return leaving.exit_code
+    except click.ClickException as error:
+        error.show()
+        return error.exit_code
+    except CatalogueError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+    return 0
 
 
 if __name__ == "__main__":

@@ -2,70 +2,114 @@
 
 from __future__ import annotations
 
-import argparse
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from fractions import Fraction
+from typing import Any, Final, TypeVar
+
+import click
 
 from falaj.components.catalogue.demand import FABRICS, INT8, Demand
 from falaj.components.catalogue.errors import CatalogueError, NotSoldError, PlaceError
 from falaj.components.catalogue.machines import MachineType
 from falaj.components.catalogue.place import Place
 
+_Command = TypeVar("_Command", bound=Callable[..., Any])
 
-def fraction(text: str) -> Fraction:
+
+class _Fraction(click.ParamType[Fraction]):
     """A count such as ``8``, ``1/3`` or ``0.5``."""
-    try:
-        return Fraction(text)
-    except (ValueError, ZeroDivisionError):
-        raise argparse.ArgumentTypeError(f"{text!r} is no count; allowed: 8, 1/3, 0.5 …") from None
+
+    name = "count"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> Fraction:
+        try:
+            return Fraction(value)
+        except (ValueError, ZeroDivisionError):
+            self.fail(f"{value!r} is no count; allowed: 8, 1/3, 0.5 …", param, ctx)
 
 
-def acknowledgement(text: str) -> tuple[str, str]:
+class _Acknowledgement(click.ParamType[tuple[str, str]]):
     """A place and a date: ``aws/me-central-1=2026-04-30``."""
-    place, separator, day = text.partition("=")
-    if not (place and separator and day):
-        raise argparse.ArgumentTypeError(
-            f"{text!r} is no acknowledgement; allowed: aws/me-central-1=2026-04-30"
-        )
-    return place, day
+
+    name = "acknowledgement"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> tuple[str, str]:
+        place, separator, day = str(value).partition("=")
+        if not (place and separator and day):
+            self.fail(
+                f"{value!r} is no acknowledgement; allowed: aws/me-central-1=2026-04-30",
+                param,
+                ctx,
+            )
+        return place, day
 
 
-def add_demand(parser: argparse.ArgumentParser, *, gpus: bool, cpus: bool) -> None:
-    """The options that make a `Demand`."""
+ACKNOWLEDGEMENT: Final = _Acknowledgement()
+
+
+def demand_options(*, gpus: bool, cpus: bool) -> Callable[[_Command], _Command]:
+    """The options that make a `Demand`: of machines with GPUs, without, or either."""
+    chosen: list[Callable[[Any], Any]] = []
     if gpus:
-        parser.add_argument("--gpu", help="model: H200, H100-NVL, A100, L40S … (default: any)")
-        parser.add_argument(
-            "--count", type=fraction, help="GPUs of each machine: 8, 1/3 … (default: any)"
-        )
-        parser.add_argument("--fabric", choices=FABRICS, help="default: none is asked for")
+        chosen += [
+            click.option("--gpu", help="Model: H200, H100-NVL, A100, L40S … (default: any)."),
+            click.option(
+                "--count", type=_Fraction(), help="GPUs of each machine: 8, 1/3 … (default: any)."
+            ),
+            click.option("--fabric", type=click.Choice(FABRICS), help="Default: none."),
+        ]
     if cpus:
-        parser.add_argument("--int8", choices=INT8, help="guaranteed instructions (default: any)")
-        parser.add_argument(
-            "--confidential",
-            action="store_true",
-            help="memory encrypted against the operator (default: ordinary machines)",
-        )
-    parser.add_argument("--vcpu", type=int, help="at least (default: any)")
-    parser.add_argument("--memory", type=float, metavar="GIB", help="at least (default: any)")
-    parser.add_argument("--arch", choices=["x86_64", "arm64"], help="default: any")
-    parser.add_argument(
-        "--zone", action="append", help="id of a zone; may be given more than once (default: any)"
-    )
+        chosen += [
+            click.option(
+                "--int8", type=click.Choice(INT8), help="Guaranteed instructions (default: any)."
+            ),
+            click.option(
+                "--confidential",
+                is_flag=True,
+                help="Memory encrypted against the operator (default: ordinary machines).",
+            ),
+        ]
+    chosen += [
+        click.option("--vcpu", type=int, help="At least (default: any)."),
+        click.option("--memory", metavar="GIB", type=float, help="At least (default: any)."),
+        click.option("--arch", type=click.Choice(["x86_64", "arm64"]), help="Default: any."),
+        click.option(
+            "--zone",
+            multiple=True,
+            help="Id of a zone; may be given more than once (default: any).",
+        ),
+    ]
+
+    def add(command: _Command) -> _Command:
+        for option in reversed(chosen):
+            command = option(command)
+        return command
+
+    return add
 
 
-def demand(options: argparse.Namespace, *, listing: bool) -> Demand:
-    """The demand that the options make; a listing shows machines that carry a caution too."""
+def demand(asked: Mapping[str, Any], *, listing: bool) -> Demand:
+    """The demand that the options make; a listing shows machines that carry a caution too.
+
+    Args:
+        asked: the options of `demand_options`, by their names.
+        listing: whether machines are listed rather than chosen.
+    """
     return Demand(
-        gpu=getattr(options, "gpu", None),
-        count=getattr(options, "count", None),
-        fabric=getattr(options, "fabric", None),
-        vcpu=options.vcpu,
-        memory_gib=options.memory,
-        arch=options.arch,
-        int8=getattr(options, "int8", None),
-        zones=options.zone,
-        confidential=getattr(options, "confidential", False),
+        gpu=asked.get("gpu"),
+        count=asked.get("count"),
+        fabric=asked.get("fabric"),
+        vcpu=asked["vcpu"],
+        memory_gib=asked["memory"],
+        arch=asked["arch"],
+        int8=asked.get("int8"),
+        zones=asked["zone"] or None,
+        confidential=bool(asked.get("confidential")),
         discouraged=listing,
     )
 

@@ -22,9 +22,7 @@ def machine(place: Place, name: str, reason: str | None, elsewhere: list[str]) -
     names = [m.name for m in place.machines()]
     near = difflib.get_close_matches(name, names, n=3, cutoff=0.5)
     instead = f"; closest names sold there: {', '.join(near)}" if near else ""
-    command = (
-        f"`python -m falaj.components.catalogue gpus --place {place.name}` (or cpus) lists all"
-    )
+    command = f"`falaj catalogue gpus --place {place.name}` (or cpus) lists all"
     return f"{name} is not sold in {place.name}{why}{_elsewhere(elsewhere)}{instead}; {command}"
 
 

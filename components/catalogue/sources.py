@@ -47,8 +47,7 @@ def source(id_: str) -> Source:
         return SOURCES[id_]
     except KeyError:
         raise CatalogueError(
-            f"no source has the id {id_!r}; "
-            "`python -m falaj.components.catalogue sources` lists them"
+            f"no source has the id {id_!r}; `falaj catalogue sources` lists them"
         ) from None
 
 

@@ -1,139 +1,168 @@
-"""`python -m falaj.engine.controlplane ensure | up | down | status | kubeconfig`."""
+"""``falaj cluster ensure | up | down | status | kubeconfig``."""
 
 from __future__ import annotations
 
-import argparse
 import json
-import signal
 import sys
+from collections.abc import Callable
 from pathlib import Path
-from types import FrameType
+from typing import Any, Final, TypeVar, get_args
 
+import click
+
+from falaj.engine.commands import run
 from falaj.engine.controlplane import addons, binaries
 from falaj.engine.controlplane.commands import Files
 from falaj.engine.controlplane.plane import start, stop
-from falaj.engine.controlplane.pools import Site
+from falaj.engine.controlplane.pools import Distribution, Site
 from falaj.engine.controlplane.record import Record
-from falaj.engine.errors import EngineError
 from falaj.engine.folders import data_home
 
-CONTROLLERS = ("kueue", "jobset")
+_Command = TypeVar("_Command", bound=Callable[..., Any])
+
+CONTROLLERS: Final = ("kueue", "jobset")
 """What `make test` needs beside Kubernetes itself."""
+
+
+class _Names(click.ParamType[tuple[str, ...]]):
+    """Names with commas between them."""
+
+    name = "names"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> tuple[str, ...]:
+        if not isinstance(value, str):
+            return tuple(value)
+        return tuple(dict.fromkeys(part.strip() for part in value.split(",") if part.strip()))
+
+
+def _folder(command: _Command) -> _Command:
+    return click.option(
+        "--folder",
+        metavar="FOLDER",
+        type=click.Path(path_type=Path, file_okay=False),
+        default=lambda: data_home() / "cluster",
+        help="Where its files are (default: Falaj's own folder).",
+    )(command)
+
+
+def _controllers(command: _Command) -> _Command:
+    return click.option(
+        "--controllers",
+        metavar="NAME,…",
+        type=_Names(),
+        default=",".join(CONTROLLERS),
+        show_default=True,
+    )(command)
+
+
+@click.group()
+def cluster() -> None:
+    """A real Kubernetes control plane on this machine, with simulated machines."""
+
+
+@cluster.command()
+@_controllers
+@click.option("--crds", is_flag=True, help="Definitions of add-ons as well.")
+def ensure(controllers: tuple[str, ...], crds: bool) -> None:
+    """Build what isn't there yet."""
+    more = (addons.DEFINITIONS,) if crds else ()
+    names = (binaries.CORE, *controllers, *more)
+    for name, folder in binaries.ensure(names).items():
+        click.echo(f"{name} {binaries.built()[name].version}: {folder}")
+
+
+@cluster.command()
+@_folder
+@_controllers
+@click.option("--nodes", metavar="POOL=COUNT,…", default="", help="Such as h200=64,cpu=20.")
+@click.option(
+    "--bare",
+    is_flag=True,
+    help="Without controllers, and webhooks aren't called: for stacks that install the charts of "
+    "a platform, whose pods are simulated here; with the definitions of charts that can't be had.",
+)
+@click.option(
+    "--distribution",
+    type=click.Choice(get_args(Distribution)),
+    default="existing",
+    show_default=True,
+)
+@click.option(
+    "--region", default="abudhabi-dc1", show_default=True, help="The nodes' region or site."
+)
+@click.option(
+    "--zones", metavar="ZONE,…", type=_Names(), help="The nodes' zones (default: one of its own)."
+)
+@click.option(
+    "--crds", metavar="NAME,…", type=_Names(), default="", help="Such as cert-manager,keda."
+)
+def up(
+    *,
+    folder: Path,
+    controllers: tuple[str, ...],
+    nodes: str,
+    bare: bool,
+    distribution: Distribution,
+    region: str,
+    zones: tuple[str, ...] | None,
+    crds: tuple[str, ...],
+) -> None:
+    """Start a control plane that goes on until `falaj cluster down`."""
+    plane = start(
+        folder,
+        nodes,
+        () if bare else controllers,
+        crds=crds or (addons.BARE_DEFINITIONS if bare else ()),
+        site=Site(region, zones or (f"{region}-1",), distribution),
+        webhooks=not bare,
+        detached=True,
+    )
+    click.echo(f"ready: export KUBECONFIG={plane.kubeconfig}")
+
+
+@cluster.command()
+@_folder
+def down(folder: Path) -> None:
+    """End it and remove its files."""
+    ended = stop(folder)
+    click.echo("ended, and its files removed" if ended else "no control plane ran")
+
+
+@cluster.command()
+@_folder
+def status(folder: Path) -> int:
+    """Say what runs; the exit status is 1 where nothing does."""
+    record = _running(folder, err=False)
+    if record is None:
+        return 1
+    fields = {"kubeconfig": str(Files(folder.absolute()).kubeconfig), **vars(record)}
+    click.echo(json.dumps(fields, indent=1))
+    return 0
+
+
+@cluster.command()
+@_folder
+def kubeconfig(folder: Path) -> int:
+    """Print the path of the administrator's kubeconfig."""
+    if _running(folder, err=True) is None:
+        return 1
+    click.echo(str(Files(folder.absolute()).kubeconfig))
+    return 0
+
+
+def _running(folder: Path, *, err: bool) -> Record | None:
+    record = Record.read(Files(folder.absolute()))
+    if record is None or not record.is_running:
+        click.echo(f"no control plane runs in {folder}; `falaj cluster up` starts one", err=err)
+        return None
+    return record
 
 
 def main(arguments: list[str] | None = None) -> int:
     """Run one command; 0 done, 1 nothing runs (`status`, `kubeconfig`), 2 it can't be done."""
-    given = _parser().parse_args(arguments)
-    signal.signal(signal.SIGTERM, _leave)
-    try:
-        return given.act(given)
-    except EngineError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 2
-    except KeyboardInterrupt:
-        print("stopped; nothing half-finished is left behind", file=sys.stderr)
-        return 130
-
-
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="python -m falaj.engine.controlplane", description=__doc__
-    )
-    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
-    ensure = commands.add_parser("ensure", help="build what isn't there yet")
-    ensure.add_argument("--crds", action="store_true", help="definitions of add-ons as well")
-    ensure.set_defaults(act=_ensure)
-    up = commands.add_parser("up", help="start a control plane that goes on until `down`")
-    up.add_argument("--nodes", default="", help="such as h200=64,h200:mig-1g.18gb=4,cpu=20")
-    up.add_argument(
-        "--bare",
-        action="store_true",
-        help="without controllers, and webhooks aren't called: for stacks that install the charts "
-        "of a platform, whose pods are simulated here; with the definitions of charts that can't "
-        "be had",
-    )
-    up.add_argument("--distribution", choices=("eks", "aks", "existing"), default="existing")
-    up.add_argument(
-        "--region", default="abudhabi-dc1", help="the nodes' region or site (default: %(default)s)"
-    )
-    up.add_argument(
-        "--zones", type=_names, default=None, help="the nodes' zones (default: the region's own)"
-    )
-    up.add_argument("--crds", type=_names, default=(), help="such as cert-manager,keda")
-    up.set_defaults(act=_up)
-    for command in (ensure, up):
-        command.add_argument(
-            "--controllers", type=_names, default=CONTROLLERS, help="default: kueue,jobset"
-        )
-    for name, act, text in (
-        ("down", _down, "end it and remove its files"),
-        ("status", _status, "say what runs"),
-        ("kubeconfig", _kubeconfig, "print the path of the administrator's kubeconfig"),
-    ):
-        commands.add_parser(name, help=text).set_defaults(act=act)
-    for name, command in commands.choices.items():
-        if name != "ensure":
-            command.add_argument("--folder", type=Path, default=data_home() / "cluster")
-    return parser
-
-
-def _names(text: str) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(part.strip() for part in text.split(",") if part.strip()))
-
-
-def _ensure(given: argparse.Namespace) -> int:
-    more = (addons.DEFINITIONS,) if given.crds else ()
-    names = (binaries.CORE, *given.controllers, *more)
-    for name, folder in binaries.ensure(names).items():
-        print(f"{name} {binaries.built()[name].version}: {folder}")
-    return 0
-
-
-def _up(given: argparse.Namespace) -> int:
-    plane = start(
-        given.folder,
-        given.nodes,
-        () if given.bare else given.controllers,
-        crds=given.crds or (addons.BARE_DEFINITIONS if given.bare else ()),
-        site=Site(given.region, given.zones or (f"{given.region}-1",), given.distribution),
-        webhooks=not given.bare,
-        detached=True,
-    )
-    print(f"ready: export KUBECONFIG={plane.kubeconfig}")
-    return 0
-
-
-def _down(given: argparse.Namespace) -> int:
-    ended = stop(given.folder)
-    print("ended, and its files removed" if ended else "no control plane ran")
-    return 0
-
-
-def _status(given: argparse.Namespace) -> int:
-    record = Record.read(Files(given.folder.absolute()))
-    if record is None or not record.is_running:
-        print(f"no control plane runs in {given.folder}; `make cluster` starts one")
-        return 1
-    print(
-        json.dumps({"kubeconfig": str(Files(given.folder).kubeconfig), **vars(record)}, indent=1)
-    )
-    return 0
-
-
-def _kubeconfig(given: argparse.Namespace) -> int:
-    record = Record.read(Files(given.folder.absolute()))
-    if record is None or not record.is_running:
-        print(
-            f"no control plane runs in {given.folder}; `make cluster` starts one", file=sys.stderr
-        )
-        return 1
-    print(Files(given.folder.absolute()).kubeconfig)
-    return 0
-
-
-def _leave(number: int, frame: FrameType | None) -> None:
-    """SIGTERM takes the same way out as Ctrl-C."""
-    raise KeyboardInterrupt
+    return run(cluster, "falaj cluster", arguments)
 
 
 if __name__ == "__main__":

@@ -1,180 +1,205 @@
-"""`python -m falaj.engine.sandbox`: look at the sandbox's cloud, change it, make it fail."""
+"""``falaj sandbox``: look at the sandbox's cloud, change it, make it fail."""
 
 from __future__ import annotations
 
-import argparse
 import json
 import sys
-from collections.abc import Callable
+from collections.abc import Generator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
 
-from falaj.engine.errors import EngineError
-from falaj.engine.sandbox import activation, faults, models
+import click
+
+from falaj.engine.commands import run
+from falaj.engine.sandbox import activation, faults
 from falaj.engine.sandbox.charts import library, modules
 from falaj.engine.sandbox.clouds.model import Made
-from falaj.engine.sandbox.drift import lose, set_property
+from falaj.engine.sandbox.drift import lose as lose_resource
+from falaj.engine.sandbox.drift import set_property
 from falaj.engine.sandbox.store import Store
 
+_resource = click.argument("resource", metavar="URN_OR_NAME")
 
-def main(arguments: list[str] | None = None) -> int:
-    """Run one command; 0 done, 2 it cannot be done."""
-    given = _parser().parse_args(arguments)
+
+@click.group()
+@click.option(
+    "--cloud",
+    metavar="FILE",
+    type=click.Path(path_type=Path),
+    help=f"The cloud's file (default: {activation.CLOUD_VARIABLE}, else Falaj's own).",
+)
+@click.pass_context
+def sandbox(context: click.Context, cloud: Path | None) -> None:
+    """Look at the sandbox's cloud, change it behind the engine's back, make it fail."""
+    context.obj = cloud
+
+
+@contextmanager
+def _opened(context: click.Context) -> Generator[Store]:
+    path: Path | None = context.obj
+    store = Store(path or activation.cloud_file())
     try:
-        if given.command == "serve":
-            from falaj.engine.sandbox.serving import serve  # noqa: PLC0415 - gRPC takes half a second
-
-            serve(given.package, given.engine_address)
-            return 0
-        if given.command == "charts":
-            _charts(given)
-            return 0
-        path = given.cloud or activation.cloud_file()
-        store = Store(path)
-        try:
-            _COMMANDS[given.command](store, given)
-        finally:
-            store.close()
-    except EngineError as error:
-        sys.stderr.write(f"error: {error}\n")
-        return 2
-    except KeyboardInterrupt:
-        return 130
-    return 0
+        yield store
+    finally:
+        store.close()
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="python -m falaj.engine.sandbox", description=__doc__)
-    parser.add_argument(
-        "--cloud",
-        metavar="FILE",
-        help=f"the cloud's file (default: {activation.CLOUD_VARIABLE}, else Falaj's own)",
-    )
-    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
-
-    serve = commands.add_parser("serve", help="stand in for a provider; started by the engine")
-    serve.add_argument("package", choices=models.PACKAGES)
-    serve.add_argument("engine_address", metavar="ENGINE_ADDRESS")
-    # The engine passes its logging and tracing flags on to every plugin.
-    serve.add_argument("--tracing", help=argparse.SUPPRESS)
-    serve.add_argument("--logtostderr", action="store_true", help=argparse.SUPPRESS)
-    serve.add_argument("-v", help=argparse.SUPPRESS)
-
-    listed = commands.add_parser("list", help="list what exists")
-    listed.add_argument("--type", help="only resources of this type, as aws:ec2/vpc:Vpc")
-    listed.add_argument("--json", action="store_true", help="print one JSON array")
-
-    show = commands.add_parser("show", help="print a resource's inputs and outputs as JSON")
-    show.add_argument("resource", metavar="URN_OR_NAME")
-
-    change = commands.add_parser("set", help="change a property behind the engine's back")
-    change.add_argument("resource", metavar="URN_OR_NAME")
-    change.add_argument("path", help="such as tags.owner or rules[0].port")
-    change.add_argument("value", help="JSON, or else text; null takes the property away")
-
-    gone = commands.add_parser("lose", help="remove a resource behind the engine's back")
-    gone.add_argument("resource", metavar="URN_OR_NAME")
-
-    fault = commands.add_parser("fault", help="make an operation fail")
-    actions = fault.add_subparsers(dest="fault", required=True, metavar="ACTION")
-    add = actions.add_parser("add", help="add a fault")
-    add.add_argument("--on", required=True, choices=faults.ACTIONS)
-    add.add_argument("--type", help="type of the resources meant (default: every type)")
-    add.add_argument("--name", help="name of the resource meant (default: every one)")
-    add.add_argument("--nth", type=int, default=1, help="which matching operation (default: 1)")
-    add.add_argument("--timeout", action="store_true", help="the work is done, the answer late")
-    add.add_argument("--always", action="store_true", help="every one from the n-th on, too")
-    actions.add_parser("list", help="list the faults")
-    actions.add_parser("clear", help="forget the faults")
-
-    charts = commands.add_parser("charts", help="the charts that this machine has")
-    ways = charts.add_subparsers(dest="charts", required=True, metavar="ACTION")
-    ways.add_parser("list", help="list the charts in the folder, and where it is")
-    add = ways.add_parser("add", help="put charts that lie in Go modules into the folder")
-    add.add_argument("chart", nargs="*", metavar="NAME", help="such as kueue (default: all)")
-
-    commands.add_parser("reset", help="empty the cloud and forget the faults")
-    return parser
-
-
-def _list(store: Store, given: argparse.Namespace) -> None:
-    found = store.all(given.type)
-    if given.json:
+@sandbox.command("list")
+@click.option("--type", "token", metavar="TYPE", help="Only of this type, as aws:ec2/vpc:Vpc.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON array.")
+@click.pass_context
+def list_made(context: click.Context, token: str | None, as_json: bool) -> None:
+    """List what exists."""
+    with _opened(context) as store:
+        found = store.all(token)
+    if as_json:
         fields = [{"urn": m.urn, "type": m.token, "id": m.id, "region": m.region} for m in found]
-        _say(json.dumps(fields, indent=2))
+        click.echo(json.dumps(fields, indent=2, ensure_ascii=False))
         return
     if not found:
-        _say("nothing exists in the sandbox")
+        click.echo("nothing exists in the sandbox")
     for made in found:
-        _say(f"{made.stack}  {made.token}  {_name(made)}  {made.id}")
+        click.echo(f"{made.stack}  {made.token}  {_name(made)}  {made.id}")
 
 
-def _show(store: Store, given: argparse.Namespace) -> None:
-    made = store.named(given.resource)
+@sandbox.command()
+@_resource
+@click.pass_context
+def show(context: click.Context, resource: str) -> None:
+    """Print a resource's inputs and outputs as JSON."""
+    with _opened(context) as store:
+        made = store.named(resource)
     fields = {
         "urn": made.urn,
         "id": made.id,
         "inputs": dict(made.inputs),
         "outputs": dict(made.outputs),
     }
-    _say(json.dumps(fields, indent=2, ensure_ascii=False))
+    click.echo(json.dumps(fields, indent=2, ensure_ascii=False))
 
 
-def _set(store: Store, given: argparse.Namespace) -> None:
-    try:
-        value = json.loads(given.value)
-    except ValueError:
-        value = given.value
-    made = set_property(store, given.resource, given.path, value)
-    _say(f"{_name(made)}: {given.path} changed; `pulumi refresh` finds it")
+@sandbox.command("set")
+@_resource
+@click.argument("path")
+@click.argument("value")
+@click.pass_context
+def set_value(context: click.Context, resource: str, path: str, value: str) -> None:
+    """Change a property behind the engine's back.
+
+    PATH is such as tags.owner or rules[0].port; VALUE is JSON, or else text; null takes the
+    property away.
+    """
+    with _opened(context) as store:
+        made = set_property(store, resource, path, _parsed(value))
+    click.echo(f"{_name(made)}: {path} changed; `pulumi refresh` finds it")
 
 
-def _lose(store: Store, given: argparse.Namespace) -> None:
-    made = lose(store, given.resource)
-    _say(f"{_name(made)} is gone; `pulumi refresh` finds it")
+@sandbox.command()
+@_resource
+@click.pass_context
+def lose(context: click.Context, resource: str) -> None:
+    """Remove a resource behind the engine's back."""
+    with _opened(context) as store:
+        made = lose_resource(store, resource)
+    click.echo(f"{_name(made)} is gone; `pulumi refresh` finds it")
 
 
-def _fault(store: Store, given: argparse.Namespace) -> None:
-    if given.fault == "add":
-        fault = faults.Fault(
-            given.on, given.type, given.name, given.nth, given.timeout, given.always
-        )
-        _say(str(faults.add(store, fault)))
-    elif given.fault == "clear":
-        _say(f"{faults.clear(store)} faults forgotten")
-    else:
-        for fault in faults.listed(store):
-            _say(str(fault))
+@sandbox.group()
+def fault() -> None:
+    """Make an operation fail."""
 
 
-def _charts(given: argparse.Namespace) -> None:
+@fault.command()
+@click.option("--on", "action", required=True, type=click.Choice(list(faults.ACTIONS)))
+@click.option("--type", "token", metavar="TYPE", help="Of the resources meant (default: every).")
+@click.option("--name", help="Of the resource meant (default: every one).")
+@click.option("--nth", type=int, default=1, show_default=True, help="Which matching operation.")
+@click.option("--timeout", is_flag=True, help="The work is done, the answer comes late.")
+@click.option("--always", is_flag=True, help="Every one from the n-th on, too.")
+@click.pass_context
+def add(
+    context: click.Context,
+    *,
+    action: Any,
+    token: str | None,
+    name: str | None,
+    nth: int,
+    timeout: bool,
+    always: bool,
+) -> None:
+    """Add a fault."""
+    with _opened(context) as store:
+        added = faults.add(store, faults.Fault(action, token, name, nth, timeout, always))
+    click.echo(str(added))
+
+
+@fault.command("list")
+@click.pass_context
+def list_faults(context: click.Context) -> None:
+    """List the faults."""
+    with _opened(context) as store:
+        for each in faults.listed(store):
+            click.echo(str(each))
+
+
+@fault.command()
+@click.pass_context
+def clear(context: click.Context) -> None:
+    """Forget the faults."""
+    with _opened(context) as store:
+        click.echo(f"{faults.clear(store)} faults forgotten")
+
+
+@sandbox.group()
+def charts() -> None:
+    """The charts that this machine has."""
+
+
+@charts.command("list")
+def list_charts() -> None:
+    """List the charts in the folder, and where it is."""
     folder = library.folder()
-    found = modules.add(given.chart, folder) if given.charts == "add" else library.listed(folder)
-    _say(f"{len(found)} charts in {folder}")
+    _tell_charts(folder, library.listed(folder))
+
+
+@charts.command("add")
+@click.argument("names", metavar="[NAME]...", nargs=-1)
+def add_charts(names: tuple[str, ...]) -> None:
+    """Put charts that lie in Go modules into the folder, such as kueue (default: all)."""
+    folder = library.folder()
+    _tell_charts(folder, modules.add(list(names), folder))
+
+
+@sandbox.command()
+@click.pass_context
+def reset(context: click.Context) -> None:
+    """Empty the cloud and forget the faults."""
+    with _opened(context) as store:
+        count = store.clear()
+    click.echo(f"{count} resources gone; `pulumi refresh` drops them from their stacks")
+
+
+def _tell_charts(folder: Path, found: Any) -> None:
+    click.echo(f"{len(found)} charts in {folder}")
     for chart in found:
-        _say(f"{chart.name} {chart.version}")
+        click.echo(f"{chart.name} {chart.version}")
 
 
-def _reset(store: Store, given: argparse.Namespace) -> None:
-    del given
-    count = store.clear()
-    _say(f"{count} resources gone; `pulumi refresh` drops them from their stacks")
+def _parsed(value: str) -> Any:
+    try:
+        return json.loads(value)
+    except ValueError:
+        return value
 
 
 def _name(made: Made) -> str:
     return made.urn.split("::", 3)[-1]
 
 
-def _say(text: str) -> None:
-    sys.stdout.write(f"{text}\n")
-
-
-_COMMANDS: dict[str, Callable[[Store, argparse.Namespace], None]] = {
-    "list": _list,
-    "show": _show,
-    "set": _set,
-    "lose": _lose,
-    "fault": _fault,
-    "reset": _reset,
-}
+def main(arguments: list[str] | None = None) -> int:
+    """Run one command; 0 done, 2 it cannot be done."""
+    return run(sandbox, "falaj sandbox", arguments)
 
 
 if __name__ == "__main__":

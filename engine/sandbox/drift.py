@@ -99,6 +99,5 @@ def _place(values: Any, steps: list[str | int], value: Any, path: str) -> None:
 
 def _no_place(step: str | int, path: str) -> EngineError:
     return EngineError(
-        f"{path}: there is no place {step!r}; "
-        "`python -m falaj.engine.sandbox show` prints what is there"
+        f"{path}: there is no place {step!r}; `falaj sandbox show` prints what is there"
     )

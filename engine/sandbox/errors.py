@@ -35,7 +35,7 @@ class PartialError(EngineError):
 
 
 class FaultError(PartialError):
-    """A fault that was asked for (`python -m falaj.engine.sandbox fault`).
+    """A fault that was asked for (`falaj sandbox fault`).
 
     Attributes:
         timed_out: the cloud did the work, only the answer came too late.

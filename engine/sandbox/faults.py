@@ -85,7 +85,7 @@ def meet(store: Store, action: str, token: str, name: str) -> FaultError | None:
             how = "timed out" if fault.timeout else "failed"
             return FaultError(
                 f"the {action} of {name} ({token}) {how} because the sandbox was told so: "
-                f"fault {number}; `python -m falaj.engine.sandbox fault list` shows all",
+                f"fault {number}; `falaj sandbox fault list` shows all",
                 timed_out=fault.timeout,
             )
     return None

@@ -1,7 +1,11 @@
-"""Runs one of the sandbox's providers as the engine's plugin."""
+"""Runs one of the sandbox's providers as the engine's plugin.
+
+``python -m falaj.engine.sandbox.serving PACKAGE ENGINE_ADDRESS``
+"""
 
 from __future__ import annotations
 
+import argparse
 import asyncio
 import contextlib
 import os
@@ -14,6 +18,7 @@ import grpc
 import grpc.aio
 from pulumi.runtime.proto import engine_pb2, engine_pb2_grpc, provider_pb2_grpc
 
+from falaj.engine.errors import EngineError
 from falaj.engine.languagehost.watch import parent_ended
 from falaj.engine.sandbox import activation, models
 from falaj.engine.sandbox.cloud import Cloud
@@ -91,3 +96,27 @@ class _Warnings:
         # The engine may be on its way out; a deployment isn't to fail for a warning.
         with contextlib.suppress(grpc.RpcError):
             self._engine.Log(request, timeout=5)
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Serve as the engine asks; 0 ended in order, 2 refused."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("package", choices=models.PACKAGES)
+    parser.add_argument("engine_address", metavar="ENGINE_ADDRESS")
+    # The engine passes its logging and tracing flags on to every plugin.
+    parser.add_argument("--tracing", help=argparse.SUPPRESS)
+    parser.add_argument("--logtostderr", action="store_true", help=argparse.SUPPRESS)
+    parser.add_argument("-v", help=argparse.SUPPRESS)
+    given = parser.parse_args(arguments)
+    try:
+        serve(given.package, given.engine_address)
+    except EngineError as error:
+        sys.stderr.write(f"error: {error}\n")
+        return 2
+    except KeyboardInterrupt:
+        return 130
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

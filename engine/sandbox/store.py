@@ -137,7 +137,7 @@ class Store:
         hint = f"; did you mean {' or '.join(near)}?" if near else ""
         raise EngineError(
             f"nothing in the sandbox is called {resource!r}{hint}; "
-            "`python -m falaj.engine.sandbox list` shows what is there"
+            "`falaj sandbox list` shows what is there"
         )
 
     def is_first(self, run: str) -> bool:

@@ -10,7 +10,7 @@ def _parts(urn: str) -> list[str]:
     if len(parts) != 4 or not parts[0].startswith("urn:pulumi:"):
         raise EngineError(
             f"{urn!r} is no URN; it reads urn:pulumi:STACK::PROJECT::TYPE::NAME, as "
-            "`python -m falaj.engine.sandbox list` shows it"
+            "`falaj sandbox list` shows it"
         )
     return parts
 

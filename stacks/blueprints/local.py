@@ -17,7 +17,7 @@ from falaj.components.local import (
     TrainingRun,
     Workspace,
 )
-from falaj.engine.folders import data_home
+from falaj.engine.folders import stack_home
 from falaj.stacks.settings import LocalSettings
 
 _CLIENT = "operator"
@@ -31,7 +31,7 @@ def declare(settings: LocalSettings, root: Path) -> None:
         root: the project's folder, where relative dataset paths start.
     """
     stack = pulumi.get_stack()
-    site = str(data_home() / "stacks" / stack)
+    site = str(stack_home(pulumi.get_project(), stack))
     name = settings.model_name
     options = pulumi.ResourceOptions(providers=[LocalProvider("local", {"site": site})])
     workspace = Workspace(

@@ -21,14 +21,13 @@ from falaj.stacks.checking.records import outcomes_of, resources_of
 from falaj.stacks.checking.subject import Subject
 from falaj.stacks.command.beneath import bring_up_beneath
 from falaj.stacks.command.cloud import prepare_cloud
+from falaj.stacks.command.events import without_trace
 from falaj.stacks.command.packs import pack_folders
 from falaj.stacks.command.pulumi import Pulumi
 from falaj.stacks.errors import StackError
 from falaj.stacks.settings import CloudSettings
 from falaj.stacks.settings.policies import PACKS
 
-#: How a failing program in Python is shown.
-_TRACE: Final = "Traceback (most recent call last)"
 #: What the engine says of all else when one resource was refused.
 _CANCELLED: Final = "context canceled"
 _INSTEAD: Final = (
@@ -163,18 +162,9 @@ def why(document: Mapping[str, Any] | None, printed: str) -> str:
         for each in (document or {}).get("diagnostics") or []
         if each.get("severity") == "error" and _CANCELLED not in str(each.get("message", ""))
     ]
-    said = "\n".join(dict.fromkeys(map(_without_trace, filter(None, messages)))) or printed.strip()
+    said = "\n".join(dict.fromkeys(map(without_trace, filter(None, messages)))) or printed.strip()
     hint = next((f"\n{each}" for sign, each in _HINTS.items() if sign in said), "")
     return f"it could not be previewed:\n{said or 'the engine failed and said nothing'}{hint}"
-
-
-def _without_trace(message: str) -> str:
-    """A program's own failure: what was raised and where, without the way there."""
-    if _TRACE not in message:
-        return message
-    lines = [line.strip() for line in message.splitlines() if line.strip()]
-    places = [line for line in lines if line.startswith("File ")]
-    return f"the program failed: {lines[-1]} ({places[-1] if places else 'nowhere'})"
 
 
 def require_judged(urns: set[str], records: Iterable[Mapping[str, Any]], packs: int) -> None:

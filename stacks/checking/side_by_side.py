@@ -21,7 +21,6 @@ from pydantic import TypeAdapter
 from falaj.policies.reports.result import StackResult
 from falaj.stacks.checking.subject import Subject, groups
 from falaj.stacks.command.console import say
-from falaj.stacks.errors import StackError
 
 _RESULT = TypeAdapter(StackResult)
 _PRINTED_LINES = 15
@@ -168,10 +167,3 @@ def _verdict(result: StackResult) -> str:
 def jobs_by_default() -> int:
     """As many processes as there are cores to run on."""
     return max(1, len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 2)
-
-
-def require_jobs(jobs: int) -> int:
-    """The number of processes. Raises StackError where it is none."""
-    if jobs < 1:
-        raise StackError(f"--jobs: given {jobs}; allowed: 1 or more")
-    return jobs

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
+from falaj.stacks.command import advice, installation
 from falaj.stacks.command.project import Project, StackFile
 from falaj.stacks.errors import StackError
 from falaj.stacks.settings import NAMESPACE, CloudSettings, LocalSettings, Settings
@@ -22,6 +22,8 @@ class Subject:
     stack: StackFile
     settings: Settings | None
     """None for a program that isn't one of Falaj's."""
+    extras: tuple[str, ...] = ()
+    """What its program needs of this distribution."""
 
     @property
     def beneath(self) -> str | None:
@@ -67,14 +69,16 @@ def subjects(project: Project, names: Sequence[str]) -> list[Subject]:
 def subject_of(stack: StackFile) -> Subject:
     """A stack by its file. Raises StackError where that is missing or can't be used."""
     if not stack.path.exists():
-        known = ", ".join(_names(stack.project)) or "none"
+        known = ", ".join(stack.project.stack_names) or "none"
         raise StackError(
             f"there is no stack {stack.name!r}: {stack.shown_path} is missing\n"
             f"  stacks here: {known}"
         )
     values = from_project_and_stack(stack.path, stack.project.root, namespace=stack.project.name)
     own = any(key.startswith(_KINDS) for key in values)
-    return Subject(stack, stack.settings() if own else None)
+    return Subject(
+        stack, stack.settings() if own else None, tuple(installation.extras_of_stack(values))
+    )
 
 
 def groups(found: Sequence[Subject]) -> list[list[Subject]]:
@@ -87,20 +91,11 @@ def groups(found: Sequence[Subject]) -> list[list[Subject]]:
 
 
 def _all(project: Project) -> list[str]:
-    names = _names(project)
+    names = project.stack_names
     if not names:
-        how = "make new STACK=NAME TEMPLATE=local" if project.templates else "pulumi stack init"
+        how = advice.falaj("new") if project.templates else "pulumi stack init"
         raise StackError(
             f"there is no stack in {project.stack_folder}: nothing to check; expected a file "
             f"Pulumi.NAME.yaml\n  make one with: {how}"
         )
     return names
-
-
-def _names(project: Project) -> list[str]:
-    files = sorted(project.stack_folder.glob("Pulumi.*.yaml"))
-    return [_stem(path) for path in files]
-
-
-def _stem(path: Path) -> str:
-    return path.stem.removeprefix("Pulumi.")

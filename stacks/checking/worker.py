@@ -15,12 +15,12 @@ from typing import Any
 
 from pydantic import TypeAdapter
 
+from falaj.engine.commands import INTERRUPTED
 from falaj.engine.errors import EngineError
 from falaj.policies.reports.result import StackResult
 from falaj.stacks.checking.preview import check_stack
 from falaj.stacks.checking.subject import subject_of
 from falaj.stacks.command.project import Project, StackFile
-from falaj.stacks.command.pulumi import INTERRUPTED
 
 _RESULT = TypeAdapter(StackResult)
 

@@ -1,103 +1,25 @@
-"""``falaj``: bring stacks up and down, and look after what they serve."""
+"""``falaj``: bring stacks up and down, judge them, and look after what they serve."""
 
 from __future__ import annotations
 
-import argparse
-import os
 import sys
-from collections.abc import Callable, Sequence
-from pathlib import Path
+from collections.abc import Sequence
+from types import TracebackType
+from typing import Final
 
+from falaj.engine.commands import INTERRUPTED, REFUSED, call
 from falaj.engine.errors import EngineError
-from falaj.engine.sandbox.__main__ import main as sandbox_command
+from falaj.engine.extras import extras_of
 from falaj.engine.short_lived import collect_rarely
-from falaj.policies.model import PolicyError
-from falaj.stacks.command import check, lifecycle, policies, reference, service
-from falaj.stacks.command.console import complain
-from falaj.stacks.command.images import images_command
-from falaj.stacks.command.lifecycle import Call
-from falaj.stacks.command.preflight import preflight
-from falaj.stacks.command.project import Project, StackFile
-from falaj.stacks.command.pulumi import INTERRUPTED
-from falaj.stacks.command.testplane import use_cluster
+from falaj.stacks.command.tree import falaj
 from falaj.stacks.errors import StackError
 
-_COMMANDS: dict[str, tuple[str, Callable[[Call, argparse.Namespace], int]]] = {
-    "up": (
-        "bring a stack to what its file says",
-        lambda call, _: lifecycle.up(call),
-    ),
-    "preview": (
-        "show what `up` would change, and change nothing",
-        lambda call, _: lifecycle.preview(call),
-    ),
-    "refresh": (
-        "read what is really there, so that the next `up` mends drift",
-        lambda call, _: lifecycle.refresh(call),
-    ),
-    "down": (
-        "destroy everything of a stack (what it retains stays)",
-        lambda call, _: lifecycle.down(call),
-    ),
-    "shell": (
-        "open a shell in which plain `pulumi` commands work",
-        lambda call, _: lifecycle.shell(call),
-    ),
-    "new": (
-        "make a stack's file from a template",
-        lambda call, options: lifecycle.new(call, options.template),
-    ),
-    "status": (
-        "show what runs and where",
-        lambda call, _: lifecycle.status(call),
-    ),
-    "demo": (
-        "send held-out samples to the served model",
-        lambda call, _: service.demo(call.stack),
-    ),
-    "token": (
-        "print an authorisation header for the served model",
-        lambda call, options: service.token(call.stack, options.scope, options.minutes),
-    ),
-    "rollback": (
-        "serve the model's previous version again",
-        lambda call, _: service.rollback(call.stack),
-    ),
-    "logs": (
-        "show the server's latest log lines",
-        lambda call, options: service.logs(call.stack, options.lines),
-    ),
-    "preflight": (
-        "ask the real cloud whether a stack could be deployed; changes nothing",
-        lambda call, options: preflight(call.stack, health=options.health),
-    ),
-    "settings": (
-        "list the keys of a stack file, what is allowed and the defaults",
-        lambda call, _: reference.settings(),
-    ),
+#: Further errors whose text is the message, by the module that defines them: one that is not
+#: loaded has raised nothing.
+_REFUSALS: Final = {
+    "falaj.policies.model.errors": "PolicyError",
+    "falaj.components.catalogue.errors": "CatalogueError",
 }
-#: Commands about the policies, which know no single stack.
-_JUDGING: dict[str, tuple[str, Callable[[Project, argparse.Namespace], int]]] = {
-    "check": (
-        "judge stacks by the policy packs: previews in the sandbox, exported states, live stacks",
-        check.check,
-    ),
-    "report": (
-        "write the evidence of a check: one HTML file, by control",
-        check.report,
-    ),
-    "policies": (
-        "list the rules, the types they know, and what to suppress in other scanners",
-        policies.policies,
-    ),
-}
-#: Commands that read their own options, `--help` among them.
-_OWN_PARSERS: dict[str, Callable[[list[str]], int]] = {
-    "sandbox": sandbox_command,
-    "images": images_command,
-}
-#: Commands that can go to the sandbox.
-_SANDBOXED = ("up", "preview", "refresh", "down", "shell", "status")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -105,107 +27,55 @@ def main(arguments: Sequence[str] | None = None) -> int:
     collect_rarely()
     given = list(sys.argv[1:] if arguments is None else arguments)
     try:
-        if given and given[0] in _OWN_PARSERS:
-            return _OWN_PARSERS[given[0]](given[1:])
-        options = _parser().parse_args(given)
-        folder = getattr(options, "project", None)
-        project = Project.find(Path(folder) if folder else None)
-        if options.command in _JUDGING:
-            return _JUDGING[options.command][1](project, options)
-        stack = StackFile(getattr(options, "stack", "local"), project)
-        call = Call(stack, getattr(options, "sandbox", False))
-        cluster = getattr(options, "cluster", None)
-        if cluster is not None:
-            use_cluster(cluster, sandbox=call.sandbox)
-        return _COMMANDS[options.command][1](call, options)
-    except (StackError, EngineError, PolicyError) as error:
-        complain(str(error))
-        return 2
+        return call(falaj, "falaj", given)
     except KeyboardInterrupt:
         return INTERRUPTED
-    except BrokenPipeError:
-        # The reader of our output left (`falaj status | head`): nobody is there to be told.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 1
+    except ModuleNotFoundError as error:
+        return _add(error)
+    except Exception as error:
+        if not isinstance(error, _refusals()):
+            raise
+        return _refuse(error)
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="falaj", description=__doc__)
-    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
-    for name, (help_text, _) in _COMMANDS.items():
-        command = commands.add_parser(name, help=help_text, description=help_text)
-        if name != "settings":
-            command.add_argument(
-                "--stack", default="local", help="the stack's name (default: local)"
-            )
-            command.add_argument(
-                "--project",
-                metavar="FOLDER",
-                help="folder with the Pulumi.yaml (default: the working folder if it has one, "
-                "else Falaj's own)",
-            )
-        if name in _SANDBOXED:
-            command.add_argument(
-                "--sandbox",
-                action="store_true",
-                default=os.environ.get("SANDBOX") == "1",
-                help="let stand-ins answer for the cloud: no credentials, no network, nothing "
-                "real (also SANDBOX=1, or falaj:sandbox in the stack's file)",
-            )
-            command.add_argument(
-                "--cluster",
-                nargs="?",
-                const="",
-                metavar="KUBECONFIG",
-                help="in the sandbox, apply Kubernetes objects to a test control plane (default: "
-                "the one that `make cluster` started)",
-            )
-        if name == "new":
-            command.add_argument("--template", default="local", help="default: local")
-        if name == "token":
-            command.add_argument(
-                "--scope",
-                action="append",
-                choices=["predict", "observe", "admin"],
-                help="may be given more than once (default: predict)",
-            )
-            command.add_argument(
-                "--minutes", type=int, default=60, help="how long it is valid (default: 60)"
-            )
-        if name == "preflight":
-            command.add_argument(
-                "--health",
-                action="store_true",
-                help="ask AWS Health as well, which answers from another country only",
-            )
-        if name == "logs":
-            command.add_argument("--lines", type=int, default=20, help="default: 20")
-    for name, (help_text, _) in _JUDGING.items():
-        command = commands.add_parser(name, help=help_text, description=help_text)
-        if name == "policies":
-            policies.add_options(command)
-            continue
-        check.add_options(command)
-        if name == "check":
-            check.add_formats(command)
-        else:
-            command.add_argument(
-                "--from",
-                dest="result",
-                metavar="FILE",
-                help="what `falaj check --json FILE` wrote (default: check now)",
-            )
-            command.add_argument("--out", default="evidence.html", help="default: evidence.html")
-    # Read by parsers of their own; here for `falaj --help`.
-    commands.add_parser(
-        "images",
-        help="list, pin, mirror and build what clusters run (try: falaj images --help)",
+def missing_extras(error: ModuleNotFoundError) -> list[str]:
+    """The extras of ours that have a module which isn't there; none where it is none of theirs."""
+    needed: set[str] = set()
+    here: TracebackType | None = error.__traceback__
+    while here is not None:
+        needed |= extras_of(str(here.tb_frame.f_globals.get("__name__", "")))
+        here = here.tb_next
+    return [] if (error.name or "").partition(".")[0] == "falaj" else sorted(needed)
+
+
+def _add(error: ModuleNotFoundError) -> int:
+    """Have what is missing where that can be; the command then begins anew."""
+    needed = missing_extras(error)
+    if not needed:
+        raise error
+    from falaj.stacks.command import installation  # noqa: PLC0415 - on failure only
+
+    try:
+        installation.require(needed)
+    except StackError as refusal:
+        return _refuse(refusal)
+    return _refuse(
+        f"the Python package {error.name} is missing\n  {installation.how_to_install(needed)}"
     )
-    commands.add_parser(
-        "sandbox",
-        help="look at the sandbox's cloud, change it, make it fail (try: falaj sandbox --help)",
-    )
-    return parser
+
+
+def _refusals() -> tuple[type[BaseException], ...]:
+    loaded = [
+        getattr(sys.modules[module], name)
+        for module, name in _REFUSALS.items()
+        if module in sys.modules
+    ]
+    return (StackError, EngineError, *loaded)
+
+
+def _refuse(error: object) -> int:
+    print(f"error: {error}", file=sys.stderr, flush=True)
+    return REFUSED
 
 
 if __name__ == "__main__":

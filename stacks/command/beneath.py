@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from falaj.stacks.command import made_for
+from falaj.stacks.command import made_for, operation
 from falaj.stacks.command.cloud import prepare_cloud
-from falaj.stacks.command.console import display, say
+from falaj.stacks.command.console import say
 from falaj.stacks.command.pulumi import Pulumi
 from falaj.stacks.errors import StackError
 from falaj.stacks.settings import CloudSettings
@@ -45,7 +45,11 @@ def bring_up_beneath(pulumi: Pulumi, settings: CloudSettings) -> None:
     other.ensure_stack()
     bring_up_beneath(other, found)
     # The packs judge it when it is brought up, or checked, as itself.
-    status = other.stream(["up", "--yes", "--skip-preview", "-s", stack.name, *display()])
-    if status != 0:
-        raise StackError(f"stack {name} could not be made in the sandbox (exit {status})")
+    arguments = ["up", "--yes", "--skip-preview", "-s", stack.name]
+    outcome = operation.run(other, arguments, f"making {name}")
+    if outcome.was_interrupted:
+        raise KeyboardInterrupt
+    if outcome.status != 0:
+        raise StackError(f"stack {name} could not be made in the sandbox (exit {outcome.status})")
+    say(f"{name}: {operation.counted(outcome.changes, planned=False)}")
     made_for.begin(stack, pulumi.stack.name)

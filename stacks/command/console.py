@@ -1,11 +1,15 @@
-"""What the command prints: steps with their time, and plain paragraphs."""
+"""What the command prints: steps with their time, plain paragraphs, tables, questions."""
 
 from __future__ import annotations
 
+import shutil
 import sys
 import time
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 from contextlib import contextmanager
+
+#: Columns of a table where nobody looks at it on a terminal.
+_WIDE = 1_000
 
 
 def say(text: str = "") -> None:
@@ -18,6 +22,22 @@ def complain(text: str) -> None:
     print(f"error: {text}", file=sys.stderr, flush=True)
 
 
+def is_terminal() -> bool:
+    """Whether a person sees what is printed and can answer."""
+    return sys.stdin.isatty() and sys.stdout.isatty()
+
+
+def width() -> int:
+    """Columns for what is printed: the terminal's, or many into a pipe or a file."""
+    return shutil.get_terminal_size().columns if sys.stdout.isatty() else _WIDE
+
+
+def confirmed(question: str) -> bool:
+    """Ask a person; only ``yes`` is a yes. Raises EOFError where nobody answers."""
+    say(question)
+    return input("Type yes to go on: ").strip().lower() == "yes"
+
+
 @contextmanager
 def step(number: int, total: int, title: str) -> Generator[None]:
     """Announce a step and say how long it took when it ended well."""
@@ -27,8 +47,13 @@ def step(number: int, total: int, title: str) -> Generator[None]:
     say(f"[{number}/{total}] {title}: done in {time.monotonic() - started:.1f} s")
 
 
-def table(rows: list[tuple[str, ...]], *, indent: str = "  ") -> str:
-    """Columns padded to the same width; the first row is the heading."""
+def table(rows: Sequence[tuple[str, ...]], *, indent: str = "  ") -> str:
+    """Columns padded to the same width; the first row is the heading.
+
+    On a terminal cells are wrapped so that no line is wider than it.
+    """
+    if sys.stdout.isatty():
+        return _on_terminal(rows, indent)
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     return "\n".join(
         (
@@ -38,6 +63,18 @@ def table(rows: list[tuple[str, ...]], *, indent: str = "  ") -> str:
     )
 
 
-def display() -> list[str]:
-    """How the engine draws: a live table on a terminal, else a line for each event."""
-    return [] if sys.stdout.isatty() else ["--non-interactive"]
+def _on_terminal(rows: Sequence[tuple[str, ...]], indent: str) -> str:
+    from rich.console import Console  # noqa: PLC0415 - a quarter of a second, for terminals only
+    from rich.padding import Padding  # noqa: PLC0415
+    from rich.table import Table  # noqa: PLC0415
+    from rich.text import Text  # noqa: PLC0415
+
+    drawn = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
+    for head in rows[0]:
+        drawn.add_column(Text(head), overflow="fold")
+    for row in rows[1:]:
+        drawn.add_row(*map(Text, row))
+    console = Console()
+    with console.capture() as captured:
+        console.print(Padding(drawn, (0, 0, 0, len(indent))))
+    return "\n".join(line.rstrip() for line in captured.get().splitlines())

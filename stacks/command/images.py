@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-import argparse
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Final
+from typing import Any, Final, TypeVar
 
-from falaj.stacks.command import images_build
+import click
+
 from falaj.stacks.command.console import complain, say, table
+from falaj.stacks.command.images_build import build
+from falaj.stacks.command.options import project_option, stacks_here, the_project
 from falaj.stacks.command.project import Project, StackFile
 from falaj.stacks.errors import StackError
 from falaj.stacks.images.archive import Archive
@@ -19,33 +21,79 @@ from falaj.stacks.images.crane import Crane
 from falaj.stacks.images.items import Item, items
 from falaj.stacks.images.lock import EMPTY, Lock, load, save
 from falaj.stacks.images.mirror import Mirror, Outcome
-from falaj.stacks.images.pin import pin
-from falaj.stacks.images.rewrite import rewrite
+from falaj.stacks.images.pin import pin as pin_items
+from falaj.stacks.images.rewrite import rewrite as rewritten
 from falaj.stacks.images.target import packs_settings, require_in_country
 from falaj.stacks.settings.in_cluster import InClusterSettings
 
+_Command = TypeVar("_Command", bound=Callable[..., Any])
+
 LOCK_FILE: Final = "images.lock.yaml"
-_HERE: Final = "default: the stack's, else images.lock.yaml in the project's folder if it is there"
+
+_names = click.argument("names", metavar="[NAME]...", nargs=-1)
+_stack = click.option(
+    "-s",
+    "--stack",
+    metavar="NAME",
+    shell_complete=stacks_here,
+    help="The stack whose policies say which registries are in the country (default: ECR in "
+    "me-central-1, and this machine), and whose lock file is used.",
+)
+_lock_file = click.option(
+    "--lock",
+    metavar="FILE",
+    type=click.Path(path_type=Path),
+    help="Default: the stack's, else images.lock.yaml in the project's folder if it is there.",
+)
+_used_by = click.option(
+    "--used-by", metavar="ADD-ON", multiple=True, help="What that add-on needs alone."
+)
 
 
-def images_command(arguments: Sequence[str]) -> int:
-    """Run ``falaj images`` with its own arguments; returns the exit status.
-
-    Raises:
-        StackError: something was refused; the message says what to do.
-    """
-    options = _parser().parse_args(arguments)
-    project = Project.find(Path(options.project) if options.project else None)
-    run: Callable[[Project, argparse.Namespace], int] = options.run
-    return run(project, options)
+def _to(command: _Command) -> _Command:
+    return click.option(
+        "--to", "registry", metavar="REGISTRY", required=True, help="Host with port and path."
+    )(command)
 
 
-def _list(project: Project, options: argparse.Namespace) -> int:
-    found = items(_lock(project, options), only=options.names, used_by=options.used_by or ())
-    if options.repositories:
+@click.group()
+def images() -> None:
+    """What clusters run: list it, pin it by digest, copy it into the country, build our own."""
+
+
+images.add_command(build)
+
+
+@images.command("list")
+@_names
+@_used_by
+@_lock_file
+@_stack
+@project_option
+@click.option(
+    "--format", "form", type=click.Choice(["table", "json"]), default="table", show_default=True
+)
+@click.option(
+    "--repositories",
+    is_flag=True,
+    help="Print the repositories that a mirror has, for registries that make none themselves.",
+)
+def list_items(
+    *,
+    names: tuple[str, ...],
+    used_by: tuple[str, ...],
+    lock: Path | None,
+    stack: str | None,
+    project: Path | None,
+    form: str,
+    repositories: bool,
+) -> int:
+    """List every image and chart with its digest."""
+    found = items(_lock(the_project(project), lock, stack), only=names, used_by=used_by)
+    if repositories:
         say("\n".join(sorted({each.mirror for each in found})))
-    elif options.format == "json":
-        say(json.dumps([_shown(each) for each in found], indent=2))
+    elif form == "json":
+        say(json.dumps([_shown(each) for each in found], indent=2, ensure_ascii=False))
     else:
         rows = [("kind", "name", "version", "digest", "licence", "used by", "from")]
         rows += [
@@ -73,19 +121,37 @@ def _shown(item: Item) -> dict[str, object]:
     }  # fmt: skip
 
 
-def _pin(project: Project, options: argparse.Namespace) -> int:
-    path, _ = _lock_path(project, options)
+@images.command()
+@_names
+@_used_by
+@_lock_file
+@_stack
+@project_option
+@click.option("--registry", help="The mirror to ask (default: each image's registry upstream).")
+@click.option("--accept", metavar="NAME", multiple=True, help="Its tag may have been moved.")
+def pin(
+    *,
+    names: tuple[str, ...],
+    used_by: tuple[str, ...],
+    lock: Path | None,
+    stack: str | None,
+    project: Path | None,
+    registry: str | None,
+    accept: tuple[str, ...],
+) -> int:
+    """Ask registries for digests and write them to a lock file."""
+    here = the_project(project)
+    path, _ = _lock_path(here, lock, stack)
     old = load(path) if path.exists() else EMPTY
-    wanted = items(old, only=options.names, used_by=options.used_by or ())
-    registry = None
-    if options.registry:
-        registry = require_in_country(options.registry, *packs_settings(project, options.stack))
-    elif not options.names:
+    wanted = items(old, only=names, used_by=used_by)
+    asked = None
+    if registry:
+        asked = require_in_country(registry, *packs_settings(here, stack))
+    elif not names:
         wanted = [each for each in wanted if not each.is_ours]
-    accept = options.accept or ()
     items(old, only=accept)
-    result = pin(
-        wanted, old, registry=registry, today=_today(), crane=Crane(), helm=Helm(), accept=accept,
+    result = pin_items(
+        wanted, old, registry=asked, today=_today(), crane=Crane(), helm=Helm(), accept=accept,
         progress=say,
     )  # fmt: skip
     save(path, result.lock)
@@ -101,52 +167,113 @@ def _pin(project: Project, options: argparse.Namespace) -> int:
     return 1 if result.moved or result.failed else 0
 
 
-def _mirror(project: Project, options: argparse.Namespace) -> int:
-    found = items(_lock(project, options), only=options.names, used_by=options.used_by or ())
-    wanted = found if options.names else [each for each in found if not each.is_ours]
-    if options.archive:
-        archive = Archive(Path(options.archive), Crane(), Helm(), say)
-        return _told(archive.fill(wanted, today=_today()), "written")
-    registry = require_in_country(options.to, *packs_settings(project, options.stack))
-    mirror = Mirror(registry, Crane(), Helm(), say, dry_run=options.dry_run)
-    return _told(mirror.fill(wanted), "copied")
+@images.command()
+@_names
+@_used_by
+@_lock_file
+@_stack
+@project_option
+@click.option("--to", "registry", metavar="REGISTRY", help="Host with port and path.")
+@click.option(
+    "--archive",
+    metavar="FOLDER",
+    type=click.Path(path_type=Path),
+    help="Write them to a disk instead, for `falaj images load`.",
+)
+@click.option("--dry-run", is_flag=True, help="Only say what would be copied.")
+def mirror(
+    *,
+    names: tuple[str, ...],
+    used_by: tuple[str, ...],
+    lock: Path | None,
+    stack: str | None,
+    project: Path | None,
+    registry: str | None,
+    archive: Path | None,
+    dry_run: bool,
+) -> int:
+    """Copy images and charts into a registry, by digest, or to a disk."""
+    if (registry is None) == (archive is None):
+        raise StackError("give one of --to REGISTRY and --archive FOLDER")
+    here = the_project(project)
+    found = items(_lock(here, lock, stack), only=names, used_by=used_by)
+    wanted = found if names else [each for each in found if not each.is_ours]
+    if archive is not None:
+        return _told(
+            Archive(archive, Crane(), Helm(), say).fill(wanted, today=_today()), "written"
+        )
+    target = require_in_country(str(registry), *packs_settings(here, stack))
+    return _told(Mirror(target, Crane(), Helm(), say, dry_run=dry_run).fill(wanted), "copied")
 
 
-def _load(project: Project, options: argparse.Namespace) -> int:
-    registry = require_in_country(options.to, *packs_settings(project, options.stack))
-    archive = Archive(Path(options.archive), Crane(), Helm(), say)
-    contents = archive.contents()
-    names = {*contents.images, *contents.charts}
-    found = items(contents, only=options.names)
+@images.command("load")
+@_names
+@_stack
+@project_option
+@click.option(
+    "--archive", metavar="FOLDER", type=click.Path(path_type=Path), required=True,
+    help="What `falaj images mirror --archive` wrote.",
+)  # fmt: skip
+@_to
+def load_archive(
+    names: tuple[str, ...],
+    stack: str | None,
+    project: Path | None,
+    archive: Path,
+    registry: str,
+) -> int:
+    """Send what is on a disk to a registry."""
+    target = require_in_country(registry, *packs_settings(the_project(project), stack))
+    disk = Archive(archive, Crane(), Helm(), say)
+    contents = disk.contents()
+    known = {*contents.images, *contents.charts}
+    found = items(contents, only=names)
     wanted = [each for each in found if each.name in contents.of(each.kind)]
-    for each in options.names:
-        if each not in names:
-            raise StackError(f"name: given {each!r}; in the archive: {', '.join(sorted(names))}")
-    return _told(archive.send(wanted, registry), "sent")
+    for each in names:
+        if each not in known:
+            raise StackError(f"name: given {each!r}; in the archive: {', '.join(sorted(known))}")
+    return _told(disk.send(wanted, target), "sent")
 
 
-def _rewrite(project: Project, options: argparse.Namespace) -> int:
-    registry = require_in_country(options.to, *packs_settings(project, options.stack))
-    known = items(_lock(project, options))
+@images.command()
+@click.argument(
+    "files", metavar="FILE...", nargs=-1, required=True, type=click.Path(path_type=Path)
+)
+@_lock_file
+@_stack
+@project_option
+@_to
+@click.option("--in-place", is_flag=True, help="Write the files (default: print the result).")
+def rewrite(
+    *,
+    files: tuple[Path, ...],
+    lock: Path | None,
+    stack: str | None,
+    project: Path | None,
+    registry: str,
+    in_place: bool,
+) -> int:
+    """Rewrite references in YAML files to the mirror."""
+    here = the_project(project)
+    target = require_in_country(registry, *packs_settings(here, stack))
+    known = items(_lock(here, lock, stack))
     status = 0
-    for name in options.files:
-        path = Path(name)
+    for path in files:
         try:
             text = path.read_text(encoding="utf-8")
         except (OSError, UnicodeDecodeError) as error:
             raise StackError(f"{path} cannot be read: {error}") from None
         try:
-            result = rewrite(text, known, registry)
+            result = rewritten(text, known, target)
         except StackError as error:
             raise StackError(f"{path}: {error}") from None
         for change in result.changes:
-            line = f"{path}:{change.line}: {change.old} -> {change.new}"
-            if options.in_place:
-                say(line)
+            if in_place:
+                say(f"{path}:{change.line}: {change.old} -> {change.new}")
         for each in result.unknown:
             complain(f"{path}: {each}")
             status = 1
-        if options.in_place:
+        if in_place:
             path.write_text(result.text, encoding="utf-8")
         else:
             say(result.text.rstrip("\n"))
@@ -168,93 +295,20 @@ def _told(outcome: Outcome, done: str) -> int:
     return outcome.exit_status
 
 
-def _lock_path(project: Project, options: argparse.Namespace) -> tuple[Path, bool]:
+def _lock_path(project: Project, lock: Path | None, stack: str | None) -> tuple[Path, bool]:
     """The lock file, and whether somebody asked for just that one."""
-    if options.lock:
-        return Path(options.lock), True
-    settings = StackFile(options.stack, project).settings() if options.stack else None
+    if lock is not None:
+        return lock, True
+    settings = StackFile(stack, project).settings() if stack else None
     if isinstance(settings, InClusterSettings) and settings.images:
         return project.root / settings.images, True
     return project.root / LOCK_FILE, False
 
 
-def _lock(project: Project, options: argparse.Namespace) -> Lock:
-    path, asked = _lock_path(project, options)
+def _lock(project: Project, lock: Path | None, stack: str | None) -> Lock:
+    path, asked = _lock_path(project, lock, stack)
     return load(path) if asked or path.exists() else EMPTY
 
 
 def _today() -> str:
     return datetime.now(UTC).date().isoformat()
-
-
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="falaj images", description=__doc__)
-    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
-
-    def add(
-        name: str,
-        text: str,
-        run: Callable[[Project, argparse.Namespace], int],
-        *,
-        names: bool = True,
-    ) -> argparse.ArgumentParser:
-        command = commands.add_parser(name, help=text, description=text)
-        command.set_defaults(run=run)
-        command.add_argument(
-            "--project",
-            metavar="FOLDER",
-            help="folder with the Pulumi.yaml (default: the working folder's, else Falaj's own)",
-        )
-        if names:
-            command.add_argument(
-                "names", nargs="*", metavar="NAME", help="images and charts (default: all)"
-            )
-        command.add_argument(
-            "--stack",
-            help="the stack whose policies say which registries are in the country "
-            "(default: ECR in me-central-1, and this machine), and whose lock file is used",
-        )
-        return command
-
-    listing = add("list", "list every image and chart with its digest", _list)
-    listing.add_argument("--format", choices=["table", "json"], default="table")
-    listing.add_argument(
-        "--repositories",
-        action="store_true",
-        help="print the repositories that a mirror has, for registries that make none themselves",
-    )
-    pinning = add("pin", "ask registries for digests and write them to a lock file", _pin)
-    pinning.add_argument(
-        "--registry", help="the mirror to ask (default: each image's registry upstream)"
-    )
-    pinning.add_argument(
-        "--accept", action="append", metavar="NAME", help="its tag may have been moved"
-    )
-    copying = add("mirror", "copy images and charts into a registry, by digest", _mirror)
-    where = copying.add_mutually_exclusive_group(required=True)
-    where.add_argument("--to", metavar="REGISTRY", help="host with port and path")
-    where.add_argument(
-        "--archive", metavar="FOLDER", help="write them to a disk instead, for `falaj images load`"
-    )
-    copying.add_argument("--dry-run", action="store_true", help="only say what would be copied")
-    loading = add("load", "send what is on a disk to a registry", _load)
-    loading.add_argument("--archive", metavar="FOLDER", required=True)
-    loading.add_argument("--to", metavar="REGISTRY", required=True, help="host with port and path")
-    rewriting = add(
-        "rewrite", "rewrite references in YAML files to the mirror", _rewrite, names=False
-    )
-    rewriting.add_argument("files", nargs="+", metavar="FILE")
-    rewriting.add_argument(
-        "--to", metavar="REGISTRY", required=True, help="host with port and path"
-    )
-    rewriting.add_argument(
-        "--in-place", action="store_true", help="write the files (default: print the result)"
-    )
-    for command in (listing, pinning, copying):
-        command.add_argument(
-            "--used-by", action="append", metavar="ADD-ON", help="what that add-on needs alone"
-        )
-    for command in (listing, pinning, copying, rewriting):
-        command.add_argument("--lock", metavar="FILE", help=_HERE)
-    images_build.add_options(add("build", images_build.__doc__ or "", images_build.build_command))
-    return parser

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-import argparse
 import json
 import platform
 import shutil
 import subprocess
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
+import click
+
 from falaj.stacks.command.console import say
-from falaj.stacks.command.project import Project
+from falaj.stacks.command.options import project_option, stacks_here, the_project
 from falaj.stacks.errors import StackError
 from falaj.stacks.images import signing
-from falaj.stacks.images.build import TOOLS, Built, build, find_tool, source_date_epoch
+from falaj.stacks.images.build import TOOLS, Built, find_tool, source_date_epoch
+from falaj.stacks.images.build import build as build_image
 from falaj.stacks.images.crane import Crane
 from falaj.stacks.images.items import Item, items
 from falaj.stacks.images.lock import EMPTY, load
@@ -25,67 +28,98 @@ from falaj.stacks.images.wheels import MACHINES
 _HERE: Final = {"x86_64": "amd64", "aarch64": "arm64", "arm64": "arm64"}
 
 
-def add_options(command: argparse.ArgumentParser) -> None:
-    """What can be asked for."""
-    command.add_argument("--lock", metavar="FILE", help="digests of the bases")
-    command.add_argument("--tool", choices=TOOLS, help="the builder (default: the first found)")
-    command.add_argument(
-        "--mirror", metavar="REGISTRY", help="take bases from this mirror (default: upstream)"
-    )
-    command.add_argument(
-        "--base",
-        action="append",
-        metavar="NAME=REFERENCE",
-        help="another base, with a digest or of this machine (localhost/…)",
-    )
-    command.add_argument("--wheels", metavar="FOLDER", help="wheels, where no index is in reach")
-    command.add_argument(
-        "--machine", choices=sorted(MACHINES), help="processor (default: this machine's)"
-    )
-    command.add_argument(
-        "--out", metavar="FOLDER", default="out/images", help="results (default: out/images)"
-    )
-    command.add_argument("--push", metavar="REGISTRY", help="host with port and path")
-    command.add_argument(
-        "--sign-key", metavar="FILE", help="private key in PEM; cosign is used where there is one"
-    )
-
-
-def build_command(project: Project, options: argparse.Namespace) -> int:
-    """Build what was asked for; returns the exit status.
-
-    Raises:
-        StackError: something is missing or was refused.
-    """
-    lock = load(Path(options.lock)) if options.lock else EMPTY
-    known = {each.name: each for each in items(lock) if each.kind == "images"}
-    wanted = recipes(options.names)
-    tool = find_tool(options.tool)
-    machine = options.machine or _HERE.get(platform.machine(), "amd64")
-    given = _given_bases(options.base or [], known)
-    names = {BUILD_BASE, *(each.run_base for each in wanted)}
-    bases = {name: given.get(name) or _base(known[name], options.mirror) for name in sorted(names)}
+@click.command()
+@click.argument("names", metavar="[NAME]...", nargs=-1)
+@click.option("--lock", metavar="FILE", type=click.Path(path_type=Path), help="Digests of bases.")
+@click.option(
+    "--tool", type=click.Choice(list(TOOLS)), help="The builder (default: the first found)."
+)
+@click.option(
+    "--mirror", metavar="REGISTRY", help="Take bases from this mirror (default: upstream)."
+)
+@click.option(
+    "--base",
+    "bases",
+    metavar="NAME=REFERENCE",
+    multiple=True,
+    help="Another base, with a digest or of this machine (localhost/…).",
+)
+@click.option(
+    "--wheels",
+    metavar="FOLDER",
+    type=click.Path(path_type=Path),
+    help="Wheels, where no index is in reach.",
+)
+@click.option(
+    "--machine",
+    type=click.Choice(sorted(MACHINES)),
+    help="Processor (default: this machine's).",
+)
+@click.option(
+    "--out",
+    metavar="FOLDER",
+    type=click.Path(path_type=Path),
+    default="out/images",
+    show_default=True,
+    help="Results.",
+)
+@click.option("--push", metavar="REGISTRY", help="Host with port and path.")
+@click.option(
+    "--sign-key", metavar="FILE", help="Private key in PEM; cosign is used where there is one."
+)
+@click.option(
+    "-s",
+    "--stack",
+    metavar="NAME",
+    shell_complete=stacks_here,
+    help="The stack whose policies say which registries are in the country.",
+)
+@project_option
+def build(
+    *,
+    names: tuple[str, ...],
+    lock: Path | None,
+    tool: str | None,
+    mirror: str | None,
+    bases: tuple[str, ...],
+    wheels: Path | None,
+    machine: str | None,
+    out: Path,
+    push: str | None,
+    sign_key: str | None,
+    stack: str | None,
+    project: Path | None,
+) -> int:
+    """Build our own images, with a list of contents, reproducibly, and push and sign them."""
+    known = {
+        each.name: each for each in items(load(lock) if lock else EMPTY) if each.kind == "images"
+    }
+    wanted = recipes(names)
+    builder = find_tool(tool)
+    processor = machine or _HERE.get(platform.machine(), "amd64")
+    given = _given_bases(bases, known)
+    needed = sorted({BUILD_BASE, *(each.run_base for each in wanted)})
+    on = {name: given.get(name) or _base(known[name], mirror) for name in needed}
     registry = None
-    if options.push:
-        registry = require_in_country(options.push, *packs_settings(project, options.stack))
-    elif options.sign_key:
+    if push:
+        registry = require_in_country(push, *packs_settings(the_project(project), stack))
+    elif sign_key:
         raise StackError("--sign-key: needs --push: what is signed is an image in a registry")
     epoch = source_date_epoch()
-    wheels = Path(options.wheels) if options.wheels else None
     if wheels is not None and not wheels.is_dir():
         raise StackError(f"--wheels: there is no folder {wheels}")
     for recipe in wanted:
-        built = build(
-            recipe, known[recipe.name], bases, Path(options.out),
-            tool=tool, machine=machine, epoch=epoch, wheels=wheels, say=say,
+        built = build_image(
+            recipe, known[recipe.name], on, out,
+            tool=builder, machine=processor, epoch=epoch, wheels=wheels, say=say,
         )  # fmt: skip
         say(f"{built.name}: {built.digest}\n  in {built.layout}\n  contents in {built.bom}")
         if registry is not None:
-            push(built, known[recipe.name], registry, options.sign_key)
+            push_image(built, known[recipe.name], registry, sign_key)
     return 0
 
 
-def _given_bases(given: list[str], known: dict[str, Item]) -> dict[str, str]:
+def _given_bases(given: Sequence[str], known: dict[str, Item]) -> dict[str, str]:
     found: dict[str, str] = {}
     for each in given:
         name, equals, reference = each.partition("=")
@@ -114,7 +148,7 @@ def _base(item: Item, mirror: str | None) -> str:
     return f"{f'{mirror}/{item.mirror}' if mirror else item.source}@{item.digest}"
 
 
-def push(built: Built, item: Item, registry: str, key: str | None) -> None:
+def push_image(built: Built, item: Item, registry: str, key: str | None) -> None:
     """Push an image, look whether it arrived unchanged, and sign it where there is a key.
 
     Raises:

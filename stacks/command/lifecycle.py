@@ -1,26 +1,29 @@
-"""``falaj up``, ``preview``, ``refresh``, ``down``, ``shell`` and ``new``: the life of a stack."""
+"""What ``falaj up``, ``preview``, ``refresh``, ``down``, ``shell`` and ``status`` do."""
 
 from __future__ import annotations
 
 import os
 import subprocess
 import sys
-import time
+from collections.abc import Mapping
 from dataclasses import dataclass
 
+from falaj.engine.commands import INTERRUPTED
 from falaj.engine.sandbox import activation
-from falaj.stacks.command import made_for, service
+from falaj.stacks.command import advice, installation, made_for, operation, service
 from falaj.stacks.command.beneath import bring_up_beneath
 from falaj.stacks.command.cloud import closing, prepare_cloud
-from falaj.stacks.command.console import display, say, step
+from falaj.stacks.command.console import confirmed, is_terminal, say, step
+from falaj.stacks.command.destruction import what_goes
 from falaj.stacks.command.judged import judged
 from falaj.stacks.command.leftovers import remove_leftovers
 from falaj.stacks.command.project import StackFile
-from falaj.stacks.command.pulumi import INTERRUPTED, Pulumi
+from falaj.stacks.command.pulumi import Pulumi
 from falaj.stacks.command.shadow import forget_stack
 from falaj.stacks.command.summary import summary
 from falaj.stacks.errors import StackError
 from falaj.stacks.settings import CloudSettings, LocalSettings, Settings
+from falaj.stacks.settings.source import from_project_and_stack
 
 
 @dataclass(frozen=True)
@@ -31,9 +34,15 @@ class Call:
     sandbox: bool
 
     def settings(self) -> Settings:
-        """The stack's settings; its file is made from its template first where that is needed."""
+        """The stack's settings; its file is made from its template first where that is needed.
+
+        What the stack's platform needs of Python is there afterwards as well.
+        """
         if self.stack.ensure():
             say(f"made {self.stack.shown_path} from its template; it is yours to edit")
+        project = self.stack.project
+        values = from_project_and_stack(self.stack.path, project.root, namespace=project.name)
+        installation.require(installation.extras_of_stack(values))
         found = self.stack.settings()
         if self.sandbox and isinstance(found, LocalSettings):
             raise StackError(
@@ -51,12 +60,12 @@ class Call:
         local = isinstance(settings, LocalSettings)
         return Pulumi(self.stack, sandbox=self.sandboxed(settings), plugins=not local)
 
-    def again(self, target: str) -> str:
-        """How to call a target of make for this stack."""
-        return f"make {target} STACK={self.stack.name}" + (" SANDBOX=1" if self.sandbox else "")
+    def again(self, verb: str) -> str:
+        """How to call a command for this stack."""
+        return advice.command(verb, self.stack, sandbox=self.sandbox)
 
 
-def up(call: Call) -> int:
+def up(call: Call, *, details: bool) -> int:
     """Validate the settings, get the engine, and bring the stack to what its file says."""
     settings = call.settings()
     stack = call.stack
@@ -77,14 +86,14 @@ def up(call: Call) -> int:
     if pulumi.sandbox:
         made_for.forget(stack)
     say(f"[3/3] pulumi up of stack {stack.name}")
-    started = time.monotonic()
     with judged(call.stack, settings, pulumi) as (packs, environment):
         arguments = ["up", "--yes", *(packs or ["--skip-preview"]), "-s", stack.name]
-        status = pulumi.stream([*arguments, *display()], environment)
-    if status != 0:
-        _explain(call, "up", status)
-        return status
-    say(f"[3/3] pulumi up of stack {stack.name}: done in {time.monotonic() - started:.1f} s")
+        outcome = _run(pulumi, arguments, "updating", environment, details=details)
+    if outcome.status != 0:
+        return _not_finished(call, "up", outcome)
+    if outcome.changes:
+        say(f"      {operation.counted(outcome.changes, planned=False)}")
+    say(f"[3/3] pulumi up of stack {stack.name}: done in {outcome.seconds:.1f} s")
     say()
     if isinstance(settings, LocalSettings):
         say(summary(pulumi.outputs(), stack))
@@ -93,7 +102,7 @@ def up(call: Call) -> int:
     return 0
 
 
-def preview(call: Call) -> int:
+def preview(call: Call, *, details: bool) -> int:
     """Show what ``up`` would change, and change nothing."""
     settings = call.settings()
     if isinstance(settings, CloudSettings):
@@ -104,19 +113,39 @@ def preview(call: Call) -> int:
         bring_up_beneath(pulumi, settings)
     with judged(call.stack, settings, pulumi) as (packs, environment):
         arguments = ["preview", *packs, "-s", call.stack.name]
-        return pulumi.stream([*arguments, *display()], environment)
+        outcome = _run(pulumi, arguments, "previewing", environment, details=details)
+    if outcome.status != 0:
+        return _not_finished(call, "preview", outcome)
+    if outcome.changes:
+        say(operation.counted(outcome.changes, planned=True))
+    return 0
 
 
-def refresh(call: Call) -> int:
+def refresh(call: Call, *, details: bool) -> int:
     """Read what is really there into the stack's state, so that the next ``up`` mends drift."""
     settings = call.settings()
     pulumi = call.engine(settings)
     pulumi.ensure_stack()
-    return pulumi.stream(["refresh", "--yes", "-s", call.stack.name, *display()])
+    arguments = ["refresh", "--yes", "-s", call.stack.name]
+    outcome = _run(pulumi, arguments, "reading", details=details)
+    if outcome.status != 0:
+        return _not_finished(call, "refresh", outcome)
+    if operation.is_change(outcome.changes):
+        say(f"drift: {operation.counted(outcome.changes, planned=False)}")
+        say(f"mend it with: {call.again('up')}")
+    elif outcome.changes:
+        say("no drift: everything is as the stack's state says")
+    return 0
 
 
-def down(call: Call) -> int:
-    """Destroy everything of the stack, then forget the stack; what it retains stays."""
+def down(call: Call, *, details: bool, is_agreed: bool) -> int:
+    """Destroy everything of the stack, then forget the stack; what it retains stays.
+
+    Args:
+        call: the stack.
+        details: show what the engine shows.
+        is_agreed: don't ask.
+    """
     stack = call.stack
     if not stack.path.exists():
         say(f"stack {stack.name} has no file; nothing runs")
@@ -129,13 +158,19 @@ def down(call: Call) -> int:
     pulumi.ensure_stack()
     if not isinstance(settings, CloudSettings) and not sandboxed:
         pulumi.settle_interrupted()
+    resources = pulumi.resources()
+    if not is_agreed and is_terminal() and resources:
+        say(what_goes(stack, resources, sandbox=pulumi.sandbox))
+        if not confirmed(f"Destroy stack {stack.name}? It can't be undone."):
+            say("nothing was destroyed")
+            return 1
     if pulumi.sandbox:
         # Nothing real is kept in the sandbox; on a cloud a person lifts the protection.
         pulumi.release()
-    status = pulumi.stream(["destroy", "--yes", "--skip-preview", "-s", stack.name, *display()])
-    if status != 0:
-        _explain(call, "down", status)
-        return status
+    arguments = ["destroy", "--yes", "--skip-preview", "-s", stack.name]
+    outcome = _run(pulumi, arguments, "destroying", details=details, expected=len(resources))
+    if outcome.status != 0:
+        return _not_finished(call, "down", outcome)
     pulumi.capture(["stack", "rm", stack.name, "--yes", "--preserve-config"])
     if pulumi.sandbox:
         forget_stack(stack, activation.cloud_file(pulumi.environment))
@@ -178,20 +213,39 @@ def shell(call: Call) -> int:
     return subprocess.run([program], cwd=pulumi.folder, env=environment, check=False).returncode
 
 
-def new(call: Call, template: str) -> int:
-    """Make a stack's file from a template."""
-    stack = call.stack
-    templates = stack.project.templates
-    if template not in templates:
-        raise StackError(f"template: given {template!r}; allowed: {', '.join(templates)}")
-    if stack.path.exists():
-        raise StackError(
-            f"{stack.shown_path} exists already; it was not touched\n"
-            "  choose another name, or edit that file"
-        )
-    stack.create_from(templates[template])
-    say(f"made {stack.shown_path}; edit it, then: make up STACK={stack.name}")
-    return 0
+def _run(
+    pulumi: Pulumi,
+    arguments: list[str],
+    verb: str,
+    variables: Mapping[str, str] | None = None,
+    *,
+    details: bool,
+    expected: int | None = None,
+) -> operation.Outcome:
+    if details:
+        return operation.shown_by_the_engine(pulumi, arguments, variables)
+    return operation.run(pulumi, arguments, verb, variables, expected=expected)
+
+
+def _not_finished(call: Call, verb: str, outcome: operation.Outcome) -> int:
+    """Say why an operation didn't come to its end, and what to do; returns the exit status."""
+    held = operation.lock_message(outcome.printed, call.stack.name)
+    if held is not None:
+        raise StackError(held)
+    kept = operation.counted(outcome.made, planned=False)
+    if outcome.was_interrupted:
+        if verb != "preview" and outcome.made:
+            say(f"stopped; {kept}, which is kept")
+        else:
+            say("stopped")
+        say(f"run it again to go on from here: {call.again(verb)}")
+        return INTERRUPTED
+    done = f"; {kept} before that, which is kept" if outcome.made else ""
+    say(
+        f"not finished (exit {outcome.status}){done}\n"
+        f"put right what is named above, then run: {call.again(verb)}"
+    )
+    return outcome.status
 
 
 def _remove_what_was_made_for(call: Call, settings: Settings | None) -> None:
@@ -199,17 +253,7 @@ def _remove_what_was_made_for(call: Call, settings: Settings | None) -> None:
     name = settings.beneath if isinstance(settings, CloudSettings) else None
     if name is not None and made_for.leave(call.stack.sibling(name), call.stack.name):
         say(f"{name} was made for {call.stack.name} only: it goes as well")
-        down(Call(call.stack.sibling(name), sandbox=True))
-
-
-def _explain(call: Call, target: str, status: int) -> None:
-    if status < 0 or status == INTERRUPTED:
-        say(f"interrupted; run `{call.again(target)}` again to go on from here")
-    else:
-        say(
-            f"not finished (exit {status}); put right what is named above, then run "
-            f"`{call.again(target)}` again"
-        )
+        down(Call(call.stack.sibling(name), sandbox=True), details=False, is_agreed=True)
 
 
 def _settings_or_none(stack: StackFile) -> Settings | None:

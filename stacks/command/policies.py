@@ -2,41 +2,50 @@
 
 from __future__ import annotations
 
-import argparse
+import click
 
 from falaj.policies.conflicts import print_configuration, scanners
 from falaj.policies.rules import all_rules
 from falaj.stacks.command.console import say, table
-from falaj.stacks.command.coverage import coverage
-from falaj.stacks.command.project import Project
+from falaj.stacks.command.coverage import coverage as coverage_text
+from falaj.stacks.command.packs import NAMES, pack_for_engines
+from falaj.stacks.errors import StackError
 
 
-def policies(project: Project, options: argparse.Namespace) -> int:
-    """Print what was asked for; returns the exit status."""
-    del project  # the policies are Falaj's own, whatever the project
-    if options.suppress:
-        say(print_configuration(options.suppress))
-    elif options.coverage:
-        say(coverage(verbose=options.verbose))
+@click.command()
+@click.option(
+    "--path",
+    "pack",
+    metavar="PACK",
+    type=click.Choice(NAMES),
+    help="Print the folder of a pack, for `pulumi preview --policy-pack`: "
+    + ", ".join(NAMES)
+    + ".",
+)
+@click.option(
+    "--coverage",
+    is_flag=True,
+    help="Which types of each SDK the named rules know, and which controls have a rule.",
+)
+@click.option(
+    "--suppress",
+    type=click.Choice([each.key for each in scanners()]),
+    help="Print the configuration with which another scanner stops demanding copies abroad.",
+)
+@click.option("--verbose", is_flag=True, help="Every type, every rule's remedy.")
+def policies(pack: str | None, coverage: bool, suppress: str | None, verbose: bool) -> int:
+    """List the rules, the types that they know, and where the packs are."""
+    if sum((pack is not None, coverage, suppress is not None)) > 1:
+        raise StackError("--path, --coverage and --suppress exclude each other: give one of them")
+    if pack is not None:
+        say(str(pack_for_engines(pack)))
+    elif suppress is not None:
+        say(print_configuration(suppress))
+    elif coverage:
+        say(coverage_text(verbose=verbose))
     else:
-        _list(options.verbose)
+        _list(verbose)
     return 0
-
-
-def add_options(command: argparse.ArgumentParser) -> None:
-    """What can be asked for."""
-    chosen = command.add_mutually_exclusive_group()
-    chosen.add_argument(
-        "--coverage",
-        action="store_true",
-        help="which types of each SDK the named rules know, and which controls have a rule",
-    )
-    chosen.add_argument(
-        "--suppress",
-        choices=[each.key for each in scanners()],
-        help="print the configuration with which another scanner stops demanding copies abroad",
-    )
-    command.add_argument("--verbose", action="store_true", help="every type, every rule's remedy")
 
 
 def _list(verbose: bool) -> None:

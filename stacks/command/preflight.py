@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import click
 
 from falaj.components import catalogue
+from falaj.stacks.command import installation
 from falaj.stacks.command.console import say
+from falaj.stacks.command.options import stack_option, the_stack
 from falaj.stacks.command.project import StackFile
 from falaj.stacks.errors import StackError
 from falaj.stacks.placement import choose
@@ -17,7 +22,22 @@ from falaj.stacks.settings import CloudSettings, InClusterSettings
 _MARKS = {"ok": "ok     ", "problem": "PROBLEM", "unknown": "unknown"}
 
 
-def preflight(stack: StackFile, *, health: bool) -> int:
+@click.command()
+@stack_option
+@click.option(
+    "--health",
+    is_flag=True,
+    help="Ask AWS Health as well, which answers from another country only.",
+)
+def preflight(stack: str | None, project: Path | None, health: bool) -> int:
+    """Ask the real cloud whether a stack could be deployed; changes nothing.
+
+    The exit status is 0 all is fine, 1 problems, 2 it could not be asked.
+    """
+    return ask(the_stack(stack, project), health=health)
+
+
+def ask(stack: StackFile, *, health: bool) -> int:
     """Ask and print; returns 0 when all is fine, 1 with problems, 2 when it could not be checked.
 
     Args:
@@ -64,5 +84,5 @@ def _ask(place: catalogue.Place, wanted: Sequence[Need], *, health: bool) -> Ite
     except ModuleNotFoundError as error:
         raise NotAskedError(
             f"{place.cloud} could not be asked: {error.name} is missing\n"
-            f"  install it with: python3 engine/environment.py --extra {place.cloud}"
+            f"  {installation.how_to_install([place.cloud])}"
         ) from None

@@ -5,16 +5,18 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, TypeGuard, cast
 
 import yaml
 
-from falaj.engine.folders import data_home
+from falaj.engine.folders import stack_home
+from falaj.stacks.command import advice
+from falaj.stacks.command.installation import ROOT
 from falaj.stacks.errors import StackError
-from falaj.stacks.settings import Settings, load_file
 
-#: The folder of Falaj's own project.
-ROOT = Path(__file__).resolve().parents[2]
+if TYPE_CHECKING:
+    from falaj.stacks.settings import Settings
+
 _STACK_NAME = re.compile(r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,99}$")
 _FILE = "Pulumi.yaml"
 
@@ -40,10 +42,15 @@ class Project:
         path = root / _FILE
         try:
             found = yaml.safe_load(path.read_text(encoding="utf-8"))
-        except FileNotFoundError:
+        except (FileNotFoundError, NotADirectoryError):
+            where = (
+                f"--project: there is no {_FILE} in {folder}"
+                if folder
+                else (f"there is no project here: no {_FILE} in {here}")
+            )
             raise StackError(
-                f"--project: there is no {_FILE} in {root}; allowed: a folder that has one\n"
-                "  make one with: pulumi new FOLDER-OF-A-TEMPLATE"
+                f"{where}; allowed: a folder that has one\n"
+                f"  make one with: {advice.falaj('new FOLDER --template local')}"
             ) from None
         except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
             raise StackError(f"{path} cannot be read: {' '.join(str(error).split())}") from None
@@ -63,8 +70,35 @@ class Project:
         return self.root / self.config_dir
 
     @property
+    def stack_names(self) -> list[str]:
+        """Names of the stacks that have a file."""
+        found = sorted(self.stack_folder.glob("Pulumi.*.yaml"))
+        return [path.stem.removeprefix("Pulumi.") for path in found]
+
+    @property
+    def default_stack_or_none(self) -> str | None:
+        """The stack that commands are for where none is named; None where several could be."""
+        names = self.stack_names
+        if self.root == ROOT or "local" in names:
+            return "local"
+        return names[0] if len(names) == 1 else None
+
+    @property
+    def default_stack(self) -> str:
+        """The stack that commands are for where none is named.
+
+        Raises:
+            StackError: several could be meant, or there is none.
+        """
+        found = self.default_stack_or_none
+        if found is None:
+            known = ", ".join(self.stack_names) or "none; make one with: pulumi stack init NAME"
+            raise StackError(f"--stack: missing; stacks here: {known}")
+        return found
+
+    @property
     def templates(self) -> dict[str, Path]:
-        """Files from which a stack can be made, by name."""
+        """Files of the project from which a stack can be made, by name."""
         found = sorted((self.root / "stacks" / "templates").glob("*.yaml"))
         return {path.stem: path for path in found}
 
@@ -96,7 +130,7 @@ class StackFile:
     @property
     def site(self) -> Path:
         """The stack's folder on this machine."""
-        return data_home() / "stacks" / self.name
+        return stack_home(self.project.name, self.name)
 
     def ensure(self) -> bool:
         """Make the stack's file from the template of the same name; True if it was made now.
@@ -108,8 +142,7 @@ class StackFile:
             return False
         templates = self.project.templates
         if self.name not in templates:
-            files = self.project.stack_folder.glob("Pulumi.*.yaml")
-            known = ", ".join(sorted(path.name.split(".")[1] for path in files)) or "none"
+            known = ", ".join(self.project.stack_names) or "none"
             message = (
                 f"there is no stack {self.name!r}: {self.shown_path} is missing\n"
                 f"  stacks here: {known}"
@@ -130,7 +163,15 @@ class StackFile:
 
     def settings(self) -> Settings:
         """The validated settings, read without an engine."""
+        from falaj.stacks.settings import load_file  # noqa: PLC0415 - the models take half a second
+
         return load_file(self.path, self.project.root)
+
+    @property
+    def is_in_cloud(self) -> bool:
+        """Whether its file says so; what can't be read is not, and is refused by others."""
+        keys = {**_plain(self.project.root / _FILE), **_plain(self.path)}
+        return "falaj:placement" in keys or keys.get("falaj:platform", "local") != "local"
 
     def sibling(self, name: str) -> StackFile:
         """Another stack of the same project."""
@@ -148,3 +189,22 @@ class StackFile:
                 temporary = self.path.with_suffix(".yaml.part")
                 temporary.write_text(kept, encoding="utf-8")
                 temporary.replace(self.path)
+
+
+def _plain(path: Path) -> dict[str, Any]:
+    """The configuration in a file, unchecked; of a project's file the values of its keys."""
+    try:
+        document: Any = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError, yaml.YAMLError):
+        return {}
+    config: Any = document.get("config") if _is_map(document) else None
+    if not _is_map(config):
+        return {}
+    return {
+        str(key): value.get("value", value.get("default")) if _is_map(value) else value
+        for key, value in config.items()
+    }
+
+
+def _is_map(value: Any) -> TypeGuard[dict[str, Any]]:
+    return isinstance(value, dict)

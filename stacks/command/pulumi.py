@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 import subprocess
 import tempfile
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, cast
+from typing import IO, Any, cast
 
 from falaj.engine import install, launch, locks
 from falaj.engine.sandbox import activation, foresight, state
@@ -16,9 +16,6 @@ from falaj.stacks.command.console import say
 from falaj.stacks.command.project import StackFile
 from falaj.stacks.command.shadow import make_shadow
 from falaj.stacks.errors import StackError
-
-#: Exit status of a command that was ended by Ctrl-C, as shells report it.
-INTERRUPTED = 130
 
 
 class Pulumi:
@@ -45,10 +42,29 @@ class Pulumi:
         if not plugins:
             self.environment["PULUMI_DISABLE_AUTOMATIC_PLUGIN_ACQUISITION"] = "true"
 
-    def stream(self, arguments: Sequence[str], variables: Mapping[str, str] | None = None) -> int:
-        """Run a command whose output goes to the person; returns its exit status."""
+    def run(
+        self,
+        arguments: Sequence[str],
+        variables: Mapping[str, str] | None = None,
+        *,
+        output: IO[bytes] | None = None,
+        meanwhile: Callable[[], None] | None = None,
+        interrupted: Callable[[], None] | None = None,
+    ) -> int:
+        """Run a command; returns its exit status.
+
+        Args:
+            arguments: of the engine's command.
+            variables: further variables of its environment.
+            output: where what it prints goes. Default: to the person.
+            meanwhile: called several times a second while it runs.
+            interrupted: called when it is asked to stop.
+        """
         environment = {**self.environment, **(variables or {})}
-        return launch.run(arguments, self.folder, say, self.engine, environment)
+        return launch.run(
+            arguments, self.folder, say, self.engine, environment,
+            output=output, meanwhile=meanwhile, interrupted=interrupted,
+        )  # fmt: skip
 
     @contextmanager
     def foreseeing(self) -> Generator[dict[str, str]]:
@@ -135,6 +151,11 @@ class Pulumi:
         if held:
             changed = json.dumps(exported)
             self.capture(["stack", "import", "--force", "-s", self.stack.name], changed)
+
+    def resources(self) -> list[dict[str, Any]]:
+        """What the stack's state holds; secrets stay masked."""
+        exported = json.loads(self.capture(["stack", "export", "-s", self.stack.name]))
+        return (exported.get("deployment") or {}).get("resources") or []
 
     def outputs(self) -> dict[str, Any]:
         """The stack's outputs; secrets stay masked."""

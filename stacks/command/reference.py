@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import click
 from pydantic import BaseModel
 
 from falaj.stacks.command.console import say, table
@@ -17,8 +18,9 @@ from falaj.stacks.settings.errors import (
 from falaj.stacks.settings.load import sections
 
 
+@click.command()
 def settings() -> int:
-    """Print the reference of every kind of stack; returns the exit status."""
+    """Describe the keys of a stack's file: what is allowed, and the defaults."""
     for name, section in sections().items():
         say(f"{name}:")
         say(table([("key", "default", "allowed"), *_rows(section, f"{NAMESPACE}:")]))

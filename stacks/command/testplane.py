@@ -5,8 +5,6 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from falaj.engine.controlplane.commands import Files
-from falaj.engine.controlplane.record import Record
 from falaj.engine.folders import data_home
 from falaj.engine.sandbox.activation import CLUSTER_VARIABLE
 from falaj.stacks.errors import StackError
@@ -31,8 +29,11 @@ def use_cluster(kubeconfig: str, *, sandbox: bool) -> None:
 
 
 def _running() -> Path:
+    from falaj.engine.controlplane.commands import Files  # noqa: PLC0415 - it needs another extra
+    from falaj.engine.controlplane.record import Record  # noqa: PLC0415
+
     files = Files(data_home() / "cluster")
     record = Record.read(files)
     if record is None or not record.is_running:
-        raise StackError("--cluster: no test control plane runs; start one with: make cluster")
+        raise StackError("--cluster: no test control plane runs; start one with: falaj cluster up")
     return files.kubeconfig.absolute()

@@ -200,5 +200,5 @@ def test_a_project_without_stacks_says_how_to_make_one(tmp_path: Path, templates
     if templates:
         (tmp_path / "stacks" / "templates").mkdir(parents=True)
         (tmp_path / "stacks" / "templates" / "local.yaml").touch()
-    with pytest.raises(StackError, match="make new" if templates else "pulumi stack init"):
+    with pytest.raises(StackError, match="falaj new" if templates else "pulumi stack init"):
         subjects(Project.find(tmp_path), [])

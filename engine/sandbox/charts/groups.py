@@ -85,7 +85,7 @@ def _chart(name: str, inputs: Mapping[str, Any], surroundings: Surroundings) -> 
                 f"{name}: the chart {short} {version or '(any version)'} isn't on this machine, "
                 "so NOTHING OF IT IS MADE OR CHECKED here; put its archive in "
                 f"{charts / wanted}.tgz (`helm pull {reference}`), or see "
-                "`python -m falaj.engine.sandbox charts --help`"
+                "`falaj sandbox charts --help`"
             ],
         )
     namespace = str(inputs.get("namespace") or surroundings.namespace)

@@ -1,4 +1,4 @@
-"""``python -m falaj.components.catalogue``: tables, JSON, errors."""
+"""``falaj catalogue``: tables, JSON, errors."""
 
 from __future__ import annotations
 
@@ -73,10 +73,8 @@ def test_bad_input_is_refused_in_words(
     ],
 )
 def test_bad_options_are_refused(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit) as left:
-        main(arguments)
-    assert left.value.code == 2
-    assert "usage: python -m falaj.components.catalogue" in capsys.readouterr().err
+    assert main(arguments) == 2
+    assert "Usage: falaj catalogue" in capsys.readouterr().err
 
 
 def _shown(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> str:
@@ -169,7 +167,7 @@ def test_a_reader_that_leaves_early() -> None:
         running.stdout.close()
         complaints = running.stderr.read()
     assert complaints == b""
-    assert running.returncode == 1
+    assert running.returncode == 0
 
 
 def test_help() -> None:

@@ -1,0 +1,52 @@
+"""How to call the next command from where a person stands: by `make` in a clone, else alone."""
+
+from __future__ import annotations
+
+import shlex
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from falaj.stacks.command import installation
+
+if TYPE_CHECKING:
+    from falaj.stacks.command.project import StackFile
+
+#: The stack that commands are for where none is named, in a clone.
+_DEFAULT = "local"
+
+
+def command(verb: str, stack: StackFile, *, sandbox: bool = False) -> str:
+    """The command for a stack, to be pasted into a shell.
+
+    Args:
+        verb: ``up``, ``down`` and so on: both a command and a target of make.
+        stack: which stack it is for.
+        sandbox: whether it goes to the sandbox.
+    """
+    project = stack.project
+    if project.root == installation.ROOT and installation.is_clone():
+        words = ["make"]
+        if Path.cwd() != project.root:
+            words += ["-C", str(project.root)]
+        words.append(verb)
+        if stack.name != _DEFAULT:
+            words.append(f"STACK={stack.name}")
+        return shlex.join(words) + (" SANDBOX=1" if sandbox else "")
+    return falaj(verb, stack) + (" --sandbox" if sandbox else "")
+
+
+def falaj(words: str, stack: StackFile | None = None) -> str:
+    """A call of ``falaj`` itself.
+
+    Args:
+        words: what follows its name, quoted for a shell.
+        stack: the stack that it is for.
+    """
+    text = f"{installation.program()} {words}"
+    if stack is None:
+        return text
+    if stack.name != stack.project.default_stack_or_none:
+        text += f" --stack {shlex.quote(stack.name)}"
+    if Path.cwd() != stack.project.root:
+        text += f" --project {shlex.quote(str(stack.project.root))}"
+    return text

@@ -1,0 +1,97 @@
+"""How this Falaj was installed, by `make` or from a wheel; how to call it, how to add to it."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import shutil
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+from falaj.engine import extras
+from falaj.stacks.command.console import say
+from falaj.stacks.errors import StackError
+
+#: What holds our packages: the project's folder in a clone, ``falaj`` in an installation.
+ROOT: Final = Path(__file__).resolve().parents[2]
+_ENVIRONMENT: Final = ROOT / "engine" / "environment.py"
+#: Set for the run that follows an installation, so that it can't go round.
+_INSTALLED_NOW: Final = "FALAJ_EXTRAS_INSTALLED"
+
+
+def is_clone() -> bool:
+    """Whether this runs from a clone whose environment `make` has made."""
+    return (ROOT / "Makefile").is_file() and (ROOT / "requirements" / "bootstrap.txt").is_file()
+
+
+def program() -> str:
+    """How a person calls ``falaj`` from where they are, quoted for a shell."""
+    own = Path(sys.prefix) / "bin" / "falaj"
+    found = shutil.which("falaj")
+    if not own.exists() or (found and Path(found).resolve() == own.resolve()):
+        return "falaj"
+    here = Path.cwd()
+    return shlex.quote(str(own.relative_to(here) if own.is_relative_to(here) else own))
+
+
+def how_to_install(needed: Sequence[str]) -> str:
+    """The command that adds extras to this installation."""
+    if is_clone():
+        options = " ".join(f"--extra {name}" for name in needed)
+        return f"install it with: {sys.executable} {_shown(_ENVIRONMENT)} {options}"
+    return f"install it with: pip install 'falaj[{','.join(needed)}]'"
+
+
+def extras_of_stack(values: Mapping[str, Any]) -> list[str]:
+    """The extras that a stack's program and its check need, by its raw configuration.
+
+    Args:
+        values: by namespaced key, as they stand in the files; they need not be right.
+    """
+    platform, blueprint = values.get("falaj:platform"), values.get("falaj:blueprint")
+    placement: Any = values.get("falaj:placement")
+    named = [str(platform)] if platform else []
+    if isinstance(placement, list):
+        named += [str(place).partition("/")[0] for place in placement]  # pyright: ignore[reportUnknownArgumentType]
+    if blueprint in ("platform", "workloads"):
+        named.append("kubernetes")
+    known = extras.names()
+    return sorted({name for name in named if name in known})
+
+
+def require(needed: Sequence[str]) -> None:
+    """Have the extras that a command is about to need.
+
+    In a clone they are installed and the command begins anew, as if they had always been there.
+
+    Raises:
+        StackError: they can't be installed, or this is no clone.
+    """
+    missing = [name for name in needed if not extras.is_installed(name)]
+    if not missing:
+        return
+    what = " and ".join(missing)
+    if not is_clone():
+        raise StackError(
+            f"this needs more of Falaj than is installed: {what}\n  {how_to_install(missing)}"
+        )
+    if os.environ.get(_INSTALLED_NOW) == what:
+        raise StackError(
+            f"{what} was installed into {sys.prefix} and still isn't complete\n"
+            "  remove that folder and run this again"
+        )
+    say(f"this needs Falaj's extra {what}: adding to the Python environment")
+    options = ["--venv", sys.prefix, *(part for name in missing for part in ("--extra", name))]
+    done = subprocess.run([sys.executable, str(_ENVIRONMENT), *options], check=False)
+    if done.returncode != 0:
+        raise StackError(f"{what} could not be installed; what was printed above says why")
+    arguments = [sys.executable, "-P", "-m", "falaj.stacks.command", *sys.argv[1:]]
+    os.execve(sys.executable, arguments, {**os.environ, _INSTALLED_NOW: what})  # noqa: S606
+
+
+def _shown(path: Path) -> str:
+    here = Path.cwd()
+    return shlex.quote(str(path.relative_to(here) if path.is_relative_to(here) else path))

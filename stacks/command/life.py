@@ -1,0 +1,126 @@
+"""``falaj new``, ``preview``, ``up``, ``refresh``, ``down`` and ``shell``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from falaj.stacks.command import lifecycle, scaffold
+from falaj.stacks.command.lifecycle import Call
+from falaj.stacks.command.options import (
+    project_option,
+    sandbox_options,
+    stack_option,
+    the_stack,
+)
+from falaj.stacks.command.testplane import use_cluster
+
+_details = click.option(
+    "--details", is_flag=True, help="Show every resource, as the engine itself shows it."
+)
+
+
+@click.command()
+@stack_option
+@sandbox_options
+@_details
+def up(
+    stack: str | None, project: Path | None, sandbox: bool, cluster: str | None, details: bool
+) -> int:
+    """Bring a stack to what its file says.
+
+    Validates the settings, has the policy packs judge what would be made, and makes it. Run it
+    again after an interruption: it goes on from what is there.
+    """
+    return lifecycle.up(_call(stack, project, sandbox, cluster), details=details)
+
+
+@click.command()
+@stack_option
+@sandbox_options
+@_details
+def preview(
+    stack: str | None, project: Path | None, sandbox: bool, cluster: str | None, details: bool
+) -> int:
+    """Show what `up` would change, and change nothing.
+
+    On one screen: where it would be, its machines, what it costs at least and at most, what
+    changes, what the policy packs say, and what to do next.
+    """
+    return lifecycle.preview(_call(stack, project, sandbox, cluster), details=details)
+
+
+@click.command()
+@stack_option
+@sandbox_options
+@_details
+def refresh(
+    stack: str | None, project: Path | None, sandbox: bool, cluster: str | None, details: bool
+) -> int:
+    """Read what is really there into the stack's state, so that the next `up` mends drift."""
+    return lifecycle.refresh(_call(stack, project, sandbox, cluster), details=details)
+
+
+@click.command()
+@stack_option
+@sandbox_options
+@_details
+@click.option("-y", "--yes", is_flag=True, help="Don't ask (nobody is asked without a terminal).")
+def down(
+    *,
+    stack: str | None,
+    project: Path | None,
+    sandbox: bool,
+    cluster: str | None,
+    details: bool,
+    yes: bool,
+) -> int:
+    """Destroy everything of a stack; what it retains stays.
+
+    On a terminal it says what that is, and asks.
+    """
+    call = _call(stack, project, sandbox, cluster)
+    return lifecycle.down(call, details=details, is_agreed=yes)
+
+
+@click.command()
+@stack_option
+@sandbox_options
+def shell(stack: str | None, project: Path | None, sandbox: bool, cluster: str | None) -> int:
+    """Open a shell in which plain `pulumi` commands work, with Falaj's engine and backend."""
+    return lifecycle.shell(_call(stack, project, sandbox, cluster))
+
+
+@click.command()
+@click.argument("folder", required=False, type=click.Path(path_type=Path, file_okay=False))
+@click.option("-s", "--stack", metavar="NAME", help="The stack's name (default: the template's).")
+@project_option
+@click.option("--template", metavar="NAME", default="local", show_default=True)
+@click.option(
+    "--set",
+    "values",
+    metavar="KEY=VALUE",
+    multiple=True,
+    help="A setting that the template asks for, such as falaj:tenant=acme.",
+)
+@click.option("--list", "listed", is_flag=True, help="List the templates.")
+def new(
+    *,
+    folder: Path | None,
+    stack: str | None,
+    project: Path | None,
+    template: str,
+    values: tuple[str, ...],
+    listed: bool,
+) -> int:
+    """Make a stack's file in this project, or in FOLDER a project of its own, from a template."""
+    if listed:
+        return scaffold.show_templates()
+    return scaffold.make(folder, stack, project, template, values)
+
+
+def _call(stack: str | None, project: Path | None, sandbox: bool, cluster: str | None) -> Call:
+    if cluster is not None:
+        use_cluster(cluster, sandbox=sandbox)
+    return Call(the_stack(stack, project), sandbox)
