@@ -13,7 +13,7 @@ WORKERS ?= 2
 # In the order of collection, which has what takes longest first: else one worker waits at the end.
 SIDE_BY_SIDE = -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 NODES ?= h200=4,l4=4,cpu=4
-.PHONY: help up preview refresh down status check report demo shell token rollback logs new environment environment-dev cluster cluster-down ensure-test test test-cluster test-fast test-gpu lint format bench lock clean
+.PHONY: help up preview refresh down status check report demo shell token rollback logs new environment environment-dev cluster cluster-down ensure-test test test-all test-cluster test-fast test-gpu lint format bench lock clean
 
 help: ## Show what can be made
 	@sed -n 's/^\([a-z-]*\):.*## /\1	/p' $(MAKEFILE_LIST) | expand -t 14
@@ -75,8 +75,12 @@ ensure-test: environment-dev
 	@$(VENV)/bin/python -m falaj.engine.browser ensure
 	@$(FALAJ) cluster ensure --crds
 
-test: ensure-test ## Every test, with its own set-up
-	@$(VENV)/bin/python -m pytest -m "not cluster" $(SIDE_BY_SIDE)
+test: environment-dev ## The tests that take minutes, with their own set-up
+	@$(FALAJ) engine ensure
+	@$(VENV)/bin/python -m pytest -m "not thorough and not cluster" $(SIDE_BY_SIDE)
+
+test-all: ensure-test ## All the other tests: whole lives of stacks, long trainings, the control plane
+	@$(VENV)/bin/python -m pytest -m "thorough and not cluster" $(SIDE_BY_SIDE)
 	@$(VENV)/bin/python -m pytest -m cluster tests/cluster $(SIDE_BY_SIDE)
 
 test-cluster: environment-dev ## The tests on a real control plane
@@ -84,7 +88,7 @@ test-cluster: environment-dev ## The tests on a real control plane
 	@$(VENV)/bin/python -m pytest -m cluster tests/cluster $(SIDE_BY_SIDE)
 
 test-fast: environment-dev ## The tests that take seconds
-	@$(VENV)/bin/python -m pytest -m "not slow and not engine and not cluster"
+	@$(VENV)/bin/python -m pytest -m "not slow and not engine and not thorough and not cluster"
 
 test-gpu: environment-dev ## The checks that need an NVIDIA GPU; fails where there is none
 	@$(VENV)/bin/python -m pytest tests/gpu -o python_files='check_*.py'

@@ -18,7 +18,7 @@ HOST = "pulumi-language-python"
 _HOST_SCRIPT = f"""#!/bin/sh
 # Starts Falaj's Python language host for the Pulumi engine (see engine/languagehost/).
 if [ -z "${PYTHON_VARIABLE}" ]; then
-    echo "error: this engine belongs to Falaj; run it in the shell that 'make shell' opens" >&2
+    echo "error: this engine belongs to Falaj; run it in the shell that 'falaj shell' opens" >&2
     exit 1
 fi
 exec "${PYTHON_VARIABLE}" -P -m falaj.engine.languagehost "$@"

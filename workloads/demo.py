@@ -138,7 +138,7 @@ class Client:
         except (OSError, http.client.HTTPException) as error:
             raise WorkloadError(
                 f"https://{self.host}:{self.port} cannot be reached: {error}\n"
-                "  see what runs with: make status"
+                "  see what runs with: falaj status"
             ) from None
         answer = json.loads(text)
         if response.status != http.HTTPStatus.OK:

@@ -42,7 +42,7 @@ class ControlPlane:
         self.files = Files(folder)
         record = Record.read(self.files)
         if record is None or not record.is_running:
-            raise EngineError(f"no control plane runs in {folder}; `make cluster` starts one")
+            raise EngineError(f"no control plane runs in {folder}; `falaj cluster up` starts one")
         self.record = record
         self._lifeline = lifeline
         self._users: dict[tuple[str, tuple[str, ...]], Objects] = {}
@@ -207,7 +207,7 @@ def _claim(files: Files) -> None:
         if record is not None and record.is_running:
             raise EngineError(
                 f"a control plane runs already in {files.folder} (process {record.pid}); use it "
-                f"with the kubeconfig {files.kubeconfig}, or end it with `make cluster-down`"
+                f"with the kubeconfig {files.kubeconfig}, or end it with `falaj cluster down`"
             )
         keeper.remove(files)  # one that was killed
     elif files.folder.is_dir() and any(files.folder.iterdir()):

@@ -89,7 +89,7 @@ def _load(path: Path, fields: object) -> dict[str, Any]:
     try:
         found = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
-        raise EngineError(f"{path} can't be read ({error}); run `make cluster-down`") from error
+        raise EngineError(f"{path} can't be read ({error}); run `falaj cluster down`") from error
     if not isinstance(found, dict) or set(found) != set(fields):  # pyright: ignore
-        raise EngineError(f"{path} is not of this version; run `make cluster-down`")
+        raise EngineError(f"{path} is not of this version; run `falaj cluster down`")
     return found

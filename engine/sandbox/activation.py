@@ -8,6 +8,7 @@ made-up cloud are the sandbox's own as well.
 
 from __future__ import annotations
 
+import hashlib
 import os
 import shutil
 import sys
@@ -133,7 +134,7 @@ def require_active(environ: Mapping[str, str]) -> None:
     if environ.get(ACTIVE_VARIABLE) != "1":
         raise EngineError(
             f"{ACTIVE_VARIABLE}=1 is missing: the sandbox makes nothing real and runs only where "
-            "it was asked for, with `make up SANDBOX=1`"
+            "it was asked for, with `falaj up --sandbox`"
         )
     if not environ.get(CLOUD_VARIABLE):
         raise _mixed(f"{CLOUD_VARIABLE} is missing")
@@ -187,7 +188,7 @@ def _is_installed(package: str) -> bool:
 
 
 def _refuse_own_backend(environ: Mapping[str, str], own: str) -> None:
-    # The backend that Falaj makes by itself is nobody's choice: `make shell` sets it.
+    # The backend that Falaj makes by itself is nobody's choice: `falaj shell` sets it.
     allowed = (own, (data_home(environ) / "backend").as_uri())
     url = environ.get("PULUMI_BACKEND_URL")
     if url is not None and url not in allowed:
@@ -224,18 +225,20 @@ def _home(environ: Mapping[str, str]) -> Path:
 
 
 def _pulumi_home(environ: Mapping[str, str]) -> Path:
-    return cache_home(environ) / "sandbox" / "pulumi"
+    # By what its scripts say: two versions of Falaj on one machine must not replace each other's.
+    digest = hashlib.sha256(_SCRIPT.encode()).hexdigest()[:12]
+    return cache_home(environ) / "sandbox" / digest / "pulumi"
 
 
 def _mixed(what: str) -> EngineError:
     return EngineError(
         f"{ACTIVE_VARIABLE} asks for the sandbox, but {what}; start the run with "
-        f"`make up SANDBOX=1` or unset {ACTIVE_VARIABLE}"
+        f"`falaj up --sandbox` or unset {ACTIVE_VARIABLE}"
     )
 
 
 def _half(what: str) -> EngineError:
     return EngineError(
         f"{what}, but this run isn't one in the sandbox ({ACTIVE_VARIABLE} isn't set); unset the "
-        "variable, or start the run with `make up SANDBOX=1`"
+        "variable, or start the run with `falaj up --sandbox`"
     )

@@ -32,7 +32,7 @@ def refuse_sandbox_state(deployment: Mapping[str, Any]) -> None:
         raise EngineError(
             f"this state was made in the sandbox ({', '.join(found[:_SHOWN])}{more}), but the run "
             "would be a real one: what has the same name in a real account would be changed or "
-            "deleted; start with an empty stack, or run in the sandbox with `make up SANDBOX=1`"
+            "deleted; start with an empty stack, or run in the sandbox with `falaj up --sandbox`"
         )
 
 

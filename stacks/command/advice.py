@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,17 +16,18 @@ if TYPE_CHECKING:
 _DEFAULT = "local"
 
 
-def command(verb: str, stack: StackFile, *, sandbox: bool = False) -> str:
+def command(verb: str, stack: StackFile, *, sandbox: bool = False, quiet: bool = False) -> str:
     """The command for a stack, to be pasted into a shell.
 
     Args:
         verb: ``up``, ``down`` and so on: both a command and a target of make.
         stack: which stack it is for.
         sandbox: whether it goes to the sandbox.
+        quiet: what it prints is read by another program.
     """
     project = stack.project
     if project.root == installation.ROOT and installation.is_clone():
-        words = ["make"]
+        words = ["make", *(["-s"] if quiet else [])]
         if Path.cwd() != project.root:
             words += ["-C", str(project.root)]
         words.append(verb)
@@ -33,6 +35,11 @@ def command(verb: str, stack: StackFile, *, sandbox: bool = False) -> str:
             words.append(f"STACK={stack.name}")
         return shlex.join(words) + (" SANDBOX=1" if sandbox else "")
     return falaj(verb, stack) + (" --sandbox" if sandbox else "")
+
+
+def python() -> str:
+    """The interpreter of this installation, from where a person stands, quoted for a shell."""
+    return installation.shown(Path(sys.prefix) / "bin" / "python")
 
 
 def falaj(words: str, stack: StackFile | None = None) -> str:

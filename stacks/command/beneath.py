@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from falaj.stacks.command import made_for, operation
+from falaj.stacks.command import advice, made_for, operation
 from falaj.stacks.command.cloud import prepare_cloud
 from falaj.stacks.command.console import say
 from falaj.stacks.command.pulumi import Pulumi
@@ -30,7 +30,7 @@ def bring_up_beneath(pulumi: Pulumi, settings: CloudSettings) -> None:
     if not pulumi.sandbox:
         raise StackError(
             f"stack {name} is not up, and {pulumi.stack.name} stands on it\n"
-            f"  bring it up first with: make up STACK={name}"
+            f"  bring it up first with: {advice.command('up', stack)}"
         )
     say(f"{pulumi.stack.name} stands on {name}, which the sandbox hasn't got: making it there")
     if stack.ensure():

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from falaj.stacks.command import advice
 from falaj.stacks.command.console import say, table
 from falaj.stacks.command.project import StackFile
 from falaj.stacks.image_digests import digests
@@ -56,7 +57,6 @@ def _prepare_in_cluster(stack: StackFile, settings: InClusterSettings, *, sandbo
 
 def closing(outputs: Mapping[str, Any], stack: StackFile, *, sandbox: bool) -> str:
     """The closing text of ``up``: where it is, what its machines cost, how to go on."""
-    suffix = f" STACK={stack.name}" + (" SANDBOX=1" if sandbox else "")
     where = "the sandbox's stand-in for " if sandbox else ""
     lines = [f"Stack {stack.name} is in {where}{outputs.get('place', 'its place')}"]
     rows = _machines(outputs)
@@ -65,9 +65,10 @@ def closing(outputs: Mapping[str, Any], stack: StackFile, *, sandbox: bool) -> s
     lines += [
         "",
         f"What it offers: {', '.join(sorted(outputs))}",
-        f"Find drift:     make refresh{suffix}",
-        f"Change it:      edit {stack.shown_path}, then make up{suffix}",
-        f"Remove it all:  make down{suffix}",
+        f"Find drift:     {advice.command('refresh', stack, sandbox=sandbox)}",
+        f"Change it:      edit {stack.shown_path}, then "
+        f"{advice.command('up', stack, sandbox=sandbox)}",
+        f"Remove it all:  {advice.command('down', stack, sandbox=sandbox)}",
     ]
     return "\n".join(lines)
 

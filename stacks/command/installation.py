@@ -33,15 +33,14 @@ def program() -> str:
     found = shutil.which("falaj")
     if not own.exists() or (found and Path(found).resolve() == own.resolve()):
         return "falaj"
-    here = Path.cwd()
-    return shlex.quote(str(own.relative_to(here) if own.is_relative_to(here) else own))
+    return shown(own)
 
 
 def how_to_install(needed: Sequence[str]) -> str:
     """The command that adds extras to this installation."""
     if is_clone():
         options = " ".join(f"--extra {name}" for name in needed)
-        return f"install it with: {sys.executable} {_shown(_ENVIRONMENT)} {options}"
+        return f"install it with: {sys.executable} {shown(_ENVIRONMENT)} {options}"
     return f"install it with: pip install 'falaj[{','.join(needed)}]'"
 
 
@@ -92,6 +91,7 @@ def require(needed: Sequence[str]) -> None:
     os.execve(sys.executable, arguments, {**os.environ, _INSTALLED_NOW: what})  # noqa: S606
 
 
-def _shown(path: Path) -> str:
+def shown(path: Path) -> str:
+    """A path as short as it works from where a person stands, quoted for a shell."""
     here = Path.cwd()
     return shlex.quote(str(path.relative_to(here) if path.is_relative_to(here) else path))

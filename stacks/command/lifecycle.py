@@ -92,7 +92,7 @@ def up(call: Call, *, details: bool) -> int:
     if outcome.status != 0:
         return _not_finished(call, "up", outcome)
     if outcome.changes:
-        say(f"      {operation.counted(outcome.changes, planned=False)}")
+        say(f"      resources: {operation.counted(outcome.changes, planned=False)}")
     say(f"[3/3] pulumi up of stack {stack.name}: done in {outcome.seconds:.1f} s")
     say()
     if isinstance(settings, LocalSettings):
@@ -117,7 +117,7 @@ def preview(call: Call, *, details: bool) -> int:
     if outcome.status != 0:
         return _not_finished(call, "preview", outcome)
     if outcome.changes:
-        say(operation.counted(outcome.changes, planned=True))
+        say(f"resources: {operation.counted(outcome.changes, planned=True)}")
     return 0
 
 
@@ -205,11 +205,14 @@ def shell(call: Call) -> int:
     pulumi = call.engine(settings)
     pulumi.ensure_stack()
     program = os.environ.get("SHELL") or "/bin/sh"
-    say(f"pulumi {pulumi.engine.version} is ready; try: pulumi preview -s {call.stack.name}")
+    say(
+        f"pulumi {pulumi.engine.version} is ready for stack {call.stack.name}; try: pulumi preview"
+    )
     if pulumi.sandbox:
         say(f"this shell is in the sandbox's copy of the project: {pulumi.folder}")
     say("leave with: exit")
-    environment = {**pulumi.environment, "VIRTUAL_ENV": sys.prefix}
+    chosen = {"VIRTUAL_ENV": sys.prefix, "PULUMI_STACK": call.stack.name}
+    environment = {**pulumi.environment, **chosen}
     return subprocess.run([program], cwd=pulumi.folder, env=environment, check=False).returncode
 
 

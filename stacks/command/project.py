@@ -148,9 +148,9 @@ class StackFile:
                 f"  stacks here: {known}"
             )
             if templates:
+                make = f"new --stack {self.name} --template {next(iter(templates))}"
                 message += (
-                    f"; templates: {', '.join(templates)}\n  make one with: "
-                    f"make new STACK={self.name} TEMPLATE={next(iter(templates))}"
+                    f"; templates: {', '.join(templates)}\n  make one with: {advice.falaj(make)}"
                 )
             raise StackError(message)
         self.create_from(templates[self.name])

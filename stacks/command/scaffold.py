@@ -105,7 +105,7 @@ def _make_stack(stack: StackFile, template: str) -> int:
     if template not in found:
         projects = ", ".join(templates())
         raise StackError(
-            f"template: given {template!r}; allowed: {', '.join(found) or 'none in this project'}\n"
+            f"template: given {template!r}; allowed: {', '.join(found) or 'none here'}\n"
             f"  for a project of its own ({projects}): "
             f"{advice.falaj('new FOLDER --template NAME')}"
         )
@@ -116,6 +116,8 @@ def _make_stack(stack: StackFile, template: str) -> int:
         )
     stack.create_from(found[template])
     say(f"made {stack.shown_path}; edit it, then: {advice.command('up', stack)}")
+    if stack.project.root == ROOT:
+        say(f"  git leaves it out; to keep it with the project: git add -f {stack.shown_path}")
     return 0
 
 

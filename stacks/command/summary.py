@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 import json
+import shlex
 import subprocess
 import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, cast
 
+from falaj.stacks.command import advice
 from falaj.stacks.command.console import table
-from falaj.stacks.command.project import ROOT, StackFile
+from falaj.stacks.command.project import StackFile
 from falaj.stacks.command.service import read_account
 from falaj.stacks.errors import StackError
 
 
 def summary(outputs: Mapping[str, Any], stack: StackFile) -> str:
     """The closing text for a local stack, from its outputs."""
-    suffix = "" if stack.name == "local" else f" STACK={stack.name}"
     request = _example(outputs)
     return "\n".join(
         [
@@ -26,16 +27,16 @@ def summary(outputs: Mapping[str, Any], stack: StackFile) -> str:
             _figures(outputs),
             "",
             "Call it with curl:",
-            _curl(outputs, request, suffix),
+            _curl(outputs, request, stack),
             "",
             "Call it with tritonclient:",
-            _tritonclient(outputs, request, suffix),
+            _tritonclient(outputs, request, stack),
             "",
-            f"See it work:   make demo{suffix}",
-            f"What runs:     make status{suffix}",
-            f"Change it:     edit {stack.shown_path}, then make up{suffix}",
-            f"Go back:       make rollback{suffix}",
-            f"Remove it all: make down{suffix}",
+            f"See it work:   {advice.command('demo', stack)}",
+            f"What runs:     {advice.command('status', stack)}",
+            f"Change it:     edit {stack.shown_path}, then {advice.command('up', stack)}",
+            f"Go back:       {advice.command('rollback', stack)}",
+            f"Remove it all: {advice.command('down', stack)}",
         ]
     )
 
@@ -92,27 +93,28 @@ def _example(outputs: Mapping[str, Any]) -> dict[str, Any]:
     return cast("dict[str, Any]", json.loads(done.stdout))
 
 
-def _curl(outputs: Mapping[str, Any], request: Mapping[str, Any], suffix: str) -> str:
+def _curl(outputs: Mapping[str, Any], request: Mapping[str, Any], stack: StackFile) -> str:
     # The token goes through a pipe: a command line can be read by other users of the machine.
-    body = json.dumps(request, separators=(",", ":")).replace("'", "'\\''")
+    body = json.dumps(request, separators=(",", ":"), ensure_ascii=False)
     return (
-        f"  make -s token{suffix} | curl -sS --cacert {outputs['caCertificate']} -H @- \\\n"
+        f"  {advice.command('token', stack, quiet=True)} | "
+        f"curl -sS --cacert {shlex.quote(outputs['caCertificate'])} -H @- \\\n"
         f"    {outputs['endpoint']} \\\n"
-        f"    -d '{body}'"
+        f"    -d {shlex.quote(body)}"
     )
 
 
-def _tritonclient(outputs: Mapping[str, Any], request: Mapping[str, Any], suffix: str) -> str:
+def _tritonclient(outputs: Mapping[str, Any], request: Mapping[str, Any], stack: StackFile) -> str:
     address = str(outputs["endpoint"]).removeprefix("https://").partition("/")[0]
     tensors = ", ".join(
         f"({entry['name']!r}, {entry['datatype']!r}, {entry['shape']!r}, {entry['data']!r})"
         for entry in request["inputs"]
     )
-    python = Path(sys.executable).relative_to(ROOT) if _inside(sys.executable) else sys.executable
-    return f"""{python} - <<'EOF'
+    token = shlex.split(advice.command("token", stack, quiet=True))
+    return f"""{advice.python()} - <<'EOF'
 import subprocess, numpy as np, tritonclient.http as triton
 from tritonclient.utils import triton_to_np_dtype
-header = subprocess.check_output(['make', '-s', 'token'{_argument(suffix)}], text=True).strip()
+header = subprocess.check_output({token!r}, text=True).strip()
 client = triton.InferenceServerClient({address!r}, ssl=True,
     ssl_options={{'ca_certs': {outputs["caCertificate"]!r}}})
 inputs = []
@@ -126,11 +128,3 @@ result = client.infer({outputs["model"]!r}, inputs,
 for output in result.get_response()['outputs']:
     print(output['name'], result.as_numpy(output['name']))
 EOF"""
-
-
-def _argument(suffix: str) -> str:
-    return f", {suffix.strip()!r}" if suffix else ""
-
-
-def _inside(path: str) -> bool:
-    return Path(path).is_relative_to(ROOT)

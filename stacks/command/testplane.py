@@ -14,7 +14,7 @@ def use_cluster(kubeconfig: str, *, sandbox: bool) -> None:
     """Have the sandbox apply Kubernetes objects to a test control plane.
 
     Args:
-        kubeconfig: path of its kubeconfig; empty for the one that ``make cluster`` started.
+        kubeconfig: path of its kubeconfig; empty for the one that ``falaj cluster up`` started.
         sandbox: whether the command goes to the sandbox.
 
     Raises:

@@ -155,7 +155,7 @@ def test_an_engine_that_does_not_answer_is_passed_over(machine: Machine) -> None
 def test_a_built_engine_is_kept_and_found_again(machine: Machine) -> None:
     machine.go()
     first = ensure_engine(machine.lines.append)
-    os.environ["PATH"] = f"{first.path.parent}:{os.environ['PATH']}"  # as in `make shell`
+    os.environ["PATH"] = f"{first.path.parent}:{os.environ['PATH']}"  # as in `falaj shell`
     second = ensure_engine(machine.lines.append)
     assert first == second
     assert first.path == engine_home() / "bin" / "pulumi"
@@ -196,7 +196,7 @@ def test_our_language_host_refuses_to_run_outside_its_shell(machine: Machine) ->
     host = ensure_engine(machine.lines.append).path.parent / "pulumi-language-python"
     answer = subprocess.run([host], capture_output=True, text=True, check=False, env=machine.env)
     assert answer.returncode == 1
-    assert "make shell" in answer.stderr
+    assert "falaj shell" in answer.stderr
 
 
 def test_two_runs_at_once_build_once(machine: Machine) -> None:

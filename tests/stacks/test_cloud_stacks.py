@@ -72,7 +72,7 @@ def test_the_first_healthy_place_is_taken_and_the_reason_said(project: Project) 
     inference["mode"] = "serverless"
     del inference["int8"]
     project.file.write_text(yaml.safe_dump(document))
-    printed = run(project, "preview")
+    printed = run(project, "preview", "--details")
     assert "aws/me-central-1 passed over" in printed
     assert "azure/uaenorth taken" in printed
     assert "azure-native:" in printed

@@ -41,10 +41,8 @@ def served(project: Project, **training: Any) -> dict[str, Any]:
 
 def unchanged(printed: str) -> bool:
     """Whether an `up` found nothing to do."""
-    resources = printed.partition("Resources:")[2]
-    return bool(re.search(r"\d+ unchanged", resources)) and not re.search(
-        r"\d+ (created|updated|replaced|deleted)", resources
-    )
+    resources = printed.partition(" resources: ")[2].partition("\n")[0]
+    return bool(re.fullmatch(r"\d+ unchanged", resources))
 
 
 def test_unknown_key_is_refused_before_the_engine_starts(project: Project) -> None:
@@ -301,7 +299,7 @@ def test_retained_keys_and_data_stay(project: Project) -> None:
 def test_preview_of_a_new_stack_touches_nothing(project: Project) -> None:
     fresh = Project(project.root, project.home.parent / "other", "fresh", free_port())
     fresh.configure(dataset="digits")
-    done = fresh.falaj("preview")
+    done = fresh.falaj("preview", "--details")
     assert done.returncode == 0, done.stdout
     assert "TrainingRun" in done.stdout
     assert not fresh.site.exists()

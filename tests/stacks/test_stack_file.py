@@ -33,7 +33,7 @@ def test_bad_stack_names_are_refused(name: str) -> None:
 
 
 def test_unknown_stack_says_how_to_make_one(folder: Path) -> None:
-    with pytest.raises(StackError, match="make new STACK=shop TEMPLATE=local"):
+    with pytest.raises(StackError, match="falaj new --stack shop --template local"):
         stack_file("shop").ensure()
     assert not (folder / "stacks" / "Pulumi.shop.yaml").exists()
 
@@ -104,7 +104,7 @@ def test_status_of_a_stack_that_is_not_up(
 ) -> None:
     monkeypatch.setenv("FALAJ_HOME", str(tmp_path))
     assert command.main(["status"]) == 0
-    assert "is not up; start it with: make up STACK=local" in capsys.readouterr().out
+    assert "is not up; start it with: make up\n" in capsys.readouterr().out
 
 
 def test_settings_reference_lists_nested_keys(capsys: pytest.CaptureFixture[str]) -> None:

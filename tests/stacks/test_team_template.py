@@ -148,7 +148,7 @@ def new_project(project: Project, name: str, *answers: str) -> Path:
 @pytest.mark.timeout(600)
 def test_a_project_from_the_template_deploys_in_the_sandbox(project: Project) -> None:
     folder = new_project(project, "team")
-    up = project.falaj_in(folder, "up", "--stack", "dev")
+    up = project.falaj_in(folder, "up", "--details", "--stack", "dev")
     assert up.returncode == 0, up.stdout
     assert "SANDBOX" in up.stdout
     for kind in ("JobSet", "Deployment", "HTTPRoute", "NetworkPolicy"):

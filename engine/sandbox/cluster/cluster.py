@@ -82,7 +82,7 @@ class Cluster(Cloud):
             raise EngineError(
                 f"{urns.token(urn)} {id!r} was made in another control plane (or only made up), "
                 f"not in the one at {self._connection.server}; refresh the stack "
-                "(`make refresh SANDBOX=1`), which drops what is gone, and bring it up again"
+                "(`falaj refresh --sandbox`), which drops what is gone, and bring it up again"
             )
 
     def difference(

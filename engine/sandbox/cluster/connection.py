@@ -50,7 +50,7 @@ class Connection:
         if not _is_loopback(self.server):
             raise EngineError(
                 f"{CLUSTER_VARIABLE} names the cluster {self.server}, which isn't on this "
-                "machine; the sandbox only ever uses the test control plane (`make cluster`)"
+                "machine; the sandbox only ever uses the test control plane (`falaj cluster up`)"
             )
         self.identity = self._identity()
 
@@ -102,7 +102,7 @@ class Connection:
             raise ApiError(
                 0, "Unreachable",
                 f"the test control plane at {self.server} doesn't answer: {error}; "
-                "`make cluster` starts it",
+                "`falaj cluster up` starts it",
             ) from error  # fmt: skip
         if not 200 <= answer.status < 300:
             raise ApiError.of(answer.status, answer.data)
@@ -120,7 +120,7 @@ class Connection:
             raise EngineError(
                 f"the cluster at {self.server} is no test control plane of Falaj: it has no "
                 f"ConfigMap {name} in {namespace}; the sandbox touches no other cluster "
-                f"(`make cluster` starts one; unset {CLUSTER_VARIABLE} to go without)"
+                f"(`falaj cluster up` starts one; unset {CLUSTER_VARIABLE} to go without)"
             ) from error
         return str(found["metadata"]["uid"])
 
@@ -136,8 +136,8 @@ def _client(kubeconfig: Path) -> Any:
         ) from error
     if not kubeconfig.is_file():
         raise EngineError(
-            f"{CLUSTER_VARIABLE} names {kubeconfig}, which isn't there; `make cluster` starts a "
-            "test control plane and says where its kubeconfig is"
+            f"{CLUSTER_VARIABLE} names {kubeconfig}, which isn't there; `falaj cluster up` starts "
+            "a test control plane and says where its kubeconfig is"
         )
     settings = Configuration()
     try:

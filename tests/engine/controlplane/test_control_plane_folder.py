@@ -37,14 +37,14 @@ def test_an_unknown_controller_is_refused(tmp_path: Path) -> None:
 
 
 def test_where_none_runs_it_is_said(tmp_path: Path) -> None:
-    with pytest.raises(EngineError, match=r"no control plane runs in .*`make cluster` starts one"):
+    with pytest.raises(EngineError, match=r"no control plane runs in .*`falaj cluster up`"):
         ControlPlane(tmp_path)
 
 
 @pytest.mark.parametrize("content", ["", "[]", '{"pid": 1}', "\x00"])
 def test_a_damaged_record_is_named(tmp_path: Path, content: str) -> None:
     Record.path(Files(tmp_path)).write_text(content)
-    with pytest.raises(EngineError, match=r"state\.json .*; run `make cluster-down`"):
+    with pytest.raises(EngineError, match=r"state\.json .*; run `falaj cluster down`"):
         Record.read(Files(tmp_path))
 
 

@@ -1,0 +1,44 @@
+"""Which commands of the README are run by which test; the README itself says what they are."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+#: Commands within the README's sentences and tables, by the scenario whose test runs them as they
+#: stand there.
+MENTIONED: Final[Mapping[str, tuple[str, ...]]] = {
+    "local": (
+        "make up", "make demo", "make status", "make token", "make logs", "make preview",
+        "make rollback", "make shell", "make down", "make new STACK=shop", "pulumi preview",
+        "pulumi up --yes", "pulumi stack output", "falaj token --scope observe --minutes 10",
+        "falaj completion bash",
+    ),
+    "table": ("make up STACK=shop",),
+    "template": ("falaj new --list", "pulumi new FOLDER-OF-A-TEMPLATE"),
+    "onprem": ("falaj images list",),
+    "packs": ("falaj check --live",),
+    "report": ("make report",),
+}  # fmt: skip
+#: What `.ci/run` itself runs, or what is measured or needs a machine that no test has; by command,
+#: what runs it instead.
+ELSEWHERE: Final[Mapping[str, str]] = {
+    "make test": ".ci/run",
+    "make test-all": ".ci/run",
+    "make lint": ".ci/run",
+    "make test-fast": "a part of what .ci/run runs",
+    "make test-cluster": "a part of what .ci/run runs",
+    "make test-gpu": "a machine with a GPU",
+    "make bench": "takes half an hour and judges nothing",
+    "make bench BENCH_SIZES=100x800,1000x5000": "takes half an hour and judges nothing",
+    "make lock": "asks the package index for newer versions",
+    "falaj preflight": "the block of the scenario preflight has it with its stack",
+    "falaj images mirror --to REGISTRY": "tests/stacks/images run it against a registry of theirs",
+    "falaj images pin": "tests/stacks/images run it against a registry of theirs",
+    "pulumi up": "what `make up` calls",
+    "pulumi refresh": "what `make refresh` calls",
+    "python -m falaj.workloads.training": "what pods run: tests/components/kubernetes",
+    "pulumi package add /path/to/falaj/components/aws": (
+        "generates a package by the vendor's plugins: tests/components/aws read the schema instead"
+    ),
+}

@@ -1,0 +1,197 @@
+"""The README's commands for clouds and clusters, each in an environment that it made alone."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from tests.newcomer import readme
+from tests.newcomer.machine import Machine
+from tests.newcomer.scenarios import MENTIONED
+
+pytestmark = [pytest.mark.engine, pytest.mark.thorough, pytest.mark.timeout(1_800)]
+
+TEMPLATES = Path(__file__).resolve().parents[2] / "stacks" / "templates"
+
+
+def finished(printed: str) -> str:
+    """What an update came to, in the command's own words."""
+    return re.findall(r"(?m)^ *(?:resources|drift): (.*)$", printed)[-1]
+
+
+def test_a_preview_of_a_cloud_needs_no_account(machine: Machine) -> None:
+    (preview,) = readme.commands("preview")
+    printed = machine.run(preview)
+    assert re.search(r"\d+ to create", printed)
+    assert "no violations" in printed
+    assert machine.clean_status() == ""
+
+
+def test_two_stacks_stand_beside_each_other(machine: Machine) -> None:
+    up, beside, refresh, *downs = readme.commands("cloud")
+    assert re.search(r"\d+ created", machine.run(up))
+    assert re.search(r"\d+ created", machine.run(beside))
+    assert "no drift" in machine.run(refresh)
+    assert re.fullmatch(r"\d+ unchanged", finished(machine.run(up)))
+    for down in downs:
+        assert "is down" in machine.run(down)
+    assert machine.clean_status() == ""
+    assert "nothing exists in the sandbox" in machine.run(".venv/bin/falaj sandbox list")
+
+
+def test_preflight_without_credentials_says_so(machine: Machine) -> None:
+    machine.run("make environment")
+    (preflight,) = readme.commands("preflight")
+    printed = machine.run(preflight, 2)
+    assert "could not be asked" in printed
+    assert "nothing was confirmed" in printed
+
+
+def test_the_catalogue_needs_nothing_but_the_base(machine: Machine) -> None:
+    machine.run("make environment")
+    for command in readme.commands("catalogue"):
+        assert "GPU" in machine.run(command)
+
+
+def test_the_sandbox_is_looked_at_changed_and_made_to_fail(machine: Machine) -> None:
+    up, listed, drift, fault, told = readme.commands("sandbox")
+    machine.run(up)
+    assert "aws:kms/key:Key" in machine.run(listed)
+    assert "changed" in machine.run(drift)
+    assert "drift: 1 updated" in machine.run(up.replace("make up", "make refresh"))
+    assert "fault 1" in machine.run(fault)
+    assert "lose" in machine.run(told)
+    machine.run(up.replace("make up", "make down"))
+
+
+def test_a_project_from_a_template(machine: Machine) -> None:
+    machine.run("make environment")
+    new, up, down = readme.commands("template")
+    assert "falaj up --sandbox --stack dev" in machine.run(new)
+    assert re.search(r"\d+ created", machine.run(up))
+    assert "stack dev is down" in machine.run(down)
+
+
+@pytest.mark.parametrize(
+    "template", sorted(path.parent.name for path in TEMPLATES.glob("*/*.yaml"))
+)
+def test_every_template_through_pulumi_new(machine: Machine, template: str) -> None:
+    """`pulumi new` in Falaj's shell, as who knows Pulumi does it."""
+    listing, new = MENTIONED["template"]
+    machine.run("make environment")
+    assert template in machine.run(f".venv/bin/{listing}")
+    folder = machine.clone.parent / template
+    folder.mkdir()
+    source = machine.clone / "stacks" / "templates" / template
+    made = new.replace("FOLDER-OF-A-TEMPLATE", str(source))
+    shell = "make shell STACK=azure-smb SANDBOX=1"
+    if template == "local":
+        shell = "make shell"
+    lines = [
+        f"cd {folder}",
+        f"{made} --yes --name {template}-project --stack dev --generate-only || exit 1",
+        "falaj up || exit 1",
+        "falaj down || exit 1",
+    ]
+    printed = machine.run(f"{shell} <<'END'\n" + "\n".join(lines) + "\nEND")
+    assert re.search(r"resources: \d+ created", printed), printed
+    assert "stack dev is down" in printed
+    # Advice fits where one stands: such a folder has no Makefile.
+    assert "make " not in printed.partition("[3/3]")[2]
+
+
+def test_the_components_in_a_program_of_ones_own(machine: Machine) -> None:
+    machine.run("make environment")
+    (install,) = readme.commands("library")
+    machine.run(install)
+    folder = machine.clone.parent / "own"
+    # A folder with the name of one of Falaj's is the program's own.
+    (folder / "components").mkdir(parents=True)
+    (folder / "components" / "__init__.py").write_text("OWN = 'mine'\n")
+    program = readme.other("library", "python")
+    (folder / "__main__.py").write_text(f"import components\n{program}\nprint(components.OWN)\n")
+    (folder / "Pulumi.yaml").write_text("name: own\nruntime: python\n")
+    (folder / "Pulumi.dev.yaml").write_text("config: {}\n")
+    printed = machine.run("../falaj/.venv/bin/falaj check --stack dev", folder=folder)
+    assert "own/dev: preview, " in printed
+    assert "no findings" in printed
+
+
+def test_a_platform_without_a_cluster(machine: Machine) -> None:
+    (preview,) = readme.commands("onprem")
+    assert re.search(r"\d{3} to create", machine.run(preview))
+    (images,) = MENTIONED["onprem"]
+    assert "images and charts" in machine.run(f".venv/bin/{images}")
+
+
+def test_a_teams_workloads_bring_what_they_stand_on(machine: Machine) -> None:
+    (preview,) = readme.commands("workloads")
+    printed = machine.run(preview)
+    assert "aws-workloads stands on aws-cluster" in printed
+    assert re.search(r"\d+ to create", printed)
+
+
+def test_a_platform_on_a_control_plane_of_this_machine(machine: Machine) -> None:
+    start, up, down, end = readme.commands("cluster")
+    assert "ready: export KUBECONFIG=" in machine.run(start)
+    assert re.search(r"\d{3} created", machine.run(up))
+    assert "is down" in machine.run(down)
+    assert "ended" in machine.run(end)
+    assert machine.processes() == []
+
+
+def test_all_stacks_are_checked(machine: Machine) -> None:
+    (check,) = readme.commands("check")
+    assert "12 stacks" in machine.run(check)
+    assert machine.clean_status() == ""
+
+
+def test_evidence_of_one_stack(machine: Machine) -> None:
+    (report,) = MENTIONED["report"]
+    printed = machine.run(f'{report} CHECK_OPTIONS="--stack aws-smb"')
+    assert "evidence of 1 stacks: evidence.html" in printed
+    assert "sandbox" in (machine.clone / "evidence.html").read_text().lower()
+    assert machine.clean_status() == ""
+
+
+def test_packs_judge_any_project(machine: Machine) -> None:
+    preview, foreign, state, live, formats = readme.commands("packs")
+    own = machine.clone.parent / "your-program"
+    own.mkdir()
+    (own / "Pulumi.yaml").write_text("name: yours\nruntime: python\n")
+    (own / "Pulumi.dev.yaml").write_text("config:\n  aws:region: eu-west-1\n")
+    (own / "__main__.py").write_text("import pulumi_aws as aws\naws.sns.Topic('news')\n")
+    machine.run("make environment")
+    machine.run("python3 engine/environment.py --extra aws")
+    state_file = {"version": 3, "deployment": {"resources": []}}
+    (machine.clone / "export.json").write_text(json.dumps(state_file))
+    shell = "make shell STACK=aws-smb SANDBOX=1"
+    lines = [
+        f"cd {machine.clone}",
+        f"{foreign}; echo FOREIGN $?",
+        f"{state}; echo STATE $?",
+        f"{live}; echo LIVE $?",
+        f"{formats}; echo FORMATS $?",
+        f"cd {own} && pulumi stack select --create dev && {preview}; echo PREVIEW $?",
+    ]
+    printed = machine.run(f"{shell} <<'END'\n" + "\n".join(lines) + "\nEND")
+    assert "FOREIGN 1" in printed, printed
+    assert "residency-aws-region" in printed
+    assert "STATE 0" in printed, printed
+    assert "LIVE" in printed
+    assert "FORMATS 0" in printed, printed
+    assert all(
+        (machine.clone / "out" / f"a.{kind}").is_file() for kind in ("sarif", "xml", "json")
+    )
+    assert "PREVIEW 255" in printed or "PREVIEW 1" in printed, printed
+    (live_mentioned,) = MENTIONED["packs"]
+    assert live.startswith(live_mentioned)
+
+
+def test_each_part_explains_itself(machine: Machine) -> None:
+    machine.run("python3 engine/environment.py --extra local")
+    for command in readme.commands("parts"):
+        assert re.search("(?i)usage: ", machine.run(command)), command

@@ -1,0 +1,208 @@
+"""The README's first commands, from an empty home folder to a served model and back to nothing.
+
+They use the port that the README names, so that no two of these tests may run at once: tests of
+one file are run by one worker.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import stat
+import subprocess
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import pytest
+import yaml
+
+from tests.newcomer import readme
+from tests.newcomer.machine import Machine, newcomer
+from tests.newcomer.scenarios import MENTIONED
+
+pytestmark = [pytest.mark.engine, pytest.mark.timeout(1_800)]
+
+UP, _, CALL = readme.commands("local")
+#: What each command prints, within the life of the stack that `make up` makes.
+SAYS: Mapping[str, str] = {
+    "make demo": r"accuracy through the endpoint: \d+/\d+ = 9\d\.\d\d%",
+    "make status": r"endpoint +open +https://127\.0\.0\.1:8443/",
+    "make token": r"^Authorization: Bearer [\w.-]+$",
+    "make logs": r'"event":"serving"',
+}
+
+
+def served(machine: Machine) -> None:
+    """Everything that looks at a served model works."""
+    for command, pattern in SAYS.items():
+        assert command in MENTIONED["local"]
+        assert re.search(pattern, machine.run(command), re.MULTILINE), command
+    answer = json.loads(machine.run(CALL).splitlines()[-1])
+    assert answer["name"] == "digits"
+
+
+def gone(machine: Machine) -> None:
+    """Nothing is left: no state, no process, no change of the clone."""
+    assert not machine.data.exists()
+    assert machine.processes() == []
+    assert machine.clean_status() == ""
+
+
+def test_make_up_to_make_down(machine: Machine) -> None:
+    printed = machine.run(UP)
+    assert "Serving digits version 1 at https://localhost:8443/v2/models/digits/infer" in printed
+    assert max(map(len, printed.partition("[1/3]")[0].splitlines())) <= 120
+    assert machine.clean_status() == ""
+    served(machine)
+    assert re.search(r"(?m)^ +resources: \d+ unchanged$", machine.run(UP))
+    machine.run("make down")
+    gone(machine)
+
+
+@pytest.mark.thorough
+def test_a_change_a_rollback_and_a_shell(machine: Machine) -> None:
+    machine.run(UP)
+    file = machine.clone / "stacks" / "Pulumi.local.yaml"
+    document = yaml.safe_load(file.read_text())
+    document["config"]["falaj:training"] = {"epochs": 3}
+    file.write_text(yaml.safe_dump(document))
+    assert re.search(r"[1-9]\d* to (create|replace)", machine.run("make preview"))
+    assert "Serving digits version 2" in machine.run(UP)
+    assert "the server follows" in machine.run("make rollback")
+    typed = [
+        "pulumi preview", "pulumi stack output", "pulumi up --yes",
+        "falaj token --scope observe --minutes 10", "falaj completion bash",
+    ]  # fmt: skip
+    assert set(typed) <= set(MENTIONED["local"])
+    lines = "\n".join(f"{command} || echo FAILED" for command in typed)
+    said = machine.run(f"make shell <<'END'\n{lines}\nEND")
+    assert "FAILED" not in said
+    assert "Authorization: Bearer " in said
+    assert "_FALAJ_COMPLETE" in said
+    assert "made stacks/Pulumi.shop.yaml" in machine.run("make new STACK=shop")
+    (machine.clone / "stacks" / "Pulumi.shop.yaml").unlink()
+    # On a terminal it says what goes, and asks; anything but a yes is a no.
+    kept = machine.type("make down", [("Type yes to go on:", "n\n")])
+    assert "nothing was destroyed" in kept
+    assert re.search(r"KeyRing|Dataset|ModelPackage", kept)
+    assert "[exit 0]" in machine.type("make down", [("Type yes to go on:", "yes\n")])
+    gone(machine)
+
+
+@pytest.mark.thorough
+def test_a_table_of_ones_own(machine: Machine) -> None:
+    (make,) = readme.commands("table")
+    machine.run(make)
+    assert machine.clean_status() == ""
+    file = machine.clone / "stacks" / "Pulumi.shop.yaml"
+    file.write_text(readme.other("table", "yaml"))
+    rows = ["age,plan,churned", *(f"{20 + n % 50},{'ab'[n % 2]},{n % 2}" for n in range(120))]
+    (machine.clone / "data").mkdir()
+    (machine.clone / "data" / "customers.csv").write_text("\n".join(rows) + "\n")
+    assert machine.clean_status() == "", "data of one's own can't be added by accident"
+    (up,) = MENTIONED["table"]
+    assert "Serving customers version 1 at https://localhost:8444/" in machine.run(up)
+    machine.run("make down STACK=shop")
+    file.unlink()
+    gone(machine)
+
+
+ORDINARY_USER = (
+    "unshare", "--user", "--map-user=1000", "--map-group=1000", "--",
+)  # fmt: skip
+#: A network of its own that has nothing but this machine.
+OFFLINE = (
+    "unshare", "--net", "--map-root-user", "--", "sh", "-c", 'ip link set lo up; exec "$@"', "sh",
+)  # fmt: skip
+
+
+def needs(prefix: Sequence[str]) -> None:
+    """Fail, not skip, where the kernel doesn't let tests have users or networks of their own."""
+    done = subprocess.run([*prefix, "true"], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, f"this machine lets nobody have a namespace: {done.stderr}"
+
+
+@pytest.mark.thorough
+def test_an_ordinary_user_in_a_folder_with_a_difficult_name(tmp_path: Path) -> None:
+    needs(ORDINARY_USER)
+    with newcomer(tmp_path / "مشاريع فلج", "my clone, 'été' №1") as machine:
+        machine.prefix = [*ORDINARY_USER, "sh", "-c", 'umask 077; exec "$@"', "sh"]
+        printed = machine.run(UP)
+        served(machine)
+        # What was printed can be pasted, from the folder where it was printed.
+        curl = printed.partition("Call it with curl:\n")[2].partition("\n\n")[0]
+        assert json.loads(machine.run(curl))["model_name"] == "digits"
+        client = printed.partition("Call it with tritonclient:\n")[2].partition("\nEOF")[0]
+        assert "label [" in machine.run(f"{client}\nEOF")
+        machine.run("make down")
+        gone(machine)
+
+
+@pytest.mark.thorough
+def test_a_careless_umask_and_a_backend_of_ones_own(machine: Machine, tmp_path: Path) -> None:
+    machine.prefix = ["sh", "-c", 'umask 000; exec "$@"', "sh"]
+    backend = tmp_path / "my backend"
+    backend.mkdir()
+    machine.variables["PULUMI_BACKEND_URL"] = backend.as_uri()
+    # Its secrets are its owner's as well: without a passphrase nothing is begun.
+    refused = machine.run(UP, 2)
+    assert "PULUMI_CONFIG_PASSPHRASE" in refused
+    machine.variables["PULUMI_CONFIG_PASSPHRASE"] = "correct horse"
+    machine.run(UP)
+    assert list(backend.rglob("local.json"))
+    served(machine)
+    open_to_all = [
+        path
+        for path in (machine.data, *machine.data.rglob("*"))
+        if not path.is_symlink() and path.stat().st_mode & (stat.S_IRWXO | stat.S_IRWXG)
+    ]
+    inside_private = [each for each in open_to_all if _is_private(each.parent, machine.data)]
+    assert [each for each in open_to_all if each not in inside_private] == []
+    machine.run("make down")
+    assert not list(backend.rglob("local.json"))
+    assert machine.processes() == []
+    assert machine.clean_status() == ""
+
+
+def _is_private(folder: Path, top: Path) -> bool:
+    """Whether nobody else can come to what lies in a folder: it, or one above, is closed."""
+    while True:
+        if not folder.stat().st_mode & (stat.S_IRWXO | stat.S_IRWXG):
+            return True
+        if folder == top:
+            return False
+        folder = folder.parent
+
+
+@pytest.mark.thorough
+def test_a_terminal_and_then_no_network(machine: Machine) -> None:
+    needs(OFFLINE)
+    shown = machine.type(UP, columns=80)
+    assert "[exit 0]" in shown
+    assert "Serving digits version 1" in shown
+    # What a terminal of 80 columns shows in passing isn't wrapped by it.
+    passing = re.findall(r"[⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏] ([^\r\n\x1b]*)", shown)
+    assert passing
+    assert max(map(len, passing)) <= 78
+    machine.run("make down")
+    gone(machine)
+    machine.prefix = OFFLINE
+    assert "Serving digits version 1" in machine.run(UP)
+    served(machine)
+    machine.run("make down")
+    gone(machine)
+
+
+@pytest.mark.thorough
+def test_an_interrupted_up_says_what_is_kept_and_goes_on(machine: Machine) -> None:
+    """Ctrl-C on a terminal, while the model is being trained."""
+    shown = machine.type(UP, [("epoch ", "\x03")])
+    assert "[exit 130]" in shown or "[exit 2]" in shown  # make reports its own
+    end = shown.rpartition("stopping:")[2]
+    assert "which is kept" in end
+    assert "run it again to go on from here: make up" in end
+    assert "Outputs" not in shown
+    assert "Traceback" not in shown
+    assert "Serving digits version 1" in machine.run(UP)
+    machine.run("make down")
+    gone(machine)
