@@ -61,7 +61,7 @@ def _path() -> str:
 
 @dataclass
 class Machine:
-    """A clone and a home folder; `prefix` runs each command in another setting, such as a user's."""
+    """A clone and a home folder; `prefix` puts each command into another setting."""
 
     clone: Path
     home: Path

@@ -75,9 +75,7 @@ def test_a_project_from_a_template(machine: Machine) -> None:
     assert "stack dev is down" in machine.run(down)
 
 
-@pytest.mark.parametrize(
-    "template", sorted(path.parent.name for path in TEMPLATES.glob("*/*.yaml"))
-)
+@pytest.mark.parametrize("template", sorted(p.parent.name for p in TEMPLATES.glob("*/*.yaml")))
 def test_every_template_through_pulumi_new(machine: Machine, template: str) -> None:
     """`pulumi new` in Falaj's shell, as who knows Pulumi does it."""
     listing, new = MENTIONED["template"]
