@@ -22,6 +22,9 @@ EXTRAS: Final[Mapping[str, frozenset[str]]] = {
     "falaj.components.kubernetes": frozenset({"kubernetes"}),
     "falaj.engine.controlplane": frozenset({"kubernetes"}),
     "falaj.engine.sandbox.cluster": frozenset({"kubernetes"}),
+    "falaj.components.local.supervision.supervisord": frozenset({"local"}),
+    "falaj.stacks.preflight.aws": frozenset({"aws"}),
+    "falaj.stacks.preflight.azure": frozenset({"azure"}),
 }
 DISTRIBUTION: Final = "falaj"
 

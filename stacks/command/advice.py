@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shlex
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -35,11 +34,6 @@ def command(verb: str, stack: StackFile, *, sandbox: bool = False, quiet: bool =
             words.append(f"STACK={stack.name}")
         return shlex.join(words) + (" SANDBOX=1" if sandbox else "")
     return falaj(verb, stack) + (" --sandbox" if sandbox else "")
-
-
-def python() -> str:
-    """The interpreter of this installation, from where a person stands, quoted for a shell."""
-    return installation.shown(Path(sys.prefix) / "bin" / "python")
 
 
 def falaj(words: str, stack: StackFile | None = None) -> str:

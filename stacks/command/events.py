@@ -21,6 +21,8 @@ _FOLLOWS: Final = re.compile(
     r"context canceled|^(?:update|preview|destroy|refresh) (?:failed|canceled)$"
     r"|^resource (?:creation|registration|monitor).*(?:shut|shutting) down|KeyboardInterrupt"
 )
+#: Where the engine finds the provider that this distribution installs is no news.
+_EXPECTED: Final = re.compile(r"^using pulumi-resource-falaj-local from \$PATH")
 _STACK: Final = "pulumi:pulumi:Stack"
 _TRACE: Final = "Traceback (most recent call last)"
 #: Names come from programs and clouds: they could hold a terminal's control sequences.
@@ -123,7 +125,7 @@ class Progress:
         if body.get("ephemeral"):
             self.doing = text.splitlines()[-1] if text else ""
             return
-        if severity != "info" and _FOLLOWS.search(text):
+        if severity != "info" and (_FOLLOWS.search(text) or _EXPECTED.search(text)):
             return
         named = "" if not urn or f"::{_STACK}::" in urn else label_of_urn(urn)
         self.tell(Note(severity, without_trace(text), named))

@@ -18,6 +18,8 @@ from falaj.stacks.errors import StackError
 #: What holds our packages: the project's folder in a clone, ``falaj`` in an installation.
 ROOT: Final = Path(__file__).resolve().parents[2]
 _ENVIRONMENT: Final = ROOT / "engine" / "environment.py"
+#: Extras by the namespaces of their providers' settings.
+_OF_PROVIDERS: Final = {"aws": "aws", "azure-native": "azure", "kubernetes": "kubernetes"}
 #: Set for the run that follows an installation, so that it can't go round.
 _INSTALLED_NOW: Final = "FALAJ_EXTRAS_INSTALLED"
 
@@ -36,12 +38,20 @@ def program() -> str:
     return shown(own)
 
 
+def python() -> str:
+    """This installation's interpreter, as a person calls it from where they are."""
+    return shown(Path(sys.prefix) / "bin" / "python")
+
+
 def how_to_install(needed: Sequence[str]) -> str:
     """The command that adds extras to this installation."""
     if is_clone():
         options = " ".join(f"--extra {name}" for name in needed)
-        return f"install it with: {sys.executable} {shown(_ENVIRONMENT)} {options}"
-    return f"install it with: pip install 'falaj[{','.join(needed)}]'"
+        return f"install it with: {python()} {shown(_ENVIRONMENT)} {options}"
+    wanted = f"'{extras.DISTRIBUTION}[{','.join(needed)}]'"
+    if (Path(sys.prefix) / "uv-receipt.toml").is_file():  # what `uv tool install` leaves
+        return f"install it with: uv tool install {wanted}"
+    return f"install it with: {python()} -m pip install {wanted}"
 
 
 def extras_of_stack(values: Mapping[str, Any]) -> list[str]:
@@ -57,8 +67,14 @@ def extras_of_stack(values: Mapping[str, Any]) -> list[str]:
         named += [str(place).partition("/")[0] for place in placement]  # pyright: ignore[reportUnknownArgumentType]
     if blueprint in ("platform", "workloads"):
         named.append("kubernetes")
+    # Programs that aren't Falaj's say by their providers' settings which clouds they are for.
+    named += [extra for space, extra in _OF_PROVIDERS.items() if _has(values, space)]
     known = extras.names()
     return sorted({name for name in named if name in known})
+
+
+def _has(values: Mapping[str, Any], namespace: str) -> bool:
+    return any(key.partition(":")[0] == namespace for key in values)
 
 
 def require(needed: Sequence[str]) -> None:

@@ -150,7 +150,6 @@ def _make_project(folder: Path, stack: str, template: Template, values: Mapping[
         (made / f"Pulumi.{stack}.yaml").write_text(
             _stack_file(template, answers), encoding="utf-8"
         )
-        (made / ".gitignore").write_text(".venv/\n__pycache__/\n/out/\n/data/\n", encoding="utf-8")
         StackFile(stack, Project.find(made)).settings()
         if target.exists():
             target.rmdir()

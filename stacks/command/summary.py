@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, cast
 
-from falaj.stacks.command import advice
+from falaj.stacks.command import advice, installation
 from falaj.stacks.command.console import table
 from falaj.stacks.command.project import StackFile
 from falaj.stacks.command.service import read_account
@@ -111,7 +111,7 @@ def _tritonclient(outputs: Mapping[str, Any], request: Mapping[str, Any], stack:
         for entry in request["inputs"]
     )
     token = shlex.split(advice.command("token", stack, quiet=True))
-    return f"""{advice.python()} - <<'EOF'
+    return f"""{installation.python()} - <<'EOF'
 import subprocess, numpy as np, tritonclient.http as triton
 from tritonclient.utils import triton_to_np_dtype
 header = subprocess.check_output({token!r}, text=True).strip()
