@@ -214,9 +214,11 @@ def copy_project(target: Path) -> Path:
     ).stdout.split("\0")
     for name in filter(None, listed):
         source = ROOT / name
-        if source.is_file() and not name.startswith("tests/"):
-            (target / name).parent.mkdir(parents=True, exist_ok=True)
-            shutil.copy2(source, target / name)
+        if name.startswith("tests/") or not (source.is_file() or source.is_symlink()):
+            continue
+        (target / name).parent.mkdir(parents=True, exist_ok=True)
+        # What lies in falaj/ are links to the folders at the top.
+        shutil.copy2(source, target / name, follow_symlinks=False)
     (target / ".venv").symlink_to(Path(sys.prefix))
     return target
 
