@@ -189,13 +189,7 @@ def _parser() -> argparse.ArgumentParser:
         if name == "check":
             check.add_formats(command)
         else:
-            command.add_argument(
-                "--from",
-                dest="result",
-                metavar="FILE",
-                help="what `falaj check --json FILE` wrote (default: check now)",
-            )
-            command.add_argument("--out", default="evidence.html", help="default: evidence.html")
+            check.add_evidence(command)
     # Read by parsers of their own; here for `falaj --help`.
     commands.add_parser(
         "images",

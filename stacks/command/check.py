@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import datetime
 import os
 import shutil
 import sys
@@ -11,12 +10,13 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from falaj.policies.model import PolicyError
-from falaj.policies.reports.evidence import evidence
 from falaj.policies.reports.junit import to_junit
 from falaj.policies.reports.result import CheckResult, StackResult, read_result
 from falaj.policies.reports.sarif import to_sarif
 from falaj.policies.reports.summary import summarise
-from falaj.stacks.checking.check import check_now, gathered
+from falaj.policies.reports.wording import LANGUAGES
+from falaj.stacks.checking.check import begin, check_now, gathered
+from falaj.stacks.checking.evidence import put, write_evidence
 from falaj.stacks.checking.recorded import check_file, check_live
 from falaj.stacks.checking.side_by_side import jobs_by_default, require_jobs
 from falaj.stacks.checking.subject import subjects
@@ -24,12 +24,11 @@ from falaj.stacks.command.console import say
 from falaj.stacks.command.project import Project
 from falaj.stacks.errors import StackError
 
-#: Options that write a report, and what they write.
+#: Options that write a report for programs, and what they write.
 FORMATS: Mapping[str, tuple[str, Callable[[CheckResult], str]]] = {
     "json": ("the whole result, which `falaj report` reads", lambda result: result.to_json()),
     "sarif": ("SARIF 2.1.0, for code scanning", to_sarif),
     "junit": ("JUnit XML, for test reports", to_junit),
-    "html": ("the evidence: one HTML file", evidence),
 }
 
 
@@ -55,9 +54,7 @@ def report(project: Project, options: argparse.Namespace) -> int:
             raise StackError(f"--from: {error}") from None
     else:
         result = _run(project, options)
-    out = Path(options.out)
-    _put(out, evidence(result))
-    say(f"evidence of {len(result.stacks)} stacks: {out}")
+    write_evidence(result, Path(options.out), language=options.lang)
     return result.exit_code
 
 
@@ -97,50 +94,63 @@ def add_options(command: argparse.ArgumentParser) -> None:
         default=jobs_by_default(),
         help="stacks side by side (default: one a core)",
     )
+    command.add_argument(
+        "--lang",
+        choices=LANGUAGES,
+        default=LANGUAGES[0],
+        help="language of the evidence's own words (default: en)",
+    )
+
+
+def add_evidence(command: argparse.ArgumentParser) -> None:
+    """What `report` has besides."""
+    command.add_argument(
+        "--from",
+        dest="result",
+        metavar="FILE",
+        help="what `falaj check --json FILE` wrote (default: check now)",
+    )
+    command.add_argument("--out", default="evidence.html", help="default: evidence.html")
 
 
 def add_formats(command: argparse.ArgumentParser) -> None:
     """The reports that `check` can write."""
     for name, (what, _) in FORMATS.items():
         command.add_argument(f"--{name}", metavar="FILE", help=f"also write {what}")
+    command.add_argument(
+        "--html",
+        metavar="FILE",
+        help="also write the evidence: one HTML file",
+    )
 
 
 def _run(project: Project, options: argparse.Namespace) -> CheckResult:
-    started = datetime.datetime.now(datetime.UTC)
     jobs = require_jobs(options.jobs)
     if options.state and options.live:
         raise StackError("--state and --live exclude each other: a file, or the backend")
-    found: list[StackResult] = []
+    found: list[StackResult]
     if options.state:
         chosen = subjects(project, options.stack) if options.stack else []
         if len(chosen) > 1:
             raise StackError("--state: given with several stacks; allowed: one --stack, or none")
+        beginning = begin(chosen)
         subject = chosen[0] if chosen else None
         found = [check_file(Path(each), subject, strict=options.strict) for each in options.state]
     else:
         chosen = subjects(project, options.stack)
         names = ", ".join(each.stack.name for each in chosen)
         say(f"checking {len(chosen)} stacks of {project.name}: {names}")
-        if options.live:
-            found = [check_live(each, strict=options.strict) for each in chosen]
-        else:
+        if not options.live:
             return check_now(chosen, options.strict, jobs)
-    return gathered(started, found)
+        beginning = begin(chosen)
+        found = [check_live(each, strict=options.strict) for each in chosen]
+    return gathered(beginning, found)
 
 
 def _write(result: CheckResult, options: argparse.Namespace) -> None:
     for name, (_, write) in FORMATS.items():
         if path := getattr(options, name):
-            _put(Path(path), write(result))
+            put(Path(path), write(result).encode())
             say(f"{name}: {path}")
-
-
-def _put(path: Path, text: str) -> None:
-    """Write a file whole or not at all. Raises StackError."""
-    temporary = path.with_name(path.name + ".part")
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        temporary.write_text(text, encoding="utf-8")
-        temporary.replace(path)
-    except OSError as error:
-        raise StackError(f"{path} can't be written: {error.strerror}") from None
+    if options.html:
+        write_evidence(result, Path(options.html), language=options.lang)
