@@ -16,7 +16,14 @@ from falaj.policies.reports.sarif import to_sarif
 from falaj.policies.reports.summary import summarise
 from falaj.policies.reports.wording import LANGUAGES
 from falaj.stacks.checking.check import begin, check_now, gathered
-from falaj.stacks.checking.evidence import put, write_evidence
+from falaj.stacks.checking.evidence import (
+    PASSPHRASE,
+    PASSPHRASE_FILE,
+    put,
+    signer_of,
+    verify_evidence,
+    write_evidence,
+)
 from falaj.stacks.checking.recorded import check_file, check_live
 from falaj.stacks.checking.side_by_side import jobs_by_default, require_jobs
 from falaj.stacks.checking.subject import subjects
@@ -45,7 +52,15 @@ def check(project: Project, options: argparse.Namespace) -> int:
 
 
 def report(project: Project, options: argparse.Namespace) -> int:
-    """Write the evidence of a check, new or read from its JSON; returns the check's status."""
+    """Write the evidence of a check, new or read from its JSON; returns the check's status.
+
+    With ``--verify`` it only says whether a page is as somebody signed it: 0 where it is, else 1.
+    """
+    if options.verify:
+        return verify_evidence(options.verify, options.key)
+    if options.key:
+        raise StackError("--key: given without --verify; --sign-key names the key that signs")
+    signer = signer_of(Path(options.sign_key)) if options.sign_key else None
     if options.result:
         path = Path(options.result)
         try:
@@ -54,7 +69,7 @@ def report(project: Project, options: argparse.Namespace) -> int:
             raise StackError(f"--from: {error}") from None
     else:
         result = _run(project, options)
-    write_evidence(result, Path(options.out), language=options.lang)
+    write_evidence(result, Path(options.out), language=options.lang, signer=signer)
     return result.exit_code
 
 
@@ -111,6 +126,19 @@ def add_evidence(command: argparse.ArgumentParser) -> None:
         help="what `falaj check --json FILE` wrote (default: check now)",
     )
     command.add_argument("--out", default="evidence.html", help="default: evidence.html")
+    command.add_argument(
+        "--sign-key",
+        metavar="KEY.pem",
+        help="sign the page with this Ed25519 key (PEM, PKCS#8), into a file with .sig added to "
+        f"its name; {PASSPHRASE_FILE} names the file with the passphrase of an encrypted key, or "
+        f"{PASSPHRASE} holds it",
+    )
+    command.add_argument(
+        "--verify",
+        metavar="PAGE",
+        help="write nothing: say whether PAGE is as the owner of --key signed it",
+    )
+    command.add_argument("--key", metavar="PUB.pem", help="the public key, for --verify")
 
 
 def add_formats(command: argparse.ArgumentParser) -> None:
@@ -120,7 +148,7 @@ def add_formats(command: argparse.ArgumentParser) -> None:
     command.add_argument(
         "--html",
         metavar="FILE",
-        help="also write the evidence: one HTML file",
+        help="also write the evidence: one HTML file, without a signature",
     )
 
 

@@ -56,12 +56,14 @@ class Finding:
     number: int | None
 
 
-def evidence(result: CheckResult, *, language: Language = "en") -> str:
+def evidence(result: CheckResult, *, language: Language = "en", signed_by: str = "") -> str:
     """The report of a result.
 
     Args:
         result: what was found.
         language: of the page's own words. What rules and their catalogue say stays English.
+        signed_by: fingerprint of the key that will sign the page, SHA-256 as hexadecimal digits.
+            Default: nobody signs it.
 
     The same result gives the same text. Nothing in it runs or is fetched: a policy in the page
     forbids all but its own style.
@@ -85,6 +87,7 @@ def evidence(result: CheckResult, *, language: Language = "en") -> str:
         "verdict": _verdict(result, words),
         "scale": _scale(register),
         "seconds": f"{(result.finished - result.started).total_seconds():.1f}",
+        "signed_by": signed_by,
     }
     style = _file("report.css") + environment.get_template("paper.css").render(given)
     digest = base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()

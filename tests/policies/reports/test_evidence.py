@@ -89,7 +89,7 @@ class Outline(HTMLParser):
 def test_it_is_sound_html_that_leads_nowhere_outside(
     result: CheckResult, language: Language
 ) -> None:
-    outline = Outline(evidence(result, language=language))
+    outline = Outline(evidence(result, language=language, signed_by="ab" * 32))
     assert outline.open == []
     assert not outline.tags & {"script", "link", "img", "iframe", "object", "form", "base"}
     assert len(outline.ids) == len(set(outline.ids))
@@ -185,6 +185,7 @@ def test_it_says_who_asked_when_and_from_which_commit() -> None:
         "Pulumi 3.272.0",
         "Python 3.11.2",
         "Falaj 0.1.0",
+        "No signature was made with it.",
     ):
         assert part in said, part
     without = origin(clean())
@@ -204,6 +205,13 @@ def test_what_the_commit_does_not_hold_is_said(revision: Revision, part: str) ->
     result = small()
     provenance = replace(result.provenance, revision=revision)
     assert part in origin(replace(result, provenance=provenance))
+
+
+def test_a_page_that_is_to_be_signed_names_the_key() -> None:
+    text = evidence(small(), signed_by="ab" * 32)
+    assert f'<meta name="falaj-signed-by" content="sha256:{"ab" * 32}">' in text
+    assert "openssl pkeyutl -verify" in text
+    assert "falaj-signed-by" not in evidence(small())
 
 
 def test_the_policy_allows_its_own_style_alone() -> None:
