@@ -191,3 +191,11 @@ def test_what_does_not_show_is_written_as_its_number() -> None:
     # Arabic names may need their marks of direction; lines and tabs are no harm.
     assert shown("سجل\u200f-1\n\tb") == "سجل\u200f-1\n\tb"
     assert isolated("<a>") == "<bdi>&lt;a&gt;</bdi>"
+
+
+def test_names_with_signs_at_their_edges_are_marked_in_arabic() -> None:
+    """Else a browser moves the sign to the other edge: `.sig` would be read as `sig.`."""
+    for key, texts in messages("ar").items():
+        for text in texts:
+            bare = re.sub(r"<bdi dir=['\"]ltr['\"].*?</bdi>|{\w+}|</?\w+>", "", text)
+            assert not re.search(r"(?<![\w.])[.\-/]+[A-Za-z]", bare), key
