@@ -13,6 +13,8 @@ from falaj.policies.model.resource import ROOT
 
 #: Version of deployments that is read: sdk/go/common/apitype of pulumi/pulumi v3.255.0.
 VERSIONS: Final = (3, 4)
+#: How the types of providers themselves begin.
+PROVIDERS: Final = "pulumi:providers:"
 
 
 def read_state(path: Path) -> Stack:
@@ -55,9 +57,7 @@ def stack_of_states(states: Iterable[Any]) -> Stack:
     """
     found = list(_usable(states))
     providers = {
-        str(each["urn"]): _provider(each)
-        for each in found
-        if each["type"].startswith("pulumi:providers:")
+        str(each["urn"]): _provider(each) for each in found if each["type"].startswith(PROVIDERS)
     }
     resources = tuple(_resource(each, providers) for each in found if each["type"] != ROOT)
     parts = str(found[0]["urn"]).split("::") if found else []

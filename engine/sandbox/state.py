@@ -16,7 +16,7 @@ def made_in_sandbox(deployment: Mapping[str, Any]) -> list[str]:
     return [
         str(resource.get("urn"))
         for resource in _resources(deployment)
-        if MARK in (resource.get("outputs") or {})
+        if isinstance(outputs := resource.get("outputs"), Mapping) and MARK in outputs
     ]
 
 

@@ -11,12 +11,3 @@ class Confidence(Enum):
     CONFIRMED = "confirmed"
     DOCUMENT = "document"
     UNVERIFIED = "unverified"
-
-    @property
-    def label(self) -> str:
-        """For readers."""
-        return {
-            Confidence.CONFIRMED: "id confirmed in a machine-readable mapping",
-            Confidence.DOCUMENT: "id read in a document",
-            Confidence.UNVERIFIED: "id not verified: confirm it before an audit",
-        }[self]

@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from dataclasses import asdict
 from typing import Final
 from xml.etree import ElementTree
 
 from falaj.policies.reports.result import CheckResult, Outcome, RuleRecord, StackResult
+from falaj.policies.reports.wording import Wording
 
 #: Findings that a failure spells out; a test view is no place for more.
 MOST_LISTED: Final = 100
@@ -40,10 +42,7 @@ def to_junit(result: CheckResult) -> str:
 
 
 def _suite(result: CheckResult, stack: StackResult) -> ElementTree.Element:
-    judged: dict[str, int] = {}
-    for resource in stack.resources:
-        for identity in resource.rules:
-            judged[identity] = judged.get(identity, 0) + 1
+    judged = dict(stack.judged)
     found: dict[str, list[Outcome]] = {}
     for outcome in stack.having("violation", "indeterminate", "advisory", "waived"):
         found.setdefault(outcome.rule, []).append(outcome)
@@ -62,21 +61,49 @@ def _suite(result: CheckResult, stack: StackResult) -> ElementTree.Element:
     attributes = {
         "name": _clean(f"{stack.project}/{stack.name}"),
         "timestamp": result.started.strftime("%Y-%m-%dT%H:%M:%S"),
+        "hostname": _clean(result.provenance.host),
         "tests": str(len(cases)),
         **counts,
     }
     suite = ElementTree.Element("testsuite", attributes)
     properties = ElementTree.SubElement(suite, "properties")
-    given = {
-        "source": stack.source, "programDigest": stack.program_digest,
-        "stateDigest": stack.state_digest,
-        **{f"pack.{each.name}": f"{each.version} sha256:{each.sha256}" for each in result.packs},
-    }  # fmt: skip
-    for name, value in given.items():
+    for name, value in _properties(result, stack).items():
         if value:
-            ElementTree.SubElement(properties, "property", name=name, value=_clean(value))
+            given = {"name": _clean(name), "value": _clean(value)}
+            ElementTree.SubElement(properties, "property", given)
     suite.extend(cases)
     return suite
+
+
+def _properties(result: CheckResult, stack: StackResult) -> dict[str, str]:
+    """What a suite says of itself; an empty value is nothing known."""
+    provenance, written = result.provenance, stack.state_written
+    revision, ci = provenance.revision, provenance.ci
+    found = {
+        "answeredBy": stack.answered_by,
+        "answer": Wording("en").plain(f"headline.{stack.answered_by}"),
+        "otherProviders": ", ".join(stack.other_providers),
+        "programDigest": stack.program_digest,
+        "stateDigest": stack.state_digest,
+        "stateWritten": written.isoformat() if written else "",
+        "started": result.started.isoformat(),
+        "finished": result.finished.isoformat(),
+        "user": provenance.user,
+        "host": provenance.host,
+        "falaj": result.tool_version,
+        "pulumi": stack.pulumi_version,
+        "python": provenance.python_version,
+    }
+    if revision:
+        tree = ("changed" if revision.changed else "clean") if revision.commit else ""
+        found |= {
+            "commit": revision.commit, "workingTree": tree, "commitUnknown": revision.problem,
+        }  # fmt: skip
+    if ci:
+        found |= {f"ci.{name}": value for name, value in asdict(ci).items()}
+    return found | {
+        f"pack.{each.name}": f"{each.version} sha256:{each.sha256}" for each in result.packs
+    }
 
 
 def _case(

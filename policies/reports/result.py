@@ -3,32 +3,49 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import field
-from datetime import date, datetime
+from datetime import UTC, date, datetime
 from functools import cached_property
-from typing import Any, Final, Literal
+from typing import Annotated, Any, Final, Literal
 
-from pydantic import ConfigDict, TypeAdapter, ValidationError
+from pydantic import AwareDatetime, Field, TypeAdapter, ValidationError
 from pydantic.dataclasses import dataclass
 
 from falaj.policies.model import PolicyError, Rule
+from falaj.policies.reports.provenance import CONFIG, Provenance
 
+#: What results of every version begin their schema with.
+_FAMILY: Final = "falaj.check/"
 #: Version of the JSON; another one is refused.
-SCHEMA: Final = "falaj.check/1"
+SCHEMA: Final = f"{_FAMILY}2"
 CLEAN, VIOLATIONS, NOT_CHECKED = 0, 1, 2
 
 Status = Literal["violation", "indeterminate", "advisory", "waived"]
+#: What answered when a stack was judged. A sandbox's state may come from a file or a backend.
+AnsweredBy = Literal[
+    "sandbox",
+    "sandbox-and-others",
+    "sandbox-state",
+    "machine",
+    "exported-state",
+    "backend",
+    "nobody",
+]
 Encryption = Literal["customer-key", "provider-key", "none", "unknown", "not-applicable"]
 SeverityName = Literal["critical", "high", "medium", "low"]
 #: Statuses that fail a check.
 FAILING: Final[tuple[Status, ...]] = ("violation", "indeterminate")
 SEVERITIES: Final[tuple[SeverityName, ...]] = ("critical", "high", "medium", "low")
 
-_CONFIG = ConfigDict(extra="forbid")
+#: A moment with its time zone, of which every form of it can be written.
+Moment = Annotated[
+    AwareDatetime,
+    Field(ge=datetime(1970, 1, 1, tzinfo=UTC), le=datetime(9000, 1, 1, tzinfo=UTC)),
+]
 
 
-@dataclass(frozen=True, config=_CONFIG)
+@dataclass(frozen=True, config=CONFIG)
 class Location:
     """Where a resource was declared."""
 
@@ -44,7 +61,7 @@ class Location:
         return f"{place} ({self.key})" if self.key else place
 
 
-@dataclass(frozen=True, config=_CONFIG)
+@dataclass(frozen=True, config=CONFIG)
 class PackDigest:
     """A policy pack and the digest of what it is made of."""
 
@@ -53,7 +70,7 @@ class PackDigest:
     sha256: str
 
 
-@dataclass(frozen=True, config=_CONFIG)
+@dataclass(frozen=True, config=CONFIG)
 class RuleRecord:
     """A rule as it was when it judged."""
 
@@ -77,7 +94,7 @@ class RuleRecord:
         )
 
 
-@dataclass(frozen=True, config=_CONFIG)
+@dataclass(frozen=True, config=CONFIG)
 class ResourceResult:
     """A resource that was judged.
 
@@ -102,7 +119,7 @@ class ResourceResult:
     rules: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, config=_CONFIG)
+@dataclass(frozen=True, config=CONFIG)
 class WaiverUse:
     """A waiver that covered a finding."""
 
@@ -112,7 +129,7 @@ class WaiverUse:
     expires: date
 
 
-@dataclass(frozen=True, config=_CONFIG)
+@dataclass(frozen=True, config=CONFIG)
 class Outcome:
     """One finding, and what became of it.
 
@@ -145,16 +162,23 @@ class Outcome:
         return self.status in FAILING
 
 
-@dataclass(frozen=True, config=_CONFIG)
+@dataclass(frozen=True, config=CONFIG)
 class StackResult:
     """What was found in one stack.
 
     Attributes:
         name: the stack's.
         project: the project's.
-        source: what was judged: a preview, an exported state, or a live stack.
+        answered_by: ``sandbox``: its stand-ins, in a preview; ``sandbox-and-others``: they, and
+            providers that are not its own; ``sandbox-state``: a state that they wrote before;
+            ``machine``: Falaj's provider for this machine, in a preview; ``exported-state``: a
+            file; ``backend``: what the real backend has on record; ``nobody``: it could not be
+            checked.
+        other_providers: names of the providers that answered in a preview beside the sandbox's.
         program_digest: SHA-256 of the program and its settings; empty where none was run.
         state_digest: SHA-256 of the state; empty for a preview of a new stack.
+        state_written: when the engine wrote that state; None where it doesn't say.
+        pulumi_version: of the engine that was asked; empty where none was.
         resources: all that were judged.
         outcomes: all findings.
         errors: why it could not be checked, or not wholly; empty where it was.
@@ -162,12 +186,20 @@ class StackResult:
 
     name: str
     project: str
-    source: Literal["preview", "state", "live"]
+    answered_by: AnsweredBy
     program_digest: str = ""
     state_digest: str = ""
     resources: tuple[ResourceResult, ...] = ()
     outcomes: tuple[Outcome, ...] = ()
     errors: tuple[str, ...] = ()
+    other_providers: tuple[str, ...] = ()
+    state_written: Moment | None = None
+    pulumi_version: str = ""
+
+    @cached_property
+    def judged(self) -> Mapping[str, int]:
+        """How many resources each rule judged, by the rule's id; rules with none are left out."""
+        return Counter(identity for each in self.resources for identity in set(each.rules))
 
     @cached_property
     def by_urn(self) -> Mapping[str, ResourceResult]:
@@ -190,7 +222,7 @@ class StackResult:
         return sorted(found, key=order)
 
 
-@dataclass(frozen=True, config=_CONFIG)
+@dataclass(frozen=True, config=CONFIG)
 class CheckResult:
     """What a check of some stacks found.
 
@@ -198,19 +230,34 @@ class CheckResult:
         started: when it began, with its time zone.
         finished: when it ended.
         tool_version: Falaj's.
+        provenance: who ran it, and from which commit.
         packs: the packs that judged.
         stacks: the stacks, in the order in which they were asked for.
         rules: every rule that could judge.
-        versions: versions of further tools, such as ``pulumi``.
     """
 
-    started: datetime
-    finished: datetime
+    started: Moment
+    finished: Moment
     tool_version: str
+    provenance: Provenance
     packs: tuple[PackDigest, ...]
     stacks: tuple[StackResult, ...]
     rules: tuple[RuleRecord, ...] = ()
-    versions: Mapping[str, str] = field(default_factory=dict[str, str])
+
+    @property
+    def answered_by(self) -> list[AnsweredBy]:
+        """What answered, each once, in the order of the stacks."""
+        return list(dict.fromkeys(each.answered_by for each in self.stacks))
+
+    @property
+    def pulumi_versions(self) -> list[str]:
+        """Versions of the engines that were asked; none where only files were read."""
+        return sorted({each.pulumi_version for each in self.stacks} - {""})
+
+    @cached_property
+    def judged(self) -> Mapping[str, int]:
+        """How many resources of all stacks each rule judged; rules with none are left out."""
+        return sum((Counter(each.judged) for each in self.stacks), Counter[str]())
 
     @cached_property
     def rule_by_id(self) -> Mapping[str, RuleRecord]:
@@ -249,10 +296,16 @@ def read_result(text: str, source: str = "the result") -> CheckResult:
     """A result from its JSON. Raises PolicyError naming the source, and what is wrong with it."""
     try:
         document: Any = json.loads(text)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise PolicyError(f"{source} isn't JSON: {error}") from None
     # A first look, so that another version is named as such and not by the keys it lacks.
-    if not isinstance(document, dict) or document.pop("schema", None) != SCHEMA:
+    schema = document.pop("schema", None) if isinstance(document, dict) else None
+    if schema != SCHEMA:
+        if isinstance(schema, str) and schema.startswith(_FAMILY):
+            raise PolicyError(
+                f"{source} was written by another version of Falaj: given {schema}; allowed: "
+                f"{SCHEMA}\n  what it doesn't say can't be made up: run `falaj check` again"
+            )
         raise PolicyError(f"{source} isn't a result of `falaj check` ({SCHEMA}); run it again")
     try:
         return _ADAPTER.validate_python(document)

@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import hashlib
 import json
+from dataclasses import asdict
 from datetime import UTC, datetime
 from typing import Any, Final
 from urllib.parse import quote
 
+from falaj.policies.reports.provenance import Provenance
 from falaj.policies.reports.result import (
     CheckResult,
     Outcome,
@@ -18,6 +20,7 @@ from falaj.policies.reports.result import (
     RuleRecord,
     StackResult,
 )
+from falaj.policies.reports.wording import Wording
 
 SCHEMA: Final = (
     "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
@@ -59,23 +62,19 @@ def to_sarif(result: CheckResult) -> str:
                 for each in result.packs
             ],
         },
-        "automationDetails": {"id": "falaj-check/"},
+        "automationDetails": {
+            "id": "falaj-check/",
+            "description": {"text": _answers(result)},
+        },
         "invocations": [_invocation(result)],
         "results": found,
         "properties": {
-            "stacks": [
-                {
-                    "name": each.name,
-                    "project": each.project,
-                    "source": each.source,
-                    "resources": len(each.resources),
-                    "programDigest": each.program_digest,
-                    "stateDigest": each.state_digest,
-                }
-                for each in result.stacks
-            ]
+            "answeredBy": result.answered_by,
+            "stacks": [_stack(each) for each in result.stacks],
         },
     }
+    if source := _version_control(result.provenance):
+        run["versionControlProvenance"] = [source]
     document = {"$schema": SCHEMA, "version": "2.1.0", "runs": [run]}
     return json.dumps(document, indent=1, ensure_ascii=False) + "\n"
 
@@ -84,6 +83,61 @@ def fingerprint(outcome: Outcome) -> str:
     """What stays the same of a finding from run to run."""
     parts = (outcome.rule, outcome.urn, outcome.path)
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()
+
+
+def _answers(result: CheckResult) -> str:
+    """What answered, for readers."""
+    words = Wording("en")
+    said = [
+        f"{each.project}/{each.name}: {words.plain(f'headline.{each.answered_by}')}"
+        for each in result.stacks
+    ]
+    return "; ".join(said) or words.plain("verdict.nothing")
+
+
+def _stack(stack: StackResult) -> dict[str, Any]:
+    written = stack.state_written
+    found: dict[str, Any] = {
+        "name": stack.name,
+        "project": stack.project,
+        "answeredBy": stack.answered_by,
+        "otherProviders": list(stack.other_providers),
+        "resources": len(stack.resources),
+        "judged": dict(sorted(stack.judged.items())),
+        "programDigest": stack.program_digest,
+        "stateDigest": stack.state_digest,
+    }
+    return found | ({"stateWritten": _utc(written)} if written else {})
+
+
+def _version_control(provenance: Provenance) -> dict[str, Any] | None:
+    """The commit, where the address of its repository is known: the format demands both."""
+    ci, revision = provenance.ci, provenance.revision
+    # The project may be of another repository than the one that the run was started for.
+    if ci is None or revision is None or not revision.commit or revision.commit != ci.commit:
+        return None
+    if not ci.repository.startswith(("https://", "http://")):
+        return None
+    return {
+        # What is quoted already stays as it is.
+        "repositoryUri": quote(ci.repository, safe="/:?&=%~+,;@"),
+        "revisionId": revision.commit,
+        "properties": {"changed": revision.changed},
+    }
+
+
+def _provenance(result: CheckResult) -> dict[str, Any]:
+    """Who, where and with what, as far as the format has no names of its own for it."""
+    found: dict[str, Any] = {
+        "answeredBy": result.answered_by,
+        "pythonVersion": result.provenance.python_version,
+        "pulumiVersions": result.pulumi_versions,
+    }
+    if revision := result.provenance.revision:
+        found["revision"] = asdict(revision)
+    if ci := result.provenance.ci:
+        found["ci"] = asdict(ci)
+    return found
 
 
 def _rule(rule: RuleRecord) -> dict[str, Any]:
@@ -193,9 +247,12 @@ def _invocation(result: CheckResult) -> dict[str, Any]:
     return {
         "executionSuccessful": not notifications and bool(result.stacks),
         "exitCode": result.exit_code,
+        "account": result.provenance.user,
+        "machine": result.provenance.host,
         "startTimeUtc": _utc(result.started),
         "endTimeUtc": _utc(result.finished),
         "toolExecutionNotifications": notifications,
+        "properties": _provenance(result),
     }
 
 

@@ -16,6 +16,7 @@ from falaj.policies.reports.result import (
     Status,
     count,
 )
+from falaj.policies.reports.wording import Wording
 
 #: Resources listed for one rule of one stack, where nobody says how many.
 MOST_LISTED: Final = 8
@@ -79,12 +80,12 @@ class _Writer:
 
 
 def _stack(result: CheckResult, stack: StackResult, writer: _Writer, most: int) -> Iterator[str]:
-    judged = len({identity for each in stack.resources for identity in each.rules})
     title = f"{stack.project}/{stack.name}" if stack.project else stack.name
     yield (
-        f"{writer.strong(_clean(title))}: {stack.source}, {len(stack.resources)} resources "
-        f"judged by {judged} rules"
+        f"{writer.strong(_clean(title))}: {_number(len(stack.resources), 'resource')} judged by "
+        f"{_number(len(stack.judged), 'rule')}"
     )
+    yield from writer.wrap(_answered(stack), 4, "  ")
     for error in stack.errors:
         yield from writer.wrap(f"could not be checked: {error}", 4, "  ")
     by_rule: dict[str, list[Outcome]] = {}
@@ -95,6 +96,12 @@ def _stack(result: CheckResult, stack: StackResult, writer: _Writer, most: int) 
     for outcomes in sorted(by_rule.values(), key=_weight):
         rule = result.rule(outcomes[0])
         yield from _rule(stack, rule, outcomes, writer, most)
+
+
+def _answered(stack: StackResult) -> str:
+    said = Wording("en").plain(f"headline.{stack.answered_by}")
+    others = ", ".join(stack.other_providers)
+    return f"{said} ({others})" if others else said
 
 
 def _weight(outcomes: list[Outcome]) -> tuple[bool, int, str]:

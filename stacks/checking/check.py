@@ -1,19 +1,33 @@
-"""A check of several stacks, with what judged and when."""
+"""A check of several stacks, with what judged, who asked, and when."""
 
 from __future__ import annotations
 
 import datetime
-import importlib.metadata
-import sys
 from collections.abc import Sequence
+from dataclasses import dataclass
 
-from falaj.engine.versions import pins
+import falaj
+from falaj.policies.reports.provenance import Provenance
 from falaj.policies.reports.result import CheckResult, RuleRecord, StackResult
 from falaj.policies.rules import all_rules
 from falaj.stacks.checking.packs import digests
+from falaj.stacks.checking.provenance import provenance_of
 from falaj.stacks.checking.side_by_side import SideBySide
 from falaj.stacks.checking.subject import Subject
 from falaj.stacks.settings.policies import PACKS
+
+
+@dataclass(frozen=True)
+class Beginning:
+    """When a check began, and what was there then: its own runs may write into the project."""
+
+    started: datetime.datetime
+    provenance: Provenance
+
+
+def begin(found: Sequence[Subject] = ()) -> Beginning:
+    """Begin a check of stacks; of none where a state is judged without a project's settings."""
+    return Beginning(datetime.datetime.now(datetime.UTC), provenance_of(found))
 
 
 def check_now(found: Sequence[Subject], strict: bool | None = None, jobs: int = 1) -> CheckResult:
@@ -24,18 +38,18 @@ def check_now(found: Sequence[Subject], strict: bool | None = None, jobs: int = 
         strict: whether what can't be known fails. Default: as each stack says.
         jobs: how many at a time.
     """
-    started = datetime.datetime.now(datetime.UTC)
-    return gathered(started, SideBySide(found, strict, jobs).run())
+    beginning = begin(found)
+    return gathered(beginning, SideBySide(found, strict, jobs).run())
 
 
-def gathered(started: datetime.datetime, found: Sequence[StackResult]) -> CheckResult:
+def gathered(beginning: Beginning, found: Sequence[StackResult]) -> CheckResult:
     """The result of a check that began then and ends now."""
     return CheckResult(
-        started,
+        beginning.started,
         datetime.datetime.now(datetime.UTC),
-        importlib.metadata.version("falaj"),
+        falaj.__version__,
+        beginning.provenance,
         tuple(digests(PACKS)),
         tuple(found),
         tuple(RuleRecord.of(each) for each in all_rules()),
-        {"pulumi": str(pins().version), "python": sys.version.split()[0]},
     )

@@ -12,11 +12,13 @@ from contextlib import nullcontext
 from pathlib import Path
 from typing import Any, Final, cast
 
+from falaj.engine.sandbox.schema.packages import SDKS
 from falaj.policies.configuration import PROJECT_FOLDER
+from falaj.policies.decoding import readable
 from falaj.policies.model import PolicyError
 from falaj.policies.recording import RECORD_FOLDER, read_records
 from falaj.policies.reports.result import StackResult
-from falaj.policies.state import stack_of_states
+from falaj.policies.state import PROVIDERS, stack_of_states
 from falaj.stacks.checking.records import outcomes_of, resources_of
 from falaj.stacks.checking.subject import Subject
 from falaj.stacks.command.beneath import bring_up_beneath
@@ -68,7 +70,7 @@ def check_stack(subject: Subject, *, strict: bool | None = None) -> StackResult:
     try:
         return _check(subject, strict)
     except (StackError, PolicyError) as error:
-        return StackResult(stack.name, stack.project.name, "preview", errors=(str(error),))
+        return StackResult(stack.name, stack.project.name, "nobody", errors=(str(error),))
 
 
 def _check(subject: Subject, strict: bool | None) -> StackResult:
@@ -114,14 +116,34 @@ def _check(subject: Subject, strict: bool | None) -> StackResult:
     ]
     found = stack_of_states(states)
     require_judged({each.urn for each in found.resources}, records, len(folders))
+    others = other_providers(states) if pulumi.sandbox else []
     return StackResult(
         stack.name,
         stack.project.name,
-        "preview",
+        "machine" if not pulumi.sandbox else "sandbox-and-others" if others else "sandbox",
         program_digest=digest_of_program(subject),
         resources=tuple(resources_of(records, found, subject, pulumi.folder)),
         outcomes=tuple(outcomes_of(records)),
+        other_providers=tuple(others),
+        pulumi_version=str(pulumi.engine.version),
     )
+
+
+def other_providers(states: Iterable[Mapping[str, Any]]) -> list[str]:
+    """Packages that something else than the sandbox answers for, in the states of a preview.
+
+    The sandbox gets no provider from the network, but the engine takes those on the PATH, and a
+    program's dynamic providers run in the program.
+    """
+    found: set[str] = set()
+    for each in states:
+        kind = str(each.get("type", ""))
+        if kind.startswith(PROVIDERS):
+            found.add(kind.removeprefix(PROVIDERS))
+        elif each.get("custom") is True:
+            found.add(kind.partition(":")[0])
+    # The engine itself answers for what is `pulumi:`.
+    return sorted(readable(each) for each in found - {*SDKS, "pulumi"})
 
 
 def without_options(environment: Mapping[str, str]) -> dict[str, str]:

@@ -5,14 +5,18 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
+from dataclasses import replace
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+from falaj.engine.sandbox.activation import is_asked
+from falaj.engine.sandbox.state import made_in_sandbox
 from falaj.policies.configuration import Configuration, read_configuration
 from falaj.policies.model import PolicyError
 from falaj.policies.model.judge import Judge, Judgement
 from falaj.policies.recording import resource_entry
-from falaj.policies.reports.result import StackResult
+from falaj.policies.reports.result import AnsweredBy, StackResult
 from falaj.policies.rules import all_rules, rules_of
 from falaj.policies.state import stack_of_export
 from falaj.stacks.checking.records import outcomes_of, resources_of
@@ -36,12 +40,12 @@ def check_file(path: Path, subject: Subject | None, *, strict: bool | None) -> S
     """
     try:
         text = path.read_text(encoding="utf-8")
-        return _check(json.loads(text), str(path), subject, "state", strict)
+        return _check(json.loads(text), str(path), subject, "exported-state", strict)
     except (OSError, ValueError, RecursionError) as error:
         said = f"--state: {path} can't be read: {error}"
     except (StackError, PolicyError) as error:
         said = f"--state: {path}: {error}"
-    return StackResult(str(path), "", "state", errors=(said,))
+    return StackResult(str(path), "", "nobody", errors=(said,))
 
 
 def check_live(subject: Subject, *, strict: bool | None) -> StackResult:
@@ -57,7 +61,7 @@ def check_live(subject: Subject, *, strict: bool | None) -> StackResult:
         return _live(subject, strict)
     except (StackError, PolicyError) as error:
         name, project = subject.stack.name, subject.stack.project.name
-        return StackResult(name, project, "live", errors=(str(error),))
+        return StackResult(name, project, "nobody", errors=(str(error),))
 
 
 def _live(subject: Subject, strict: bool | None) -> StackResult:
@@ -68,11 +72,18 @@ def _live(subject: Subject, strict: bool | None) -> StackResult:
             "  leave --live out to check its preview"
         )
     document = json.loads(pulumi.capture(["stack", "export", "-s", subject.stack.name]))
-    return _check(document, f"stack {subject.stack.name}", subject, "live", strict)
+    # A shell in the sandbox has the sandbox's backend for the real one.
+    answered_by: AnsweredBy = "sandbox-state" if is_asked(pulumi.environment) else "backend"
+    found = _check(document, f"stack {subject.stack.name}", subject, answered_by, strict)
+    return replace(found, pulumi_version=str(pulumi.engine.version))
 
 
 def _check(
-    document: Any, source: str, subject: Subject | None, kind: Any, strict: bool | None
+    document: Any,
+    source: str,
+    subject: Subject | None,
+    answered_by: AnsweredBy,
+    strict: bool | None,
 ) -> StackResult:
     stack = stack_of_export(document, source)
     configuration = _configuration(subject, strict)
@@ -93,11 +104,27 @@ def _check(
     return StackResult(
         stack.name or source,
         stack.project,
-        kind,
+        "sandbox-state" if made_in_sandbox(document) else answered_by,
         state_digest=hashlib.sha256(canonical).hexdigest(),
         resources=tuple(resources_of(records, stack, subject)),
         outcomes=tuple(outcomes_of(records)),
+        state_written=written_at(document),
     )
+
+
+def written_at(document: Any) -> datetime | None:
+    """When the engine wrote an exported state, which is when the stack was last changed.
+
+    None where the state doesn't say it, or says what no time is.
+    """
+    manifest = document["deployment"].get("manifest")
+    said = manifest.get("time") if isinstance(manifest, Mapping) else None
+    try:
+        found = datetime.fromisoformat(said) if isinstance(said, str) else None
+    except ValueError:
+        return None
+    # The engine writes the year 1 for a time that it doesn't have.
+    return found if found and found.tzinfo and 1970 < found.year < 9000 else None
 
 
 def _configuration(subject: Subject | None, strict: bool | None) -> Configuration:

@@ -120,7 +120,7 @@ class SideBySide:
                 reason = "the check ended early (exit {}):\n{}"
                 error = reason.format(process.returncode, "\n".join(tail))
                 self._results[each.stack.name] = StackResult(
-                    each.stack.name, project.name, "preview", errors=(error,)
+                    each.stack.name, project.name, "nobody", errors=(error,)
                 )
 
     def _take(self, event: dict[str, str]) -> None:

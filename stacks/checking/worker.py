@@ -54,7 +54,7 @@ def _checked(name: str, project: Project, strict: bool | None) -> StackResult:
     try:
         return check_stack(subject_of(StackFile(name, project)), strict=strict)
     except EngineError as error:
-        return StackResult(name, project.name, "preview", errors=(str(error),))
+        return StackResult(name, project.name, "nobody", errors=(str(error),))
 
 
 if __name__ == "__main__":

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import datetime
 import os
 import shutil
 import sys
@@ -14,12 +13,20 @@ from typing import Any, TypeVar
 import click
 
 from falaj.policies.model import PolicyError
-from falaj.policies.reports.evidence import evidence
 from falaj.policies.reports.junit import to_junit
 from falaj.policies.reports.result import CheckResult, StackResult, read_result
 from falaj.policies.reports.sarif import to_sarif
 from falaj.policies.reports.summary import summarise
-from falaj.stacks.checking.check import check_now, gathered
+from falaj.policies.reports.wording import LANGUAGES, Language
+from falaj.stacks.checking.check import begin, check_now, gathered
+from falaj.stacks.checking.evidence import (
+    PASSPHRASE,
+    PASSPHRASE_FILE,
+    put,
+    signer_of,
+    verify_evidence,
+    write_evidence,
+)
 from falaj.stacks.checking.recorded import check_file, check_live
 from falaj.stacks.checking.side_by_side import jobs_by_default
 from falaj.stacks.checking.subject import subjects
@@ -30,12 +37,11 @@ from falaj.stacks.errors import StackError
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 
-#: Reports that `check` can write besides what it prints.
+#: Reports for programs that `check` can write besides what it prints.
 FORMATS: Mapping[str, tuple[str, Callable[[CheckResult], str]]] = {
     "json": ("the whole result, which `falaj report` reads", lambda result: result.to_json()),
     "sarif": ("SARIF 2.1.0, for code scanning", to_sarif),
     "junit": ("JUnit XML, for test reports", to_junit),
-    "html": ("the evidence: one HTML file", evidence),
 }
 
 
@@ -54,6 +60,14 @@ class Asked:
 def _asking(command: _Command) -> _Command:
     """The options of `Asked`."""
     for option in (
+        click.option(
+            "--lang",
+            "language",
+            type=click.Choice(LANGUAGES),
+            default=LANGUAGES[0],
+            show_default=True,
+            help="Language of the evidence's own words.",
+        ),
         click.option(
             "--jobs",
             type=click.IntRange(min=1),
@@ -88,6 +102,12 @@ def _asking(command: _Command) -> _Command:
 
 def _formats(command: _Command) -> _Command:
     """An option for each report."""
+    command = click.option(
+        "--html",
+        metavar="FILE",
+        type=click.Path(path_type=Path),
+        help="Also write the evidence: one HTML file, without a signature.",
+    )(command)
     for name, (what, _) in reversed(list(FORMATS.items())):
         command = click.option(
             f"--{name}",
@@ -109,6 +129,8 @@ def check(
     live: bool,
     strict: bool | None,
     jobs: int,
+    language: Language,
+    html: Path | None,
     **files: Path | None,
 ) -> int:
     """Judge stacks by the policy packs, offline.
@@ -124,8 +146,10 @@ def check(
     # After the summary: a report that can't be written must not hide what was found.
     for name, (_, write) in FORMATS.items():
         if (path := files[name]) is not None:
-            _put(path, write(result))
+            put(path, write(result).encode())
             say(f"{name}: {path}")
+    if html is not None:
+        write_evidence(result, html, language=language)
     return result.exit_code
 
 
@@ -145,6 +169,21 @@ def check(
     default="evidence.html",
     show_default=True,
 )
+@click.option(
+    "--sign-key",
+    metavar="KEY.pem",
+    type=click.Path(path_type=Path),
+    help="Sign the page with this Ed25519 key (PEM, PKCS#8), into a file with .sig added to its "
+    f"name; {PASSPHRASE_FILE} names the file with the passphrase of an encrypted key, or "
+    f"{PASSPHRASE} holds it.",
+)
+@click.option(
+    "--verify",
+    "page",
+    metavar="PAGE",
+    help="Write nothing: say whether PAGE is as the owner of --key signed it.",
+)
+@click.option("--key", metavar="PUB.pem", help="The public key, for --verify.")
 def report(
     *,
     stacks: tuple[str, ...],
@@ -153,19 +192,28 @@ def report(
     live: bool,
     strict: bool | None,
     jobs: int,
+    language: Language,
     recorded: Path | None,
     out: Path,
+    sign_key: Path | None,
+    page: str | None,
+    key: str | None,
 ) -> int:
     """Write the evidence of a check: one HTML file, by control.
 
-    The exit status is the check's own.
+    The exit status is the check's own. With --verify nothing is written: it says whether a page
+    is as somebody signed it, 0 where it is and else 1.
     """
+    if page:
+        return verify_evidence(page, key)
+    if key:
+        raise StackError("--key: given without --verify; --sign-key names the key that signs")
+    signer = signer_of(sign_key) if sign_key else None
     if recorded is not None:
         result = _recorded(recorded)
     else:
         result = _result(Asked(project, stacks, states, live, strict, jobs))
-    _put(out, evidence(result))
-    say(f"evidence of {len(result.stacks)} stacks: {out}")
+    write_evidence(result, out, language=language, signer=signer)
     return result.exit_code
 
 
@@ -177,7 +225,6 @@ def _recorded(path: Path) -> CheckResult:
 
 
 def _result(asked: Asked) -> CheckResult:
-    started = datetime.datetime.now(datetime.UTC)
     if asked.states and asked.live:
         raise StackError("--state and --live exclude each other: a file, or the backend")
     project = the_project(asked.project)
@@ -186,25 +233,16 @@ def _result(asked: Asked) -> CheckResult:
         chosen = subjects(project, asked.stacks) if asked.stacks else []
         if len(chosen) > 1:
             raise StackError("--state: given with several stacks; allowed: one --stack, or none")
+        beginning = begin(chosen)
         subject = chosen[0] if chosen else None
         found = [check_file(each, subject, strict=asked.strict) for each in asked.states]
-        return gathered(started, found)
+        return gathered(beginning, found)
     chosen = subjects(project, asked.stacks)
     names = ", ".join(each.stack.name for each in chosen)
     if asked.live:
         say(f"checking {len(chosen)} stacks of {project.name}: {names}")
-        return gathered(started, [check_live(each, strict=asked.strict) for each in chosen])
+        beginning = begin(chosen)
+        return gathered(beginning, [check_live(each, strict=asked.strict) for each in chosen])
     installation.require(sorted({extra for each in chosen for extra in each.extras}))
     say(f"checking {len(chosen)} stacks of {project.name}: {names}")
     return check_now(chosen, asked.strict, asked.jobs)
-
-
-def _put(path: Path, text: str) -> None:
-    """Write a file whole or not at all. Raises StackError."""
-    temporary = path.with_name(path.name + ".part")
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        temporary.write_text(text, encoding="utf-8")
-        temporary.replace(path)
-    except OSError as error:
-        raise StackError(f"{path} can't be written: {error.strerror}") from None

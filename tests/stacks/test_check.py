@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import shutil
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ import pytest
 
 from falaj.engine.sandbox.store import Store
 from falaj.policies.reports.result import CheckResult, read_result
+from falaj.policies.reports.wording import Wording
 from tests.stacks.conftest import ROOT, Project
 from tests.stacks.in_mocks import SIX
 
@@ -60,6 +62,8 @@ def test_all_shipped_stacks_are_clean_without_a_waiver(project: Project, tmp_pat
     assert not any(each.outcomes for each in result.stacks if each.name != "onprem-cluster")
     assert not any(each.fails for stack in result.stacks for each in stack.outcomes)
     for stack in result.stacks:
+        assert stack.answered_by == "sandbox"
+        assert re.fullmatch(r"\d+\.\d+\.\d+", stack.pulumi_version)
         assert len(stack.resources) > 5
         assert all(each.source and each.source.file for each in stack.resources if each.place)
         places = {each.place for each in stack.resources} - {"", "none", "global"}
@@ -81,6 +85,8 @@ def test_a_program_of_ones_own_that_is_right(
     )
     assert status == 0, printed
     assert len(result.stacks[0].resources) > 3
+    assert (result.stacks[0].answered_by, result.stacks[0].other_providers) == ("sandbox", ())
+    assert "Sandbox: nothing real was looked at" in printed
 
 
 @pytest.mark.parametrize(
@@ -221,7 +227,7 @@ def test_an_exported_state(project: Project, tmp_path: Path) -> None:
     )  # fmt: skip
     status, printed, result = check(project, "--state", str(state), out=tmp_path / "a.json")
     assert status == 1, printed
-    assert (result.stacks[0].name, result.stacks[0].source) == ("live", "state")
+    assert (result.stacks[0].name, result.stacks[0].answered_by) == ("live", "exported-state")
     assert any(rule.startswith("encryption") and at == "disk" for rule, at in found(result))
 
 
@@ -256,6 +262,72 @@ def test_a_program_that_fails_could_not_be_checked(project: Project, tmp_path: P
     assert status == 2, printed
     assert "the table is missing" in "".join(result.stacks[0].errors)
     assert "could not be checked" in printed
+    assert result.stacks[0].answered_by == "nobody"
+
+
+def test_a_mixture_of_sandbox_and_machine_says_so_for_each_stack(
+    project: Project, tmp_path: Path
+) -> None:
+    project.stack = "local"
+    project.configure()
+    file = project.file
+    try:
+        status, printed, result = check(
+            project, "--stack", "local", "--stack", "onprem-workloads",
+            *("--html", str(tmp_path / "a.html"), "--lang", "ar"), out=tmp_path / "a.json",
+        )  # fmt: skip
+    finally:
+        file.unlink()
+    assert status == 0, printed
+    assert {each.name: each.answered_by for each in result.stacks} == {
+        "local": "machine",
+        "onprem-workloads": "sandbox",
+    }
+    assert Wording("ar").plain("band.mixed") in (tmp_path / "a.html").read_text("utf-8")
+
+
+DYNAMIC = (
+    "import pulumi_aws as aws\nfrom pulumi import dynamic\n" + TAGS + "\n\n"
+    "class Own(dynamic.ResourceProvider):\n"
+    "    def create(self, props):\n"
+    '        return dynamic.CreateResult("id", props)\n\n\n'
+    "class Thing(dynamic.Resource):\n    pass\n\n\n"
+    'Thing(Own(), "own", {})\n'
+    'aws.sns.Topic("first", region="me-central-1", tags=tags)\n'
+)
+
+
+def test_a_provider_of_the_programs_own_is_not_taken_for_the_sandbox(
+    project: Project, tmp_path: Path
+) -> None:
+    folder = own_program(project, DYNAMIC, "own")
+    _, printed, result = check(project, "--project", str(folder), out=tmp_path / "a.json")
+    (stack,) = result.stacks
+    assert not stack.errors, printed
+    assert (stack.answered_by, stack.other_providers) == ("sandbox-and-others", ("pulumi-python",))
+    assert "Sandbox in part: other providers answered as well (pulumi-python)" in printed
+
+
+def test_a_state_that_the_sandbox_wrote_is_told_from_a_real_one(
+    project: Project, tmp_path: Path
+) -> None:
+    text = "import pulumi_aws as aws\n" + TAGS + 'aws.sns.Topic("first", tags=tags)\n'
+    folder = own_program(project, text, "written")
+    project.in_sandbox(folder, ["pulumi", "stack", "init", "dev"])
+    done = project.in_sandbox(folder, ["pulumi", "up", "--yes", "-s", "dev", "--skip-preview"])
+    assert done.returncode == 0, done.stdout
+    state, out = tmp_path / "state.json", tmp_path / "a.json"
+    project.in_sandbox(folder, ["pulumi", "stack", "export", "-s", "dev", "--file", str(state)])
+    _, _, from_file = check(project, "--state", str(state), out=out)
+    assert from_file.stacks[0].answered_by == "sandbox-state"
+    assert from_file.stacks[0].state_written is not None
+    assert from_file.pulumi_versions == []
+    # A shell of the sandbox has its backend for the real one.
+    falaj = [sys.executable, "-m", "falaj.stacks.command", "check", "--project", str(folder)]
+    done = project.in_sandbox(folder, [*falaj, "--live", "--stack", "dev", "--json", str(out)])
+    found = read_result(out.read_text())
+    assert found.stacks[0].answered_by == "sandbox-state", done.stdout
+    assert found.pulumi_versions != []
 
 
 def test_evidence_of_an_earlier_check(project: Project, tmp_path: Path) -> None:

@@ -2,21 +2,27 @@
 
 from __future__ import annotations
 
-import datetime
 import json
 import time
+from datetime import UTC
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from falaj.engine.sandbox.cloud import MADE_IN, MADE_UP, MARK
 from falaj.policies.reports.evidence import evidence
 from falaj.policies.reports.junit import to_junit
 from falaj.policies.reports.result import CheckResult, StackResult, read_result
 from falaj.policies.reports.sarif import to_sarif
 from falaj.policies.reports.summary import summarise
-from falaj.stacks.checking.check import gathered
-from falaj.stacks.checking.preview import require_judged, why, without_options
+from falaj.stacks.checking.check import begin, gathered
+from falaj.stacks.checking.preview import (
+    other_providers,
+    require_judged,
+    why,
+    without_options,
+)
 from falaj.stacks.checking.recorded import check_file
 from falaj.stacks.checking.subject import subjects
 from falaj.stacks.command.project import Project
@@ -95,7 +101,7 @@ def exported(*resources: dict[str, Any]) -> str:
 
 def reports(stack: StackResult) -> CheckResult:
     """The result, written in every form and read back."""
-    result = gathered(datetime.datetime.now(datetime.UTC), [stack])
+    result = gathered(begin(), [stack])
     for text in (to_sarif(result), to_junit(result), summarise(result), evidence(result)):
         assert text.encode()
     return read_result(result.to_json())
@@ -111,6 +117,8 @@ def reports(stack: StackResult) -> CheckResult:
         {"inputs": {"region": "eu-west-1", "size": float("nan"), "most": float("inf")}},
         {"inputs": {"region": "\x1b[31meu-west-1\n::set-output name=x::y\x00"}},
         {"inputs": {}, "outputs": {"region": "eu-west-1"}, "external": True},
+        {"outputs": 5},
+        {"outputs": "__falajSandbox"},
         {"inputs": {"region": "eu-west-1" + "x" * 100_000}},
     ],
 )
@@ -121,6 +129,72 @@ def test_an_odd_state_is_judged_and_reported(tmp_path: Path, odd: dict[str, Any]
     result = reports(stack)
     assert result.exit_code == 1
     assert max(len(each.reason) for each in result.stacks[0].outcomes) < 3_000
+
+
+def test_a_state_is_what_a_file_says(tmp_path: Path) -> None:
+    stack = judged(tmp_path, exported(bucket()))
+    assert (stack.answered_by, stack.state_written) == ("exported-state", None)
+    assert stack.pulumi_version == ""
+    assert reports(stack).provenance.revision is None
+
+
+@pytest.mark.parametrize("outputs", [{MARK: MADE_UP}, {"a": 1, MARK: MADE_IN}])
+def test_a_state_of_the_sandbox_is_not_taken_for_a_real_one(
+    tmp_path: Path, outputs: dict[str, Any]
+) -> None:
+    stack = judged(tmp_path, exported(bucket("real"), bucket("made", outputs=outputs)))
+    assert stack.answered_by == "sandbox-state"
+    assert "nothing real was looked at" in summarise(reports(stack))
+
+
+def test_a_state_that_cannot_be_judged_was_answered_by_nobody(tmp_path: Path) -> None:
+    assert judged(tmp_path, "{").answered_by == "nobody"
+
+
+@pytest.mark.parametrize(
+    ("manifest", "expected"),
+    [
+        ({"time": "2025-02-03T04:05:06.123456789+04:00"}, "2025-02-03T00:05:06"),
+        ({"time": "2025-02-03T04:05:06Z"}, "2025-02-03T04:05:06"),
+        ({"time": "0001-01-01T00:00:00Z"}, None),
+        ({"time": "9999-12-31T23:59:59-14:00"}, None),
+        ({"time": "1970-01-01T00:00:00+14:00"}, None),
+        ({"time": "2025-02-03T04:05:06"}, None),
+        ({"time": "yesterday"}, None),
+        ({"time": 5}, None),
+        ({"time": ["2025"]}, None),
+        ({}, None),
+        (None, None),
+        ("2025", None),
+    ],
+)
+def test_a_state_says_when_it_was_written(
+    tmp_path: Path, manifest: Any, expected: str | None
+) -> None:
+    document = json.loads(exported(bucket()))
+    document["deployment"]["manifest"] = manifest
+    stack = judged(tmp_path, json.dumps(document))
+    assert not stack.errors
+    written = stack.state_written
+    assert (written and written.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S")) == expected
+
+
+@pytest.mark.parametrize(
+    ("states", "expected"),
+    [
+        ([{"type": "pulumi:providers:aws"}, {"type": BUCKET, "custom": True}], []),
+        ([{"type": "pulumi:pulumi:StackReference", "custom": True}], []),
+        ([{"type": "acme:index:Shop", "custom": False}, {"type": "pulumi:pulumi:Stack"}], []),
+        ([{"type": "pulumi:providers:random"}], ["random"]),
+        ([{"type": "pulumi-python:dynamic:Resource", "custom": True}], ["pulumi-python"]),
+        ([{"type": "command:local:Command", "custom": True}, {}], ["command"]),
+        ([{"type": "a\ud800:b:C", "custom": True}], ["a\ufffd"]),
+    ],
+)
+def test_providers_that_are_not_the_sandboxs(
+    states: list[dict[str, Any]], expected: list[str]
+) -> None:
+    assert other_providers(states) == expected
 
 
 def deep(levels: int) -> str:

@@ -4,31 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Final, Literal
+from typing import Final, Literal, get_args
 
 from falaj.policies.controls import Control, Framework, by_control, controls, frameworks
 from falaj.policies.reports.evidence.register import Entry, Register
 from falaj.policies.reports.result import CheckResult, Outcome, RuleRecord
 
 State = Literal["found", "undecided", "waived", "clear", "idle", "uncovered"]
-#: What is said of a control or rule, worst first.
-STATES: Final[dict[State, str]] = {
-    "found": "violated",
-    "undecided": "not decided",
-    "waived": "waived in part",
-    "clear": "no findings",
-    "idle": "nothing to judge",
-    "uncovered": "no rule",
-}
-#: The same where controls are counted, after a number.
-COUNTED: Final[dict[State, str]] = {
-    "found": "violated",
-    "undecided": "not decided",
-    "waived": "waived in part",
-    "clear": "without findings",
-    "idle": "with nothing to judge",
-    "uncovered": "without a rule",
-}
+#: All of them, worst first.
+STATES: Final[tuple[State, ...]] = get_args(State)
+#: Of rules and controls that prove nothing, as nothing was judged for them.
+SILENT: Final[tuple[State, ...]] = ("idle", "uncovered")
 
 
 @dataclass(frozen=True)
@@ -87,9 +73,8 @@ class ControlView:
     @property
     def working(self) -> list[RuleView]:
         """The rules that judged something, those that found something first."""
-        order = tuple(STATES)
         found = [each for each in self.rules if each.state != "idle"]
-        return sorted(found, key=lambda each: (order.index(each.state), each.rule.id))
+        return sorted(found, key=lambda each: (STATES.index(each.state), each.rule.id))
 
     @property
     def idle(self) -> list[RuleView]:
@@ -105,10 +90,20 @@ class FrameworkView:
     controls: Sequence[ControlView]
 
     @property
-    def counts(self) -> list[tuple[State, str, int]]:
+    def counts(self) -> list[tuple[State, int]]:
         """How many controls have each state; those without any are left out."""
         states = [each.state for each in self.controls]
-        return [(key, said, states.count(key)) for key, said in COUNTED.items() if key in states]
+        return [(key, states.count(key)) for key in STATES if key in states]
+
+    @property
+    def telling(self) -> list[ControlView]:
+        """Controls for which something was judged."""
+        return [each for each in self.controls if each.state not in SILENT]
+
+    @property
+    def silent(self) -> list[ControlView]:
+        """The others."""
+        return [each for each in self.controls if each.state in SILENT]
 
 
 def rule_views(result: CheckResult, register: Register) -> list[RuleView]:

@@ -6,24 +6,24 @@ import base64
 import hashlib
 import re
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from functools import cache
 from importlib import resources
 from math import ceil
 from typing import Any, Final, cast
 
-from jinja2 import Environment, FunctionLoader, StrictUndefined
+from jinja2 import Environment, FunctionLoader, StrictUndefined, select_autoescape
 from markupsafe import Markup
 
+from falaj.policies.reports.evidence.answers import answers
 from falaj.policies.reports.evidence.coverage import (
-    STATES,
+    SILENT,
     FrameworkView,
     RuleView,
     framework_views,
     rule_views,
 )
 from falaj.policies.reports.evidence.register import STATES as ENCRYPTION
-from falaj.policies.reports.evidence.register import Register, place_name, ranges
+from falaj.policies.reports.evidence.register import Register, ranges, region_of
 from falaj.policies.reports.result import (
     SEVERITIES,
     CheckResult,
@@ -32,6 +32,7 @@ from falaj.policies.reports.result import (
     StackResult,
     count,
 )
+from falaj.policies.reports.wording import Language, Wording, isolated, shown
 
 #: Squares in one cell of the map; beyond, a square stands for more than one resource.
 MOST_SQUARES: Final = 60
@@ -39,6 +40,10 @@ MOST_SQUARES: Final = 60
 MOST_OPEN: Final = 25
 #: Names that are spelled out beside a rule; beyond, their numbers in the register are.
 MOST_NAMED: Final = 6
+#: Digits of a commit where it is only mentioned.
+_SHORT_COMMIT: Final = 12
+#: What ends a text of CSS, or the style around it.
+_ENDS_STYLE: Final = re.compile(r'["\\<>&\x00-\x1f\x7f]')
 
 
 @dataclass(frozen=True)
@@ -51,69 +56,87 @@ class Finding:
     number: int | None
 
 
-def evidence(result: CheckResult, *, title: str = "Evidence of residency and encryption") -> str:
+def evidence(result: CheckResult, *, language: Language = "en", signed_by: str = "") -> str:
     """The report of a result.
 
     Args:
         result: what was found.
-        title: the report's title.
+        language: of the page's own words. What rules and their catalogue say stays English.
+        signed_by: fingerprint of the key that will sign the page, SHA-256 as hexadecimal digits.
+            Default: nobody signs it.
 
     The same result gives the same text. Nothing in it runs or is fetched: a policy in the page
     forbids all but its own style.
     """
+    words = Wording(language)
     register = Register(result)
     rules = rule_views(result, register)
     findings = list(_findings(result, register))
-    style = _file("report.css")
+    environment = _environment(language)
     given: dict[str, Any] = {
-        "title": title,
         "result": result,
+        "answers": answers(result),
         "register": register,
         "frameworks": framework_views(rules),
-        "rules": rules,
+        "telling": [each for each in rules if each.state not in SILENT],
+        "silent": [each for each in rules if each.state in SILENT],
         "violations": _by_rule(rules, findings, "violation"),
         "undecided": _by_rule(rules, findings, "indeterminate", "advisory"),
         "waived": _waivers(findings),
         "totals": count(each.outcome for each in findings),
-        "verdict": _verdict(result),
+        "verdict": _verdict(result, words),
         "scale": _scale(register),
-        "style": Markup(style),  # noqa: S704 - our own file
-        "style_digest": base64.b64encode(hashlib.sha256(style.encode()).digest()).decode(),
-        "seconds": (result.finished - result.started).total_seconds(),
+        "seconds": f"{(result.finished - result.started).total_seconds():.1f}",
+        "signed_by": signed_by,
     }
-    return _environment().get_template("report.html").render(given)
+    style = _file("report.css") + environment.get_template("paper.css").render(given)
+    digest = base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()
+    # Our own files, in which texts from outside are texts of CSS.
+    given |= {"style": Markup(style), "style_digest": digest}  # noqa: S704
+    return environment.get_template("report.html").render(given)
 
 
 @cache
-def _environment() -> Environment:
+def _environment(language: Language) -> Environment:
+    words = Wording(language)
     found = Environment(
-        loader=FunctionLoader(_file), autoescape=True, undefined=StrictUndefined,
-        trim_blocks=True, lstrip_blocks=True,
+        loader=FunctionLoader(_file),
+        autoescape=select_autoescape(["html"], ["css"], default=True),
+        undefined=StrictUndefined, finalize=_visible, trim_blocks=True, lstrip_blocks=True,
     )  # fmt: skip
     # jinja2 takes the types of its own globals for those of all.
     names = cast("dict[str, Any]", found.globals)
     names.update(
-        count=count, encryption=ENCRYPTION, states=STATES, ranges=ranges, place_name=place_name,
-        most_open=MOST_OPEN, most_named=MOST_NAMED,
+        t=words, count=count, encryption=ENCRYPTION, ranges=ranges, region_of=region_of,
+        isolated=isolated, most_open=MOST_OPEN, most_named=MOST_NAMED,
     )  # fmt: skip
-    found.filters["moment"] = _moment
+    found.filters["moment"] = words.moment
     found.filters["thousands"] = lambda number: f"{number:,}"
     found.filters["short"] = lambda kind: str(kind).rpartition(":")[2] or str(kind)
+    found.filters["short_commit"] = lambda commit: str(commit)[:_SHORT_COMMIT]
     found.filters["breakable"] = _breakable
+    found.filters["isolated"] = isolated
+    found.filters["css"] = _css
     return found
+
+
+def _visible(value: object) -> object:
+    return shown(value) if isinstance(value, str) and not isinstance(value, Markup) else value
 
 
 def _breakable(kind: str) -> Markup:
     """A type that may be broken after its parts, and nowhere else before that."""
-    return Markup("<wbr>").join(re.split(r"(?<=[:/])", kind))
+    return Markup("<wbr>").join(re.split(r"(?<=[:/])", shown(kind)))
+
+
+def _css(text: str) -> str:
+    """A text as CSS writes it, which can't end the style that it stands in."""
+    quoted = _ENDS_STYLE.sub(lambda found: f"\\{ord(found[0]):x} ", shown(text))
+    return f'"{quoted}"'
 
 
 def _file(name: str) -> str:
     return resources.files(__package__ or "").joinpath(name).read_text("utf-8")
-
-
-def _moment(moment: datetime) -> str:
-    return moment.astimezone(UTC).strftime("%d %B %Y, %H:%M UTC").lstrip("0")
 
 
 def _findings(result: CheckResult, register: Register) -> list[Finding]:
@@ -163,21 +186,23 @@ def _scale(register: Register) -> int:
     return max(1, ceil(most / MOST_SQUARES))
 
 
-def _verdict(result: CheckResult) -> tuple[str, str]:
+def _verdict(result: CheckResult, words: Wording) -> tuple[str, Markup]:
     """A state, and the sentence that says it."""
+    stacks = len(result.stacks)
     broken = sum(1 for each in result.stacks if each.errors)
     if result.exit_code == 1:
-        tail = f", and {broken} could not be checked" if broken else ""
-        failing = sum(1 for each in result.stacks if any(one.fails for one in each.outcomes))
-        return "found", f"{failing} of {len(result.stacks)} stacks violate rules{tail}."
+        n = sum(1 for each in result.stacks if any(one.fails for one in each.outcomes))
+        if broken:
+            return "found", words("verdict.found-and-broken", n=n, all=stacks, broken=broken)
+        return "found", words("verdict.found", n=n, all=stacks)
     if result.exit_code == 2:
         if not result.stacks:
-            return "undecided", "Nothing was checked."
-        return "undecided", f"{broken} of {len(result.stacks)} stacks could not be checked."
+            return "undecided", words("verdict.nothing")
+        return "undecided", words("verdict.broken", n=broken, all=stacks)
     undecided = sum(1 for stack in result.stacks for each in stack.outcomes if not each.waiver)
     if undecided:
-        return "undecided", f"No rule is violated, but {undecided} findings could not be decided."
-    return "clear", "No rule is violated in any stack that was checked."
+        return "undecided", words("verdict.undecided", n=undecided)
+    return "clear", words("verdict.clear")
 
 
 __all__ = ["Finding", "FrameworkView", "evidence"]

@@ -2,24 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import groupby
-from typing import Final
+from typing import Final, Literal, get_args
 
 from falaj.components import catalogue
 from falaj.policies.reports.result import CheckResult, Encryption, ResourceResult, StackResult
 
-#: Whose key encrypts at rest, best first, in the words of the report.
-STATES: Final[dict[Encryption, str]] = {
-    "customer-key": "customer's key",
-    "provider-key": "provider's key",
-    "none": "not encrypted",
-    "unknown": "not known",
-    "not-applicable": "no known store",
-}
-_ORDER: Final = tuple(STATES)
+#: Whose key encrypts at rest, best first.
+STATES: Final[tuple[Encryption, ...]] = get_args(Encryption)
+#: Parts of the map, in their order.
+Region = Literal["home", "elsewhere", "global", "unknown", "none"]
+REGIONS: Final[tuple[Region, ...]] = get_args(Region)
 GLOBAL, UNKNOWN = "global", "unknown"
 
 
@@ -40,11 +36,6 @@ class Group:
     state: Encryption
     entries: tuple[Entry, ...]
 
-    @property
-    def title(self) -> str:
-        """For readers."""
-        return f"{place_name(self.place)}, {STATES[self.state]}"
-
 
 @dataclass(frozen=True)
 class Column:
@@ -54,24 +45,9 @@ class Column:
     counts: dict[Encryption, int]
 
     @property
-    def name(self) -> str:
-        """For readers."""
-        return place_name(self.place)
-
-    @property
-    def region(self) -> str:
+    def region(self) -> Region:
         """Which part of the map it belongs to."""
         return region_of(self.place)
-
-    @property
-    def remark(self) -> str:
-        """What to know of the place."""
-        remarks = {
-            "global": "no region of its own",
-            "not known": "can't be told before it is made",
-            "no place of their own": "settings and bindings",
-        }
-        return remarks.get(self.region, self.region)
 
     @property
     def total(self) -> int:
@@ -118,7 +94,7 @@ class Register:
         """The entries that each rule judged, by the rule's id."""
         found: dict[str, list[Entry]] = {}
         for each in self.entries:
-            for rule in each.resource.rules:
+            for rule in dict.fromkeys(each.resource.rules):
                 found.setdefault(rule, []).append(each)
         return found
 
@@ -131,7 +107,7 @@ class Register:
 def _columns(entries: Iterable[Entry]) -> list[Column]:
     found: dict[str, dict[Encryption, int]] = {}
     for each in entries:
-        counts = found.setdefault(each.resource.place, dict.fromkeys(_ORDER, 0))
+        counts = found.setdefault(each.resource.place, dict.fromkeys(STATES, 0))
         counts[each.resource.encryption] += 1
     return [Column(place, found[place]) for place in sorted(found, key=_place_order)]
 
@@ -146,32 +122,21 @@ def _numbered(result: CheckResult) -> Iterator[Entry]:
 
 def _resource_order(resource: ResourceResult) -> tuple[object, ...]:
     return (
-        _place_order(resource.place), _ORDER.index(resource.encryption), resource.type,
+        _place_order(resource.place), STATES.index(resource.encryption), resource.type,
         resource.name, resource.urn,
     )  # fmt: skip
 
 
 def _place_order(place: str) -> tuple[int, str]:
-    return tuple(_REGIONS).index(region_of(place)), place
+    return REGIONS.index(region_of(place)), place
 
 
-_REGIONS: Final = ("in the country", "elsewhere", "global", "not known", "no place of their own")
-
-
-def region_of(place: str) -> str:
+def region_of(place: str) -> Region:
     """The part of the map to which a place belongs."""
     if place in catalogue.PLACES:
-        return "in the country"
-    return {GLOBAL: "global", UNKNOWN: "not known", "": "no place of their own"}.get(
-        place, "elsewhere"
-    )
-
-
-def place_name(place: str) -> str:
-    """A place for readers."""
-    return {GLOBAL: "global service", UNKNOWN: "place not known", "": "no place of its own"}.get(
-        place, place
-    )
+        return "home"
+    named: Mapping[str, Region] = {GLOBAL: "global", UNKNOWN: "unknown", "": "none"}
+    return named.get(place, "elsewhere")
 
 
 def ranges(numbers: Iterable[int]) -> str:

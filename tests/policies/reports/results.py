@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta
 
+from falaj.policies.reports.provenance import CiRun, Provenance, Revision
 from falaj.policies.reports.result import (
+    AnsweredBy,
     CheckResult,
     Location,
     Outcome,
@@ -16,6 +19,13 @@ from falaj.policies.reports.result import (
 )
 
 STARTED = datetime(2026, 11, 21, 9, 30, tzinfo=UTC)
+PROVENANCE = Provenance(
+    "fatima", "ci-runner-7", "3.11.2", Revision("9f2c41d0b7" + "ab" * 15),
+    CiRun(
+        "GitLab CI/CD", "4711", "https://git.example.ae/platform/falaj/-/jobs/4711", "fatima.s",
+        "9f2c41d0b7" + "ab" * 15, "https://git.example.ae/platform/falaj",
+    ),
+)  # fmt: skip
 RULES = (
     RuleRecord(
         "residency-aws-s3-replication", "residency", "S3 replicates inside of the country only",
@@ -103,23 +113,74 @@ def small() -> CheckResult:
         STARTED,
         STARTED + timedelta(seconds=12.4),
         "0.1.0",
+        PROVENANCE,
         (PackDigest("residency", "1.0.0", "ab" * 32), PackDigest("all", "1.0.0", "cd" * 32)),
         (
             StackResult(
-                "dev", "falaj", "preview", "12" * 32, "", resources, outcomes,
+                "dev", "falaj", "sandbox", "12" * 32, "", resources, outcomes,
+                pulumi_version="3.272.0",
             ),
-            StackResult("prod", "falaj", "live", errors=("the backend can't be reached",)),
+            StackResult("prod", "falaj", "nobody", errors=("the backend can't be reached",)),
         ),
         RULES,
-        {"pulumi": "3.272.0", "python": "3.11.2"},
     )  # fmt: skip
 
 
 def clean() -> CheckResult:
     """One stack without a finding."""
     return CheckResult(
-        STARTED, STARTED + timedelta(seconds=3), "0.1.0", (PackDigest("all", "1.0.0", "ef" * 32),),
-        (StackResult("dev", "falaj", "preview", resources=(resource("dev", "models"),)),), RULES,
+        STARTED, STARTED + timedelta(seconds=3), "0.1.0",
+        Provenance("fatima", "laptop", "3.11.2"), (PackDigest("all", "1.0.0", "ef" * 32),),
+        (StackResult("dev", "falaj", "sandbox", resources=(resource("dev", "models"),)),), RULES,
+    )  # fmt: skip
+
+
+def answered(*sources: AnsweredBy) -> CheckResult:
+    """One clean stack for each source."""
+    stacks = tuple(
+        replace(
+            clean().stacks[0],
+            name=f"s{number}",
+            answered_by=source,
+            errors=("no",) if source == "nobody" else (),
+            other_providers=("random", HOSTILE) if source == "sandbox-and-others" else (),
+        )
+        for number, source in enumerate(sources)
+    )
+    return replace(clean(), stacks=stacks)
+
+
+def hostile(text: str) -> CheckResult:
+    """A result in which everything that comes from outside is this text."""
+    found = small()
+    stack = found.stacks[0]
+    made = replace(
+        stack.resources[0], name=text, type=text, place=text, data_class=text,
+        source=Location(text, 1, text),
+    )  # fmt: skip
+    outcomes = tuple(
+        replace(each, path=text, reason=text, note=text, waiver=each.waiver and replace(
+            each.waiver, id=text, approver=text, reason=text,
+        ))
+        for each in stack.outcomes
+    )  # fmt: skip
+    return replace(
+        found,
+        tool_version=text,
+        provenance=Provenance(
+            text, text, text, Revision(text, changed=True, problem=text),
+            CiRun(text, text, text, text, text, text),
+        ),
+        packs=(PackDigest(text, text, text),),
+        rules=(replace(RULES[0], title=text, remediation=text, pack=text), *RULES[1:]),
+        stacks=(
+            replace(
+                stack, name=text, project=text, program_digest=text, state_digest=text,
+                resources=(made, *stack.resources[1:]), outcomes=outcomes, errors=(text,),
+                answered_by="sandbox-and-others", other_providers=(text,), pulumi_version=text,
+            ),
+            replace(stack, name=text + "2", answered_by="exported-state", resources=()),
+        ),
     )  # fmt: skip
 
 
@@ -148,8 +209,8 @@ def large(stacks: int = 5, resources: int = 1000) -> CheckResult:
             for number, each in enumerate(made)
             if number % 10 == 0
         )  # fmt: skip
-        found.append(StackResult(stack, "falaj", "preview", "12" * 32, "", made, outcomes))
+        found.append(StackResult(stack, "falaj", "sandbox", "12" * 32, "", made, outcomes))
     return CheckResult(
-        STARTED, STARTED + timedelta(minutes=2), "0.1.0",
+        STARTED, STARTED + timedelta(minutes=2), "0.1.0", PROVENANCE,
         (PackDigest("all", "1.0.0", "ef" * 32),), tuple(found), RULES,
     )  # fmt: skip

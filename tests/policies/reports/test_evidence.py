@@ -6,7 +6,9 @@ import base64
 import hashlib
 import re
 from dataclasses import replace
+from datetime import UTC, datetime
 from html.parser import HTMLParser
+from typing import get_args
 
 import pytest
 
@@ -14,8 +16,19 @@ from falaj.policies.controls import controls, frameworks
 from falaj.policies.reports.evidence import evidence
 from falaj.policies.reports.evidence.coverage import framework_views, rule_views
 from falaj.policies.reports.evidence.register import Register, ranges
-from falaj.policies.reports.result import CheckResult, RuleRecord
-from tests.policies.reports.results import ARABIC, HOSTILE, RULES, clean, large, small
+from falaj.policies.reports.provenance import Revision
+from falaj.policies.reports.result import AnsweredBy, CheckResult, RuleRecord
+from falaj.policies.reports.wording import LANGUAGES, Language, Wording
+from tests.policies.reports.results import (
+    ARABIC,
+    HOSTILE,
+    RULES,
+    answered,
+    clean,
+    hostile,
+    large,
+    small,
+)
 
 VOID = {"meta", "use", "path", "rect", "circle", "br", "wbr"}
 
@@ -55,6 +68,7 @@ class Outline(HTMLParser):
         assert self.open.pop() == tag
 
 
+@pytest.mark.parametrize("language", LANGUAGES)
 @pytest.mark.parametrize(
     "result",
     [
@@ -64,11 +78,18 @@ class Outline(HTMLParser):
         replace(small(), rules=()),
         replace(small(), stacks=(replace(small().stacks[0], resources=()),)),
         large(2, 80),
+        answered(*get_args(AnsweredBy)),
+        hostile("</title></style></code><img src=x onerror=alert(1)>{{ 7*7 }}"),
     ],
-    ids=["small", "clean", "no stacks", "no rules", "no resources", "large"],
-)
-def test_it_is_sound_html_that_leads_nowhere_outside(result: CheckResult) -> None:
-    outline = Outline(evidence(result))
+    ids=[
+        "small", "clean", "no stacks", "no rules", "no resources", "large", "all sources",
+        "hostile",
+    ],
+)  # fmt: skip
+def test_it_is_sound_html_that_leads_nowhere_outside(
+    result: CheckResult, language: Language
+) -> None:
+    outline = Outline(evidence(result, language=language, signed_by="ab" * 32))
     assert outline.open == []
     assert not outline.tags & {"script", "link", "img", "iframe", "object", "form", "base"}
     assert len(outline.ids) == len(set(outline.ids))
@@ -84,6 +105,113 @@ def test_names_are_never_markup() -> None:
     assert HOSTILE not in text
     assert "&lt;script&gt;alert(1)&lt;/script&gt;" in text
     assert f'<bdi class="name">{ARABIC}</bdi>' in text
+
+
+def band(result: CheckResult, language: Language = "en") -> str:
+    """What the band at the top says, as text; nothing but the way to the result is before it."""
+    text = evidence(result, language=language)
+    before, found, _ = re.split(r"(<aside class=\"band.*?</aside>)", text, maxsplit=1, flags=re.S)
+    assert re.sub(r"<[^>]*>|\s", "", before.partition("<body>")[2]) == re.sub(
+        r"\s", "", Wording(language).plain("skip")
+    )
+    return " ".join(re.sub(r"<[^>]*>", "", found).split())
+
+
+SAID = {
+    "sandbox": ("nothing real was looked at", "preview of what the program declares"),
+    "sandbox-and-others": ("other providers answered as well", "Other providers in s0: random, "),
+    "sandbox-state": ("nothing real was looked at", "None of it exists"),
+    "machine": ("a plan, not what runs", "Falaj's provider for this machine"),
+    "exported-state": ("what a file says", "The cloud was not asked"),
+    "backend": ("its record of what is deployed", "The cloud was not asked"),
+    "nobody": ("Nothing answered", "Nothing in this report speaks for it"),
+}
+
+
+@pytest.mark.parametrize("source", get_args(AnsweredBy))
+def test_the_band_says_what_answered(source: AnsweredBy) -> None:
+    said = band(answered(source))
+    assert all(part in said for part in SAID[source])
+    # Nobody who reads it takes one for the other.
+    for other, parts in SAID.items():
+        if parts[0] not in SAID[source][0]:
+            assert parts[0] not in said, other
+    assert "Sandbox" in said if source.startswith("sandbox") else "andbox" not in said
+    for language in LANGUAGES:
+        assert Wording(language).plain(f"headline.{source}") in band(answered(source), language)
+        cell = Wording(language)(f"answer.{source}")
+        assert cell in evidence(answered(source), language=language)
+
+
+def test_a_mixture_says_so_for_each_stack() -> None:
+    said = band(answered("sandbox", "machine", "sandbox", "backend"))
+    assert said.startswith("Different sources answered: read each stack by its own")
+    assert "Sandbox: nothing real was looked at. Stacks: s0, s2." in said
+    assert "This machine: a plan, not what runs. Stacks: s1." in said
+    assert "Real backend: its record of what is deployed. Stacks: s3." in said
+    # Two kinds of the sandbox are a mixture as well.
+    assert band(answered("sandbox", "sandbox-state")).startswith("Different sources")
+
+
+def test_what_could_not_be_checked_does_not_blur_what_answered() -> None:
+    said = band(answered("sandbox", "nobody"))
+    assert said.startswith("Sandbox: nothing real was looked at Stacks: s0.")
+    assert "Nothing answered. Stacks: s1." in said
+    assert band(replace(clean(), stacks=())).startswith("Nothing answered")
+
+
+def test_a_state_says_how_old_it_is() -> None:
+    result = answered("exported-state", "exported-state")
+    dated = replace(result.stacks[0], state_written=datetime(2025, 2, 3, 4, 5, tzinfo=UTC))
+    said = band(replace(result, stacks=(dated, result.stacks[1])))
+    assert "s0: state of 3 February 2025, 04:05 UTC." in said
+    assert "s1: the state doesn't say when it was written." in said
+
+
+def origin(result: CheckResult) -> str:
+    found = evidence(result).partition('<section id="origin"')[2].partition("<h3>")[0]
+    return " ".join(re.sub(r"<[^>]*>", " ", found).split())
+
+
+def test_it_says_who_asked_when_and_from_which_commit() -> None:
+    said = origin(small())
+    commit = "9f2c41d0b7" + "ab" * 15
+    for part in (
+        "Run by fatima@ci-runner-7",
+        "CI run GitLab CI/CD 4711 , started by fatima.s , for commit " + commit,
+        "https://git.example.ae/platform/falaj/-/jobs/4711",
+        "Started 21 November 2026, 09:30 UTC",
+        f"Commit {commit} working tree clean.",
+        "Pulumi 3.272.0",
+        "Python 3.11.2",
+        "Falaj 0.1.0",
+        "No signature was made with it.",
+    ):
+        assert part in said, part
+    without = origin(clean())
+    assert "the project is not in git" in without
+    assert "No engine was asked." in without
+    assert "CI run" not in without
+
+
+@pytest.mark.parametrize(
+    ("revision", "part"),
+    [
+        (Revision("ab" * 20, changed=True), "working tree changed. Files were changed"),
+        (Revision("", problem="fatal: dubious"), "Commit not known: fatal: dubious"),
+    ],
+)
+def test_what_the_commit_does_not_hold_is_said(revision: Revision, part: str) -> None:
+    result = small()
+    provenance = replace(result.provenance, revision=revision)
+    assert part in origin(replace(result, provenance=provenance))
+
+
+def test_a_page_that_is_to_be_signed_names_the_key() -> None:
+    text = evidence(small(), signed_by="ab" * 32)
+    assert f'<meta name="falaj-signed-by" content="sha256:{"ab" * 32}">' in text
+    assert "openssl pkeyutl -verify" in text
+    assert "falaj-signed-by" not in evidence(small())
 
 
 def test_the_policy_allows_its_own_style_alone() -> None:
@@ -117,7 +245,7 @@ def test_it_says_what_was_judged_and_by_what() -> None:
         "stacks/__main__.py:41",
         "W-2026-004",
         "130 days left",
-        '1 waived (<a href="#waivers">W-2026-004</a>)',
+        '1 waived (<a href="#waivers"><bdi dir="ltr">W-2026-004</bdi></a>)',
         "waiver W-2025-001 expired on 2026-01-31",
         "the backend can&#39;t be reached",
         "ab" * 32,
@@ -131,6 +259,73 @@ def test_it_says_what_was_judged_and_by_what() -> None:
 
 def test_the_same_result_gives_the_same_file() -> None:
     assert evidence(small()) == evidence(small())
+
+
+def folded(text: str) -> tuple[list[str], str]:
+    """The closed folds, and the page without them."""
+    folds: list[str] = []
+    for part in re.split(r'(?=<details class="folded">)', text)[1:]:
+        depth = 0
+        for each in re.finditer(r"<(/?)details", part):
+            depth += -1 if each[1] else 1
+            if depth == 0:
+                folds.append(part[: each.end()])
+                break
+    for each in folds:
+        text = text.replace(each, "", 1)
+    return folds, text
+
+
+def test_what_judged_nothing_is_folded_away_and_counted() -> None:
+    idle = RuleRecord("kubernetes-x", "kubernetes", "X", "low", ("gdpr:25",), "X.")
+    result = replace(clean(), rules=(*RULES, idle))
+    folds, rest = folded(evidence(result))
+    assert not [each for each in folds if re.match("<details[^>]* open", each)]
+    kept = re.findall(r'<details class="(?:rule|control) (\w+)"', rest)
+    away = re.findall(r'<details class="(?:rule|control) (\w+)"', "".join(folds))
+    assert set(kept) == {"clear"}
+    assert set(away) == {"idle", "uncovered"}
+    # Each says how many it holds, and none is lost.
+    for each in folds:
+        number = re.search(r"<summary>([\d,]+) ", each)
+        assert number
+        assert int(number[1]) == len(re.findall(r'<details class="(?:rule|control)', each))
+    assert len(kept) + len(away) == len(controls()) + len(result.rules)
+    assert "1 rule that had nothing to judge" in folds[-1]
+    assert "kubernetes-x" in folds[-1]
+    # Only rules that judged are counted as such.
+    assert re.search(r"<dt>rules that judged</dt><dd>4</dd>", rest)
+
+
+def test_each_rule_says_how_many_resources_it_judged() -> None:
+    text = evidence(small())
+    for rule in RULES:
+        summary = re.search(rf'id="rule-{rule.id}">\s*<summary>(.*?)</summary>', text, re.S)
+        assert summary
+        assert '<span class="judged">5 resources</span>' in summary[1]
+
+
+def test_a_rule_that_is_listed_twice_judged_once() -> None:
+    stack = clean().stacks[0]
+    doubled = replace(stack.resources[0], rules=(RULES[0].id, RULES[0].id))
+    result = replace(clean(), stacks=(replace(stack, resources=(doubled,)),))
+    assert result.judged == {RULES[0].id: 1}
+    assert len(Register(result).judged[RULES[0].id]) == 1
+
+
+def test_the_arabic_page_is_arabic_and_marks_what_is_not() -> None:
+    text = evidence(small(), language="ar")
+    assert '<html lang="ar" dir="rtl">' in text
+    assert "نصوص القواعد والأسباب والضوابط واردة بالإنجليزية" in text
+    assert "Texts of rules" not in evidence(small())
+    # No word of the page's own is left in English: what is in Latin letters is marked as such.
+    body = text.partition("<body>")[2]
+    for marked in (r"<bdi.*?</bdi>", r"<code.*?</code>", r'<span class="id" dir="ltr">.*?</span>'):
+        body = re.sub(marked, "", body, flags=re.S)
+    left = set(re.findall(r"[A-Za-z][A-Za-z.+-]*", re.sub(r"<[^>]*>|&\w+;", "", body)))
+    assert left <= {"sandbox", "stacks", "commit", "git", "CI", "SHA-", "Pulumi", "Python"}
+    for attribute in re.findall(r'(?:aria-label|data-label)="([^"]*)"', text):
+        assert re.search(r"[\u0621-\u064a]", attribute), attribute
 
 
 def test_a_control_is_as_bad_as_its_worst_rule() -> None:
@@ -177,7 +372,7 @@ def test_numbers_lead_from_rules_to_resources() -> None:
     register = Register(result)
     assert [each.number for each in register.entries] == list(range(1, 161))
     assert ranges(each.number for each in register.judged[RULES[0].id]) == "1\u2013160"
-    assert "No. 1\u2013160" in evidence(result)
+    assert 'No. <bdi dir="ltr">1\u2013160</bdi>' in evidence(result)
     assert ranges([7, 1, 2, 3, 9, 10, 3]) == "1\u20133, 7, 9\u201310"
     assert ranges([]) == ""
 
@@ -188,8 +383,7 @@ def test_the_map_counts_every_resource_once() -> None:
     by_stack = [sum(one.total for one in columns) for _, columns in register.columns_by_stack]
     assert by_stack == [100] * 5
     assert [each.region for each in register.columns] == [
-        "in the country", "in the country", "in the country", "global", "not known",
-        "no place of their own",
+        "home", "home", "home", "global", "unknown", "none",
     ]  # fmt: skip
     assert Register(small()).columns[0].counts == {
         "customer-key": 1, "provider-key": 1, "none": 1, "unknown": 0, "not-applicable": 1,
@@ -230,6 +424,7 @@ def test_text_stands_out_from_its_ground(scheme: str) -> None:
         for ground in ("paper", "raised")
     ] + [("ink", "wash"), ("raised", "found")]
     pairs += [(each, f"{each}-wash") for each in ("found", "undecided", "clear")]
+    pairs += [("ink", f"{each}-wash") for each in ("waived", "undecided")]
     for ink, ground in pairs:
         high, low = sorted((_luminance(found[ink]), _luminance(found[ground])), reverse=True)
         # https://www.w3.org/TR/WCAG21/#contrast-minimum

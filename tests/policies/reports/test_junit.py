@@ -8,8 +8,17 @@ from typing import Any
 from junitparser import Error, Failure, JUnitXml, Skipped
 
 from falaj.policies.reports.junit import MOST_LISTED, to_junit
+from falaj.policies.reports.provenance import Revision
 from falaj.policies.reports.result import CheckResult
-from tests.policies.reports.results import ARABIC, HOSTILE, clean, large, small
+from tests.policies.reports.results import (
+    ARABIC,
+    HOSTILE,
+    answered,
+    clean,
+    hostile,
+    large,
+    small,
+)
 
 
 def parsed(result: CheckResult) -> Any:
@@ -88,3 +97,54 @@ def test_what_xml_cannot_hold_is_replaced() -> None:
     result = replace(small(), stacks=(replace(stack, outcomes=(odd,)),))
     (failure,) = case(result, "residency-").result
     assert "a\ufffdb\ufffdc\ufffd[31m<&\"']]>" in failure.text
+
+
+def properties(suite: Any) -> dict[str, str]:
+    return {each.name: each.value for each in suite.properties()}
+
+
+def test_suites_say_what_answered_who_asked_and_from_which_commit() -> None:
+    first, second = parsed(small())
+    said = properties(first)
+    commit = "9f2c41d0b7" + "ab" * 15
+    for name, value in {
+        "answeredBy": "sandbox",
+        "answer": "Sandbox: nothing real was looked at",
+        "user": "fatima",
+        "host": "ci-runner-7",
+        "commit": commit,
+        "workingTree": "clean",
+        "falaj": "0.1.0",
+        "pulumi": "3.272.0",
+        "python": "3.11.2",
+        "started": "2026-11-21T09:30:00+00:00",
+        "ci.system": "GitLab CI/CD",
+        "ci.run": "4711",
+        "ci.commit": commit,
+    }.items():
+        assert said[name] == value
+    assert first.hostname == "ci-runner-7"
+    assert properties(second)["answeredBy"] == "nobody"
+
+
+def test_a_mixture_says_so_for_each_suite() -> None:
+    suites = parsed(answered("sandbox", "machine", "exported-state", "sandbox-and-others"))
+    assert [properties(each)["answeredBy"] for each in suites] == [
+        "sandbox", "machine", "exported-state", "sandbox-and-others",
+    ]  # fmt: skip
+
+
+def test_what_is_not_known_is_left_out() -> None:
+    (suite,) = parsed(clean())
+    assert not {"commit", "workingTree", "ci.system", "pulumi"} & set(properties(suite))
+    revision = Revision("", problem="fatal: dubious ownership")
+    result = clean()
+    (suite,) = parsed(replace(result, provenance=replace(result.provenance, revision=revision)))
+    assert properties(suite)["commitUnknown"] == "fatal: dubious ownership"
+    assert not {"commit", "workingTree"} & set(properties(suite))
+
+
+def test_whatever_comes_from_outside_it_stays_xml() -> None:
+    text = "a\x00b\ud800<&\"']]>\u202e" + "w" * 5_000
+    suite = next(iter(parsed(hostile(text))))
+    assert properties(suite)["user"].startswith("a\ufffdb\ufffd<&\"']]>")

@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import re
 from dataclasses import replace
-from datetime import date
+from datetime import date, datetime, timedelta, timezone
+from typing import get_args
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -13,9 +14,19 @@ from junitparser import JUnitXml
 
 from falaj.policies.reports.evidence import evidence
 from falaj.policies.reports.junit import to_junit
-from falaj.policies.reports.result import CheckResult, Location, Outcome, WaiverUse, read_result
+from falaj.policies.reports.provenance import CiRun, Provenance, Revision
+from falaj.policies.reports.result import (
+    AnsweredBy,
+    CheckResult,
+    Location,
+    Outcome,
+    PackDigest,
+    WaiverUse,
+    read_result,
+)
 from falaj.policies.reports.sarif import to_sarif
 from falaj.policies.reports.summary import summarise
+from falaj.policies.reports.wording import LANGUAGES
 from tests.policies.reports.results import clean, resource
 from tests.policies.reports.test_evidence import Outline
 from tests.policies.reports.test_sarif import validator
@@ -33,6 +44,17 @@ TELLING = (
     "'\"",
 )
 TEXTS = st.text(st.characters(exclude_categories=["Cs"]), max_size=12) | st.sampled_from(TELLING)
+
+
+MOMENTS = st.datetimes(
+    datetime(1971, 1, 1), datetime(8999, 1, 1), timezones=st.just(timezone(timedelta(hours=4)))
+)
+PROVENANCES = st.builds(
+    Provenance,
+    *[TEXTS] * 3,
+    st.none() | st.builds(Revision, TEXTS, st.booleans(), TEXTS),
+    st.none() | st.builds(CiRun, *[TEXTS] * 6),
+)
 
 
 @st.composite
@@ -69,9 +91,25 @@ def results(draw: st.DrawFn) -> CheckResult:
         )
         for _ in range(draw(st.integers(0, 4)))
     )
-    errors = tuple(draw(st.lists(TEXTS, max_size=2)))
-    changed = replace(stack, resources=made, outcomes=outcomes, errors=errors)
-    return replace(clean(), stacks=(changed,))
+    changed = replace(
+        stack,
+        name=draw(TEXTS),
+        project=draw(TEXTS),
+        resources=made,
+        outcomes=outcomes,
+        errors=tuple(draw(st.lists(TEXTS, max_size=2))),
+        answered_by=draw(st.sampled_from(get_args(AnsweredBy))),
+        other_providers=tuple(draw(st.lists(TEXTS, max_size=2))),
+        state_written=draw(st.none() | MOMENTS),
+        pulumi_version=draw(TEXTS),
+    )
+    return replace(
+        clean(),
+        tool_version=draw(TEXTS),
+        provenance=draw(PROVENANCES),
+        packs=(PackDigest(draw(TEXTS), draw(TEXTS), draw(TEXTS)),),
+        stacks=(changed,),
+    )
 
 
 @settings(max_examples=40, deadline=None)
@@ -82,5 +120,10 @@ def test_every_report_is_sound(result: CheckResult) -> None:
     read = JUnitXml.fromstring(to_junit(result).encode())
     assert read.errors == len(result.stacks[0].errors)
     assert not re.search("[\x00-\x09\x0b-\x1f\x7f\u202e]", summarise(result))
-    outline = Outline(evidence(result))
-    assert outline.open == []
+    for language in LANGUAGES:
+        text = evidence(result, language=language)
+        outline = Outline(text)
+        assert outline.open == []
+        assert "script" not in outline.tags
+        # Nothing that doesn't show, or turns what comes after it.
+        assert not re.search("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u202a-\u202e]", text)

@@ -11,9 +11,10 @@ from typing import Any
 import jsonschema
 import pytest
 
+from falaj.policies.reports.provenance import Revision
 from falaj.policies.reports.result import CheckResult, Location, StackResult
 from falaj.policies.reports.sarif import to_sarif
-from tests.policies.reports.results import ARABIC, clean, large, small
+from tests.policies.reports.results import ARABIC, answered, clean, hostile, large, small
 
 SCHEMA = Path(__file__).with_name("schemas") / "sarif-2.1.0-rtm.5.json"
 
@@ -127,9 +128,58 @@ def test_fingerprints_stay_when_lines_move() -> None:
 
 
 def test_a_stack_that_could_not_be_checked_is_a_notification() -> None:
-    broken = replace(small(), stacks=(StackResult("prod", "falaj", "live", errors=("no",)),))
+    broken = replace(small(), stacks=(StackResult("prod", "falaj", "nobody", errors=("no",)),))
     invocation = sarif(broken)["runs"][0]["invocations"][0]
     assert invocation["executionSuccessful"] is False
     assert invocation["exitCode"] == 2
     assert invocation["toolExecutionNotifications"][0]["message"]["text"] == "stack prod: no"
     assert sarif(clean())["runs"][0]["invocations"][0]["executionSuccessful"] is True
+
+
+def test_what_answered_is_said_of_the_run_and_of_each_stack() -> None:
+    run = sarif(answered("sandbox", "machine", "sandbox"))["runs"][0]
+    assert run["properties"]["answeredBy"] == ["sandbox", "machine"]
+    assert run["invocations"][0]["properties"]["answeredBy"] == ["sandbox", "machine"]
+    assert [(each["name"], each["answeredBy"]) for each in run["properties"]["stacks"]] == [
+        ("s0", "sandbox"), ("s1", "machine"), ("s2", "sandbox"),
+    ]  # fmt: skip
+    said = run["automationDetails"]["description"]["text"]
+    assert said.startswith("falaj/s0: Sandbox: nothing real was looked at; falaj/s1: This machine")
+    nothing = sarif(replace(small(), stacks=()))["runs"][0]
+    assert nothing["automationDetails"]["description"]["text"] == "Nothing was checked."
+
+
+def test_who_asked_and_with_what_stands_where_the_format_has_it() -> None:
+    run = sarif(small())["runs"][0]
+    invocation = run["invocations"][0]
+    assert (invocation["account"], invocation["machine"]) == ("fatima", "ci-runner-7")
+    commit = "9f2c41d0b7" + "ab" * 15
+    assert invocation["properties"]["revision"]["commit"] == commit
+    assert invocation["properties"]["pulumiVersions"] == ["3.272.0"]
+    assert invocation["properties"]["pythonVersion"] == "3.11.2"
+    assert invocation["properties"]["ci"]["url"].endswith("/-/jobs/4711")
+    assert run["versionControlProvenance"] == [
+        {
+            "repositoryUri": "https://git.example.ae/platform/falaj",
+            "revisionId": commit,
+            "properties": {"changed": False},
+        }
+    ]
+    assert run["tool"]["driver"]["version"] == "0.1.0"
+    judged = run["properties"]["stacks"][0]["judged"]
+    assert judged == {each.id: 5 for each in small().rules}
+    lonely = sarif(clean())["runs"][0]
+    assert "versionControlProvenance" not in lonely
+    assert not {"ci", "revision"} & set(lonely["invocations"][0]["properties"])
+
+
+def test_a_commit_of_another_repository_is_not_taken_for_the_runs_own() -> None:
+    result = small()
+    provenance = replace(result.provenance, revision=Revision("cd" * 20))
+    run = sarif(replace(result, provenance=provenance))["runs"][0]
+    assert "versionControlProvenance" not in run
+
+
+@pytest.mark.parametrize("text", ["<b>\u202e\x00", 'https://x y/%zz["', "https://[", "a" * 9_000])
+def test_whatever_comes_from_outside_it_stays_valid(text: str) -> None:
+    assert [each.message for each in validator().iter_errors(sarif(hostile(text)))] == []

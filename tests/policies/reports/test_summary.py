@@ -14,7 +14,9 @@ from tests.policies.reports.results import ARABIC, clean, large, small
 def test_it_says_what_where_and_what_to_change() -> None:
     text = summarise(small())
     for part in (
-        "falaj/dev: preview, 5 resources judged by 4 rules",
+        "falaj/dev: 5 resources judged by 4 rules",
+        "Sandbox: nothing real was looked at",
+        "Nothing answered",
         "residency-aws-s3-replication (critical)",
         "x Bucket models  stacks/__main__.py:41",
         "rules[0].destination.bucket: the destination bucket is in eu-west-1",
