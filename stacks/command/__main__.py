@@ -72,8 +72,8 @@ _COMMANDS: dict[str, tuple[str, Callable[[Call, argparse.Namespace], int]]] = {
         lambda call, options: preflight(call.stack, health=options.health),
     ),
     "settings": (
-        "list the keys of a stack file, what is allowed and the defaults",
-        lambda call, _: reference.settings(),
+        "describe the keys of a stack file: their meaning, what is allowed, the defaults",
+        lambda _, options: reference.settings(options.asked, options.schema),
     ),
 }
 #: Commands about the policies, which know no single stack.
@@ -143,6 +143,22 @@ def _parser() -> argparse.ArgumentParser:
                 metavar="FOLDER",
                 help="folder with the Pulumi.yaml (default: the working folder if it has one, "
                 "else Falaj's own)",
+            )
+        if name == "settings":
+            command.add_argument(
+                "asked",
+                nargs="?",
+                default="",
+                metavar="KEY",
+                help="a kind of stack (smb), a key (falaj:service.port) or a part of one "
+                "(default: all)",
+            )
+            command.add_argument(
+                "--schema",
+                nargs="?",
+                const="-",
+                metavar="FILE",
+                help="write the JSON Schema of stack files instead (default: to the output)",
             )
         if name in _SANDBOXED:
             command.add_argument(

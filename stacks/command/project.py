@@ -11,7 +11,9 @@ import yaml
 
 from falaj.engine.folders import data_home
 from falaj.stacks.errors import StackError
-from falaj.stacks.settings import Settings, load_file
+from falaj.stacks.rehearsal import with_what_components_refuse
+from falaj.stacks.settings import Settings, load_file, schema
+from falaj.stacks.settings.problems import RefusedSettingsError
 
 #: The folder of Falaj's own project.
 ROOT = Path(__file__).resolve().parents[2]
@@ -125,12 +127,20 @@ class StackFile:
 
     def create_from(self, template: Path) -> None:
         """Copy a template to the stack's file; never overwrites."""
+        text = schema.for_editors(template.read_text(encoding="utf-8"), self.path)
         with self.path.open("x", encoding="utf-8") as file:
-            file.write(template.read_text(encoding="utf-8"))
+            file.write(text)
 
     def settings(self) -> Settings:
-        """The validated settings, read without an engine."""
-        return load_file(self.path, self.project.root)
+        """The validated settings, read without an engine.
+
+        Raises:
+            SettingsError: everything that is wrong with them, in the order of the file.
+        """
+        try:
+            return load_file(self.path, self.project.root)
+        except RefusedSettingsError as error:
+            raise with_what_components_refuse(error, self.project.root) from None
 
     def sibling(self, name: str) -> StackFile:
         """Another stack of the same project."""
