@@ -8,8 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from falaj.components.kubernetes.bill_of_materials import images
-from falaj.stacks.images.lock import read_lock
+from falaj.stacks.images.lock import LockError, read_lock
 from falaj.stacks.settings.in_cluster import InClusterSettings
+from falaj.stacks.settings.problems import Finding, RefusedSettingsError, shown
 
 
 @dataclass(frozen=True)
@@ -34,9 +35,9 @@ def digests(settings: InClusterSettings, root: Path, *, sandboxed: bool) -> Dige
         sandboxed: whether nothing real is made.
 
     Raises:
-        StackError: the lock file can't be used.
+        SettingsError: the lock file can't be used.
     """
-    locked = dict(read_lock(root / settings.images)) if settings.images else {}
+    locked = _locked(settings, root)
     unknown = sorted(
         name for name, image in images().items() if not image.digest and name not in locked
     )
@@ -47,3 +48,13 @@ def digests(settings: InClusterSettings, root: Path, *, sandboxed: bool) -> Dige
         for name in unknown
     }
     return Digests({**locked, **made_up}, tuple(unknown))
+
+
+def _locked(settings: InClusterSettings, root: Path) -> dict[str, str]:
+    if settings.images is None:
+        return {}
+    try:
+        return dict(read_lock(root / settings.images))
+    except LockError as error:
+        finding = Finding(("images",), f"given {shown(settings.images)}; {error}")
+        raise RefusedSettingsError.of(settings.provenance, [finding]) from None

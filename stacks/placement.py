@@ -7,8 +7,11 @@ from dataclasses import dataclass
 
 from falaj.components import catalogue
 from falaj.components.catalogue import placement
-from falaj.stacks.errors import SettingsError
+from falaj.stacks.reality import made_up
+from falaj.stacks.rehearsal import rehearse
 from falaj.stacks.settings import CloudSettings, ClusterSettings, SmbSettings
+from falaj.stacks.settings.problems import Finding, Path, Put, RefusedSettingsError
+from falaj.stacks.settings.suggestions import closest
 
 
 @dataclass(frozen=True)
@@ -28,12 +31,14 @@ def choose(settings: CloudSettings) -> Choice:
     try:
         found = placement.choose(settings.places, demands(settings), settings.acknowledged)
     except catalogue.CatalogueError as error:
+        if len(settings.places) == 1:
+            # Of one place the components know better which key is at fault.
+            place = catalogue.parse(settings.places[0])
+            rehearse(settings, place, made_up(settings, place.cloud))
         key = "placement" if settings.placement else "region"
-        raise SettingsError(f"falaj:{key}: {error}") from None
+        raise RefusedSettingsError.of(settings.provenance, [Finding((key,), str(error))]) from None
     if not isinstance(found.place, catalogue.Place):
-        raise SettingsError(
-            f"falaj:placement: given {found.place.name!r}; allowed: a cloud's region"
-        )
+        raise TypeError(f"{found.place.name} is no region of a cloud")
     return Choice(found.place, found.reasons)
 
 
@@ -44,6 +49,7 @@ def demands(settings: CloudSettings) -> Sequence[catalogue.Demand]:
     """
     found: list[catalogue.Demand] = []
     if isinstance(settings, ClusterSettings):
+        _require_gpus(settings)
         found += [
             catalogue.Demand(gpu=pool.gpu, count=pool.count, fabric=pool.fabric, zones=pool.zones)
             for pool in settings.gpu_pools.values()
@@ -72,3 +78,20 @@ def demands(settings: CloudSettings) -> Sequence[catalogue.Demand]:
                 )
             )
     return found
+
+
+def _require_gpus(settings: ClusterSettings) -> None:
+    """Refuse GPUs that nobody makes, by their pools: no place could say which pool that is."""
+    if len(settings.places) == 1:
+        return
+    models = list(dict.fromkeys(gpu.model for gpu in catalogue.GPUS.values()))
+    found: list[Finding] = []
+    for name, pool in settings.gpu_pools.items():
+        try:
+            catalogue.Demand(gpu=pool.gpu)
+        except catalogue.DemandError as error:
+            path: Path = ("gpuPools", name, "gpu")
+            near = closest(pool.gpu, models)
+            found.append(Finding(path, str(error), (Put(path, near),) if near else ()))
+    if found:
+        raise RefusedSettingsError.of(settings.provenance, found)

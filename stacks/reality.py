@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from falaj.stacks.errors import SettingsError
 from falaj.stacks.settings import CloudSettings, SmbSettings
+from falaj.stacks.settings.problems import Drop, Finding, Put, RefusedSettingsError
 
 #: What stands for things that only a real account has: no subscription has this id.
 _MADE_UP_VAULT = (
@@ -23,27 +23,41 @@ def check_reality(settings: CloudSettings, *, sandboxed: bool) -> None:
     Raises:
         SettingsError: names the key and what to do.
     """
-    if settings.sandbox and not sandboxed:
-        raise SettingsError(
-            "falaj:sandbox: given true, but this engine would use the real cloud; allowed: the "
-            "sandbox\n  run it with `falaj up --sandbox` or in `falaj shell --sandbox`, or remove "
-            "the key for a real deployment"
-        )
     if sandboxed:
         return
+    found: list[Finding] = []
+    if settings.sandbox:
+        found.append(
+            Finding(
+                ("sandbox",),
+                "given true, but this engine would use the real cloud; allowed: the sandbox; run "
+                "it with `falaj up --sandbox` or in `falaj shell --sandbox`, or remove the key "
+                "for a real deployment",
+                (Drop(("sandbox",)),),
+            )
+        )
     accepted = settings.acknowledge_degraded
     if accepted is not None and accepted.purpose == "sandbox":
-        raise SettingsError(
-            f"falaj:acknowledgeDegraded.for: given 'sandbox' for {accepted.region}, but this "
-            "would be a real deployment; allowed: deployment\n"
-            "  confirm the region's health with the cloud (`falaj preflight` asks it), then set it"
+        path = ("acknowledgeDegraded", "for")
+        found.append(
+            Finding(
+                path,
+                f"given 'sandbox' for {accepted.region}, but this would be a real deployment; "
+                "allowed: deployment; confirm the region's health with the cloud (`falaj "
+                "preflight` asks it), then set it",
+                (Put(path, "deployment"),),
+            )
         )
     if isinstance(settings, SmbSettings) and settings.inference.image_digest is None:
-        raise SettingsError(
-            "falaj:inference.imageDigest: missing; allowed: the digest of an image in your "
-            "registry, as sha256:…\n"
-            "  push the inference image to the repository `inference` and set what was printed"
+        found.append(
+            Finding(
+                ("inference", "imageDigest"),
+                "missing; allowed: the digest of an image in your registry, as sha256:…; push the "
+                "inference image to the repository `inference` and set what was printed",
+            )
         )
+    if found:
+        raise RefusedSettingsError.of(settings.provenance, found)
 
 
 def made_up(settings: CloudSettings, cloud: str) -> dict[str, str]:

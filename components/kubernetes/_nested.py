@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import ipaddress
 import re
 from collections.abc import Mapping
@@ -32,9 +31,7 @@ def options(at: str, value: object, kind: type, refusals: Refusals) -> Mapping[s
     allowed = sorted(kind.__annotations__)
     for key, each in given.items():
         if key not in kind.__annotations__:
-            near = difflib.get_close_matches(str(key), allowed, n=1)
-            hint = f"did you mean {near[0]!r}?" if near else f"allowed: {', '.join(allowed)}"
-            refusals.say(f"{at}.{key}", f"is not an option of {kind.__name__}; {hint}")
+            refusals.unknown(f"{at}.{key}", kind.__name__, allowed, "option")
         elif isinstance(each, pulumi.Output) and "Output[" not in str(kind.__annotations__[key]):
             refusals.say(
                 f"{at}.{key}", "is an output; it has to be a plain value, known beforehand"

@@ -1,12 +1,13 @@
 """What every component in a cluster takes: where the cluster is, and whom the component is for."""
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final, NotRequired, TypedDict
 
 from falaj.components import catalogue
 from falaj.components.catalogue.region_names import may_be_site, place_abroad
+from falaj.components.specification.forms import REGISTRY, SITE, TENANT
+from falaj.components.specification.limits import OneOf
 from falaj.components.specification.node_labels import PREFIX, label_value
 from falaj.components.specification.placed import DATA_CLASSES, ENVIRONMENTS
 from falaj.components.specification.refusals import Refusals
@@ -24,15 +25,6 @@ COST_CENTER_LABEL: Final = f"{PREFIX}cost-center"
 ENVIRONMENT_LABEL: Final = f"{PREFIX}environment"
 OWNER_ANNOTATION: Final = f"{PREFIX}owner"
 MANAGED_BY: Final = "app.kubernetes.io/managed-by"
-
-_TENANT: Final = re.compile(r"^[a-z][a-z0-9-]{0,18}[a-z0-9]$")
-#: A site is the value of a node label: one word, so that no region abroad is taken for one.
-_SITE: Final = re.compile(r"^[a-z0-9]([a-z0-9-]{0,38}[a-z0-9])?$")
-#: Host, port and path of a registry: github.com/distribution/reference, in lower case.
-_REGISTRY: Final = re.compile(
-    r"^[a-z0-9]([a-z0-9-]*[a-z0-9])?(\.[a-z0-9]([a-z0-9-]*[a-z0-9])?)*(:\d{1,5})?"
-    r"(/[a-z0-9]+([._-]+[a-z0-9]+)*)*$"
-)
 
 
 class InClusterArgs(TypedDict):
@@ -117,13 +109,9 @@ def check_in_cluster(args: Mapping[str, Any], refusals: Refusals) -> InCluster |
         refusals.choice("data_class", texts["data_class"], DATA_CLASSES)
     if texts["distribution"]:
         refusals.choice("distribution", texts["distribution"], DISTRIBUTIONS)
-    if texts["tenant"] and not _TENANT.match(texts["tenant"]):
-        refusals.add(
-            "tenant", texts["tenant"],
-            "2 to 20 of a-z, 0-9 and '-', first a letter, last no '-'",
-        )  # fmt: skip
-    if texts["registry"] and not _REGISTRY.match(texts["registry"]):
-        refusals.add("registry", texts["registry"], "a host in lower case, with port and path")
+    for key, rule in (("tenant", TENANT), ("registry", REGISTRY)):
+        if texts[key]:
+            refusals.form(key, texts[key], rule)
     zones = refusals.texts("zones", args["zones"]) if args.get("zones") is not None else ()
     _check_region(texts["distribution"], texts["region"], args, refusals)
     if refusals.count > before:
@@ -141,9 +129,8 @@ def _check_region(
         return
     cloud = CLOUDS.get(distribution)
     if cloud is None:
-        if not _SITE.match(region):
-            refusals.add("region", region, "the site's name: up to 40 of a-z, 0-9 and '-'")
-        elif not may_be_site(region):
+        refusals.form("region", region, SITE)
+        if SITE.allows(region) and not may_be_site(region):
             abroad = place_abroad(region) or f"the beginning of regions abroad ({region}-…)"
             refusals.add("region", region, "sites in the country", f"that is {abroad}")
         # A cluster of one's own may stand in a region of a cloud, and shares its fate.
@@ -163,4 +150,5 @@ def _check_health(place: catalogue.Place, args: Mapping[str, Any], refusals: Ref
     try:
         place.require_healthy(args.get("acknowledge_degraded"))
     except catalogue.CatalogueError as error:
-        refusals.say("acknowledge_degraded", str(error))
+        stamp = OneOf((place.status.as_of.isoformat(),))
+        refusals.say("acknowledge_degraded", str(error), limit=stamp)

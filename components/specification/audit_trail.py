@@ -1,6 +1,5 @@
 """Arguments of `AuditTrail`."""
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, NotRequired
@@ -8,12 +7,15 @@ from typing import Any, NotRequired
 import pulumi
 
 from falaj.components.specification.emails import checked_emails
+from falaj.components.specification.limits import TextRule
 from falaj.components.specification.placed import Placed, PlacedArgs, check_placed
 from falaj.components.specification.refusals import Refusals
 from falaj.components.specification.retention import log_days
 
 #: https://docs.aws.amazon.com/guardduty/latest/APIReference/API_GetDetector.html
-_DETECTOR = re.compile(r"^[0-9a-f]{32}$")
+DETECTOR = TextRule(
+    r"^[0-9a-f]{32}$", "a detector's id of 32 hexadecimal digits", "0123456789abcdef" * 2
+)
 
 
 class AuditTrailArgs(PlacedArgs):
@@ -118,11 +120,11 @@ def _detector(cloud: str, value: object, detection: bool, refusals: Refusals) ->
             "detector_id",
             f"given {value!r} without threat_detection; leave it out, or set threat_detection",
         )
-    elif not isinstance(value, str) or not _DETECTOR.match(value):
+    elif not isinstance(value, str) or not DETECTOR.allows(value):
         refusals.add(
             "detector_id",
             value,
-            "a detector's id of 32 hexadecimal digits",
+            DETECTOR,
             "`aws guardduty list-detectors --region REGION` tells it",
         )
     else:

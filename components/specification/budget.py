@@ -1,12 +1,11 @@
 """Arguments of `Budget`."""
 
-import math
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, NotRequired, cast
 
 from falaj.components.specification.emails import checked_emails
+from falaj.components.specification.limits import Between, TextRule
 from falaj.components.specification.placed import Placed, PlacedArgs, check_placed
 from falaj.components.specification.refusals import Refusals
 
@@ -14,7 +13,9 @@ from falaj.components.specification.refusals import Refusals
 #: azure/cost-management-billing/costs/tutorial-acm-create-budgets
 MOST_THRESHOLDS = 4
 _DEFAULT_PERCENT = (50, 80, 100)
-_MONTH = re.compile(r"^20\d\d-(?:0[1-9]|1[0-2])$")
+MONTHLY_USD = Between(1, 1_000_000_000)
+PERCENT = Between(1, 1000)
+MONTH = TextRule(r"^20\d\d-(?:0[1-9]|1[0-2])$", "a month: year, '-' and two digits", "2026-11")
 
 
 class BudgetArgs(PlacedArgs):
@@ -61,8 +62,8 @@ def check(cloud: str, name: str, args: BudgetArgs) -> BudgetSpec:
     emails = checked_emails("emails", given.get("emails", []), refusals, least=1)
     percent = _percent(given.get("alert_percent"), refusals)
     start = given.get("start")
-    if start is not None and not _MONTH.match(str(start)):
-        refusals.add("start", start, "a month such as 2026-11")
+    if start is not None:
+        refusals.form("start", start, MONTH)
     refusals.raise_if_any()
     if placed is None:
         raise AssertionError("what can't be used was refused")
@@ -70,15 +71,10 @@ def check(cloud: str, name: str, args: BudgetArgs) -> BudgetSpec:
 
 
 def _limit(value: object, refusals: Refusals) -> float:
-    if (
-        isinstance(value, int | float)
-        and not isinstance(value, bool)
-        and math.isfinite(value)
-        and 1 <= value <= 1e9
-    ):
-        return round(float(value), 2)
+    if MONTHLY_USD.allows(value):
+        return round(float(cast("float", value)), 2)
     if value is not None:
-        refusals.add("monthly_usd", value, "US dollars, from 1 to 1000000000")
+        refusals.add("monthly_usd", value, MONTHLY_USD, "US dollars")
     return 1.0
 
 
@@ -90,7 +86,7 @@ def _percent(value: object, refusals: Refusals) -> tuple[int, ...]:
         return ()
     items = cast("list[object]", value)
     found = [
-        refusals.whole(f"alert_percent[{position}]", item, 1, 1000)
+        refusals.within(f"alert_percent[{position}]", item, PERCENT)
         for position, item in enumerate(items)
     ]
     if not 1 <= len(found) <= MOST_THRESHOLDS or len(set(found)) != len(found):

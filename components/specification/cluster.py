@@ -1,13 +1,13 @@
 """Arguments of `Cluster`."""
 
 import ipaddress
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, NotRequired
 
 import pulumi
 
+from falaj.components.specification.forms import NAME
 from falaj.components.specification.kubernetes_version import DEFAULT as DEFAULT_VERSION
 from falaj.components.specification.kubernetes_version import checked_version
 from falaj.components.specification.machine_choice import checked_subnets
@@ -80,7 +80,6 @@ _TAKEN = tuple(
 )
 #: Where pods of an AKS cluster have their addresses, in an overlay; free in the network as well.
 POD_CIDR = "10.244.0.0/16"
-_NAME = re.compile(r"^[a-z][a-z0-9-]{0,38}[a-z0-9]$")
 _AZURE_NEEDS = ("key_ring_id", "registry_id", "log_destination_id")
 
 
@@ -115,8 +114,7 @@ def check(cloud: str, name: str, args: ClusterArgs) -> ClusterSpec:
     refusals = Refusals(f"Cluster {name!r}")
     given: Mapping[str, Any] = args
     refusals.names(given, ClusterArgs)
-    if not _NAME.match(name):
-        refusals.add("name", name, "2 to 40 of a-z, 0-9 and '-', first a letter, last no '-'")
+    refusals.form("name", name, NAME)
     placed = check_placed(cloud, given, refusals)
     if cloud == "azure":
         refusals.needed(given, _AZURE_NEEDS, "on Azure")

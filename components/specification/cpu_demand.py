@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from falaj.components.specification.limits import Between
 from falaj.components.specification.refusals import Refusals
 
 INT8 = ("amx", "vnni", "i8mm", "any")
 ARCHITECTURES = ("x86_64", "arm64")
-MOST_VCPU, MOST_MEMORY_GIB = 448, 24_576
+VCPU = Between(1, 448)
+MEMORY_GIB = Between(1, 24_576)
 
 
 def cpu_demand(
@@ -30,10 +32,10 @@ def cpu_demand(
     named = args.get("machine") is not None
     found: dict[str, Any] = {}
     if args.get("vcpu") is not None or not named:
-        found["vcpu"] = refusals.whole("vcpu", args.get("vcpu", vcpu), 1, MOST_VCPU)
+        found["vcpu"] = refusals.within("vcpu", args.get("vcpu", vcpu), VCPU)
     wanted_memory: object = args.get("memory_gib", None if named else memory_gib)
     if wanted_memory is not None:
-        found["memory_gib"] = refusals.whole("memory_gib", wanted_memory, 1, MOST_MEMORY_GIB)
+        found["memory_gib"] = refusals.within("memory_gib", wanted_memory, MEMORY_GIB)
     wanted_int8: object = args.get("int8", "any" if named else int8)
     refusals.choice("int8", wanted_int8, INT8)
     found["int8"] = wanted_int8

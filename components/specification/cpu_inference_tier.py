@@ -9,6 +9,7 @@ import pulumi
 
 from falaj.components import catalogue
 from falaj.components.specification.cpu_demand import cpu_demand
+from falaj.components.specification.limits import Between, OneOf, TextRule
 from falaj.components.specification.machine_choice import (
     checked_subnets,
     chosen_machine,
@@ -100,12 +101,18 @@ class CpuInferenceTierArgs(PlacedArgs):
 
 
 MODES = ("instances", "serverless")
-MOST_INSTANCES = 100
-_PACKAGE = re.compile(
-    r"^(?:[A-Za-z0-9._-]+/)*([A-Za-z0-9][A-Za-z0-9._-]{0,63})/([1-9][0-9]{0,8})$"
+INSTANCES = Between(1, 100)
+CPU_TARGET_PERCENT = Between(10, 90)
+PORT = Between(1, 65_535)
+PACKAGE = TextRule(
+    r"^(?:[A-Za-z0-9._-]+/)*[A-Za-z0-9][A-Za-z0-9._-]{0,63}/[1-9][0-9]{0,8}$",
+    "…/MODEL/VERSION with a number as the version",
+    "packages/churn/3",
 )
-_HOST = re.compile(
-    r"^(?=.{3,253}$)(?:[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?\.)+[a-z](?:[a-z0-9-]{0,61}[a-z0-9])$"
+HOST = TextRule(
+    r"^(?=.{3,253}$)(?:[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?\.)+[a-z](?:[a-z0-9-]{0,61}[a-z0-9])$",
+    "a full name in lower case",
+    "inference.noor.internal",
 )
 _DIGEST = re.compile(r"^[^@\s]+/[^@\s]+@sha256:[0-9a-f]{64}$")
 #: What Container Apps keep for HTTP: learn.microsoft.com/azure/container-apps/ingress-how-to
@@ -193,29 +200,26 @@ def check(cloud: str, name: str, args: CpuInferenceTierArgs) -> CpuInferenceTier
             "a tag can be moved to another image",
         )  # fmt: skip
     package = refusals.text(given, "model_package")
-    match = _PACKAGE.match(package)
-    if package and not match:
-        refusals.add(
-            "model_package", package, "…/MODEL/VERSION with a number as the version, such as "
-            "packages/churn/3",
-        )  # fmt: skip
+    if package:
+        refusals.form("model_package", package, PACKAGE)
     tenant = placed.tenant if placed else "tenant"
     host: object = given.get("host_name", f"inference.{tenant}.internal")
-    if not isinstance(host, str) or not _HOST.match(host):
-        refusals.add("host_name", host, "a full name such as inference.noor.internal")
-    low = refusals.whole("min_instances", given.get("min_instances", 1), 1, MOST_INSTANCES)
-    high = refusals.whole(
-        "max_instances", given.get("max_instances", max(3, low)), 1, MOST_INSTANCES
-    )
+    refusals.form("host_name", host, HOST)
+    low = refusals.within("min_instances", given.get("min_instances", 1), INSTANCES)
+    high = refusals.within("max_instances", given.get("max_instances", max(3, low)), INSTANCES)
     if low > high:
-        refusals.add("min_instances", low, f"at most max_instances, which is {high}")
-    target = refusals.whole("cpu_target_percent", given.get("cpu_target_percent", 60), 10, 90)
+        rule = Between(INSTANCES.low, high)
+        refusals.add("min_instances", low, f"at most max_instances, which is {high}", limit=rule)
+    target = refusals.within(
+        "cpu_target_percent", given.get("cpu_target_percent", 60), CPU_TARGET_PERCENT
+    )
     taken = _TAKEN_PORTS if cloud == "azure" and mode == "serverless" else ()
-    port = refusals.whole("port", given.get("port", 8443 if taken else 443), 1, 65_535)
+    port = refusals.within("port", given.get("port", 8443 if taken else 443), PORT)
     if port in taken:
         refusals.add(
-            "port", port, "any port but 80 and 443, for 'serverless' on Azure", "use 8443"
-        )
+            "port", port, "any port but 80 and 443, for 'serverless' on Azure", "use 8443",
+            limit=OneOf((8443,)),
+        )  # fmt: skip
     if port in (22, 3389):
         refusals.add("port", port, "any port but those of remote shells", "443 is usual")
     cidrs = private_ranges(given, "allowed_cidrs", refusals)
@@ -228,7 +232,7 @@ def check(cloud: str, name: str, args: CpuInferenceTierArgs) -> CpuInferenceTier
         size = serverless_size(cloud, given, refusals)
     checked_subnets(given, "serving_subnet_ids", zones, refusals)
     refusals.raise_if_any()
-    if placed is None or match is None:
+    if placed is None:
         raise AssertionError("what can't be used was refused")
     notes = machine_notes(machine, placed, zones) if machine else []
     return CpuInferenceTierSpec(
@@ -241,8 +245,7 @@ def check(cloud: str, name: str, args: CpuInferenceTierArgs) -> CpuInferenceTier
         zones,
         given.get("zones") is not None,
         package,
-        match.group(1),
-        int(match.group(2)),
+        *model_and_version(package),
         str(host),
         low,
         high,
@@ -252,6 +255,12 @@ def check(cloud: str, name: str, args: CpuInferenceTierArgs) -> CpuInferenceTier
         days,
         tuple(notes),
     )
+
+
+def model_and_version(package: str) -> tuple[str, int]:
+    """The last two parts of a package's key, which is of the form `PACKAGE`."""
+    model, version = package.split("/")[-2:]
+    return model, int(version)
 
 
 def is_by_digest(image: str) -> bool:

@@ -10,6 +10,7 @@ from falaj.components import catalogue
 from falaj.components.specification.cpu_demand import cpu_demand
 from falaj.components.specification.kubernetes_version import DEFAULT as DEFAULT_VERSION
 from falaj.components.specification.kubernetes_version import checked_version
+from falaj.components.specification.limits import OneOf
 from falaj.components.specification.machine_choice import (
     checked_subnets,
     chosen_machine,
@@ -146,7 +147,7 @@ def check(cloud: str, name: str, args: CpuNodePoolArgs) -> CpuNodePoolSpec:
     placed = check_placed(cloud, given, refusals)
     capacity: object = given.get("capacity", "on-demand")
     if capacity in ("reservation", "capacity-block"):
-        refusals.add("capacity", capacity, ", ".join(CAPACITIES), "reservations are for GPU pools")
+        refusals.add("capacity", capacity, OneOf(CAPACITIES), "reservations are for GPU pools")
     else:
         refusals.choice("capacity", capacity, CAPACITIES)
     system = refusals.flag("system", given.get("system", False))

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from falaj.components import catalogue
+from falaj.components.specification.limits import OneOf
 from falaj.components.specification.placed import Placed
 from falaj.components.specification.refusals import Refusals
 
@@ -42,7 +43,7 @@ def checked_capacity(cloud: str, args: Mapping[str, Any], refusals: Refusals) ->
     capacity: object = args.get("capacity", "on-demand")
     if cloud == "azure" and capacity == "capacity-block":
         refusals.add(
-            "capacity", capacity, ", ".join(CAPACITIES[cloud]),
+            "capacity", capacity, OneOf(CAPACITIES[cloud]),
             "capacity blocks exist on AWS only; on Azure use 'reservation' with a capacity "
             "reservation group",
         )  # fmt: skip
@@ -86,8 +87,9 @@ def checked_fabric(cloud: str, args: Mapping[str, Any], refusals: Refusals) -> s
         refusals.add(
             "fabric",
             fabric,
-            ", ".join(FABRICS[cloud]),
+            OneOf(FABRICS[cloud]).words,
             f"{foreign} exists on {where} only; use {own}",
+            limit=OneOf((own,)),
         )
     else:
         refusals.choice("fabric", fabric, FABRICS[cloud])

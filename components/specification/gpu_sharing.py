@@ -7,9 +7,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from falaj.components import catalogue
+from falaj.components.specification.limits import Between
 from falaj.components.specification.refusals import Refusals
 
 LEAST_SLICES, MOST_SLICES = 2, 16
+TIME_SLICES = Between(LEAST_SLICES, MOST_SLICES)
 _MIG = "mig-"
 
 
@@ -70,9 +72,7 @@ def checked_sharing(
                 "sharing", sharing, "none or a MIG profile, where data_class is 'restricted'",
                 "pods that share a GPU by time-slicing share its memory unprotected",
             )  # fmt: skip
-        parts = refusals.whole(
-            "time_slices", 4 if slices is None else slices, LEAST_SLICES, MOST_SLICES
-        )
+        parts = refusals.within("time_slices", 4 if slices is None else slices, TIME_SLICES)
         return Sharing("time-slicing", None, parts)
     if slices is not None:
         refusals.say(

@@ -7,6 +7,7 @@ from typing import Any, NotRequired, cast
 
 import pulumi
 
+from falaj.components.specification.limits import Between
 from falaj.components.specification.placed import Placed, PlacedArgs, check_placed
 from falaj.components.specification.principals import checked_principals
 from falaj.components.specification.refusals import Refusals
@@ -17,6 +18,7 @@ DEPLOYER = "deployer"
 AUDITOR = "auditor"
 KEY_ADMINISTRATOR = "key-administrator"
 DUTIES = (PROVISIONER, TRAINER, DEPLOYER, AUDITOR, KEY_ADMINISTRATOR)
+SESSION_MINUTES = Between(60, 720)
 
 _OVERSEES = "who checks others' work must not do it"
 _KEYS = "who can delete or hand out keys must not hold what they protect"
@@ -90,7 +92,7 @@ def check(cloud: str, name: str, args: IdentityArgs) -> IdentitySpec:
     placed = check_placed(cloud, given, refusals)
     members = _members(cloud, given.get("members", {}), refusals)
     mfa = refusals.flag("require_mfa", given.get("require_mfa", True))
-    minutes = refusals.whole("session_minutes", given.get("session_minutes", 60), 60, 720)
+    minutes = refusals.within("session_minutes", given.get("session_minutes", 60), SESSION_MINUTES)
     if cloud == "azure":
         refusals.needed(given, ("key_ring_id",), "on Azure")
         if given.get("session_minutes") is not None:

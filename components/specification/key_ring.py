@@ -4,11 +4,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, NotRequired
 
+from falaj.components.specification.limits import Between
 from falaj.components.specification.placed import Placed, PlacedArgs, check_placed
 from falaj.components.specification.principals import checked_principals
 from falaj.components.specification.refusals import Refusals
 
 PURPOSES = ("data", "disks", "cluster", "logs", "registry", "state")
+ROTATION_DAYS = Between(90, 2560)
+DELETION_WINDOW_DAYS = Between(7, 30)
 
 
 class KeyRingArgs(PlacedArgs):
@@ -65,11 +68,11 @@ def check(cloud: str, name: str, args: KeyRingArgs) -> KeyRingSpec:
     administrators = checked_principals(
         cloud, "administrators", given.get("administrators", []), refusals
     )
-    rotation = refusals.whole("rotation_days", given.get("rotation_days", 365), 90, 2560)
+    rotation = refusals.within("rotation_days", given.get("rotation_days", 365), ROTATION_DAYS)
     window: object = given.get("deletion_window_days")
     if window is None:
         window = 30 if placed is None or placed.retained else 7
-    days = refusals.whole("deletion_window_days", window, 7, 30)
+    days = refusals.within("deletion_window_days", window, DELETION_WINDOW_DAYS)
     hsm = refusals.flag("managed_hsm", given.get("managed_hsm", False))
     if hsm and cloud == "aws":
         refusals.say(

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from falaj.components import catalogue
+from falaj.components.specification.limits import OneOf
 from falaj.components.specification.placed import Placed
 from falaj.components.specification.refusals import Refusals
 from falaj.components.specification.zones import chosen_zones, region_zones
@@ -38,7 +39,13 @@ def chosen_machine(
         machine = placed.place.machine(str(named))
         shortfalls = catalogue.Demand(**demand, zones=zones or None).shortfalls(machine)
     except catalogue.CatalogueError as error:
-        refusals.say("machine" if named is not None else blame, str(error))
+        sold = placed.place.machines("gpu" if blame == "gpu" else "cpu")
+        if named is not None:
+            names = dict.fromkeys(each.name for each in sold)
+            refusals.say("machine", str(error), limit=OneOf(tuple(names)))
+        else:
+            models = dict.fromkeys(each.gpu.model for each in sold if each.gpu)
+            refusals.say(blame, str(error), limit=OneOf(tuple(models)) if models else None)
         return None
     if shortfalls:
         asked = catalogue.Demand(**demand, zones=zones or None)

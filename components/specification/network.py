@@ -1,7 +1,6 @@
 """Arguments of `Network`."""
 
 import ipaddress
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, NotRequired
@@ -10,6 +9,7 @@ import pulumi
 
 from falaj.components.specification.address_plan import AddressPlan
 from falaj.components.specification.cluster import POD_CIDR
+from falaj.components.specification.limits import TextRule
 from falaj.components.specification.placed import Placed, PlacedArgs, check_placed
 from falaj.components.specification.refusals import Refusals
 from falaj.components.specification.retention import log_days
@@ -24,8 +24,16 @@ _PRIVATE = tuple(
     ipaddress.IPv4Network(each) for each in ("10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16")
 )
 _LABEL = r"[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?"
-_DOMAIN = re.compile(rf"^\.?(?:{_LABEL}\.)+[a-z](?:[a-z0-9-]{{0,61}}[a-z0-9])$")
-_ORGANIZATION = re.compile(r"^o-[a-z0-9]{10,32}$")
+DOMAIN = TextRule(
+    rf"^(?=.{{1,253}}$)\.?(?:{_LABEL}\.)+[a-z](?:[a-z0-9-]{{0,61}}[a-z0-9])$",
+    "a domain of two labels or more, or one with all below it (.example.ae)",
+    "models.example.ae",
+)
+ORGANIZATION = TextRule(
+    r"^o-[a-z0-9]{10,32}$",
+    "an organisation's id: o- and 10 to 32 lower-case letters and digits",
+    "o-a1b2c3d4e5",
+)
 
 
 class NetworkArgs(PlacedArgs):
@@ -97,8 +105,8 @@ def check(cloud: str, name: str, args: NetworkArgs) -> NetworkSpec:
         refusals.add("cidr", given.get("cidr"), f"a range apart from {POD_CIDR}, where pods are")
     domains = _domains(given.get("egress_domains", []), refusals)
     organization = given.get("organization_id")
-    if organization is not None and not _ORGANIZATION.match(str(organization)):
-        refusals.add("organization_id", organization, "an organisation's id such as o-a1b2c3d4e5")
+    if organization is not None:
+        refusals.form("organization_id", organization, ORGANIZATION)
     days = log_days(cloud, "flow_log_days", given.get("flow_log_days", 365), refusals)
     purpose = given.get("purpose", CLUSTER)
     refusals.choice("purpose", purpose, PURPOSES)
@@ -137,12 +145,11 @@ def _domains(value: object, refusals: Refusals) -> tuple[str, ...]:
     for position, given in enumerate(refusals.texts("egress_domains", value)):
         domain = given.lower()
         at = f"egress_domains[{position}]"
-        if not _DOMAIN.match(domain) or len(domain) > 253:
+        if not DOMAIN.allows(domain):
             refusals.add(
                 at,
                 given,
-                "a domain of two labels or more (models.example.ae), or one with all below it "
-                "(.example.ae)",
+                DOMAIN,
                 "leave out scheme, port, path and '*', and write out no address",
             )
         elif domain in found:

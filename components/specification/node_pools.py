@@ -2,24 +2,26 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from falaj.components import catalogue
+from falaj.components.specification.forms import NAME
+from falaj.components.specification.limits import Between
 from falaj.components.specification.refusals import Refusals
 
 #: Most nodes of an EKS managed node group and of an AKS pool with scale sets, by default quota:
 #: docs.aws.amazon.com/eks/latest/userguide/service-quotas.html (450),
 #: learn.microsoft.com/azure/aks/quotas-skus-regions (1,000). The stricter holds for both.
 MOST_NODES = 450
+NODES = Between(0, MOST_NODES)
+CEILING = Between(1, MOST_NODES)
 #: The smallest disk that holds the cloud's node image and a few container images; the largest gp3
 #: volume (16 TiB) is above Azure's largest OS disk (4,095 GiB).
-LEAST_DISK_GIB, MOST_DISK_GIB = 50, 4095
+DISK_GIB = Between(50, 4095)
 #: The pool that is part of every AKS cluster made here.
 AKS_SYSTEM_POOL = "system"
-_POOL_NAME = re.compile(r"^[a-z][a-z0-9-]{0,38}[a-z0-9]$")
 
 
 @dataclass(frozen=True)
@@ -33,8 +35,7 @@ class Size:
 
 def checked_name(name: str, refusals: Refusals) -> None:
     """Refuse a pool's name that can't be a label and part of the names in the cloud."""
-    if not _POOL_NAME.match(name):
-        refusals.add("name", name, "2 to 40 of a-z, 0-9 and '-', first a letter, last no '-'")
+    refusals.form("name", name, NAME)
 
 
 def checked_pool_name(cloud: str, name: str, refusals: Refusals) -> None:
@@ -53,25 +54,26 @@ def checked_pool_name(cloud: str, name: str, refusals: Refusals) -> None:
 def checked_size(args: Mapping[str, Any], refusals: Refusals, *, least: int, most: int) -> Size:
     """The arguments ``min_nodes``, ``max_nodes`` and ``nodes``; ``least`` and ``most`` are the
     defaults of the first two."""
-    low = refusals.whole("min_nodes", args.get("min_nodes", least), 0, MOST_NODES)
+    low = refusals.within("min_nodes", args.get("min_nodes", least), NODES)
     # A minimum above the default maximum was meant to be a size, not a contradiction.
-    high = refusals.whole("max_nodes", args.get("max_nodes", max(most, low)), 1, MOST_NODES)
-    initial = refusals.whole("nodes", args.get("nodes", low), 0, MOST_NODES)
+    high = refusals.within("max_nodes", args.get("max_nodes", max(most, low)), CEILING)
+    initial = refusals.within("nodes", args.get("nodes", low), NODES)
     if low > high:
         refusals.add(
-            "min_nodes", low, f"at most max_nodes, which is {high}", "lower it or raise max_nodes"
-        )
+            "min_nodes", low, f"at most max_nodes, which is {high}", "lower it or raise max_nodes",
+            limit=Between(NODES.low, high),
+        )  # fmt: skip
     elif not low <= initial <= high:
         refusals.add(
             "nodes", initial, f"{low} to {high} (min_nodes to max_nodes)",
-            "change it or the limits",
+            "change it or the limits", limit=Between(low, high),
         )  # fmt: skip
     return Size(low, high, initial)
 
 
 def checked_disk(args: Mapping[str, Any], refusals: Refusals, default: int) -> int:
     """The argument ``disk_gib``."""
-    return refusals.whole("disk_gib", args.get("disk_gib", default), LEAST_DISK_GIB, MOST_DISK_GIB)
+    return refusals.within("disk_gib", args.get("disk_gib", default), DISK_GIB)
 
 
 def refuse_spot_for(data_class: str, capacity: str, refusals: Refusals) -> None:

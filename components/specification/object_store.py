@@ -7,11 +7,16 @@ from typing import Any, NotRequired
 import pulumi
 
 from falaj.components import catalogue
+from falaj.components.specification.limits import Between
 from falaj.components.specification.placed import Placed, PlacedArgs, check_placed
 from falaj.components.specification.refusals import Refusals
 
 BUCKETS = ("datasets", "models", "checkpoints", "audit", "state")
 REDUNDANCIES = ("local", "zone", "geo")
+#: A hundred years: what S3 Object Lock takes at most, https://docs.aws.amazon.com/AmazonS3/
+#: latest/userguide/object-lock.html
+AUDIT_RETENTION_DAYS = Between(1, 36_500)
+OLD_VERSION_DAYS = Between(1, 365)
 
 
 class ObjectStoreArgs(PlacedArgs):
@@ -77,12 +82,10 @@ def check(cloud: str, name: str, args: ObjectStoreArgs) -> ObjectStoreSpec:
         refusals.choice(f"buckets[{position}]", bucket, BUCKETS)
     if not buckets:
         refusals.add("buckets", [], f"at least one of {', '.join(BUCKETS)}")
-    # A hundred years: what S3 Object Lock takes at most, https://docs.aws.amazon.com/AmazonS3/
-    # latest/userguide/object-lock.html
-    audit = refusals.whole(
-        "audit_retention_days", given.get("audit_retention_days", 365), 1, 36500
+    audit = refusals.within(
+        "audit_retention_days", given.get("audit_retention_days", 365), AUDIT_RETENTION_DAYS
     )
-    old = refusals.whole("old_version_days", given.get("old_version_days", 30), 1, 365)
+    old = refusals.within("old_version_days", given.get("old_version_days", 30), OLD_VERSION_DAYS)
     if cloud == "azure":
         needed = ("key_identity_id", "network_id", "endpoint_subnet_id")
         refusals.needed(given, needed, "on Azure")

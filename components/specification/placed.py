@@ -1,19 +1,16 @@
 """What every component takes: its place in the country, and whom it belongs to."""
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, NotRequired, TypedDict
 
 from falaj.components import catalogue
+from falaj.components.specification.forms import TAG_VALUE, TENANT
+from falaj.components.specification.limits import OneOf
 from falaj.components.specification.refusals import Refusals
 
 ENVIRONMENTS = ("development", "test", "production")
 DATA_CLASSES = ("public", "internal", "confidential", "restricted")
-_TENANT = re.compile(r"^[a-z][a-z0-9-]{0,18}[a-z0-9]$")
-#: What both clouds allow in a tag's value: https://docs.aws.amazon.com/tag-editor/latest/userguide/
-#: tagging.html (the stricter of the two).
-_TAG_VALUE = re.compile(r"^[\w .:/=+@-]{1,256}$")
 
 
 class PlacedArgs(TypedDict):
@@ -83,12 +80,11 @@ def check_placed(cloud: str, args: Mapping[str, Any], refusals: Refusals) -> Pla
     if texts["data_class"]:
         refusals.choice("data_class", texts["data_class"], DATA_CLASSES)
     tenant = texts["tenant"]
-    if tenant and not _TENANT.match(tenant):
-        refusals.add("tenant", tenant, "2 to 20 of a-z, 0-9 and '-', first a letter, last no '-'")
+    if tenant:
+        refusals.form("tenant", tenant, TENANT)
     for key in ("owner", "cost_center"):
-        value = texts[key]
-        if value and not _TAG_VALUE.match(value):
-            refusals.add(key, value, "1 to 256 letters, digits, spaces and . : / = + @ - _")
+        if texts[key]:
+            refusals.form(key, texts[key], TAG_VALUE)
     place = _place(cloud, texts["region"], args.get("acknowledge_degraded"), refusals)
     if place is None or not all(texts.values()):
         return None
@@ -116,5 +112,6 @@ def _place(
     try:
         place.require_healthy(acknowledged)
     except catalogue.CatalogueError as error:
-        refusals.say("acknowledge_degraded", str(error))
+        stamp = OneOf((place.status.as_of.isoformat(),))
+        refusals.say("acknowledge_degraded", str(error), limit=stamp)
     return place

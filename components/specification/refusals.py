@@ -4,11 +4,40 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, cast
 
 import pulumi
 
+from falaj.components.specification.limits import Between, Limit, OneOf, TextRule
+
 _OUTPUT = "is an output; it has to be a plain value, known before anything runs"
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """One problem: what messages say of it, and the rule where it can be named."""
+
+    argument: str
+    """The argument's path, as ``zones[0]`` or ``tenants.acme.quotas``."""
+    reason: str
+    limit: Limit | None = None
+    """What would be allowed there. None: the reason says it."""
+    unknown: bool = False
+    """Whether there is no such argument."""
+
+
+class RefusedArgumentsError(pulumi.InputPropertiesError):
+    """A component's arguments were refused."""
+
+    def __init__(self, component: str, refusals: Sequence[Refusal]) -> None:
+        """``component`` is its class and name, as ``Network 'core'``."""
+        listed = "\n".join(f"  {each.argument}: {each.reason}" for each in refusals)
+        super().__init__(
+            f"{component} was refused:\n{listed}",
+            [{"property_path": each.argument, "reason": each.reason} for each in refusals],
+        )
+        self.refusals = tuple(refusals)
 
 
 class Refusals:
@@ -17,21 +46,52 @@ class Refusals:
     def __init__(self, component: str) -> None:
         """``component`` is its class and name, as ``Network 'core'``."""
         self._component = component
-        self._found: list[tuple[str, str]] = []
+        self._found: list[Refusal] = []
 
     @property
     def count(self) -> int:
         """How many problems were found so far."""
         return len(self._found)
 
-    def add(self, argument: str, given: object, allowed: str, hint: str = "") -> None:
-        """A value that isn't allowed; ``hint`` says what to change."""
-        self.say(argument, f"given {given!r}; allowed: {allowed}" + (f"; {hint}" if hint else ""))
+    def add(
+        self,
+        argument: str,
+        given: object,
+        allowed: str | Limit,
+        hint: str = "",
+        *,
+        limit: Limit | None = None,
+    ) -> None:
+        """A value that isn't allowed; ``hint`` says what to change.
 
-    def say(self, argument: str, reason: str) -> None:
+        Args:
+            argument: its path.
+            given: what was given.
+            allowed: the rule, or words where it needs more of them.
+            hint: what to change.
+            limit: the rule behind such words, where there is one.
+        """
+        words, limit = (allowed, limit) if isinstance(allowed, str) else (allowed.words, allowed)
+        reason = f"given {given!r}; allowed: {words}" + (f"; {hint}" if hint else "")
+        self._note(Refusal(argument, reason, limit))
+
+    def say(self, argument: str, reason: str, *, limit: Limit | None = None) -> None:
         """A problem in words of its own: what was wrong, what is allowed, what to change."""
-        if (argument, reason) not in self._found:
-            self._found.append((argument, reason))
+        self._note(Refusal(argument, reason, limit))
+
+    def unknown(self, argument: str, kind: str, allowed: Sequence[str], what: str) -> None:
+        """An argument that ``kind`` doesn't have; ``what`` is what that has: its arguments."""
+        near = difflib.get_close_matches(argument.rpartition(".")[2], allowed, n=1)
+        hint = f"did you mean {near[0]!r}?" if near else f"allowed: {', '.join(allowed)}"
+        self._note(
+            Refusal(
+                argument, f"is not an {what} of {kind}; {hint}", OneOf(tuple(near)), unknown=True
+            )
+        )
+
+    def _note(self, refusal: Refusal) -> None:
+        if refusal not in self._found:
+            self._found.append(refusal)
 
     def names(self, args: Mapping[str, Any], kind: type) -> None:
         """Refuse arguments that ``kind``, a TypedDict, doesn't have; and the lack of one it needs.
@@ -52,9 +112,7 @@ class Refusals:
                     self.say(name, _OUTPUT)
                     late = True
                 continue
-            near = difflib.get_close_matches(name, known, n=1)
-            hint = f"did you mean {near[0]!r}?" if near else f"allowed: {', '.join(known)}"
-            self.say(name, f"is not an argument of {kind.__name__}; {hint}")
+            self.unknown(name, kind.__name__, known, "argument")
         required = cast("frozenset[str]", getattr(kind, "__required_keys__", frozenset[str]()))
         self.needed(args, sorted(required))
         if late:
@@ -79,30 +137,31 @@ class Refusals:
             self.add(argument, value, "text that is not empty")
         return ""
 
-    def choice(self, argument: str, value: object, allowed: Sequence[str]) -> None:
+    def choice(self, argument: str, value: object, allowed: Sequence[str | int]) -> None:
         """Refuse a value that is none of ``allowed``."""
-        if value not in allowed:
-            self.add(argument, value, ", ".join(allowed))
+        rule = OneOf(tuple(allowed))
+        if not rule.allows(value):
+            self.add(argument, value, rule)
+
+    def form(self, argument: str, value: object, rule: TextRule) -> None:
+        """Refuse a text that isn't of the form."""
+        if not rule.allows(value):
+            self.add(argument, value, rule)
 
     def whole(self, argument: str, value: object, low: int, high: int) -> int:
-        """A whole number between two limits; ``low`` where it was refused.
+        """A whole number between two limits; ``low`` where it was refused."""
+        return self.within(argument, value, Between(low, high))
+
+    def within(self, argument: str, value: object, rule: Between) -> int:
+        """A whole number in a range; its low end where it was refused.
 
         Numbers from programs in other languages arrive as floats: a whole one is taken.
         """
-        if (
-            isinstance(value, int | float)
-            and not isinstance(value, bool)
-            and float(value).is_integer()
-            and low <= value <= high
-        ):
-            return int(value)
-        self.add(argument, value, f"a whole number from {low} to {high}")
-        return low
-
-    def choice_of_numbers(self, argument: str, value: object, allowed: Sequence[int]) -> None:
-        """Refuse a value that is none of the numbers ``allowed``."""
-        if isinstance(value, bool) or value not in allowed:
-            self.add(argument, value, ", ".join(str(each) for each in allowed))
+        if rule.allows(value) and float(cast("float", value)).is_integer():
+            return int(cast("float", value))
+        reason = f"given {value!r}; allowed: a whole number {rule.words}"
+        self._note(Refusal(argument, reason, rule))
+        return int(rule.low)
 
     def flag(self, argument: str, value: object) -> bool:
         """True or false; false where it was refused."""
@@ -140,12 +199,8 @@ class Refusals:
         """Refuse the component if something was wrong.
 
         Raises:
-            pulumi.InputPropertiesError: with the argument and the reason of each problem.
+            RefusedArgumentsError: with the argument and the reason of each problem.
         """
         if not self._found:
             return
-        listed = "\n".join(f"  {argument}: {reason}" for argument, reason in self._found)
-        raise pulumi.InputPropertiesError(
-            f"{self._component} was refused:\n{listed}",
-            [{"property_path": argument, "reason": reason} for argument, reason in self._found],
-        )
+        raise RefusedArgumentsError(self._component, self._found)

@@ -1,12 +1,12 @@
 """Arguments of `Registry`."""
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, NotRequired
 
 import pulumi
 
+from falaj.components.specification.limits import Between, OneOf, TextRule
 from falaj.components.specification.placed import Placed, PlacedArgs, check_placed
 from falaj.components.specification.refusals import Refusals
 
@@ -24,7 +24,12 @@ UPSTREAMS = {
 _PART = r"[a-z0-9]+(?:(?:[._]|__|-+)[a-z0-9]+)*"
 #: The stricter of both clouds' rules is ECR's: https://docs.aws.amazon.com/AmazonECR/latest/
 #: APIReference/API_CreateRepository.html
-_REPOSITORY = re.compile(rf"^{_PART}(?:/{_PART})*$")
+REPOSITORY = TextRule(
+    rf"^(?=.{{2,128}}$){_PART}(?:/{_PART})*$",
+    "2 to 128 lower-case letters and digits, with single '.', '_', '-' and '/' between them",
+    "training",
+)
+KEEP_IMAGES = Between(1, 10_000)
 
 
 class RegistryArgs(PlacedArgs):
@@ -85,12 +90,7 @@ def check(cloud: str, name: str, args: RegistryArgs) -> RegistrySpec:
     placed = check_placed(cloud, given, refusals)
     repositories = refusals.texts("repositories", given.get("repositories", REPOSITORIES))
     for position, repository in enumerate(repositories):
-        if not _REPOSITORY.match(repository) or not 2 <= len(repository) <= 128:
-            refusals.add(
-                f"repositories[{position}]",
-                repository,
-                "2 to 128 of a-z and 0-9, with single '.', '_', '-' and '/' between them",
-            )
+        refusals.form(f"repositories[{position}]", repository, REPOSITORY)
     if not repositories:
         refusals.add("repositories", [], "at least one name")
     upstreams = refusals.texts("upstreams", given.get("upstreams", []))
@@ -99,11 +99,11 @@ def check(cloud: str, name: str, args: RegistryArgs) -> RegistrySpec:
             refusals.add(
                 f"upstreams[{position}]",
                 upstream,
-                ", ".join(UPSTREAMS[cloud]),
+                OneOf(UPSTREAMS[cloud]),
                 "others need credentials or can't be pulled through: copy their images into a "
                 "repository of your own",
             )
-    keep = refusals.whole("keep_images", given.get("keep_images", 100), 1, 10000)
+    keep = refusals.within("keep_images", given.get("keep_images", 100), KEEP_IMAGES)
     quarantine = refusals.flag("quarantine", given.get("quarantine", False))
     if quarantine and cloud == "aws":
         refusals.say("quarantine", "given True; ECR has none: leave it out, or choose Azure")

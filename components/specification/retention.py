@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from falaj.components.specification.limits import Between, OneOf
 from falaj.components.specification.refusals import Refusals
 
 #: What a CloudWatch log group takes: https://docs.aws.amazon.com/AmazonCloudWatchLogs/latest/
@@ -13,6 +14,8 @@ _AWS_DAYS = (
 #: What a Log Analytics workspace keeps for interactive use:
 #: https://learn.microsoft.com/azure/azure-monitor/logs/data-retention-configure
 _AZURE_DAYS = range(30, 731)
+#: What one of the clouds takes at least.
+LOG_DAYS = Between(min(_AWS_DAYS[0], _AZURE_DAYS[0]), max(_AWS_DAYS[-1], _AZURE_DAYS[-1]))
 
 
 def log_days(cloud: str, argument: str, value: object, refusals: Refusals) -> int:
@@ -21,5 +24,8 @@ def log_days(cloud: str, argument: str, value: object, refusals: Refusals) -> in
     days = refusals.whole(argument, value, allowed[0], allowed[-1])
     if days not in allowed:
         near = next(each for each in allowed if each >= days)
-        refusals.add(argument, value, ", ".join(map(str, allowed)), f"{near} is the next longer")
+        refusals.add(
+            argument, value, ", ".join(map(str, allowed)), f"{near} is the next longer",
+            limit=OneOf((near,)),
+        )  # fmt: skip
     return days

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from falaj.components.specification.limits import OneOf
 from falaj.components.specification.refusals import Refusals
 
 #: Memory in GiB that goes with so many vCPUs: docs.aws.amazon.com/AmazonECS/latest/developerguide/
@@ -26,18 +27,18 @@ def serverless_size(cloud: str, args: Mapping[str, Any], refusals: Refusals) -> 
     sizes = _SERVERLESS[cloud]
     vcpu: object = args.get("vcpu", 2)
     if vcpu not in sizes:
+        rule = OneOf(tuple(sizes))
         refusals.add(
-            "vcpu", vcpu, f"{', '.join(map(str, sizes))}, for mode 'serverless'",
-            "larger ones need mode 'instances'",
+            "vcpu", vcpu, f"{rule.words}, for mode 'serverless'",
+            "larger ones need mode 'instances'", limit=rule,
         )  # fmt: skip
         return 2, 4
     cpus = int(vcpu) if isinstance(vcpu, int | float) else 2
     memories = sizes[cpus]
     memory: object = args.get("memory_gib", memories[0])
     if memory not in memories:
-        refusals.add(
-            "memory_gib", memory, f"{', '.join(map(str, memories))} GiB with {cpus} vCPU, for "
-            "mode 'serverless'",
-        )  # fmt: skip
+        rule = OneOf(tuple(memories))
+        words = f"{rule.words} GiB with {cpus} vCPU, for mode 'serverless'"
+        refusals.add("memory_gib", memory, words, limit=rule)
         return cpus, memories[0]
     return cpus, int(memory) if isinstance(memory, int | float) else memories[0]

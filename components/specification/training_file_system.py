@@ -6,18 +6,23 @@ from typing import Any, NotRequired
 
 import pulumi
 
+from falaj.components.specification.limits import Between, OneOf
 from falaj.components.specification.placed import Placed, PlacedArgs, check_placed
 from falaj.components.specification.refusals import Refusals
 from falaj.components.specification.zones import chosen_zones, region_zones
 
 LUSTRE = "lustre"
 NETAPP = "netapp"
-_SERVICES = {"aws": (LUSTRE,), "azure": (NETAPP, LUSTRE)}
+SERVICES = {"aws": (LUSTRE,), "azure": (NETAPP, LUSTRE)}
 #: What the catalogue calls them.
 _AZURE_SERVICES = {NETAPP: "Azure NetApp Files", LUSTRE: "Azure Managed Lustre"}
 #: MB/s for each TiB of SSD: https://docs.aws.amazon.com/fsx/latest/LustreGuide/performance.html;
 #: https://learn.microsoft.com/azure/azure-managed-lustre/create-file-system-portal
-_THROUGHPUT = {"aws": (125, 250, 500, 1000), "azure": (125, 250, 500)}
+THROUGHPUTS = {"aws": (125, 250, 500, 1000), "azure": (125, 250, 500)}
+#: The smallest that a service has, and a pebibyte.
+CAPACITY_GIB = Between(1024, 1_048_576)
+#: Premium Azure Files: https://learn.microsoft.com/azure/storage/files/storage-files-scale-targets
+HOMES_GIB = Between(100, 102_400)
 #: Azure Managed Lustre grows in steps, in GiB, by throughput (the same page).
 _AZURE_STEP = {125: 16384, 250: 8192, 500: 4096}
 
@@ -90,7 +95,7 @@ def check(cloud: str, name: str, args: TrainingFileSystemArgs) -> TrainingFileSy
     placed = check_placed(cloud, given, refusals)
     zones = chosen_zones(placed, given, refusals) if placed else ()
     zone = _zone(placed, given.get("zone"), zones, refusals) if placed else ""
-    offered = _SERVICES[cloud]
+    offered = SERVICES[cloud]
     service = given.get("service", offered[0])
     refusals.choice("service", service, offered)
     if placed and cloud == "azure" and service in _AZURE_SERVICES:
@@ -102,7 +107,7 @@ def check(cloud: str, name: str, args: TrainingFileSystemArgs) -> TrainingFileSy
             f"given {throughput!r}; only Lustre has it: leave it out, or choose service 'lustre'",
         )
     throughput = 250 if throughput is None else throughput
-    refusals.choice_of_numbers("throughput_mbs_per_tib", throughput, _THROUGHPUT[cloud])
+    refusals.choice("throughput_mbs_per_tib", throughput, THROUGHPUTS[cloud])
     capacity = _capacity(cloud, service, throughput, given.get("capacity_gib"), refusals)
     homes = refusals.flag("homes", given.get("homes", True))
     homes_gib = _homes_gib(cloud, homes, given.get("homes_gib"), refusals)
@@ -135,9 +140,8 @@ def _zone(placed: Placed, value: object, zones: tuple[str, ...], refusals: Refus
     if value is None:
         return zones[0] if zones else ""
     if value not in zones:
-        known = ", ".join(zones)
         hint = "name it in zones, too" if value in region_zones(placed.place) else ""
-        refusals.add("zone", value, known, hint)
+        refusals.add("zone", value, OneOf(zones), hint)
     return str(value)
 
 
@@ -147,21 +151,30 @@ def _capacity(
     if service == NETAPP:
         # A capacity pool has 1 TiB at least and 1 PiB at most: https://learn.microsoft.com/azure/
         # azure-netapp-files/azure-netapp-files-resource-limits
-        size = refusals.whole("capacity_gib", 2048 if value is None else value, 1024, 1048576)
+        size = refusals.within("capacity_gib", 2048 if value is None else value, CAPACITY_GIB)
         if size % 1024:
-            refusals.add("capacity_gib", value, "whole TiB: 1024, 2048, 3072 …")
+            near = -(-size // 1024) * 1024
+            words = "whole TiB: 1024, 2048, 3072 …"
+            refusals.add("capacity_gib", value, words, limit=OneOf((near,)))
         return size
     if cloud == "azure":
         step = _AZURE_STEP.get(throughput if isinstance(throughput, int) else 250, 8192)
-        size = refusals.whole("capacity_gib", step if value is None else value, step, 1048576)
+        rule = Between(step, CAPACITY_GIB.high)
+        size = refusals.within("capacity_gib", step if value is None else value, rule)
         if size % step:
-            refusals.add("capacity_gib", value, f"multiples of {step} at {throughput} MB/s/TiB")
+            refusals.add(
+                "capacity_gib", value, f"multiples of {step} at {throughput} MB/s/TiB",
+                limit=OneOf((-(-size // step) * step,)),
+            )  # fmt: skip
         return size
     size = refusals.whole("capacity_gib", 1200 if value is None else value, 1200, 1_000_800)
     if size != 1200 and size % 2400:
         # https://docs.aws.amazon.com/fsx/latest/APIReference/API_CreateFileSystem.html
         near = -(-size // 2400) * 2400
-        refusals.add("capacity_gib", value, "1200, 2400 and multiples of 2400", f"such as {near}")
+        refusals.add(
+            "capacity_gib", value, "1200, 2400 and multiples of 2400", f"such as {near}",
+            limit=OneOf((near,)),
+        )  # fmt: skip
     return size
 
 
@@ -172,5 +185,4 @@ def _homes_gib(cloud: str, homes: bool, value: object, refusals: Refusals) -> in
         refusals.say("homes_gib", f"given {value!r}; EFS grows by itself: leave it out on AWS")
     elif not homes:
         refusals.say("homes_gib", f"given {value!r} without homes: leave it out, or set homes")
-    # Premium Azure Files: https://learn.microsoft.com/azure/storage/files/storage-files-scale-targets
-    return refusals.whole("homes_gib", value, 100, 102400)
+    return refusals.within("homes_gib", value, HOMES_GIB)

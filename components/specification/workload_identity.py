@@ -7,14 +7,13 @@ from typing import Any, NotRequired
 
 import pulumi
 
+from falaj.components.specification.forms import OBJECT
 from falaj.components.specification.identity import DEPLOYER, TRAINER
 from falaj.components.specification.placed import Placed, PlacedArgs, check_placed
 from falaj.components.specification.refusals import Refusals
 
 #: Duties of pods: what people do beside these is not done by pods.
 DUTIES = (TRAINER, DEPLOYER)
-#: https://kubernetes.io/docs/concepts/overview/working-with-objects/names
-_LABEL = re.compile(r"^[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?$")
 #: Namespaces of the cluster itself.
 _RESERVED = re.compile(r"^kube-")
 
@@ -67,8 +66,8 @@ def check(cloud: str, name: str, args: WorkloadIdentityArgs) -> WorkloadIdentity
     placed = check_placed(cloud, given, refusals)
     texts = {key: refusals.text(given, key) for key in ("namespace", "service_account", "duty")}
     for key in ("namespace", "service_account"):
-        if texts[key] and not _LABEL.match(texts[key]):
-            refusals.add(key, texts[key], "1 to 63 of a-z, 0-9 and '-', first and last no '-'")
+        if texts[key]:
+            refusals.form(key, texts[key], OBJECT)
     if _RESERVED.match(texts["namespace"]):
         refusals.add(
             "namespace", texts["namespace"], "a namespace of your own", "kube-… are the cluster's"

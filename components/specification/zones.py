@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from falaj.components import catalogue
+from falaj.components.specification.limits import OneOf
 from falaj.components.specification.placed import Placed
 from falaj.components.specification.refusals import Refusals
 
@@ -38,7 +39,7 @@ def chosen_zones(placed: Placed, args: Mapping[str, Any], refusals: Refusals) ->
     given = refusals.texts("zones", args["zones"])
     for position, zone in enumerate(given):
         if zone not in known:
-            refusals.add(f"zones[{position}]", zone, ", ".join(known))
+            refusals.add(f"zones[{position}]", zone, OneOf(known))
     if not given:
         refusals.add("zones", args["zones"], f"at least one of {', '.join(known)}")
     return tuple(zone for zone in known if zone in given)

@@ -14,8 +14,23 @@ from falaj.components.catalogue.region_names import may_be_site, place_named
 from falaj.policies.model.errors import PolicyError
 
 DEFAULT_PLACES: Final = catalogue.PLACES
-Site = Annotated[str, Field(pattern=r"^[a-z0-9]([a-z0-9-]{0,38}[a-z0-9])?$")]
-Host = Annotated[str, Field(pattern=r"^(\*\.)?[a-z0-9]([a-z0-9.-]*[a-z0-9])?(:\d+)?(/[\w./-]*)?$")]
+Site = Annotated[
+    str,
+    Field(
+        pattern=r"^[a-z0-9]([a-z0-9-]{0,38}[a-z0-9])?$",
+        description="a site's name: up to 40 lower-case letters, digits and '-', not at either end",
+        examples=["abudhabi-dc1"],
+    ),
+]
+Host = Annotated[
+    str,
+    Field(
+        pattern=r"^(\*\.)?[a-z0-9]([a-z0-9.-]*[a-z0-9])?(:\d+)?(/[\w./-]*)?$",
+        description="a host in lower case, or '*.' and a host for all below it, with port and path "
+        "where it has them",
+        examples=["models.example.ae"],
+    ),
+]
 
 
 class Settings(BaseModel):

@@ -5,7 +5,6 @@ from __future__ import annotations
 import importlib
 from collections.abc import Mapping
 from dataclasses import dataclass
-from types import ModuleType
 from typing import Any
 
 import pulumi
@@ -22,7 +21,8 @@ class Cloud:
     """The chosen place: its components (the same names in every cloud) and what they all take."""
 
     place: catalogue.Place
-    components: ModuleType
+    components: Any
+    """The cloud's package, or what only checks arguments in its place."""
     common: PlacedArgs
     options: pulumi.ResourceOptions
     unknown: Any = None

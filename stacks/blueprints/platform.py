@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, cast
+from typing import Any
 
 import pulumi
 
-from falaj.components.specification.spelling import snake
 from falaj.stacks.blueprints.in_cluster import InClusterParts
-from falaj.stacks.settings.platform import PlatformSettings
+from falaj.stacks.settings.platform import PlatformSettings, asked_addons
 
 
 def declare(settings: PlatformSettings, parts: InClusterParts) -> None:
     """Register the resources of a platform stack and export what workloads need."""
     components, options = parts.components, parts.options
-    addons = _spelled(settings.installation.model_dump(exclude_none=True).get("addons"))
+    addons = asked_addons(settings.installation)
     platform = components.Platform(
         "platform", parts.args(settings.installation, images=True, addons=addons), options
     )
@@ -80,15 +79,3 @@ def _storage(settings: PlatformSettings, parts: InClusterParts) -> dict[str, Any
             "mount_address": parts.of_cluster("mountAddress"),
         }
     return given
-
-
-def _spelled(addons: Mapping[str, Any] | None) -> dict[str, Any] | None:
-    """Add-ons with their options as components spell them: `falaj:` keys are in camelCase."""
-    if addons is None:
-        return None
-    return {
-        name: {snake(key): value for key, value in cast("Mapping[str, Any]", options).items()}
-        if isinstance(options, Mapping)
-        else options
-        for name, options in addons.items()
-    }

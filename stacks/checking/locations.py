@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
-
-import yaml
 
 from falaj.policies.model import Resource, Stack
 from falaj.policies.reports.result import Location
 from falaj.stacks.checking.subject import Subject
-from falaj.stacks.settings import NAMESPACE
-
-#: Blueprints' components by the section that makes them, where the names differ.
-_SECTIONS: Final[Mapping[str, str]] = {"files": "fileSystem"}
+from falaj.stacks.settings.given import Given
+from falaj.stacks.settings.origins import section_of
+from falaj.stacks.settings.problems import Path as KeyPath
+from falaj.stacks.settings.problems import key_of
+from falaj.stacks.settings.source import given_in_files
 
 
 @dataclass(frozen=True)
@@ -29,8 +27,8 @@ class Locations:
     base: Path
     """The folder that the engine's positions start from."""
     file: str
-    keys: Mapping[str, tuple[str, int]]
-    """Keys of the stack's file by their last part: the whole key and its line."""
+    given: Given
+    """What the stack's file says, with its places."""
     is_ours: bool
 
     @classmethod
@@ -46,7 +44,7 @@ class Locations:
             (project.root / project.main).resolve(),
             (base or project.root / project.main).resolve(),
             subject.stack.shown_path.as_posix(),
-            dict(_keys(subject.stack.path)),
+            given_in_files(subject.stack.path, project.root, namespace=project.name),
             subject.settings is not None,
         )
 
@@ -55,12 +53,23 @@ class Locations:
         if not self.is_ours:
             return self._program(resource)
         for component in self._ancestors(resource):
-            name = _SECTIONS.get(component.name, component.name)
-            if name in self.keys:
-                key, line = self.keys[name]
-                return Location(self.file, line, key)
-        key, line = self.keys.get("blueprint", (f"{NAMESPACE}:blueprint", 0))
-        return Location(self.file, line, key)
+            section = section_of(component.type.rpartition(":")[2], component.name)
+            place = self._place(section) if section else None
+            if place is not None:
+                return place
+        blueprint: KeyPath = ("blueprint",)
+        return self._place(blueprint) or Location(self.file, 0, key_of(blueprint))
+
+    def _place(self, section: KeyPath) -> Location | None:
+        """Where a section stands: the innermost key of it that its stack's file has."""
+        for length in range(len(section), 0, -1):
+            path = section[:length]
+            home = self.given.home(path)
+            homes = [home] if home else self.given.dotted_homes(path)
+            for each in homes:
+                if each.document is self.given.stack_file:
+                    return Location(self.file, each.document.line(each.offset), key_of(path))
+        return None
 
     def _ancestors(self, resource: Resource) -> Iterator[Resource]:
         here: Resource | None = resource
@@ -82,23 +91,3 @@ class Locations:
                 shown = os.path.relpath(absolute, self.root)
                 return Location(Path(shown).as_posix(), int(line))
         return None
-
-
-def _keys(path: Path) -> Iterator[tuple[str, tuple[str, int]]]:
-    """Every key of a stack's configuration with its line, from 1; the outer of two wins."""
-    document = yaml.compose(path.read_text(encoding="utf-8"), yaml.SafeLoader)
-    if not isinstance(document, yaml.MappingNode):
-        return
-    config = next((value for key, value in document.value if key.value == "config"), None)
-    found = list(_below(config, ""))
-    yield from reversed(found)
-
-
-def _below(node: yaml.Node | None, prefix: str) -> Iterator[tuple[str, tuple[str, int]]]:
-    if not isinstance(node, yaml.MappingNode):
-        return
-    for key, value in node.value:
-        whole = f"{prefix}.{key.value}" if prefix else str(key.value)
-        last = str(key.value).rpartition(":")[2]
-        yield last, (whole, key.start_mark.line + 1)
-        yield from _below(value, whole)

@@ -158,14 +158,28 @@ class StackFile:
 
     def create_from(self, template: Path) -> None:
         """Copy a template to the stack's file; never overwrites."""
+        from falaj.stacks.settings import schema  # noqa: PLC0415 - the models, again
+
+        text = schema.for_editors(template.read_text(encoding="utf-8"), self.path)
         with self.path.open("x", encoding="utf-8") as file:
-            file.write(template.read_text(encoding="utf-8"))
+            file.write(text)
 
     def settings(self) -> Settings:
-        """The validated settings, read without an engine."""
-        from falaj.stacks.settings import load_file  # noqa: PLC0415 - the models take half a second
+        """The validated settings, read without an engine.
 
-        return load_file(self.path, self.project.root)
+        Raises:
+            SettingsError: everything that is wrong with them, in the order of the file.
+        """
+        # The models take half a second: not for commands that don't read them.
+        from falaj.stacks.settings import load_file  # noqa: PLC0415
+        from falaj.stacks.settings.problems import RefusedSettingsError  # noqa: PLC0415
+
+        try:
+            return load_file(self.path, self.project.root)
+        except RefusedSettingsError as error:
+            from falaj.stacks.rehearsal import with_what_components_refuse  # noqa: PLC0415
+
+            raise with_what_components_refuse(error, self.project.root) from None
 
     @property
     def is_in_cloud(self) -> bool:

@@ -1,51 +1,61 @@
-"""``falaj settings``: every key of a stack file, what is allowed and the default."""
+"""``falaj settings``: every key of a stack file, what it means, what is allowed, the default."""
 
 from __future__ import annotations
 
-from typing import Any
+import shutil
+import sys
+import textwrap
+from pathlib import Path
 
 import click
-from pydantic import BaseModel
 
-from falaj.stacks.command.console import say, table
-from falaj.stacks.settings import NAMESPACE
-from falaj.stacks.settings.errors import (
-    allowed_values,
-    model_of,
-    property_schema,
-    section_of_mapping,
-)
-from falaj.stacks.settings.load import sections
+from falaj.stacks.command.console import say
+from falaj.stacks.errors import StackError
+from falaj.stacks.settings import reference, schema
+
+_INDENT = "    "
+_WIDEST = 100
 
 
 @click.command()
-def settings() -> int:
-    """Describe the keys of a stack's file: what is allowed, and the defaults."""
-    for name, section in sections().items():
-        say(f"{name}:")
-        say(table([("key", "default", "allowed"), *_rows(section, f"{NAMESPACE}:")]))
-        say()
+@click.argument("asked", metavar="[KEY]", default="")
+@click.option(
+    "--schema",
+    "schema_file",
+    is_flag=False,
+    flag_value="-",
+    metavar="FILE",
+    help="Write the JSON Schema of stack files instead (alone: to the output).",
+)
+def settings(asked: str, schema_file: str | None) -> int:
+    """Describe the keys of a stack's file: their meaning, what is allowed, the defaults.
+
+    KEY is a kind of stack (smb), a key (falaj:service.port) or a part of one; without it, all are
+    described.
+    """
+    if schema_file is not None:
+        return _write_schema(schema_file)
+    terminal = sys.stdout.isatty()
+    width = min(shutil.get_terminal_size().columns, _WIDEST) if terminal else _WIDEST
+    for row in reference.rows(asked):
+        say(f"{row.key}  ({', '.join(row.kinds)})")
+        facts = [f"allowed: {row.allowed}"]
+        if row.required:
+            facts.append("needed")
+        elif row.default and "Default:" not in row.meaning:
+            facts.append(f"default: {row.default}")
+        for text in (row.meaning, "; ".join(facts)):
+            say(textwrap.fill(text, width, initial_indent=_INDENT, subsequent_indent=_INDENT))
     return 0
 
 
-def _rows(section: type[BaseModel], prefix: str) -> list[tuple[str, ...]]:
-    rows: list[tuple[str, ...]] = []
-    for name, field in section.model_fields.items():
-        key = field.alias or name
-        inner, entry = model_of(field.annotation), section_of_mapping(field.annotation)
-        if inner is not None:
-            rows += _rows(inner, f"{prefix}{key}.")
-        elif entry is not None:
-            rows += _rows(entry, f"{prefix}{key}.NAME.")
-        else:
-            default = (
-                "" if field.is_required() else _shown(field.get_default(call_default_factory=True))
-            )
-            rows.append((prefix + key, default, allowed_values(property_schema(section, key))))
-    return rows
-
-
-def _shown(value: Any) -> str:
-    if value is None:
-        return "-"
-    return str(value).lower() if isinstance(value, bool) else str(value)
+def _write_schema(path: str) -> int:
+    if path == "-":
+        say(schema.text().rstrip("\n"))
+        return 0
+    try:
+        Path(path).write_text(schema.text(), encoding="utf-8")
+    except OSError as error:
+        raise StackError(f"--schema: {path} can't be written: {error.strerror}") from None
+    say(f"schema of stack files: {path}")
+    return 0

@@ -2,58 +2,69 @@
 
 from __future__ import annotations
 
-import datetime
 from collections.abc import Mapping
-from typing import Annotated, Any, Literal
+from typing import Annotated, ClassVar, Literal
 
-from pydantic import Field, field_validator
+from pydantic import Field
 
+from falaj.components.catalogue import PLACES, REGIONS
+from falaj.components.specification.forms import NAME, TAG_VALUE, TENANT
+from falaj.components.specification.limits import OneOf, TextRule
 from falaj.stacks.settings.policies import PolicySettings
 from falaj.stacks.settings.section import DataClass, Section
 
 #: The region that a stack is in when it names only its cloud.
 DEFAULT_REGIONS: Mapping[str, str] = {"aws": "me-central-1", "azure": "uaenorth"}
 
-Name = Annotated[str, Field(pattern=r"^[a-z][a-z0-9-]{0,38}[a-z0-9]$")]
+Name = Annotated[str, NAME]
 #: Node pools: the shorter of the clouds' limits (12 letters and digits on Azure).
-PoolName = Annotated[str, Field(pattern=r"^[a-z][a-z0-9]{0,11}$")]
-Days = Annotated[int, Field(ge=1, le=3_650)]
-Percent = Annotated[int, Field(ge=1, le=1_000)]
-Email = Annotated[str, Field(pattern=r"^[^@\s]+@[^@\s]+\.[^@\s]+$")]
+PoolName = Annotated[
+    str,
+    TextRule(
+        r"^[a-z][a-z0-9]{0,11}$",
+        "1 to 12 lower-case letters and digits, the first a letter",
+        "h200",
+    ),
+]
+Date = Annotated[
+    str,
+    TextRule(r"^\d{4}-\d{2}-\d{2}$", "a date in quotes: year, month and day", "2026-04-30"),
+]
 
 
 class Acknowledgement(Section):
     """That somebody read a region's degraded status, and what for they accept it."""
 
-    region: str
-    as_of: str
+    region: Annotated[str, OneOf(REGIONS)]
+    """The region."""
+    as_of: Date
     """Date of the status that was read; another date means that there is news to read."""
     purpose: Annotated[Literal["sandbox", "deployment"], Field(alias="for")]
-    """``sandbox`` lets nothing real be made there."""
-
-    @field_validator("as_of", mode="before")
-    @classmethod
-    def _date(cls, value: Any) -> Any:
-        # YAML reads an unquoted date as one.
-        return value.isoformat() if isinstance(value, datetime.date) else value
+    """What it is accepted for; ``sandbox`` lets nothing real be made there."""
 
 
 class CloudSettings(Section):
     """Keys that the stacks of all blueprints share, in a cloud or in an existing cluster."""
 
+    described_by: ClassVar = "falaj.components.specification.placed.PlacedArgs"
     platform: Literal["aws", "azure", "kubernetes"] | None = None
+    """Where the stack is made: a cloud, or ``kubernetes`` for an existing cluster. Default: what
+    ``falaj:placement`` names."""
     region: str | None = None
-    """Region of the cloud; of an existing cluster the site in the country where it stands."""
-    placement: list[str] = Field(default_factory=list)
-    """Places in the country in order of preference, as ``azure/uaenorth``; instead of ``platform``
-    and ``region``."""
-    tenant: Annotated[str, Field(pattern=r"^[a-z][a-z0-9-]{0,18}[a-z0-9]$")]
-    owner: Annotated[str, Field(pattern=r"^[A-Za-z0-9_ .:/=+@-]{1,256}$")]
-    data_class: DataClass
-    cost_center: Annotated[str, Field(pattern=r"^[A-Za-z0-9_ .:/=+@-]{1,256}$")]
+    """Region of the cloud in the country; of an existing cluster the site in the country where it
+    stands. Default: ``me-central-1`` on AWS, ``uaenorth`` on Azure."""
+    placement: list[Annotated[str, OneOf(PLACES)]] = Field(default_factory=list)
+    """Places in the country in order of preference, as ``azure/uaenorth``: the stack is made in
+    the first that is healthy and sells what is asked. Instead of ``falaj:platform`` and
+    ``falaj:region``."""
+    tenant: Annotated[str, TENANT]
+    owner: Annotated[str, TAG_VALUE]
+    data_class: Annotated[DataClass, Field(examples=["confidential"])]
+    cost_center: Annotated[str, TAG_VALUE, Field(examples=["it"])]
     environment: Literal["development", "test", "production"] = "production"
     acknowledge_degraded: Acknowledgement | None = None
     sandbox: bool = False
+    """Whether the stack may only ever be made in the sandbox, where nothing is real."""
     policies: PolicySettings = Field(default_factory=PolicySettings)
 
     @property

@@ -2,23 +2,38 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
-from falaj.stacks.settings.cloud import Days, PoolName
-from falaj.stacks.settings.foundation import OnFoundation
+from falaj.components.specification import (
+    cluster,
+    cpu_demand,
+    cpu_node_pool,
+    gpu_capacity,
+    gpu_node_pool,
+    gpu_sharing,
+    node_pools,
+    training_file_system,
+    workload_identity,
+)
+from falaj.components.specification.forms import OBJECT
+from falaj.components.specification.kubernetes_version import VERSIONS
+from falaj.components.specification.limits import Between, OneOf, of_any
+from falaj.stacks.settings.cloud import PoolName
+from falaj.stacks.settings.foundation import Days, OnFoundation
 from falaj.stacks.settings.section import Section
 
-Nodes = Annotated[int, Field(ge=0, le=1_000)]
+Nodes = Annotated[int, node_pools.NODES]
 
 
 class ControlPlaneSettings(Section):
     """The cluster itself."""
 
+    described_by: ClassVar = cluster.ClusterArgs
     administrators: list[str] | None = None
     viewers: list[str] | None = None
-    kubernetes_version: Annotated[str, Field(pattern=r"^1\.\d{2}$")] | None = None
+    kubernetes_version: Annotated[str, VERSIONS] | None = None
     service_cidr: str | None = None
     log_days: Days | None = None
     strict_network_policy: bool | None = None
@@ -30,9 +45,9 @@ class PoolSettings(Section):
     machine: str | None = None
     zones: list[str] | None = None
     min_nodes: Nodes | None = None
-    max_nodes: Nodes | None = None
+    max_nodes: Annotated[int, node_pools.CEILING] | None = None
     nodes: Nodes | None = None
-    disk_gib: Annotated[int, Field(ge=30, le=16_384)] | None = None
+    disk_gib: Annotated[int, node_pools.DISK_GIB] | None = None
     labels: dict[str, str] | None = None
     taints: list[str] | None = None
 
@@ -40,53 +55,64 @@ class PoolSettings(Section):
 class GpuPoolSettings(PoolSettings):
     """A pool of machines with GPUs; the catalogue finds the machine for the demand."""
 
+    described_by: ClassVar = gpu_node_pool.GpuNodePoolArgs
     gpu: str
-    count: Annotated[float, Field(gt=0, le=16)]
-    capacity: Literal["on-demand", "spot", "reservation", "capacity-block"] | None = None
+    count: Annotated[float, Between(0, 16, above=True)]
+    capacity: Annotated[str, of_any(gpu_capacity.CAPACITIES)] | None = None
     reservation_id: str | None = None
-    fabric: Literal["none", "efa", "infiniband"] | None = None
-    placement_group: Literal["none", "cluster", "existing"] | None = None
+    fabric: Annotated[str, of_any(gpu_capacity.FABRICS)] | None = None
+    placement_group: Annotated[str, OneOf(gpu_capacity.PLACEMENT_GROUPS)] | None = None
     placement_group_name: str | None = None
     sharing: str | None = None
-    time_slices: Annotated[int, Field(ge=2, le=16)] | None = None
+    time_slices: Annotated[int, gpu_sharing.TIME_SLICES] | None = None
 
 
 class CpuPoolSettings(PoolSettings):
     """A pool of machines without GPUs."""
 
-    vcpu: Annotated[int, Field(ge=1, le=448)] | None = None
-    memory_gib: Annotated[int, Field(ge=1, le=24_576)] | None = None
-    int8: Literal["amx", "vnni", "i8mm"] | None = None
-    arch: Literal["x86_64", "arm64"] | None = None
-    capacity: Literal["on-demand", "spot"] | None = None
+    described_by: ClassVar = cpu_node_pool.CpuNodePoolArgs
+    vcpu: Annotated[int, cpu_demand.VCPU] | None = None
+    memory_gib: Annotated[int, cpu_demand.MEMORY_GIB] | None = None
+    int8: Annotated[str, OneOf(cpu_demand.INT8)] | None = None
+    arch: Annotated[str, OneOf(cpu_demand.ARCHITECTURES)] | None = None
+    capacity: Annotated[str, OneOf(cpu_node_pool.CAPACITIES)] | None = None
     system: bool = False
 
 
 class FileSystemSettings(Section):
     """The fast file system for training data and checkpoints."""
 
-    service: Literal["lustre", "netapp"] | None = None
+    described_by: ClassVar = training_file_system.TrainingFileSystemArgs
+    service: Annotated[str, of_any(training_file_system.SERVICES)] | None = None
     zone: str | None = None
-    capacity_gib: Annotated[int, Field(ge=1_024, le=1_000_000)] | None = None
-    throughput_mbs_per_tib: Literal[125, 250, 500, 1000] | None = None
+    capacity_gib: Annotated[int, training_file_system.CAPACITY_GIB] | None = None
+    throughput_mbs_per_tib: Annotated[int, of_any(training_file_system.THROUGHPUTS)] | None = None
     homes: bool = True
-    homes_gib: Annotated[int, Field(ge=100, le=102_400)] | None = None
+    homes_gib: Annotated[int, training_file_system.HOMES_GIB] | None = None
 
 
 class WorkloadSettings(Section):
     """What the pods of one service account may do."""
 
-    namespace: Annotated[str, Field(pattern=r"^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$")]
-    service_account: Annotated[str, Field(pattern=r"^[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?$")]
-    duty: Literal["trainer", "deployer"]
+    described_by: ClassVar = workload_identity.WorkloadIdentityArgs
+    namespace: Annotated[str, OBJECT]
+    service_account: Annotated[str, OBJECT]
+    duty: Annotated[str, OneOf(workload_identity.DUTIES)]
 
 
 class ClusterSettings(OnFoundation):
     """Everything that a ``cluster`` stack may say."""
 
     blueprint: Literal["cluster"]
+    """What the stack makes: here a Kubernetes cluster with pools of machines."""
     cluster: ControlPlaneSettings = ControlPlaneSettings()
     gpu_pools: dict[PoolName, GpuPoolSettings] = Field(default_factory=dict)
-    cpu_pools: Annotated[dict[PoolName, CpuPoolSettings], Field(min_length=1)]
+    """Pools of machines with GPUs, by name."""
+    cpu_pools: Annotated[
+        dict[PoolName, CpuPoolSettings],
+        Field(min_length=1, examples=[{"cpu": {"system": True}}]),
+    ]
+    """Pools of machines without GPUs, by name; one at least."""
     file_system: FileSystemSettings | None = None
     workloads: dict[PoolName, WorkloadSettings] = Field(default_factory=dict)
+    """What the pods of service accounts may do, by a name for each."""

@@ -10,6 +10,7 @@ import types
 from collections.abc import Awaitable, Collection
 from functools import cache
 from typing import (
+    Annotated,
     Any,
     ForwardRef,
     NotRequired,
@@ -18,6 +19,7 @@ from typing import (
     cast,
     get_args,
     get_origin,
+    get_type_hints,
     is_typeddict,
 )
 
@@ -29,7 +31,10 @@ from falaj.stacks.settings.section import Section
 
 
 def section_of(
-    arguments: type, name: str, leaving_out: Collection[str] = frozenset()
+    arguments: type,
+    name: str,
+    leaving_out: Collection[str] = frozenset(),
+    **instead: Any,
 ) -> type[Section]:
     """The section that has a component's arguments as its keys.
 
@@ -37,26 +42,39 @@ def section_of(
         arguments: the TypedDict of the arguments.
         name: the section's name, for messages.
         leaving_out: arguments that the blueprint gives.
+        instead: types of arguments that a stack file can say more exactly than the component.
     """
-    hints = arguments.__annotations__
     required = cast("frozenset[str]", getattr(arguments, "__required_keys__", frozenset[str]()))
     fields: dict[str, Any] = {}
-    for key, hint in hints.items():
+    for key, hint in _hints(arguments).items():
         if key in leaving_out:
             continue
-        plain = _plain(hint)
-        fields[key] = (plain, ...) if key in required else (plain | None, None)
-    return create_model(name, __base__=Section, __doc__=arguments.__doc__, **fields)
+        plain = instead.get(key) or _plain(hint)
+        needed = key in required and get_origin(hint) is not NotRequired
+        fields[key] = (plain, ...) if needed else (plain | None, None)
+    made = create_model(name, __base__=Section, __doc__=arguments.__doc__, **fields)
+    made.described_by = arguments
+    return made
 
 
-def component_section(arguments: type, name: str) -> type[Section]:
+def component_section(arguments: type, name: str, **instead: Any) -> type[Section]:
     """The section of a component in a cluster: its own arguments, not those that all share."""
-    return section_of(arguments, name, leaving_out={*InClusterArgs.__annotations__, "images"})
+    shared = {*InClusterArgs.__annotations__, "images"}
+    return section_of(arguments, name, shared, **instead)
 
 
 @cache
-def _nested(arguments: type) -> type[Section]:
+def nested_section(arguments: type) -> type[Section]:
+    """The section of options within a component's arguments."""
     return section_of(arguments, arguments.__name__)
+
+
+def _hints(arguments: type) -> dict[str, Any]:
+    """The types of a TypedDict's keys, also where its module's annotations are texts."""
+    hints = arguments.__annotations__
+    if any(isinstance(hint, ForwardRef | str) for hint in hints.values()):
+        return get_type_hints(arguments, include_extras=True)
+    return hints
 
 
 def _plain(hint: Any) -> Any:
@@ -65,15 +83,17 @@ def _plain(hint: Any) -> Any:
     found = hint
     if origin in (NotRequired, Required):
         found = _plain(inner[0])
+    elif origin is Annotated:
+        found = Annotated[(_plain(inner[0]), *inner[1:])]
     elif origin in (Union, types.UnionType):
         kept = tuple(_plain(each) for each in inner if not _is_late(each))
         found = Union[kept]  # noqa: UP007 - made from a list of types
     elif is_typeddict(hint):
-        found = _nested(hint)
+        found = nested_section(hint)
     elif origin is list:
         found = list[_plain(inner[0])]
     elif origin is dict:
-        found = dict[str, _plain(inner[1])]
+        found = dict[_plain(inner[0]), _plain(inner[1])]
     return found
 
 

@@ -2,55 +2,37 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import importlib
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, Final
 
 from pydantic import ValidationError
 
-from falaj.components import catalogue
-from falaj.policies.model import PolicyError, read_settings
-from falaj.stacks.errors import SettingsError
-from falaj.stacks.settings.cloud import CloudSettings
-from falaj.stacks.settings.cluster import ClusterSettings
-from falaj.stacks.settings.errors import describe, unknown_namespace
-from falaj.stacks.settings.foundation import FoundationSettings
-from falaj.stacks.settings.in_cluster import InClusterSettings, check_access
-from falaj.stacks.settings.local import LocalSettings, check_combinations
+from falaj.stacks.settings.findings import encrypted, refused, unclear
+from falaj.stacks.settings.given import Given, Values
+from falaj.stacks.settings.kinds import ALL, EXISTING, PLATFORMS, kinds_on
+from falaj.stacks.settings.mending import before, is_there, mended
+from falaj.stacks.settings.namespaces import foreign
 from falaj.stacks.settings.nesting import nest
-from falaj.stacks.settings.platform import PlatformSettings
-from falaj.stacks.settings.section import Section
-from falaj.stacks.settings.smb import SmbSettings
-from falaj.stacks.settings.source import Values, from_engine, from_project_and_stack
-from falaj.stacks.settings.workloads import WorkloadsSettings
-
-NAMESPACE = "falaj"
-#: Namespaces that a stack file may hold: ours, the engine's, and those of the clouds' providers.
-NAMESPACES = (NAMESPACE, "pulumi", "aws", "azure-native", "kubernetes")
-
-Settings = (
-    LocalSettings
-    | FoundationSettings
-    | ClusterSettings
-    | SmbSettings
-    | PlatformSettings
-    | WorkloadsSettings
+from falaj.stacks.settings.problems import (
+    Drop,
+    Finding,
+    Problem,
+    Put,
+    RefusedSettingsError,
+    Rename,
+    shown,
 )
+from falaj.stacks.settings.problems import Path as KeyPath
+from falaj.stacks.settings.shapes import Choice, words
+from falaj.stacks.settings.source import given_by_engine, given_in_files
+from falaj.stacks.settings.suggestions import closest
 
-PLATFORMS = ("local", "aws", "azure", "kubernetes")
-#: The kinds of stacks in a cloud, and the settings of each.
-BLUEPRINTS: Mapping[str, type[Settings]] = {
-    "foundation": FoundationSettings,
-    "cluster": ClusterSettings,
-    "smb": SmbSettings,
-    "platform": PlatformSettings,
-    "workloads": WorkloadsSettings,
-}
-#: The kinds on an existing cluster: its ``cluster`` is what a cloud's ``platform`` is.
-EXISTING: Mapping[str, type[Settings]] = {
-    "cluster": PlatformSettings,
-    "workloads": WorkloadsSettings,
-}
+if TYPE_CHECKING:
+    from falaj.stacks.settings.kinds import Settings
+
+#: How often values are mended to find what else is wrong: a mended section can lack a key.
+_ROUNDS: Final = 3
 
 
 def load_file(path: Path, root: Path) -> Settings:
@@ -59,9 +41,7 @@ def load_file(path: Path, root: Path) -> Settings:
     Raises:
         SettingsError: the file is missing or not YAML, or a value was refused.
     """
-    return validate(
-        from_project_and_stack(path, root), root, stack=path.stem.removeprefix("Pulumi.")
-    )
+    return checked(given_in_files(path, root), root)
 
 
 def load_engine(stack: str, root: Path) -> Settings:
@@ -70,7 +50,7 @@ def load_engine(stack: str, root: Path) -> Settings:
     Raises:
         SettingsError: a value was refused.
     """
-    return validate(from_engine(), root, stack=stack)
+    return checked(given_by_engine(stack, root), root)
 
 
 def validate(values: Values, root: Path, *, stack: str) -> Settings:
@@ -79,93 +59,153 @@ def validate(values: Values, root: Path, *, stack: str) -> Settings:
     Raises:
         SettingsError: names every refused key with its path, the value and what is allowed.
     """
-    own: dict[str, Any] = {}
-    for key, value in values.items():
-        namespace, _, name = key.partition(":")
-        if namespace not in NAMESPACES:
-            raise SettingsError(unknown_namespace(key, NAMESPACES))
-        if namespace == NAMESPACE:
-            own[name] = value
-    own = nest(own, NAMESPACE)
-    kind = _kind(own, stack)
-    try:
-        settings = kind.model_validate(own)
-    except ValidationError as error:
-        raise SettingsError(describe(error, kind, NAMESPACE, stack)) from None
-    if isinstance(settings, LocalSettings):
-        check_combinations(settings, root, stack)
-        return settings
-    if isinstance(settings, InClusterSettings):
-        check_access(settings, stack)
-    _check_places(settings, stack)
-    _check_policies(settings)
+    return checked(Given(dict(values), stack=stack), root)
+
+
+def checked(given: Given, root: Path) -> Settings:
+    """The settings of what a stack says.
+
+    Raises:
+        RefusedSettingsError: everything that is wrong, as far as it can be found.
+    """
+    problems: list[Problem] = [*given.problems, *foreign(given)]
+    if not given.is_whole:
+        raise RefusedSettingsError(problems)
+    own, found = nest(given)
+    for finding in encrypted(own, given):
+        found.append(finding)
+        own = mended(own, finding)
+    kind = _kind(own, found)
+    if kind is None:
+        raise RefusedSettingsError(problems, found, given)
+    settings, own = _settings(kind, own, given, found)
+    if settings is not None:
+        settings.read_from(given)
+        more = further(settings, root, {finding.path for finding in found})
+        found += more
+        if more:
+            settings = _mended_settings(kind, own, more, given)
+    if problems or found or settings is None:
+        raise RefusedSettingsError(problems, found, given, mended=settings)
     return settings
 
 
-def _kind(own: Mapping[str, Any], stack: str) -> type[Settings]:
-    """The settings that the stack's platform and blueprint ask for."""
+def _mended_settings(
+    kind: type[Settings], own: dict[str, Any], findings: list[Finding], given: Given
+) -> Any:
+    """The settings as they would be without some problems; None where they would be none."""
+    for finding in findings:
+        own = mended(own, finding)
+    try:
+        settings = kind.model_validate(own)
+    except ValidationError:
+        return None
+    settings.read_from(given)
+    return settings
+
+
+def _settings(
+    kind: type[Settings], own: dict[str, Any], given: Given, found: list[Finding]
+) -> tuple[Any, dict[str, Any]]:
+    """The settings and their values; where some were refused, as with the first correction.
+
+    What is refused is added to ``found``; what only a correction brought about is not.
+    """
+    original = own
+    for finding in unclear(given, kind):
+        found.append(finding)
+        own = mended(own, finding)
+    renames: list[Rename] = []
+    for number in range(_ROUNDS):
+        try:
+            return kind.model_validate(own), own
+        except ValidationError as error:
+            problems = refused(error, kind, own)
+        for finding in problems:
+            as_given = before(finding, renames)
+            known = any(each.path == as_given.path for each in found)
+            if not known and (number == 0 or is_there(original, as_given.path)):
+                found.append(as_given)
+            own = mended(own, finding)
+        renames += [
+            each.actions[0]
+            for each in problems
+            if each.actions and isinstance(each.actions[0], Rename)
+        ]
+    return None, own
+
+
+def further(settings: Settings, root: Path, known: set[KeyPath]) -> list[Finding]:
+    """What only the settings as a whole show: places, files, other stacks.
+
+    Args:
+        settings: with the right types and keys.
+        root: the project's folder.
+        known: paths at which something is wrong already.
+    """
+    checks = importlib.import_module(
+        f"falaj.stacks.settings.{'tables' if settings.platform == 'local' else 'wholes'}"
+    ).CHECKS
+    return [each for check in checks for each in check(settings, root) if each.path not in known]
+
+
+def _kind(own: dict[str, Any], found: list[Finding]) -> type[Settings] | None:
+    """The settings that the stack's platform and blueprint ask for; None where that isn't known.
+
+    What is wrong with both is added to ``found``. What was meant is taken in place of what was
+    given, so that the rest can be checked.
+    """
     platform = own.get("platform")
-    if platform == "local":
-        return LocalSettings
     if platform is None and "placement" in own:
         if "region" in own:
-            raise SettingsError(
-                f"falaj:region: given {own['region']!r} beside falaj:placement, which names the "
-                f"regions\n  remove it with: pulumi config rm falaj:region -s {stack}"
+            said = (
+                f"given {shown(own.pop('region'))} beside falaj:placement, which names the regions"
             )
+            found.append(Finding(("region",), said, (Drop(("region",)),)))
     elif not isinstance(platform, str) or platform not in PLATFORMS:
-        given = "nothing" if platform is None else repr(platform)
-        raise SettingsError(
-            f"falaj:platform: given {given}; allowed: {', '.join(PLATFORMS)}\n"
-            f"  set it with: pulumi config set falaj:platform local -s {stack}"
+        found.append(_choice("platform", platform, PLATFORMS, likeliest=_likely_platform(own)))
+        own["platform"] = platform = closest(platform, PLATFORMS) if platform else None
+        if platform is None:
+            return None
+    elif "placement" in own and platform != "local":
+        said = (
+            f"given {shown(own.pop('platform'))} beside falaj:placement, which names the clouds; "
+            "leave one of them out"
         )
-    elif "placement" in own:
-        raise SettingsError(
-            f"falaj:platform: given {platform!r} beside falaj:placement, which names the clouds\n"
-            f"  remove one of them: pulumi config rm falaj:platform -s {stack}"
-        )
+        found.append(Finding(("platform",), said, (Drop(("platform",)),)))
+        own.pop("region", None)
+    if platform == "local":
+        return ALL["local"]
+    kinds = kinds_on(platform)
     blueprint = own.get("blueprint")
-    kinds = EXISTING if platform == "kubernetes" else BLUEPRINTS
     if not isinstance(blueprint, str) or blueprint not in kinds:
-        given = "nothing" if blueprint is None else repr(blueprint)
-        on = f" on the platform {platform}" if blueprint in BLUEPRINTS else ""
-        raise SettingsError(
-            f"falaj:blueprint: given {given}; allowed{on}: {', '.join(kinds)}\n"
-            f"  set it with: pulumi config set falaj:blueprint {next(iter(kinds))} -s {stack}"
-        )
-    return kinds[blueprint]
+        on = f" on the platform {platform}" if kinds is EXISTING else ""
+        found.append(_choice("blueprint", blueprint, tuple(kinds), on))
+        own["blueprint"] = blueprint = closest(blueprint, kinds) if blueprint else None
+    return kinds[blueprint] if blueprint else None
 
 
-def _check_places(settings: CloudSettings, stack: str) -> None:
-    """Every place has to be in the country, and in a cloud that this blueprint knows."""
-    key = "placement" if settings.placement else "region"
-    for place in settings.places:
-        cloud, _, region = place.partition("/")
-        if settings.platform == "kubernetes":
-            # The site of an existing cluster is its owner's word; components check its form.
-            continue
-        if cloud not in ("aws", "azure"):
-            raise SettingsError(
-                f"falaj:{key}: given {place!r}; allowed: {', '.join(catalogue.PLACES)}\n"
-                "  stacks of this blueprint are made in a cloud"
-            )
-        try:
-            catalogue.place(cloud, region)
-        except catalogue.CatalogueError as error:
-            raise SettingsError(
-                f"falaj:{key}: {error}\n"
-                f"  set it with: pulumi config set falaj:{key} VALUE -s {stack}"
-            ) from None
+def _likely_platform(own: dict[str, Any]) -> str:
+    """Where a stack is that doesn't say it, by its other keys."""
+    if "context" in own:
+        return "kubernetes"
+    if "blueprint" not in own and "region" not in own:
+        return "local"
+    known = [place.split("/") for place in _places()]
+    return next((cloud for cloud, region in known if region == own.get("region")), "aws")
 
 
-def _check_policies(settings: CloudSettings) -> None:
-    """What the packs would refuse is refused before the engine starts them."""
-    try:
-        read_settings(settings.policies.given(), "falaj:policies")
-    except PolicyError as error:
-        raise SettingsError(str(error)) from None
+def _places() -> tuple[str, ...]:
+    """Places in the country, as ``aws/me-central-1``."""
+    from falaj.components.catalogue import PLACES  # noqa: PLC0415 - no local stack needs them
+
+    return PLACES
 
 
-def sections() -> dict[str, type[Section]]:
-    """The settings of every kind of stack, by the name that the reference gives them."""
-    return {"local": LocalSettings, **BLUEPRINTS}
+def _choice(
+    key: str, value: Any, allowed: tuple[str, ...], where: str = "", likeliest: str = ""
+) -> Finding:
+    near = closest(value, allowed) if value else None
+    hint = f"; did you mean {near}?" if near else ""
+    said = f"given {shown(value)}; allowed{where}: {words(Choice(allowed))}{hint}"
+    return Finding((key,), said, (Put((key,), near or likeliest or allowed[0]),))

@@ -3,87 +3,120 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Final, Literal
 
-from pydantic import Field, field_validator
+from pydantic import Field
 
-from falaj.stacks.errors import SettingsError
+from falaj.components.specification.limits import Between, TextRule
 from falaj.stacks.settings.section import DataClass, Section
 
-HostName = Annotated[str, Field(pattern=r"^[A-Za-z0-9*]([A-Za-z0-9.-]{0,251})$")]
+#: What needs no file: 1,797 scans that ship inside scikit-learn.
+DIGITS: Final = "digits"
+TABLES: Final = (".csv", ".parquet")
+HOST: Final = TextRule(
+    r"^[A-Za-z0-9*][A-Za-z0-9.-]{0,251}$",
+    "a host's name of letters, digits, '.' and '-', or one that starts with '*'",
+    "models.example.ae",
+)
+MODEL: Final = TextRule(
+    r"^[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?$",
+    "1 to 63 lower-case letters, digits and '-', not at either end",
+    "churn",
+)
+Seed = Annotated[int, Between(0, 2**31 - 1)]
+#: Paths and columns: any text that isn't blank.
+Named = Annotated[str, TextRule(r"^.*\S.*$", "text that is not empty", "digits")]
 
 
 class SplitSettings(Section):
-    """How the rows are divided: ``holdout`` is the share that training never sees."""
+    """How the rows are divided into those that are learned from and those that judge."""
 
-    seed: Annotated[int, Field(ge=0, le=2**31 - 1)] = 7
-    holdout: Annotated[float, Field(ge=0.05, le=0.5)] = 0.2
+    described_by: ClassVar = "falaj.components.local.dataset.DatasetArgs"
+    seed: Seed = 7
+    holdout: Annotated[float, Between(0.05, 0.5)] = 0.2
 
 
 class TrainingSettings(Section):
     """Hyperparameters; one that is left out takes the default of the data's model family."""
 
-    epochs: Annotated[int, Field(ge=1, le=10_000)] | None = None
-    batch_size: Annotated[int, Field(ge=1, le=65_536)] | None = None
-    learning_rate: Annotated[float, Field(gt=0, le=10)] | None = None
-    weight_decay: Annotated[float, Field(ge=0, le=10)] | None = None
-    patience: Annotated[int, Field(ge=1, le=10_000)] | None = None
-    gradient_clip: Annotated[float, Field(gt=0, le=1_000_000)] | None = None
-    width: Annotated[int, Field(ge=4, le=4_096)] | None = None
-    seed: Annotated[int, Field(ge=0, le=2**31 - 1)] | None = None
-    processes: Annotated[int, Field(ge=1, le=64)] = 1
+    described_by: ClassVar = "falaj.components.local.training_run.TrainingRunArgs"
+    epochs: Annotated[int, Between(1, 10_000)] | None = None
+    batch_size: Annotated[int, Between(1, 65_536)] | None = None
+    learning_rate: Annotated[float, Between(0, 10, above=True)] | None = None
+    weight_decay: Annotated[float, Between(0, 10)] | None = None
+    patience: Annotated[int, Between(1, 10_000)] | None = None
+    gradient_clip: Annotated[float, Between(0, 1_000_000)] | None = None
+    width: Annotated[int, Between(4, 4_096)] | None = None
+    seed: Seed | None = None
+    processes: Annotated[int, Between(1, 64)] = 1
     precision: Literal["auto", "float32", "bfloat16", "float16"] = "auto"
 
 
 class OptimizationSettings(Section):
-    """Quantisation: ``max_accuracy_drop`` is in percentage points (of RMSE for regression)."""
+    """Quantisation to 8 bits, which has to pay in speed and may cost little accuracy."""
 
+    described_by: ClassVar = "falaj.components.local.model_package.ModelPackageArgs"
     quantise: Literal["auto", "never"] = "auto"
-    max_accuracy_drop: Annotated[float, Field(ge=0, le=100)] = 0.5
+    max_accuracy_drop: Annotated[float, Between(0, 100)] = 0.5
+    """How much quantisation may cost, in percentage points of accuracy; for regression in percent
+    of the RMSE."""
 
 
 class ServiceSettings(Section):
-    """The server: it listens on ``host`` and ``port``; workers and threads are per machine."""
+    """The server of the model."""
 
+    described_by: ClassVar = "falaj.components.local.inference_service.InferenceServiceArgs"
     host: Literal["127.0.0.1", "0.0.0.0", "::1", "::"] = "127.0.0.1"  # noqa: S104 - the stack's own choice
-    port: Annotated[int, Field(ge=1024, le=65_535)] = 8443
-    names: list[HostName] = Field(default_factory=list)
-    workers: Annotated[int, Field(ge=1, le=64)] = 1
-    threads: Annotated[int, Field(ge=1, le=64)] = 1
-    max_rows: Annotated[int, Field(ge=1, le=1_000_000)] = 1_024
-    max_body_bytes: Annotated[int, Field(ge=1_024, le=1 << 30)] = 8 << 20
-    drain_seconds: Annotated[int, Field(ge=1, le=600)] = 10
+    """Address to listen on: this machine alone, or all of its networks."""
+    port: Annotated[int, Between(1024, 65_535)] = 8443
+    """Port to listen on, one of its own for each stack of a machine; another one restarts the
+    server."""
+    names: list[Annotated[str, HOST]] = Field(default_factory=list)
+    """Further names of the machine that its certificate is valid for."""
+    workers: Annotated[int, Between(1, 64)] = 1
+    """Worker processes, each with the model."""
+    threads: Annotated[int, Between(1, 64)] = 1
+    """Threads of each worker."""
+    max_rows: Annotated[int, Between(1, 1_000_000)] = 1_024
+    """Most rows in a request."""
+    max_body_bytes: Annotated[int, Between(1_024, 1 << 30)] = 8 << 20
+    """Largest request, in bytes."""
+    drain_seconds: Annotated[int, Between(1, 600)] = 10
+    """How long an old version may finish its requests, in seconds."""
 
 
 class KeySettings(Section):
-    """Keys: raise ``rotation`` by one to make a new key and re-wrap everything with it."""
+    """The keys that encrypt and sign what the stack keeps."""
 
-    rotation: Annotated[int, Field(ge=0, le=1_000_000)] = 0
+    rotation: Annotated[int, Between(0, 1_000_000)] = 0
+    """Raise it by one to make a new key and re-wrap everything with it."""
 
 
 class LocalSettings(Section):
     """Everything that a stack of the ``local`` platform may say."""
 
     platform: Literal["local"]
+    """Where the stack runs: ``local`` is this machine."""
     data_class: DataClass = "internal"
-    dataset: str = "digits"
-    target: str | None = None
+    """Class of the data, stricter upwards; kept with each model."""
+    dataset: Named = DIGITS
+    """``digits`` (1,797 scans that ship inside scikit-learn), or the path of a .csv or .parquet
+    file, from the project's folder. A changed file is another dataset."""
+    target: Named | None = None
+    """Column of the table to predict; a table needs one, digits take none."""
     task: Literal["auto", "classification", "regression"] = "auto"
-    model: Annotated[str, Field(pattern=r"^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$")] | None = None
-    keep_versions: Annotated[int, Field(ge=2, le=1_000)] = 5
+    """What is learned; ``auto`` decides it by the target column."""
+    model: Annotated[str, MODEL] | None = None
+    """The model's name in the registry and in URLs. Default: made from the dataset's."""
+    keep_versions: Annotated[int, Between(2, 1_000)] = 5
+    """Versions of the model to keep; the served one and the one before it are always kept."""
     retain: bool = False
+    """Whether data, keys and models stay when the stack is brought down."""
     split: SplitSettings = SplitSettings()
     training: TrainingSettings = TrainingSettings()
     optimization: OptimizationSettings = OptimizationSettings()
     service: ServiceSettings = ServiceSettings()
     keys: KeySettings = KeySettings()
-
-    @field_validator("dataset", "target")
-    @classmethod
-    def _not_blank(cls, value: str | None) -> str | None:
-        if value is not None and not value.strip():
-            raise ValueError("must not be empty")
-        return value
 
     @property
     def model_name(self) -> str:
@@ -95,44 +128,6 @@ class LocalSettings(Section):
 
     def dataset_source(self, root: Path) -> str:
         """``digits``, or the file's absolute path; ``root`` is the project's folder."""
-        if self.dataset == "digits":
+        if self.dataset == DIGITS:
             return self.dataset
         return str((root / Path(self.dataset).expanduser()).resolve())
-
-
-def check_combinations(settings: LocalSettings, root: Path, stack: str) -> None:
-    """Refuse keys that contradict each other, or a dataset that is not there.
-
-    Raises:
-        SettingsError: names the key, the value and what is allowed.
-    """
-    if settings.dataset == "digits":
-        if settings.target is not None:
-            raise SettingsError(
-                f"falaj:target: given {settings.target!r}, but the dataset digits has a target of "
-                "its own\n  remove it with: "
-                f"pulumi config rm falaj:target -s {stack}"
-            )
-        if settings.task == "regression":
-            raise SettingsError(
-                "falaj:task: given 'regression', but the dataset digits is a classification\n"
-                f"  remove it with: pulumi config rm falaj:task -s {stack}"
-            )
-        return
-    source = Path(settings.dataset_source(root))
-    if source.suffix.lower() not in {".csv", ".parquet"}:
-        raise SettingsError(
-            f"falaj:dataset: given {settings.dataset!r}; allowed: digits, or the path of a .csv "
-            "or .parquet file"
-        )
-    if not source.is_file():
-        raise SettingsError(
-            f"falaj:dataset: there is no file {source}\n"
-            "  a relative path starts at the project's folder; set it with: "
-            f"pulumi config set falaj:dataset PATH -s {stack}"
-        )
-    if settings.target is None:
-        raise SettingsError(
-            f"falaj:target: missing; the dataset {settings.dataset} needs the name of the column "
-            f"to predict\n  set it with: pulumi config set falaj:target COLUMN -s {stack}"
-        )

@@ -2,39 +2,76 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from pydantic import Field
+from pydantic import Field, create_model
 
+from falaj.components.kubernetes.addons.addon import Addon
+from falaj.components.kubernetes.addons.available import ADDONS
 from falaj.components.kubernetes.gateway import GatewayArgs
 from falaj.components.kubernetes.gpu_queues import GpuQueuesArgs
 from falaj.components.kubernetes.platform import PlatformArgs
 from falaj.components.kubernetes.residency import ResidencyArgs
 from falaj.components.kubernetes.storage_classes import StorageClassesArgs
 from falaj.components.kubernetes.tenant import TenantArgs
-from falaj.stacks.settings.derived import component_section
+from falaj.components.specification.forms import TENANT
+from falaj.stacks.settings.derived import component_section, nested_section
 from falaj.stacks.settings.in_cluster import InClusterSettings
 from falaj.stacks.settings.section import Section
+from falaj.stacks.settings.shapes import keys_of
 
-TenantName = Annotated[str, Field(pattern=r"^[a-z][a-z0-9-]{0,18}[a-z0-9]$")]
+TenantName = Annotated[str, TENANT]
+
+
+def _sentence(addon: Addon) -> str:
+    return f"{addon.summary[:1].upper()}{addon.summary[1:]}."
+
 
 if TYPE_CHECKING:
-    GatewaySection = InstallationSection = QueueSection = Section
+    AddonsSection = GatewaySection = InstallationSection = QueueSection = Section
     ResidencySection = StorageSection = TenantSection = Section
 else:
     GatewaySection = component_section(GatewayArgs, "gateway")
-    InstallationSection = component_section(PlatformArgs, "installation")
+    AddonsSection = create_model(
+        "addons",
+        __base__=Section,
+        __doc__="Add-ons by name: false leaves one out, true or its options install it.",
+        **{
+            name.replace("-", "_"): (
+                bool | nested_section(addon.options) | None,
+                Field(
+                    None,
+                    alias=name,
+                    description=_sentence(addon),
+                ),
+            )
+            for name, addon in ADDONS.items()
+        },
+    )
+    InstallationSection = component_section(PlatformArgs, "installation", addons=AddonsSection)
     QueueSection = component_section(GpuQueuesArgs, "queues")
     ResidencySection = component_section(ResidencyArgs, "residency")
     StorageSection = component_section(StorageClassesArgs, "storage")
     TenantSection = component_section(TenantArgs, "tenant")
 
 
+def asked_addons(installation: Section) -> dict[str, Any] | None:
+    """What the stack says of each add-on by its name, as `Platform` takes it; None: nothing."""
+    addons: AddonsSection | None = getattr(installation, "addons", None)
+    if addons is None:
+        return None
+    given = addons.model_dump(exclude_none=True)
+    return {
+        key.name: given[key.attribute] for key in keys_of(type(addons)) if key.attribute in given
+    }
+
+
 class PlatformSettings(InClusterSettings):
     """Everything that a stack may say that makes a cluster ready for workloads."""
 
     blueprint: Literal["platform", "cluster"]
-    """``platform`` on a cluster of AWS or Azure; of an existing one this is its ``cluster``."""
+    """What the stack makes: here what a cluster needs for workloads. ``platform`` on a cluster of
+    AWS or Azure; of an existing one this is its ``cluster``."""
     installation: InstallationSection
     """Arguments of `Platform`: its add-ons and where the API server is."""
     storage: StorageSection | None = None

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal, get_args
+from typing import Any, ClassVar, Literal, get_args
 
-from pydantic import BaseModel, ConfigDict, ValidationInfo, field_validator
+from pydantic import BaseModel, ConfigDict, PrivateAttr, ValidationInfo, field_validator
 from pydantic.alias_generators import to_camel
 from pydantic_core import PydanticCustomError
 
+from falaj.stacks.settings.given import Given
+
 DataClass = Literal["public", "internal", "confidential", "restricted"]
+_TRUTHS = {"true": True, "false": False}
 
 
 class Section(BaseModel):
@@ -20,13 +23,34 @@ class Section(BaseModel):
         alias_generator=to_camel,
         coerce_numbers_to_str=True,
     )
+    described_by: ClassVar[type | str | None] = None
+    """What describes fields without a text of their own: a component's arguments, or a model; by
+    its path where it is not to be loaded with the settings."""
+    _given: Given = PrivateAttr(default_factory=lambda: Given({}))
+
+    @property
+    def provenance(self) -> Given:
+        """Where the stack says all this; of the outermost section alone."""
+        return self._given
+
+    def read_from(self, given: Given) -> None:
+        """Remember where the stack says all this, for messages of later checks."""
+        self._given = given
 
     @field_validator("*", mode="before")
     @classmethod
     def _no_truth_for_numbers(cls, value: Any, info: ValidationInfo) -> Any:
-        # Without this, `epochs: true` would count as 1.
+        """Take true and false for truth values alone, and nothing else for them.
+
+        Without this, `epochs: true` would count as 1, and `retain: on` as true, which the engine
+        and editors read as text.
+        """
         field = cls.model_fields[info.field_name or ""]
         allowed = (field.annotation, *get_args(field.annotation))
-        if isinstance(value, bool) and bool not in allowed:
+        if isinstance(value, bool) and not {bool, Any} & set(allowed):
             raise PydanticCustomError("wrong_type", "another type")
+        if bool in allowed and isinstance(value, str | int) and not isinstance(value, bool):
+            if str not in allowed and value not in _TRUTHS:
+                raise PydanticCustomError("wrong_type", "another type")
+            return _TRUTHS.get(value, value) if isinstance(value, str) else value
         return value

@@ -2,40 +2,39 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
-from pydantic import Field
-
-from falaj.stacks.settings.cloud import Days
-from falaj.stacks.settings.foundation import OnFoundation
+from falaj.components.specification import cpu_demand, cpu_inference_tier
+from falaj.components.specification.forms import DIGEST
+from falaj.components.specification.limits import OneOf
+from falaj.stacks.settings.foundation import Days, OnFoundation
 from falaj.stacks.settings.section import Section
 
-Instances = Annotated[int, Field(ge=1, le=100)]
+Instances = Annotated[int, cpu_inference_tier.INSTANCES]
 
 
 class InferenceSettings(Section):
     """The served model and its machines; a key that is left out takes the component's default."""
 
-    image_digest: Annotated[str, Field(pattern=r"^sha256:[0-9a-f]{64}$")] | None = None
+    described_by: ClassVar = cpu_inference_tier.CpuInferenceTierArgs
+    image_digest: Annotated[str, DIGEST] | None = None
     """Digest of the inference image in the stack's own registry, repository ``inference``. Only
     the sandbox can do without."""
-    model_package: Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9/._-]{0,511}$")]
+    model_package: Annotated[str, cpu_inference_tier.PACKAGE]
     certificate_id: str | None = None
     keyring_secret_id: str | None = None
-    host_name: Annotated[str, Field(pattern=r"^[a-z0-9]([a-z0-9.-]{0,250}[a-z0-9])$")] | None = (
-        None
-    )
-    mode: Literal["instances", "serverless"] | None = None
-    vcpu: Annotated[int, Field(ge=1, le=192)] | None = None
-    memory_gib: Annotated[int, Field(ge=1, le=1_536)] | None = None
-    int8: Literal["amx", "vnni", "i8mm", "any"] | None = None
+    host_name: Annotated[str, cpu_inference_tier.HOST] | None = None
+    mode: Annotated[str, OneOf(cpu_inference_tier.MODES)] | None = None
+    vcpu: Annotated[int, cpu_demand.VCPU] | None = None
+    memory_gib: Annotated[int, cpu_demand.MEMORY_GIB] | None = None
+    int8: Annotated[str, OneOf(cpu_demand.INT8)] | None = None
     machine: str | None = None
     machine_image: str | None = None
     zones: list[str] | None = None
     min_instances: Instances | None = None
     max_instances: Instances | None = None
-    cpu_target_percent: Annotated[int, Field(ge=10, le=95)] | None = None
-    port: Annotated[int, Field(ge=1, le=65_535)] | None = None
+    cpu_target_percent: Annotated[int, cpu_inference_tier.CPU_TARGET_PERCENT] | None = None
+    port: Annotated[int, cpu_inference_tier.PORT] | None = None
     allowed_cidrs: list[str] | None = None
     log_days: Days | None = None
 
@@ -44,4 +43,5 @@ class SmbSettings(OnFoundation):
     """Everything that an ``smb`` stack may say."""
 
     blueprint: Literal["smb"]
+    """What the stack makes: here one served model for a small business."""
     inference: InferenceSettings

@@ -1,104 +1,124 @@
-"""Where settings come from: a stack file, or the engine that runs the program."""
+"""Where settings come from: a stack file over the project's own, or the engine."""
 
 from __future__ import annotations
 
+import difflib
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, cast
-
-import yaml
+from typing import Any, Final, cast
 
 from falaj.stacks.errors import SettingsError
+from falaj.stacks.settings.document import Document, Mapping, Scalar, Way, resolved
+from falaj.stacks.settings.given import Given, Home, Values
+from falaj.stacks.settings.parsing import read
+from falaj.stacks.settings.problems import (
+    NAMESPACE,
+    Problem,
+    RefusedSettingsError,
+    flaw_problem,
+)
+from falaj.stacks.settings.siblings import stack_folder
+from falaj.stacks.settings.splices import SpliceError, difference, drop, put, rename, reread
 
-#: Configuration by namespaced key, as ``{"falaj:dataset": "digits"}``.
-Values = Mapping[str, Any]
-
-
-def from_file(path: Path, *, namespace_needed: bool = True) -> Values:
-    """The ``config`` section of a stack file.
-
-    Args:
-        path: the file.
-        namespace_needed: whether a key without one is refused.
-
-    Raises:
-        SettingsError: the file is missing, not UTF-8, not YAML, or has keys without a namespace.
-    """
-    try:
-        document = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        raise SettingsError(f"there is no stack file {path}") from None
-    except (OSError, UnicodeDecodeError) as error:
-        raise SettingsError(f"{path} cannot be read: {error}") from None
-    except yaml.YAMLError as error:
-        raise SettingsError(f"{path} is not valid YAML: {_one_line(error)}") from None
-    if document is None:
-        return {}
-    if not isinstance(document, dict):
-        raise SettingsError(f"{path}: expected a mapping with a `config` section")
-    config = cast("dict[Any, Any]", document).get("config") or {}
-    if not isinstance(config, dict):
-        raise SettingsError(f"{path}: `config` must be a mapping of namespaced keys")
-    values: dict[str, Any] = {}
-    for key, value in cast("dict[Any, Any]", config).items():
-        if not isinstance(key, str) or (namespace_needed and ":" not in key):
-            raise SettingsError(
-                f"{path}: config key {key!r} has no namespace; write it as falaj:{key}"
-            )
-        values[key] = value
-    return values
+#: What the engine itself keeps in a stack file: sdk/go/common/workspace/project.go (ProjectStack).
+_ENGINE_KEYS: Final = (
+    "config",
+    "encryptionsalt",
+    "encryptedkey",
+    "secretsprovider",
+    "environment",
+)
+_PROJECT_FILE: Final = "Pulumi.yaml"
 
 
-def from_project_and_stack(path: Path, root: Path, *, namespace: str = "") -> Values:
+def shown_path(path: Path, root: Path) -> str:
+    """A path as a person writes it: from the working folder, else from the project's."""
+    whole = path.absolute()
+    for folder in (Path.cwd(), root.absolute()):
+        if whole.is_relative_to(folder):
+            return whole.relative_to(folder).as_posix()
+    return str(path)
+
+
+def given_in_files(path: Path, root: Path, *, namespace: str = "") -> Given:
     """What the engine would hand to the program: the project's values, and the stack's over them.
 
     Args:
         path: the stack's file.
         root: the project's folder.
         namespace: the project's name, which the engine puts before keys that have none. Default:
-            such keys are refused, for in Falaj's own stacks they are mistakes.
+            such keys are problems, for in Falaj's own stacks they are mistakes.
+
+    Raises:
+        SettingsError: there is no stack file.
+    """
+    try:
+        document = read(path, shown_path(path, root))
+    except FileNotFoundError:
+        raise SettingsError(f"there is no stack file {shown_path(path, root)}") from None
+    return given_in(document, root, namespace=namespace)
+
+
+def given_in(document: Document, root: Path, *, namespace: str = "") -> Given:
+    """As `given_in_files`, of a stack's file that was read, or is about to be written."""
+    reader = _Reader(namespace)
+    project = root / _PROJECT_FILE
+    if project.is_file():
+        reader.project(read(project, shown_path(project, root)))
+    reader.stack(document)
+    stack = document.path.stem.removeprefix("Pulumi.")
+    return Given(
+        reader.values, reader.homes, document, stack, tuple(reader.problems), reader.is_whole
+    )
+
+
+def from_project_and_stack(path: Path, root: Path, *, namespace: str = "") -> Values:
+    """The values alone; see `given_in_files`.
 
     Raises:
         SettingsError: one of the files can't be used.
     """
-    project = root / "Pulumi.yaml"
-    values = {
-        **(_project_values(project, namespace) if project.is_file() else {}),
-        **_named(from_file(path, namespace_needed=not namespace), namespace),
-    }
-    return {key: value for key, value in values.items() if ":" in key}
+    given = given_in_files(path, root, namespace=namespace)
+    if given.problems:
+        raise RefusedSettingsError(given.problems)
+    return given.values
 
 
-def _project_values(path: Path, namespace: str) -> Values:
-    """The ``config`` section of a project file: values stand below ``value`` or ``default``."""
-    values: dict[str, Any] = {}
-    for key, entry in from_file(path, namespace_needed=False).items():
-        if isinstance(entry, dict):
-            fields = cast("dict[str, Any]", entry)
-            found = next((each for each in ("value", "default") if each in fields), None)
-            if found:
-                values[key] = fields[found]
-        else:
-            values[key] = entry
-    return _named(values, namespace)
+def given_by_engine(stack: str, root: Path) -> Given:
+    """What the engine handed to the program, with the lines of the files that say the same.
 
-
-def _named(values: Values, namespace: str) -> Values:
-    """Values by keys with a namespace; without one given, as they are."""
-    return {
-        f"{namespace}:{key}" if namespace and ":" not in key else key: value
-        for key, value in values.items()
-    }
-
-
-def from_engine() -> Values:
-    """What the engine handed to the program: text, or JSON for structured values."""
+    A value that differs from the file's was given to the engine in another way (``--config``, an
+    environment): no line is named for it.
+    """
     from pulumi.runtime import config  # noqa: PLC0415 - a second that reading a file does not need
 
     # A language host hands the configuration over in the environment or sets it directly.
-    values: dict[str, str] = {**config.get_config_env(), **config.CONFIG.get()}
-    return {key: _structured(value) for key, value in values.items()}
+    handed: dict[str, str] = {**config.get_config_env(), **config.CONFIG.get()}
+    secrets = frozenset(key for key in handed if config.is_config_secret(key))
+    values = {key: _structured(value) for key, value in handed.items()}
+    files = _files_of(stack, root)
+    if files is None:
+        return Given(values, stack=stack, secrets=secrets)
+    homes = {
+        key: home
+        for key, home in files.homes.items()
+        if key in handed and _handed(files.values[key]) == _handed(values[key])
+    }
+    return Given(values, homes, files.stack_file, stack, secrets=secrets)
+
+
+def _files_of(stack: str, root: Path) -> Given | None:
+    """The files that the engine will have read; None where they can't be found."""
+    try:
+        reader = _Reader("")
+        reader.project(read(root / _PROJECT_FILE, _PROJECT_FILE))
+        path = (stack_folder(root) or root) / f"Pulumi.{stack}.yaml"
+        document = read(path, path.relative_to(root).as_posix())
+    except (OSError, ValueError):
+        return None
+    reader.stack(document)
+    return Given(reader.values, reader.homes, document, stack)
 
 
 def _structured(value: str) -> Any:
@@ -111,5 +131,162 @@ def _structured(value: str) -> Any:
         return value
 
 
-def _one_line(error: Exception) -> str:
-    return " ".join(str(error).split())
+def _handed(value: Any) -> Any:
+    """A value in the form in which both a file's and the engine's can be compared."""
+    if isinstance(value, dict):
+        entries = cast("dict[str, Any]", value)
+        return {key: _handed(each) for key, each in entries.items()}
+    if isinstance(value, list):
+        return [_handed(each) for each in cast("list[Any]", value)]
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, float) and value.is_integer():
+        return str(int(value))
+    return "" if value is None else str(value)
+
+
+class _Reader:
+    """Collects values, their places, and what is wrong with the files."""
+
+    def __init__(self, namespace: str) -> None:
+        self._namespace = namespace
+        self.values: dict[str, Any] = {}
+        self.homes: dict[str, Home] = {}
+        self.problems: list[Problem] = []
+        self.is_whole = True
+
+    def project(self, document: Document) -> None:
+        """The ``config`` section of a project file: a value stands alone, or below ``value``."""
+        for key, way in self._config(document):
+            inner = resolved(document.node(way))
+            whole = way
+            if isinstance(inner, Mapping):
+                found = next((each for each in ("value", "default") if each in inner.by_name), "")
+                if not found:
+                    continue
+                whole = (*way, found)
+            named = self._named(key)
+            if ":" in named:
+                self._note(named, Home(document, whole, way if whole != way else ()))
+
+    def stack(self, document: Document) -> None:
+        """The ``config`` section of a stack file."""
+        self._outside(document)
+        for key, way in self._config(document):
+            named = self._named(key)
+            if ":" in named:
+                self._note(named, Home(document, way))
+            else:
+                entry = document.entry(way)
+                self.problems.append(
+                    Problem(
+                        f"config key '{key}' has no namespace; write it as {NAMESPACE}:{key}",
+                        document,
+                        entry.key.start if entry else 0,
+                        difference(document.text, rename(document, way, f"{NAMESPACE}:{key}")),
+                    )
+                )
+
+    def _note(self, key: str, home: Home) -> None:
+        node = home.document.node(home.way)
+        self.values[key] = node.data if node else None
+        self.homes[key] = home
+
+    def _named(self, key: str) -> str:
+        return f"{self._namespace}:{key}" if self._namespace and ":" not in key else key
+
+    def _config(self, document: Document) -> Iterator[tuple[str, Way]]:
+        """Keys of the section with their places; what is wrong with the file is noted."""
+        self.problems += [flaw_problem(document, flaw) for flaw in document.flaws]
+        self.is_whole = self.is_whole and document.is_readable
+        root = resolved(document.root)
+        if root is None or root.data is None:
+            return
+        if not isinstance(root, Mapping):
+            self.is_whole = False
+            self.problems.append(
+                Problem(
+                    "expected a mapping with a `config` section, not "
+                    + ("a list" if isinstance(root.data, list) else "text alone"),
+                    document,
+                    root.start,
+                )
+            )
+            return
+        config = resolved(document.node(("config",)))
+        if config is None or config.data is None:
+            return
+        if not isinstance(config, Mapping):
+            self.is_whole = False
+            entry = root.by_name["config"]
+            self.problems.append(
+                Problem(
+                    "`config` must be a mapping of namespaced keys, as falaj:dataset: digits",
+                    document,
+                    entry.key.start,
+                    _as_mapping(document, config.data),
+                )
+            )
+            return
+        for name, entry in config.by_name.items():
+            if _is_text(entry.key):
+                yield name, ("config", name)
+            else:
+                self.problems.append(_no_text(document, entry.key))
+
+    def _outside(self, document: Document) -> None:
+        """Keys beside ``config`` that were meant to be it, or to be within."""
+        root = resolved(document.root)
+        for name, entry in root.by_name.items() if isinstance(root, Mapping) else ():
+            if name in _ENGINE_KEYS:
+                continue
+            near = difflib.get_close_matches(name, ("config",), n=1)
+            if near and "config" not in cast("Mapping", root).by_name:
+                after = rename(document, (name,), "config")
+                said = f"{name}: unknown; did you mean config?"
+            elif name.partition(":")[0] == NAMESPACE:
+                said = f"{name}: stands outside of `config:`; indent it below that"
+                after = _moved(document, name)
+            else:
+                continue
+            edit = difference(document.text, after) if after else None
+            self.problems.append(Problem(said, document, entry.key.start, edit))
+
+
+def _is_text(key: Scalar) -> bool:
+    return bool(key.quote) or isinstance(key.value, str)
+
+
+def _no_text(document: Document, key: Scalar) -> Problem:
+    """A key such as ``5`` or ``true``."""
+    return Problem(
+        f"the key {key.text or 'nothing'} is no text; write it in quotes",
+        document,
+        key.start,
+        difference(document.text, _quoted(document, key)),
+    )
+
+
+def _quoted(document: Document, key: Scalar) -> str:
+    return f'{document.text[: key.start]}"{key.text}"{document.text[key.end :]}'
+
+
+def _as_mapping(document: Document, listed: Any) -> Any:
+    """The lines of a ``config`` that is a list of keys, as the mapping that was meant."""
+    whole: dict[str, Any] = {}
+    for each in cast("list[Any]", listed) if isinstance(listed, list) else ():
+        if isinstance(each, dict):
+            whole |= cast("dict[str, Any]", each)
+    if not whole:
+        return None
+    return difference(document.text, put(document, ("config",), whole))
+
+
+def _moved(document: Document, name: str) -> str:
+    """The text with a key below ``config``."""
+    node = document.node((name,))
+    try:
+        without = reread(document, drop(document, (name,)))
+        return put(without, ("config", name), node.data if node else None)
+    except SpliceError:
+        return ""

@@ -9,12 +9,12 @@ from pydantic import Field
 from falaj.components.kubernetes.inference_service import InferenceServiceArgs
 from falaj.components.kubernetes.sweep import SweepArgs
 from falaj.components.kubernetes.training_job import TrainingJobArgs
+from falaj.components.specification.forms import WORKLOAD
 from falaj.stacks.settings.derived import component_section
 from falaj.stacks.settings.in_cluster import InClusterSettings
 from falaj.stacks.settings.section import Section
 
-#: A name that leaves room for what controllers append to it.
-WorkloadName = Annotated[str, Field(pattern=r"^[a-z]([a-z0-9-]{0,38}[a-z0-9])?$")]
+WorkloadName = Annotated[str, WORKLOAD]
 
 if TYPE_CHECKING:
     InferenceSection = SweepSection = TrainingSection = Section
@@ -28,6 +28,7 @@ class WorkloadsSettings(InClusterSettings):
     """Everything that a ``workloads`` stack may say; its tenant is the team's."""
 
     blueprint: Literal["workloads"]
+    """What the stack makes: here a team's jobs and services in a cluster."""
     training_jobs: dict[WorkloadName, TrainingSection] = Field(default_factory=dict)
     """Arguments of `TrainingJob`, by name."""
     sweeps: dict[WorkloadName, SweepSection] = Field(default_factory=dict)

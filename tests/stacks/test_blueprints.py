@@ -274,9 +274,9 @@ def test_mistakes_in_any_resource_of_the_six_stacks_are_caught(
                     "int8": "vnni",
                 }
             },
-            "CpuInferenceTier 'inference' was refused:\n  int8: given 'vnni'",
+            "falaj:inference.int8: given 'vnni'",
         ),
-        ({"falaj:network": {"cidr": "8.8.8.0/20"}}, "Network 'network' was refused:\n  cidr: "),
+        ({"falaj:network": {"cidr": "8.8.8.0/20"}}, "falaj:network.cidr: given '8.8.8.0/20'"),
     ],
 )
 def test_what_a_component_would_refuse_is_said_before_anything_is_made(

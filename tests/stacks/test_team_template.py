@@ -78,11 +78,11 @@ def test_other_answers_that_are_allowed_meet_every_rule(flavor: str, data_class:
 @pytest.mark.parametrize(
     ("key", "answer", "said"),
     [
-        ("tenant", "Acme Bank", "falaj:tenant: given 'Acme Bank'; allowed: text that matches"),
-        ("owner", "me; you", "falaj:owner: given 'me; you'; allowed: text that matches"),
-        ("costCenter", "", "falaj:costCenter: given ''; allowed: text that matches"),
-        ("dataClass", "secret", "falaj:dataClass: given 'secret'; allowed: 'public', 'internal'"),
-        ("registry", "Docker Hub", "falaj:registry: given 'Docker Hub'; allowed: text that"),
+        ("tenant", "Acme Bank", "falaj:tenant: given 'Acme Bank'; allowed: 2 to 20 lower-case"),
+        ("owner", "me; you", "falaj:owner: given 'me; you'; allowed: 1 to 256 letters"),
+        ("costCenter", "", "falaj:costCenter: given ''; allowed: 1 to 256 letters"),
+        ("dataClass", "secret", "falaj:dataClass: given 'secret'; allowed: public, internal"),
+        ("registry", "Docker Hub", "falaj:registry: given 'Docker Hub'; allowed: a host"),
         ("region", "eu-central-1", "region: given 'eu-central-1'; allowed: sites in the country"),
         ("region", "westeurope", "region: given 'westeurope'; allowed: sites in the country"),
         ("region", "DC 1", "region: given 'DC 1'; allowed: the site's name"),
@@ -94,11 +94,11 @@ def test_other_answers_that_are_allowed_meet_every_rule(flavor: str, data_class:
         (
             f"{SERVE}.keySecret",
             "/keys",
-            "key_secret: given '/keys'; allowed: the name of an",
+            "falaj:inferenceServices.serve.keySecret: given '/keys'; allowed: the name of an",
         ),
         (f"{SERVE}.keySecret", "globex/keys", "allowed: entries of the tenant: acme/… and acme-…"),
-        ("tenant", "lab", "key_secret: given 'acme/model-keys'; allowed: entries of the tenant"),
-        (f"{SERVE}.tokenIssuer", "my issuer", "token_issuer: given 'my issuer'; allowed: a text"),
+        ("tenant", "lab", "keySecret: given 'acme/model-keys'; allowed: entries of the tenant"),
+        (f"{SERVE}.tokenIssuer", "my issuer", "tokenIssuer: given 'my issuer'; allowed: a text"),
     ],
 )
 def test_wrong_answers_are_refused_before_anything_is_declared(

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import codecs
-import csv
-import io
 from pathlib import Path
 from typing import Any
 
@@ -13,20 +10,12 @@ import pyarrow.csv as pacsv
 import pyarrow.parquet as pq
 
 from falaj.workloads.errors import WorkloadError
-
-MAXIMUM_COLUMNS = 1_000
-"""Every column is one input tensor of every request to the served model."""
+from falaj.workloads.training.header import check_header, decode, names_of, not_parquet
 
 MAXIMUM_BYTES = 2 << 30
 """A table is read into memory whole."""
 
 _LONGEST_ROW_BYTES = 16 << 20
-_DELIMITERS = ",;\t|"
-_BYTE_ORDER_MARKS = {
-    codecs.BOM_UTF8: "utf-8",
-    codecs.BOM_UTF16_LE: "utf-16",
-    codecs.BOM_UTF16_BE: "utf-16",
-}
 
 
 def read_table(path: Path, encoding: str | None = None) -> Any:
@@ -66,34 +55,17 @@ def read_table(path: Path, encoding: str | None = None) -> Any:
     return table
 
 
-def check_header(names: list[str], path: Path) -> None:
-    """Refuse more than `MAXIMUM_COLUMNS` columns and names that occur twice."""
-    if len(names) > MAXIMUM_COLUMNS:
-        raise WorkloadError(
-            f"{path} has {len(names):,} columns; at most {MAXIMUM_COLUMNS:,} are allowed: keep "
-            "the informative ones, or reduce them first (for instance by principal components)"
-        )
-    repeated = sorted({name for name in names if name and names.count(name) > 1})
-    if repeated:
-        raise WorkloadError(
-            f"{path} has column names that occur more than once: {', '.join(map(repr, repeated))};"
-            " rename them so that each is unique"
-        )
-
-
 def _read_parquet(path: Path) -> Any:
     try:
         with pq.ParquetFile(path, pre_buffer=False) as file:
             check_header(file.schema_arrow.names, path)
             return file.read(use_threads=False)
     except pa.ArrowException as error:
-        reason = str(error).splitlines()[0]
-        raise WorkloadError(f"{path} is not a readable Parquet file: {reason}") from error
+        raise not_parquet(path, error) from error
 
 
 def _read_csv(path: Path, encoding: str | None) -> Any:
-    text = _decode(path, encoding)
-    first_line = text.lstrip("\r\n").split("\n", 1)[0].rstrip("\r")
+    text = decode(path.read_bytes(), path, encoding)
     if not text.strip():
         raise WorkloadError(f"{path} holds only white space: it needs a header line and rows")
     if text.count('"') % 2:
@@ -102,14 +74,7 @@ def _read_csv(path: Path, encoding: str | None) -> Any:
             f"{path} has an odd number of quotation marks (the last is in line {line:,}): one is "
             'never closed, and would swallow rows. Inside a quoted value write "" for "'
         )
-    delimiter = _delimiter_of(first_line)
-    try:
-        # strict=False: an unusual quote in the header is the parser's business below.
-        header = next(csv.reader(io.StringIO(text.lstrip("\r\n")), delimiter=delimiter))
-    except csv.Error as error:
-        raise WorkloadError(f"{path}: the header line can't be read: {error}") from error
-    names = [name.strip() for name in header]
-    check_header(names, path)
+    names, delimiter = names_of(text, path)
     # Arrow wants unique names; the caller sees columns without a name as "".
     ragged: list[Any] = []
 
@@ -147,42 +112,3 @@ def _read_csv(path: Path, encoding: str | None) -> Any:
             "must be quoted)"
         )
     return table.rename_columns(names)
-
-
-def _decode(path: Path, encoding: str | None) -> str:
-    data = path.read_bytes()
-    chosen = encoding
-    if chosen is None:
-        chosen = next(
-            (e for mark, e in _BYTE_ORDER_MARKS.items() if data.startswith(mark)), "utf-8"
-        )
-    try:
-        codecs.lookup(chosen)
-    except LookupError:
-        raise WorkloadError(
-            f"unknown encoding {chosen!r}: use for instance utf-8, windows-1256 or latin-1"
-        ) from None
-    try:
-        text = data.decode(chosen)
-    except UnicodeDecodeError as error:
-        line = data.count(b"\n", 0, error.start) + 1
-        raise WorkloadError(
-            f"{path} is not {chosen}: byte 0x{data[error.start]:02x} at position {error.start:,} "
-            f"(line {line:,}) is invalid; save the file as UTF-8, or name its encoding "
-            "(--encoding windows-1256, for instance)"
-        ) from None
-    except UnicodeError as error:
-        raise WorkloadError(f"{path} is not {chosen}: {error}") from None
-    if "\0" in text:
-        position = text.index("\0")
-        raise WorkloadError(
-            f"{path} holds a NUL character at position {position:,}: it is not a text file, "
-            "or its encoding is another (--encoding utf-16, for instance)"
-        )
-    return text.removeprefix("\ufeff")
-
-
-def _delimiter_of(line: str) -> str:
-    """Return the separator that splits the header into the most names, a comma if none does."""
-    outside = "".join(part for index, part in enumerate(line.split('"')) if index % 2 == 0)
-    return max(_DELIMITERS, key=outside.count)

@@ -20,9 +20,9 @@ class ModelVersionArgs(TypedDict):
     """Requests whose header ``Falaj-Variant`` has this value get this version, whatever its
     weight: a canary for testers, or the arm of an A/B test. Default: none."""
     min_replicas: NotRequired[int]
-    """Default: the service's."""
+    """Fewest replicas of the version. Default: the service's."""
     max_replicas: NotRequired[int]
-    """Default: the service's."""
+    """Most replicas of the version. Default: the service's."""
 
 
 class CallerArgs(TypedDict):
@@ -152,7 +152,7 @@ class InferenceServiceArgs(InClusterArgs):
     """Of the replicas, in ``<tenant>-serving``; it gets no token of the cluster. Default:
     ``inference``, which `Tenant` makes."""
     priority_class: NotRequired[str]
-    """Default: ``falaj-high``."""
+    """Class of priority of the replicas. Default: ``falaj-high``."""
     audit_claim: NotRequired[str]
     """Claim, writable by many nodes, that keeps the replicas' access and audit logs, each in a
     folder of its own. Default: they last as long as their replica."""

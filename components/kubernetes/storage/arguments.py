@@ -256,7 +256,7 @@ def _files(distribution: str, value: object, refusals: Refusals) -> Mapping[str,
     protocol = given.get("protocol", "lustre")
     refusals.choice("files.protocol", protocol, ("lustre", "nfs"))
     speed: object = given.get("throughput_mb_s_per_tib", 250)
-    refusals.choice_of_numbers("files.throughput_mb_s_per_tib", speed, _THROUGHPUTS)
+    refusals.choice("files.throughput_mb_s_per_tib", speed, _THROUGHPUTS)
     # Programs in other languages send numbers as floats.
     found["throughput_mb_s_per_tib"] = next((each for each in _THROUGHPUTS if each == speed), 0)
     return found

@@ -79,9 +79,9 @@ class RunArgs(InClusterArgs):
     telemetry: NotRequired[bool]
     """Whether figures are served to Prometheus (`PodMonitor`). Default: true."""
     namespace: NotRequired[str]
-    """Default: ``<tenant>-training``."""
+    """Namespace of the pods. Default: ``<tenant>-training``."""
     service_account: NotRequired[str]
-    """Default: ``trainer``."""
+    """Service account of the pods. Default: ``trainer``."""
     monitoring_namespace: NotRequired[str]
     """Where Prometheus is. Default: ``monitoring``."""
 
@@ -107,7 +107,7 @@ class TrainingJobArgs(RunArgs):
     elastic: NotRequired[ElasticArgs]
     """Let the job go on with fewer or more pods. Default: a gang of a fixed size."""
     topology: NotRequired[TopologyArgs]
-    """Default: anywhere."""
+    """How close together its pods must be. Default: anywhere."""
     fabric: NotRequired[str]
     """``none``, ``efa`` (EKS) or ``infiniband`` (AKS and existing clusters). Default: ``none``."""
     machine: NotRequired[str]

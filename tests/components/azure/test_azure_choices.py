@@ -126,7 +126,7 @@ PODS = {
         (Budget, MONEY, {"monthly_usd": 0}, "US dollars"),
         (Budget, MONEY, {"emails": []}, "emails"),
         (Budget, MONEY, {"alert_percent": [10, 20, 30, 40, 50]}, "1 to 4"),
-        (Budget, MONEY, {"start": "2026"}, "a month such as"),
+        (Budget, MONEY, {"start": "2026"}, "a month: year"),
         (WorkloadIdentity, PODS, {"duty": "auditor"}, "trainer, deployer"),
         (WorkloadIdentity, PODS, {"namespace": "kube-system"}, "of your own"),
         (WorkloadIdentity, PODS, {"service_account": "default"}, "of its own"),

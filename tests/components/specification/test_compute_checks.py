@@ -232,7 +232,7 @@ def _refused(
 @pytest.mark.parametrize("module", LEAST)
 @pytest.mark.parametrize("name", ["A", "1x", "x-", "x" * 41])
 def test_refused_names(module: ModuleType, name: str) -> None:
-    with pytest.raises(pulumi.InputPropertiesError, match="2 to 40 of a-z"):
+    with pytest.raises(pulumi.InputPropertiesError, match="2 to 40 lower-case letters"):
         made(module, name=name)
 
 

@@ -147,7 +147,7 @@ BOTH: list[Case] = [
     (object_store, {"redundancy": "global"}, "redundancy", "local, zone, geo"),
     (object_store, {"allowed_regions": ["eu-west-1"]}, "allowed_regions[0]", "eu-west-1"),
     (object_store, {"data_key_id": None}, "data_key_id", "missing"),
-    (registry, {"repositories": ["Images"]}, "repositories[0]", "a-z"),
+    (registry, {"repositories": ["Images"]}, "repositories[0]", "lower-case letters"),
     (registry, {"repositories": ["a"]}, "repositories[0]", "2 to 128"),
     (registry, {"repositories": []}, "repositories", "at least one"),
     (registry, {"upstreams": ["docker.io"]}, "upstreams[0]", "copy their images"),
@@ -157,10 +157,10 @@ BOTH: list[Case] = [
     (training_file_system, {"zone": "elsewhere"}, "zone", "allowed"),
     (training_file_system, {"homes": "yes"}, "homes", "true or false"),
     (training_file_system, {"network_id": None}, "network_id", "missing"),
-    (workload_identity, {"namespace": "Training"}, "namespace", "a-z"),
+    (workload_identity, {"namespace": "Training"}, "namespace", "lower-case letters"),
     (workload_identity, {"namespace": "kube-system"}, "namespace", "cluster's"),
     (workload_identity, {"service_account": "default"}, "service_account", "of its own"),
-    (workload_identity, {"service_account": "-a"}, "service_account", "first and last"),
+    (workload_identity, {"service_account": "-a"}, "service_account", "not at either end"),
     (workload_identity, {"duty": "auditor"}, "duty", "trainer, deployer"),
 ]
 

@@ -234,7 +234,7 @@ def test_the_own_pool_of_an_aks_cluster_is_not_made_twice(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["", "H200", "1a", "a-", "x" * 41])
 def test_refused_names(name: str) -> None:
-    with pytest.raises(pulumi.InputPropertiesError, match="2 to 40 of a-z"):
+    with pytest.raises(pulumi.InputPropertiesError, match="2 to 40 lower-case letters"):
         made(name=name)
 
 

@@ -13,7 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from falaj.workloads.errors import WorkloadError
-from falaj.workloads.training.tables import MAXIMUM_COLUMNS, read_table
+from falaj.workloads.training.header import MAXIMUM_COLUMNS
+from falaj.workloads.training.tables import read_table
 
 
 def _write(path: Path, content: bytes) -> Path:

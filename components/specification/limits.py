@@ -1,0 +1,122 @@
+"""What an argument may be, stated once: for components, stack settings and their schema.
+
+Each kind says its rule in words, and gives a value that it allows. In an annotation of a settings
+model (``Annotated[int, Between(1, 10)]``) pydantic checks it as well.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from pydantic import GetCoreSchemaHandler
+    from pydantic_core import CoreSchema
+
+#: The error type of pydantic's that refusals by a limit have.
+REFUSED = "falaj_limit"
+
+
+class Limit:
+    """A rule for plain values."""
+
+    @property
+    def words(self) -> str:
+        """The rule, for people."""
+        raise NotImplementedError
+
+    def allows(self, value: object) -> bool:
+        """Whether the rule allows a value of the right type."""
+        raise NotImplementedError
+
+    def __get_pydantic_core_schema__(
+        self, source: Any, handler: GetCoreSchemaHandler
+    ) -> CoreSchema:
+        # Components are read without pydantic.
+        from pydantic_core import PydanticCustomError, core_schema  # noqa: PLC0415
+
+        def checked(value: Any) -> Any:
+            if not self.allows(value):
+                raise PydanticCustomError(REFUSED, "not allowed")
+            return value
+
+        return core_schema.no_info_after_validator_function(checked, handler(source))
+
+
+@dataclass(frozen=True)
+class TextRule(Limit):
+    """Texts of a form: a pattern, and the same in words."""
+
+    pattern: str
+    """Regular expression that Python, JavaScript and Rust read alike, from ``^`` to ``$``."""
+    rule: str
+    """The pattern in words, as in "allowed: 2 to 20 lower-case letters …"."""
+    example: str
+    """A text that it allows."""
+
+    @property
+    def words(self) -> str:
+        """The rule and an example."""
+        return f"{self.rule}, such as {self.example}"
+
+    def allows(self, value: object) -> bool:
+        """Whether the whole of a text is of the form."""
+        return isinstance(value, str) and self._compiled.fullmatch(value) is not None
+
+    @cached_property
+    def _compiled(self) -> re.Pattern[str]:
+        return re.compile(self.pattern)
+
+
+@dataclass(frozen=True)
+class OneOf(Limit):
+    """One of a few texts or numbers."""
+
+    values: tuple[str | int, ...]
+
+    @property
+    def words(self) -> str:
+        """The values."""
+        return ", ".join(map(str, self.values))
+
+    def allows(self, value: object) -> bool:
+        """Whether it is one of them; no truth value counts as a number."""
+        return not isinstance(value, bool) and value in self.values
+
+
+@dataclass(frozen=True)
+class Between(Limit):
+    """Numbers from ``low`` to ``high``, both included."""
+
+    low: float
+    high: float
+    above: bool = False
+    """Whether ``low`` itself is too low."""
+
+    @property
+    def words(self) -> str:
+        """The range."""
+        low, high = plain_number(self.low), plain_number(self.high)
+        if self.high == math.inf:
+            return f"above {low}" if self.above else f"of at least {low}"
+        return f"above {low} up to {high}" if self.above else f"from {low} to {high}"
+
+    def allows(self, value: object) -> bool:
+        """Whether it is a number in the range."""
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            return False
+        return value <= self.high and (value > self.low if self.above else value >= self.low)
+
+
+def of_any(by_cloud: Mapping[str, Iterable[str | int]]) -> OneOf:
+    """What one of the clouds at least allows, each once; the component says which does."""
+    return OneOf(tuple(dict.fromkeys(each for values in by_cloud.values() for each in values)))
+
+
+def plain_number(value: float) -> str:
+    """A number as people write it: whole ones without a point or an exponent."""
+    return str(int(value)) if float(value).is_integer() else repr(value)

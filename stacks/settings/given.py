@@ -1,0 +1,299 @@
+"""What a stack says, key by key, and where it says it: in its file, the project's, or neither."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias, cast
+
+from falaj.stacks.settings.document import (
+    Document,
+    Node,
+    Scalar,
+    Way,
+    resolved,
+    walk,
+)
+from falaj.stacks.settings.document import Mapping as MappingNode
+from falaj.stacks.settings.problems import (
+    NAMESPACE,
+    Action,
+    Drop,
+    Finding,
+    Path,
+    Problem,
+    Put,
+    Rename,
+    command_for,
+    dotted,
+    key_of,
+)
+from falaj.stacks.settings.splices import Edit, SpliceError, difference, drop, put, rename, reread
+
+#: Configuration by namespaced key, as ``{"falaj:dataset": "digits"}``.
+Values: TypeAlias = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Home:
+    """Where a namespaced key stands."""
+
+    document: Document
+    way: Way
+    """Of its value: ``("config", "falaj:dataset")``."""
+    key_way: Way = ()
+    """Of its key, where the value stands deeper: in a project's file below ``value``."""
+
+    @property
+    def key(self) -> Way:
+        """Where the key stands."""
+        return self.key_way or self.way
+
+    @property
+    def offset(self) -> int:
+        """Where the key starts, or the item of a list."""
+        entry, node = self.document.entry(self.key), self.document.node(self.key)
+        return entry.key.start if entry else node.start if node else 0
+
+
+@dataclass(frozen=True, eq=False)
+class Given:
+    """Configuration with its places."""
+
+    values: Values
+    homes: Mapping[str, Home] = field(default_factory=dict)
+    """Places of the keys that a file says; others come from the engine alone."""
+    stack_file: Document | None = None
+    """Where a key that is missing would be added."""
+    stack: str = ""
+    """The stack's name, for commands."""
+    problems: tuple[Problem, ...] = ()
+    """What is wrong with the files themselves."""
+    is_whole: bool = True
+    """Whether everything that the files say could be read."""
+    secrets: frozenset[str] = frozenset()
+    """Keys whose values the engine has decrypted: no message shows them."""
+
+    def __eq__(self, other: object) -> bool:
+        # Settings that say the same are the same, wherever they come from.
+        return isinstance(other, Given)
+
+    __hash__ = None  # pyright: ignore[reportAssignmentType] - never a key
+
+    def own(self) -> Iterable[tuple[tuple[str, ...], str]]:
+        """Falaj's keys: their paths, and as they are written."""
+        for key in self.values:
+            namespace, _, name = key.partition(":")
+            if namespace == NAMESPACE:
+                yield tuple(name.split(".")), key
+
+    def home(self, path: Path) -> Home | None:
+        """Where a path of the settings stands; None where no file says it."""
+        best: tuple[int, Home] | None = None
+        for prefix, key in self.own():
+            home = self.homes.get(key)
+            length = len(prefix)
+            if home is None or path[:length] != prefix:
+                continue
+            way = (*home.way, *path[length:])
+            if home.document.node(way) is not None and (best is None or length > best[0]):
+                best = length, home if length == len(path) else Home(home.document, way)
+        return best[1] if best else None
+
+    def dotted_homes(self, path: Path) -> list[Home]:
+        """Where keys with dots stand that lead to or through a path, the last of a file first."""
+        found = [
+            home
+            for prefix, key in self.own()
+            if len(prefix) >= len(path) > 0
+            and prefix[: len(path)] == path
+            and (home := self.homes.get(key))
+        ]
+        return sorted(found, key=lambda home: home.offset, reverse=True)
+
+    def place_for(self, path: Path) -> Home | None:
+        """Where a path stands, or would be added: below the nearest section that is there."""
+        if found := self.home(path):
+            return found
+        for length in range(len(path) - 1, 0, -1):
+            above = self.home(path[:length])
+            if above is not None and not _is_plain(above):
+                return Home(above.document, (*above.way, *path[length:]))
+        if self.stack_file is None or not self.stack_file.is_readable:
+            return None
+        if any(prefix[0] == path[0] and len(prefix) > 1 for prefix, _ in self.own()):
+            # The section is written with dots: go on like that.
+            return Home(self.stack_file, ("config", f"{NAMESPACE}:{dotted(path)}"))
+        return Home(self.stack_file, ("config", f"{NAMESPACE}:{path[0]}", *path[1:]))
+
+    def scalars(self) -> Iterable[tuple[Path, Scalar]]:
+        """Every plain value that a file says, by its path."""
+        for prefix, key in self.own():
+            home = self.homes.get(key)
+            node = home.document.node(home.way) if home else None
+            for way, _, inner in walk(node):
+                found = resolved(inner)
+                if isinstance(found, Scalar):
+                    yield (*prefix, *way), found
+
+    def key_scalars(self) -> Iterable[tuple[Path, Scalar]]:
+        """Every key below Falaj's own that a file says, by its path."""
+        for prefix, key in self.own():
+            home = self.homes.get(key)
+            node = home.document.node(home.way) if home else None
+            for way, entry, _ in walk(node):
+                if entry is not None:
+                    yield (*prefix, *way), entry.key
+
+    def problems_of(self, findings: Iterable[Finding]) -> list[Problem]:
+        """Findings as a person is told of them, with their lines and the lines as they should be.
+
+        What several findings change in the same lines is shown once, with the last of them.
+        """
+        told = [(finding, *self._spot(finding), self._mending(finding)) for finding in findings]
+        told.sort(key=lambda each: each[2])
+        by_lines: dict[tuple[object, int, int], list[Action]] = {}
+        for _, document, _, mending in told:
+            if mending is not None:
+                edit = mending[1]
+                by_lines.setdefault((document, edit.first, edit.last), []).append(mending[0])
+        problems: list[Problem] = []
+        for finding, document, offset, mending in told:
+            said = f"{key_of(finding.path)}: {finding.said}"
+            if mending is None:
+                problems.append(
+                    Problem(said, document, offset, hint=self._hint(finding), path=finding.path)
+                )
+                continue
+            action, edit = mending
+            together = by_lines[document, edit.first, edit.last]
+            shown = edit
+            if len(together) > 1:
+                whole = self.together(together)
+                shown = (whole if action is together[-1] else None) if whole else edit
+            problems.append(Problem(said, document, offset, shown, path=finding.path))
+        return problems
+
+    def problem(self, finding: Finding) -> Problem:
+        """One finding; see `problems_of`."""
+        return self.problems_of([finding])[0]
+
+    def together(self, actions: Iterable[Action]) -> Edit | None:
+        """The lines that mend several things at once; None where they can't be cut in."""
+        document = again = None
+        # From the end, so that positions in lists stay what they are.
+        placed = sorted(actions, key=lambda each: self._offset(each.path), reverse=True)
+        try:
+            for action in placed:
+                homes = self._homes(action)
+                document = document or homes[0].document
+                again = again or document
+                for home in homes:
+                    again = reread(document, _applied(again, home, action))
+        except (SpliceError, IndexError):
+            return None
+        if document is None or again is None or not again.is_readable:
+            return None
+        return difference(document.text, again.text)
+
+    def _mending(self, finding: Finding) -> tuple[Action, Edit] | None:
+        for action in finding.actions:
+            edit = self.edit(action)
+            if edit is not None:
+                return action, edit
+        return None
+
+    def _hint(self, finding: Finding) -> str:
+        return next(filter(None, (command_for(each, self.stack) for each in finding.actions)), "")
+
+    def _offset(self, path: Path) -> int:
+        home = self.home(path)
+        return home.offset if home else len(self.stack_file.text) if self.stack_file else 0
+
+    def _homes(self, action: Action) -> list[Home]:
+        """Where an action changes something, the last place of a file first."""
+        if isinstance(action, Put):
+            home = self.place_for(action.path)
+            return [home] if home else []
+        whole = self.home(action.path)
+        return [whole] if whole else self.dotted_homes(action.path)
+
+    def _spot(self, finding: Finding) -> tuple[Document | None, int]:
+        path = finding.path
+        for length in range(len(path), 0, -1):
+            home = self.home(path[:length])
+            if home is None:
+                through = self.dotted_homes(path[:length])
+                if through:
+                    return through[-1].document, through[-1].offset
+                continue
+            node = home.document.node(home.way)
+            if node is None or finding.at_key or length < len(path) or _below(node):
+                return home.document, home.offset
+            return home.document, node.start
+        if self.stack_file is None:
+            return None, 0
+        entry = self.stack_file.entry(("config",))
+        return self.stack_file, entry.key.start if entry else 0
+
+    def edit(self, action: Action) -> Edit | None:
+        """The lines that mend something; None where no file has it, or it can't be cut in."""
+        changed = self.changed(action)
+        return difference(changed[0].text, changed[1]) if changed else None
+
+    def changed(self, action: Action) -> tuple[Document, str] | None:
+        """A file and its text as it would be; see `edit`."""
+        homes = self._homes(action)
+        if not homes or len({id(home.document) for home in homes}) > 1:
+            return None
+        document = again = homes[0].document
+        try:
+            for home in homes:
+                again = reread(document, _applied(again, home, action))
+        except SpliceError:
+            return None
+        if not again.is_readable or len(again.flaws) > len(document.flaws):
+            return None
+        if isinstance(action, Put):
+            node = again.node(homes[0].way)
+            if node is None or not _same(node.data, action.value):
+                return None
+        return document, again.text
+
+
+def _applied(document: Document, home: Home, action: Action) -> str:
+    """The text of a file, which may have changed since it was read, with one thing mended."""
+    if isinstance(action, Put):
+        return put(document, home.way, action.value)
+    if isinstance(action, Drop):
+        return drop(document, home.key)
+    return rename(document, home.key, _renamed(home.key, action))
+
+
+def _is_plain(home: Home) -> bool:
+    node = resolved(home.document.node(home.way))
+    return isinstance(node, Scalar) and node.value is not None
+
+
+def _below(node: Node | None) -> bool:
+    """Whether a value starts on another line than its key."""
+    found = resolved(node)
+    return isinstance(found, MappingNode) and not found.in_flow
+
+
+def _renamed(way: Way, action: Rename) -> str:
+    """The new key as it is written; at the top with its namespace and the dots around it."""
+    old = str(way[-1])
+    if len(way) > len(("config", "key")):
+        return action.name
+    namespace, colon, name = old.rpartition(":")
+    parts = name.split(".")
+    parts[len(action.path) - 1] = action.name
+    return f"{namespace}{colon}{'.'.join(parts)}"
+
+
+def _same(one: Any, other: Any) -> bool:
+    if isinstance(one, dict) and isinstance(other, dict):
+        left, right = cast("dict[str, Any]", one), cast("dict[str, Any]", other)
+        return left.keys() == right.keys() and all(_same(left[k], right[k]) for k in left)
+    return type(one) is type(other) and one == other

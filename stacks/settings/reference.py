@@ -1,0 +1,143 @@
+"""Every key that a stack file may hold: what it means, what it takes, what it is without.
+
+Made from the settings themselves and the texts below their fields, so that nothing is said twice.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from functools import cache
+from typing import Final
+
+from pydantic import BaseModel
+
+from falaj.stacks.errors import StackError
+from falaj.stacks.settings.descriptions import description
+from falaj.stacks.settings.kinds import ALL
+from falaj.stacks.settings.problems import NAMESPACE
+from falaj.stacks.settings.shapes import (
+    NAME,
+    ByName,
+    Items,
+    Key,
+    Keys,
+    choices,
+    keys_of,
+    shown_default,
+    words,
+)
+
+_INDEX: Final = re.compile(r"\[\d*\]")
+
+
+@dataclass(frozen=True)
+class Row:
+    """One key."""
+
+    path: tuple[str, ...]
+    """Its parts; `NAME` stands for a name that the stack chooses, ``[]`` ends a list."""
+    kinds: tuple[str, ...]
+    """Kinds of stacks that have it."""
+    meaning: str
+    allowed: str
+    default: str
+    """Empty where leaving it out means more than a value; the meaning says what, then."""
+    required: bool
+
+    @property
+    def key(self) -> str:
+        """The key as it is written: ``falaj:gpuPools.NAME.maxNodes``."""
+        return f"{NAMESPACE}:{'.'.join(self.path)}"
+
+
+def rows(asked: str = "") -> list[Row]:
+    """Keys in the order of the kinds of stacks, each once.
+
+    Args:
+        asked: a kind of stack (``smb``), a key (``falaj:gpuPools.h200.maxNodes``), or any part of
+            one (``gpuPools``, ``maxNodes``). A word that is both means the kind; a key is told
+            from it by its namespace (``falaj:cluster``). Default: all.
+
+    Raises:
+        StackError: nothing matches; the message has what is near.
+    """
+    everything = _all()
+    if not asked:
+        return list(everything)
+    if asked in ALL:
+        return [row for row in everything if asked in row.kinds]
+    parts = tuple(_INDEX.sub("[]", asked).removeprefix(f"{NAMESPACE}:").casefold().split("."))
+    whole = asked.startswith(f"{NAMESPACE}:")
+    found = [row for row in everything if _is_at(row, parts, 0)]
+    if not found and not whole:
+        found = [
+            row
+            for row in everything
+            if any(_is_at(row, parts, start) for start in range(1, len(row.path)))
+        ]
+    if not found and not whole:
+        found = [row for row in everything if asked.casefold() in row.key.casefold()]
+    if not found:
+        raise StackError(_nothing(asked))
+    return found
+
+
+def _is_at(row: Row, parts: tuple[str, ...], start: int) -> bool:
+    """Whether a key has these parts one after another; what is below them belongs to them."""
+    there = row.path[start : start + len(parts)]
+    return len(there) == len(parts) and all(
+        part in (own.casefold(), own.casefold().removesuffix("[]")) or (own == NAME and start == 0)
+        for part, own in zip(parts, there, strict=True)
+    )
+
+
+def _nothing(asked: str) -> str:
+    parts = dict.fromkeys(part for row in _all() for part in row.path if part != NAME)
+    known = {each.casefold(): each for each in (*ALL, *parts)}
+    last = asked.rpartition(".")[2].rpartition(":")[2]
+    near = difflib.get_close_matches(last.casefold(), known, n=3, cutoff=0.7)
+    hint = f"; did you mean {' or '.join(known[each] for each in near)}?" if near else ""
+    return (
+        f"no key or kind of stack is called '{asked}'{hint}\n"
+        f"  kinds of stacks: {', '.join(ALL)}; falaj settings lists all keys"
+    )
+
+
+@cache
+def _all() -> tuple[Row, ...]:
+    found: dict[tuple[tuple[str, ...], str, str, str], Row] = {}
+    for kind, model in ALL.items():
+        for row in _rows(model, (), kind):
+            same = (row.path, row.meaning, row.allowed, row.default)
+            before = found.get(same)
+            found[same] = row if before is None else replace(before, kinds=(*before.kinds, kind))
+    return tuple(found.values())
+
+
+def _rows(model: type[BaseModel], prefix: tuple[str, ...], kind: str) -> Iterator[Row]:
+    for key in keys_of(model):
+        path = (*prefix, key.name)
+        yield Row(
+            path, (kind,), description(model, key), words(key.shape),
+            shown_default(key.default), key.required,
+        )  # fmt: skip
+        for section, way in sections_below(key, path):
+            yield from _rows(section, way, kind)
+
+
+def sections_below(
+    key: Key, path: tuple[str, ...]
+) -> Iterator[tuple[type[BaseModel], tuple[str, ...]]]:
+    """The sections that a key leads to, and their paths."""
+    for shape in choices(key.shape):
+        way = path
+        inner = shape
+        while isinstance(inner, ByName | Items):
+            way = (*way, NAME) if isinstance(inner, ByName) else (*way[:-1], f"{way[-1]}[]")
+            inner = inner.of
+        for each in choices(inner):
+            if isinstance(each, Keys):
+                yield each.model, way

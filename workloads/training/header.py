@@ -1,0 +1,143 @@
+"""Names of a table's columns, read from its beginning: no row is needed for them."""
+
+from __future__ import annotations
+
+import codecs
+import csv
+import io
+from pathlib import Path
+from typing import Final
+
+from falaj.workloads.errors import WorkloadError
+
+MAXIMUM_COLUMNS: Final = 1_000
+"""Every column is one input tensor of every request to the served model."""
+
+_DELIMITERS: Final = ",;\t|"
+_BYTE_ORDER_MARKS: Final = {
+    codecs.BOM_UTF8: "utf-8",
+    codecs.BOM_UTF16_LE: "utf-16",
+    codecs.BOM_UTF16_BE: "utf-16",
+}
+#: A thousand names of columns are shorter.
+_BEGINNING_BYTES: Final = 1 << 20
+
+
+def read_header(path: Path, encoding: str | None = None) -> list[str]:
+    """The names of a table's columns, in order; a column without a name is "".
+
+    Args:
+        path: a .csv or .parquet file.
+        encoding: the CSV file's encoding; None means UTF-8, or what its byte order mark says.
+
+    Raises:
+        WorkloadError: it is empty, can't be read, or its column names repeat.
+        OSError: the file can't be opened.
+    """
+    if path.suffix.lower() == ".parquet":
+        return _parquet_names(path)
+    with path.open("rb") as file:
+        data = file.read(_BEGINNING_BYTES)
+    whole = len(data) < _BEGINNING_BYTES
+    text = decode(data, path, encoding, whole=whole)
+    if not text.strip():
+        raise WorkloadError(f"{path} holds no text: it needs a header line and rows")
+    return names_of(text, path)[0]
+
+
+def names_of(text: str, path: Path) -> tuple[list[str], str]:
+    """The names of a CSV's columns, and what separates them."""
+    text = text.lstrip("\r\n")
+    delimiter = _delimiter_of(text.split("\n", 1)[0].rstrip("\r"))
+    try:
+        # strict=False: an unusual quote in the header is the reader's business.
+        header = next(csv.reader(io.StringIO(text), delimiter=delimiter))
+    except csv.Error as error:
+        raise WorkloadError(f"{path}: the header line can't be read: {error}") from error
+    names = [name.strip() for name in header]
+    check_header(names, path)
+    return names, delimiter
+
+
+def check_header(names: list[str], path: Path) -> None:
+    """Refuse more than `MAXIMUM_COLUMNS` columns and names that occur twice."""
+    if len(names) > MAXIMUM_COLUMNS:
+        raise WorkloadError(
+            f"{path} has {len(names):,} columns; at most {MAXIMUM_COLUMNS:,} are allowed: keep "
+            "the informative ones, or reduce them first (for instance by principal components)"
+        )
+    repeated = sorted({name for name in names if name and names.count(name) > 1})
+    if repeated:
+        raise WorkloadError(
+            f"{path} has column names that occur more than once: {', '.join(map(repr, repeated))};"
+            " rename them so that each is unique"
+        )
+
+
+def _parquet_names(path: Path) -> list[str]:
+    import pyarrow as pa  # noqa: PLC0415 - a CSV's header needs none of it
+    import pyarrow.parquet as pq  # noqa: PLC0415
+
+    try:
+        names = list(pq.read_schema(path).names)
+    except pa.ArrowException as error:
+        raise not_parquet(path, error) from error
+    check_header(names, path)
+    return names
+
+
+def not_parquet(path: Path, error: Exception) -> WorkloadError:
+    """The refusal of a file that only says that it is Parquet."""
+    return WorkloadError(f"{path} is not a readable Parquet file: {str(error).splitlines()[0]}")
+
+
+def decode(data: bytes, path: Path, encoding: str | None, *, whole: bool = True) -> str:
+    """The text of a CSV file, without its byte order mark.
+
+    Args:
+        data: the file's bytes.
+        path: the file, for messages.
+        encoding: None means UTF-8, or what the byte order mark says.
+        whole: whether these are all bytes; else the last letter may be cut off.
+
+    Raises:
+        WorkloadError: the encoding is unknown, or isn't the file's.
+    """
+    chosen = encoding
+    if chosen is None:
+        chosen = next(
+            (e for mark, e in _BYTE_ORDER_MARKS.items() if data.startswith(mark)), "utf-8"
+        )
+    try:
+        codecs.lookup(chosen)
+    except LookupError:
+        raise WorkloadError(
+            f"unknown encoding {chosen!r}: use for instance utf-8, windows-1256 or latin-1"
+        ) from None
+    try:
+        if whole:
+            text = data.decode(chosen)
+        else:
+            text = codecs.getincrementaldecoder(chosen)().decode(data)
+    except UnicodeDecodeError as error:
+        line = data.count(b"\n", 0, error.start) + 1
+        raise WorkloadError(
+            f"{path} is not {chosen}: byte 0x{data[error.start]:02x} at position {error.start:,} "
+            f"(line {line:,}) is invalid; save the file as UTF-8, or name its encoding "
+            "(--encoding windows-1256, for instance)"
+        ) from None
+    except UnicodeError as error:
+        raise WorkloadError(f"{path} is not {chosen}: {error}") from None
+    if "\0" in text:
+        position = text.index("\0")
+        raise WorkloadError(
+            f"{path} holds a NUL character at position {position:,}: it is not a text file, "
+            "or its encoding is another (--encoding utf-16, for instance)"
+        )
+    return text.removeprefix("\ufeff")
+
+
+def _delimiter_of(line: str) -> str:
+    """Return the separator that splits the header into the most names, a comma if none does."""
+    outside = "".join(part for index, part in enumerate(line.split('"')) if index % 2 == 0)
+    return max(_DELIMITERS, key=outside.count)
