@@ -55,6 +55,9 @@ class CloudSettings(Section):
     acknowledge_degraded: Acknowledgement | None = None
     sandbox: bool = False
     policies: PolicySettings = Field(default_factory=PolicySettings)
+    prices: str | None = None
+    """The file of prices of one's own, from the project's folder (`falaj.stacks.costs`). Default:
+    the catalogue's list prices alone."""
 
     @property
     def places(self) -> tuple[str, ...]:
