@@ -66,6 +66,9 @@ class CloudSettings(Section):
     sandbox: bool = False
     """Whether the stack may only ever be made in the sandbox, where nothing is real."""
     policies: PolicySettings = Field(default_factory=PolicySettings)
+    prices: str | None = None
+    """The file of prices of one's own, from the project's folder (`falaj.stacks.costs`). Default:
+    the catalogue's list prices alone."""
 
     @property
     def places(self) -> tuple[str, ...]:
