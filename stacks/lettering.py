@@ -12,7 +12,7 @@ from typing import Final
 
 #: Control characters, and those that turn the direction of what follows.
 _CONTROL: Final = re.compile(
-    "[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028\u2029\u202a-\u202e\u2066-\u2069\ufeff]"
+    "[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028\u2029\u202a-\u202e\u2066-\u2069\ufeff\ufffe\uffff]"
 )
 _ISOLATE: Final = ("\u2068", "\u2069")
 _CUT: Final = "…"

@@ -18,7 +18,8 @@ Site = Annotated[
     str,
     Field(
         pattern=r"^[a-z0-9]([a-z0-9-]{0,38}[a-z0-9])?$",
-        description="a site's name: up to 40 lower-case letters, digits and '-', not at either end",
+        description="a site's name: up to 40 lower-case letters, digits and '-', "
+        "not at either end",
         examples=["abudhabi-dc1"],
     ),
 ]
@@ -26,8 +27,8 @@ Host = Annotated[
     str,
     Field(
         pattern=r"^(\*\.)?[a-z0-9]([a-z0-9.-]*[a-z0-9])?(:\d+)?(/[\w./-]*)?$",
-        description="a host in lower case, or '*.' and a host for all below it, with port and path "
-        "where it has them",
+        description="a host in lower case, or '*.' and a host for all below it, with port and "
+        "path where it has them",
         examples=["models.example.ae"],
     ),
 ]

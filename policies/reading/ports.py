@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
-from falaj.policies.model import number, text
+from falaj.policies.model import is_unknown, number, text
 
 LAST_PORT: Final = 65535
 #: Ports that only administrators and other servers have business with, by what listens there
@@ -23,6 +24,8 @@ ADMIN_PORTS: Final[dict[int, str]] = {
     9300: "Elasticsearch", 10250: "kubelet", 10255: "kubelet", 11211: "Memcached",
     27017: "MongoDB", 27018: "MongoDB", 27019: "MongoDB", 50070: "HDFS", 61621: "Cassandra",
 }  # fmt: skip
+_EVERY_PROTOCOL: Final = frozenset(("-1", "all", "any", "*"))
+_WITH_PORTS: Final = frozenset(("tcp", "udp", "6", "17"))
 _RANGE: Final = re.compile(r"(\d+)\s*(?:-|:|\.\.)\s*(\d+)")
 
 
@@ -77,3 +80,31 @@ def ports_of(value: object) -> list[Ports]:
         elif (single := port(said)) is not None:
             found.append(Ports(single, single))
     return found
+
+
+def ports_of_rule(rule: Mapping[str, Any]) -> tuple[Ports | None, bool]:
+    """The ports of a rule of an AWS security group, and whether they can be seen.
+
+    None for protocols without ports.
+    """
+    protocol = next(
+        (rule[key] for key in ("protocol", "ipProtocol") if rule.get(key) is not None), "-1"
+    )
+    first, last = rule.get("fromPort"), rule.get("toPort")
+    if is_unknown(protocol) or is_unknown(first) or is_unknown(last):
+        return EVERY_PORT, False
+    said = text(protocol).lower() or _numbered(protocol)
+    if said in _EVERY_PROTOCOL:
+        return EVERY_PORT, True
+    if said not in _WITH_PORTS:
+        return None, True
+    ends = [found for each in (first, last) if (found := port(each)) is not None]
+    # Both zero, or minus one, is how people write every port; so is leaving them out.
+    if not any(each > 0 for each in ends):
+        return EVERY_PORT, True
+    return Ports(max(min(ends), 0), max(ends)), True
+
+
+def _numbered(protocol: object) -> str:
+    found = number(protocol)
+    return str(int(found)) if found is not None and abs(found) < 256 else ""

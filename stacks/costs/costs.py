@@ -17,7 +17,8 @@ from falaj.stacks.costs.prices import NO_PRICES, Prices
 from falaj.stacks.costs.pricing import Line, line
 from falaj.stacks.resources import State, made_by_others, stack_of
 
-_READERS: Final = {**machines.READERS, **machines_azure.READERS, **shares.READERS}
+#: Types whose amounts take more than a row of a table to read.
+READERS: Final = {**machines.READERS, **machines_azure.READERS, **shares.READERS}
 #: Tags and labels that say who pays, the first that is there.
 COST_CENTER: Final = ("falaj:cost-center", "falaj.io/cost-center", "cost-center", "costCenter")
 
@@ -173,7 +174,7 @@ def of(resources: Iterable[State], place: str = "", prices: Prices = NO_PRICES) 
 
 def _charges(resource: Resource, stack: Stack) -> Sequence[Charge] | None:
     """Everything that a resource is charged for; None where nobody knows its type."""
-    read = _READERS.get(resource.kind)
+    read = READERS.get(resource.kind)
     listed = billing.charges(resource)
     if read is None and listed is None:
         return None

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 import yaml
 
 from falaj.components.catalogue.cost import HOURS_PER_MONTH
+from falaj.stacks.costs.amounts import Amount
 from falaj.stacks.lettering import clean, columns, isolated, wrap
 
 if TYPE_CHECKING:
@@ -93,6 +94,11 @@ def _ends(least: Decimal | None, most: Decimal | None) -> str:
     if most is None:
         return f"{_plain(least)} or more"
     return _plain(most) if least == most else f"{_plain(least)} to {_plain(most)}"
+
+
+def span_of(amount: Amount) -> str:
+    """An amount from its least to its most, in words."""
+    return _ends(amount.least, amount.most)
 
 
 def _plain(value: Decimal) -> str:

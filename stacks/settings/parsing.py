@@ -116,6 +116,7 @@ class _Builder:
     def build(self) -> None:
         documents = 0
         for event in yaml.parse(self.text, yaml.SafeLoader):
+            assert event.start_mark is not None  # every event that a text made has one
             at = event.start_mark.index
             if isinstance(event, yaml.DocumentStartEvent):
                 documents += 1

@@ -7,7 +7,7 @@ from typing import Any
 
 from falaj.policies.model import Resource, get, is_true, is_unknown, items, number, text
 from falaj.policies.reading.cidr import is_open
-from falaj.policies.rules.zero_trust._aws_openings import ports_of_rule
+from falaj.policies.reading.ports import ports_of_rule
 
 _SHELLS = (22, 3389)
 _NOT_TCP = frozenset(("udp", "17"))

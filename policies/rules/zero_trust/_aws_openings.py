@@ -6,9 +6,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from falaj.policies.model import Resource, View, get, is_unknown, items, number, text
+from falaj.policies.model import Resource, View, get, is_unknown, items, text
 from falaj.policies.reading.cidr import are_open, is_open
-from falaj.policies.reading.ports import EVERY_PORT, Ports, port
+from falaj.policies.reading.ports import EVERY_PORT, Ports, ports_of_rule
 from falaj.policies.rules.zero_trust._demands import token
 
 SECURITY_GROUP: Final = token("ec2/securityGroup")
@@ -22,8 +22,6 @@ _PREFIX_ENTRY: Final = token("ec2/managedPrefixListEntry")
 #: Which key of an inline or single rule holds sources or destinations.
 _ADDRESSES: Final = ("cidrBlocks", "ipv6CidrBlocks", "cidrIpv4", "cidrIpv6")
 _LISTS: Final = ("prefixListIds", "prefixListId")
-_EVERY_PROTOCOL: Final = frozenset(("-1", "all", "any", "*"))
-_WITH_PORTS: Final = frozenset(("tcp", "udp", "6", "17"))
 #: Resources whose outputs are single addresses or a network's own ranges, never the world.
 _OWN_RANGES: Final = frozenset(
     token(each)
@@ -130,28 +128,3 @@ def _of_prefix_list(
 def _is_own(resource: Resource, view: View, path: str) -> bool:
     """Whether an unknown was made from a range of a network of one's own."""
     return any(each.kind in _OWN_RANGES for each in view.referred(resource, path))
-
-
-def ports_of_rule(rule: Mapping[str, Any]) -> tuple[Ports | None, bool]:
-    """The ports of a rule (None without), and whether they can be seen."""
-    protocol = next(
-        (rule[key] for key in ("protocol", "ipProtocol") if rule.get(key) is not None), "-1"
-    )
-    first, last = rule.get("fromPort"), rule.get("toPort")
-    if is_unknown(protocol) or is_unknown(first) or is_unknown(last):
-        return EVERY_PORT, False
-    said = text(protocol).lower() or _numbered(protocol)
-    if said in _EVERY_PROTOCOL:
-        return EVERY_PORT, True
-    if said not in _WITH_PORTS:
-        return None, True
-    ends = [found for each in (first, last) if (found := port(each)) is not None]
-    # Both zero, or minus one, is how people write every port; so is leaving them out.
-    if not any(each > 0 for each in ends):
-        return EVERY_PORT, True
-    return Ports(max(min(ends), 0), max(ends)), True
-
-
-def _numbered(protocol: object) -> str:
-    found = number(protocol)
-    return str(int(found)) if found is not None and abs(found) < 256 else ""

@@ -1,0 +1,61 @@
+"""A stack as a picture: where things are, what may talk to what, which key encrypts what.
+
+>>> from falaj.stacks import drawing
+>>> print(drawing.of([]).as_text(), end="")
+An empty stack: nothing to draw.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from falaj.stacks.drawing import (
+    cluster,
+    flows_aws,
+    flows_azure,
+    flows_kubernetes,
+    internet,
+    keys,
+    places,
+)
+from falaj.stacks.drawing.builder import Builder
+from falaj.stacks.drawing.drawing import Drawing
+from falaj.stacks.drawing.model import Edge, Node, in_order
+from falaj.stacks.resources import State, stack_of
+
+__all__ = ["Drawing", "Edge", "Node", "of"]
+
+
+def of(resources: Iterable[State]) -> Drawing:
+    """The drawing of a stack, from its resources.
+
+    Args:
+        resources: as the engine writes them (`falaj.stacks.resources.of_preview`, `of_export`).
+
+    Raises:
+        StackError: the resources can't be read.
+    """
+    stack = stack_of(sorted(resources, key=_urn))
+    builder = Builder(stack)
+    places.networks(builder)
+    places.things(builder)
+    parts = places.parts(builder)
+    flows_aws.flows(builder, parts)
+    flows_azure.flows(builder)
+    objects = cluster.things(builder)
+    flows_kubernetes.flows(objects)
+    keys.keys(builder, parts)
+    keys.access(builder)
+    internet.openings(builder, parts)
+    edges = tuple(builder.edges())
+    nodes = tuple(in_order(builder.nodes.values()))
+    drawn = {each.urn for each in nodes} | {urn for each in edges for urn in each.urns}
+    left_out: dict[str, int] = {}
+    for each in stack.resources:
+        if each.custom and each.urn not in drawn and each.package != "pulumi":
+            left_out[each.kind] = left_out.get(each.kind, 0) + 1
+    return Drawing(stack.name, nodes, edges, dict(sorted(left_out.items())))
+
+
+def _urn(state: State) -> str:
+    return str(state.get("urn")) if hasattr(state, "get") else ""

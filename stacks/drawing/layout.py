@@ -1,0 +1,185 @@
+"""Where boxes are on the page: things in rows within what holds them, those beside each other."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from falaj.stacks.drawing.measure import width, wrap
+from falaj.stacks.drawing.model import Node, Picture
+from falaj.stacks.drawing.wording import details, holds, label, placed
+
+#: Sizes in pixels.
+NAME, SMALL, TITLE = 13.0, 11.5, 14.0
+LINE: Final = 15.0
+GAP: Final = 10.0
+PAD: Final = 12.0
+_CHIP_LEAST, _CHIP_MOST = 132.0, 330.0
+_MARK: Final = 10.0
+"""Room at a chip's left for the mark of its kind."""
+_COLUMN: Final = 262.0
+_TOP_COLUMN: Final = 380.0
+_MOST_COLUMNS: Final = 4
+_MOST_LINES: Final = 4
+_MOST_WARNINGS: Final = 5
+#: Boxes within each other; what is deeper stands in the last one.
+_DEEPEST: Final = 7
+_LEAST_INNER: Final = _CHIP_LEAST + 2 * PAD
+
+
+@dataclass
+class Box:
+    """A node's place: a chip, or a box with others in it."""
+
+    node: Node
+    x: float = 0
+    y: float = 0
+    w: float = 0
+    h: float = 0
+    title: list[str] = field(default_factory=list[str])
+    lines: list[str] = field(default_factory=list[str])
+    """Small lines below the title."""
+    warnings: list[str] = field(default_factory=list[str])
+    """What of it is open to the internet."""
+    inner: list[Box] = field(default_factory=list["Box"])
+
+    @property
+    def is_chip(self) -> bool:
+        """Whether nothing is in it."""
+        return not self.inner
+
+    @property
+    def head(self) -> float:
+        """Height of its title and lines."""
+        rows = len(self.lines) + len(self.warnings)
+        return len(self.title) * (LINE + 1) + rows * LINE
+
+    def move(self, x: float, y: float) -> None:
+        """Set it down, with all that is in it."""
+        for each in self.inner:
+            each.move(each.x - self.x + x, each.y - self.y + y)
+        self.x, self.y = x, y
+
+    def walk(self) -> Iterator[Box]:
+        """Itself and all that is in it."""
+        yield self
+        for each in self.inner:
+            yield from each.walk()
+
+
+def places(picture: Picture, x: float, y: float, room: float) -> list[Box]:
+    """The boxes at the top: networks and clusters below each other, what is around in columns.
+
+    Args:
+        picture: what is drawn.
+        x: left edge, in pixels.
+        y: upper edge.
+        room: width.
+    """
+    tops = placed(picture, "")
+    large = [each for each in tops if each.kind in {"network", "cluster"}]
+    found: list[Box] = []
+    for each in large:
+        box = _place(picture, each, room, 0)
+        box.move(x, y)
+        y = box.y + box.h + 2 * GAP
+        found.append(box)
+    rest = [each for each in tops if each not in large]
+    columns = _columns(len(rest), room, _TOP_COLUMN)
+    size = (room - (columns - 1) * 2 * GAP) / columns
+    boxes = [_place(picture, each, size, 0) for each in rest]
+    _in_columns(boxes, x, y, (columns, size, 2 * GAP))
+    return [*found, *boxes]
+
+
+def bottom(boxes: Sequence[Box]) -> float:
+    """The lower edge of the lowest box; 0 without any."""
+    return max((each.y + each.h for each in boxes), default=0)
+
+
+def _place(picture: Picture, node: Node, room: float, depth: int) -> Box:
+    return (
+        _container(picture, node, room, depth)
+        if holds(picture, node) and depth < _DEEPEST and room >= _LEAST_INNER
+        else _chip(picture, node, room)
+    )
+
+
+def _chip(picture: Picture, node: Node, room: float) -> Box:
+    most = min(room, _CHIP_MOST) - 2 * PAD - _MARK
+    title = wrap(label(node), NAME, most, 2, bold=True)
+    said = " · ".join((node.kind, *details(node)))
+    lines = wrap(said, SMALL, most, _MOST_LINES)
+    warnings = _warnings(picture, node, most)
+    used = max(
+        *(width(each, NAME, bold=True) for each in title),
+        *(width(each, SMALL) for each in lines),
+        *(width(each, SMALL, bold=True) for each in warnings),
+        0,
+    )
+    box = Box(node, title=title, lines=lines, warnings=warnings)
+    box.w = min(max(used + 2 * PAD + _MARK, _CHIP_LEAST), room)
+    box.h = box.head + 2 * PAD - 6
+    return box
+
+
+def _warnings(picture: Picture, node: Node, room: float) -> list[str]:
+    said = picture.opened.get(node.id, ())
+    shown = [*said[:_MOST_WARNINGS]]
+    if len(said) > _MOST_WARNINGS:
+        shown.append(f"and {len(said) - _MOST_WARNINGS} more ways, below")
+    return [line for each in shown for line in wrap(each, SMALL, room, 2, bold=True)]
+
+
+def _container(picture: Picture, node: Node, room: float, depth: int) -> Box:
+    inner = room - 2 * PAD
+    kind = "" if node.kind == "area" else f"{node.kind} "
+    named = wrap(label(node), TITLE, inner - width(kind, TITLE), 2, bold=True)
+    box = Box(node, w=room, title=named)
+    said = " · ".join(details(node))
+    box.lines = wrap(said, SMALL, inner, 2) if said else []
+    box.warnings = _warnings(picture, node, inner)
+    children = placed(picture, node.id)
+    boxes = [each for each in children if holds(picture, each)]
+    chips = [_place(picture, each, inner, _DEEPEST) for each in children if each not in boxes]
+    top = PAD + box.head + (GAP if chips or boxes else 0)
+    y = _in_rows(chips, PAD, top, inner)
+    columns = _columns(len(boxes), inner, _COLUMN)
+    size = (inner - (columns - 1) * GAP) / columns
+    held = [_place(picture, each, size, depth + 1) for each in boxes]
+    start = y + (GAP if chips and held else 0)
+    end = _in_columns(held, PAD, start, (columns, size, GAP))
+    box.inner = [*chips, *held]
+    box.h = (end if held else y) + PAD
+    return box
+
+
+def _columns(number: int, room: float, least: float) -> int:
+    fitting = int((room + GAP) // (least + GAP))
+    return max(1, min(number, fitting, _MOST_COLUMNS))
+
+
+def _in_rows(boxes: Sequence[Box], x: float, y: float, room: float) -> float:
+    """Set boxes down like words; returns the lower edge."""
+    left, height = x, 0.0
+    for each in boxes:
+        if left > x and left + each.w > x + room + 0.01:
+            left, y, height = x, y + height + GAP, 0.0
+        each.move(left, y)
+        left += each.w + GAP
+        height = max(height, each.h)
+    return y + height
+
+
+def _in_columns(
+    boxes: Sequence[Box], x: float, y: float, columns: tuple[int, float, float]
+) -> float:
+    """Set each box down in the shortest column (number, width, gap); returns the lower edge."""
+    number, size, gap = columns
+    ends = [y] * number
+    for each in boxes:
+        column = ends.index(min(ends))
+        each.move(x + column * (size + gap), ends[column])
+        ends[column] += each.h + gap
+    return max(ends) - gap if boxes else y
