@@ -116,8 +116,8 @@ class _Builder:
     def build(self) -> None:
         documents = 0
         for event in yaml.parse(self.text, yaml.SafeLoader):
-            assert event.start_mark is not None  # every event that a text made has one
-            at = event.start_mark.index
+            # Every event that was read from a text has a mark.
+            at = cast("yaml.Mark", event.start_mark).index
             if isinstance(event, yaml.DocumentStartEvent):
                 documents += 1
                 if documents > 1:

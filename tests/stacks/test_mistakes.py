@@ -191,7 +191,7 @@ def test_a_project_file_is_named_where_it_is_wrong(project: Project) -> None:
         ("config:\n  falaj:x: *a\n", "stacks/Pulumi.dev.yaml:2: *a repeats nothing: no &a bef"),
         ("config:\n  falaj:x: {<<: 5}\n", "stacks/Pulumi.dev.yaml:2: << takes over no mapping"),
         ("config:\n  ? [a]\n  : 1\n", "stacks/Pulumi.dev.yaml:2: a list or mapping as a key"),
-        ("config:\n  5: 1\n", "stacks/Pulumi.dev.yaml:2: the key 5 is no text; write it in quotes"),
+        ("config:\n  5: 1\n", "stacks/Pulumi.dev.yaml:2: the key 5 is no text; write it in quo"),
         ("falaj:platform: local\n", "stacks/Pulumi.dev.yaml:1: falaj:platform: stands outside of"),
         ("config:\n  falaj:x: \x01\n", "stacks/Pulumi.dev.yaml:2: the character U+0001 is n"),
         ("a: " + "[" * 20_000, "stacks/Pulumi.dev.yaml:1: nested deeper than 50 levels"),
