@@ -8,6 +8,8 @@ SANDBOX_OPTION = $(if $(filter 1 true yes,$(SANDBOX)),--sandbox) $(if $(filter 1
 
 .DEFAULT_GOAL := help
 CHECK_OPTIONS ?=
+# All stacks, unless one is named.
+CHECKED = $(if $(filter command environment,$(origin STACK)),--stack $(STACK))
 # Tests run side by side, the tests of a file in one process.
 WORKERS ?= 2
 # In the order of collection, which has what takes longest first: else one worker waits at the end.
@@ -33,11 +35,11 @@ down: environment ## Destroy the stack: processes, ports, keys and data
 status: environment ## What runs and where
 	@$(FALAJ) status --stack $(STACK) $(SANDBOX_OPTION)
 
-check: environment ## Judge all stacks by the policy packs, offline (CHECK_OPTIONS="--stack NAME --sarif FILE …")
-	@$(FALAJ) check $(CHECK_OPTIONS)
+check: environment ## Judge all stacks by the policy packs, offline (STACK=name for one; CHECK_OPTIONS="--sarif FILE …")
+	@$(FALAJ) check $(CHECKED) $(CHECK_OPTIONS)
 
 report: environment ## Write the evidence of such a check: evidence.html
-	@$(FALAJ) report $(CHECK_OPTIONS)
+	@$(FALAJ) report $(CHECKED) $(CHECK_OPTIONS)
 
 demo: environment ## Send held-out samples to the served model
 	@$(FALAJ) demo --stack $(STACK)

@@ -5,9 +5,10 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
 import subprocess
 import tempfile
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any, Final, cast
@@ -17,7 +18,7 @@ from falaj.policies.configuration import PROJECT_FOLDER
 from falaj.policies.decoding import readable
 from falaj.policies.model import PolicyError
 from falaj.policies.recording import RECORD_FOLDER, read_records
-from falaj.policies.reports.result import StackResult
+from falaj.policies.reports.result import AnsweredBy, StackResult
 from falaj.policies.state import PROVIDERS, stack_of_states
 from falaj.stacks.checking.records import outcomes_of, resources_of
 from falaj.stacks.checking.subject import Subject
@@ -89,8 +90,9 @@ def _check(subject: Subject, strict: bool | None) -> StackResult:
     ):
         folder = Path(temporary)
         configuration = folder / "packs.json"
-        # Packs only say what they find, so that the preview goes on and all is found at once.
-        configuration.write_text(json.dumps(_pack_configuration(strict)), encoding="utf-8")
+        configuration.write_text(
+            json.dumps(pack_configuration(advisory=True, strict=strict)), encoding="utf-8"
+        )
         arguments = ["preview", "--json", "-s", stack.name, "--non-interactive"]
         for pack in folders:
             arguments += ["--policy-pack", str(pack), "--policy-pack-config", str(configuration)]
@@ -105,9 +107,32 @@ def _check(subject: Subject, strict: bool | None) -> StackResult:
             check=False,
         )
         records = list(read_records(folder))
-    document = _document(done.stdout)
+    document = document_of(done.stdout)
     if done.returncode != 0 or document is None:
         raise StackError(why(document, done.stderr or done.stdout))
+    return result_of(subject, pulumi, document, records, len(folders))
+
+
+def result_of(
+    subject: Subject,
+    pulumi: Pulumi,
+    document: Mapping[str, Any],
+    records: Sequence[Mapping[str, Any]],
+    packs: int,
+) -> StackResult:
+    """What packs found in a preview.
+
+    Args:
+        subject: the stack.
+        pulumi: the engine that previewed it.
+        document: what ``pulumi preview --json`` wrote.
+        records: what the packs wrote.
+        packs: how many there are.
+
+    Raises:
+        StackError: a resource was not judged by all of them.
+    """
+    stack = subject.stack
     states = [
         each["newState"]
         for each in document.get("steps") or []
@@ -115,12 +140,16 @@ def _check(subject: Subject, strict: bool | None) -> StackResult:
         if each.get("newState") and not str(each.get("op", "")).startswith(("delete", "read"))
     ]
     found = stack_of_states(states)
-    require_judged({each.urn for each in found.resources}, records, len(folders))
+    require_judged({each.urn for each in found.resources}, records, packs)
     others = other_providers(states) if pulumi.sandbox else []
+    if pulumi.sandbox:
+        answered: AnsweredBy = "sandbox-and-others" if others else "sandbox"
+    else:
+        answered = "machine" if subject.is_local else "cloud-preview"
     return StackResult(
         stack.name,
         stack.project.name,
-        "machine" if not pulumi.sandbox else "sandbox-and-others" if others else "sandbox",
+        answered,
         program_digest=digest_of_program(subject),
         resources=tuple(resources_of(records, found, subject, pulumi.folder)),
         outcomes=tuple(outcomes_of(records)),
@@ -155,21 +184,34 @@ def without_options(environment: Mapping[str, str]) -> dict[str, str]:
     }
 
 
-def _pack_configuration(strict: bool | None) -> dict[str, Any]:
-    configuration: dict[str, Any] = {"all": "advisory"}
+def pack_configuration(*, advisory: bool, strict: bool | None) -> dict[str, Any]:
+    """The configuration of packs.
+
+    Args:
+        advisory: whether they only say what they find, so that a preview goes on and all is found
+            at once.
+        strict: whether what can't be known fails. Default: as the stack says.
+    """
+    configuration: dict[str, Any] = {"all": "advisory"} if advisory else {}
     if strict is not None:
         configuration["settings"] = {"strict": strict}
     return configuration
 
 
-def _document(text: str) -> dict[str, Any] | None:
-    # What a plugin prints may come before the document.
-    start = text.find("{")
-    try:
-        found: Any = json.loads(text[start:]) if start >= 0 else None
-    except ValueError:
-        return None
-    return cast("dict[str, Any]", found) if isinstance(found, dict) else None
+def document_of(text: str) -> dict[str, Any] | None:
+    """What ``pulumi preview --json`` wrote, among what plugins print before and after it.
+
+    None where there is no such document.
+    """
+    decoder = json.JSONDecoder()
+    for line in re.finditer(r"^\{", text, re.MULTILINE):
+        try:
+            found: Any = decoder.raw_decode(text, line.start())[0]
+        except ValueError:
+            continue
+        if isinstance(found, dict):
+            return cast("dict[str, Any]", found)
+    return None
 
 
 def why(document: Mapping[str, Any] | None, printed: str) -> str:

@@ -15,8 +15,11 @@ from falaj.stacks.rehearsal import rehearse, rehearse_in_cluster
 from falaj.stacks.settings import CloudSettings, InClusterSettings
 
 
-def prepare_cloud(stack: StackFile, settings: CloudSettings, *, sandbox: bool) -> None:
+def prepare_cloud(stack: StackFile, settings: CloudSettings, *, sandbox: bool) -> str:
     """Check all that can be known before the engine starts, and say where the stack goes.
+
+    Returns:
+        The place, such as ``aws/me-central-1``.
 
     Raises:
         StackError: the stack isn't meant for this, or no place sells what it asks for.
@@ -24,7 +27,7 @@ def prepare_cloud(stack: StackFile, settings: CloudSettings, *, sandbox: bool) -
     check_reality(settings, sandboxed=sandbox)
     if isinstance(settings, InClusterSettings):
         _prepare_in_cluster(stack, settings, sandbox=sandbox)
-        return
+        return settings.places[0]
     choice = choose(settings)
     cloud = choice.place.cloud
     rehearse(settings, choice.place, made_up(settings, cloud) if sandbox else {})
@@ -39,6 +42,7 @@ def prepare_cloud(stack: StackFile, settings: CloudSettings, *, sandbox: bool) -
             f"WARNING: {choice.place.name} was reported as degraded on {status.as_of} "
             f"(zones {zones}); the stack's file accepts that"
         )
+    return choice.place.name
 
 
 def _prepare_in_cluster(stack: StackFile, settings: InClusterSettings, *, sandbox: bool) -> None:

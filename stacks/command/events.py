@@ -21,8 +21,12 @@ _FOLLOWS: Final = re.compile(
     r"context canceled|^(?:update|preview|destroy|refresh) (?:failed|canceled)$"
     r"|^resource (?:creation|registration|monitor).*(?:shut|shutting) down|KeyboardInterrupt"
 )
-#: Where the engine finds the provider that this distribution installs is no news.
-_EXPECTED: Final = re.compile(r"^using pulumi-resource-falaj-local from \$PATH")
+#: No news: where the engine finds the provider that this distribution installs; and that the
+#: sandbox's answers, which every command says before it begins.
+_EXPECTED: Final = re.compile(
+    r"^using pulumi-resource-falaj-local from \$PATH"
+    r"|^(?:warning: )?SANDBOX: nothing real is made, changed or paid for"
+)
 _STACK: Final = "pulumi:pulumi:Stack"
 _TRACE: Final = "Traceback (most recent call last)"
 #: Names come from programs and clouds: they could hold a terminal's control sequences.
@@ -39,6 +43,8 @@ class Note:
     text: str
     resource: str
     """Type and name, as ``Cluster cluster``; empty where it is of the whole stack."""
+    of_policy: bool = False
+    """Whether a policy pack says it."""
 
     def __str__(self) -> str:
         mark = "" if self.severity == "info" else f"{self.severity}: "
@@ -140,7 +146,8 @@ class Progress:
         if _FOLLOWS.search(text):
             return
         note = f"policy {name}: {text}"
-        self.tell(Note("error" if mandatory else "warning", note, label_of_urn(urn)))
+        severity: Severity = "error" if mandatory else "warning"
+        self.tell(Note(severity, note, label_of_urn(urn), of_policy=True))
 
     def _summary(self, body: Mapping[str, Any]) -> None:
         changes = body.get("resourceChanges") or {}

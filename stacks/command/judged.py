@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 import tempfile
 from collections.abc import Generator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 
 from falaj.policies.configuration import PROJECT_FOLDER
+from falaj.policies.recording import RECORD_FOLDER
 from falaj.policies.reports.summary import summarise
 from falaj.stacks.checking.check import check_now
+from falaj.stacks.checking.preview import pack_configuration
 from falaj.stacks.checking.subject import Subject
 from falaj.stacks.command.console import say
 from falaj.stacks.command.packs import pack_folders
@@ -18,11 +20,12 @@ from falaj.stacks.command.project import StackFile
 from falaj.stacks.command.pulumi import Pulumi
 from falaj.stacks.errors import StackError
 from falaj.stacks.settings import CloudSettings, Settings
+from falaj.stacks.settings.policies import PACKS
 
 
 @contextmanager
 def judged(
-    stack: StackFile, settings: Settings, pulumi: Pulumi
+    stack: StackFile, settings: Settings, pulumi: Pulumi, *, records: Path | None = None
 ) -> Generator[tuple[list[str], Mapping[str, str]]]:
     """Arguments and variables of the engine with which the packs judge what it is about to do.
 
@@ -31,26 +34,44 @@ def judged(
     strictly as it says; the packs then judge the real preview as far as it knows, and every
     resource with its real values right before it is made.
 
+    Args:
+        stack: the stack.
+        settings: what its file says.
+        pulumi: the engine.
+        records: a folder that packs write to instead of refusing what they find, so that a preview
+            comes to its end. A stack of one machine is judged in previews only.
+
     Raises:
         StackError: the stack doesn't meet the policies, or could not be checked.
     """
-    if not isinstance(settings, CloudSettings):
+    clouds = isinstance(settings, CloudSettings)
+    if not clouds and records is None:
         yield [], {}
         return
-    folders = pack_folders(settings.policies.packs)
-    arguments = [part for folder in folders for part in ("--policy-pack", str(folder))]
+    if clouds and not pulumi.sandbox:
+        _require_clean(Subject(stack, settings))
     # The engine tells packs no folder, and the paths of waivers start from the project's.
-    project = {PROJECT_FOLDER: str(stack.project.root)}
-    if pulumi.sandbox:
-        with pulumi.foreseeing() as variables:
-            yield arguments, {**variables, **project}
-        return
-    _require_clean(Subject(stack, settings))
-    with tempfile.TemporaryDirectory(prefix="falaj-packs-") as folder:
+    variables = {PROJECT_FOLDER: str(stack.project.root)}
+    if records is not None:
+        variables[RECORD_FOLDER] = str(records)
+    strict = False if clouds and not pulumi.sandbox else None
+    with (
+        tempfile.TemporaryDirectory(prefix="falaj-packs-") as folder,
+        pulumi.foreseeing() if pulumi.sandbox else nullcontext({}) as foresight,
+    ):
         configuration = Path(folder) / "packs.json"
-        configuration.write_text(json.dumps({"settings": {"strict": False}}), encoding="utf-8")
-        given = [part for _ in folders for part in ("--policy-pack-config", str(configuration))]
-        yield [*arguments, *given], project
+        said = pack_configuration(advisory=records is not None, strict=strict)
+        configuration.write_text(json.dumps(said), encoding="utf-8")
+        arguments: list[str] = []
+        for pack in packs_of(settings):
+            arguments += ["--policy-pack", str(pack), "--policy-pack-config", str(configuration)]
+        yield arguments, {**variables, **foresight}
+
+
+def packs_of(settings: Settings) -> list[Path]:
+    """The folders of the packs that judge a stack."""
+    names = settings.policies.packs if isinstance(settings, CloudSettings) else PACKS
+    return pack_folders(names)
 
 
 def _require_clean(subject: Subject) -> None:

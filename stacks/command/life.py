@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from falaj.stacks.command import lifecycle, scaffold
+from falaj.stacks.command import lifecycle, previewing, scaffold
 from falaj.stacks.command.lifecycle import Call
 from falaj.stacks.command.options import (
     project_option,
@@ -40,15 +40,38 @@ def up(
 @stack_option
 @sandbox_options
 @_details
+@click.option("--costs", is_flag=True, help="Show every line of the costs as well.")
+@click.option(
+    "--unknown-prices",
+    metavar="FILE",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="Write a price file with a row for each price that nobody knows, to be filled in.",
+)
 def preview(
-    stack: str | None, project: Path | None, sandbox: bool, cluster: str | None, details: bool
+    *,
+    stack: str | None,
+    project: Path | None,
+    sandbox: bool,
+    cluster: str | None,
+    details: bool,
+    costs: bool,
+    unknown_prices: Path | None,
 ) -> int:
     """Show what `up` would change, and change nothing.
 
     On one screen: where it would be, its machines, what it costs at least and at most, what
-    changes, what the policy packs say, and what to do next.
+    changes, what the policy packs say, and what to do next. The exit status is 1 where a policy
+    is violated.
     """
-    return lifecycle.preview(_call(stack, project, sandbox, cluster), details=details)
+    if details and (costs or unknown_prices):
+        raise click.UsageError(
+            "--details shows what the engine shows; leave out --costs and "
+            "--unknown-prices, or --details"
+        )
+    call = _call(stack, project, sandbox, cluster)
+    if details:
+        return previewing.details(call)
+    return previewing.page(call, every_cost=costs, unknown_prices=unknown_prices)
 
 
 @click.command()

@@ -90,7 +90,7 @@ def up(call: Call, *, details: bool) -> int:
         arguments = ["up", "--yes", *(packs or ["--skip-preview"]), "-s", stack.name]
         outcome = _run(pulumi, arguments, "updating", environment, details=details)
     if outcome.status != 0:
-        return _not_finished(call, "up", outcome)
+        return not_finished(call, "up", outcome)
     if outcome.changes:
         say(f"      resources: {operation.counted(outcome.changes, planned=False)}")
     say(f"[3/3] pulumi up of stack {stack.name}: done in {outcome.seconds:.1f} s")
@@ -102,25 +102,6 @@ def up(call: Call, *, details: bool) -> int:
     return 0
 
 
-def preview(call: Call, *, details: bool) -> int:
-    """Show what ``up`` would change, and change nothing."""
-    settings = call.settings()
-    if isinstance(settings, CloudSettings):
-        prepare_cloud(call.stack, settings, sandbox=call.sandboxed(settings))
-    pulumi = call.engine(settings)
-    pulumi.ensure_stack()
-    if isinstance(settings, CloudSettings):
-        bring_up_beneath(pulumi, settings)
-    with judged(call.stack, settings, pulumi) as (packs, environment):
-        arguments = ["preview", *packs, "-s", call.stack.name]
-        outcome = _run(pulumi, arguments, "previewing", environment, details=details)
-    if outcome.status != 0:
-        return _not_finished(call, "preview", outcome)
-    if outcome.changes:
-        say(f"resources: {operation.counted(outcome.changes, planned=True)}")
-    return 0
-
-
 def refresh(call: Call, *, details: bool) -> int:
     """Read what is really there into the stack's state, so that the next ``up`` mends drift."""
     settings = call.settings()
@@ -129,7 +110,7 @@ def refresh(call: Call, *, details: bool) -> int:
     arguments = ["refresh", "--yes", "-s", call.stack.name]
     outcome = _run(pulumi, arguments, "reading", details=details)
     if outcome.status != 0:
-        return _not_finished(call, "refresh", outcome)
+        return not_finished(call, "refresh", outcome)
     if operation.is_change(outcome.changes):
         say(f"drift: {operation.counted(outcome.changes, planned=False)}")
         say(f"mend it with: {call.again('up')}")
@@ -170,7 +151,7 @@ def down(call: Call, *, details: bool, is_agreed: bool) -> int:
     arguments = ["destroy", "--yes", "--skip-preview", "-s", stack.name]
     outcome = _run(pulumi, arguments, "destroying", details=details, expected=len(resources))
     if outcome.status != 0:
-        return _not_finished(call, "down", outcome)
+        return not_finished(call, "down", outcome)
     pulumi.capture(["stack", "rm", stack.name, "--yes", "--preserve-config"])
     if pulumi.sandbox:
         forget_stack(stack, activation.cloud_file(pulumi.environment))
@@ -230,7 +211,7 @@ def _run(
     return operation.run(pulumi, arguments, verb, variables, expected=expected)
 
 
-def _not_finished(call: Call, verb: str, outcome: operation.Outcome) -> int:
+def not_finished(call: Call, verb: str, outcome: operation.Outcome) -> int:
     """Say why an operation didn't come to its end, and what to do; returns the exit status."""
     held = operation.lock_message(outcome.printed, call.stack.name)
     if held is not None:

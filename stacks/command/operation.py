@@ -56,6 +56,8 @@ class Outcome:
     seconds: float
     printed: str
     """What the engine itself printed."""
+    explained: bool = False
+    """Whether why it failed was said."""
 
 
 def run(
@@ -65,6 +67,7 @@ def run(
     variables: Mapping[str, str] | None = None,
     *,
     expected: int | None = None,
+    read: bool = False,
 ) -> Outcome:
     """Run an operation of the engine to its end and show how far it is.
 
@@ -74,11 +77,13 @@ def run(
         verb: what is done, for the line of progress: ``updating``.
         variables: further variables of the engine's environment.
         expected: how many steps there will be, where that is known.
+        read: whether the caller reads what the engine prints and tells of it: only errors and
+            warnings of others are shown while it runs.
     """
     with tempfile.TemporaryDirectory(prefix="falaj-operation-") as temporary:
         folder = Path(temporary)
         log = EventLog(folder / "events.jsonl")
-        display = _display(verb, expected)
+        display = _display(verb, expected, quiet=read)
         try:
             with (folder / "printed").open("wb") as printed:
                 status = pulumi.run(
@@ -93,11 +98,12 @@ def run(
         text = (folder / "printed").read_text(encoding="utf-8", errors="replace")
     progress = display.progress
     interrupted = display.was_interrupted or status in (INTERRUPTED, 128 + 15)
-    if status != 0 and not interrupted:
-        _explain(text, progress)
+    explained = any(note.severity == "error" for note in progress.said)
+    if status != 0 and not interrupted and not explained and not read:
+        _show_last(text)
     return Outcome(
         status, progress.changes, progress.made, progress.violations, interrupted,
-        display.seconds, text,
+        display.seconds, text, explained or not read,
     )  # fmt: skip
 
 
@@ -139,10 +145,8 @@ def lock_message(printed: str, stack: str) -> str | None:
     )
 
 
-def _explain(printed: str, progress: Progress) -> None:
-    """Say what the engine printed where none of its events named a cause."""
-    if any(note.severity == "error" for note in progress.said):
-        return
+def _show_last(printed: str) -> None:
+    """Say what the engine printed last, where none of its events named a cause."""
     lines = [line for line in clean(printed).splitlines() if line.strip()]
     for line in lines[-_TAIL:]:
         say(f"  {line}")
@@ -151,8 +155,12 @@ def _explain(printed: str, progress: Progress) -> None:
 class Lines:
     """Notes as they come, and a line of progress every ten seconds."""
 
-    def __init__(self, verb: str, expected: int | None) -> None:
-        """``verb``: what is done; ``expected``: how many steps there will be, if known."""
+    def __init__(self, verb: str, expected: int | None, *, quiet: bool = False) -> None:
+        """``verb``: what is done; ``expected``: how many steps there will be, if known.
+
+        ``quiet``: of the notes show errors and warnings alone, and not what policy packs say.
+        """
+        self._quiet = quiet
         self.progress = Progress(self._told, planned=expected)
         self.was_interrupted = False
         self._verb = verb
@@ -183,7 +191,8 @@ class Lines:
             say(f"      {self.line()}")
 
     def _told(self, note: Note) -> None:
-        self._print(str(note))
+        if not self._quiet or (note.severity != "info" and not note.of_policy):
+            self._print(str(note))
 
     def _print(self, text: str) -> None:
         for line in text.splitlines():
@@ -208,13 +217,13 @@ class Lines:
 class Live(Lines):
     """On a terminal: notes as they come, and below them one line that changes in its place."""
 
-    def __init__(self, verb: str, expected: int | None) -> None:
+    def __init__(self, verb: str, expected: int | None, *, quiet: bool = False) -> None:
         """As `Lines`."""
         from rich.console import Console  # noqa: PLC0415 - for terminals only
         from rich.live import Live as Region  # noqa: PLC0415
         from rich.spinner import Spinner  # noqa: PLC0415
 
-        super().__init__(verb, expected)
+        super().__init__(verb, expected, quiet=quiet)
         self._spinner = Spinner("dots")
         self._region = Region(
             get_renderable=self._drawn, console=Console(highlight=False), transient=True
@@ -235,5 +244,6 @@ class Live(Lines):
         return self._spinner
 
 
-def _display(verb: str, expected: int | None) -> Lines:
-    return Live(verb, expected) if sys.stdout.isatty() else Lines(verb, expected)
+def _display(verb: str, expected: int | None, *, quiet: bool) -> Lines:
+    shown = Live if sys.stdout.isatty() else Lines
+    return shown(verb, expected, quiet=quiet)

@@ -48,6 +48,15 @@ class Group:
         return sum((each.most for each in self.lines if each.most is not None), Decimal(0))
 
     @property
+    def cost(self) -> str:
+        """Dollars an hour and a month, in words."""
+        if any(each.why_unknown for each in self.lines):
+            return "price unknown"
+        least = sum((each.least for each in self.lines if each.least is not None), Decimal(0))
+        hourly, monthly = _span(least, self.most, money), _span(least, self.most, _month)
+        return f"USD {hourly} per hour, {monthly} per month"
+
+    @property
     def amount(self) -> str:
         """How much of it there is, in words; empty where only its use decides."""
         first = self.lines[0]
@@ -175,6 +184,11 @@ def _named(found: Sequence[Group]) -> str:
     return "; ".join(each.said(_MOST_NAMED) for each in found)
 
 
+def labels(lines: Iterable[Line]) -> list[str]:
+    """What lines are for, each once, the dearest first: no amounts and no resources."""
+    return list(dict.fromkeys(each.label for each in groups(lines)))
+
+
 def as_text(costs: Costs, width: int) -> str:
     """Lines and total for a terminal."""
     where = f" at {clean(costs.place)}" if costs.place else ""
@@ -210,7 +224,7 @@ def _known(found: Sequence[Group], width: int) -> Iterator[str]:
         hourly, monthly = _span(least, most, money), _span(least, most, _month)
         if not wide:
             yield from wrap(each.said(), width, "  ", "    ")
-            yield from wrap(f"USD {hourly} per hour, {monthly} per month", width, "    ")
+            yield from wrap(each.cost, width, "    ")
             continue
         text = wrap(each.said(), room - 1, "  ", "    ")
         gap = room - columns(text[0])

@@ -19,7 +19,7 @@ TEMPLATES = Path(__file__).resolve().parents[2] / "stacks" / "templates"
 
 def finished(printed: str) -> str:
     """What an update came to, in the command's own words."""
-    return re.findall(r"(?m)^ *(?:resources|drift): (.*)$", printed)[-1]
+    return re.findall(r"(?m)^(?: *resources:| *drift:|Changes  ) +(.*)$", printed)[-1]
 
 
 def test_a_preview_of_a_cloud_needs_no_account(machine: Machine) -> None:

@@ -51,10 +51,10 @@ def made(project: Project) -> list[Made]:
 
 def counts(printed: str) -> dict[str, int]:
     """What an operation came to, as the command said it last: ``{"updated": 1, …}``."""
-    found = re.findall(r"(?m)^\s*(?:resources|drift): (.*)$", printed)
+    found = re.findall(r"(?m)^(?: *resources:| *drift:|Changes  ) +(.*)$", printed)
     assert found, printed
     parts = (part.partition(" ") for part in found[-1].split(", "))
-    return {word: int(number) for number, _, word in parts}
+    return {} if found[-1] == "nothing" else {word: int(number) for number, _, word in parts}
 
 
 def nothing_changed(printed: str) -> bool:
