@@ -6,6 +6,7 @@ from typing import Any, Final, NotRequired, TypedDict
 
 from falaj.components import catalogue
 from falaj.components.catalogue.region_names import may_be_site, place_abroad
+from falaj.components.specification.described import described
 from falaj.components.specification.forms import REGISTRY, SITE, TENANT
 from falaj.components.specification.limits import OneOf
 from falaj.components.specification.node_labels import PREFIX, label_value
@@ -27,6 +28,7 @@ OWNER_ANNOTATION: Final = f"{PREFIX}owner"
 MANAGED_BY: Final = "app.kubernetes.io/managed-by"
 
 
+@described
 class InClusterArgs(TypedDict):
     """Arguments that all components in a cluster share: plain values, known before anything."""
 

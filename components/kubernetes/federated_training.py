@@ -17,6 +17,7 @@ from falaj.components.kubernetes.training.federation import (
     objects,
 )
 from falaj.components.kubernetes.training.run_checks import checked_run
+from falaj.components.specification.described import described
 from falaj.components.specification.refusals import Refusals
 
 ROLES: Final = ("coordinator", "site")
@@ -28,6 +29,7 @@ _COORDINATORS_ALONE: Final = (
 )  # fmt: skip
 
 
+@described
 class FederatedTrainingArgs(RunArgs):
     """Arguments of `FederatedTraining`. ``dataset`` is the site's rows; the coordinator's are
     reference rows, which prepare the columns and judge the model."""

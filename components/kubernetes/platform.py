@@ -15,11 +15,13 @@ from falaj.components.kubernetes.addons.installation import (
     foundation,
     installations,
 )
+from falaj.components.specification.described import described
 from falaj.components.specification.spelling import engine_inputs
 
 __all__ = ["Platform", "PlatformArgs", "check"]
 
 
+@described
 class PlatformArgs(InClusterArgs):
     """Arguments of `Platform`."""
 

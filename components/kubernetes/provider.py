@@ -9,6 +9,7 @@ import pulumi
 from falaj.components import catalogue
 from falaj.components.kubernetes._objects import sdk_version
 from falaj.components.kubernetes._placed import CLOUDS, DISTRIBUTIONS
+from falaj.components.specification.described import described
 from falaj.components.specification.refusals import Refusals
 
 __all__ = ["ClusterProvider", "ClusterProviderArgs", "aks_kubeconfig", "eks_kubeconfig"]
@@ -18,6 +19,7 @@ __all__ = ["ClusterProvider", "ClusterProviderArgs", "aks_kubeconfig", "eks_kube
 _AKS_SERVER = "6dae42f8-4368-4678-94ff-3960e28e3630"
 
 
+@described
 class ClusterProviderArgs(TypedDict):
     """Arguments of `ClusterProvider`."""
 

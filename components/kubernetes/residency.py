@@ -29,6 +29,7 @@ from falaj.components.kubernetes.admission import (
 from falaj.components.kubernetes.admission.home import OPERATORS, Home
 from falaj.components.kubernetes.admission.policy import Policy
 from falaj.components.kubernetes.admission.policy import manifests as rendered
+from falaj.components.specification.described import described
 from falaj.components.specification.refusals import Refusals
 from falaj.components.specification.spelling import engine_inputs
 
@@ -50,6 +51,7 @@ _TENANTS = ("-training", "-serving")
 _LARGEST = {4: 12, 6: 19}
 
 
+@described
 class ResidencyArgs(InClusterArgs):
     """Arguments of `Residency`."""
 

@@ -15,6 +15,7 @@ from falaj.components.kubernetes.training.pods import DATA, RUNS, template
 from falaj.components.kubernetes.training.run_checks import checked_run
 from falaj.components.kubernetes.training.specification import Run
 from falaj.components.kubernetes.training.surroundings import network_policy
+from falaj.components.specification.described import described
 from falaj.components.specification.refusals import Refusals
 
 PRUNERS: Final = ("median", "hyperband", "none")
@@ -23,6 +24,7 @@ MOST_TRIALS: Final = 1_000
 _MOST_PARALLEL: Final = 128
 
 
+@described
 class SweepArgs(RunArgs):
     """Arguments of `Sweep`."""
 

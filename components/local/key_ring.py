@@ -5,8 +5,10 @@ from typing import Any, NotRequired, TypedDict
 import pulumi
 
 from falaj.components.local._resource import LocalComponent
+from falaj.components.specification.described import described
 
 
+@described
 class KeyRingArgs(TypedDict):
     """Arguments of `KeyRing`."""
 

@@ -4,7 +4,10 @@ from typing import TypedDict
 
 import pulumi
 
+from falaj.components.specification.described import described
 
+
+@described
 class LocalProviderArgs(TypedDict):
     """Arguments of `LocalProvider`."""
 

@@ -6,6 +6,7 @@ from typing import Any, NotRequired
 
 import pulumi
 
+from falaj.components.specification.described import described
 from falaj.components.specification.emails import checked_emails
 from falaj.components.specification.limits import TextRule
 from falaj.components.specification.placed import Placed, PlacedArgs, check_placed
@@ -18,6 +19,7 @@ DETECTOR = TextRule(
 )
 
 
+@described
 class AuditTrailArgs(PlacedArgs):
     """Arguments of `AuditTrail`."""
 

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, NotRequired, cast
 
+from falaj.components.specification.described import described
 from falaj.components.specification.emails import checked_emails
 from falaj.components.specification.limits import Between, TextRule
 from falaj.components.specification.placed import Placed, PlacedArgs, check_placed
@@ -18,6 +19,7 @@ PERCENT = Between(1, 1000)
 MONTH = TextRule(r"^20\d\d-(?:0[1-9]|1[0-2])$", "a month: year, '-' and two digits", "2026-11")
 
 
+@described
 class BudgetArgs(PlacedArgs):
     """Arguments of `Budget`."""
 

@@ -7,6 +7,7 @@ from typing import Any, NotRequired
 
 import pulumi
 
+from falaj.components.specification.described import described
 from falaj.components.specification.forms import NAME
 from falaj.components.specification.kubernetes_version import DEFAULT as DEFAULT_VERSION
 from falaj.components.specification.kubernetes_version import checked_version
@@ -19,6 +20,7 @@ from falaj.components.specification.retention import log_days
 from falaj.components.specification.zones import chosen_zones, region_zones
 
 
+@described
 class ClusterArgs(PlacedArgs):
     """Arguments of `Cluster`."""
 

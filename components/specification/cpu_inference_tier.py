@@ -9,6 +9,7 @@ import pulumi
 
 from falaj.components import catalogue
 from falaj.components.specification.cpu_demand import cpu_demand
+from falaj.components.specification.described import described
 from falaj.components.specification.limits import Between, OneOf, TextRule
 from falaj.components.specification.machine_choice import (
     checked_subnets,
@@ -26,6 +27,7 @@ from falaj.components.specification.tier_needs import check_needs
 from falaj.components.specification.zones import chosen_zones
 
 
+@described
 class CpuInferenceTierArgs(PlacedArgs):
     """Arguments of `CpuInferenceTier`."""
 

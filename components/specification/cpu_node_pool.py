@@ -8,6 +8,7 @@ import pulumi
 
 from falaj.components import catalogue
 from falaj.components.specification.cpu_demand import cpu_demand
+from falaj.components.specification.described import described
 from falaj.components.specification.kubernetes_version import DEFAULT as DEFAULT_VERSION
 from falaj.components.specification.kubernetes_version import checked_version
 from falaj.components.specification.limits import OneOf
@@ -40,6 +41,7 @@ from falaj.components.specification.placed import Placed, PlacedArgs, check_plac
 from falaj.components.specification.refusals import Refusals
 
 
+@described
 class CpuNodePoolArgs(PlacedArgs):
     """Arguments of `CpuNodePool`."""
 

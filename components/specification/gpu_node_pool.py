@@ -8,6 +8,7 @@ from typing import Any, NotRequired
 import pulumi
 
 from falaj.components import catalogue
+from falaj.components.specification.described import described
 from falaj.components.specification.gpu_capacity import (
     RESERVED,
     capacity_notes,
@@ -55,6 +56,7 @@ from falaj.components.specification.placed import Placed, PlacedArgs, check_plac
 from falaj.components.specification.refusals import Refusals
 
 
+@described
 class GpuNodePoolArgs(PlacedArgs):
     """Arguments of `GpuNodePool`."""
 

@@ -7,6 +7,7 @@ from typing import Any, NotRequired, cast
 
 import pulumi
 
+from falaj.components.specification.described import described
 from falaj.components.specification.limits import Between
 from falaj.components.specification.placed import Placed, PlacedArgs, check_placed
 from falaj.components.specification.principals import checked_principals
@@ -37,6 +38,7 @@ CONFLICTS: dict[frozenset[str], str] = {
 }
 
 
+@described
 class IdentityArgs(PlacedArgs):
     """Arguments of `Identity`."""
 

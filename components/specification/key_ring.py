@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, NotRequired
 
+from falaj.components.specification.described import described
 from falaj.components.specification.limits import Between
 from falaj.components.specification.placed import Placed, PlacedArgs, check_placed
 from falaj.components.specification.principals import checked_principals
@@ -14,6 +15,7 @@ ROTATION_DAYS = Between(90, 2560)
 DELETION_WINDOW_DAYS = Between(7, 30)
 
 
+@described
 class KeyRingArgs(PlacedArgs):
     """Arguments of `KeyRing`."""
 

@@ -9,6 +9,7 @@ import pulumi
 
 from falaj.components.specification.address_plan import AddressPlan
 from falaj.components.specification.cluster import POD_CIDR
+from falaj.components.specification.described import described
 from falaj.components.specification.limits import TextRule
 from falaj.components.specification.placed import Placed, PlacedArgs, check_placed
 from falaj.components.specification.refusals import Refusals
@@ -36,6 +37,7 @@ ORGANIZATION = TextRule(
 )
 
 
+@described
 class NetworkArgs(PlacedArgs):
     """Arguments of `Network`."""
 

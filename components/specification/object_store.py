@@ -7,6 +7,7 @@ from typing import Any, NotRequired
 import pulumi
 
 from falaj.components import catalogue
+from falaj.components.specification.described import described
 from falaj.components.specification.limits import Between
 from falaj.components.specification.placed import Placed, PlacedArgs, check_placed
 from falaj.components.specification.refusals import Refusals
@@ -19,6 +20,7 @@ AUDIT_RETENTION_DAYS = Between(1, 36_500)
 OLD_VERSION_DAYS = Between(1, 365)
 
 
+@described
 class ObjectStoreArgs(PlacedArgs):
     """Arguments of `ObjectStore`."""
 

@@ -7,6 +7,7 @@ from typing import NotRequired, TypedDict
 import pulumi
 
 from falaj.components import catalogue
+from falaj.components.specification.described import described
 
 #: What an account is called and looks like, by cloud.
 _ACCOUNTS = {
@@ -15,6 +16,7 @@ _ACCOUNTS = {
 }
 
 
+@described
 class RegionProviderArgs(TypedDict):
     """Arguments of `RegionProvider`."""
 

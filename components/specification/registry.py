@@ -6,6 +6,7 @@ from typing import Any, NotRequired
 
 import pulumi
 
+from falaj.components.specification.described import described
 from falaj.components.specification.limits import Between, OneOf, TextRule
 from falaj.components.specification.placed import Placed, PlacedArgs, check_placed
 from falaj.components.specification.refusals import Refusals
@@ -32,6 +33,7 @@ REPOSITORY = TextRule(
 KEEP_IMAGES = Between(1, 10_000)
 
 
+@described
 class RegistryArgs(PlacedArgs):
     """Arguments of `Registry`."""
 

@@ -6,6 +6,7 @@ from typing import Any, NotRequired
 
 import pulumi
 
+from falaj.components.specification.described import described
 from falaj.components.specification.limits import Between, OneOf
 from falaj.components.specification.placed import Placed, PlacedArgs, check_placed
 from falaj.components.specification.refusals import Refusals
@@ -27,6 +28,7 @@ HOMES_GIB = Between(100, 102_400)
 _AZURE_STEP = {125: 16384, 250: 8192, 500: 4096}
 
 
+@described
 class TrainingFileSystemArgs(PlacedArgs):
     """Arguments of `TrainingFileSystem`."""
 

@@ -7,6 +7,7 @@ from typing import Any, NotRequired
 
 import pulumi
 
+from falaj.components.specification.described import described
 from falaj.components.specification.forms import OBJECT
 from falaj.components.specification.identity import DEPLOYER, TRAINER
 from falaj.components.specification.placed import Placed, PlacedArgs, check_placed
@@ -18,6 +19,7 @@ DUTIES = (TRAINER, DEPLOYER)
 _RESERVED = re.compile(r"^kube-")
 
 
+@described
 class WorkloadIdentityArgs(PlacedArgs):
     """Arguments of `WorkloadIdentity`: what the pods of one service account may do."""
 

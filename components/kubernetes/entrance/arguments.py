@@ -3,6 +3,7 @@
 from typing import NotRequired, TypedDict
 
 from falaj.components.kubernetes._placed import InClusterArgs
+from falaj.components.specification.described import described
 
 
 class GatewayTokensArgs(TypedDict):
@@ -57,6 +58,7 @@ class GatewayGrantArgs(TypedDict):
     """Names of the services."""
 
 
+@described
 class GatewayArgs(InClusterArgs):
     """Arguments of `Gateway`."""
 

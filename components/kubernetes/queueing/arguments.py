@@ -3,6 +3,7 @@
 from typing import NotRequired, TypedDict
 
 from falaj.components.kubernetes._placed import InClusterArgs
+from falaj.components.specification.described import described
 
 
 class QueuePoolArgs(TypedDict):
@@ -113,6 +114,7 @@ class QueueProvisioningArgs(TypedDict):
     """How often it is asked again, 1 to 30 minutes later. Default: 3."""
 
 
+@described
 class GpuQueuesArgs(InClusterArgs):
     """Arguments of `GpuQueues`."""
 

@@ -3,6 +3,7 @@
 from typing import NotRequired, TypedDict
 
 from falaj.components.kubernetes._placed import InClusterArgs
+from falaj.components.specification.described import described
 
 
 class ModelVersionArgs(TypedDict):
@@ -58,6 +59,7 @@ class HoursArgs(TypedDict):
     """Of the IANA's list. Default: ``Asia/Dubai``."""
 
 
+@described
 class InferenceServiceArgs(InClusterArgs):
     """Arguments of `InferenceService`."""
 

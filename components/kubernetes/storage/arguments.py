@@ -9,6 +9,7 @@ import pulumi
 
 from falaj.components.kubernetes._nested import by_name, object_name, options
 from falaj.components.kubernetes._placed import InCluster, InClusterArgs, check_in_cluster
+from falaj.components.specification.described import described
 from falaj.components.specification.refusals import Refusals
 
 BLOCK: Final = "falaj-block"
@@ -75,6 +76,7 @@ class StorageCsiClassArgs(TypedDict):
     """Parameters of the driver's snapshots. Default: it makes none."""
 
 
+@described
 class StorageClassesArgs(InClusterArgs):
     """Arguments of `StorageClasses`."""
 

@@ -19,6 +19,7 @@ from falaj.components.kubernetes.tenancy.checks import (
 )
 from falaj.components.kubernetes.tenancy.isolation import Egress
 from falaj.components.kubernetes.tenancy.quotas import Quota
+from falaj.components.specification.described import described
 from falaj.components.specification.refusals import Refusals
 
 PURPOSES: Final = ("training", "serving")
@@ -63,6 +64,7 @@ class TenantEgressArgs(TypedDict):
     gateway endpoint's. Default: private ranges only."""
 
 
+@described
 class TenantArgs(InClusterArgs):
     """Arguments of `Tenant`."""
 
@@ -75,8 +77,8 @@ class TenantArgs(InClusterArgs):
     group_prefix: NotRequired[str]
     """What the API server puts before groups of the identity provider. Default: nothing."""
     groups: NotRequired[dict[str, list[str]]]
-    """Groups by duty (``trainers``, ``deployers``, ``auditors``, ``admins``), where they aren't
-    called ``<tenant>:<duty>``."""
+    """Groups by duty (``trainers``, ``deployers``, ``auditors``, ``admins``). Default: the one
+    called ``<tenant>:<duty>`` for each."""
     users: NotRequired[dict[str, list[str]]]
     """People by duty, beside the groups. Nobody is both among the trainers and the deployers.
     Default: none."""

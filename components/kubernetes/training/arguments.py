@@ -3,6 +3,7 @@
 from typing import NotRequired, TypedDict
 
 from falaj.components.kubernetes._placed import InClusterArgs
+from falaj.components.specification.described import described
 
 
 class ElasticArgs(TypedDict):
@@ -24,6 +25,7 @@ class TopologyArgs(TypedDict):
     """``required`` (else the job waits) or ``preferred``. Default: ``required``."""
 
 
+@described
 class RunArgs(InClusterArgs):
     """Arguments that every training workload has, beside where it is."""
 
@@ -86,6 +88,7 @@ class RunArgs(InClusterArgs):
     """Where Prometheus is. Default: ``monitoring``."""
 
 
+@described
 class TrainingJobArgs(RunArgs):
     """Arguments of `TrainingJob`."""
 
