@@ -173,8 +173,8 @@ class StackResult:
         answered_by: ``sandbox``: its stand-ins, in a preview; ``sandbox-and-others``: they, and
             providers that are not its own; ``sandbox-state``: a state that they wrote before;
             ``machine``: Falaj's provider for this machine, in a preview; ``cloud-preview``: the
-            clouds' own providers, in a preview; ``exported-state``: a file; ``backend``: what the real backend has on record; ``nobody``: it could not be
-            checked.
+            clouds' own providers, in a preview; ``exported-state``: a file; ``backend``: what the
+            real backend has on record; ``nobody``: it could not be checked.
         other_providers: names of the providers that answered in a preview beside the sandbox's.
         program_digest: SHA-256 of the program and its settings; empty where none was run.
         state_digest: SHA-256 of the state; empty for a preview of a new stack.

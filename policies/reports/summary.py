@@ -87,7 +87,12 @@ def _stack(result: CheckResult, stack: StackResult, writer: _Writer, most: int) 
     )
     yield from writer.wrap(_answered(stack), 4, "  ")
     for error in stack.errors:
-        yield from writer.wrap(f"could not be checked: {error}", 4, "  ")
+        first, *rest = error.splitlines() or [""]
+        yield from writer.wrap(f"could not be checked: {first}", 4, "  ")
+        for line in rest:
+            # Lines of a file that are to be written keep their indent.
+            indent = 4 + len(line) - len(line.lstrip())
+            yield from writer.wrap(line.strip(), indent, " " * indent)
     by_rule: dict[str, list[Outcome]] = {}
     for outcome in stack.having("violation", "indeterminate", "advisory", "waived"):
         by_rule.setdefault(outcome.rule, []).append(outcome)

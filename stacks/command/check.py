@@ -240,9 +240,9 @@ def _result(asked: Asked) -> CheckResult:
     chosen = subjects(project, asked.stacks)
     names = ", ".join(each.stack.name for each in chosen)
     if asked.live:
-        say(f"checking {len(chosen)} stacks of {project.name}: {names}")
+        say(f"checking stacks of {project.name}: {names}")
         beginning = begin(chosen)
         return gathered(beginning, [check_live(each, strict=asked.strict) for each in chosen])
     installation.require(sorted({extra for each in chosen for extra in each.extras}))
-    say(f"checking {len(chosen)} stacks of {project.name}: {names}")
+    say(f"checking stacks of {project.name}: {names}")
     return check_now(chosen, asked.strict, asked.jobs)

@@ -19,6 +19,12 @@ MENTIONED: Final[Mapping[str, tuple[str, ...]]] = {
     "onprem": ("falaj images list",),
     "packs": ("falaj check --live",),
     "report": ("make report",),
+    "reference": (
+        ".venv/bin/falaj --help", ".venv/bin/falaj settings", ".venv/bin/falaj policies",
+        ".venv/bin/falaj policies --coverage", ".venv/bin/falaj policies --suppress checkov",
+    ),
+    "pydoc": (".venv/bin/python -m pydoc falaj.components.azure.gpu_node_pool",),
+    "audit": (".venv/bin/python -m falaj.workloads.inference audit --logs DIR",),
 }  # fmt: skip
 #: What `.ci/run` itself runs, or what is measured or needs a machine that no test has; by command,
 #: what runs it instead.

@@ -113,9 +113,14 @@ def test_the_components_in_a_program_of_ones_own(machine: Machine) -> None:
     (folder / "__main__.py").write_text(f"import components\n{program}\nprint(components.OWN)\n")
     (folder / "Pulumi.yaml").write_text("name: own\nruntime: python\n")
     (folder / "Pulumi.dev.yaml").write_text("config: {}\n")
-    printed = machine.run("../falaj/.venv/bin/falaj check --stack dev", folder=folder)
-    assert "own/dev: preview, " in printed
-    assert "no findings" in printed
+    printed = machine.run("../falaj/.venv/bin/falaj check --stack dev", 1, folder=folder)
+    assert re.search(r"own/dev: \d+ resources judged by \d+ rules", printed)
+    # As the README says of this program.
+    assert "zero-trust-azure-diagnostics" in printed
+    assert "17 resources: 1 violation (x)" in printed
+    (pydoc,) = MENTIONED["pydoc"]
+    told = machine.run(pydoc)
+    assert re.search(r"max_nodes: int\n.*Default", told.replace("|", ""), re.DOTALL)
 
 
 def test_a_platform_without_a_cluster(machine: Machine) -> None:
@@ -149,7 +154,7 @@ def test_all_stacks_are_checked(machine: Machine) -> None:
 
 def test_evidence_of_one_stack(machine: Machine) -> None:
     (report,) = MENTIONED["report"]
-    printed = machine.run(f'{report} CHECK_OPTIONS="--stack aws-smb"')
+    printed = machine.run(f"{report} STACK=aws-smb")
     assert "evidence of 1 stacks: evidence.html" in printed
     assert "sandbox" in (machine.clone / "evidence.html").read_text().lower()
     assert machine.clean_status() == ""
@@ -187,6 +192,16 @@ def test_packs_judge_any_project(machine: Machine) -> None:
     assert "PREVIEW 255" in printed or "PREVIEW 1" in printed, printed
     (live_mentioned,) = MENTIONED["packs"]
     assert live.startswith(live_mentioned)
+
+
+def test_what_there_is_is_listed_by_the_base(machine: Machine) -> None:
+    machine.run("make environment")
+    top, settings, rules, coverage, suppress = MENTIONED["reference"]
+    assert "The life of a stack" in machine.run(top)
+    assert "falaj:gpuPools.NAME.maxNodes" in machine.run(settings)
+    assert "residency-aws-region" in machine.run(rules)
+    assert "pdpl" in machine.run(coverage).lower()
+    assert "CKV" in machine.run(suppress)
 
 
 def test_each_part_explains_itself(machine: Machine) -> None:

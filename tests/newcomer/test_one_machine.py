@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shlex
 import stat
 import subprocess
 from collections.abc import Iterator, Mapping, Sequence
@@ -53,7 +54,8 @@ def gone(machine: Machine) -> None:
 def test_make_up_to_make_down(machine: Machine) -> None:
     printed = machine.run(UP)
     assert "Serving digits version 1 at https://localhost:8443/v2/models/digits/infer" in printed
-    assert max(map(len, printed.partition("[1/3]")[0].splitlines())) <= 120
+    setup = printed.partition("[1/3]")[0].replace(str(machine.clone), ".").splitlines()
+    assert max(map(len, setup)) <= 80
     assert machine.clean_status() == ""
     served(machine)
     assert re.search(r"(?m)^ +resources: \d+ unchanged$", machine.run(UP))
@@ -81,6 +83,9 @@ def test_a_change_a_rollback_and_a_shell(machine: Machine) -> None:
     assert "FAILED" not in said
     assert "Authorization: Bearer " in said
     assert "_FALAJ_COMPLETE" in said
+    (audit,) = MENTIONED["audit"]
+    (logs,) = machine.data.glob("**/service/*/logs")
+    assert "intact: " in machine.run(audit.replace("DIR", shlex.quote(str(logs))))
     assert "made stacks/Pulumi.shop.yaml" in machine.run("make new STACK=shop")
     (machine.clone / "stacks" / "Pulumi.shop.yaml").unlink()
     # On a terminal it says what goes, and asks; anything but a yes is a no.

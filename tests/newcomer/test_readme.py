@@ -50,6 +50,12 @@ def test_every_mentioned_command_is_run_or_named_with_what_runs_it() -> None:
     assert not unknown
 
 
+def test_every_scenario_of_mentioned_commands_is_run() -> None:
+    text = "\n".join(path.read_text() for path in HERE.glob("test_*.py"))
+    for scenario in MENTIONED:
+        assert f'MENTIONED["{scenario}"]' in text
+
+
 def test_every_command_that_is_named_here_stands_in_the_readme() -> None:
     text = re.sub(r"[ \t]+", " ", readme.text())
     for command in [*ELSEWHERE, *(each for some in MENTIONED.values() for each in some)]:

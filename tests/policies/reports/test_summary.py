@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import pytest
 
+from falaj.policies.reports.result import StackResult
 from falaj.policies.reports.summary import summarise
 from tests.policies.reports.results import ARABIC, clean, large, small
 
@@ -80,3 +81,11 @@ def test_what_is_cut_is_not_what_fails() -> None:
     text = summarise(small(), most=1)
     assert f"? Bucket {ARABIC}" in text
     assert "W-2026-004" not in text
+
+
+def test_the_lines_of_an_error_stay_lines() -> None:
+    error = "dev.yaml:1: no data class\n  add after line 2:\n    3 |   falaj:dataClass: internal"
+    broken = StackResult("prod", "falaj", "nobody", errors=(error,))
+    text = summarise(replace(small(), stacks=(broken,)), width=60)
+    assert "      add after line 2:\n" in text
+    assert "\n        3 |   falaj:dataClass: internal\n" in text
