@@ -14,6 +14,8 @@ MENTIONED: Final[Mapping[str, tuple[str, ...]]] = {
         "pulumi up --yes", "pulumi stack output", "falaj token --scope observe --minutes 10",
         "falaj completion bash",
     ),
+    "preview": ("falaj preview --details",),
+    "wheel": ("falaj new shop", "falaj up", "falaj check"),
     "table": ("make up STACK=shop",),
     "template": ("falaj new --list", "pulumi new FOLDER-OF-A-TEMPLATE"),
     "onprem": ("falaj images list",),

@@ -25,8 +25,10 @@ def finished(printed: str) -> str:
 def test_a_preview_of_a_cloud_needs_no_account(machine: Machine) -> None:
     (preview,) = readme.commands("preview")
     printed = machine.run(preview)
-    assert re.search(r"\d+ to create", printed)
-    assert "no violations" in printed
+    assert re.search(r"(?m)^Changes +\d+ to create$", printed)
+    assert re.search(r"(?m)^Policies +no violations: ", printed)
+    (every,) = MENTIONED["preview"]
+    assert "h200" in machine.run(f".venv/bin/{every} --stack aws-cluster --sandbox")
     assert machine.clean_status() == ""
 
 

@@ -17,7 +17,8 @@ from pathlib import Path
 import pytest
 
 from tests.newcomer import readme
-from tests.newcomer.machine import Machine, clone_to
+from tests.newcomer.machine import Machine, newcomer
+from tests.newcomer.scenarios import MENTIONED
 
 pytestmark = [pytest.mark.engine, pytest.mark.thorough, pytest.mark.timeout(1_800)]
 
@@ -28,15 +29,14 @@ EXTRAS = ("local", "azure")
 
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("wheel")
-    source = clone_to(folder / "source")
-    subprocess.run(
-        [str(UV), "build", "--wheel", "--quiet", "--no-build-isolation", "--python",
-         sys.executable, "--out-dir", str(folder / "dist"), str(source)],
-        check=True,
-    )  # fmt: skip
-    (found,) = (folder / "dist").glob("falaj-*.whl")
-    return found
+    with newcomer(tmp_path_factory.mktemp("wheel")) as machine:
+        machine.run("make environment")
+        (build,) = readme.commands("wheel")
+        machine.run(build)
+        assert machine.clean_status() == ""
+        (found,) = (machine.clone / "dist").glob("*.whl")
+        assert f"dist/{found.name}" in readme.text()
+        return found
 
 
 @pytest.fixture(scope="module")
@@ -96,13 +96,14 @@ def test_nobody_elses_names_are_taken(installed: Machine) -> None:
 
 def test_a_local_stack_from_new_to_down(installed: Machine) -> None:
     assert re.fullmatch(r"falaj \d+\.\d+\.\d+\n", installed.run("falaj --version"))
-    printed = installed.run("falaj new shop")
+    new, up, _ = MENTIONED["wheel"]
+    printed = installed.run(new)
     assert "falaj up" in printed
     folder = installed.clone / "shop"
-    up = installed.run("falaj up", folder=folder)
-    assert "Serving digits version 1 at https://localhost:" in up
+    served = installed.run(up, folder=folder)
+    assert "Serving digits version 1 at https://localhost:" in served
     # Advice fits where one stands.
-    assert "make " not in up.partition("Serving digits")[2]
+    assert "make " not in served.partition("Serving digits")[2]
     assert "accuracy through the endpoint" in installed.run("falaj demo", folder=folder)
     assert "Authorization: Bearer " in installed.run("falaj token", folder=folder)
     preview = installed.run("falaj preview", folder=folder)
@@ -114,7 +115,8 @@ def test_a_local_stack_from_new_to_down(installed: Machine) -> None:
 def test_a_project_for_a_cloud_is_checked_and_made_in_the_sandbox(installed: Machine) -> None:
     installed.run("falaj new tier --template smb-tier")
     folder = installed.clone / "tier"
-    assert "no findings" in installed.run("falaj check", folder=folder)
+    *_, check = MENTIONED["wheel"]
+    assert "no findings" in installed.run(check, folder=folder)
     assert re.search(r"\d+ created", installed.run("falaj up --sandbox", folder=folder))
     pack = "pulumi preview --policy-pack $(falaj policies --path residency)"
     lines = f"{pack} --non-interactive && echo JUDGED"
