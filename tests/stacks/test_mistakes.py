@@ -76,10 +76,6 @@ def corrections(message: str) -> list[Correction]:
     return found
 
 
-def known(found: tuple[Problem, ...]) -> set[str]:
-    return {re.sub(r"\d+", "", each.text) for each in found}
-
-
 @pytest.mark.parametrize("base", BASES)
 def test_bases_are_right(project: Project, base: str) -> None:
     assert problems(project, BASES[base]) == ()
