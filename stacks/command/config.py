@@ -6,6 +6,7 @@ nothing.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -31,7 +32,7 @@ def config(context: click.Context, stack: str | None, project: Path | None) -> i
     list, and a name with dots stands as `["a.b"]`. Without a command, all keys are shown.
     """
     if context.invoked_subcommand is None:
-        return show(the_stack(stack, project), None)
+        return show(_chosen(context, stack, project), None)
     return 0
 
 
@@ -101,18 +102,25 @@ def put(stack: StackFile, words: Sequence[str]) -> int:
     if stack.ensure():
         say(f"made {stack.shown_path} from its template; it is yours to edit")
     values = dict(zip(keys, words[1::2], strict=True))
-    return _told(edit.set_values(stack.path, stack.project.root, values))
+    return _told(stack, edit.set_values(stack.path, stack.project.root, values))
 
 
 def remove(stack: StackFile, keys: Sequence[str]) -> int:
     """Remove keys."""
     from falaj.stacks.settings import edit  # noqa: PLC0415
 
-    return _told(edit.remove_values(stack.path, stack.project.root, list(dict.fromkeys(keys))))
+    keys = list(dict.fromkeys(keys))
+    return _told(stack, edit.remove_values(stack.path, stack.project.root, keys))
 
 
-def _told(change: Change) -> int:
+def _told(stack: StackFile, change: Change) -> int:
     """Print what became of the file; returns the exit status."""
+    from falaj.engine.sandbox import activation  # noqa: PLC0415 - not for `--help`
+    from falaj.stacks.command import shadow  # noqa: PLC0415
+
+    if activation.is_asked():
+        # In the sandbox's shell, where the engine reads a copy.
+        shadow.renew(stack)
     for number, line in change.come:
         say(f"{change.shown}:{number}: {line}")
     if not change.come:
@@ -138,6 +146,15 @@ def _as_text(value: Any) -> str:
 
 
 def _chosen(context: click.Context, stack: str | None, project: Path | None) -> StackFile:
-    """The stack of the command's own options, else of those before its name."""
+    """The stack of the command's own options, else of those before its name.
+
+    In the sandbox's shell, whose folder is a copy, it is the one of the project itself.
+    """
+    from falaj.stacks.command.shadow import origin  # noqa: PLC0415
+
     before = context.parent.params if context.parent else {}
-    return the_stack(stack or before.get("stack"), project or before.get("project"))
+    name, folder = stack or before.get("stack"), project or before.get("project")
+    copied = origin(folder or Path.cwd())
+    if copied is not None:
+        name, folder = name or os.environ.get("PULUMI_STACK"), copied
+    return the_stack(name, folder)

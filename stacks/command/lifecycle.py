@@ -6,11 +6,12 @@ import os
 import subprocess
 import sys
 from collections.abc import Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass
 
 from falaj.engine.commands import INTERRUPTED
 from falaj.engine.sandbox import activation
-from falaj.stacks.command import advice, installation, made_for, operation, service
+from falaj.stacks.command import advice, installation, made_for, operation, service, stand_in
 from falaj.stacks.command.beneath import bring_up_beneath
 from falaj.stacks.command.cloud import closing, prepare_cloud
 from falaj.stacks.command.console import confirmed, is_terminal, say, step
@@ -213,7 +214,13 @@ def shell(call: Call) -> int:
     say("leave with: exit")
     chosen = {"VIRTUAL_ENV": sys.prefix, "PULUMI_STACK": call.stack.name}
     environment = {**pulumi.environment, **chosen}
-    return subprocess.run([program], cwd=pulumi.folder, env=environment, check=False).returncode
+    with ExitStack() as opened:
+        if pulumi.sandbox:
+            path = stand_in.first_on_the_path(pulumi.engine.path, environment["PATH"])
+            environment["PATH"] = opened.enter_context(path)
+        return subprocess.run(
+            [program], cwd=pulumi.folder, env=environment, check=False
+        ).returncode
 
 
 def _run(
