@@ -22,6 +22,7 @@ from falaj.stacks.command.project import StackFile
 from falaj.stacks.command.pulumi import Pulumi
 from falaj.stacks.command.shadow import forget_stack
 from falaj.stacks.command.summary import summary
+from falaj.stacks.command.waiting import until_counted
 from falaj.stacks.errors import StackError
 from falaj.stacks.settings import CloudSettings, LocalSettings, Settings
 from falaj.stacks.settings.source import from_project_and_stack
@@ -89,7 +90,9 @@ def up(call: Call, *, details: bool) -> int:
     say(f"[3/3] pulumi up of stack {stack.name}")
     with judged(call.stack, settings, pulumi) as (packs, environment):
         arguments = ["up", "--yes", *(packs or ["--skip-preview"]), "-s", stack.name]
-        outcome = _run(pulumi, arguments, "updating", environment, details=details)
+        outcome = until_counted(
+            lambda: _run(pulumi, arguments, "updating", environment, details=details)
+        )
     if outcome.status != 0:
         return _not_finished(call, "up", outcome)
     if outcome.changes:
