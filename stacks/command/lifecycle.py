@@ -88,11 +88,13 @@ def up(call: Call, *, details: bool) -> int:
     if pulumi.sandbox:
         made_for.forget(stack)
     say(f"[3/3] pulumi up of stack {stack.name}")
-    with judged(call.stack, settings, pulumi) as (packs, environment):
-        arguments = ["up", "--yes", *(packs or ["--skip-preview"]), "-s", stack.name]
-        outcome = until_counted(
-            lambda: _run(pulumi, arguments, "updating", environment, details=details)
-        )
+
+    def update() -> operation.Outcome:
+        with judged(call.stack, settings, pulumi) as (packs, environment):
+            arguments = ["up", "--yes", *(packs or ["--skip-preview"]), "-s", stack.name]
+            return _run(pulumi, arguments, "updating", environment, details=details)
+
+    outcome = until_counted(update)
     if outcome.status != 0:
         return _not_finished(call, "up", outcome)
     if outcome.changes:

@@ -99,7 +99,7 @@ def forget_stack(stack: StackFile, cloud: Path) -> None:
         prefix = f"urn:pulumi:{stack.name}::{stack.project.name}::"
         for made in list(store.all()):
             if made.urn.startswith(prefix):
-                store.remove(made.token, made.id)
+                store.remove(made.token, made.id, made.urn)
     finally:
         store.close()
 
