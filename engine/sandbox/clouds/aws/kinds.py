@@ -30,6 +30,8 @@ class Reference:
     """Which of the other's outputs the input holds: ``id``, ``arn``, ``name`` …"""
     holds: bool = True
     """Whether the other can't be deleted as long as this resource refers to it."""
+    lets_go: tuple[str, ...] = ()
+    """Types of ``to`` that can be deleted nevertheless: what is referred to isn't theirs alone."""
     regional: bool = True
     """Whether the other must be in the same region."""
 
