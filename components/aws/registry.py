@@ -138,7 +138,10 @@ class Registry(pulumi.ComponentResource):
                 )
             )
 
-        aws.ecr.RegistryPolicy(name, policy=account.apply(policy), opts=child(self))
+        # The account's, whichever stack sets it, and the same of all: it stays when one goes.
+        aws.ecr.RegistryPolicy(
+            name, policy=account.apply(policy), opts=child(self, retain_on_delete=True)
+        )
 
     def _template_role(
         self,

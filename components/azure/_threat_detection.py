@@ -49,6 +49,10 @@ def threat_detection(
 ) -> None:
     """Switch the plans on, one after the other, and name who is told of findings.
 
+    Plans are the subscription's, whichever stack sets them: they stay on after it is destroyed.
+    Azure deletes none, and refuses to be asked
+    (https://github.com/Azure/terraform-provider-azapi/issues/818).
+
     They are told by Defender itself: an action group's messages may be worked on in any region of
     the world (https://learn.microsoft.com/azure/azure-monitor/alerts/action-groups).
     """
@@ -69,7 +73,9 @@ def threat_detection(
                 for title, on in plan.extensions.items()
             ]
             or None,
-            opts=pulumi.ResourceOptions.merge(opts, pulumi.ResourceOptions(depends_on=before)),
+            opts=pulumi.ResourceOptions.merge(
+                opts, pulumi.ResourceOptions(depends_on=before, retain_on_delete=True)
+            ),
         )
         before = [made]
     if not emails:

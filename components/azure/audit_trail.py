@@ -42,7 +42,8 @@ class AuditTrail(pulumi.ComponentResource):
     With ``threat_detection`` Defender for Cloud watches the subscription: operations on resources,
     keys, storage, images and machines. It looks into no data and copies no disks.
     ``alert_emails`` are told by Defender; there are no action groups, whose messages may be worked
-    on abroad.
+    on abroad. Plans and contact are the subscription's, whichever stack sets them: the last
+    one's values hold, and the plans stay on when the stack goes.
 
     Example:
         ``trail = AuditTrail("audit", {"region": "uaenorth", "tenant": "bank", "owner":

@@ -156,13 +156,18 @@ class Cloud:
             own = _of_generation(urn, generation)
             self._refuse(token, name, inputs, None, "made")
             made_id = self._identity(token, name, inputs, own)
-            if self.store.by_id(token, self._kept(made_id)) is not None:
+            is_there = self.store.by_id(token, self._kept(made_id)) is not None
+            if is_there and not self._model.is_shared(token):
                 raise SandboxError(
                     [Problem("", f"{token} {made_id!r} already exists; choose another name")],
                     f"{name} can't be made",
                 )
             made = self._made(urn, token, made_id, inputs)
-            self.store.add(dataclasses.replace(made, id=self._kept(made_id)), generation)
+            kept = dataclasses.replace(made, id=self._kept(made_id))
+            if is_there:
+                self.store.share(kept)
+            else:
+                self.store.add(kept, generation)
         if fault is not None:
             raise fault.with_state(made_id, made.outputs, inputs)
         return made_id, dict(made.outputs)
@@ -238,7 +243,7 @@ class Cloud:
                 found = self._ask(lambda: self._model.obstacles(token, made, self.store), name)
                 if found:
                     raise SandboxError(found, f"{name} can't be deleted")
-                self.store.remove(token, self._kept(id))
+                self.store.remove(token, self._kept(id), urn)
         if fault is not None:
             raise fault
 

@@ -40,6 +40,14 @@ CREATE TABLE faults (
 );
 """
 
+#: Resources that several stacks set, each with those that do.
+_SHARERS: Final = """
+CREATE TABLE IF NOT EXISTS sharers (
+    token TEXT NOT NULL, id TEXT NOT NULL, urn TEXT NOT NULL, stack TEXT NOT NULL,
+    UNIQUE (token, id, urn)
+)
+"""
+
 
 class Store:
     """The sandbox's cloud, and the world that its models look at.
@@ -176,20 +184,53 @@ class Store:
     def change(self, made: Made) -> None:
         """Set a resource's inputs, outputs and region."""
         self.connection.execute(
-            "UPDATE resources SET inputs = ?, outputs = ?, region = ?, urn = ?, "
+            "UPDATE resources SET inputs = ?, outputs = ?, region = ?, urn = ?, stack = ?, "
             "revision = revision + 1 WHERE token = ? AND id = ?",
             (
                 _dump(made.inputs),
                 _dump(made.outputs),
                 made.region,
                 made.urn,
+                made.stack,
                 made.token,
                 made.id,
             ),
         )
 
-    def remove(self, token: str, id: str) -> bool:
-        """Remove a resource; whether it was there."""
+    def share(self, made: Made) -> None:
+        """Set a resource that another stack, or another resource of this one, has made.
+
+        It is the last one's who set it, until that one leaves it (see `remove`).
+        """
+        before = self.by_id(made.token, made.id)
+        for each in (before, made):
+            if each is not None:
+                self.connection.execute(
+                    "INSERT OR IGNORE INTO sharers (token, id, urn, stack) VALUES (?, ?, ?, ?)",
+                    (each.token, each.id, each.urn, each.stack),
+                )
+        self.change(made)
+
+    def remove(self, token: str, id: str, urn: str = "") -> bool:
+        """Remove a resource; whether it was there.
+
+        Where it is given whose it is (``urn``), one that others share is left to them.
+        """
+        self.connection.execute(
+            "DELETE FROM sharers WHERE token = ? AND id = ? AND urn = ?", (token, id, urn)
+        )
+        other = self.connection.execute(
+            "SELECT urn, stack FROM sharers WHERE token = ? AND id = ? ORDER BY rowid DESC",
+            (token, id),
+        ).fetchone()
+        if urn and other is not None:
+            self.connection.execute(
+                "UPDATE resources SET urn = ?, stack = ?, revision = revision + 1 "
+                "WHERE token = ? AND id = ? AND urn = ?",
+                (*other, token, id, urn),
+            )
+            return True
+        self.connection.execute("DELETE FROM sharers WHERE token = ? AND id = ?", (token, id))
         done = self.connection.execute(
             "DELETE FROM resources WHERE token = ? AND id = ?", (token, id)
         )
@@ -199,6 +240,7 @@ class Store:
         """Remove everything, faults too; how many resources there were."""
         with self.transaction():
             self.connection.execute("DELETE FROM faults")
+            self.connection.execute("DELETE FROM sharers")
             return self.connection.execute("DELETE FROM resources").rowcount
 
     def _made(self, where: str, values: Iterable[Any]) -> list[Made]:
@@ -227,6 +269,7 @@ class Store:
         return found
 
     def _ensure_tables(self) -> None:
+        self.connection.execute(_SHARERS)
         (version,) = self.connection.execute("PRAGMA user_version").fetchone()
         if version == 0:
             for statement in _TABLES.split(";"):

@@ -44,7 +44,12 @@ def main() -> int:
             if interrupted:
                 return INTERRUPTED
             print(json.dumps({"event": "started", "stack": name}), file=events, flush=True)
-            text = _RESULT.dump_json(_checked(name, project, task["strict"])).decode()
+            try:
+                result = _checked(name, project, task["strict"])
+            except KeyboardInterrupt:
+                # An operation on what the stack stands on was told, and it alone.
+                return INTERRUPTED
+            text = _RESULT.dump_json(result).decode()
             done = {"event": "done", "stack": name, "result": text}
             print(json.dumps(done), file=events, flush=True)
     return 0

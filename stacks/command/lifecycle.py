@@ -6,11 +6,12 @@ import os
 import subprocess
 import sys
 from collections.abc import Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass
 
 from falaj.engine.commands import INTERRUPTED
 from falaj.engine.sandbox import activation
-from falaj.stacks.command import advice, installation, made_for, operation, service
+from falaj.stacks.command import advice, installation, made_for, operation, service, stand_in
 from falaj.stacks.command.beneath import bring_up_beneath
 from falaj.stacks.command.cloud import closing, prepare_cloud
 from falaj.stacks.command.console import confirmed, is_terminal, say, step
@@ -21,6 +22,7 @@ from falaj.stacks.command.project import StackFile
 from falaj.stacks.command.pulumi import Pulumi
 from falaj.stacks.command.shadow import forget_stack
 from falaj.stacks.command.summary import summary
+from falaj.stacks.command.waiting import until_counted
 from falaj.stacks.errors import StackError
 from falaj.stacks.settings import CloudSettings, LocalSettings, Settings
 from falaj.stacks.settings.source import from_project_and_stack
@@ -86,9 +88,13 @@ def up(call: Call, *, details: bool) -> int:
     if pulumi.sandbox:
         made_for.forget(stack)
     say(f"[3/3] pulumi up of stack {stack.name}")
-    with judged(call.stack, settings, pulumi) as (packs, environment):
-        arguments = ["up", "--yes", *(packs or ["--skip-preview"]), "-s", stack.name]
-        outcome = _run(pulumi, arguments, "updating", environment, details=details)
+
+    def update() -> operation.Outcome:
+        with judged(call.stack, settings, pulumi) as (packs, environment):
+            arguments = ["up", "--yes", *(packs or ["--skip-preview"]), "-s", stack.name]
+            return _run(pulumi, arguments, "updating", environment, details=details)
+
+    outcome = until_counted(update)
     if outcome.status != 0:
         return not_finished(call, "up", outcome)
     if outcome.changes:
@@ -194,7 +200,13 @@ def shell(call: Call) -> int:
     say("leave with: exit")
     chosen = {"VIRTUAL_ENV": sys.prefix, "PULUMI_STACK": call.stack.name}
     environment = {**pulumi.environment, **chosen}
-    return subprocess.run([program], cwd=pulumi.folder, env=environment, check=False).returncode
+    with ExitStack() as opened:
+        if pulumi.sandbox:
+            path = stand_in.first_on_the_path(pulumi.engine.path, environment["PATH"])
+            environment["PATH"] = opened.enter_context(path)
+        return subprocess.run(
+            [program], cwd=pulumi.folder, env=environment, check=False
+        ).returncode
 
 
 def _run(

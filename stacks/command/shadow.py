@@ -19,6 +19,8 @@ from falaj.stacks.settings.source import from_project_and_stack
 
 #: What stands for an encrypted value, which the sandbox has no key for.
 STAND_IN = "sandbox"
+#: The file beside a copied project that names the folder which it was copied from.
+_ORIGIN = "copied-from"
 
 
 def make_shadow(stack: StackFile) -> Path:
@@ -28,7 +30,7 @@ def make_shadow(stack: StackFile) -> Path:
         SettingsError: the stack's file can't be read.
     """
     project = stack.project
-    folder = data_home() / "sandbox" / "projects" / project.name
+    folder = _folder(project)
     make_private(data_home())
     make_private(data_home() / "sandbox")
     (folder / "stacks").mkdir(parents=True, exist_ok=True)
@@ -40,6 +42,7 @@ def make_shadow(stack: StackFile) -> Path:
         "requiredPulumiVersion": ">=3.255.0",
     }
     _write(folder / "Pulumi.yaml", document)
+    (folder / _ORIGIN).write_text(str(project.root), encoding="utf-8")
     values = from_project_and_stack(stack.path, project.root, namespace=project.name)
     config = {key: _without_secrets(value) for key, value in values.items()}
     target = folder / "stacks" / stack.path.name
@@ -49,6 +52,23 @@ def make_shadow(stack: StackFile) -> Path:
         salt = before.get("encryptionsalt")
     _write(target, {"config": config} | ({"encryptionsalt": salt} if salt else {}))
     return folder
+
+
+def origin(folder: Path) -> Path | None:
+    """The folder of the project that one is the copy of; None where it is no copy."""
+    inside = folder.resolve().is_relative_to((data_home() / "sandbox" / "projects").resolve())
+    named = folder / _ORIGIN
+    return Path(named.read_text(encoding="utf-8")) if inside and named.is_file() else None
+
+
+def renew(stack: StackFile) -> None:
+    """Bring the copy of a stack's file, where there is one, to what the file says now."""
+    if (_folder(stack.project) / "stacks" / stack.path.name).exists():
+        make_shadow(stack)
+
+
+def _folder(project: Project) -> Path:
+    return data_home() / "sandbox" / "projects" / project.name
 
 
 def _runtime(project: Project) -> Any:
@@ -73,15 +93,13 @@ def _runtime(project: Project) -> Any:
 def forget_stack(stack: StackFile, cloud: Path) -> None:
     """Drop what is left of a destroyed stack in the sandbox: its copied file, and resources that
     a run which was killed had made before the engine could note them."""
-    (
-        data_home() / "sandbox" / "projects" / stack.project.name / "stacks" / stack.path.name
-    ).unlink(missing_ok=True)
+    (_folder(stack.project) / "stacks" / stack.path.name).unlink(missing_ok=True)
     store = Store(cloud)
     try:
         prefix = f"urn:pulumi:{stack.name}::{stack.project.name}::"
         for made in list(store.all()):
             if made.urn.startswith(prefix):
-                store.remove(made.token, made.id)
+                store.remove(made.token, made.id, made.urn)
     finally:
         store.close()
 

@@ -88,6 +88,10 @@ COMMANDS: Final[Mapping[str, Mapping[str, Entry]]] = {
             "stacks.command.reference:settings",
             "describe the keys of a stack's file: what is allowed, and the defaults",
         ),
+        "config": Entry(
+            "stacks.command.config:config",
+            "show or change keys of a stack's file; its comments stay",
+        ),
         "catalogue": Entry(
             "components.catalogue.__main__:catalogue",
             "what the clouds sell inside the country",

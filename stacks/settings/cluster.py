@@ -56,7 +56,7 @@ class GpuPoolSettings(PoolSettings):
     """A pool of machines with GPUs; the catalogue finds the machine for the demand."""
 
     described_by: ClassVar = gpu_node_pool.GpuNodePoolArgs
-    gpu: str
+    gpu: str = Field(examples=["H200"])
     count: Annotated[float, Between(0, 16, above=True)]
     capacity: Annotated[str, of_any(gpu_capacity.CAPACITIES)] | None = None
     reservation_id: str | None = None

@@ -5,15 +5,17 @@ A change that would make the stack invalid is refused, and the file isn't touche
 
 from __future__ import annotations
 
+import difflib
 import hashlib
 import os
 import re
 import tempfile
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, Final, cast
+from typing import Any, Final, TypeAlias, cast
 
 from filelock import FileLock, Timeout
 
@@ -31,12 +33,13 @@ from falaj.stacks.settings.problems import (
     Problem,
     Put,
     RefusedSettingsError,
+    engine_key,
     is_secret,
 )
 from falaj.stacks.settings.problems import Path as KeyPath
 from falaj.stacks.settings.shapes import Choice, Keys, Shape, Text, at, choices
 from falaj.stacks.settings.source import given_in, shown_path
-from falaj.stacks.settings.splices import Edit, SpliceError, difference, drop, put, reread
+from falaj.stacks.settings.splices import SpliceError, drop, lines_of, put, reread
 from falaj.stacks.settings.suggestions import closest
 
 _PART: Final = re.compile(r"\.?(?:([^.\[\]\"]+)|\[(\d+)\]|\[\"([^\"]*)\"\])")
@@ -44,6 +47,20 @@ _WAIT_SECONDS: Final = 10
 _ENCRYPTED: Final = (
     "is encrypted; settings are never secrets, because they are read before anything is decrypted"
 )
+
+
+@dataclass(frozen=True)
+class Change:
+    """What became of a stack's file."""
+
+    shown: str
+    """The file's path, as people write it."""
+    gone: tuple[tuple[int, str], ...]
+    """Lines that are no more, with the numbers that they had."""
+    come: tuple[tuple[int, str], ...]
+    """Lines that are new, with their numbers."""
+    wrong: tuple[Problem, ...]
+    """What was wrong with the stack before, and still is."""
 
 
 def key_path(key: str) -> tuple[str, KeyPath]:
@@ -98,9 +115,33 @@ def value_of(path: Path, root: Path, key: str) -> Any:
     return value
 
 
-def set_values(
-    path: Path, root: Path, values: Mapping[str, Any]
-) -> tuple[Edit | None, list[Problem]]:
+def values_of(path: Path, root: Path) -> list[tuple[str, Any]]:
+    """Everything that a stack's file and its project's say of ours: each value with its key.
+
+    Sections are taken apart; keys are as `key_path` takes them.
+
+    Raises:
+        StackError: there is no such file, or it can't be read.
+    """
+    given = given_in(_document(path, root), root)
+    if not given.is_whole:
+        raise RefusedSettingsError(given.problems)
+    return [
+        (engine_key((*prefix, *way)), value)
+        for prefix, key in given.own()
+        for way, value in _leaves(given.values[key], ())
+    ]
+
+
+def _leaves(value: Any, way: KeyPath) -> Iterator[tuple[KeyPath, Any]]:
+    if isinstance(value, dict) and value and not is_secret(value):
+        for key, inner in cast("dict[str, Any]", value).items():
+            yield from _leaves(inner, (*way, key))
+    else:
+        yield way, value
+
+
+def set_values(path: Path, root: Path, values: Mapping[str, Any]) -> Change:
     """Set keys in a stack's file, all or none; sections that lead to them are made.
 
     Args:
@@ -110,8 +151,7 @@ def set_values(
             a number, ``[a, b]`` as a list.
 
     Returns:
-        The lines that changed, None where the file said it already; and what was wrong with the
-        stack before and still is.
+        The lines that changed; none where the file said it already.
 
     Raises:
         StackError: there is no such file, a key or value is refused, a value is encrypted, or
@@ -120,13 +160,13 @@ def set_values(
     return _changed(path, root, [partial(_set, key, value) for key, value in values.items()])
 
 
-def remove_value(path: Path, root: Path, key: str) -> tuple[Edit | None, list[Problem]]:
-    """Remove a key from a stack's file; see `set_values`.
+def remove_values(path: Path, root: Path, keys: Sequence[str]) -> Change:
+    """Remove keys from a stack's file, all or none; see `set_values`. An encrypted one may go.
 
     Raises:
         StackError: as `set_values`; or there is no such key in the file.
     """
-    return _changed(path, root, [partial(_remove, key)])
+    return _changed(path, root, [partial(_remove, key) for key in keys])
 
 
 def _set(key: str, value: Any, given: Given, document: Document) -> str:
@@ -152,14 +192,12 @@ def _remove(key: str, given: Given, document: Document) -> str:
         raise StackError(
             f"{key} is said by {home.document.shown}, not by {document.shown}; edit that file"
         )
-    node = home.document.node(home.way)
-    _refuse_secrets(key, node.data if node else None)
     return drop(document, home.key)
 
 
 def _changed(
     path: Path, root: Path, changes: Sequence[Callable[[Given, Document], str]]
-) -> tuple[Edit | None, list[Problem]]:
+) -> Change:
     """Change a file as a whole or not at all."""
     target = path.resolve()
     with _lock(target):
@@ -173,10 +211,25 @@ def _changed(
             changed = reread(document, change(after, changed))
             after = given_in(changed, root)
         if changed.text == document.text:
-            return None, problems
+            return Change(document.shown, (), (), tuple(problems))
         left = _no_worse(problems, after, root)
         _write(target, document.text, changed.text)
-        return difference(document.text, changed.text), left
+    gone, come = _lines(document.text, changed.text)
+    return Change(document.shown, gone, come, tuple(left))
+
+
+_Numbered: TypeAlias = tuple[tuple[int, str], ...]
+
+
+def _lines(before: str, after: str) -> tuple[_Numbered, _Numbered]:
+    """Lines that went and came, with their numbers in the text that has them."""
+    old, new = lines_of(before), lines_of(after)
+    steps = difflib.SequenceMatcher(None, old, new, autojunk=False).get_opcodes()
+    changed = [each for each in steps if each[0] != "equal"]
+    return (
+        tuple((n + 1, old[n]) for _, first, end, _, _ in changed for n in range(first, end)),
+        tuple((n + 1, new[n]) for _, _, _, first, end in changed for n in range(first, end)),
+    )
 
 
 def _document(path: Path, root: Path) -> Document:
@@ -281,7 +334,8 @@ def _yaml(text: str) -> Any:
 def _refuse_secrets(key: str, value: Any) -> None:
     if is_secret(value):
         raise StackError(
-            f"{key} {_ENCRYPTED}\n  remove it with: pulumi config rm, then set it as plain text"
+            f"{key} {_ENCRYPTED}\n"
+            f"  remove it with: falaj config rm {key}; then set it as plain text"
         )
     inner: list[Any] = []
     if isinstance(value, dict):

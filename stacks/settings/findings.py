@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import difflib
 from collections.abc import Iterable, Iterator
 from typing import Any, cast
@@ -56,12 +57,40 @@ def refused(error: ValidationError, model: type[BaseModel], own: Any) -> list[Fi
     for problem in error.errors(include_url=False, include_context=False):
         by_path.setdefault(_path(problem["loc"], model, own), problem)
     whole = Keys(model)
-    return [
-        _finding(path, problem, model, own)
+    found = {
+        path: _finding(path, problem, model, own)
         for path, problem in by_path.items()
         # Of several shapes the one that got furthest was meant.
         if not (isinstance(at(whole, path), Either) and any(_is_below(e, path) for e in by_path))
+    }
+    return [
+        each
+        for each in _each_name_once(found.values())
+        if by_path[each.path]["type"] != "missing" or each.path not in _misspelt(found.values())
     ]
+
+
+def _misspelt(findings: Iterable[Finding]) -> set[Path]:
+    """Keys that are there under the names that some findings correct: they aren't missing."""
+    return {
+        (*first.path[:-1], first.name)
+        for each in findings
+        if each.actions and isinstance(first := each.actions[0], Rename)
+    }
+
+
+def _each_name_once(findings: Iterable[Finding]) -> Iterator[Finding]:
+    """Findings of which no two give keys of a section the same name."""
+    taken: set[Path] = set()
+    for each in findings:
+        actions: list[Action] = []
+        for action in each.actions:
+            if isinstance(action, Rename) and (*action.path[:-1], action.name) in taken:
+                continue
+            actions.append(action)
+        yield dataclasses.replace(each, actions=tuple(actions))
+        if actions and isinstance(actions[0], Rename):
+            taken.add((*actions[0].path[:-1], actions[0].name))
 
 
 def _is_below(path: Path, other: Path) -> bool:
@@ -92,12 +121,15 @@ def unclear(given: Given, model: type[BaseModel]) -> list[Finding]:
     Keys that are no text, and keys of the engine's own level without a value: it hands on an
     empty text for them.
     """
+    whole = Keys(model)
     found = [
         Finding(path, "the key is no text; put it in quotes", (Rename(path, key.text),), True)
         for path, key in given.key_scalars()
-        if not key.quote and not isinstance(key.value, str)
+        if not key.quote
+        and not isinstance(key.value, str)
+        # Another name wouldn't make it a key where only certain ones are.
+        and at(whole, (*path[:-1], key.text)) is not None
     ]
-    whole = Keys(model)
     tops = {path for path, _ in given.own()}
     for path, scalar in given.scalars():
         if scalar.value is None and path in tops:
@@ -110,18 +142,25 @@ def unclear(given: Given, model: type[BaseModel]) -> list[Finding]:
         if scalar.unclear:
             number = decimal(scalar.text) if numeric else None
             value = scalar.text if number is None else number
-            hint = "put it in quotes" if number is None else f"write {written(number)}"
+            hint = _quotes(shape, scalar.text) if number is None else f"write {written(number)}"
             said = f"given {scalar.text} without quotes, {scalar.unclear}; {hint}"
         elif scalar.loses and not numeric:
             said = (
                 f"given {scalar.text} without quotes, read as the number "
-                f"{shown(scalar.value)}; put it in quotes"
+                f"{shown(scalar.value)}; {_quotes(shape, scalar.text)}"
             )
             value = scalar.text
         else:
             continue
+        if isinstance(value, str):
+            value = next(iter(allowed_here(shape, (value, *meant(shape, value)))), value)
         found.append(Finding(path, said, (Put(path, value),)))
     return found
+
+
+def _quotes(shape: Shape, text: str) -> str:
+    """What to do about a text that lacks its quotes."""
+    return "put it in quotes" if takes(shape, text) else f"allowed: {words(shape)}"
 
 
 def value_at(own: Any, path: Path) -> Any:
@@ -207,7 +246,7 @@ def _path(loc: Iterable[int | str], model: type[BaseModel], own: Any) -> Path:
         )
         present = isinstance(here, dict) and part in here
         if known or present:
-            path = (*path, _written(shape, part) or part)
+            path = (*path, part if present else _written(shape, part) or part)
             shape = inner
     return path
 

@@ -187,9 +187,7 @@ class Given:
             for action in placed:
                 homes = self._homes(action)
                 document = document or homes[0].document
-                again = again or document
-                for home in homes:
-                    again = reread(document, _applied(again, home, action))
+                again = _applied(again or document, homes, action)
         except (SpliceError, IndexError):
             return None
         if document is None or again is None or not again.is_readable:
@@ -212,11 +210,13 @@ class Given:
 
     def _homes(self, action: Action) -> list[Home]:
         """Where an action changes something, the last place of a file first."""
-        if isinstance(action, Put):
+        if whole := self.home(action.path):
+            return [whole]
+        through = self.dotted_homes(action.path)
+        if isinstance(action, Put) and not through:
             home = self.place_for(action.path)
             return [home] if home else []
-        whole = self.home(action.path)
-        return [whole] if whole else self.dotted_homes(action.path)
+        return through
 
     def _spot(self, finding: Finding) -> tuple[Document | None, int]:
         path = finding.path
@@ -246,28 +246,48 @@ class Given:
         homes = self._homes(action)
         if not homes or len({id(home.document) for home in homes}) > 1:
             return None
-        document = again = homes[0].document
+        document = homes[0].document
         try:
-            for home in homes:
-                again = reread(document, _applied(again, home, action))
+            again = _applied(document, homes, action)
         except SpliceError:
             return None
         if not again.is_readable or len(again.flaws) > len(document.flaws):
             return None
         if isinstance(action, Put):
-            node = again.node(homes[0].way)
+            node = again.node(_way(homes[-1], action))
             if node is None or not _same(node.data, action.value):
                 return None
         return document, again.text
 
 
-def _applied(document: Document, home: Home, action: Action) -> str:
-    """The text of a file, which may have changed since it was read, with one thing mended."""
+def _applied(document: Document, homes: list[Home], action: Action) -> Document:
+    """A file, which may have changed since it was read, with one thing mended."""
     if isinstance(action, Put):
-        return put(document, home.way, action.value)
-    if isinstance(action, Drop):
-        return drop(document, home.key)
-    return rename(document, home.key, _renamed(home.key, action))
+        *others, first = homes
+        for home in others:
+            document = reread(document, drop(document, home.key))
+        way = _way(first, action)
+        if way != first.way:
+            key = str(way[len(first.key) - 1])
+            document = reread(document, rename(document, first.key, key))
+        return reread(document, put(document, way, action.value))
+    for home in homes:
+        after = (
+            drop(document, home.key)
+            if isinstance(action, Drop)
+            else rename(document, home.key, _renamed(home.key, action))
+        )
+        document = reread(document, after)
+    return document
+
+
+def _way(home: Home, action: Put) -> Way:
+    """Where a value goes: at its home, or by its own key where that has dots which lead below."""
+    *above, last = home.key
+    _, colon, name = str(last).rpartition(":")
+    if colon and len(above) <= 1 and len(name.split(".")) > len(action.path):
+        return (*above, f"{NAMESPACE}:{dotted(action.path)}", *home.way[len(home.key) :])
+    return home.way
 
 
 def _is_plain(home: Home) -> bool:

@@ -12,7 +12,7 @@ from falaj.stacks.settings.findings import encrypted, refused, unclear
 from falaj.stacks.settings.given import Given, Values
 from falaj.stacks.settings.kinds import ALL, EXISTING, PLATFORMS, kinds_on
 from falaj.stacks.settings.mending import before, is_there, mended
-from falaj.stacks.settings.namespaces import foreign
+from falaj.stacks.settings.namespaces import as_meant, foreign
 from falaj.stacks.settings.nesting import nest
 from falaj.stacks.settings.problems import (
     Drop,
@@ -71,6 +71,7 @@ def checked(given: Given, root: Path) -> Settings:
     problems: list[Problem] = [*given.problems, *foreign(given)]
     if not given.is_whole:
         raise RefusedSettingsError(problems)
+    given = as_meant(given)
     own, found = nest(given)
     for finding in encrypted(own, given):
         found.append(finding)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Final
 
 from falaj.stacks.settings.given import Given
@@ -18,6 +19,25 @@ def foreign(given: Given) -> list[Problem]:
     return [
         _problem(key, given) for key in given.values if key.partition(":")[0] not in NAMESPACES
     ]
+
+
+def as_meant(given: Given) -> Given:
+    """What a stack says, with the keys whose namespace was meant to be ours among ours.
+
+    What is told of them is `foreign`'s; this keeps them from being told as missing as well.
+    """
+    values, homes = dict(given.values), dict(given.homes)
+    for key in given.values:
+        namespace, _, name = key.partition(":")
+        meant = f"{NAMESPACE}:{name}"
+        if namespace in NAMESPACES or closest(namespace, NAMESPACES) != NAMESPACE:
+            continue
+        if meant in values:
+            continue
+        values[meant] = values.pop(key)
+        if key in homes:
+            homes[meant] = homes.pop(key)
+    return dataclasses.replace(given, values=values, homes=homes)
 
 
 def _problem(key: str, given: Given) -> Problem:

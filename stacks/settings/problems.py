@@ -205,7 +205,7 @@ def is_secret(value: Any) -> bool:
 def command_for(action: Action, stack: str) -> str:
     """What mends it where no file is at hand: a command of the engine's."""
     flag = "--path " if len(action.path) > 1 else ""
-    key = shlex.quote(_engine_key(action.path))
+    key = shlex.quote(engine_key(action.path))
     if isinstance(action, Put) and not isinstance(action.value, dict | list):
         value = action.value if isinstance(action.value, str) else written(action.value)
         return f"set it with: pulumi config set {flag}{key} {shlex.quote(value)} -s {stack}"
@@ -214,7 +214,7 @@ def command_for(action: Action, stack: str) -> str:
     return ""
 
 
-def _engine_key(path: Path) -> str:
+def engine_key(path: Path) -> str:
     """A path as ``pulumi config set --path`` takes it: parts with dots in quotes."""
     first, *rest = path
     text = f"{NAMESPACE}:{first}"

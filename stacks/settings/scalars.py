@@ -66,7 +66,7 @@ def _number(text: str) -> Plain:
         return Plain(whole, loses=not -_LARGEST <= whole < _LARGEST or text == "-0")
     if _PLAIN_FLOAT.fullmatch(text):
         found = float(text)
-        return Plain(found, loses=repr(found) != text)
+        return Plain(found, loses=repr(found) != text or found.is_integer())
     if _SPECIAL.fullmatch(text):
         return Plain(float(text.lower().replace(".", "")), "read as no finite number")
     bare = text.replace("_", "")

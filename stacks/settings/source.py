@@ -178,6 +178,7 @@ class _Reader:
                 self._note(named, Home(document, way))
             else:
                 entry = document.entry(way)
+                self._meant(f"{NAMESPACE}:{key}", Home(document, way))
                 self.problems.append(
                     Problem(
                         f"config key '{key}' has no namespace; write it as {NAMESPACE}:{key}",
@@ -191,6 +192,11 @@ class _Reader:
         node = home.document.node(home.way)
         self.values[key] = node.data if node else None
         self.homes[key] = home
+
+    def _meant(self, key: str, home: Home) -> None:
+        """Read what stands at the wrong place as what was meant, so that it isn't missing."""
+        if key not in self.values:
+            self._note(key, home)
 
     def _named(self, key: str) -> str:
         return f"{self._namespace}:{key}" if self._namespace and ":" not in key else key
@@ -244,9 +250,11 @@ class _Reader:
             if near and "config" not in cast("Mapping", root).by_name:
                 after = rename(document, (name,), "config")
                 said = f"{name}: unknown; did you mean config?"
+                self.is_whole = False
             elif name.partition(":")[0] == NAMESPACE:
                 said = f"{name}: stands outside of `config:`; indent it below that"
                 after = _moved(document, name)
+                self._meant(name, Home(document, (name,)))
             else:
                 continue
             edit = difference(document.text, after) if after else None

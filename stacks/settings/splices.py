@@ -129,6 +129,8 @@ def drop_entry(document: Document, way: Way, mapping: Mapping, entry: Entry) -> 
     mine = (entry.key.start, _end(entry))
     if [mine] == spans and way:
         return put(document, way, {})
+    if [mine] == spans and mapping.in_flow:
+        return _spliced(document, mapping.start, mapping.end, "{}")
     return _cut(document, sorted({*spans, mine}), mine, in_flow=mapping.in_flow)
 
 

@@ -65,8 +65,8 @@ def meant(shape: Shape, given: Any) -> Iterator[Any]:
                 found = closest(given, [str(value) for value in values])
                 yield from (value for value in values if str(value) == found)
             case Flag():
-                text = str(given).strip().casefold()
-                if not isinstance(given, dict | list) and text in _TRUTHS:
+                text = closest(str(given).strip().casefold(), _TRUTHS)
+                if not isinstance(given, dict | list) and text is not None:
                     yield _TRUTHS[text]
             case Number(whole, limits):
                 yield from _numbers(given, whole, limits)
@@ -85,7 +85,7 @@ def instead(key: Key | None, shape: Shape, given: Any, name: str = "") -> Iterat
     if key is not None and key.default is not None and not isinstance(shape, Either):
         yield key.default
     if key is None or key.required:
-        yield example(shape, name)
+        yield key.example if key and key.example else example(shape, name)
 
 
 def _numbers(given: Any, whole: bool, limits: Between | None) -> Iterator[int | float]:

@@ -98,15 +98,20 @@ def test_a_change_a_rollback_and_a_shell(machine: Machine) -> None:
 
 @pytest.mark.thorough
 def test_a_table_of_ones_own(machine: Machine) -> None:
-    (make,) = readme.commands("table")
+    make, listed, put, remove = readme.commands("table")
     machine.run(make)
     assert machine.clean_status() == ""
     file = machine.clone / "stacks" / "Pulumi.shop.yaml"
-    file.write_text(readme.other("table", "yaml"))
+    table = readme.other("table", "yaml")
+    file.write_text(table)
     rows = ["age,plan,churned", *(f"{20 + n % 50},{'ab'[n % 2]},{n % 2}" for n in range(120))]
     (machine.clone / "data").mkdir()
     (machine.clone / "data" / "customers.csv").write_text("\n".join(rows) + "\n")
     assert machine.clean_status() == "", "data of one's own can't be added by accident"
+    assert "data/customers.csv" in machine.run(listed)
+    assert "epochs: 5" in machine.run(put)
+    assert "removed:" in machine.run(remove)
+    assert file.read_text().replace("  falaj:keepVersions: 3\n", "") == table
     (up,) = MENTIONED["table"]
     assert "Serving customers version 1 at https://localhost:8444/" in machine.run(up)
     machine.run("make down STACK=shop")

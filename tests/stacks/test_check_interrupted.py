@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -98,3 +99,49 @@ def test_a_pack_ends_with_an_engine_that_was_killed() -> None:
     engine.wait()
     engine.stdout.close()
     wait_for(lambda: ended(pack), "the end of the pack", 15)
+
+
+def updating(running: psutil.Process) -> bool:
+    """Whether the engine is making what the first stack stands on."""
+    try:
+        below = [each.cmdline() for each in running.children(recursive=True)]
+    except psutil.NoSuchProcess:
+        return False
+    return any("up" in words and "aws-foundation" in words for words in below)
+
+
+def test_no_further_stack_begins_when_what_one_stands_on_is_interrupted(project: Project) -> None:
+    worker = subprocess.Popen(
+        [sys.executable, "-m", "falaj.stacks.checking.worker"],
+        cwd=project.root, env=project.environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE, text=True, start_new_session=True,
+    )  # fmt: skip
+    assert worker.stdin is not None
+    task = {"project": str(project.root), "stacks": ["aws-cluster", "aws-foundation"]}
+    worker.stdin.write(json.dumps({**task, "strict": None}))
+    worker.stdin.close()
+    worker.stdin = None
+    wait_for(lambda: updating(psutil.Process(worker.pid)), "the foundation")
+    os.killpg(worker.pid, signal.SIGINT)
+    events, said = worker.communicate(timeout=60)
+    assert worker.returncode == 130, said
+    assert "Traceback" not in said
+    assert [json.loads(line) for line in events.splitlines()] == [
+        {"event": "started", "stack": "aws-cluster"}
+    ]
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_check_ends_while_it_makes_what_a_stack_stands_on(
+    project: Project, number: signal.Signals
+) -> None:
+    project.stack = ""
+    running = project.start("check", "--stack", "aws-cluster", "--stack", "aws-workloads")
+    wait_for(lambda: updating(psutil.Process(running.pid)), "the foundation")
+    family = psutil.Process(running.pid).children(recursive=True)
+    running.send_signal(number)
+    printed, _ = running.communicate(timeout=60)
+    assert running.returncode == 130, printed
+    assert "Traceback" not in printed
+    assert "aws-workloads …" not in printed
+    wait_for(lambda: all(ended(each) for each in family), "the end of all", 15)

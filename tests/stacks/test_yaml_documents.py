@@ -70,10 +70,10 @@ def test_every_key_and_value_is_where_its_position_says(
     lines = lines_of(found.text)
     for way, entry, node in walk(found.root):
         assert found.node(way) is node
-        shown = found.text[node.start : node.end]
-        inner = yaml.safe_load(shown) if shown.strip() else None
+        # A block's first line lacks its indentation: only values on one line are read alone.
         if isinstance(node, Scalar):
-            assert inner == at(value, way)
+            shown = found.text[node.start : node.end]
+            assert (yaml.safe_load(shown) if shown.strip() else None) == at(value, way)
         if entry is not None:
             key = found.text[entry.key.start : entry.key.end]
             assert yaml.safe_load(key) == way[-1]
@@ -163,8 +163,8 @@ def test_numbers_that_are_others_once_they_are_text(text: str) -> None:
 
 def ways(value: Any, start: Way = ()) -> list[Way]:
     found = [start] if start else []
-    items = value.items() if isinstance(value, dict) else enumerate(value)
     if isinstance(value, dict | list):
+        items = value.items() if isinstance(value, dict) else enumerate(value)
         for key, inner in items:
             found += ways(inner, (*start, key))
     return found
@@ -201,8 +201,8 @@ def test_a_change_is_what_was_asked_for_and_nothing_else(
         return
     again = document(after)
     assert again.is_readable, after
-    assert again.root is not None
-    assert again.root.data == value
+    # Of a file without its last key comments are left.
+    assert (again.root.data if again.root else {}) == value
     assert after.startswith("# above\n")
     assert after.rstrip("\n").endswith("# below")
 

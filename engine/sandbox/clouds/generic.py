@@ -67,6 +67,11 @@ class GenericModel:
         del token, id, config, world
         return inputs
 
+    def is_shared(self, token: str) -> bool:
+        """Nothing is, as far as is known here."""
+        del token
+        return False
+
     def replacements(self, token: str) -> frozenset[str]:
         """Everything can be changed in place."""
         del token

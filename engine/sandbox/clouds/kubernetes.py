@@ -190,6 +190,11 @@ class KubernetesModel(GenericModel):
             found["spec"] = _service(inputs.get("spec"), id)
         return found
 
+    def is_shared(self, token: str) -> bool:
+        """Nothing is, as far as is known here."""
+        del token
+        return False
+
     def replacements(self, token: str) -> frozenset[str]:
         """The name, the namespace, and what the kind holds immutable."""
         own = _REPLACED.get(_kind(token), ())

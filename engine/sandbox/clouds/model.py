@@ -117,6 +117,11 @@ class CloudModel(Protocol):
         """All output properties worth having: the inputs, and what the service computes."""
         ...
 
+    def is_shared(self, token: str) -> bool:
+        """Whether resources of a type are settings that are always there: making one sets it,
+        though another stack has, and what the last of them doesn't need any more goes."""
+        ...
+
     def replacements(self, token: str) -> frozenset[str]:
         """Property paths, top level or ``a.b``, a change of which replaces the resource."""
         ...

@@ -56,6 +56,10 @@ class TinyModel(GenericModel):
     ) -> str:
         return str(inputs["name"]) if token == TOPIC else ""
 
+    def is_shared(self, token: str) -> bool:
+        del token
+        return False
+
     def replacements(self, token: str) -> frozenset[str]:
         return frozenset({"name", "fifoTopic"})
 

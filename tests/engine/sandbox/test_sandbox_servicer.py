@@ -26,6 +26,10 @@ URN = urns.make("dev", "proj", TOPIC, "t")
 
 
 class Model(GenericModel):
+    def is_shared(self, token: str) -> bool:
+        del token
+        return False
+
     def replacements(self, token: str) -> frozenset[str]:
         return frozenset({"fifoTopic"})
 

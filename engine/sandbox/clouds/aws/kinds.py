@@ -30,6 +30,8 @@ class Reference:
     """Which of the other's outputs the input holds: ``id``, ``arn``, ``name`` …"""
     holds: bool = True
     """Whether the other can't be deleted as long as this resource refers to it."""
+    lets_go: tuple[str, ...] = ()
+    """Types of ``to`` that can be deleted nevertheless: what is referred to isn't theirs alone."""
     regional: bool = True
     """Whether the other must be in the same region."""
 
@@ -65,6 +67,10 @@ class Kind:
     """Properties that together must be unlike every other's of this type and region."""
     everywhere: bool = False
     """Whether `unique` holds over all regions (S3 buckets, IAM)."""
+    is_always_there: bool = False
+    """Whether it is a setting of the account in a region, as ECR's registry policy: the service's
+    call sets it, whoever did before. Several stacks can have it, and the last one's values hold;
+    here it stays until no stack has it any more."""
     computed: Computed | None = None
     defaults: Mapping[str, Any] = field(default_factory=dict[str, Any])
     """Outputs that hold unless an input says otherwise: what the service sets by itself."""

@@ -110,6 +110,11 @@ class AwsModel:
                     found[key] = value
         return found
 
+    def is_shared(self, token: str) -> bool:
+        """Whether it is a setting that every account has in a region."""
+        kind = kind_of(token)
+        return kind is not None and kind.is_always_there
+
     def replacements(self, token: str) -> frozenset[str]:
         """Properties that can't be changed in place; moving to another region is one of them."""
         kind, known = kind_of(token), shape(token)

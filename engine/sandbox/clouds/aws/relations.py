@@ -79,7 +79,11 @@ def standing_in_the_way(made: Made, kinds: Kinds, world: World) -> Iterator[Prob
     """The resources that refer to one that is to be deleted and keep it from going."""
     wanted = t.canonical(made.token)
     for token, kind in kinds.items():
-        holding = [one for one in kind.references if one.holds and wanted in one.to]
+        holding = [
+            one
+            for one in kind.references
+            if one.holds and wanted in one.to and wanted not in one.lets_go
+        ]
         for other in _all(token, world) if holding else ():
             if other.id == made.id and other.token == made.token:
                 continue

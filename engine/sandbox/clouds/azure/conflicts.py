@@ -77,7 +77,7 @@ def locks(ask: Ask) -> Iterator[tuple[str, str]]:
 
 
 def _name(kind: Kind, ask: Ask) -> Iterator[Problem]:
-    if ask.world is None or ask.id is None:
+    if ask.world is None or ask.id is None or kind.is_always_there:
         return
     path = kind.own_name or ""
     if known.by_id(ask.world, ask.id) or known.inline(ask.world, ask.id) is not None:

@@ -37,6 +37,10 @@ class Kind:
     """Properties, beyond the path's and the location, a change of which replaces it."""
     inline: tuple[str, str] | None = None
     """Where a parent can declare such children itself: its list and their key."""
+    is_always_there: bool = False
+    """Whether every subscription has it, such as Defender's plans: Resource Manager's PUT sets it,
+    whoever did before. Several stacks can have it, and the last one's values hold. Azure deletes
+    no such setting: it stays as it was set last, in the sandbox until no stack has it any more."""
     is_held_by_references: bool = False
     """Whether it can't be deleted while another resource refers to it."""
     is_held_by_children: bool = False

@@ -101,6 +101,10 @@ class AzureModel:
         ask = Ask(token, inputs, config, world, id)
         return {**results.common(kind, ask), **kind.outputs(ask)}
 
+    def is_shared(self, token: str) -> bool:
+        """Whether it is a setting that every subscription has."""
+        return generic.kind(token).is_always_there
+
     def replacements(self, token: str) -> frozenset[str]:
         """The path's inputs, the location, and what the type's row names."""
         kind = generic.kind(token)

@@ -42,6 +42,21 @@ def _bucket_lets_trail_write(draft: Draft, world: World, _id: str | None) -> Ite
     )
 
 
+def _one_detector(draft: Draft, world: World, id: str | None) -> Iterator[Problem]:
+    """GuardDuty has one detector in each region of an account.
+
+    https://docs.aws.amazon.com/guardduty/latest/APIReference/API_CreateDetector.html
+    """
+    for made in world.all(t.DETECTOR):
+        if made.id != id and made.region == draft.region:
+            yield Problem(
+                "",
+                f"a detector already exists for the account in {draft.region}: {made.id} of "
+                f"{made.urn}; use it (falaj:audit.detectorId: {made.id})",
+            )
+            return
+
+
 def _key_lets_logs_use_it(draft: Draft, world: World, _id: str | None) -> Iterator[Problem]:
     """CloudWatch Logs checks that the key's policy names it."""
     arn = draft.text("kmsKeyId")
@@ -181,6 +196,7 @@ KINDS: Final[Kinds] = {
     t.DETECTOR: Kind(
         id="{hex32}",
         arn="guardduty:{region}:{account}:detector/{id}",
+        crosschecks=(_one_detector,),
         computed=lambda _draft, _id, _world: {"accountId": ACCOUNT},
         defaults={"enable": True, "findingPublishingFrequency": "SIX_HOURS"},
     ),

@@ -108,16 +108,20 @@ KINDS: Final[Kinds] = {
     ),
     "aws:ecr/registryPolicy:RegistryPolicy": Kind(
         id="{account}",
+        is_always_there=True,
         rules=(policy("policy", RESOURCE, longest=10240, sids=False),),
         computed=lambda _draft, _id, _world: {"registryId": ACCOUNT},
     ),
     "aws:ecr/registryScanningConfiguration:RegistryScanningConfiguration": Kind(
         id="{account}",
+        is_always_there=True,
         rules=(sized("rules", 0, 100),),
         computed=lambda _draft, _id, _world: {"registryId": ACCOUNT},
     ),
     "aws:ecr/replicationConfiguration:ReplicationConfiguration": Kind(
-        id="{account}", computed=lambda _draft, _id, _world: {"registryId": ACCOUNT}
+        id="{account}",
+        is_always_there=True,
+        computed=lambda _draft, _id, _world: {"registryId": ACCOUNT},
     ),
     "aws:ecr/pullThroughCacheRule:PullThroughCacheRule": Kind(
         id="{ecrRepositoryPrefix}",

@@ -115,7 +115,11 @@ def _rule(direction: str) -> Kind:
             Reference("securityGroupId", (t.SECURITY_GROUP, t.DEFAULT_SECURITY_GROUP),
                       holds=False),
             links.security_group("referencedSecurityGroupId"),
-            Reference("prefixListId", (t.PREFIX_LIST, t.VPC_ENDPOINT), by=("id", "prefixListId")),
+            # A gateway endpoint's list is the service's own, the same in every network.
+            Reference(
+                "prefixListId", (t.PREFIX_LIST, t.VPC_ENDPOINT), by=("id", "prefixListId"),
+                lets_go=(t.VPC_ENDPOINT,),
+            ),
         ),
         crosschecks=(_same_vpc,),
         unique=("securityGroupId", "ipProtocol", "fromPort", "toPort", "cidrIpv4", "cidrIpv6",

@@ -110,6 +110,7 @@ KINDS: Final = (
         "/subscriptions/{subscriptionId}/providers/Microsoft.Security/securityContacts/"
         "{securityContactName}",
         name=naming.only("default"),
+        is_always_there=True,
     ),
     Kind(
         "azure-native:consumption:Budget",
@@ -130,6 +131,7 @@ KINDS: Final = (
     Kind(
         "azure-native:security:Pricing",
         "{scopeId}/providers/Microsoft.Security/pricings/{pricingName}",
+        is_always_there=True,
         problems=_pricing_problems,
         outputs=_pricing_outputs,
     ),
