@@ -7,7 +7,7 @@ import json
 import os
 import subprocess
 import tempfile
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any, Final, cast
@@ -75,39 +75,20 @@ def check_stack(subject: Subject, *, strict: bool | None = None) -> StackResult:
 
 def _check(subject: Subject, strict: bool | None) -> StackResult:
     stack, settings = subject.stack, subject.settings
-    if isinstance(settings, CloudSettings):
-        prepare_cloud(stack, settings, sandbox=True)
-    pulumi = Pulumi(stack, sandbox=not subject.is_local, plugins=not subject.is_local)
-    pulumi.ensure_stack()
-    if isinstance(settings, CloudSettings):
-        bring_up_beneath(pulumi, settings)
+    pulumi = opened(subject, sandbox=not subject.is_local)
     packs = settings.policies.packs if isinstance(settings, CloudSettings) else PACKS
     folders = pack_folders(packs)
-    with (
-        tempfile.TemporaryDirectory(prefix="falaj-check-") as temporary,
-        pulumi.foreseeing() if pulumi.sandbox else nullcontext({}) as foresight,
-    ):
+    with tempfile.TemporaryDirectory(prefix="falaj-check-") as temporary:
         folder = Path(temporary)
         configuration = folder / "packs.json"
         # Packs only say what they find, so that the preview goes on and all is found at once.
         configuration.write_text(json.dumps(_pack_configuration(strict)), encoding="utf-8")
-        arguments = ["preview", "--json", "-s", stack.name, "--non-interactive"]
+        arguments: list[str] = []
         for pack in folders:
             arguments += ["--policy-pack", str(pack), "--policy-pack-config", str(configuration)]
-        done = subprocess.run(
-            [str(pulumi.engine.path), *arguments],
-            cwd=pulumi.folder,
-            env=without_options(pulumi.environment)
-            | {RECORD_FOLDER: temporary, PROJECT_FOLDER: str(stack.project.root)}
-            | foresight,
-            capture_output=True,
-            text=True,
-            check=False,
-        )
+        variables = {RECORD_FOLDER: temporary, PROJECT_FOLDER: str(stack.project.root)}
+        document = preview_document(pulumi, arguments, variables)
         records = list(read_records(folder))
-    document = _document(done.stdout)
-    if done.returncode != 0 or document is None:
-        raise StackError(why(document, done.stderr or done.stdout))
     states = [
         each["newState"]
         for each in document.get("steps") or []
@@ -127,6 +108,54 @@ def _check(subject: Subject, strict: bool | None) -> StackResult:
         other_providers=tuple(others),
         pulumi_version=str(pulumi.engine.version),
     )
+
+
+def opened(subject: Subject, *, sandbox: bool) -> Pulumi:
+    """The engine with the stack in its backend; what it stands on is there as well.
+
+    Raises:
+        EngineError: there is no engine.
+        StackError: what it stands on isn't there, or can't be made in the sandbox.
+    """
+    stack, settings = subject.stack, subject.settings
+    if isinstance(settings, CloudSettings):
+        prepare_cloud(stack, settings, sandbox=sandbox)
+    pulumi = Pulumi(stack, sandbox=sandbox, plugins=not subject.is_local)
+    pulumi.ensure_stack()
+    if isinstance(settings, CloudSettings):
+        bring_up_beneath(pulumi, settings)
+    return pulumi
+
+
+def preview_document(
+    pulumi: Pulumi, arguments: Sequence[str] = (), variables: Mapping[str, str] | None = None
+) -> dict[str, Any]:
+    """What `pulumi preview --json` answers for the engine's stack, whole.
+
+    In the sandbox it foresees what an update would bring, so that nothing is unknown.
+
+    Args:
+        pulumi: the engine.
+        arguments: further ones of the command.
+        variables: further ones of its environment.
+
+    Raises:
+        StackError: the stack could not be previewed.
+    """
+    with pulumi.foreseeing() if pulumi.sandbox else nullcontext({}) as foresight:
+        done = subprocess.run(
+            [str(pulumi.engine.path), "preview", "--json", "-s", pulumi.stack.name,
+             "--non-interactive", *arguments],
+            cwd=pulumi.folder,
+            env=without_options(pulumi.environment) | {**(variables or {}), **foresight},
+            capture_output=True,
+            text=True,
+            check=False,
+        )  # fmt: skip
+    document = _document(done.stdout)
+    if done.returncode != 0 or document is None:
+        raise StackError(why(document, done.stderr or done.stdout))
+    return document
 
 
 def other_providers(states: Iterable[Mapping[str, Any]]) -> list[str]:

@@ -19,11 +19,11 @@ from falaj.stacks.drawing import (
     places,
 )
 from falaj.stacks.drawing.builder import Builder
-from falaj.stacks.drawing.drawing import Drawing
+from falaj.stacks.drawing.drawing import NARROWEST, Drawing
 from falaj.stacks.drawing.model import Edge, Node, in_order
 from falaj.stacks.resources import State, stack_of
 
-__all__ = ["Drawing", "Edge", "Node", "of"]
+__all__ = ["NARROWEST", "Drawing", "Edge", "Node", "of"]
 
 
 def of(resources: Iterable[State]) -> Drawing:
