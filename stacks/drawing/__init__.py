@@ -54,7 +54,7 @@ def of(resources: Iterable[State]) -> Drawing:
     for each in stack.resources:
         if each.custom and each.urn not in drawn and each.package != "pulumi":
             left_out[each.kind] = left_out.get(each.kind, 0) + 1
-    return Drawing(stack.name, nodes, edges, dict(sorted(left_out.items())))
+    return Drawing(stack.name, nodes, edges, dict(sorted(left_out.items())), builder.hidden)
 
 
 def _urn(state: State) -> str:

@@ -65,6 +65,7 @@ def groups(builder: Builder, parts: Mapping[str, list[str]]) -> None:
     for each in builder.stack.of_kind(*sorted(GROUPS)):
         builder.stand_for(each, "group", text(each.get("description")))
     members: dict[str, dict[str, None]] = {}
+    possible: dict[str, dict[str, None]] = {}
     for each in builder.stack.resources:
         if each.package != "aws" or each.kind in {*GROUPS, *_RULES, *_OLD_RULES}:
             continue
@@ -74,10 +75,15 @@ def groups(builder: Builder, parts: Mapping[str, list[str]]) -> None:
         if not owners:
             continue
         found, others = builder.references.mentioned(each, GROUPS, "sg-")
+        unsure = builder.references.unsure(each, GROUPS, "group")
         for id in [one.urn for one in found] + [_elsewhere(builder, each, one) for one in others]:
-            members.setdefault(id, {}).update(dict.fromkeys(owners))
+            listed = possible if id in unsure else members
+            listed.setdefault(id, {}).update(dict.fromkeys(owners))
     for id, found in members.items():
         builder.change(id, members=tuple(sorted(found)))
+    for id, found in possible.items():
+        rest = set(found) - set(builder.nodes[id].members)
+        builder.change(id, possible=tuple(sorted(rest)))
 
 
 def _elsewhere(builder: Builder, resource: Resource, value: str) -> str:
@@ -106,8 +112,10 @@ def _rules(builder: Builder) -> Iterator[_Rule]:
 
 
 def _groups_of(builder: Builder, resource: Resource, path: str) -> list[str]:
-    found, others = builder.references.at(resource, path, GROUPS)
+    found, others, is_certain = builder.meant(resource, path, GROUPS)
     ids = [each.urn for each in found]
+    if ids and not is_certain:
+        ids = [builder.choice(ids)]
     ids += [_elsewhere(builder, resource, each) for each in others]
     return ids or [builder.unseen("a security group")]
 

@@ -181,7 +181,7 @@ def _linked(builder: Builder, endpoint: Resource, connection: Any) -> str:
     if is_unknown(value):
         found = builder.references.origins(endpoint, "privateLinkServiceConnections", drawn)
         met = [each for each in found if each.urn in builder.nodes]
-        return met[0].urn if met else ""
+        return builder.choice(each.urn for each in met) if met else ""
     one = builder.references.named(value, drawn)
     if one is not None and one.urn in builder.nodes:
         return one.urn

@@ -121,8 +121,10 @@ def _aws_keys(builder: Builder, resource: Resource) -> Iterator[str]:
         said = text(leaf)
         if is_unknown(leaf):
             if "key" in last.lower():
-                for each in references.origins(resource, top, AWS_KEYS | ALIASES):
-                    yield from _key_node(builder, each)
+                found = references.origins(resource, top, AWS_KEYS | ALIASES)
+                met = [id for each in found for id in _key_node(builder, each)]
+                if met:
+                    yield builder.choice(met)
             continue
         whole = _KEY_ARN.fullmatch(said) or _ALIAS_NAME.fullmatch(said)
         if not whole and not (said and "kms" in last.lower() and "key" in last.lower()):
@@ -193,7 +195,9 @@ def _vault_key(builder: Builder, resource: Resource, block: Mapping[str, object]
                 for each in builder.references.origins(resource, top, AZURE_KEYS)
                 if not name or text(each.get("keyName")) == name
             ]
-            yield from (each.urn for each in found if each.urn in builder.nodes)
+            met = [each.urn for each in found if each.urn in builder.nodes]
+            if met:
+                yield builder.choice(met)
 
 
 def _named_key(builder: Builder, resource: Resource, vault: str, name: str) -> str:
@@ -219,16 +223,19 @@ def _aws_access(builder: Builder) -> None:
     named = _by_arn(builder)
     for each in builder.stack.of_kind(*sorted(_ROLE_POLICIES)):
         roles = builder.references.at(each, "role", ROLES)[0]
+        if is_unknown(each.get("policy")):
+            builder.hide("what a policy of a role allows", each)
         granted: dict[str, set[str]] = {}
         for statement in read(each.get("policy")).allowing:
             verbs = {_verb(action) for action in statement.actions if ":" in action}
             for resource in statement.resources:
                 for id in _granted(named, resource):
                     granted.setdefault(id, set()).update(verbs)
-        for role in roles:
-            for id, verbs in granted.items():
-                node = _identity(builder, role, users.get(role.urn, ()))
-                builder.edge("reads", node, id, ", ".join(sorted(verbs)), each.urn)
+        if not roles or not granted:
+            continue
+        node = builder.choice(_identity(builder, one, users.get(one.urn, ())) for one in roles)
+        for id, verbs in granted.items():
+            builder.edge("reads", node, id, ", ".join(sorted(verbs)), each.urn)
 
 
 def _verb(action: str) -> str:
@@ -293,8 +300,10 @@ def _azure_access(builder: Builder) -> None:
         identities = builder.references.at(each, "principalId", IDENTITIES)[0]
         target = _scope(builder, each, drawn)
         role = text(each.get("roleDefinitionId")).rpartition("/")[2].lower()
-        for identity in identities if target else ():
-            node = _identity(builder, identity, subjects.get(identity.urn, ()))
+        if identities and target:
+            node = builder.choice(
+                _identity(builder, one, subjects.get(one.urn, ())) for one in identities
+            )
             label = _BUILT_IN.get(role, "has a role at")
             builder.edge("reads", node, target, label, each.urn)
 
@@ -304,6 +313,6 @@ def _scope(builder: Builder, assignment: Resource, drawn: frozenset[str]) -> str
     if is_unknown(value):
         found = builder.references.origins(assignment, "scope", drawn)
         met = [each.urn for each in found if each.urn in builder.nodes]
-        return met[0] if len(met) == 1 else ""
+        return builder.choice(met) if met else ""
     one = builder.references.named(value, drawn)
     return one.urn if one is not None and one.urn in builder.nodes else ""

@@ -24,15 +24,19 @@ from falaj.stacks.drawing.rows import Row, rows
 from falaj.stacks.drawing.wording import (
     CLOSED,
     HALF,
+    ITSELF,
     NOTHING,
+    NOTHING_DRAWN,
     SECTIONS,
     count,
     details,
     end,
+    hidden,
     label,
     left_out,
     name,
     names,
+    quiet_groups,
     title,
     ways,
 )
@@ -74,12 +78,15 @@ def draw(picture: Picture) -> str:
     kinds: tuple[EdgeKind, ...] = ("flow", "encrypts", "reads")
     for kind in kinds:
         found = rows(picture, picture.of_kind(kind))
-        if found:
+        remark = quiet_groups(picture) if kind == "flow" else ""
+        if found or remark:
             y = _heading(SECTIONS[kind], y + 3 * GAP, parts)
+        if found:
             y = _rows(picture, found, y, parts)
-    if said := left_out(picture):
-        y += 3 * GAP
-        y = _paragraph(said, "small", SMALL, y, parts)
+        if remark:
+            y = _paragraph(remark, "small", SMALL, y + (2 * GAP if found else 0), parts)
+    for said in filter(None, (hidden(picture), left_out(picture))):
+        y = _paragraph(said, "small", SMALL, y + 3 * GAP, parts)
     height = round(y + _MARGIN)
     return _document(picture, parts, height)
 
@@ -129,7 +136,8 @@ def _header(picture: Picture, parts: list[str]) -> float:
         parts.append(_write(_MARGIN, y, line, "h1 serif"))
     y += 2 * GAP
     if not picture.nodes:
-        return _paragraph(NOTHING, "lead", 14, y + LINE, parts)
+        said = NOTHING_DRAWN if picture.left_out else NOTHING
+        return _paragraph(said, "lead", 14, y + LINE, parts)
     return _verdict(picture, y, parts)
 
 
@@ -278,7 +286,7 @@ def _source(picture: Picture, ids: Sequence[str]) -> tuple[list[str], list[str]]
 
 def _end_lines(picture: Picture, row: Row) -> list[str]:
     named = (
-        "each to itself"
+        ITSELF
         if row.is_within
         else ", ".join(
             "The internet" if each == INTERNET else name(picture, each) for each in row.targets

@@ -10,15 +10,20 @@ from falaj.stacks.drawing.rows import Row, rows
 from falaj.stacks.drawing.wording import (
     CLOSED,
     HALF,
+    ITSELF,
     NOTHING,
+    NOTHING_DRAWN,
     SECTIONS,
     details,
     end,
+    hidden,
     holds,
     label,
     left_out,
+    name,
     names,
     placed,
+    quiet_groups,
     title,
     ways,
 )
@@ -34,7 +39,8 @@ _LEAST_INNER: Final = 24
 def draw(picture: Picture, width: int) -> str:
     """The whole drawing."""
     if not picture.nodes:
-        return f"{NOTHING}\n"
+        said = [NOTHING if not picture.left_out else NOTHING_DRAWN, left_out(picture)]
+        return "".join(f"{line}\n" for each in said if each for line in wrap(each, width))
     lines = [*wrap(title(picture), width), *_internet(picture, width)]
     lines += ["", SECTIONS["places"].upper(), ""]
     for each in placed(picture, ""):
@@ -42,10 +48,13 @@ def draw(picture: Picture, width: int) -> str:
     kinds: tuple[EdgeKind, ...] = ("flow", "encrypts", "reads")
     for kind in kinds:
         found = rows(picture, picture.of_kind(kind))
-        if found:
+        remark = quiet_groups(picture) if kind == "flow" else ""
+        if found or remark:
             lines += ["", SECTIONS[kind].upper(), "", *_rows(picture, found, width)]
-    if said := left_out(picture):
-        lines += ["", *wrap(said, width)]
+            gap = [""] if found and remark else []
+            lines += [*gap, *(wrap(remark, width) if remark else [])]
+    for said in (hidden(picture), left_out(picture)):
+        lines += ["", *wrap(said, width)] if said else []
     return "\n".join(line.rstrip() for line in lines) + "\n"
 
 
@@ -152,8 +161,9 @@ def _ends(picture: Picture, ids: Sequence[str], width: int) -> Iterator[str]:
 def _row(picture: Picture, row: Row, width: int) -> Iterator[str]:
     arrow = "  ██▶ " if row.is_open else "  ┄┄▶ " if row.is_half else "  ──▶ "
     targets = ", ".join(
-        "THE INTERNET" if each == INTERNET else label(picture.by_id[each]) for each in row.targets
+        "THE INTERNET" if each == INTERNET else name(picture, each) for each in row.targets
     )
+    targets = targets or ITSELF
     said = row.label + (f" ({HALF})" if row.is_half else "")
     room = (width - columns(arrow)) // 2
     if columns(targets) <= room and columns(said) <= width - columns(arrow) - room - 2:
