@@ -16,6 +16,7 @@ from falaj.stacks.drawing import (
     flows_kubernetes,
     internet,
     keys,
+    local,
     places,
 )
 from falaj.stacks.drawing.builder import Builder
@@ -40,6 +41,7 @@ def of(resources: Iterable[State]) -> Drawing:
     places.networks(builder)
     places.things(builder)
     parts = places.parts(builder)
+    local.things(builder)
     flows_aws.flows(builder, parts)
     flows_azure.flows(builder)
     objects = cluster.things(builder)

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from falaj.policies.model import Resource, Stack, leaves, select
 from falaj.policies.reading.cidr import is_open, network
-from falaj.stacks.drawing.model import INTERNET, Edge, EdgeKind, End, Kind, Node
+from falaj.stacks.drawing.model import INTERNET, UNSEEN, Edge, EdgeKind, End, Kind, Node
 from falaj.stacks.drawing.references import References
 from falaj.stacks.drawing.traffic import Traffic
 
@@ -110,7 +110,7 @@ class Builder:
 
     def unseen(self, what: str) -> str:
         """The node for addresses that nobody can see yet."""
-        return self.node(f"unseen:{what}", "range", f"{what} that can't be seen yet")
+        return self.node(f"{UNSEEN}{what}", "range", f"{what} that can't be seen yet")
 
     def edge(self, kind: EdgeKind, source: str, target: str, label: str = "", *urns: str) -> Edge:
         """Have an edge; the same from two resources is one that both say."""

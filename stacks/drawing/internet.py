@@ -12,7 +12,7 @@ from typing import Final
 from falaj.policies.model import Kind, Resource, View
 from falaj.policies.rules import rules_of
 from falaj.stacks.drawing.builder import Builder
-from falaj.stacks.drawing.model import INTERNET
+from falaj.stacks.drawing.model import INTERNET, OPENNESS
 
 #: Rules by pack, and whether what they find lets everybody in (else: lets out to everybody).
 _RULES: Final[Mapping[str, Mapping[str, bool]]] = {
@@ -69,7 +69,7 @@ def openings(builder: Builder, parts: Mapping[str, list[str]]) -> None:
                     continue
                 checked = list(rule.check(each, view))
                 if any(one.kind is Kind.INDETERMINATE for one in checked):
-                    builder.hide("whether it is open to the internet", each)
+                    builder.hide(OPENNESS, each)
                 found = [one for one in checked if one.kind is Kind.VIOLATION]
                 for reason in dict.fromkeys(f"{one.path}: {one.reason}" for one in found):
                     _edge(builder, parts, each, reason, inward=inward)

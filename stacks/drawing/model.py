@@ -27,6 +27,10 @@ End = Literal["in", "out"]
 
 INTERNET: Final = "internet"
 """Id of the node that stands for everybody."""
+OPENNESS: Final = "whether it is open to the internet"
+"""What isn't known of a resource, in `Picture.hidden`."""
+UNSEEN: Final = "unseen:"
+"""What ids of nodes begin with that stand for what nobody can see yet."""
 CONTAINERS: Final = frozenset(("network", "zone", "subnet", "cluster", "namespace", "area"))
 
 
@@ -52,6 +56,11 @@ class Node:
     """Ids of the nodes of which a preview doesn't know yet whether they are in it."""
     is_elsewhere: bool = False
     """Whether another stack has it."""
+
+    @property
+    def is_unseen(self) -> bool:
+        """Whether it stands for somebody that can't be seen yet."""
+        return self.id.startswith(UNSEEN)
 
 
 @dataclass(frozen=True)

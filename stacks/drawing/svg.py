@@ -22,7 +22,6 @@ from falaj.stacks.drawing.measure import wrap
 from falaj.stacks.drawing.model import CONTAINERS, INTERNET, EdgeKind, Node, Picture
 from falaj.stacks.drawing.rows import Row, rows
 from falaj.stacks.drawing.wording import (
-    CLOSED,
     HALF,
     ITSELF,
     NOTHING,
@@ -32,12 +31,14 @@ from falaj.stacks.drawing.wording import (
     details,
     end,
     hidden,
+    is_unsure,
     label,
     left_out,
     name,
     names,
     quiet_groups,
     title,
+    verdict,
     ways,
 )
 from falaj.stacks.lettering import clean
@@ -94,7 +95,7 @@ def draw(picture: Picture) -> str:
 def _document(picture: Picture, parts: Sequence[str], height: int) -> str:
     things = count(len(picture.nodes), "thing", "things")
     relations = count(len(picture.edges), "relation", "relations")
-    said = "; ".join(ways(picture)) or CLOSED
+    said = "; ".join(ways(picture)) or verdict(picture)
     summary = f"{things} and {relations} of {title(picture).lower()}. {said}"
     return "\n".join(
         (
@@ -144,8 +145,10 @@ def _header(picture: Picture, parts: list[str]) -> float:
 def _verdict(picture: Picture, y: float, parts: list[str]) -> float:
     """What is open to the internet, before anything else."""
     said = ways(picture)
-    state = "opened" if said else "closed"
-    first = f"Open to the internet: {count(len(said), 'way', 'ways')}" if said else CLOSED
+    state = "opened" if said else "unsure" if is_unsure(picture) else "closed"
+    first = (
+        f"Open to the internet: {count(len(said), 'way', 'ways')}" if said else verdict(picture)
+    )
     shown = said[:_MOST_WAYS]
     if len(said) > _MOST_WAYS:
         shown.append(f"and {len(said) - _MOST_WAYS} more, below")

@@ -8,7 +8,6 @@ from typing import Final
 from falaj.stacks.drawing.model import INTERNET, EdgeKind, Node, Picture
 from falaj.stacks.drawing.rows import Row, rows
 from falaj.stacks.drawing.wording import (
-    CLOSED,
     HALF,
     ITSELF,
     NOTHING,
@@ -25,6 +24,7 @@ from falaj.stacks.drawing.wording import (
     placed,
     quiet_groups,
     title,
+    verdict,
     ways,
 )
 from falaj.stacks.lettering import columns, fit, isolated, pad, wrap
@@ -62,7 +62,7 @@ def _internet(picture: Picture, width: int) -> Iterator[str]:
     open_ways = ways(picture)
     yield ""
     if not open_ways:
-        yield from wrap(CLOSED, width)
+        yield from wrap(verdict(picture), width)
         return
     bar = "█" * width
     yield bar

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from falaj.stacks.drawing.model import CONTAINERS, INTERNET, Node, Picture
+from falaj.stacks.drawing.model import CONTAINERS, INTERNET, OPENNESS, Node, Picture
 from falaj.stacks.lettering import clean
 
 NOTHING: Final = "An empty stack: nothing to draw."
@@ -15,6 +15,7 @@ CLOSED: Final = (
     "Nothing is open to the internet, as far as these resources say; rules of other stacks and "
     "what is made by hand aren't in them."
 )
+UNSEEN: Final = "What can't be seen yet may be: look again when it is made."
 HALF: Final = "half: the other end's rules forbid it"
 ENCRYPTION: Final = {
     "customer key": "own key",
@@ -32,7 +33,7 @@ SECTIONS: Final = {
     "places": "Where things are",
     "flow": "What may talk to what",
     "encrypts": "Keys and what they encrypt",
-    "reads": "Identities and what they may use",
+    "reads": "Who may use what",
 }
 #: What stands before everything else.
 _FIRST: Final = ("network", "cluster", "zone", "subnet", "namespace")
@@ -76,6 +77,18 @@ def end(picture: Picture, id: str) -> tuple[str, str]:
         said.append(node.kind)
     shown = name(picture, id) if node.kind not in said else label(node)
     return shown, " ".join(filter(None, said))
+
+
+def verdict(picture: Picture) -> str:
+    """What is said where nothing is open to the internet, with what can't be seen yet."""
+    return f"{CLOSED} {UNSEEN}" if is_unsure(picture) else CLOSED
+
+
+def is_unsure(picture: Picture) -> bool:
+    """Whether something might be open to the internet that can't be seen yet."""
+    unseen = {each.id for each in picture.nodes if each.is_unseen}
+    rules = any({each.source, each.target} & unseen for each in picture.of_kind("flow"))
+    return rules or OPENNESS in picture.hidden
 
 
 def _members(picture: Picture, node: Node) -> str:
