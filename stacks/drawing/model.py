@@ -107,10 +107,10 @@ class Picture:
     @cached_property
     def called(self) -> Mapping[str, tuple[str, ...]]:
         """Ids of the nodes by their label."""
-        found: dict[str, tuple[str, ...]] = {}
+        found: dict[str, list[str]] = {}
         for each in self.nodes:
-            found[each.label] = (*found.get(each.label, ()), each.id)
-        return found
+            found.setdefault(each.label, []).append(each.id)
+        return {label: tuple(ids) for label, ids in found.items()}
 
     @cached_property
     def related(self) -> frozenset[str]:

@@ -92,11 +92,11 @@ def _box(picture: Picture, node: Node, width: int, depth: int) -> list[str]:
     content += _marks(picture, node, inner)
     children = placed(picture, node.id)
     deep = depth >= _DEEPEST or inner < _LEAST_INNER
-    leaves = [each for each in children if deep or not holds(picture, each)]
-    content += _leaves(picture, leaves, inner)
-    for each in children:
-        if each not in leaves:
-            content += _box(picture, each, inner, depth + 1)
+    boxes = [] if deep else [each for each in children if holds(picture, each)]
+    boxed = {each.id for each in boxes}
+    content += _leaves(picture, [each for each in children if each.id not in boxed], inner)
+    for each in boxes:
+        content += _box(picture, each, inner, depth + 1)
     lines += [f"│ {_filled(line, inner)} │" for line in content]
     return [*lines, "└" + "─" * (width - 2) + "┘"]
 
@@ -114,7 +114,7 @@ def _leaves(picture: Picture, nodes: Sequence[Node], width: int) -> Iterator[str
         if len(plain) >= _TOGETHER:
             texts = [_said(each) for each in plain]
             yield from wrap(f"{kind} ({len(plain)}): {'; '.join(texts)}", width, "", "  ")
-            same = [each for each in same if each not in plain]
+            same = [each for each in same if picture.opened.get(each.id)]
         for each in same:
             yield from _leaf(picture, each, width)
 
