@@ -53,6 +53,9 @@ _BUILT_IN: Final[Mapping[str, str]] = {
     "e147488a-f6f5-4113-8e2d-b22465e65bf6": "encrypts with keys of",
     "12338af0-0e69-4776-bea7-57ae8d297424": "uses keys of",
 }
+#: What Secrets Manager adds to a secret's name in its ARN
+#: (https://docs.aws.amazon.com/secretsmanager/latest/userguide/whats-in-a-secret.html).
+_SECRET_SUFFIX: Final = re.compile(r"-[A-Za-z0-9]{6}$")
 _READS: Final = re.compile(
     r"^(?:get|list|describe|batchget|batchcheck|head|select|scan|query|decrypt|view|read)", re.I
 )
@@ -258,6 +261,8 @@ def _by_arn(builder: Builder) -> dict[str, str]:
 
 def _granted(named: Mapping[str, str], arn: str) -> Iterator[str]:
     last = arn.partition(":::")[2] or arn.rpartition(":")[2]
+    if ":secretsmanager:" in arn:
+        last = _SECRET_SUFFIX.sub("", last)
     bare = last.removesuffix("/*").removesuffix("-*").removesuffix("*").rstrip("/-")
     for name in (arn, bare, bare.partition("/")[2], bare.partition("/")[0]):
         if name and name in named:

@@ -52,7 +52,7 @@ _ARROW: Final = _ROOM - _SOURCE - _TARGET
 _ROW: Final = 38.0
 _LABEL: Final = 12.0
 #: Lines of names in one end of a row, and of what is written on an arrow.
-_MOST_NAMES, _MOST_LABELS, _MOST_WAYS = 8, 5, 12
+_MOST_NAMES, _MOST_LABELS, _MOST_WAYS = 30, 10, 12
 _MARKS: Final = {
     "compute": {"pool", "machine", "tier", "workload", "add-on"},
     "store": {"store", "file system", "database", "registry", "volume", "records"},
@@ -283,8 +283,15 @@ def _source(picture: Picture, ids: Sequence[str]) -> tuple[list[str], list[str]]
         )
     return (
         wrap(f"{len(ids)} together", NAME, room, 1, bold=True),
-        wrap(names(picture, ids), SMALL, room, _MOST_NAMES),
+        _counted(wrap(names(picture, ids), SMALL, room, _MOST_NAMES), len(ids)),
     )
+
+
+def _counted(lines: list[str], number: int) -> list[str]:
+    """Lines of names; where they were cut, the last one says of how many."""
+    if lines and lines[-1].endswith("…"):
+        lines[-1] = f"… {number} in all"
+    return lines
 
 
 def _end_lines(picture: Picture, row: Row) -> list[str]:
@@ -295,7 +302,8 @@ def _end_lines(picture: Picture, row: Row) -> list[str]:
             "The internet" if each == INTERNET else name(picture, each) for each in row.targets
         )
     )
-    return wrap(named, NAME, _TARGET - 2 * PAD, _MOST_NAMES, bold=True)
+    lines = wrap(named, NAME, _TARGET - 2 * PAD, _MOST_NAMES, bold=True)
+    return _counted(lines, len(row.targets))
 
 
 def _label(row: Row) -> list[str]:

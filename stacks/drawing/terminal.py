@@ -39,7 +39,8 @@ _LEAST_INNER: Final = 24
 def draw(picture: Picture, width: int) -> str:
     """The whole drawing."""
     if not picture.nodes:
-        said = [NOTHING if not picture.left_out else NOTHING_DRAWN, left_out(picture)]
+        nothing = NOTHING_DRAWN if picture.left_out else NOTHING
+        said = (nothing, hidden(picture), left_out(picture))
         return "".join(f"{line}\n" for each in said if each for line in wrap(each, width))
     lines = [*wrap(title(picture), width), *_internet(picture, width)]
     lines += ["", SECTIONS["places"].upper(), ""]
