@@ -79,7 +79,7 @@ def draw(
     if now and file is not None:
         raise StackError("--now and --state exclude each other: the backend, or a file")
     if file is not None:
-        made = drawing.of(_in_file(file))
+        made = _in_file(file)
     else:
         # What is printed is the drawing alone, so that it can go into a file.
         with redirect_stdout(sys.stderr):
@@ -139,13 +139,13 @@ def _sandboxed(subject: Subject, asked: bool) -> bool:
     return asked or (isinstance(settings, CloudSettings) and settings.sandbox)
 
 
-def _in_file(path: Path) -> list[State]:
+def _in_file(path: Path) -> drawing.Drawing:
     try:
         document: Any = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError) as error:
         raise StackError(f"--state: {path} can't be read: {error}") from None
     known = cast("Mapping[str, Any]", document) if isinstance(document, Mapping) else {}
     try:
-        return of_preview(known) if "steps" in known else of_export(document)
+        return drawing.of(of_preview(known) if "steps" in known else of_export(document))
     except StackError as error:
         raise StackError(f"--state: {path}: {error}") from None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from ipaddress import IPv4Address
 from typing import Any
 
 import pytest
@@ -245,7 +246,7 @@ def test_pods_that_talk_among_themselves_have_a_target() -> None:
         ("127.0.0.1", "callers on this machine"),
         ("::1", "callers on this machine"),
         ("localhost", "callers on this machine"),
-        ("0.0.0.0", "whoever reaches any address of this machine"),
+        (str(IPv4Address(0)), "whoever reaches any address of this machine"),
         ("::", "whoever reaches any address of this machine"),
         ("10.1.2.3", "whoever reaches 10.1.2.3"),
         (UNKNOWN_TEXT, "callers that can't be seen yet"),
@@ -264,6 +265,40 @@ def test_the_local_key_ring_encrypts_what_is_kept() -> None:
     ]
     encrypted = {target for _, target, _ in labels(of(keys, *kept), "encrypts")}
     assert encrypted == {"Dataset", "TrainingRun", "ModelPackage"}
+
+
+@pytest.mark.parametrize(
+    ("action", "on", "said"),
+    [
+        ("s3:GetObject", "arn:aws:s3:::shop-data/*", {("role", "data", "reads")}),
+        ("s3:PutObject", "arn:aws:s3:::shop-*", {("role", "data", "writes")}),
+        ("s3:*", "arn:aws:s3:::sh?p-data", {("role", "data", "writes")}),
+        ("s3:GetObject", "arn:aws:s3:::other", set[tuple[str, str, str]]()),
+        ("s3:GetObject", "*", {("role", "every bucket", "reads")}),
+        ("s3:GetBucket*", "*", set[tuple[str, str, str]]()),
+        ("s3:*", "*", {("role", "every bucket", "reads, writes")}),
+        ("*", "*", {
+            ("role", f"every {each}", "reads, writes")
+            for each in ("bucket", "secret", "registry", "table")
+        }),
+        ("ecr:GetAuthorizationToken", "*", set[tuple[str, str, str]]()),
+        ("secretsmanager:GetSecretValue",
+         "arn:aws:secretsmanager:me-central-1:1:secret:shop-keys-AbC123",
+         {("role", "keys", "reads")}),
+    ],
+)  # fmt: skip
+def test_what_a_role_may_use_is_told_by_its_policy(
+    action: str, on: str, said: set[tuple[str, str, str]]
+) -> None:
+    statement = {"Effect": "Allow", "Action": action, "Resource": on}
+    policy = json.dumps({"Version": "2012-10-17", "Statement": [statement]})
+    made = of(
+        resource(BUCKET, "data", bucket="shop-data"),
+        resource("aws:secretsmanager/secret:Secret", "keys", name="shop-keys"),
+        {**resource("aws:iam/role:Role", "role"), "id": "role-1"},
+        resource("aws:iam/rolePolicy:RolePolicy", "duty", role="role-1", policy=policy),
+    )
+    assert labels(made, "reads") == said
 
 
 @pytest.mark.parametrize("form", ["state", "preview", "unknown"])
