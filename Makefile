@@ -15,7 +15,7 @@ WORKERS ?= 2
 # In the order of collection, which has what takes longest first: else one worker waits at the end.
 SIDE_BY_SIDE = -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 NODES ?= h200=4,l4=4,cpu=4
-.PHONY: help up preview refresh down status check report demo shell token rollback logs new environment environment-dev cluster cluster-down ensure-test test test-all test-cluster test-fast test-gpu lint format bench lock clean
+.PHONY: help up preview draw refresh down status check report demo shell token rollback logs new environment environment-dev cluster cluster-down ensure-test test test-all test-cluster test-fast test-gpu lint format bench lock clean
 
 help: ## Show what can be made
 	@sed -n 's/^\([a-z-]*\):.*## /\1	/p' $(MAKEFILE_LIST) | expand -t 14
@@ -25,6 +25,9 @@ up: environment ## From nothing to a served model (STACK=local; SANDBOX=1 for st
 
 preview: environment ## What `make up` would change
 	@$(FALAJ) preview --stack $(STACK) $(SANDBOX_OPTION)
+
+draw: environment ## A stack as a drawing (DRAW_OPTIONS="--svg FILE --now …")
+	@$(FALAJ) draw --stack $(STACK) $(SANDBOX_OPTION) $(DRAW_OPTIONS)
 
 refresh: environment ## Read what is really there; `make up` then mends drift
 	@$(FALAJ) refresh --stack $(STACK) $(SANDBOX_OPTION)

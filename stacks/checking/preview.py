@@ -76,40 +76,20 @@ def check_stack(subject: Subject, *, strict: bool | None = None) -> StackResult:
 
 def _check(subject: Subject, strict: bool | None) -> StackResult:
     stack, settings = subject.stack, subject.settings
-    if isinstance(settings, CloudSettings):
-        prepare_cloud(stack, settings, sandbox=True)
-    pulumi = Pulumi(stack, sandbox=not subject.is_local, plugins=not subject.is_local)
-    pulumi.ensure_stack()
-    if isinstance(settings, CloudSettings):
-        bring_up_beneath(pulumi, settings)
+    pulumi, _ = opened(subject, sandbox=not subject.is_local)
     packs = settings.policies.packs if isinstance(settings, CloudSettings) else PACKS
     folders = pack_folders(packs)
-    with (
-        tempfile.TemporaryDirectory(prefix="falaj-check-") as temporary,
-        pulumi.foreseeing() if pulumi.sandbox else nullcontext({}) as foresight,
-    ):
+    with tempfile.TemporaryDirectory(prefix="falaj-check-") as temporary:
         folder = Path(temporary)
         configuration = folder / "packs.json"
-        configuration.write_text(
-            json.dumps(pack_configuration(advisory=True, strict=strict)), encoding="utf-8"
-        )
-        arguments = ["preview", "--json", "-s", stack.name, "--non-interactive"]
+        said = pack_configuration(advisory=True, strict=strict)
+        configuration.write_text(json.dumps(said), encoding="utf-8")
+        arguments: list[str] = []
         for pack in folders:
             arguments += ["--policy-pack", str(pack), "--policy-pack-config", str(configuration)]
-        done = subprocess.run(
-            [str(pulumi.engine.path), *arguments],
-            cwd=pulumi.folder,
-            env=without_options(pulumi.environment)
-            | {RECORD_FOLDER: temporary, PROJECT_FOLDER: str(stack.project.root)}
-            | foresight,
-            capture_output=True,
-            text=True,
-            check=False,
-        )
+        variables = {RECORD_FOLDER: temporary, PROJECT_FOLDER: str(stack.project.root)}
+        document = preview_document(pulumi, arguments, variables)
         records = list(read_records(folder))
-    document = document_of(done.stdout)
-    if done.returncode != 0 or document is None:
-        raise StackError(why(document, done.stderr or done.stdout))
     return result_of(subject, pulumi, document, records, len(folders))
 
 
@@ -156,6 +136,57 @@ def result_of(
         other_providers=tuple(others),
         pulumi_version=str(pulumi.engine.version),
     )
+
+
+def opened(subject: Subject, *, sandbox: bool) -> tuple[Pulumi, str]:
+    """The engine with the stack in its backend, and the place that the stack goes to.
+
+    What the stack stands on is there as well. The place is empty for a stack of this machine.
+
+    Raises:
+        EngineError: there is no engine.
+        StackError: what it stands on isn't there, or can't be made in the sandbox.
+    """
+    stack, settings = subject.stack, subject.settings
+    place = ""
+    if isinstance(settings, CloudSettings):
+        place = prepare_cloud(stack, settings, sandbox=sandbox)
+    pulumi = Pulumi(stack, sandbox=sandbox, plugins=not subject.is_local)
+    pulumi.ensure_stack()
+    if isinstance(settings, CloudSettings):
+        bring_up_beneath(pulumi, settings)
+    return pulumi, place
+
+
+def preview_document(
+    pulumi: Pulumi, arguments: Sequence[str] = (), variables: Mapping[str, str] | None = None
+) -> dict[str, Any]:
+    """What `pulumi preview --json` answers for the engine's stack, whole.
+
+    In the sandbox it foresees what an update would bring, so that nothing is unknown.
+
+    Args:
+        pulumi: the engine.
+        arguments: further ones of the command.
+        variables: further ones of its environment.
+
+    Raises:
+        StackError: the stack could not be previewed.
+    """
+    with pulumi.foreseeing() if pulumi.sandbox else nullcontext({}) as foresight:
+        done = subprocess.run(
+            [str(pulumi.engine.path), "preview", "--json", "-s", pulumi.stack.name,
+             "--non-interactive", *arguments],
+            cwd=pulumi.folder,
+            env=without_options(pulumi.environment) | {**(variables or {}), **foresight},
+            capture_output=True,
+            text=True,
+            check=False,
+        )  # fmt: skip
+    document = document_of(done.stdout)
+    if done.returncode != 0 or document is None:
+        raise StackError(why(document, done.stderr or done.stdout))
+    return document
 
 
 def other_providers(states: Iterable[Mapping[str, Any]]) -> list[str]:

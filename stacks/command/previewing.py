@@ -10,16 +10,13 @@ from falaj.policies.model import PolicyError
 from falaj.policies.recording import read_records
 from falaj.stacks import costs, resources
 from falaj.stacks.checking.check import begin, gathered
-from falaj.stacks.checking.preview import document_of, result_of, why
+from falaj.stacks.checking.preview import document_of, opened, result_of, why
 from falaj.stacks.checking.subject import Subject
 from falaj.stacks.command import operation, preview_page
-from falaj.stacks.command.beneath import bring_up_beneath
-from falaj.stacks.command.cloud import prepare_cloud
 from falaj.stacks.command.console import say, width
 from falaj.stacks.command.judged import judged, packs_of
 from falaj.stacks.command.lifecycle import Call, not_finished
 from falaj.stacks.command.project import StackFile
-from falaj.stacks.command.pulumi import Pulumi
 from falaj.stacks.errors import StackError
 from falaj.stacks.settings import CloudSettings, Settings
 
@@ -33,7 +30,7 @@ _ONE_DOCUMENT: Final = {"PULUMI_ENABLE_STREAMING_JSON_PREVIEW": "false"}
 def details(call: Call) -> int:
     """Show every resource and property, as the engine itself shows a preview."""
     settings = call.settings()
-    pulumi, _ = _begun(call, settings)
+    pulumi, _ = opened(Subject(call.stack, settings), sandbox=call.sandboxed(settings))
     with judged(call.stack, settings, pulumi) as (packs, environment):
         arguments = ["preview", *packs, "-s", call.stack.name]
         outcome = operation.shown_by_the_engine(pulumi, arguments, environment)
@@ -57,8 +54,8 @@ def page(call: Call, *, every_cost: bool, unknown_prices: Path | None) -> int:
         raise StackError(
             f"--unknown-prices: {unknown_prices} exists already; give the name of a new file"
         )
-    pulumi, place = _begun(call, settings)
     subject = Subject(call.stack, settings)
+    pulumi, place = opened(subject, sandbox=call.sandboxed(settings))
     beginning = begin([subject])
     with tempfile.TemporaryDirectory(prefix="falaj-preview-") as temporary:
         records = Path(temporary)
@@ -89,17 +86,6 @@ def page(call: Call, *, every_cost: bool, unknown_prices: Path | None) -> int:
     if unknown_prices is not None:
         _write(unknown_prices, made.costs.as_price_file())
     return 1 if made.fails else 0
-
-
-def _begun(call: Call, settings: Settings) -> tuple[Pulumi, str]:
-    place = ""
-    if isinstance(settings, CloudSettings):
-        place = prepare_cloud(call.stack, settings, sandbox=call.sandboxed(settings))
-    pulumi = call.engine(settings)
-    pulumi.ensure_stack()
-    if isinstance(settings, CloudSettings):
-        bring_up_beneath(pulumi, settings)
-    return pulumi, place
 
 
 def _prices(stack: StackFile, settings: Settings) -> costs.Prices:

@@ -44,6 +44,10 @@ COMMANDS: Final[Mapping[str, Mapping[str, Entry]]] = {
             "stacks.command.life:preview",
             "show what `up` would change, what it costs and what breaks a rule",
         ),
+        "draw": Entry(
+            "stacks.command.draw:draw",
+            "draw a stack: where things are, what may talk to what, which key encrypts what",
+        ),
         "up": Entry(
             "stacks.command.life:up",
             "bring a stack to what its file says",

@@ -16,14 +16,15 @@ from falaj.stacks.drawing import (
     flows_kubernetes,
     internet,
     keys,
+    local,
     places,
 )
 from falaj.stacks.drawing.builder import Builder
-from falaj.stacks.drawing.drawing import Drawing
+from falaj.stacks.drawing.drawing import NARROWEST, Drawing
 from falaj.stacks.drawing.model import Edge, Node, in_order
 from falaj.stacks.resources import State, stack_of
 
-__all__ = ["Drawing", "Edge", "Node", "of"]
+__all__ = ["NARROWEST", "Drawing", "Edge", "Node", "of"]
 
 
 def of(resources: Iterable[State]) -> Drawing:
@@ -40,6 +41,7 @@ def of(resources: Iterable[State]) -> Drawing:
     places.networks(builder)
     places.things(builder)
     parts = places.parts(builder)
+    local.things(builder)
     flows_aws.flows(builder, parts)
     flows_azure.flows(builder)
     objects = cluster.things(builder)
@@ -54,7 +56,7 @@ def of(resources: Iterable[State]) -> Drawing:
     for each in stack.resources:
         if each.custom and each.urn not in drawn and each.package != "pulumi":
             left_out[each.kind] = left_out.get(each.kind, 0) + 1
-    return Drawing(stack.name, nodes, edges, dict(sorted(left_out.items())))
+    return Drawing(stack.name, nodes, edges, dict(sorted(left_out.items())), builder.hidden)
 
 
 def _urn(state: State) -> str:

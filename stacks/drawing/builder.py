@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterable
 from dataclasses import replace
 
-from falaj.policies.model import Resource, Stack
+from falaj.policies.model import Resource, Stack, leaves, select
 from falaj.policies.reading.cidr import is_open, network
-from falaj.stacks.drawing.model import INTERNET, Edge, EdgeKind, End, Kind, Node
+from falaj.stacks.drawing.model import INTERNET, UNSEEN, Edge, EdgeKind, End, Kind, Node
 from falaj.stacks.drawing.references import References
 from falaj.stacks.drawing.traffic import Traffic
 
@@ -21,6 +22,8 @@ class Builder:
         self._edges: dict[tuple[str, str, str, str], Edge] = {}
         self._rules: list[tuple[str, str, End, Traffic]] = []
         self._by_range: dict[str, list[str]] = {}
+        self._by_urn: dict[str, list[str]] = {}
+        self._hidden: dict[str, dict[str, None]] = {}
 
     def node(
         self,
@@ -44,6 +47,7 @@ class Builder:
         id = resource.urn
         given = tuple(filter(None, details))
         self.nodes[id] = Node(id, kind, label or resource.name, given, container, resource.urn)
+        self._by_urn.setdefault(resource.urn, [id])
         for each in given if kind in {"network", "subnet"} else ():
             self._by_range.setdefault(str(network(each)), []).append(id)
         return id
@@ -51,6 +55,22 @@ class Builder:
     def change(self, id: str, **changes: object) -> None:
         """Say more of a node that is there."""
         self.nodes[id] = replace(self.nodes[id], **changes)  # pyright: ignore[reportArgumentType]
+        known = self._by_urn.setdefault(self.nodes[id].urn, [])
+        if id not in known:
+            known.append(id)
+
+    def standing_for(self, resource: Resource) -> list[str]:
+        """Ids of the nodes that stand for a resource, or for objects in it."""
+        return list(self._by_urn.get(resource.urn, ()))
+
+    def hide(self, what: str, resource: Resource) -> None:
+        """Note what can't be told of a resource before it is made."""
+        self._hidden.setdefault(what, {})[resource.name] = None
+
+    @property
+    def hidden(self) -> dict[str, tuple[str, ...]]:
+        """Names of resources by what can't be told of them, in order."""
+        return {what: tuple(sorted(names)) for what, names in sorted(self._hidden.items())}
 
     def internet(self) -> str:
         """The node that stands for everybody."""
@@ -67,9 +87,30 @@ class Builder:
             return own[0]
         return self.node(f"range:{said}", "range", said)
 
+    def choice(self, ids: Iterable[str]) -> str:
+        """The node for one of several; itself where there is only one.
+
+        A preview tells what a value is made from, and not which part of that it will be.
+        """
+        given = sorted(set(ids))
+        if len(given) == 1:
+            return given[0]
+        labels = [self.nodes[each].label for each in given]
+        return self.node(
+            f"choice:{' '.join(given)}", "list", f"one of {', '.join(labels)}", "not known yet"
+        )
+
+    def meant(
+        self, resource: Resource, path: str, kinds: Collection[str]
+    ) -> tuple[list[Resource], list[str], bool]:
+        """What a property means, as `References.at`, and whether that is certain."""
+        found, others = self.references.at(resource, path, kinds)
+        said = sum(1 for _, value in select(resource.properties, path) for _ in leaves(value))
+        return found, others, len(found) + len(others) <= max(said, 1)
+
     def unseen(self, what: str) -> str:
         """The node for addresses that nobody can see yet."""
-        return self.node(f"unseen:{what}", "range", f"{what} that can't be seen yet")
+        return self.node(f"{UNSEEN}{what}", "range", f"{what} that can't be seen yet")
 
     def edge(self, kind: EdgeKind, source: str, target: str, label: str = "", *urns: str) -> Edge:
         """Have an edge; the same from two resources is one that both say."""

@@ -49,6 +49,11 @@ class Cluster:
     """Labels of the namespaces that the stack makes, by name."""
     holders: dict[str, str] = field(default_factory=dict[str, str])
     """Ids of the clusters' nodes, by the URN of their provider."""
+    _by_label: dict[tuple[str, ...], list[Pods]] = field(
+        default_factory=dict[tuple[str, ...], list[Pods]]
+    )
+    """Pods by namespace, and by namespace with one of their labels."""
+    _indexed: int = 0
 
     def namespace(self, manifest: Manifest | None, name: str) -> str:
         """The node of a namespace of the cluster that an object is in."""
@@ -81,14 +86,29 @@ class Cluster:
         if not conditions(selector):
             return [self.namespace(None, namespace)]
         met = [
-            each.id
-            for each in self.pods
-            if each.namespace == namespace and matches(selector, each.labels)
+            each.id for each in self._near(namespace, selector) if matches(selector, each.labels)
         ]
         if met:
             return list(dict.fromkeys(met))
         said = selector_text(selector)
         return [self.builder.node(f"pods:{namespace}:{said}", "pods", f"{namespace}: {said}")]
+
+    def _near(self, namespace: str, selector: Any) -> list[Pods]:
+        """The pods of a namespace that have the first of the labels that a selector demands."""
+        wanted = next((one for one in conditions(selector) if isinstance(one, tuple)), ())
+        key = (namespace, *(text(one) for one in wanted))
+        if not self._by_label or len(self.pods) != self._indexed:
+            self._index()
+        return self._by_label.get(key, [])
+
+    def _index(self) -> None:
+        self._by_label.clear()
+        self._indexed = len(self.pods)
+        for each in self.pods:
+            self._by_label.setdefault((each.namespace,), []).append(each)
+            for label, value in each.labels.items():
+                key = (each.namespace, text(label), text(value))
+                self._by_label.setdefault(key, []).append(each)
 
     def namespaces(self, selector: Any) -> list[str]:
         """Names of the namespaces that a selector means; empty where it can't be told."""

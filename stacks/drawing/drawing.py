@@ -8,7 +8,7 @@ from falaj.stacks.drawing import svg, terminal
 from falaj.stacks.drawing.model import Picture
 
 #: Columns below which boxes have no room for names.
-_NARROWEST = 40
+NARROWEST = 40
 
 
 @dataclass(frozen=True)
@@ -17,7 +17,7 @@ class Drawing(Picture):
 
     def as_text(self, width: int = 80) -> str:
         """The drawing with box characters, for a terminal of so many columns (40 at least)."""
-        return terminal.draw(self, max(width, _NARROWEST))
+        return terminal.draw(self, max(width, NARROWEST))
 
     def as_svg(self) -> str:
         """The drawing as one SVG file that needs nothing else, 1,280 pixels wide."""

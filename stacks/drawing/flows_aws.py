@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -65,6 +65,7 @@ def groups(builder: Builder, parts: Mapping[str, list[str]]) -> None:
     for each in builder.stack.of_kind(*sorted(GROUPS)):
         builder.stand_for(each, "group", text(each.get("description")))
     members: dict[str, dict[str, None]] = {}
+    possible: dict[str, dict[str, None]] = {}
     for each in builder.stack.resources:
         if each.package != "aws" or each.kind in {*GROUPS, *_RULES, *_OLD_RULES}:
             continue
@@ -74,10 +75,15 @@ def groups(builder: Builder, parts: Mapping[str, list[str]]) -> None:
         if not owners:
             continue
         found, others = builder.references.mentioned(each, GROUPS, "sg-")
+        unsure = builder.references.unsure(each, GROUPS, "group")
         for id in [one.urn for one in found] + [_elsewhere(builder, each, one) for one in others]:
-            members.setdefault(id, {}).update(dict.fromkeys(owners))
+            listed = possible if id in unsure else members
+            listed.setdefault(id, {}).update(dict.fromkeys(owners))
     for id, found in members.items():
         builder.change(id, members=tuple(sorted(found)))
+    for id, found in possible.items():
+        rest = set(found) - set(builder.nodes[id].members)
+        builder.change(id, possible=tuple(sorted(rest)))
 
 
 def _elsewhere(builder: Builder, resource: Resource, value: str) -> str:
@@ -106,8 +112,10 @@ def _rules(builder: Builder) -> Iterator[_Rule]:
 
 
 def _groups_of(builder: Builder, resource: Resource, path: str) -> list[str]:
-    found, others = builder.references.at(resource, path, GROUPS)
+    found, others, is_certain = builder.meant(resource, path, GROUPS)
     ids = [each.urn for each in found]
+    if ids and not is_certain:
+        ids = [builder.choice(ids)]
     ids += [_elsewhere(builder, resource, each) for each in others]
     return ids or [builder.unseen("a security group")]
 
@@ -215,17 +223,23 @@ def _forwarded(target: Resource) -> Traffic:
 def _routes(builder: Builder) -> None:
     """Routes to and from everybody, by what they lead through."""
     stack, references = builder.stack, builder.references
+    subnets = _subnets_of_tables(builder)
     for each in stack.of_kind(*sorted(_ROUTES)):
         for table in references.at(each, "routeTableId", _TABLES)[0]:
-            _route(builder, each, table, each.properties)
+            places = subnets.get(table.urn, ())
+            _route(builder, each, table, each.properties, places)
     for table in stack.of_kind(*sorted(_TABLES)):
         for given in items(table.get("routes")):
             if isinstance(given, Mapping):
-                _route(builder, table, table, given)
+                _route(builder, table, table, given, subnets.get(table.urn, ()))
 
 
 def _route(
-    builder: Builder, resource: Resource, table: Resource, given: Mapping[str, Any]
+    builder: Builder,
+    resource: Resource,
+    table: Resource,
+    given: Mapping[str, Any],
+    subnets: Collection[str],
 ) -> None:
     keys = ("cidrBlock", "ipv6CidrBlock", "destinationCidrBlock", "destinationIpv6CidrBlock")
     if not any(is_open(get(given, key)) for key in keys):
@@ -236,25 +250,27 @@ def _route(
     label = "route through " + (
         ", ".join(sorted(each.name for each in through)) or (named[0] if named else "a gateway")
     )
-    for place in _places_of(builder, table):
+    for place in _places_of(builder, table, subnets):
         builder.edge("flow", place, builder.internet(), label, resource.urn)
         if any(each.kind == "aws:ec2/internetGateway:InternetGateway" for each in through):
             builder.edge("flow", builder.internet(), place, label, resource.urn)
 
 
-def _places_of(builder: Builder, table: Resource) -> list[str]:
-    """The subnets that a route table is for, else its network."""
-    found: list[str] = []
+def _subnets_of_tables(builder: Builder) -> dict[str, list[str]]:
+    """URNs of the subnets that route tables are for, by the table's URN."""
+    found: dict[str, list[str]] = {}
     for each in builder.stack.of_kind(*sorted(_ASSOCIATIONS)):
-        if any(one.urn == table.urn for one in _tables(builder, each)):
-            subnets = builder.references.at(each, "subnetId", AWS_SUBNETS)[0]
-            found += [one.urn for one in subnets]
+        subnets = builder.references.at(each, "subnetId", AWS_SUBNETS)[0]
+        for table in builder.references.at(each, "routeTableId", _TABLES)[0]:
+            found.setdefault(table.urn, []).extend(one.urn for one in subnets)
+    return found
+
+
+def _places_of(builder: Builder, table: Resource, subnets: Collection[str]) -> list[str]:
+    """The subnets that a route table is for, else its network."""
+    found = list(subnets)
     if not found:
         found = [one.urn for one in builder.references.at(table, "vpcId", VPCS)[0]]
     return [each for each in dict.fromkeys(found) if each in builder.nodes] or [
         builder.node(f"routes:{table.urn}", "other", table.name, "route table")
     ]
-
-
-def _tables(builder: Builder, association: Resource) -> list[Resource]:
-    return builder.references.at(association, "routeTableId", _TABLES)[0]

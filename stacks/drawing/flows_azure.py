@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any, Final
 
 from falaj.policies.model import ABSENT, Resource, get, is_unknown, items, text
@@ -36,42 +37,64 @@ def flows(builder: Builder) -> None:
     """Traffic that Azure's resources allow."""
     stack = builder.stack
     guarded: set[str] = set()
+    grounds = _Grounds.of(builder)
     for group in stack.of_kind(*sorted(GROUPS)):
-        places = _places(builder, group)
+        places = grounds.of_group(group)
         guarded.update(places)
-        own = list(security_rules(group))
-        for each in stack.of_kind(*sorted(SINGLE)):
-            if any(one.urn == group.urn for one in _group_of(builder, each)):
-                own += security_rules(each)
+        own = [*security_rules(group), *grounds.rules.get(group.urn, ())]
         for rule in [*own, *_defaults(own)]:
-            _flow(builder, group, rule, places)
+            _flow(grounds, group, rule, places)
     for subnet in stack.of_kind(*sorted(AZURE_SUBNETS)):
         if subnet.urn not in guarded and subnet.get("networkSecurityGroup") is ABSENT:
             _unguarded(builder, subnet)
+    drawn = frozenset(
+        stack.by_urn[node.urn].kind for node in builder.nodes.values() if node.urn in stack.by_urn
+    )
     for each in stack.of_kind(*sorted(_ENDPOINTS)):
         for connection in items(each.get("privateLinkServiceConnections")):
-            target = _linked(builder, each, connection)
+            target = _linked(builder, each, connection, drawn)
             label = ", ".join(text(one) for one in items(get(connection, "groupIds")))
             if target and each.urn in builder.nodes:
                 builder.edge("flow", each.urn, target, f"private link {label}".strip(), each.urn)
 
 
-def _group_of(builder: Builder, rule: Resource) -> list[Resource]:
-    return builder.references.at(rule, "networkSecurityGroupName", GROUPS)[0]
+@dataclass(frozen=True)
+class _Grounds:
+    """What the rules of security groups are for."""
 
+    builder: Builder
+    subnets: Mapping[str, list[str]]
+    """Ids of the subnets that a group is for, by the group's URN."""
+    rules: Mapping[str, list[SecurityRule]]
+    """Rules that are resources of their own, by the group's URN."""
+    ranges: Mapping[str, str]
+    """Ids of subnets, and else networks, by their ranges."""
 
-def _places(builder: Builder, group: Resource) -> list[str]:
-    """The subnets that a security group is for; itself, where it is for none that is drawn."""
-    found = [
-        each.urn
-        for each in builder.stack.of_kind(*sorted(AZURE_SUBNETS))
-        if each.urn in builder.nodes
-        and any(
-            one.urn == group.urn
-            for one in builder.references.at(each, "networkSecurityGroup", GROUPS)[0]
-        )
-    ]
-    return found or [builder.stand_for(group, "group", "security group of no subnet here")]
+    @classmethod
+    def of(cls, builder: Builder) -> _Grounds:
+        """The grounds of a stack whose subnets are drawn."""
+        stack, at = builder.stack, builder.references.at
+        subnets: dict[str, list[str]] = {}
+        rules: dict[str, list[SecurityRule]] = {}
+        ranges: dict[str, str] = {}
+        for each in stack.of_kind(*sorted(AZURE_SUBNETS)):
+            for group in at(each, "networkSecurityGroup", GROUPS)[0]:
+                subnets.setdefault(group.urn, []).append(each.urn)
+            for given in [*items(each.get("addressPrefix")), *items(each.get("addressPrefixes"))]:
+                ranges.setdefault(str(network(given)), each.urn)
+        for each in stack.of_kind(*sorted(VNETS)):
+            for given in items(each.get("addressSpace.addressPrefixes")):
+                ranges.setdefault(str(network(given)), each.urn)
+        for each in stack.of_kind(*sorted(SINGLE)):
+            for group in at(each, "networkSecurityGroupName", GROUPS)[0]:
+                rules.setdefault(group.urn, []).extend(security_rules(each))
+        return cls(builder, subnets, rules, ranges)
+
+    def of_group(self, group: Resource) -> list[str]:
+        """The subnets that a security group is for; itself, where it is for none."""
+        return self.subnets.get(group.urn) or [
+            self.builder.stand_for(group, "group", "security group of no subnet here")
+        ]
 
 
 def _defaults(own: list[SecurityRule]) -> Iterator[SecurityRule]:
@@ -93,7 +116,7 @@ def _defaults(own: list[SecurityRule]) -> Iterator[SecurityRule]:
             yield rule
 
 
-def _flow(builder: Builder, group: Resource, rule: SecurityRule, places: list[str]) -> None:
+def _flow(grounds: _Grounds, group: Resource, rule: SecurityRule, places: list[str]) -> None:
     if not rule.allows:
         return
     protocol = get(rule.given, "protocol")
@@ -105,17 +128,18 @@ def _flow(builder: Builder, group: Resource, rule: SecurityRule, places: list[st
         if not rule.may_be(direction):
             continue
         inward = end == "in"
-        sources = _side(builder, group, rule, "source", [] if inward else places)
-        targets = _side(builder, group, rule, "destination", places if inward else [])
+        sources = _side(grounds, group, rule, "source", [] if inward else places)
+        targets = _side(grounds, group, rule, "destination", places if inward else [])
         for source in sources:
             for target in targets:
-                builder.flow(source, target, traffic, group.urn)
+                grounds.builder.flow(source, target, traffic, group.urn)
 
 
 def _side(
-    builder: Builder, group: Resource, rule: SecurityRule, side: str, own: list[str]
+    grounds: _Grounds, group: Resource, rule: SecurityRule, side: str, own: list[str]
 ) -> list[str]:
     """The nodes at one side of a rule; at the group's own side everything is what it is for."""
+    builder = grounds.builder
     keys = (f"{side}AddressPrefix", f"{side}AddressPrefixes", f"{side}s")
     values = [each for key in keys for each in items(get(rule.given, key))]
     groups = items(get(rule.given, f"{side}ApplicationSecurityGroups"))
@@ -127,17 +151,18 @@ def _side(
         elif own and (is_open(given) or text(given).lower() == "virtualnetwork"):
             found += own
         else:
-            found += _named(builder, group, text(given), own)
+            found += _named(grounds, group, text(given))
     for each in groups:
         name = text(get(each, "id")).rpartition("/")[2] or "application group"
         found.append(builder.node(f"list:{name}", "list", name, "application security group"))
     return list(dict.fromkeys(found)) or own or [builder.internet()]
 
 
-def _named(builder: Builder, group: Resource, said: str, own: list[str]) -> list[str]:
+def _named(grounds: _Grounds, group: Resource, said: str) -> list[str]:
     """A prefix or a service tag: the subnets that it is, else itself."""
+    builder = grounds.builder
     if said.lower() == "virtualnetwork":
-        networks = {_network_of(builder, each) for each in _places(builder, group)}
+        networks = {_network_of(builder, each) for each in grounds.of_group(group)}
         known = sorted(each for each in networks if each)
         return known or [builder.node("tag:VirtualNetwork", "service", "VirtualNetwork")]
     wanted = network(said)
@@ -145,16 +170,8 @@ def _named(builder: Builder, group: Resource, said: str, own: list[str]) -> list
         if is_open(said):
             return [builder.internet()]
         return [builder.node(f"tag:{said}", "service", said, "service tag of Azure")]
-    for each in builder.stack.of_kind(*sorted(AZURE_SUBNETS)):
-        prefixes = [*items(each.get("addressPrefix")), *items(each.get("addressPrefixes"))]
-        same = any(network(one) == wanted for one in prefixes)
-        if same and each.urn in builder.nodes:
-            return [each.urn]
-    for each in builder.stack.of_kind(*sorted(VNETS)):
-        prefixes = items(each.get("addressSpace.addressPrefixes"))
-        if any(network(one) == wanted for one in prefixes):
-            return [each.urn]
-    return [builder.addresses(said)]
+    own = grounds.ranges.get(str(wanted))
+    return [own] if own else [builder.addresses(said)]
 
 
 def _network_of(builder: Builder, id: str) -> str:
@@ -170,18 +187,13 @@ def _unguarded(builder: Builder, subnet: Resource) -> None:
         builder.flow(subnet.urn, builder.internet(), EVERYTHING, subnet.urn)
 
 
-def _linked(builder: Builder, endpoint: Resource, connection: Any) -> str:
+def _linked(builder: Builder, endpoint: Resource, connection: Any, drawn: frozenset[str]) -> str:
     """The node that a private endpoint leads to, or the service that a program names."""
     value = get(connection, "privateLinkServiceId")
-    drawn = {
-        builder.stack.by_urn[node.urn].kind
-        for node in builder.nodes.values()
-        if node.urn and node.id != endpoint.urn
-    }
     if is_unknown(value):
         found = builder.references.origins(endpoint, "privateLinkServiceConnections", drawn)
         met = [each for each in found if each.urn in builder.nodes]
-        return met[0].urn if met else ""
+        return builder.choice(each.urn for each in met) if met else ""
     one = builder.references.named(value, drawn)
     if one is not None and one.urn in builder.nodes:
         return one.urn

@@ -12,7 +12,7 @@ from typing import Final
 from falaj.policies.model import Kind, Resource, View
 from falaj.policies.rules import rules_of
 from falaj.stacks.drawing.builder import Builder
-from falaj.stacks.drawing.model import INTERNET
+from falaj.stacks.drawing.model import INTERNET, OPENNESS
 
 #: Rules by pack, and whether what they find lets everybody in (else: lets out to everybody).
 _RULES: Final[Mapping[str, Mapping[str, bool]]] = {
@@ -67,7 +67,10 @@ def openings(builder: Builder, parts: Mapping[str, list[str]]) -> None:
             for each in builder.stack.resources:
                 if not rule.concerns(each.kind):
                     continue
-                found = [one for one in rule.check(each, view) if one.kind is Kind.VIOLATION]
+                checked = list(rule.check(each, view))
+                if any(one.kind is Kind.INDETERMINATE for one in checked):
+                    builder.hide(OPENNESS, each)
+                found = [one for one in checked if one.kind is Kind.VIOLATION]
                 for reason in dict.fromkeys(f"{one.path}: {one.reason}" for one in found):
                     _edge(builder, parts, each, reason, inward=inward)
 
@@ -80,7 +83,7 @@ def _edge(
     *,
     inward: bool,
 ) -> None:
-    nodes = [id for id, node in builder.nodes.items() if node.urn == resource.urn]
+    nodes = builder.standing_for(resource)
     nodes = nodes or parts.get(resource.urn, []) or _owners(builder, resource)
     for id in nodes:
         ends = (builder.internet(), id) if inward else (id, builder.internet())

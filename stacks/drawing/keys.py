@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from fnmatch import fnmatchcase
 from typing import Final
 
 from falaj.policies.model import Resource, get, is_unknown, items, leaves, text
@@ -53,6 +54,26 @@ _BUILT_IN: Final[Mapping[str, str]] = {
     "e147488a-f6f5-4113-8e2d-b22465e65bf6": "encrypts with keys of",
     "12338af0-0e69-4776-bea7-57ae8d297424": "uses keys of",
 }
+#: What nodes of a service are that keep data, by its name in ARNs.
+_KEEPERS: Final = {
+    "s3": "store", "secretsmanager": "secret", "ecr": "registry", "dynamodb": "database",
+}  # fmt: skip
+#: What touches the data of services, for policies that name no resource.
+_DATA: Final[Mapping[str, Mapping[str, str]]] = {
+    "every bucket": {
+        "s3:getobject": "reads", "s3:putobject": "writes", "s3:deleteobject": "writes",
+    },
+    "every secret": {
+        "secretsmanager:getsecretvalue": "reads", "secretsmanager:putsecretvalue": "writes",
+    },
+    "every registry": {"ecr:batchgetimage": "reads", "ecr:putimage": "writes"},
+    "every table": {
+        "dynamodb:getitem": "reads", "dynamodb:query": "reads", "dynamodb:putitem": "writes",
+    },
+}  # fmt: skip
+#: What Secrets Manager adds to a secret's name in its ARN
+#: (https://docs.aws.amazon.com/secretsmanager/latest/userguide/whats-in-a-secret.html).
+_SECRET_SUFFIX: Final = re.compile(r"-[A-Za-z0-9]{6}$")
 _READS: Final = re.compile(
     r"^(?:get|list|describe|batchget|batchcheck|head|select|scan|query|decrypt|view|read)", re.I
 )
@@ -121,8 +142,10 @@ def _aws_keys(builder: Builder, resource: Resource) -> Iterator[str]:
         said = text(leaf)
         if is_unknown(leaf):
             if "key" in last.lower():
-                for each in references.origins(resource, top, AWS_KEYS | ALIASES):
-                    yield from _key_node(builder, each)
+                found = references.origins(resource, top, AWS_KEYS | ALIASES)
+                met = [id for each in found for id in _key_node(builder, each)]
+                if met:
+                    yield builder.choice(met)
             continue
         whole = _KEY_ARN.fullmatch(said) or _ALIAS_NAME.fullmatch(said)
         if not whole and not (said and "kms" in last.lower() and "key" in last.lower()):
@@ -193,7 +216,9 @@ def _vault_key(builder: Builder, resource: Resource, block: Mapping[str, object]
                 for each in builder.references.origins(resource, top, AZURE_KEYS)
                 if not name or text(each.get("keyName")) == name
             ]
-            yield from (each.urn for each in found if each.urn in builder.nodes)
+            met = [each.urn for each in found if each.urn in builder.nodes]
+            if met:
+                yield builder.choice(met)
 
 
 def _named_key(builder: Builder, resource: Resource, vault: str, name: str) -> str:
@@ -219,43 +244,70 @@ def _aws_access(builder: Builder) -> None:
     named = _by_arn(builder)
     for each in builder.stack.of_kind(*sorted(_ROLE_POLICIES)):
         roles = builder.references.at(each, "role", ROLES)[0]
+        if is_unknown(each.get("policy")):
+            builder.hide("what a policy of a role allows", each)
         granted: dict[str, set[str]] = {}
         for statement in read(each.get("policy")).allowing:
-            verbs = {_verb(action) for action in statement.actions if ":" in action}
+            verbs = {_verb(action) for action in statement.actions}
             for resource in statement.resources:
                 for id in _granted(named, resource):
                     granted.setdefault(id, set()).update(verbs)
-        for role in roles:
-            for id, verbs in granted.items():
-                node = _identity(builder, role, users.get(role.urn, ()))
-                builder.edge("reads", node, id, ", ".join(sorted(verbs)), each.urn)
+            if "*" in statement.resources:
+                for id, verb in _everything(builder, statement.actions):
+                    granted.setdefault(id, set()).add(verb)
+        if not roles or not granted:
+            continue
+        node = builder.choice(_identity(builder, one, users.get(one.urn, ())) for one in roles)
+        for id, verbs in granted.items():
+            builder.edge("reads", node, id, ", ".join(sorted(verbs)), each.urn)
 
 
 def _verb(action: str) -> str:
     return "reads" if _READS.match(action.partition(":")[2]) else "writes"
 
 
-def _by_arn(builder: Builder) -> dict[str, str]:
-    """Nodes that keep something, by the name that is in their ARN."""
-    found: dict[str, str] = {}
+def _by_arn(builder: Builder) -> dict[tuple[str, str], str]:
+    """Nodes that keep something, by their kind and the name that is in their ARN."""
+    found: dict[tuple[str, str], str] = {}
     for id, node in builder.nodes.items():
-        if node.kind not in {"store", "registry", "secret", "database"} or not node.urn:
+        if node.kind not in _KEEPERS.values() or not node.urn:
             continue
         resource = builder.stack.by_urn.get(node.urn)
         for key in ("bucket", "name", "arn") if resource else ():
             for source in (resource.properties, resource.outputs) if resource else ():
                 if text(source.get(key)):
-                    found[text(source.get(key))] = id
+                    found[node.kind, text(source.get(key))] = id
     return found
 
 
-def _granted(named: Mapping[str, str], arn: str) -> Iterator[str]:
+def _granted(named: Mapping[tuple[str, str], str], arn: str) -> Iterator[str]:
+    kind = _KEEPERS.get([*arn.split(":"), "", ""][2])
+    if kind is None:
+        return
     last = arn.partition(":::")[2] or arn.rpartition(":")[2]
+    if ":secretsmanager:" in arn:
+        last = _SECRET_SUFFIX.sub("", last)
     bare = last.removesuffix("/*").removesuffix("-*").removesuffix("*").rstrip("/-")
     for name in (arn, bare, bare.partition("/")[2], bare.partition("/")[0]):
-        if name and name in named:
-            yield named[name]
+        if name and (kind, name) in named:
+            yield named[kind, name]
             return
+    # Of a bucket's objects the bucket is meant; of a registry its name follows the slash.
+    for pattern in {last, last.partition("/")[0], last.partition("/")[2]} - {"", "*"}:
+        if "*" in pattern or "?" in pattern:
+            yield from (
+                id
+                for (other, name), id in named.items()
+                if other == kind and fnmatchcase(name, pattern)
+            )
+
+
+def _everything(builder: Builder, actions: Iterable[str]) -> Iterator[tuple[str, str]]:
+    """The nodes for all data of services, and what actions do with it."""
+    for label, touching in _DATA.items():
+        for known, verb in touching.items():
+            if any(fnmatchcase(known, action.lower()) for action in actions):
+                yield builder.node(f"every:{label}", "list", label, "of the account"), verb
 
 
 def _users_of_roles(builder: Builder) -> dict[str, list[str]]:
@@ -293,8 +345,10 @@ def _azure_access(builder: Builder) -> None:
         identities = builder.references.at(each, "principalId", IDENTITIES)[0]
         target = _scope(builder, each, drawn)
         role = text(each.get("roleDefinitionId")).rpartition("/")[2].lower()
-        for identity in identities if target else ():
-            node = _identity(builder, identity, subjects.get(identity.urn, ()))
+        if identities and target:
+            node = builder.choice(
+                _identity(builder, one, subjects.get(one.urn, ())) for one in identities
+            )
             label = _BUILT_IN.get(role, "has a role at")
             builder.edge("reads", node, target, label, each.urn)
 
@@ -304,6 +358,6 @@ def _scope(builder: Builder, assignment: Resource, drawn: frozenset[str]) -> str
     if is_unknown(value):
         found = builder.references.origins(assignment, "scope", drawn)
         met = [each.urn for each in found if each.urn in builder.nodes]
-        return met[0] if len(met) == 1 else ""
+        return builder.choice(met) if met else ""
     one = builder.references.named(value, drawn)
     return one.urn if one is not None and one.urn in builder.nodes else ""

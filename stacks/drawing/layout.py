@@ -85,7 +85,7 @@ def places(picture: Picture, x: float, y: float, room: float) -> list[Box]:
         box.move(x, y)
         y = box.y + box.h + 2 * GAP
         found.append(box)
-    rest = [each for each in tops if each not in large]
+    rest = [each for each in tops if each.kind not in {"network", "cluster"}]
     columns = _columns(len(rest), room, _TOP_COLUMN)
     size = (room - (columns - 1) * 2 * GAP) / columns
     boxes = [_place(picture, each, size, 0) for each in rest]
@@ -142,7 +142,8 @@ def _container(picture: Picture, node: Node, room: float, depth: int) -> Box:
     box.warnings = _warnings(picture, node, inner)
     children = placed(picture, node.id)
     boxes = [each for each in children if holds(picture, each)]
-    chips = [_place(picture, each, inner, _DEEPEST) for each in children if each not in boxes]
+    boxed = {each.id for each in boxes}
+    chips = [_place(picture, each, inner, _DEEPEST) for each in children if each.id not in boxed]
     top = PAD + box.head + (GAP if chips or boxes else 0)
     y = _in_rows(chips, PAD, top, inner)
     columns = _columns(len(boxes), inner, _COLUMN)

@@ -27,6 +27,10 @@ End = Literal["in", "out"]
 
 INTERNET: Final = "internet"
 """Id of the node that stands for everybody."""
+OPENNESS: Final = "whether it is open to the internet"
+"""What isn't known of a resource, in `Picture.hidden`."""
+UNSEEN: Final = "unseen:"
+"""What ids of nodes begin with that stand for what nobody can see yet."""
 CONTAINERS: Final = frozenset(("network", "zone", "subnet", "cluster", "namespace", "area"))
 
 
@@ -48,8 +52,15 @@ class Node:
     """Of what keeps data: ``customer key``, ``service key``, ``none`` or ``unknown``."""
     members: tuple[str, ...] = ()
     """Of a group of the firewall: ids of the nodes that are in it."""
+    possible: tuple[str, ...] = ()
+    """Ids of the nodes of which a preview doesn't know yet whether they are in it."""
     is_elsewhere: bool = False
     """Whether another stack has it."""
+
+    @property
+    def is_unseen(self) -> bool:
+        """Whether it stands for somebody that can't be seen yet."""
+        return self.id.startswith(UNSEEN)
 
 
 @dataclass(frozen=True)
@@ -85,6 +96,8 @@ class Picture:
     left_out: Mapping[str, int] = field(default_factory=dict[str, int])
     """How many resources of which types aren't drawn, because they are settings or parts of
     others."""
+    hidden: Mapping[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
+    """What can't be told before it is made: names of resources by what isn't known of them."""
 
     @cached_property
     def by_id(self) -> Mapping[str, Node]:
@@ -94,17 +107,17 @@ class Picture:
     @cached_property
     def called(self) -> Mapping[str, tuple[str, ...]]:
         """Ids of the nodes by their label."""
-        found: dict[str, tuple[str, ...]] = {}
+        found: dict[str, list[str]] = {}
         for each in self.nodes:
-            found[each.label] = (*found.get(each.label, ()), each.id)
-        return found
+            found.setdefault(each.label, []).append(each.id)
+        return {label: tuple(ids) for label, ids in found.items()}
 
     @cached_property
     def related(self) -> frozenset[str]:
         """Ids of the nodes that are an end of an edge, or a member of one."""
         ends = {id for each in self.edges for id in (each.source, each.target)}
-        members = {id for each in self.nodes if each.id in ends for id in each.members}
-        return frozenset(ends | members)
+        groups = [each for each in self.nodes if each.id in ends or each.kind == "group"]
+        return frozenset(ends.union(*((*each.members, *each.possible) for each in groups)))
 
     @cached_property
     def _children(self) -> Mapping[str, list[Node]]:
@@ -125,7 +138,7 @@ class Picture:
     def opened(self) -> Mapping[str, tuple[str, ...]]:
         """Ids of the nodes that the internet reaches, or that reach it, with what is open.
 
-        Members of an open group are open as well.
+        Members of an open group are open as well, and those that may be in it may be.
         """
         found: dict[str, list[str]] = {}
         for each in self.edges:
@@ -137,6 +150,8 @@ class Picture:
             node = self.by_id.get(other)
             for one in (other, *(node.members if node else ())):
                 found.setdefault(one, []).append(said)
+            for one in node.possible if node else ():
+                found.setdefault(one, []).append(f"perhaps {said}")
         return {key: tuple(dict.fromkeys(said)) for key, said in found.items()}
 
     def ways(self, inward: bool) -> list[Edge]:
@@ -151,6 +166,7 @@ class Picture:
             "nodes": [_node(each) for each in self.nodes],
             "edges": [_edge(each) for each in self.edges],
             "leftOut": dict(self.left_out),
+            "hidden": {what: list(names) for what, names in self.hidden.items()},
         }
 
 
@@ -164,6 +180,7 @@ def _node(node: Node) -> dict[str, Any]:
         "urn": node.urn or None,
         "encryption": node.encryption or None,
         "members": list(node.members),
+        "possible": list(node.possible),
         "elsewhere": node.is_elsewhere,
     }
 

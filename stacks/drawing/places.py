@@ -166,7 +166,7 @@ def _elsewhere_subnet(builder: Builder, resource: Resource, value: str) -> str:
     )
     # Azure's ids end in the name; for AWS's the program's own word for it says more.
     name = "" if "/" in value else builder.references.given_name(value)
-    label = name or _short(value)
+    label = name.replace("subnet ", "", 1) or _short(value)
     return builder.node(
         f"elsewhere:{value.lower()}", "subnet", label, "" if label == _short(value) else value,
         container=network, is_elsewhere=True,

@@ -128,6 +128,28 @@ class References:
         found.pop(resource.urn, None)
         return list(found.values()), list(others)
 
+    def unsure(self, resource: Resource, kinds: Collection[str], word: str) -> frozenset[str]:
+        """URNs of these types of which it can't be told whether a resource's properties mean them.
+
+        Args:
+            resource: whose properties.
+            kinds: types, in their one spelling.
+            word: what keys of such properties have in them, in small letters.
+        """
+        lists: dict[tuple[object, ...], int] = {}
+        for path, leaf in leaves(resource.properties):
+            if path and is_unknown(leaf):
+                keys = [each.lower() for each in path if isinstance(each, str)]
+                where = tuple(path[:-1]) if isinstance(path[-1], int) else tuple(path)
+                lists[where] = lists.get(where, 0) + (word in keys[-1])
+        found: set[str] = set()
+        for top in {str(path[0]) for path in lists}:
+            urns = {each.urn for each in self.origins(resource, top, kinds)}
+            # Several lists may be the same one, so that only the longest counts.
+            if len(urns) > max(1, *(long for path, long in lists.items() if path[0] == top)):
+                found |= urns
+        return frozenset(found)
+
     def stack_of(self, resource: Resource, value: str) -> str:
         """Name of the other stack that a value comes from, as far as the engine says so."""
         for key, urns in resource.dependencies.items():
@@ -148,7 +170,9 @@ class References:
                 said, keys = text(leaf), list(path)
                 last = keys[-1] if keys else 0
                 if len(said) >= _SHORTEST and isinstance(last, str):
-                    found.setdefault(said, last if len(keys) > 1 else _in_words(last))
+                    above = keys[-2] if len(keys) > 1 else ""
+                    outer = _in_words(above) if isinstance(above, str) else ""
+                    found.setdefault(said, f"{outer} {_in_words(last)}".strip())
         return found
 
     def given_name(self, value: str) -> str:
@@ -158,7 +182,9 @@ class References:
 
 
 def _in_words(key: str) -> str:
-    """``diskEncryptionId`` as ``disk encryption``."""
+    """``diskEncryptionId`` as ``disk encryption``; what is no name of Pulumi's stays."""
+    if not key.isalpha() or not key[:1].islower():
+        return key
     bare = re.sub(r"(?:Id|Ids|Arn|Arns|ID)$", "", key)
     return re.sub(r"(?<=[a-z])(?=[A-Z])", " ", bare).lower()
 

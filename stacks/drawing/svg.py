@@ -22,18 +22,23 @@ from falaj.stacks.drawing.measure import wrap
 from falaj.stacks.drawing.model import CONTAINERS, INTERNET, EdgeKind, Node, Picture
 from falaj.stacks.drawing.rows import Row, rows
 from falaj.stacks.drawing.wording import (
-    CLOSED,
     HALF,
+    ITSELF,
     NOTHING,
+    NOTHING_DRAWN,
     SECTIONS,
     count,
     details,
     end,
+    hidden,
+    is_unsure,
     label,
     left_out,
     name,
     names,
+    quiet_groups,
     title,
+    verdict,
     ways,
 )
 from falaj.stacks.lettering import clean
@@ -47,7 +52,7 @@ _ARROW: Final = _ROOM - _SOURCE - _TARGET
 _ROW: Final = 38.0
 _LABEL: Final = 12.0
 #: Lines of names in one end of a row, and of what is written on an arrow.
-_MOST_NAMES, _MOST_LABELS, _MOST_WAYS = 8, 5, 12
+_MOST_NAMES, _MOST_LABELS, _MOST_WAYS = 30, 10, 12
 _MARKS: Final = {
     "compute": {"pool", "machine", "tier", "workload", "add-on"},
     "store": {"store", "file system", "database", "registry", "volume", "records"},
@@ -74,12 +79,15 @@ def draw(picture: Picture) -> str:
     kinds: tuple[EdgeKind, ...] = ("flow", "encrypts", "reads")
     for kind in kinds:
         found = rows(picture, picture.of_kind(kind))
-        if found:
+        remark = quiet_groups(picture) if kind == "flow" else ""
+        if found or remark:
             y = _heading(SECTIONS[kind], y + 3 * GAP, parts)
+        if found:
             y = _rows(picture, found, y, parts)
-    if said := left_out(picture):
-        y += 3 * GAP
-        y = _paragraph(said, "small", SMALL, y, parts)
+        if remark:
+            y = _paragraph(remark, "small", SMALL, y + (2 * GAP if found else 0), parts)
+    for said in filter(None, (hidden(picture), left_out(picture))):
+        y = _paragraph(said, "small", SMALL, y + 3 * GAP, parts)
     height = round(y + _MARGIN)
     return _document(picture, parts, height)
 
@@ -87,7 +95,7 @@ def draw(picture: Picture) -> str:
 def _document(picture: Picture, parts: Sequence[str], height: int) -> str:
     things = count(len(picture.nodes), "thing", "things")
     relations = count(len(picture.edges), "relation", "relations")
-    said = "; ".join(ways(picture)) or CLOSED
+    said = "; ".join(ways(picture)) or verdict(picture)
     summary = f"{things} and {relations} of {title(picture).lower()}. {said}"
     return "\n".join(
         (
@@ -129,15 +137,18 @@ def _header(picture: Picture, parts: list[str]) -> float:
         parts.append(_write(_MARGIN, y, line, "h1 serif"))
     y += 2 * GAP
     if not picture.nodes:
-        return _paragraph(NOTHING, "lead", 14, y + LINE, parts)
+        said = NOTHING_DRAWN if picture.left_out else NOTHING
+        return _paragraph(said, "lead", 14, y + LINE, parts)
     return _verdict(picture, y, parts)
 
 
 def _verdict(picture: Picture, y: float, parts: list[str]) -> float:
     """What is open to the internet, before anything else."""
     said = ways(picture)
-    state = "opened" if said else "closed"
-    first = f"Open to the internet: {count(len(said), 'way', 'ways')}" if said else CLOSED
+    state = "opened" if said else "unsure" if is_unsure(picture) else "closed"
+    first = (
+        f"Open to the internet: {count(len(said), 'way', 'ways')}" if said else verdict(picture)
+    )
     shown = said[:_MOST_WAYS]
     if len(said) > _MOST_WAYS:
         shown.append(f"and {len(said) - _MOST_WAYS} more, below")
@@ -272,19 +283,27 @@ def _source(picture: Picture, ids: Sequence[str]) -> tuple[list[str], list[str]]
         )
     return (
         wrap(f"{len(ids)} together", NAME, room, 1, bold=True),
-        wrap(names(picture, ids), SMALL, room, _MOST_NAMES),
+        _counted(wrap(names(picture, ids), SMALL, room, _MOST_NAMES), len(ids)),
     )
+
+
+def _counted(lines: list[str], number: int) -> list[str]:
+    """Lines of names; where they were cut, the last one says of how many."""
+    if lines and lines[-1].endswith("…"):
+        lines[-1] = f"… {number} in all"
+    return lines
 
 
 def _end_lines(picture: Picture, row: Row) -> list[str]:
     named = (
-        "each to itself"
+        ITSELF
         if row.is_within
         else ", ".join(
             "The internet" if each == INTERNET else name(picture, each) for each in row.targets
         )
     )
-    return wrap(named, NAME, _TARGET - 2 * PAD, _MOST_NAMES, bold=True)
+    lines = wrap(named, NAME, _TARGET - 2 * PAD, _MOST_NAMES, bold=True)
+    return _counted(lines, len(row.targets))
 
 
 def _label(row: Row) -> list[str]:

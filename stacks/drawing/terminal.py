@@ -8,18 +8,23 @@ from typing import Final
 from falaj.stacks.drawing.model import INTERNET, EdgeKind, Node, Picture
 from falaj.stacks.drawing.rows import Row, rows
 from falaj.stacks.drawing.wording import (
-    CLOSED,
     HALF,
+    ITSELF,
     NOTHING,
+    NOTHING_DRAWN,
     SECTIONS,
     details,
     end,
+    hidden,
     holds,
     label,
     left_out,
+    name,
     names,
     placed,
+    quiet_groups,
     title,
+    verdict,
     ways,
 )
 from falaj.stacks.lettering import columns, fit, isolated, pad, wrap
@@ -34,7 +39,9 @@ _LEAST_INNER: Final = 24
 def draw(picture: Picture, width: int) -> str:
     """The whole drawing."""
     if not picture.nodes:
-        return f"{NOTHING}\n"
+        nothing = NOTHING_DRAWN if picture.left_out else NOTHING
+        said = (nothing, hidden(picture), left_out(picture))
+        return "".join(f"{line}\n" for each in said if each for line in wrap(each, width))
     lines = [*wrap(title(picture), width), *_internet(picture, width)]
     lines += ["", SECTIONS["places"].upper(), ""]
     for each in placed(picture, ""):
@@ -42,10 +49,13 @@ def draw(picture: Picture, width: int) -> str:
     kinds: tuple[EdgeKind, ...] = ("flow", "encrypts", "reads")
     for kind in kinds:
         found = rows(picture, picture.of_kind(kind))
-        if found:
+        remark = quiet_groups(picture) if kind == "flow" else ""
+        if found or remark:
             lines += ["", SECTIONS[kind].upper(), "", *_rows(picture, found, width)]
-    if said := left_out(picture):
-        lines += ["", *wrap(said, width)]
+            gap = [""] if found and remark else []
+            lines += [*gap, *(wrap(remark, width) if remark else [])]
+    for said in (hidden(picture), left_out(picture)):
+        lines += ["", *wrap(said, width)] if said else []
     return "\n".join(line.rstrip() for line in lines) + "\n"
 
 
@@ -53,7 +63,7 @@ def _internet(picture: Picture, width: int) -> Iterator[str]:
     open_ways = ways(picture)
     yield ""
     if not open_ways:
-        yield from wrap(CLOSED, width)
+        yield from wrap(verdict(picture), width)
         return
     bar = "█" * width
     yield bar
@@ -83,11 +93,11 @@ def _box(picture: Picture, node: Node, width: int, depth: int) -> list[str]:
     content += _marks(picture, node, inner)
     children = placed(picture, node.id)
     deep = depth >= _DEEPEST or inner < _LEAST_INNER
-    leaves = [each for each in children if deep or not holds(picture, each)]
-    content += _leaves(picture, leaves, inner)
-    for each in children:
-        if each not in leaves:
-            content += _box(picture, each, inner, depth + 1)
+    boxes = [] if deep else [each for each in children if holds(picture, each)]
+    boxed = {each.id for each in boxes}
+    content += _leaves(picture, [each for each in children if each.id not in boxed], inner)
+    for each in boxes:
+        content += _box(picture, each, inner, depth + 1)
     lines += [f"│ {_filled(line, inner)} │" for line in content]
     return [*lines, "└" + "─" * (width - 2) + "┘"]
 
@@ -105,7 +115,7 @@ def _leaves(picture: Picture, nodes: Sequence[Node], width: int) -> Iterator[str
         if len(plain) >= _TOGETHER:
             texts = [_said(each) for each in plain]
             yield from wrap(f"{kind} ({len(plain)}): {'; '.join(texts)}", width, "", "  ")
-            same = [each for each in same if each not in plain]
+            same = [each for each in same if picture.opened.get(each.id)]
         for each in same:
             yield from _leaf(picture, each, width)
 
@@ -152,8 +162,9 @@ def _ends(picture: Picture, ids: Sequence[str], width: int) -> Iterator[str]:
 def _row(picture: Picture, row: Row, width: int) -> Iterator[str]:
     arrow = "  ██▶ " if row.is_open else "  ┄┄▶ " if row.is_half else "  ──▶ "
     targets = ", ".join(
-        "THE INTERNET" if each == INTERNET else label(picture.by_id[each]) for each in row.targets
+        "THE INTERNET" if each == INTERNET else name(picture, each) for each in row.targets
     )
+    targets = targets or ITSELF
     said = row.label + (f" ({HALF})" if row.is_half else "")
     room = (width - columns(arrow)) // 2
     if columns(targets) <= room and columns(said) <= width - columns(arrow) - room - 2:

@@ -5,14 +5,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from falaj.stacks.drawing.model import CONTAINERS, INTERNET, Node, Picture
+from falaj.stacks.drawing.model import CONTAINERS, INTERNET, OPENNESS, Node, Picture
 from falaj.stacks.lettering import clean
 
 NOTHING: Final = "An empty stack: nothing to draw."
+NOTHING_DRAWN: Final = "Nothing of this stack is drawn."
+ITSELF: Final = "each to itself"
 CLOSED: Final = (
     "Nothing is open to the internet, as far as these resources say; rules of other stacks and "
     "what is made by hand aren't in them."
 )
+UNSEEN: Final = "What can't be seen yet may be: look again when it is made."
 HALF: Final = "half: the other end's rules forbid it"
 ENCRYPTION: Final = {
     "customer key": "own key",
@@ -30,7 +33,7 @@ SECTIONS: Final = {
     "places": "Where things are",
     "flow": "What may talk to what",
     "encrypts": "Keys and what they encrypt",
-    "reads": "Identities and what they may use",
+    "reads": "Who may use what",
 }
 #: What stands before everything else.
 _FIRST: Final = ("network", "cluster", "zone", "subnet", "namespace")
@@ -63,11 +66,8 @@ def end(picture: Picture, id: str) -> tuple[str, str]:
     node = picture.by_id[id]
     said: list[str] = []
     if node.kind == "group":
-        members = [name(picture, each) for each in node.members if each in picture.by_id]
-        named = ", ".join(members[:_MOST])
-        more = f" and {len(members) - _MOST} more" if len(members) > _MOST else ""
         owner = "" if not node.is_elsewhere else f"; {clean(' '.join(node.details))}"
-        said.append((f"{named}{more}" if members else "nobody in it here") + owner)
+        said.append((_members(picture, node) or "nobody in it here") + owner)
     elif node.kind in {"namespace", "subnet", "network", "range", "service", "list", "pods"}:
         first = f": {clean(node.details[0])}" if node.details else ""
         said.append(
@@ -77,6 +77,61 @@ def end(picture: Picture, id: str) -> tuple[str, str]:
         said.append(node.kind)
     shown = name(picture, id) if node.kind not in said else label(node)
     return shown, " ".join(filter(None, said))
+
+
+def verdict(picture: Picture) -> str:
+    """What is said where nothing is open to the internet, with what can't be seen yet."""
+    return f"{CLOSED} {UNSEEN}" if is_unsure(picture) else CLOSED
+
+
+def is_unsure(picture: Picture) -> bool:
+    """Whether something might be open to the internet that can't be seen yet."""
+    unseen = {each.id for each in picture.nodes if each.is_unseen}
+    rules = any({each.source, each.target} & unseen for each in picture.of_kind("flow"))
+    return rules or OPENNESS in picture.hidden
+
+
+def _members(picture: Picture, node: Node) -> str:
+    """Who is in a group, and who may be; empty where nobody is."""
+    said: list[str] = []
+    for start, ids in (("", node.members), ("perhaps ", node.possible)):
+        found = [name(picture, each) for each in ids if each in picture.by_id]
+        more = f" and {len(found) - _MOST} more" if len(found) > _MOST else ""
+        said += [f"{start}{', '.join(found[:_MOST])}{more}"] if found else []
+    return "; ".join(said)
+
+
+#: What is said of groups with members that aren't the source of a row.
+_TAKING: Final = "Who is in groups that only take in"
+_SHUT: Final = "No rule of these groups lets anything through"
+_ELSEWHERE: Final = "Rules of groups that aren't of this stack decide too"
+
+
+def quiet_groups(picture: Picture) -> str:
+    """Groups with members that aren't the source of any flow, in sentences; empty without any."""
+    flows = picture.of_kind("flow")
+    sources, targets = ({getattr(each, end) for each in flows} for end in ("source", "target"))
+    found: dict[str, list[str]] = {_TAKING: [], _SHUT: [], _ELSEWHERE: []}
+    for node in picture.nodes:
+        if node.kind != "group" or node.id in sources or not (who := _members(picture, node)):
+            continue
+        if node.id in targets:
+            found[_TAKING].append(f"{label(node)} ({who})")
+        elif node.is_elsewhere:
+            found[_ELSEWHERE].append(f"{label(node)} {clean(' '.join(node.details))} ({who})")
+        else:
+            found[_SHUT].append(f"{label(node)} ({who})")
+    return " ".join(f"{what}: {'; '.join(given)}." for what, given in found.items() if given)
+
+
+def hidden(picture: Picture) -> str:
+    """What can't be told before it is made, in a sentence; empty where nothing is hidden."""
+    said: list[str] = []
+    for what, names in picture.hidden.items():
+        listed = [clean(each) for each in names[:_MOST]]
+        more = f" and {len(names) - _MOST} more" if len(names) > _MOST else ""
+        said.append(f"{what} ({', '.join(listed)}{more})")
+    return f"Not known before it is made: {'; '.join(said)}." if said else ""
 
 
 def ways(picture: Picture) -> list[str]:

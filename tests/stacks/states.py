@@ -70,9 +70,15 @@ def _state(each: Declared, told: Mapping[str, Any], form: Form) -> dict[str, Any
     return found
 
 
+def _read(each: Declared, told: Mapping[tuple[str, str], Any]) -> dict[str, Any]:
+    """What the engine knows of a resource that a program only reads."""
+    beginning = next(iter(told.values()))["urn"].split("::")[:2]
+    return {"urn": "::".join((*beginning, each.type, each.name))}
+
+
 def states_of(mocks: SandboxMocks, told: Mapping[tuple[str, str], Any], form: Form) -> list[Any]:
     return [
-        _state(each, told.get((each.type, each.name), {"urn": f"urn:::{each.name}"}), form)
+        _state(each, told.get((each.type, each.name), _read(each, told)), form)
         for each in mocks.resources
         if each.type != ROOT_TYPE
     ]
