@@ -136,6 +136,7 @@ def test_two_processes_share_a_study_and_a_failed_trial_fails_alone(
     assert _summary(snapshot, output)["trials"]["complete"] == 2
 
 
+@pytest.mark.thorough
 @pytest.mark.slow
 def test_a_stopped_trial_goes_on_where_it_was(snapshot: Path, tmp_path: Path) -> None:
     output = tmp_path / "sweep"
