@@ -106,6 +106,7 @@ def _summary(snapshot: Path, output: Path) -> dict[str, Any]:
 
 
 @pytest.mark.slow
+@pytest.mark.thorough
 def test_two_processes_share_a_study_and_a_failed_trial_fails_alone(
     snapshot: Path, tmp_path: Path
 ) -> None:
