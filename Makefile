@@ -14,6 +14,8 @@ CHECKED = $(if $(filter command environment,$(origin STACK)),--stack $(STACK))
 WORKERS ?= 2
 # In the order of collection, which has what takes longest first: else one worker waits at the end.
 SIDE_BY_SIDE = -n $(WORKERS) --dist loadfile --no-loadscope-reorder
+# Property tests run in both: with a quarter of their examples, and with all (tests/conftest.py).
+ALL_EXAMPLES = --hypothesis-profile=thorough
 NODES ?= h200=4,l4=4,cpu=4
 .PHONY: help up preview draw refresh down status check report demo shell token rollback logs new environment environment-dev cluster cluster-down ensure-test test test-all test-cluster test-fast test-gpu lint format bench lock clean
 
@@ -84,13 +86,13 @@ test: environment-dev ## The tests that take minutes, with their own set-up
 	@$(FALAJ) engine ensure
 	@$(VENV)/bin/python -m pytest -m "not thorough and not cluster" $(SIDE_BY_SIDE)
 
-test-all: ensure-test ## All the other tests: whole lives of stacks, long trainings, the control plane
-	@$(VENV)/bin/python -m pytest -m "thorough and not cluster" $(SIDE_BY_SIDE)
-	@$(VENV)/bin/python -m pytest -m cluster tests/cluster $(SIDE_BY_SIDE)
+test-all: ensure-test ## All the other tests: whole lives of stacks, long trainings, every example, the control plane
+	@$(VENV)/bin/python -m pytest -m "(thorough or hypothesis) and not cluster" $(ALL_EXAMPLES) $(SIDE_BY_SIDE)
+	@$(VENV)/bin/python -m pytest -m cluster tests/cluster $(ALL_EXAMPLES) $(SIDE_BY_SIDE)
 
 test-cluster: environment-dev ## The tests on a real control plane
 	@$(FALAJ) cluster ensure --crds
-	@$(VENV)/bin/python -m pytest -m cluster tests/cluster $(SIDE_BY_SIDE)
+	@$(VENV)/bin/python -m pytest -m cluster tests/cluster $(ALL_EXAMPLES) $(SIDE_BY_SIDE)
 
 test-fast: environment-dev ## The tests that take seconds
 	@$(VENV)/bin/python -m pytest -m "not slow and not engine and not thorough and not cluster"

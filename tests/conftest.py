@@ -18,10 +18,17 @@ assert falaj.workloads.__doc__
 signal.signal(signal.SIGINT, signal.default_int_handler)
 signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
+# `make test` tries a quarter of the examples. `make test-all` selects property tests by the marker
+# that Hypothesis gives them, and runs them with --hypothesis-profile=thorough: with all of them.
 # Machines are shared: how long a draw takes says nothing about the code.
 settings.register_profile(
-    "falaj", deadline=None, suppress_health_check=[HealthCheck.too_slow], print_blob=True
+    "falaj",
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow],
+    print_blob=True,
+    max_examples=25,
 )
+settings.register_profile("thorough", settings.get_profile("falaj"), max_examples=100)
 settings.load_profile("falaj")
 
 

@@ -14,6 +14,7 @@ import yaml
 from pydantic import Field, ValidationError, field_validator, model_validator
 
 from falaj.stacks.errors import StackError
+from falaj.stacks.settings.errors import allowed_values, property_schema
 from falaj.stacks.settings.section import Section
 
 _EXAMPLE: Final = (
@@ -24,6 +25,7 @@ _WORDS: Final = {
     "extra_forbidden": "unknown key",
     "missing": "missing",
 }
+_DATE: Final = "a date as 2026-09-01"
 #: Deeper than any price file is.
 _DEEPEST: Final = 20
 Source = Annotated[str, Field(min_length=3, max_length=500)]
@@ -220,7 +222,7 @@ def _problems(
         elif not inner:
             yield f"{at}: expected a mapping with {', '.join(keys)}"
         else:
-            yield f"{at}: {name}: given {_shown(each['input'])}; allowed: {_allowed(each)}"
+            yield f"{at}: {name}: given {_shown(each['input'])}; allowed: {_allowed(each, model)}"
 
 
 def _shown(value: Any) -> str:
@@ -228,9 +230,12 @@ def _shown(value: Any) -> str:
     return said if len(said) <= 60 else said[:57] + "..."
 
 
-def _allowed(problem: Any) -> str:
+def _allowed(problem: Any, model: type[Section]) -> str:
     context = problem.get("ctx") or {}
     kind = problem["type"]
+    if kind == "wrong_type" or kind.startswith("bool"):
+        schema = property_schema(model, problem["loc"][-1])
+        return _DATE if schema.get("format") == "date" else allowed_values(schema)
     if "expected" in context:
         return str(context["expected"]).replace("'', ", "")
     if "pattern" in context:
@@ -238,7 +243,5 @@ def _allowed(problem: Any) -> str:
     if kind.startswith(("decimal", "greater", "less", "finite", "is_instance")):
         return "a number, 0 or more" if "gt" not in context else "a number above 0"
     if kind.startswith("date"):
-        return "a date as 2026-09-01"
-    if kind.startswith("bool"):
-        return "true or false"
+        return _DATE
     return str(problem["msg"]).lower()

@@ -158,6 +158,7 @@ def test_a_second_interrupt_ends_a_provider_that_hangs(project: Project) -> None
     assert wait_until_gone([provider["pid"], provider["parent"]]) == []
 
 
+@pytest.mark.thorough
 def test_a_killed_engine_leaves_no_process_and_no_lock_for_long(project: Project) -> None:
     project.config(text="wait")
     process = project.start(*UP)

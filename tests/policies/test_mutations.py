@@ -44,6 +44,7 @@ def caught(judge: Judge, stack: Stack, original: Resource, flip: Flip) -> bool:
     return any(each.findings for each in judge.whole(changed))
 
 
+@pytest.mark.thorough
 @pytest.mark.slow
 def test_flipped_properties_are_caught() -> None:
     rules = tuple(rule for pack in PACKS for rule in rules_of(pack))

@@ -10,12 +10,15 @@ from tests.stacks.conftest import Project
 pytestmark = [pytest.mark.slow, pytest.mark.engine]
 
 
+@pytest.mark.thorough
 @pytest.mark.timeout(600)
 def test_a_cluster_from_preview_to_destroy(project: Project) -> None:
     live_from_preview_to_destroy(project, "aws-cluster")
 
 
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize("stack", ["aws-foundation", "aws-smb"])
+@pytest.mark.parametrize(
+    "stack", ["aws-foundation", pytest.param("aws-smb", marks=pytest.mark.thorough)]
+)
 def test_from_up_to_destroy(project: Project, stack: str) -> None:
     live_from_up_to_destroy(project, stack)

@@ -18,6 +18,7 @@ from falaj.engine.sandbox.schema.tables import Tables
 from falaj.stacks.errors import SettingsError
 from falaj.wire import Unknown
 from tests.engine.sandbox.mutants import mutants
+from tests.examples import examples
 from tests.stacks.in_mocks import SIX, declare, shipped
 
 ALLOWED = {"me-central-1", "uaenorth", "uaecentral"}
@@ -183,7 +184,7 @@ def foundations(draw: st.DrawFn, cloud: str) -> dict[str, Any]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("cloud", ["aws", "azure"])
-@settings(max_examples=8, suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(8), suppress_health_check=list(HealthCheck))
 @given(data=st.data())
 def test_no_valid_foundation_leaves_the_country_or_allows_everything(
     cloud: str, data: st.DataObject
@@ -201,7 +202,7 @@ POOLS = {
 
 @pytest.mark.slow
 @pytest.mark.parametrize("cloud", ["aws", "azure"])
-@settings(max_examples=6, suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(6), suppress_health_check=list(HealthCheck))
 @given(data=st.data())
 def test_no_valid_cluster_leaves_the_country_or_allows_everything(
     cloud: str, data: st.DataObject

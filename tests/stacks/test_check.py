@@ -46,6 +46,7 @@ def found(result: CheckResult) -> set[tuple[str, str]]:
     }
 
 
+@pytest.mark.thorough
 def test_all_shipped_stacks_are_clean_without_a_waiver(project: Project, tmp_path: Path) -> None:
     before = project.home / "sandbox"
     names = [*SIX, "onprem-cluster", "onprem-workloads"]
@@ -76,7 +77,14 @@ def test_all_shipped_stacks_are_clean_without_a_waiver(project: Project, tmp_pat
     assert not list(project.root.glob("stacks/*.part"))
 
 
-@pytest.mark.parametrize("program", ["plain_aws", "plain_azure", "plain_kubernetes"])
+@pytest.mark.parametrize(
+    "program",
+    [
+        "plain_aws",
+        pytest.param("plain_azure", marks=pytest.mark.thorough),
+        pytest.param("plain_kubernetes", marks=pytest.mark.thorough),
+    ],
+)
 def test_a_program_of_ones_own_that_is_right(
     project: Project, program: str, tmp_path: Path
 ) -> None:
@@ -92,8 +100,16 @@ def test_a_program_of_ones_own_that_is_right(
 @pytest.mark.parametrize(
     ("program", "mistakes"),
     [
-        ("plain_aws", {"web": "zero-trust", "data": "encryption", "copy": "residency"}),
-        ("plain_azure", {"data": "residency", "web": "zero-trust"}),
+        pytest.param(
+            "plain_aws",
+            {"web": "zero-trust", "data": "encryption", "copy": "residency"},
+            marks=pytest.mark.thorough,
+        ),
+        pytest.param(
+            "plain_azure",
+            {"data": "residency", "web": "zero-trust"},
+            marks=pytest.mark.thorough,
+        ),
         ("plain_kubernetes", {"server": "kubernetes"}),
     ],
 )
@@ -265,6 +281,7 @@ def test_a_program_that_fails_could_not_be_checked(project: Project, tmp_path: P
     assert result.stacks[0].answered_by == "nobody"
 
 
+@pytest.mark.thorough
 def test_a_mixture_of_sandbox_and_machine_says_so_for_each_stack(
     project: Project, tmp_path: Path
 ) -> None:
@@ -297,6 +314,7 @@ DYNAMIC = (
 )
 
 
+@pytest.mark.thorough
 def test_a_provider_of_the_programs_own_is_not_taken_for_the_sandbox(
     project: Project, tmp_path: Path
 ) -> None:
@@ -308,6 +326,7 @@ def test_a_provider_of_the_programs_own_is_not_taken_for_the_sandbox(
     assert "Sandbox in part: other providers answered as well (pulumi-python)" in printed
 
 
+@pytest.mark.thorough
 def test_a_state_that_the_sandbox_wrote_is_told_from_a_real_one(
     project: Project, tmp_path: Path
 ) -> None:

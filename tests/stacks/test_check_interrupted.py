@@ -45,7 +45,9 @@ def ended(process: psutil.Process) -> bool:
         return True
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize(
+    "number", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.thorough)]
+)
 def test_nothing_goes_on_after_the_end(
     project: Project, number: signal.Signals, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -67,6 +69,7 @@ def test_nothing_goes_on_after_the_end(
     assert not list(scratch.glob("falaj-*"))
 
 
+@pytest.mark.thorough
 def test_options_of_a_person_leave_nothing_out(
     project: Project, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -11,6 +11,7 @@ from tests.stacks.conftest import Project
 pytestmark = [pytest.mark.slow, pytest.mark.engine]
 
 
+@pytest.mark.thorough
 @pytest.mark.timeout(600)
 def test_a_failed_create_is_recovered_by_running_again(project: Project) -> None:
     use(project, "aws-foundation")
@@ -61,6 +62,7 @@ def test_a_gpu_that_is_not_sold_is_refused_with_what_is(project: Project) -> Non
     assert "p5en.48xlarge" in done.stdout
 
 
+@pytest.mark.thorough
 @pytest.mark.timeout(600)
 def test_the_first_healthy_place_is_taken_and_the_reason_said(project: Project) -> None:
     use(project, "aws-smb")
@@ -78,6 +80,7 @@ def test_the_first_healthy_place_is_taken_and_the_reason_said(project: Project) 
     assert "azure-native:" in printed
 
 
+@pytest.mark.thorough
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("template", ["smb-tier", "training-space", "enterprise-cluster"])
 def test_a_project_from_a_template_deploys_in_the_sandbox(project: Project, template: str) -> None:

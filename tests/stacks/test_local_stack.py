@@ -63,6 +63,7 @@ def test_plain_pulumi_refuses_it_too_and_registers_nothing(project: Project) -> 
     assert "Traceback" not in done.stdout
 
 
+@pytest.mark.thorough
 def test_up_serves_and_a_second_up_changes_nothing(project: Project) -> None:
     config = served(project)
     client = Client(config, mint(config))
@@ -74,6 +75,7 @@ def test_up_serves_and_a_second_up_changes_nothing(project: Project) -> None:
     assert "make rollback" in printed
 
 
+@pytest.mark.thorough
 def test_printed_calls_work_when_pasted(project: Project) -> None:
     served(project)
     printed = project.up()
@@ -86,6 +88,7 @@ def test_printed_calls_work_when_pasted(project: Project) -> None:
     assert "label [" in project.shell(snippet)
 
 
+@pytest.mark.thorough
 def test_demo_shows_digits_and_accuracy(project: Project) -> None:
     served(project)
     done = project.falaj("demo")
@@ -94,6 +97,7 @@ def test_demo_shows_digits_and_accuracy(project: Project) -> None:
     assert "@@" in done.stdout
 
 
+@pytest.mark.thorough
 def test_status_names_process_port_and_version(project: Project) -> None:
     served(project)
     done = project.falaj("status")
@@ -102,12 +106,14 @@ def test_status_names_process_port_and_version(project: Project) -> None:
     assert str(project.state()["pid"]) in done.stdout
 
 
+@pytest.mark.thorough
 def test_refresh_finds_no_drift(project: Project) -> None:
     served(project)
     done = project.pulumi("refresh", "--yes", "--expect-no-changes", "-s", project.stack)
     assert done.returncode == 0, done.stdout
 
 
+@pytest.mark.thorough
 def test_files_are_private(project: Project) -> None:
     served(project)
     assert stat.S_IMODE(project.site.stat().st_mode) == 0o700
@@ -119,6 +125,7 @@ def test_files_are_private(project: Project) -> None:
     assert "PRIVATE KEY" not in exported
 
 
+@pytest.mark.thorough
 def test_no_model_or_data_in_clear_text(project: Project) -> None:
     served(project)
     for path in project.site.rglob("*"):
@@ -129,6 +136,7 @@ def test_no_model_or_data_in_clear_text(project: Project) -> None:
             assert path.suffix not in {".onnx", ".pt", ".csv", ".parquet"}, path
 
 
+@pytest.mark.thorough
 def test_hyperparameter_change_and_rollback_lose_no_request(project: Project) -> None:
     config = served(project)
     token = mint(config)
@@ -171,6 +179,7 @@ def test_hyperparameter_change_and_rollback_lose_no_request(project: Project) ->
     assert len(seen) > 100
 
 
+@pytest.mark.thorough
 def test_key_rotation_keeps_everything_readable(project: Project) -> None:
     config = served(project)
     before = json.loads((Path(config["keyring"]) / "keyring.json").read_text())["primary"]
@@ -195,6 +204,7 @@ def answered(client: Client) -> dict[str, Any] | None:
         return None
 
 
+@pytest.mark.thorough
 def test_killed_server_comes_back_on_the_same_port(project: Project) -> None:
     config = served(project)
     pid = project.state()["pid"]
@@ -204,6 +214,7 @@ def test_killed_server_comes_back_on_the_same_port(project: Project) -> None:
     assert wait_for(lambda: answered(client), "an answer")["version"]
 
 
+@pytest.mark.thorough
 def test_up_repairs_a_dead_supervisor_and_server(project: Project) -> None:
     config = served(project)
     for process in project.processes():
@@ -214,6 +225,7 @@ def test_up_repairs_a_dead_supervisor_and_server(project: Project) -> None:
     assert Client(config, mint(config)).infer(IMAGE)["version"]
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGKILL], ids=["ctrl-c", "kill-9"])
 def test_interrupted_up_is_completed_by_the_next(project: Project, how: signal.Signals) -> None:
     served(project)
@@ -251,6 +263,7 @@ def test_interrupted_up_is_completed_by_the_next(project: Project, how: signal.S
     assert project.falaj("status").returncode == 0
 
 
+@pytest.mark.thorough
 def test_port_in_use_is_named(project: Project) -> None:
     served(project)
     with socket.socket() as holder:
@@ -264,6 +277,7 @@ def test_port_in_use_is_named(project: Project) -> None:
     assert project.falaj("status").returncode == 0
 
 
+@pytest.mark.thorough
 def test_down_leaves_nothing(project: Project) -> None:
     config = served(project)
     printed = project.down()
@@ -276,6 +290,7 @@ def test_down_leaves_nothing(project: Project) -> None:
     project.up()
 
 
+@pytest.mark.thorough
 def test_retained_keys_and_data_stay(project: Project) -> None:
     served(project)
     project.configure(dataset="digits", training=QUICK, retain=True)

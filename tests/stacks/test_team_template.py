@@ -145,6 +145,7 @@ def new_project(project: Project, name: str, *answers: str) -> Path:
 
 @pytest.mark.slow
 @pytest.mark.engine
+@pytest.mark.thorough
 @pytest.mark.timeout(600)
 def test_a_project_from_the_template_deploys_in_the_sandbox(project: Project) -> None:
     folder = new_project(project, "team")

@@ -22,6 +22,7 @@ from falaj.components.specification.identity import DUTIES
 from falaj.components.specification.key_ring import PURPOSES
 from falaj.components.specification.network import CLUSTER
 from falaj.components.specification.object_store import BUCKETS
+from tests.examples import examples
 
 ACCOUNT = "000000000000"
 REGION = "me-central-1"
@@ -126,7 +127,7 @@ SOME_REPOSITORIES = st.sets(st.sampled_from(("training", "inference", "platform"
 )
 
 
-@settings(max_examples=30)
+@settings(max_examples=examples(30))
 @given(
     st.sampled_from(PURPOSES),
     ACCOUNTS,
@@ -145,7 +146,7 @@ def test_no_key_policy_grants_everything(
         assert not any("*" in action for action in statement["Action"])
 
 
-@settings(max_examples=30)
+@settings(max_examples=examples(30))
 @given(
     st.sampled_from((*GATEWAYS[CLUSTER], *INTERFACES)),
     ACCOUNTS,
@@ -165,7 +166,7 @@ def test_endpoints_reach_own_resources_for_own_principals(
     assert f"aws:Principal{kind}" in tests["StringEquals"]
 
 
-@settings(max_examples=20)
+@settings(max_examples=examples(20))
 @given(ACCOUNTS, st.booleans())
 def test_buckets_refuse_strangers_and_old_tls(account: str, audit: bool) -> None:
     key = f"arn:aws:kms:{REGION}:{account}:key/1"
@@ -191,7 +192,7 @@ def test_buckets_refuse_strangers_and_old_tls(account: str, audit: bool) -> None
         assert statement["Condition"]["StringEquals"]["aws:SourceAccount"] == account
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(st.sampled_from(DUTIES), SOME_BUCKETS, SOME_KEYS, SOME_REPOSITORIES)
 def test_no_duty_is_granted_everything(
     duty: str,
@@ -209,7 +210,7 @@ def test_no_duty_is_granted_everything(
     assert len(json.dumps(text, separators=(",", ":"))) <= 10240
 
 
-@settings(max_examples=20)
+@settings(max_examples=examples(20))
 @given(
     st.from_regex(r"\A[a-z][a-z0-9-]{0,17}[a-z0-9]\Z"),
     st.none() | st.just("arn:aws:s3:::" + "a" * 63),

@@ -25,6 +25,7 @@ from falaj.components.aws import (
     Registry,
     TrainingFileSystem,
 )
+from tests.examples import examples
 
 ALLOWED = {each.region for each in catalogue.all_places() if each.cloud == "aws"}
 REGION = re.compile(r"\b(?:af|ap|ca|cn|eu|il|me|mx|sa|us)(?:-gov)?-[a-z]+-\d\b")
@@ -215,7 +216,7 @@ def upright(made: Any, placed: Mapping[str, Any]) -> None:
 
 @pytest.mark.slow
 @settings(
-    max_examples=6,
+    max_examples=examples(6),
     phases=(Phase.explicit, Phase.reuse, Phase.generate),
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )

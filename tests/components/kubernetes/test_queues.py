@@ -20,6 +20,7 @@ from tests.components.kubernetes.cluster_parts import (
     same_as_golden,
     shown,
 )
+from tests.examples import examples
 
 GPU = "nvidia.com/gpu"
 MIG = "nvidia.com/mig-1g.18gb"
@@ -226,7 +227,7 @@ def _total(found: dict[str, Any], flavor: str, resource: str) -> float:
     )
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(
     nodes=st.integers(0, 200), cpu=st.floats(0.5, 512), memory=st.integers(1, 4096),
     gpus=st.integers(1, 16), parts=st.lists(st.integers(0, 400), min_size=1, max_size=6),

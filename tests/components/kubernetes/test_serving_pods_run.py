@@ -230,6 +230,7 @@ def _state(made: Replica) -> str:
     return json.loads(path.read_text())["status"] if path.exists() else ""
 
 
+@pytest.mark.thorough
 def test_the_cpu_tier_spills_to_the_gpu_tier(site: Site, gpu: Replica, tmp_path: Path) -> None:
     gpu.prepare()
     process = runtime(gpu)

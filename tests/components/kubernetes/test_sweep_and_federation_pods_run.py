@@ -34,6 +34,7 @@ def _machine(folder: Path, digits: Path, **names: str) -> Machine:
     return Machine(folder, names)
 
 
+@pytest.mark.thorough
 def test_two_trials_run_side_by_side_and_share_the_study(tmp_path: Path, digits: Path) -> None:
     given: Any = {
         **arguments(**{**CPU, "dataset": "digits"}, arguments=["--epochs", "2", "--threads", "1"]),

@@ -20,6 +20,7 @@ from tests.components.kubernetes.cluster_parts import (
     same_as_golden,
     shown,
 )
+from tests.examples import examples
 
 TENANT: dict[str, Any] = {
     "training": {"devices": {"nvidia.com/gpu": 32}},
@@ -180,7 +181,7 @@ def test_a_name_with_quotes_stays_text_in_the_policy() -> None:
     assert '["a\\"\' || true || \\\\"]' in policy["validations"][0]["expression"]
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(
     cpu=st.floats(0.001, 1e6), memory=st.integers(1, 100_000), gpus=st.integers(0, 10_000),
     blocks=st.integers(0, 10_000), files=st.integers(0, 10_000),

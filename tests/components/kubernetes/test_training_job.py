@@ -26,6 +26,7 @@ from tests.components.kubernetes.training_jobs import (
     shown,
     the,
 )
+from tests.examples import examples
 
 REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"nodes": 0}, "nodes: given 0; allowed: a whole number from 1 to 512"),
@@ -256,7 +257,7 @@ def test_platforms_differ_only_in_what_they_are() -> None:
     value=st.text(max_size=40),
     nodes=st.integers(-2, 600),
 )
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 def test_any_text_is_rendered_as_it_is_or_refused(
     words: list[str], value: str, nodes: int
 ) -> None:

@@ -56,6 +56,7 @@ def test_two_pods_of_a_gang_train_one_model(machine: Machine) -> None:
     assert len(finished) == 1  # one of the pods reports
 
 
+@pytest.mark.thorough
 def test_an_elastic_job_saves_on_sigterm_goes_on_alone_and_serves_figures(
     machine: Machine,
 ) -> None:

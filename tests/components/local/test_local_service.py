@@ -266,6 +266,7 @@ def test_a_service_serves_rolls_fails_well_and_leaves_nothing(provider: Any, sta
     provider.delete("InferenceService", made, limited)  # gone is fine
 
 
+@pytest.mark.thorough
 @pytest.mark.slow
 def test_a_service_comes_back_after_kills_and_moves_to_another_port(
     provider: Any, stack: Stack

@@ -156,6 +156,7 @@ def wait_for(condition: Any, what: str, limit_s: float = 90) -> None:
         time.sleep(0.05)
 
 
+@pytest.mark.thorough
 @pytest.mark.slow
 def test_cancelling_leaves_a_checkpoint_that_the_next_run_goes_on_from(
     own_provider: Any, provider: Any, table: Path, site: Path

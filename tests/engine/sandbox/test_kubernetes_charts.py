@@ -199,6 +199,7 @@ def test_chart_of_no_known_module_is_refused(charts: Path) -> None:
         modules.add(["nothing"], charts)
 
 
+@pytest.mark.thorough
 @pytest.mark.slow
 def test_helm_renders_values_and_leaves_hooks_out(charts: Path) -> None:
     put(charts, "c", "1.0.0")

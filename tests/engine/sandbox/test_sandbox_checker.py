@@ -14,6 +14,7 @@ from falaj.engine.sandbox.schema import types
 from falaj.engine.sandbox.schema.tables import Tables
 from falaj.wire import ARCHIVE, ASSET, SIGNATURE, UNKNOWN
 from tests.engine.sandbox.mutants import MISSING, MISSPELT, WRONG_CHOICE, WRONG_TYPE, mutants
+from tests.examples import examples
 
 BUCKET = "aws:s3/bucket:Bucket"
 CLUSTER = "aws:eks/cluster:Cluster"
@@ -302,7 +303,7 @@ def valid_object(
 
 
 @pytest.mark.parametrize("token", SOME)
-@settings(max_examples=25)
+@settings(max_examples=examples(25))
 @given(data=st.data())
 def test_whatever_the_types_promise_is_taken(token: str, data: st.DataObject) -> None:
     tables = Tables(token.split(":", maxsplit=1)[0])

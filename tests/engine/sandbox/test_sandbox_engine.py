@@ -168,6 +168,7 @@ def test_stack_of_three_clouds_lives_and_dies(project: Project) -> None:
     assert state(project) == {}
 
 
+@pytest.mark.thorough
 def test_partial_failure_is_recovered_from(project: Project) -> None:
     project.program(ONE_TOPIC)
     faults.add(store(project), Fault("create", "aws:sns/topic:Topic", nth=2))
@@ -205,6 +206,7 @@ def test_mistakes_fail_the_preview_with_their_paths(project: Project) -> None:
         assert f"resource 'account': property {path} value" in failed
 
 
+@pytest.mark.thorough
 def test_existing_resource_is_imported_and_state_of_another_cloud_refused(
     project: Project,
 ) -> None:

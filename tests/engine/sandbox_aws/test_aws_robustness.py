@@ -14,6 +14,7 @@ from falaj.engine.sandbox.clouds.aws.registry import kinds
 from falaj.engine.sandbox.inprocess import Sandbox
 from falaj.wire import UNKNOWN
 from tests.engine.sandbox_aws.plausible import CHAIN, REGION, Made, build, cloud
+from tests.examples import examples
 
 URN = "urn:pulumi:s::p::t::n"
 SCALARS = (
@@ -41,7 +42,7 @@ def world() -> tuple[Sandbox, Made]:
     return sandbox, build(sandbox)
 
 
-@settings(max_examples=400, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(400), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(data=st.data())
 def test_no_inputs_make_the_model_fail(world: tuple[Sandbox, Made], data: st.DataObject) -> None:
     store = world[0].cloud.store
@@ -52,7 +53,7 @@ def test_no_inputs_make_the_model_fail(world: tuple[Sandbox, Made], data: st.Dat
     _ask(token, broken, store)
 
 
-@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(300), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(token=st.sampled_from(TOKENS), data=st.data())
 def test_no_value_of_any_property_makes_the_model_fail(
     world: tuple[Sandbox, Made], token: str, data: st.DataObject

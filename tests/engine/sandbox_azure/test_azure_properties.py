@@ -14,6 +14,7 @@ from falaj.engine.sandbox.clouds.azure import MODEL, arm, generic, kubeconfig, t
 from falaj.engine.sandbox.clouds.model import Made
 from falaj.engine.sandbox.store import Store
 from falaj.wire import UNKNOWN
+from tests.examples import examples
 
 TOKENS = [kind.token for kind in table.all_kinds()]
 OTHERS = ["azure-native:redis:Redis", "azure-native:no:Such", "other", "azure-native:cdn:Endpoint"]
@@ -42,7 +43,7 @@ values = st.recursive(
     max_leaves=8,
 )
 EASY = settings(
-    max_examples=250,
+    max_examples=examples(250),
     deadline=None,
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )

@@ -16,7 +16,8 @@ from falaj.policies.reports.wording import LANGUAGES, Language, Wording
 from tests.policies.reports.browser import Browser, browser
 from tests.policies.reports.results import ARABIC, answered, clean, hostile, large, small
 
-pytestmark = pytest.mark.slow
+# A browser is on no bare machine: `make test-all` sees to it first.
+pytestmark = [pytest.mark.slow, pytest.mark.thorough]
 SECTIONS = [
     "result", "map", "violations", "undecided", "waivers", "controls", "rules", "register",
     "origin",

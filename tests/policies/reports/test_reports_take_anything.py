@@ -27,6 +27,7 @@ from falaj.policies.reports.result import (
 from falaj.policies.reports.sarif import to_sarif
 from falaj.policies.reports.summary import summarise
 from falaj.policies.reports.wording import LANGUAGES
+from tests.examples import examples
 from tests.policies.reports.results import clean, resource
 from tests.policies.reports.test_evidence import Outline
 from tests.policies.reports.test_sarif import validator
@@ -112,7 +113,7 @@ def results(draw: st.DrawFn) -> CheckResult:
     )
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(results())
 def test_every_report_is_sound(result: CheckResult) -> None:
     assert read_result(result.to_json()) == result

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import pytest
@@ -18,10 +18,24 @@ from falaj.policies.rules.encryption.aws_tls_versions import MINIMA
 from falaj.policies.rules.encryption.demands import unencrypted, without_customer_key
 from falaj.policies.rules.encryption.keys import is_service_key
 from falaj.policies.rules.encryption.table import Stores
+from tests.each import for_each
 
 ENTRIES = [entry for family in FAMILIES for entry in family.entries]
-KEYED = [each for each in ENTRIES if each.takes_key]
-SWITCHED = [each for each in ENTRIES if each.enabled]
+
+
+def by_service(entries: Iterable[Stores]) -> dict[str, list[Stores]]:
+    """Entries by the service of their type: one test a service."""
+    found: dict[str, list[Stores]] = {}
+    for entry in entries:
+        found.setdefault(entry.type.partition("/")[0], []).append(entry)
+    return found
+
+
+KEYED = by_service(each for each in ENTRIES if each.takes_key)
+UNGUARDED = by_service(
+    each for each in ENTRIES if each.takes_key and (each.when not in each.keys or not each.when)
+)
+SWITCHED = by_service(each for each in ENTRIES if each.enabled)
 ARN = "arn:aws:kms:me-central-1:123456789012:key/1234abcd-12ab-34cd-56ef-1234567890ab"
 
 
@@ -76,24 +90,34 @@ def judging(entry: Stores, made: dict[str, Any], *, of_key: bool = False) -> Any
     return resource, view, entry.read(resource, view)
 
 
-@pytest.mark.parametrize("entry", KEYED, ids=label)
-def test_a_key_is_seen(entry: Stores) -> None:
+@pytest.mark.parametrize("service", KEYED)
+def test_a_key_is_seen(service: str) -> None:
+    for_each(KEYED[service], sees_a_key, label)
+
+
+def sees_a_key(entry: Stores) -> None:
     assert not judged(entry, block(entry, key=ARN))
     assert not judged(entry, block(entry, key=UNKNOWN), of_key=True)
 
 
-@pytest.mark.parametrize("entry", KEYED, ids=label)
-def test_what_is_no_customers_key_is_told(entry: Stores) -> None:
+@pytest.mark.parametrize("service", KEYED)
+def test_what_is_no_customers_key_is_told(service: str) -> None:
+    for_each(KEYED[service], tells_what_is_no_customers_key, label)
+
+
+def tells_what_is_no_customers_key(entry: Stores) -> None:
     for named in ("alias/aws/thing", "arn:aws:kms:me-central-1:123456789012:alias/aws/thing"):
         assert [each.kind for each in judged(entry, block(entry, key=named))] == [Kind.VIOLATION]
     hidden = judged(entry, block(entry, key=UNKNOWN))
     assert [each.kind for each in hidden] == [Kind.INDETERMINATE]
 
 
-@pytest.mark.parametrize(
-    "entry", [each for each in KEYED if each.when not in each.keys or not each.when], ids=label
-)
-def test_no_key_is_told(entry: Stores) -> None:
+@pytest.mark.parametrize("service", UNGUARDED)
+def test_no_key_is_told(service: str) -> None:
+    for_each(UNGUARDED[service], tells_that_there_is_no_key, label)
+
+
+def tells_that_there_is_no_key(entry: Stores) -> None:
     assert [each.kind for each in judged(entry, block(entry))] == [Kind.VIOLATION]
     for word, state in entry.modes.items():
         if state in {"service key", "none"} and word:
@@ -101,8 +125,12 @@ def test_no_key_is_told(entry: Stores) -> None:
             assert [each.kind for each in judged(entry, made)] == [Kind.VIOLATION]
 
 
-@pytest.mark.parametrize("entry", SWITCHED, ids=label)
-def test_what_is_turned_off_is_told(entry: Stores) -> None:
+@pytest.mark.parametrize("service", SWITCHED)
+def test_what_is_turned_off_is_told(service: str) -> None:
+    for_each(SWITCHED[service], tells_what_is_turned_off, label)
+
+
+def tells_what_is_turned_off(entry: Stores) -> None:
     for off in (False, "false", " False"):
         found = list(unencrypted(judging(entry, block(entry, switch=off))[2]))
         assert [each.kind for each in found] == [Kind.VIOLATION]

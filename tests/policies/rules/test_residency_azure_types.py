@@ -71,7 +71,7 @@ def takes_a_location(token: str) -> bool:
 
 
 @pytest.mark.parametrize(
-    "part", [0, *(pytest.param(each, marks=pytest.mark.slow) for each in range(1, 8))]
+    "part", [0, *(pytest.param(each, marks=pytest.mark.thorough) for each in range(1, 8))]
 )
 def test_the_types_with_a_location_are_those_of_the_sdk(part: int) -> None:
     wrong: list[str] = []

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from falaj.components.catalogue.region_names import AWS_REGIONS, AZURE_LOCATIONS
 from falaj.policies.model import UNKNOWN, Kind, Resource, Rule, View, spell
 from falaj.policies.rules.residency.everywhere import foreign_arn, foreign_host, foreign_region
+from tests.examples import examples
 
 HOME = frozenset({"me-central-1", "uaenorth", "uaecentral"})
 ABROAD = sorted((AWS_REGIONS | AZURE_LOCATIONS) - HOME)
@@ -50,7 +51,7 @@ def found_at(check: Rule, kind: str, properties: Any) -> set[str]:
 surroundings = st.tuples(steps, steps, st.lists(PLAIN, max_size=2))
 
 
-@settings(max_examples=150)
+@settings(max_examples=examples(150))
 @given(st.sampled_from(ABROAD), st.sampled_from(REGION_KEYS), surroundings, kinds)
 def test_a_place_under_a_region_key_is_found(
     place: str, key: str, around: tuple[list[Step], list[Step], list[Any]], kind: str
@@ -62,7 +63,7 @@ def test_a_place_under_a_region_key_is_found(
     assert spell(path) in found_at(foreign_region, kind, value)
 
 
-@settings(max_examples=100)
+@settings(max_examples=examples(100))
 @given(
     st.sampled_from(sorted(AWS_REGIONS - HOME)), steps, kinds,
     st.sampled_from(["{0}", "{0}a", "{0},me-central-1", "  {0} "]),
@@ -74,7 +75,7 @@ def test_a_region_of_aws_is_found_under_any_key(
     assert spell(path) in found_at(foreign_region, kind, value)
 
 
-@settings(max_examples=100)
+@settings(max_examples=examples(100))
 @given(st.sampled_from(sorted(AWS_REGIONS - HOME)), steps, kinds, st.text("abc:/ ", max_size=5))
 def test_an_arn_and_a_host_are_found_in_any_text(
     place: str, outer: list[Step], kind: str, before: str
@@ -85,7 +86,7 @@ def test_an_arn_and_a_host_are_found_in_any_text(
     assert spell(path) in found_at(foreign_host, kind, host)
 
 
-@settings(max_examples=100)
+@settings(max_examples=examples(100))
 @given(
     st.sampled_from(sorted(AWS_REGIONS - HOME)), steps, kinds,
     st.sampled_from(
@@ -101,14 +102,14 @@ def test_marks_and_filters_are_no_places(
             assert not list(check.check(Resource(kind, "it", value), View()))
 
 
-@settings(max_examples=100)
+@settings(max_examples=examples(100))
 @given(steps, kinds, st.sampled_from(["north", "all", "emea", "", "me-central-1", "1", "x-west"]))
 def test_a_label_under_a_region_key_is_no_place(outer: list[Step], kind: str, label: str) -> None:
     value, _ = wrap(label, ["region", *outer, "top"], [])
     assert not list(foreign_region.check(Resource(kind, "it", value), View()))
 
 
-@settings(max_examples=100)
+@settings(max_examples=examples(100))
 @given(steps, kinds, st.sampled_from(["name", "bucket", "tags", "zone", "multiRegion", "data"]))
 def test_an_unknown_counts_only_where_it_names_a_region(
     outer: list[Step], kind: str, key: str

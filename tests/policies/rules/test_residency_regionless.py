@@ -7,12 +7,11 @@ from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 
-import pytest
-
 from falaj.policies.model import Resource, Stack, View
 from falaj.policies.reading.place import REGIONLESS, REGIONLESS_MODULES
 from falaj.policies.rules.residency import RULES
 from falaj.policies.rules.residency.aws_regionless import edge, unclassified
+from tests.each import for_each
 
 _TOKEN = re.compile(rb"super\(\w+, __self__\)\.__init__\(\s*'(aws:[^']+)'")
 
@@ -43,8 +42,11 @@ def test_modules_that_are_said_to_have_no_regions_have_none() -> None:
             assert not has_region, token
 
 
-@pytest.mark.parametrize("token", sorted(REGIONLESS))
-def test_each_has_a_class_and_a_reason(token: str) -> None:
+def test_each_has_a_class_and_a_reason() -> None:
+    for_each(sorted(REGIONLESS), has_a_class_and_a_reason)
+
+
+def has_a_class_and_a_reason(token: str) -> None:
     kind, reason = REGIONLESS[token]
     assert kind in {"control plane", "edge data plane", "harmless"}
     assert len(reason) > 20

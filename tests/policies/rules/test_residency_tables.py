@@ -6,8 +6,6 @@ from collections.abc import Iterator
 from functools import cache
 from typing import Any
 
-import pytest
-
 from falaj.engine.sandbox.schema import types
 from falaj.engine.sandbox.schema.tables import Tables
 from falaj.policies.rules.residency import (
@@ -21,6 +19,7 @@ from falaj.policies.rules.residency import (
     aws_streams,
     container_images,
 )
+from tests.each import for_each
 
 MODULES = (
     aws_accounts, aws_ai, aws_copies, aws_databases, aws_networks, aws_outlets, aws_sharing,
@@ -69,8 +68,12 @@ def below(kind: Any, key: str) -> Any:
 PATHS = sorted({each for each in tables() if each[1][0].islower()} - FORMER)
 
 
-@pytest.mark.parametrize(("token", "path"), PATHS)
-def test_a_path_of_a_table_exists(token: str, path: str) -> None:
+def test_paths_of_tables_exist() -> None:
+    for_each(PATHS, exists)
+
+
+def exists(named: tuple[str, str]) -> None:
+    token, path = named
     resource = sdk().resource(token)
     assert resource is not None, token
     first, *rest = path.split(".")

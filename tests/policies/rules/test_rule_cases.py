@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path as FilePath
 from typing import Any
@@ -13,6 +14,7 @@ from falaj.policies.model.cases import Case, read_cases
 from falaj.policies.model.judge import look
 from falaj.policies.model.values import Path
 from falaj.policies.rules import all_rules
+from tests.each import for_each
 from tests.policies.flips import put
 
 FOLDER = FilePath(__file__).resolve().parents[3] / "policies" / "rules"
@@ -20,12 +22,28 @@ RULES = {each.id: each for each in all_rules()}
 CASES = [case for file in sorted(FOLDER.rglob("*.cases.yaml")) for case in read_cases(file)]
 
 
+def by_rule(cases: Iterable[Case]) -> dict[str, list[Case]]:
+    """Cases by the rule that they are of: one test a rule."""
+    found: dict[str, list[Case]] = {}
+    for case in cases:
+        found.setdefault(case.rule, []).append(case)
+    return found
+
+
+ALL = by_rule(CASES)
+NAMED = by_rule(each for each in CASES if each.outcome == "violating" and each.at)
+
+
 def judge(case: Case) -> tuple[Any, ...]:
     return look(RULES[case.rule], case.resource, View(case.settings, case.stack)).findings
 
 
-@pytest.mark.parametrize("case", CASES, ids=str)
-def test_case(case: Case) -> None:
+@pytest.mark.parametrize("rule", ALL)
+def test_cases(rule: str) -> None:
+    for_each(ALL[rule], is_judged_as_it_says)
+
+
+def is_judged_as_it_says(case: Case) -> None:
     rule, found = RULES[case.rule], judge(case)
     assert rule.concerns(case.resource.kind) or rule.is_walker
     if case.outcome == "passing":
@@ -59,11 +77,13 @@ def hide(value: Any, path: Path) -> Any:
     return put(value, path, UNKNOWN)
 
 
-@pytest.mark.parametrize(
-    "case", [each for each in CASES if each.outcome == "violating" and each.at], ids=str
-)
-def test_what_is_hidden_never_passes(case: Case) -> None:
+@pytest.mark.parametrize("rule", NAMED)
+def test_what_is_hidden_never_passes(rule: str) -> None:
     """The value that makes it a violation, unknown: still a finding of some kind."""
+    for_each(NAMED[rule], is_found_while_hidden)
+
+
+def is_found_while_hidden(case: Case) -> None:
     named = [path for path, _ in leaves(case.resource.properties)]
     for path in named:
         if spell(path) == case.at or spell(path).startswith((f"{case.at}.", f"{case.at}[")):

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from falaj.policies.model import EVERY, Resource, Rule, Stack, View
 from falaj.policies.rules import all_rules
+from tests.examples import examples
 from tests.policies.rules.test_rule_cases import CASES
 from tests.policies.strategies import values
 
@@ -31,7 +32,7 @@ for case in CASES:
 
 
 @pytest.mark.parametrize("rule", all_rules(), ids=lambda rule: rule.id)
-@settings(max_examples=30)
+@settings(max_examples=examples(30))
 @given(data=st.data())
 def test_any_properties(rule: Rule, data: st.DataObject) -> None:
     keys = st.sampled_from(sorted(KEYS[rule.id])) | st.text(max_size=5)

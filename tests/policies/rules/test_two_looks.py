@@ -10,9 +10,10 @@ import pytest
 
 from falaj.policies.model import Kind, Resource, View, leaves
 from falaj.policies.model.judge import Judgement, look
-from tests.policies.rules.test_rule_cases import CASES, RULES, Case, hide
+from tests.each import for_each
+from tests.policies.rules.test_rule_cases import CASES, RULES, Case, by_rule, hide
 
-WHOLE = [each for each in CASES if each.stack is not None]
+WHOLE = by_rule(each for each in CASES if each.stack is not None)
 
 
 def seen_alone(case: Case, resource: Resource) -> Judgement:
@@ -39,17 +40,25 @@ def variants(case: Case) -> Iterator[Resource]:
             yield replace(case.resource, properties=hidden)
 
 
-@pytest.mark.parametrize("case", WHOLE, ids=str)
-def test_what_is_clean_alone_stays_clean(case: Case) -> None:
+@pytest.mark.parametrize("rule", WHOLE)
+def test_what_is_clean_alone_stays_clean(rule: str) -> None:
     """The second look passes over it: a rule that needs the stack says so in the first."""
+    for_each(WHOLE[rule], stays_clean)
+
+
+def stays_clean(case: Case) -> None:
     for resource in variants(case):
         if not seen_alone(case, resource).findings:
             assert not seen_whole(case, resource).findings, resource
 
 
-@pytest.mark.parametrize("case", WHOLE, ids=str)
-def test_a_violation_in_the_first_look_is_none_that_the_stack_explains(case: Case) -> None:
+@pytest.mark.parametrize("rule", WHOLE)
+def test_a_violation_in_the_first_look_is_none_that_the_stack_explains(rule: str) -> None:
     """It blocks at once."""
+    for_each(WHOLE[rule], is_found_in_both_looks)
+
+
+def is_found_in_both_looks(case: Case) -> None:
     found = {
         each.path
         for each in seen_alone(case, case.resource).findings

@@ -94,7 +94,13 @@ def test_the_clusters_pools_cost_what_the_catalogue_says(form: Form) -> None:
     assert found.total.most == sum(most for _, most in pools.values() if most)
 
 
-@pytest.mark.parametrize("form", ["state", "preview", "unknown"])
+@pytest.mark.parametrize(
+    "form",
+    [
+        "unknown",
+        *(pytest.param(each, marks=pytest.mark.thorough) for each in ("state", "preview")),
+    ],
+)
 def test_the_same_stack_costs_the_same_in_every_form(form: Form) -> None:
     for stack in ("aws-cluster", "aws-smb", "azure-smb"):
         whole, other = (costs.of(states(stack, each), place(stack)) for each in ("state", form))

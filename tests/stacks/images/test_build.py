@@ -18,7 +18,7 @@ import pytest
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
 
-from falaj.stacks.command.images_build import push
+from falaj.stacks.command.images_build import push_image
 from falaj.stacks.errors import StackError
 from falaj.stacks.images import signing
 from falaj.stacks.images.build import Built, build, find_tool, source_date_epoch
@@ -211,7 +211,7 @@ def test_what_was_built_is_pushed_unchanged_and_signed(
         serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8,
         serialization.NoEncryption()))  # fmt: skip
     monkeypatch.setattr("falaj.stacks.command.images_build.shutil.which", lambda name: None)
-    push(built, IMAGE, target.address, str(key))
+    push_image(built, IMAGE, target.address, str(key))
     assert target.digest(f"{target.address}/falaj/inference:0.1.0") == digest
     kept = json.loads((tmp_path / "signature.json").read_text())
     about = json.loads(kept["payload"])["critical"]

@@ -108,6 +108,7 @@ def _until(world: World, rounds: int, coordinator: subprocess.Popen[bytes]) -> N
         time.sleep(0.1)
 
 
+@pytest.mark.thorough
 def test_three_sites_learn_together_what_one_could_not_read(
     world: World, started: list[subprocess.Popen[bytes]]
 ) -> None:

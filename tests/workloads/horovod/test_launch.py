@@ -85,6 +85,7 @@ def lost(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[Job, list[
     return {name: (job, [next(statuses), next(statuses)]) for name, job in jobs.items()}
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", LOST)
 def test_machines_that_lose_a_peer_know_whether_to_start_again_helps(
     lost: dict[str, tuple[Job, list[int]]], name: str
@@ -94,6 +95,7 @@ def test_machines_that_lose_a_peer_know_whether_to_start_again_helps(
     assert re.search("a peer has gone|Connection reset|Broken pipe", job.log(0).read_text())
 
 
+@pytest.mark.thorough
 def test_a_machine_that_dies_without_a_word_is_lost_to_the_others(tmp_path: Path) -> None:
     job = Job(tmp_path)
     machines = [job.start(index, "--pause", "0.1", "--steps", "2000") for index in (0, 1)]
@@ -111,6 +113,7 @@ def test_a_machine_that_dies_without_a_word_is_lost_to_the_others(tmp_path: Path
         finish(machines)
 
 
+@pytest.mark.thorough
 def test_a_request_to_stop_one_machine_ends_all_with_one_checkpoint(tmp_path: Path) -> None:
     job = Job(tmp_path, processes=2)
     path = tmp_path / "checkpoint"

@@ -17,6 +17,7 @@ from falaj.workloads.errors import WorkloadError
 from falaj.workloads.horovod import store
 from falaj.workloads.horovod.machines import Contact, Machines
 from falaj.workloads.horovod.store import MOST_BYTES, Rendezvous
+from tests.examples import examples
 from tests.ports import free_port
 
 
@@ -98,7 +99,7 @@ def test_a_length_that_cannot_be_is_refused(server: Rendezvous, length: str) -> 
 
 
 @given(noise=st.binary(min_size=1, max_size=200))
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 def test_it_outlives_any_noise(server: Rendezvous, noise: bytes) -> None:
     with socket.create_connection(("127.0.0.1", server.server_port), timeout=10) as connection:
         connection.sendall(noise)

@@ -278,6 +278,7 @@ def test_the_fields_are_the_registrys(optimised: Path, digits: Any) -> None:
     assert fields["quantisation"]["accepted"] in {"int8", "float"}
 
 
+@pytest.mark.thorough
 @pytest.mark.slow
 def test_a_sealed_run_leaves_no_plain_model(tmp_path: Path) -> None:
     from tests.workloads.optimization.conftest import module

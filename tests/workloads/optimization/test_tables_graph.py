@@ -25,6 +25,7 @@ from falaj.workloads.training.preprocessing import (
     TablePreprocessing,
     fit,
 )
+from tests.examples import examples
 
 
 def features(preprocessing: TablePreprocessing, inputs: dict[str, NDArray[Any]]) -> Any:
@@ -77,7 +78,7 @@ def recipes_and_rows(draw: st.DrawFn) -> tuple[TablePreprocessing, dict[str, NDA
 
 
 @given(recipes_and_rows())
-@settings(max_examples=150)
+@settings(max_examples=examples(150))
 def test_the_graph_computes_what_training_computed(
     drawn: tuple[TablePreprocessing, dict[str, NDArray[Any]]],
 ) -> None:

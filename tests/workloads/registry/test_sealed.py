@@ -14,6 +14,7 @@ from falaj.workloads.registry.sealed import (
     unseal,
     write_artifact,
 )
+from tests.examples import examples
 
 CONTEXT = b"run:1:model"
 
@@ -125,7 +126,9 @@ def test_plain_artifact_replaces_a_sealed_one(keyring: KeyRing, tmp_path: Path) 
 
 @given(data=st.binary(max_size=100), chunk=st.integers(1, 40))
 @settings(
-    deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=50
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+    max_examples=examples(50),
 )
 def test_round_trip(keyring: KeyRing, tmp_path: Path, data: bytes, chunk: int) -> None:
     path = tmp_path / "data.sealed"

@@ -11,6 +11,7 @@ from falaj.workloads.training import dataset as datasets
 from falaj.workloads.training.artifacts import load_trained
 
 
+@pytest.mark.thorough
 @pytest.mark.slow
 def test_digits_reach_98_percent(train: Any, tmp_path: Path) -> None:
     dataset = datasets.build(datasets.Source("digits", seed=0))

@@ -225,6 +225,7 @@ def test_reader_that_goes_away_stops_the_run(snapshot: Path, tmp_path: Path) -> 
     assert (tmp_path / "run" / "checkpoint").exists()
 
 
+@pytest.mark.thorough
 @pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
 def test_ended_run_goes_on_to_the_same_bits(
@@ -249,7 +250,7 @@ def test_ended_run_goes_on_to_the_same_bits(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("processes", ["1", "2"])
+@pytest.mark.parametrize("processes", ["1", pytest.param("2", marks=pytest.mark.thorough)])
 def test_run_ends_with_its_parent(snapshot: Path, tmp_path: Path, processes: str) -> None:
     output = tmp_path / "run"
     arguments = _run(snapshot, output, "--epochs", "20000", "--processes", processes)
@@ -264,6 +265,7 @@ def test_run_ends_with_its_parent(snapshot: Path, tmp_path: Path, processes: str
     assert not (output / "record.json").exists()
 
 
+@pytest.mark.thorough
 @pytest.mark.slow
 def test_processes_are_stopped_lost_and_still_train_as_one(
     train: Any, snapshot: Path, tmp_path: Path

@@ -106,6 +106,7 @@ def _summary(snapshot: Path, output: Path) -> dict[str, Any]:
 
 
 @pytest.mark.slow
+@pytest.mark.thorough
 def test_two_processes_share_a_study_and_a_failed_trial_fails_alone(
     snapshot: Path, tmp_path: Path
 ) -> None:
@@ -136,6 +137,7 @@ def test_two_processes_share_a_study_and_a_failed_trial_fails_alone(
     assert _summary(snapshot, output)["trials"]["complete"] == 2
 
 
+@pytest.mark.thorough
 @pytest.mark.slow
 def test_a_stopped_trial_goes_on_where_it_was(snapshot: Path, tmp_path: Path) -> None:
     output = tmp_path / "sweep"
