@@ -32,6 +32,20 @@ def test_a_preview_of_a_cloud_needs_no_account(machine: Machine) -> None:
     assert machine.clean_status() == ""
 
 
+def test_stacks_are_drawn(machine: Machine) -> None:
+    machine.run("make environment")
+    drawn, now, exported = readme.commands("draw")
+    assert "aws/me-central-1" in machine.run(drawn)
+    assert "<svg" in (machine.clone / "out" / "aws-smb.svg").read_text()
+    machine.run("make up STACK=aws-smb SANDBOX=1")
+    assert "aws/me-central-1" in machine.run(now)
+    export = f"pulumi stack export --file {machine.clone}/out/export.json"
+    machine.run(f"make shell STACK=aws-smb SANDBOX=1 <<'END'\n{export}\nEND")
+    assert "me-central-1" in machine.run(exported)
+    machine.run("make down STACK=aws-smb SANDBOX=1")
+    assert machine.clean_status() == ""
+
+
 def test_two_stacks_stand_beside_each_other(machine: Machine) -> None:
     up, beside, refresh, *downs = readme.commands("cloud")
     assert re.search(r"\d+ created", machine.run(up))
