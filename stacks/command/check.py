@@ -168,6 +168,7 @@ def check(
     type=click.Path(path_type=Path),
     default="evidence.html",
     show_default=True,
+    help="Where the evidence goes.",
 )
 @click.option(
     "--sign-key",

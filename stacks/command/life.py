@@ -119,7 +119,10 @@ def shell(stack: str | None, project: Path | None, sandbox: bool, cluster: str |
 @click.argument("folder", required=False, type=click.Path(path_type=Path, file_okay=False))
 @click.option("-s", "--stack", metavar="NAME", help="The stack's name (default: the template's).")
 @project_option
-@click.option("--template", metavar="NAME", default="local", show_default=True)
+@click.option(
+    "--template", metavar="NAME", default="local", show_default=True,
+    help="What it is made from (--list names them).",
+)  # fmt: skip
 @click.option(
     "--set",
     "values",
