@@ -67,6 +67,18 @@ def test_the_sandbox_is_looked_at_changed_and_made_to_fail(machine: Machine) -> 
     machine.run(up.replace("make up", "make down"))
 
 
+def test_a_stack_is_drawn_before_and_after_it_is_made(machine: Machine) -> None:
+    machine.run("make environment")
+    planned, now, made = readme.commands("draw")
+    assert "──▶" in machine.run(planned)
+    assert (machine.clone / "aws-smb.svg").read_text(encoding="utf-8").startswith("<?xml")
+    assert "An empty stack" in machine.run(now)
+    machine.run("make up STACK=aws-smb SANDBOX=1")
+    assert "KEYS AND WHAT THEY ENCRYPT" in machine.run(now)
+    assert "KEYS AND WHAT THEY ENCRYPT" in machine.run(made)
+    machine.run("make down STACK=aws-smb SANDBOX=1")
+
+
 def test_a_project_from_a_template(machine: Machine) -> None:
     machine.run("make environment")
     new, up, down = readme.commands("template")
