@@ -17,6 +17,8 @@ State = Mapping[str, Any]
 def of_preview(document: Any) -> list[State]:
     """The resources that a stack would have, from what `pulumi preview --json` wrote.
 
+    Without its option `--show-sames` the engine leaves out what stays as it is.
+
     Raises:
         StackError: it isn't such a document.
     """

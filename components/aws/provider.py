@@ -5,6 +5,8 @@ import pulumi_aws as aws
 
 from falaj.components.specification.provider import RegionProviderArgs, check
 
+__all__ = ["RegionProvider", "RegionProviderArgs"]
+
 
 class RegionProvider(aws.Provider):
     """A provider that deploys into one region of the country, and into none abroad.

@@ -13,6 +13,8 @@ from falaj.components.azure._threat_detection import threat_detection
 from falaj.components.specification.audit_trail import AuditTrailArgs, check
 from falaj.components.specification.spelling import engine_inputs
 
+__all__ = ["AuditTrail", "AuditTrailArgs"]
+
 #: https://learn.microsoft.com/azure/azure-monitor/platform/activity-log-schema
 _ACTIVITIES = (
     *("Administrative", "Security", "ServiceHealth", "Alert"),

@@ -11,6 +11,8 @@ from falaj.components.azure._names import titled
 from falaj.components.specification.budget import BudgetArgs, check
 from falaj.components.specification.spelling import engine_inputs
 
+__all__ = ["Budget", "BudgetArgs"]
+
 _FORECAST_PERCENT = 100
 
 

@@ -16,6 +16,8 @@ from falaj.components.specification.names import physical_name
 from falaj.components.specification.spelling import engine_inputs
 from falaj.components.specification.zones import REGIONAL
 
+__all__ = ["Cluster", "ClusterArgs"]
+
 #: A kubeconfig is YAML, of which JSON is a part.
 _AUTHORITY = re.compile(r"""certificate-authority-data["']?\s*:\s*["']?([A-Za-z0-9+/]+=*)""")
 

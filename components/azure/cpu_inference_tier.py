@@ -20,6 +20,8 @@ from falaj.components.specification.cpu_inference_tier import (
 from falaj.components.specification.machine_choice import subnets_of
 from falaj.components.specification.spelling import engine_inputs
 
+__all__ = ["CpuInferenceTier", "CpuInferenceTierArgs"]
+
 _HTTPS = 443
 
 

@@ -8,6 +8,8 @@ from falaj.components.azure._aliases import of_component
 from falaj.components.specification.cpu_node_pool import CpuNodePoolArgs, CpuNodePoolSpec, check
 from falaj.components.specification.spelling import engine_inputs
 
+__all__ = ["CpuNodePool", "CpuNodePoolArgs"]
+
 
 class CpuNodePool(pulumi.ComponentResource):
     """CPU nodes of an AKS cluster.

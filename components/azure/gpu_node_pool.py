@@ -9,6 +9,8 @@ from falaj.components.azure._placement import admit_cluster, proximity_group
 from falaj.components.specification.gpu_node_pool import GpuNodePoolArgs, GpuNodePoolSpec, check
 from falaj.components.specification.spelling import engine_inputs
 
+__all__ = ["GpuNodePool", "GpuNodePoolArgs"]
+
 #: Vendor for whose GPUs AKS brings a driver; for AMD's it brings none:
 #: https://learn.microsoft.com/azure/aks/use-amd-gpus
 _DRIVER_VENDOR = "NVIDIA"

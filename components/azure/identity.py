@@ -24,6 +24,8 @@ from falaj.components.specification.identity import (
 )
 from falaj.components.specification.spelling import engine_inputs
 
+__all__ = ["Identity", "IdentityArgs"]
+
 _PERMISSIONS = {
     PROVISIONER: _duties.PROVISIONER,
     TRAINER: _duties.TRAINER,

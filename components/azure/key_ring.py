@@ -17,6 +17,8 @@ from falaj.components.specification.key_ring import KeyRingArgs, check
 from falaj.components.specification.names import physical_name
 from falaj.components.specification.spelling import engine_inputs
 
+__all__ = ["KeyRing", "KeyRingArgs"]
+
 #: The largest that every service takes which encrypts with a key of ours.
 _RSA_BITS = 4096
 #: How long a version is good after its successor was made: services take up a new version within

@@ -26,6 +26,8 @@ from falaj.components.specification.network import NetworkArgs, check
 from falaj.components.specification.spelling import engine_inputs
 from falaj.components.specification.zones import REGIONAL
 
+__all__ = ["Network", "NetworkArgs"]
+
 _ROLES = (NODES, ENDPOINTS, STORAGE, SERVING, CONTROL_PLANE, CONTAINERS)
 #: Roles whose machines may use the firewall.
 _OUTWARD = (NODES, SERVING, CONTAINERS)

@@ -14,6 +14,8 @@ from falaj.components.azure._storage import SKUS, Account, storage_account
 from falaj.components.specification.object_store import ObjectStoreArgs, check
 from falaj.components.specification.spelling import engine_inputs
 
+__all__ = ["ObjectStore", "ObjectStoreArgs"]
+
 
 @dataclass(frozen=True)
 class _Store:

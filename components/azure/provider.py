@@ -5,6 +5,8 @@ import pulumi_azure_native as azure_native
 
 from falaj.components.specification.provider import RegionProviderArgs, check
 
+__all__ = ["RegionProvider", "RegionProviderArgs"]
+
 
 class RegionProvider(azure_native.Provider):
     """The Azure provider, pinned to a region of the country.

@@ -12,6 +12,8 @@ from falaj.components.azure._private_endpoint import Door, private_endpoint
 from falaj.components.specification.registry import RegistryArgs, check
 from falaj.components.specification.spelling import engine_inputs
 
+__all__ = ["Registry", "RegistryArgs"]
+
 #: Days after which an image without a tag is removed. Deployments name images by digest, which may
 #: have lost their tag; a month covers a roll-back.
 _UNTAGGED_DAYS = 30

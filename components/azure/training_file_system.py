@@ -19,6 +19,8 @@ from falaj.components.specification.training_file_system import (
     check,
 )
 
+__all__ = ["TrainingFileSystem", "TrainingFileSystemArgs"]
+
 
 class TrainingFileSystem(pulumi.ComponentResource):
     """A fast file system for training, and shared homes, under a key of ours.

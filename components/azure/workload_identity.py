@@ -12,6 +12,8 @@ from falaj.components.specification.identity import DEPLOYER, TRAINER
 from falaj.components.specification.spelling import engine_inputs
 from falaj.components.specification.workload_identity import WorkloadIdentityArgs, check
 
+__all__ = ["WorkloadIdentity", "WorkloadIdentityArgs"]
+
 #: Built-in roles by duty and bucket. The writer's may delete: old checkpoints are removed by
 #: training itself, and can be had back.
 _RIGHTS = {

@@ -17,6 +17,7 @@ from falaj.engine.controlplane.plane import start, stop
 from falaj.engine.controlplane.pools import Distribution, Site
 from falaj.engine.controlplane.record import Record
 from falaj.engine.folders import data_home
+from falaj.engine.sandbox.charts import library, modules
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 
@@ -109,7 +110,13 @@ def up(
     zones: tuple[str, ...] | None,
     crds: tuple[str, ...],
 ) -> None:
-    """Start a control plane that goes on until `falaj cluster down`."""
+    """Start a control plane that goes on until `falaj cluster down`.
+
+    With --bare the charts that can be had from Go modules are put where stacks look for them.
+    """
+    if bare:
+        found = modules.add((), library.folder())
+        click.echo(f"charts for stacks of the sandbox: {', '.join(each.name for each in found)}")
     plane = start(
         folder,
         nodes,

@@ -95,6 +95,19 @@ def activated(base: Mapping[str, str] | None = None) -> dict[str, str]:
     return {**kept, **environment(given)}
 
 
+def left(base: Mapping[str, str] | None = None) -> dict[str, str]:
+    """The variables of `base` (ours) without those that a run in the sandbox was given.
+
+    For what makes a sandbox of its own while it is called in another one's shell.
+    """
+    given = dict(os.environ if base is None else base)
+    if is_asked(given):
+        for name in (ACTIVE_VARIABLE, CLOUD_VARIABLE, "PULUMI_BACKEND_URL", "PULUMI_HOME"):
+            given.pop(name, None)
+        given.pop("PULUMI_CONFIG_PASSPHRASE_FILE", None)
+    return given
+
+
 def cloud_file(environ: Mapping[str, str] | None = None) -> Path:
     """The file that holds what exists in the sandbox."""
     given = os.environ if environ is None else environ

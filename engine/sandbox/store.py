@@ -126,18 +126,25 @@ class Store:
     # What the sandbox itself needs
 
     def named(self, resource: str) -> Made:
-        """The one resource of that URN or name. Raises EngineError for none, or several."""
+        """The one resource of that URN, id, name, or kind and name as ``Bucket store-models``.
+
+        Raises EngineError for none, or several.
+        """
         found = [
             made
             for made in self.all()
-            if resource in (made.urn, made.id) or made.urn.split("::", 3)[-1] == resource
+            if resource in (made.urn, made.id, made.urn.split("::", 3)[-1], _label(made))
         ]
         if len(found) == 1:
             return found[0]
         if found:
-            urns = "\n  ".join(made.urn for made in found)
+            labels = [_label(made) for made in found]
+            # Of two stacks' resources only the URN says which.
+            alone = len(set(labels)) == len(labels)
+            names = [f"'{each}'" for each in labels] if alone else [each.urn for each in found]
+            listed = "\n  ".join(names)
             raise EngineError(
-                f"{len(found)} resources are called {resource!r}; give one of:\n  {urns}"
+                f"{len(found)} resources are called {resource!r}; give one of:\n  {listed}"
             )
         near = difflib.get_close_matches(
             resource, [made.urn.split("::", 3)[-1] for made in self.all()], n=3
@@ -284,3 +291,8 @@ class Store:
 
 def _dump(values: Mapping[str, Any]) -> str:
     return json.dumps(values, separators=(",", ":"), ensure_ascii=False)
+
+
+def _label(made: Made) -> str:
+    """A resource's kind and name, as commands show it: ``Bucket store-models``."""
+    return f"{made.token.rpartition(':')[2]} {made.urn.split('::', 3)[-1]}"

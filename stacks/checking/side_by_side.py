@@ -18,6 +18,7 @@ from typing import IO, Final, cast
 
 from pydantic import TypeAdapter
 
+from falaj.engine.sandbox import activation
 from falaj.policies.reports.result import StackResult
 from falaj.stacks.checking.subject import Subject, groups
 from falaj.stacks.command.console import say
@@ -83,7 +84,11 @@ class SideBySide:
                 return None
             process = subprocess.Popen(
                 [sys.executable, "-P", "-m", "falaj.stacks.checking.worker"],
-                env={**os.environ, "FALAJ_HOME": home, "PULUMI_HOME": str(Path(home) / "pulumi")},
+                env={
+                    **activation.left(),
+                    "FALAJ_HOME": home,
+                    "PULUMI_HOME": str(Path(home) / "pulumi"),
+                },
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=said,

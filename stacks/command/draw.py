@@ -41,7 +41,8 @@ _COLUMNS: Final = 80
     "file",
     metavar="FILE",
     type=click.Path(path_type=Path),
-    help="Draw what a file has: `pulumi stack export` or `pulumi preview --json` wrote it.",
+    help="Draw what a file has, which `pulumi stack export` wrote, or "
+    "`pulumi preview --json --show-sames`.",
 )
 @click.option(
     "--svg", metavar="FILE", type=click.Path(path_type=Path), help="Also write one SVG file."
@@ -114,8 +115,9 @@ def _planned(stack: StackFile, sandbox: bool) -> list[State]:
     in_sandbox = _sandboxed(subject, sandbox)
     where = " in the sandbox" if in_sandbox else ""
     say(f"drawing {stack.name}: previewing it{where}")
+    # What stays as it is belongs to the stack as well, and else the engine leaves it out.
     pulumi, _ = opened(subject, sandbox=in_sandbox)
-    return of_preview(preview_document(pulumi))
+    return of_preview(preview_document(pulumi, ["--show-sames"]))
 
 
 def _now(stack: StackFile, sandbox: bool) -> list[State]:

@@ -6,7 +6,6 @@ import os
 import subprocess
 import sys
 from collections.abc import Mapping
-from contextlib import ExitStack
 from dataclasses import dataclass
 
 from falaj.engine.commands import INTERRUPTED
@@ -200,10 +199,9 @@ def shell(call: Call) -> int:
     say("leave with: exit")
     chosen = {"VIRTUAL_ENV": sys.prefix, "PULUMI_STACK": call.stack.name}
     environment = {**pulumi.environment, **chosen}
-    with ExitStack() as opened:
-        if pulumi.sandbox:
-            path = stand_in.first_on_the_path(pulumi.engine.path, environment["PATH"])
-            environment["PATH"] = opened.enter_context(path)
+    before = environment["PATH"]
+    with stand_in.first_on_the_path(pulumi.engine.path, pulumi.folder, before) as path:
+        environment["PATH"] = path
         return subprocess.run(
             [program], cwd=pulumi.folder, env=environment, check=False
         ).returncode

@@ -60,7 +60,8 @@ def page(call: Call, *, every_cost: bool, unknown_prices: Path | None) -> int:
     with tempfile.TemporaryDirectory(prefix="falaj-preview-") as temporary:
         records = Path(temporary)
         with judged(call.stack, settings, pulumi, records=records) as (packs, environment):
-            arguments = ["preview", "--json", *packs, "-s", call.stack.name]
+            # What stays as it is belongs to the stack as well: it costs, and it is judged.
+            arguments = ["preview", "--json", "--show-sames", *packs, "-s", call.stack.name]
             variables = {**environment, **_ONE_DOCUMENT}
             outcome = operation.run(pulumi, arguments, "previewing", variables, read=True)
         document = document_of(outcome.printed)

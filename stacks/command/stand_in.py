@@ -1,4 +1,4 @@
-"""The `pulumi` of a sandbox's shell: changes of settings reach the stack's own file.
+"""The `pulumi` of the shell: in the sandbox changes of settings reach the stack's own file.
 
 In the sandbox the engine works on a copy of the stack's file, which is made anew from the real one
 by every command: what ``pulumi config set`` wrote there would be lost. A script that is first on
@@ -24,7 +24,12 @@ if TYPE_CHECKING:
     from falaj.stacks.command.project import Project
 
 _SCRIPT: Final = """#!/bin/sh
-# The engine, save that settings are changed in the stack's own file (falaj: stacks/command).
+# The engine, save that settings are changed in the stack's own file (falaj: stacks/command), and
+# that the shell's stack is none of another project's.
+case "$(pwd -P)/" in
+{folder}/*) ;;
+*) unset PULUMI_STACK ;;
+esac
 for word in "$@"; do
     case "$word" in
     config|-c*|--config|--config=*)
@@ -187,10 +192,14 @@ def _copied(folder: str) -> Project | None:
 
 
 @contextmanager
-def first_on_the_path(engine: Path, path: str) -> Generator[str]:
-    """A ``PATH`` with that `pulumi` before everything else, while the shell runs."""
+def first_on_the_path(engine: Path, project: Path, path: str) -> Generator[str]:
+    """A ``PATH`` with that `pulumi` before everything else, while the shell of a project runs."""
     with TemporaryDirectory(prefix="falaj-shell-") as folder:
-        text = _SCRIPT.format(python=shlex.quote(sys.executable), engine=shlex.quote(str(engine)))
+        text = _SCRIPT.format(
+            python=shlex.quote(sys.executable),
+            engine=shlex.quote(str(engine)),
+            folder=shlex.quote(str(project.resolve())),
+        )
         write_script(Path(folder) / "pulumi", text)
         yield os.pathsep.join([folder, path])
 

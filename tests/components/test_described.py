@@ -7,6 +7,7 @@ import pydoc
 import re
 from typing import Any
 
+import pulumi
 import pytest
 
 from falaj.components.specification.described import documented
@@ -45,6 +46,17 @@ def test_every_argument_is_told_whole(kind: Any) -> None:
             )
         else:
             assert re.search(r"(?i)default|need", text), f"{name} doesn't say what it is without"
+
+
+@pytest.mark.parametrize("cloud", ["aws", "azure"])
+def test_a_components_module_has_its_arguments_beside_it(cloud: str) -> None:
+    package = importlib.import_module(f"falaj.components.{cloud}")
+    for name in package.__all__:
+        kind = getattr(package, name)
+        if isinstance(kind, type) and issubclass(kind, pulumi.ComponentResource):
+            module = importlib.import_module(kind.__module__)
+            assert set(module.__all__) >= {name, f"{name}Args"}
+            assert "cost_center: str, needed" in pydoc.plain(pydoc.render_doc(module))
 
 
 def test_the_text_stays_short_for_programs_that_read_it() -> None:

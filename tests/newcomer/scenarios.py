@@ -43,6 +43,8 @@ ELSEWHERE: Final[Mapping[str, str]] = {
     "falaj preflight": "the block of the scenario preflight has it with its stack",
     "falaj images mirror --to REGISTRY": "tests/stacks/images run it against a registry of theirs",
     "falaj images pin": "tests/stacks/images run it against a registry of theirs",
+    "pulumi stack export": "what `falaj draw --now` calls",
+    "pulumi preview --json --show-sames": "what `falaj draw` calls",
     "pulumi up": "what `make up` calls",
     "pulumi refresh": "what `make refresh` calls",
     "python -m falaj.workloads.training": "what pods run: tests/components/kubernetes",

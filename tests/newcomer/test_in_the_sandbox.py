@@ -32,20 +32,6 @@ def test_a_preview_of_a_cloud_needs_no_account(machine: Machine) -> None:
     assert machine.clean_status() == ""
 
 
-def test_stacks_are_drawn(machine: Machine) -> None:
-    machine.run("make environment")
-    drawn, now, exported = readme.commands("draw")
-    assert "aws/me-central-1" in machine.run(drawn)
-    assert "<svg" in (machine.clone / "out" / "aws-smb.svg").read_text()
-    machine.run("make up STACK=aws-smb SANDBOX=1")
-    assert "aws/me-central-1" in machine.run(now)
-    export = f"pulumi stack export --file {machine.clone}/out/export.json"
-    machine.run(f"make shell STACK=aws-smb SANDBOX=1 <<'END'\n{export}\nEND")
-    assert "me-central-1" in machine.run(exported)
-    machine.run("make down STACK=aws-smb SANDBOX=1")
-    assert machine.clean_status() == ""
-
-
 def test_two_stacks_stand_beside_each_other(machine: Machine) -> None:
     up, beside, refresh, *downs = readme.commands("cloud")
     assert re.search(r"\d+ created", machine.run(up))
@@ -83,6 +69,23 @@ def test_the_sandbox_is_looked_at_changed_and_made_to_fail(machine: Machine) -> 
     machine.run(up.replace("make up", "make down"))
 
 
+def test_a_stack_is_drawn_before_and_after_it_is_made(machine: Machine) -> None:
+    machine.run("make environment")
+    planned, now, exported, made = readme.commands("draw")
+    assert "──▶" in machine.run(planned)
+    picture = machine.clone / "out" / "aws-smb.svg"
+    assert picture.read_text(encoding="utf-8").startswith("<?xml")
+    assert "An empty stack" in machine.run(now)
+    machine.run("make up STACK=aws-smb SANDBOX=1")
+    assert "KEYS AND WHAT THEY ENCRYPT" in machine.run(now)
+    export = f"pulumi stack export --file {machine.clone}/out/export.json"
+    machine.run(f"make shell STACK=aws-smb SANDBOX=1 <<'END'\n{export}\nEND")
+    assert "KEYS AND WHAT THEY ENCRYPT" in machine.run(exported)
+    assert "KEYS AND WHAT THEY ENCRYPT" in machine.run(made)
+    machine.run("make down STACK=aws-smb SANDBOX=1")
+    assert machine.clean_status() == ""
+
+
 def test_a_project_from_a_template(machine: Machine) -> None:
     machine.run("make environment")
     new, up, down = readme.commands("template")
@@ -106,7 +109,7 @@ def test_every_template_through_pulumi_new(machine: Machine, template: str) -> N
         shell = "make shell"
     lines = [
         f"cd {folder}",
-        f"{made} --yes --name {template}-project --stack dev --generate-only || exit 1",
+        f"{made} --yes --name {template}-project --stack dev || exit 1",
         "falaj up || exit 1",
         "falaj down || exit 1",
     ]
@@ -136,7 +139,7 @@ def test_the_components_in_a_program_of_ones_own(machine: Machine) -> None:
     assert "17 resources: 1 violation (x)" in printed
     (pydoc,) = MENTIONED["pydoc"]
     told = machine.run(pydoc)
-    assert re.search(r"max_nodes: int\n.*Default", told.replace("|", ""), re.DOTALL)
+    assert re.search(r"max_nodes: .*\n.*Default", told)
 
 
 def test_a_platform_without_a_cluster(machine: Machine) -> None:
@@ -187,16 +190,14 @@ def test_packs_judge_any_project(machine: Machine) -> None:
     machine.run("python3 engine/environment.py --extra aws")
     state_file = {"version": 3, "deployment": {"resources": []}}
     (machine.clone / "export.json").write_text(json.dumps(state_file))
-    shell = "make shell STACK=aws-smb SANDBOX=1"
     lines = [
         f"cd {machine.clone}",
         f"{foreign}; echo FOREIGN $?",
         f"{state}; echo STATE $?",
         f"{live}; echo LIVE $?",
         f"{formats}; echo FORMATS $?",
-        f"cd {own} && pulumi stack select --create dev && {preview}; echo PREVIEW $?",
     ]
-    printed = machine.run(f"{shell} <<'END'\n" + "\n".join(lines) + "\nEND")
+    printed = machine.run("make shell <<'END'\n" + "\n".join(lines) + "\nEND")
     assert "FOREIGN 1" in printed, printed
     assert "residency-aws-region" in printed
     assert "STATE 0" in printed, printed
@@ -205,7 +206,16 @@ def test_packs_judge_any_project(machine: Machine) -> None:
     assert all(
         (machine.clone / "out" / f"a.{kind}").is_file() for kind in ("sarif", "xml", "json")
     )
-    assert "PREVIEW 255" in printed or "PREVIEW 1" in printed, printed
+    # In the sandbox's shell as well, and there no account is needed.
+    lines = [
+        f"cd {machine.clone} && {foreign}; echo FOREIGN $?",
+        f"cd {own} && pulumi stack select --create dev && {preview}; echo PREVIEW $?",
+    ]
+    shell = "make shell STACK=aws-smb SANDBOX=1"
+    printed = machine.run(f"{shell} <<'END'\n" + "\n".join(lines) + "\nEND")
+    assert "FOREIGN 1" in printed, printed
+    assert re.search("PREVIEW (255|1)$", printed, re.MULTILINE), printed
+    assert printed.count("residency-aws-region") == 2, printed
     (live_mentioned,) = MENTIONED["packs"]
     assert live.startswith(live_mentioned)
 
@@ -216,7 +226,7 @@ def test_what_there_is_is_listed_by_the_base(machine: Machine) -> None:
     assert "The life of a stack" in machine.run(top)
     assert "falaj:gpuPools.NAME.maxNodes" in machine.run(settings)
     assert "residency-aws-region" in machine.run(rules)
-    assert "pdpl" in machine.run(coverage).lower()
+    assert "ISO/IEC 27001 Annex A" in machine.run(coverage)
     assert "CKV" in machine.run(suppress)
 
 

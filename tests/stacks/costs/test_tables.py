@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import ast
+import importlib
 import re
 from collections.abc import Iterator, Mapping
 from functools import cache
 from pathlib import Path
 from typing import Any
 
+import pulumi
 import pytest
 import yaml
 
+from falaj import components
 from falaj.engine.sandbox.schema import types
 from falaj.engine.sandbox.schema.tables import Tables
 from falaj.policies.model import kind_of
@@ -169,6 +173,46 @@ def test_rows_of_one_meter_have_one_unit() -> None:
 def test_every_type_of_the_shipped_stacks_is_classified(stack: str) -> None:
     found = costs.of(states(stack), place(stack))
     assert [each.type for each in found.unclassified] == []
+
+
+def types_of_components(cloud: str) -> set[str]:
+    """Types of the resources that components may make, whatever their settings are."""
+    module, package = {
+        "aws": ("pulumi_aws", "aws"), "azure": ("pulumi_azure_native", "azure-native"),
+    }[cloud]  # fmt: skip
+    found: set[str] = set()
+    for path in Path(components.__file__).parent.joinpath(cloud).rglob("*.py"):
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+        names: dict[str, str] = {}
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Import):
+                names |= {one.asname or one.name: one.name for one in node.names}
+            elif isinstance(node, ast.ImportFrom):
+                names |= {
+                    one.asname or one.name: f"{node.module}.{one.name}" for one in node.names
+                }
+        for node in ast.walk(tree):
+            if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):
+                continue
+            first, _, rest = ast.unparse(node.func).partition(".")
+            whole = f"{names.get(first, '')}.{rest}".split(".")
+            if whole[0] != module or len(whole) != 3:
+                continue
+            made = getattr(importlib.import_module(f"{whole[0]}.{whole[1]}"), whole[2])
+            if isinstance(made, type) and issubclass(made, pulumi.CustomResource):
+                last = whole[2]
+                inner = f"/{last[0].lower()}{last[1:]}" if package == "aws" else ""
+                found.add(f"{package}:{whole[1]}{inner}:{last}")
+    return found
+
+
+@pytest.mark.parametrize("cloud", ["aws", "azure"])
+def test_every_type_that_components_may_make_is_classified(cloud: str) -> None:
+    made = types_of_components(cloud)
+    known = {kind_of(token) for token in sdk(PACKAGES[cloud]).tokens()}
+    assert len(made) > 30
+    assert {kind_of(each) for each in made} <= known
+    assert {each for each in made if costs.billed(kind_of(each)) is None} == set()
 
 
 def test_the_local_stacks_types_are_classified() -> None:

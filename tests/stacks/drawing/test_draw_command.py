@@ -120,6 +120,9 @@ def test_a_stack_is_drawn_before_and_after_it_is_made(project: Project, tmp_path
     done = project.falaj("draw", "--sandbox", "--now", "--json", str(after))
     assert done.returncode == 0, done.stdout
     assert "WHAT MAY TALK TO WHAT" in done.stdout
+    again = tmp_path / "again.json"
+    assert project.falaj("draw", "--sandbox", "--json", str(again)).returncode == 0
+    assert json.loads(again.read_text())["nodes"] == json.loads(after.read_text())["nodes"]
     one, other = (json.loads(each.read_text()) for each in (before, after))
     assert {each["id"] for each in one["nodes"]} == {each["id"] for each in other["nodes"]}
     assert one["edges"] == other["edges"]
