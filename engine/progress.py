@@ -11,7 +11,8 @@ from contextlib import contextmanager
 Report = Callable[[str], None]
 """Receives one finished line of progress, without a newline."""
 
-INTERVAL_SECONDS = 5.0
+INTERVAL_SECONDS = 10.0
+"""Seconds between two lines of progress where no terminal shows it in place."""
 
 
 def to_stderr(line: str) -> None:

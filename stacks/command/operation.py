@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from falaj.engine.commands import INTERRUPTED
-from falaj.engine.progress import duration
+from falaj.engine.progress import INTERVAL_SECONDS, duration
 from falaj.stacks.command.console import say
 from falaj.stacks.command.events import EventLog, Note, Progress, clean
 from falaj.stacks.command.pulumi import Pulumi
@@ -21,8 +21,6 @@ from falaj.stacks.command.pulumi import Pulumi
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-#: Seconds between two lines of progress where there is no terminal.
-INTERVAL: Final = 10.0
 #: The engine's options for what it draws stay hidden until this is set; its Automation API does
 #: the same (pulumi/pulumi, sdk/go/auto/stack.go).
 _SHOWN: Final = {"PULUMI_DEBUG_COMMANDS": "true"}
@@ -186,7 +184,7 @@ class Lines:
         """Nothing stays to be removed."""
 
     def _show(self) -> None:
-        if time.monotonic() - self._shown >= INTERVAL:
+        if time.monotonic() - self._shown >= INTERVAL_SECONDS:
             self._shown = time.monotonic()
             say(f"      {self.line()}")
 
