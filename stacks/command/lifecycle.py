@@ -111,6 +111,7 @@ def refresh(call: Call, *, details: bool) -> int:
     """Read what is really there into the stack's state, so that the next ``up`` mends drift."""
     settings = call.settings()
     pulumi = call.engine(settings)
+    _say_what_answers(pulumi)
     pulumi.ensure_stack()
     arguments = ["refresh", "--yes", "-s", call.stack.name]
     outcome = _run(pulumi, arguments, "reading", details=details)
@@ -141,6 +142,7 @@ def down(call: Call, *, details: bool, is_agreed: bool) -> int:
     sandboxed = call.sandbox or (settings is not None and call.sandboxed(settings))
     clouds = isinstance(settings, CloudSettings)
     pulumi = Pulumi(stack, sandbox=sandboxed, plugins=clouds)
+    _say_what_answers(pulumi)
     pulumi.ensure_stack()
     if not isinstance(settings, CloudSettings) and not sandboxed:
         pulumi.settle_interrupted()
@@ -205,6 +207,11 @@ def shell(call: Call) -> int:
         return subprocess.run(
             [program], cwd=pulumi.folder, env=environment, check=False
         ).returncode
+
+
+def _say_what_answers(pulumi: Pulumi) -> None:
+    if pulumi.sandbox:
+        say("SANDBOX: nothing real is read or destroyed; stand-ins answer")
 
 
 def _run(

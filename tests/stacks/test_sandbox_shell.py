@@ -88,6 +88,7 @@ def test_options_are_told_from_words() -> None:
 
 ENGINE = """#!/bin/sh
 echo "$0 $# $*"
+echo "stack '$PULUMI_STACK'" >&2
 [ "$1" = wait ] && kill -TERM $$
 cat
 exit 7
@@ -105,13 +106,21 @@ def test_everything_else_reaches_the_engine_as_it_is(tmp_path: Path) -> None:
             env={**os.environ, "PATH": path}, check=False,
         )  # fmt: skip
 
-    with stand_in.first_on_the_path(engine, os.environ["PATH"]) as path:
+    with stand_in.first_on_the_path(engine, tmp_path, os.environ["PATH"]) as path:
         done = call("up", "a  b", "")
         assert (done.returncode, done.stdout) == (7, f"{engine} 3 up a  b \ntyped")
         # A folder that is no copy of the sandbox's: its file is the engine's to write.
         done = call("config", "set", "a", "b  c")
         assert (done.returncode, done.stdout) == (7, f"{engine} 4 config set a b  c\ntyped")
         assert call("wait").returncode == -signal.SIGTERM
+        # The shell's stack is none of another project's.
+        other = tmp_path.parent
+        for cwd, told in ((tmp_path, "dev"), (other, "")):
+            asked = subprocess.run(
+                ["pulumi", "stack"], cwd=cwd, input="", capture_output=True, text=True, check=False,
+                env={**os.environ, "PATH": path, "PULUMI_STACK": "dev"},
+            )  # fmt: skip
+            assert f"stack '{told}'" in asked.stderr
         folder = Path(path.split(os.pathsep)[0])
         assert folder.stat().st_mode & 0o077 == 0
     assert not folder.exists()

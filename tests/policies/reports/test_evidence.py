@@ -122,6 +122,7 @@ SAID = {
     "sandbox-and-others": ("other providers answered as well", "Other providers in s0: random, "),
     "sandbox-state": ("nothing real was looked at", "None of it exists"),
     "machine": ("a plan, not what runs", "Falaj's provider for this machine"),
+    "cloud-preview": ("a plan, not what is there", "The clouds' own providers answered"),
     "exported-state": ("what a file says", "The cloud was not asked"),
     "backend": ("its record of what is deployed", "The cloud was not asked"),
     "nobody": ("Nothing answered", "Nothing in this report speaks for it"),
