@@ -117,7 +117,8 @@ def test_everything_else_reaches_the_engine_as_it_is(tmp_path: Path) -> None:
         other = tmp_path.parent
         for cwd, told in ((tmp_path, "dev"), (other, "")):
             asked = subprocess.run(
-                ["pulumi", "stack"], cwd=cwd, input="", capture_output=True, text=True, check=False,
+                ["pulumi", "stack"],
+                cwd=cwd, input="", capture_output=True, text=True, check=False,
                 env={**os.environ, "PATH": path, "PULUMI_STACK": "dev"},
             )  # fmt: skip
             assert f"stack '{told}'" in asked.stderr
