@@ -105,11 +105,15 @@ def test_every_template_through_pulumi_new(machine: Machine, template: str) -> N
     source = machine.clone / "stacks" / "templates" / template
     made = new.replace("FOLDER-OF-A-TEMPLATE", str(source))
     shell = "make shell STACK=azure-smb SANDBOX=1"
+    port: list[str] = []
     if template == "local":
         shell = "make shell"
+        # The README's own tests may use the port of the template at the same time.
+        port = ["falaj config set falaj:service.port 28443 || exit 1"]
     lines = [
         f"cd {folder}",
         f"{made} --yes --name {template}-project --stack dev || exit 1",
+        *port,
         "falaj up || exit 1",
         "falaj down || exit 1",
     ]

@@ -1,8 +1,4 @@
-"""A wheel, installed into an environment of its own: everything works outside of a clone.
-
-The served model uses the port that the template names: tests of one file are run by one worker,
-and it is another one than the README's.
-"""
+"""A wheel, installed into an environment of its own: everything works outside of a clone."""
 
 from __future__ import annotations
 
@@ -100,6 +96,8 @@ def test_a_local_stack_from_new_to_down(installed: Machine) -> None:
     printed = installed.run(new)
     assert "falaj up" in printed
     folder = installed.clone / "shop"
+    # The README's own tests may use the port of the template at the same time.
+    installed.run("falaj config set falaj:service.port 18443", folder=folder)
     served = installed.run(up, folder=folder)
     assert "Serving digits version 1 at https://localhost:" in served
     # Advice fits where one stands.

@@ -20,13 +20,18 @@ _SECRET_SUFFIXES: Final = {".key", ".pem"}
 
 
 def make_folder(path: Path) -> None:
-    """Make a folder that only its owner may enter.
+    """Make a folder that only its owner may enter; those above that are missing likewise.
+
+    Who may write to the folder above could put another one in its place, whatever its own mode.
 
     Raises:
         LocalError: it can't be made.
     """
     try:
-        path.mkdir(mode=0o700, parents=True, exist_ok=True)
+        for each in (*reversed(path.parents), path):
+            # With `parents=True` those above would have the mode that the umask leaves.
+            if each == path or not each.exists():
+                each.mkdir(mode=0o700, exist_ok=True)
         path.chmod(0o700)
     except FileExistsError:
         raise LocalError(f"{path} is a file, but a folder is needed there; move it away") from None

@@ -83,3 +83,13 @@ def test_a_damaged_json_file_counts_as_none(tmp_path: Path) -> None:
     assert files.read_json(tmp_path / "a.json") is None
     assert files.read_json(tmp_path / "b.json") is None
     assert files.read_json(tmp_path / "c.json") is None
+
+
+def test_folders_above_are_closed_whatever_the_umask(tmp_path: Path) -> None:
+    before = os.umask(0)
+    try:
+        files.make_folder(tmp_path / "falaj" / "stacks" / "local")
+    finally:
+        os.umask(before)
+    for folder in ("falaj", "falaj/stacks", "falaj/stacks/local"):
+        assert (tmp_path / folder).stat().st_mode & 0o777 == 0o700
