@@ -22,7 +22,9 @@ EXTRAS: Final[Mapping[str, frozenset[str]]] = {
     "falaj.components.kubernetes": frozenset({"kubernetes"}),
     "falaj.engine.controlplane": frozenset({"kubernetes"}),
     "falaj.engine.sandbox.cluster": frozenset({"kubernetes"}),
-    "falaj.components.local.supervision.supervisord": frozenset({"local"}),
+    "falaj.components.local.provider.leftovers": frozenset({"local"}),
+    "falaj.components.local.provider.resources": frozenset({"local"}),
+    "falaj.components.local.supervision": frozenset({"local"}),
     "falaj.stacks.preflight.aws": frozenset({"aws"}),
     "falaj.stacks.preflight.azure": frozenset({"azure"}),
 }

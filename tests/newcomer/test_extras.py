@@ -155,7 +155,7 @@ def test_an_environment_with_one_extra_imports_its_modules(machine: Machine, ext
         "        importlib.import_module(name)\n"
         "    except ImportError as error:\n"
         "        missing.append(f'{name}: {error}')\n"
-        "sys.exit('\\n'.join(missing))\n"
+        "sys.exit('\\n'.join(missing) or 0)\n"
     )
     machine.run(f".venv/bin/python {program}")
     installed = subprocess.run(
