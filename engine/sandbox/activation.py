@@ -96,15 +96,20 @@ def activated(base: Mapping[str, str] | None = None) -> dict[str, str]:
 
 
 def left(base: Mapping[str, str] | None = None) -> dict[str, str]:
-    """The variables of `base` (ours) without those that a run in the sandbox was given.
+    """The variables of `base` (ours) without those that a shell of Falaj's was given.
 
-    For what makes a sandbox of its own while it is called in another one's shell.
+    For what makes a sandbox of its own while it is called in another one's shell, or in that of a
+    stack with Falaj's own backend; a backend of somebody's choosing stays, and is refused.
     """
     given = dict(os.environ if base is None else base)
+    own = (data_home(given) / "backend").as_uri()
     if is_asked(given):
-        for name in (ACTIVE_VARIABLE, CLOUD_VARIABLE, "PULUMI_BACKEND_URL", "PULUMI_HOME"):
+        for name in (ACTIVE_VARIABLE, CLOUD_VARIABLE):
             given.pop(name, None)
-        given.pop("PULUMI_CONFIG_PASSPHRASE_FILE", None)
+    elif given.get("PULUMI_BACKEND_URL") != own:
+        return given
+    for name in ("PULUMI_BACKEND_URL", "PULUMI_HOME", "PULUMI_CONFIG_PASSPHRASE_FILE"):
+        given.pop(name, None)
     return given
 
 

@@ -219,7 +219,7 @@ def test_packs_judge_any_project(machine: Machine) -> None:
     printed = machine.run(f"{shell} <<'END'\n" + "\n".join(lines) + "\nEND")
     assert "FOREIGN 1" in printed, printed
     assert re.search("PREVIEW (255|1)$", printed, re.MULTILINE), printed
-    assert printed.count("residency-aws-region") == 2, printed
+    assert printed.count("residency-aws-region") >= 2, printed
     (live_mentioned,) = MENTIONED["packs"]
     assert live.startswith(live_mentioned)
 

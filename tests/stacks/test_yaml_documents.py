@@ -62,7 +62,10 @@ def at(value: Any, way: Way) -> Any:
 def test_every_key_and_value_is_where_its_position_says(
     value: dict[str, Any], flow: bool | None, indent: int
 ) -> None:
-    found = document(dumped(value, flow=flow, indent=indent))
+    text = dumped(value, flow=flow, indent=indent)
+    # PyYAML folds some line breaks of Unicode (U+0085) when it writes: that is another value.
+    assume(yaml.safe_load(text) == value)
+    found = document(text)
     assert found.is_readable
     assert not found.flaws
     assert found.root is not None

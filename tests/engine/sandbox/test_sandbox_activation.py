@@ -206,3 +206,14 @@ def test_the_engine_keeps_no_log_of_every_property(base: dict[str, str]) -> None
     (home / "logs" / "pulumi-1.log").write_text("")
     activation.environment(base)
     assert (home / "logs").is_file()
+
+
+def test_what_a_shell_was_given_is_left_and_what_a_person_chose_stays(tmp_path: Path) -> None:
+    own = {"FALAJ_HOME": str(tmp_path), "PULUMI_HOME": "h", "PULUMI_CONFIG_PASSPHRASE_FILE": "p"}
+    backend = (tmp_path / "backend").as_uri()
+    kept = {"FALAJ_HOME": str(tmp_path)}
+    assert activation.left({**own, "PULUMI_BACKEND_URL": backend}) == kept
+    inside = {"PULUMI_BACKEND_URL": "file:///s", "FALAJ_SANDBOX": "1", "FALAJ_SANDBOX_CLOUD": "c"}
+    assert activation.left({**own, **inside}) == kept
+    chosen = {**own, "PULUMI_BACKEND_URL": "s3://state"}
+    assert activation.left(chosen) == chosen
