@@ -6,7 +6,6 @@ are, with all packs, on an API server that judges each object; pods are simulate
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -21,6 +20,7 @@ from falaj.engine.controlplane.pools import Site
 from tests.cluster.inventory import inventory
 from tests.cluster.tenancy import counted
 from tests.ports import free_port
+from tests.stacks.clouds import counts, nothing_changed
 from tests.stacks.conftest import Project, copy_project
 
 pytestmark = [
@@ -28,7 +28,6 @@ pytestmark = [
 ]  # fmt: skip
 
 CLUSTER, WORKLOADS = "onprem-cluster", "onprem-workloads"
-_CHANGES = re.compile(r"^    (\S+) ?(\d+) (created|updated|deleted|replaced)$", re.MULTILINE)
 
 
 @pytest.fixture(scope="module")
@@ -57,11 +56,6 @@ def project(tmp_path_factory: pytest.TempPathFactory, charts: Path) -> Iterator[
     made.sweep()
 
 
-def _changed(printed: str) -> dict[str, int]:
-    """How many resources a run created, updated, deleted and replaced."""
-    return {what: int(count) for _, count, what in _CHANGES.findall(printed)}
-
-
 def _edit(project: Project, stack: str, edit: Callable[[dict[str, Any]], object]) -> None:
     project.stack = stack
     document = yaml.safe_load(project.file.read_text())
@@ -80,26 +74,26 @@ def test_platform_and_workloads_from_nothing_to_nothing(
         return done.stdout
 
     before = inventory(bare.objects)
-    assert _changed(run("up", CLUSTER))["created"] > 500
+    assert counts(run("up", CLUSTER))["created"] > 500
     namespaces = {each["metadata"]["name"] for each in bare.objects.list("v1", "Namespace")}
     assert {"kueue-system", "cert-manager", "acme-training", "acme-serving"} <= namespaces
     # The quota controller looks for kinds that are new, and counts them, every half minute.
     wait_for(lambda: counted(bare, "acme-training"), "job sets are counted", 120)
-    assert set(_changed(run("up", WORKLOADS))) == {"created"}
+    assert set(counts(run("up", WORKLOADS))) == {"created"}
     assert bare.objects.get("apps/v1", "Deployment", "credit-v7", "acme-serving")
     assert bare.objects.get("jobset.x-k8s.io/v1alpha2", "JobSet", "credit", "acme-training")
 
     # All packs have judged all of it; what follows is about the cluster alone.
     for stack in (CLUSTER, WORKLOADS):
         _edit(project, stack, _fewer_packs)
-        assert _changed(run("up", stack)) == {}
+        assert nothing_changed(run("up", stack))
 
     _edit(project, CLUSTER, _more_quota)
-    assert set(_changed(run("up", CLUSTER))) == {"updated"}
+    assert set(counts(run("up", CLUSTER))) == {"updated", "unchanged"}
     quotas = bare.objects.list("v1", "ResourceQuota", "acme-serving")
     assert any(each["spec"]["hard"].get("requests.cpu") == "96" for each in quotas)
     _edit(project, WORKLOADS, _more_canary)
-    assert set(_changed(run("up", WORKLOADS))) == {"updated"}
+    assert set(counts(run("up", WORKLOADS))) == {"updated", "unchanged"}
 
     run("down", WORKLOADS)
     run("down", CLUSTER)
