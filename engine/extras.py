@@ -21,7 +21,7 @@ EXTRAS: Final[Mapping[str, frozenset[str]]] = {
     "falaj.components.azure": frozenset({"azure"}),
     "falaj.components.kubernetes": frozenset({"kubernetes"}),
     "falaj.engine.controlplane": frozenset({"kubernetes"}),
-    "falaj.engine.sandbox.cluster": frozenset({"kubernetes"}),
+    "falaj.sandbox.cluster": frozenset({"kubernetes"}),
     "falaj.components.local.provider.leftovers": frozenset({"local"}),
     "falaj.components.local.provider.resources": frozenset({"local"}),
     "falaj.components.local.supervision": frozenset({"local"}),

@@ -19,7 +19,7 @@ from falaj.engine.install import Engine, ensure_engine
 from falaj.engine.launchers import PYTHON_VARIABLE
 from falaj.engine.locks import clear_stale_locks
 from falaj.engine.progress import Report, to_stderr
-from falaj.engine.sandbox import activation
+from falaj.sandbox import activation
 
 
 def additions(engine: Engine, environ: Mapping[str, str] | None = None) -> dict[str, str]:

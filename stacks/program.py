@@ -8,8 +8,8 @@ import pulumi
 from pydantic.alias_generators import to_camel
 
 from falaj.engine.errors import EngineError
-from falaj.engine.sandbox import activation
 from falaj.engine.short_lived import collect_rarely
+from falaj.sandbox import activation
 from falaj.stacks.blueprints import cluster, foundation, local, platform, smb, workloads
 from falaj.stacks.blueprints.cloud import open_cloud
 from falaj.stacks.blueprints.in_cluster import open_cluster

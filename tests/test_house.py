@@ -11,7 +11,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
 LOCKS = sorted((ROOT / "requirements").glob("*.txt"))
-PACKAGES = ["stacks", "components", "workloads", "policies", "engine", "wire"]
+PACKAGES = ["stacks", "components", "workloads", "policies", "engine", "sandbox", "wire"]
 
 
 @pytest.mark.slow

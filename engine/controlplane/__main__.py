@@ -17,7 +17,7 @@ from falaj.engine.controlplane.plane import start, stop
 from falaj.engine.controlplane.pools import Distribution, Site
 from falaj.engine.controlplane.record import Record
 from falaj.engine.folders import data_home
-from falaj.engine.sandbox.charts import library, modules
+from falaj.sandbox.charts import library, modules
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 

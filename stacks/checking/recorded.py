@@ -10,8 +10,6 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from falaj.engine.sandbox.activation import is_asked
-from falaj.engine.sandbox.state import made_in_sandbox
 from falaj.policies.configuration import Configuration, read_configuration
 from falaj.policies.model import PolicyError
 from falaj.policies.model.judge import Judge, Judgement
@@ -19,6 +17,8 @@ from falaj.policies.recording import resource_entry
 from falaj.policies.reports.result import AnsweredBy, StackResult
 from falaj.policies.rules import all_rules, rules_of
 from falaj.policies.state import stack_of_export
+from falaj.sandbox.activation import is_asked
+from falaj.sandbox.state import made_in_sandbox
 from falaj.stacks.checking.records import outcomes_of, resources_of
 from falaj.stacks.checking.subject import Subject
 from falaj.stacks.command.pulumi import Pulumi

@@ -18,8 +18,8 @@ from typing import IO, Final, cast
 
 from pydantic import TypeAdapter
 
-from falaj.engine.sandbox import activation
 from falaj.policies.reports.result import StackResult
+from falaj.sandbox import activation
 from falaj.stacks.checking.subject import Subject, groups
 from falaj.stacks.command.console import say
 

@@ -115,7 +115,7 @@ def remove(stack: StackFile, keys: Sequence[str]) -> int:
 
 def _told(stack: StackFile, change: Change) -> int:
     """Print what became of the file; returns the exit status."""
-    from falaj.engine.sandbox import activation  # noqa: PLC0415 - not for `--help`
+    from falaj.sandbox import activation  # noqa: PLC0415 - not for `--help`
     from falaj.stacks.command import shadow  # noqa: PLC0415
 
     if activation.is_asked():

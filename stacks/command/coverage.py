@@ -8,11 +8,11 @@ import textwrap
 from collections.abc import Sequence
 from typing import Final
 
-from falaj.engine.sandbox.models import PACKAGES
-from falaj.engine.sandbox.schema.tables import Tables
 from falaj.policies.controls import frameworks, rules_by_control
 from falaj.policies.model import Rule, kind_of
 from falaj.policies.rules import all_rules
+from falaj.sandbox.models import PACKAGES
+from falaj.sandbox.schema.tables import Tables
 from falaj.stacks.command.console import table
 
 _WHOLE_PACKAGE: Final = re.compile(r"[\w-]+:[*:]*")

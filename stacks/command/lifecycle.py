@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from falaj.engine.commands import INTERRUPTED
-from falaj.engine.sandbox import activation
+from falaj.sandbox import activation
 from falaj.stacks.command import advice, installation, made_for, operation, service, stand_in
 from falaj.stacks.command.beneath import bring_up_beneath
 from falaj.stacks.command.cloud import closing, prepare_cloud

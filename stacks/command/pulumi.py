@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import IO, Any, cast
 
 from falaj.engine import install, launch, locks
-from falaj.engine.sandbox import activation, foresight, state
+from falaj.sandbox import activation, foresight, state
 from falaj.stacks.command.console import say
 from falaj.stacks.command.project import StackFile
 from falaj.stacks.command.shadow import make_shadow

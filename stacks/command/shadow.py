@@ -13,7 +13,7 @@ from typing import Any, cast
 import yaml
 
 from falaj.engine.folders import data_home, make_private
-from falaj.engine.sandbox.store import Store
+from falaj.sandbox.store import Store
 from falaj.stacks.command.project import Project, StackFile
 from falaj.stacks.settings.source import from_project_and_stack
 

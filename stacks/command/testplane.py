@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 
 from falaj.engine.folders import data_home
-from falaj.engine.sandbox.activation import CLUSTER_VARIABLE
+from falaj.sandbox.activation import CLUSTER_VARIABLE
 from falaj.stacks.errors import StackError
 
 

@@ -129,7 +129,7 @@ COMMANDS: Final[Mapping[str, Mapping[str, Entry]]] = {
             "list, pin, mirror and build what clusters run",
         ),
         "sandbox": Entry(
-            "engine.sandbox.__main__:sandbox",
+            "sandbox.__main__:sandbox",
             "look at the sandbox's cloud, change it, make it fail",
         ),
     },

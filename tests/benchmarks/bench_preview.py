@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 from pytest_benchmark.fixture import BenchmarkFixture
 
-from falaj.engine.sandbox.mocks import Declared
-from falaj.engine.sandbox.schema.tables import Tables
+from falaj.sandbox.mocks import Declared
+from falaj.sandbox.schema.tables import Tables
 from falaj.wire import Unknown
 from tests.stacks.conftest import Project
 from tests.stacks.in_mocks import SIX, declare, shipped

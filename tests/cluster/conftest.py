@@ -10,7 +10,7 @@ import pytest
 
 from falaj.engine.controlplane import ControlPlane, start
 from falaj.engine.controlplane.objects import wait_for
-from falaj.engine.sandbox.charts import library, modules
+from falaj.sandbox.charts import library, modules
 from tests.cluster.leftovers import restored
 from tests.cluster.tenancy import kueue_settings
 

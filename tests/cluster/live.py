@@ -10,7 +10,7 @@ from typing import Any
 
 from falaj.engine.install import ensure_engine
 from falaj.engine.launch import additions
-from falaj.engine.sandbox import activation
+from falaj.sandbox import activation
 from tests.engine.conftest import Project
 
 YAML = """

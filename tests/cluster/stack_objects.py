@@ -7,9 +7,9 @@ from typing import Any
 
 from falaj.components.kubernetes import federated_training, sweep
 from falaj.components.kubernetes._objects import Manifest
-from falaj.engine.sandbox.charts import groups
-from falaj.engine.sandbox.charts.groups import Surroundings
-from falaj.engine.sandbox.charts.library import short_name
+from falaj.sandbox.charts import groups
+from falaj.sandbox.charts.groups import Surroundings
+from falaj.sandbox.charts.library import short_name
 from tests.components.kubernetes.test_federated_training import COORDINATOR, SITE
 from tests.components.kubernetes.test_sweep import SEARCH
 from tests.components.kubernetes.training_jobs import CPU, arguments

@@ -20,9 +20,9 @@ from falaj.engine.controlplane import binaries
 from falaj.engine.gobuild import module_folders
 from falaj.engine.oci.tools import ensure
 from falaj.engine.progress import to_stderr
-from falaj.engine.sandbox.charts import modules
-from falaj.engine.sandbox.charts.helm import Rendering, render
-from falaj.engine.sandbox.charts.library import Chart, missing_dependencies
+from falaj.sandbox.charts import modules
+from falaj.sandbox.charts.helm import Rendering, render
+from falaj.sandbox.charts.library import Chart, missing_dependencies
 from tests.components.kubernetes.platforms import spec, values
 from tests.components.kubernetes.test_platform_monitoring import EXPRESSIONS
 

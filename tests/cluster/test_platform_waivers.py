@@ -12,13 +12,13 @@ from functools import cache
 
 import pytest
 
-from falaj.engine.sandbox.charts import groups
-from falaj.engine.sandbox.charts.groups import Surroundings
 from falaj.policies.configuration import Configuration, read_configuration
 from falaj.policies.model import Resource, Stack
 from falaj.policies.model.judge import Judge
 from falaj.policies.outcome import Decided, decide
 from falaj.policies.rules import all_rules
+from falaj.sandbox.charts import groups
+from falaj.sandbox.charts.groups import Surroundings
 from tests.policies.shipped import stack_with
 from tests.stacks.in_mocks import ROOT, shipped
 

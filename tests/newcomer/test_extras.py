@@ -19,7 +19,7 @@ from falaj.engine.extras import EXTRAS, extras_of, names
 from tests.newcomer.machine import Machine
 
 ROOT = Path(__file__).resolve().parents[2]
-PACKAGES = ("components", "engine", "policies", "stacks", "wire", "workloads")
+PACKAGES = ("components", "engine", "policies", "sandbox", "stacks", "wire", "workloads")
 #: Programs that run elsewhere, with what their own machine has: not imported from here.
 ALONE = (
     "falaj.components.aws.serving", "falaj.components.azure.serving", "falaj.workloads.images",

@@ -21,6 +21,7 @@ pytestmark = [pytest.mark.engine, pytest.mark.thorough, pytest.mark.timeout(1_80
 ROOT = Path(__file__).resolve().parents[2]
 UV = Path(sys.prefix) / "bin" / "uv"
 EXTRAS = ("local", "azure")
+PACKAGES = ("components", "engine", "policies", "sandbox", "stacks", "wire", "workloads")
 
 
 @pytest.fixture(scope="module")
@@ -73,7 +74,7 @@ def test_it_holds_what_is_needed_under_one_name(wheel: Path) -> None:
     assert not [name for name in names if "/tests/" in name or name.endswith(".cases.yaml")]
     # Whatever git keeps beside the modules is data that some module reads.
     kept = subprocess.run(
-        ["git", "ls-files", "components", "engine", "policies", "stacks", "wire", "workloads"],
+        ["git", "ls-files", *PACKAGES],
         cwd=ROOT, capture_output=True, text=True, check=True,
     ).stdout.split()  # fmt: skip
     left_out = {
@@ -83,7 +84,7 @@ def test_it_holds_what_is_needed_under_one_name(wheel: Path) -> None:
 
 
 def test_nobody_elses_names_are_taken(installed: Machine) -> None:
-    for name in ("components", "engine", "policies", "stacks", "wire", "workloads"):
+    for name in PACKAGES:
         found = installed.run(
             f"""python -c 'import importlib.util as u; print(u.find_spec("{name}"))'"""
         )

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 import yaml
 
-from falaj.engine.sandbox.clouds.model import Made
-from falaj.engine.sandbox.store import Store
+from falaj.sandbox.clouds.model import Made
+from falaj.sandbox.store import Store
 from tests.stacks.conftest import Project
 
 

@@ -131,13 +131,13 @@ class Project:
 
     def sandbox(self, *arguments: str) -> subprocess.CompletedProcess[str]:
         """Look at the sandbox's cloud, or change it."""
-        return self._run([sys.executable, "-m", "falaj.engine.sandbox", *arguments])
+        return self._run([sys.executable, "-m", "falaj.sandbox", *arguments])
 
     def in_sandbox(self, folder: Path, command: list[str]) -> subprocess.CompletedProcess[str]:
         """Run a command in another folder, with the variables of the sandbox."""
         program = (
             "import sys, subprocess; from falaj.engine import launch; "
-            "from falaj.engine.sandbox import activation; sys.exit(subprocess.run(sys.argv[1:], "
+            "from falaj.sandbox import activation; sys.exit(subprocess.run(sys.argv[1:], "
             "env=activation.activated(launch.environment())).returncode)"
         )
         return self._run([sys.executable, "-c", program, *command], folder)

@@ -7,7 +7,7 @@ import re
 import pytest
 import yaml
 
-from falaj.engine.sandbox.store import Store
+from falaj.sandbox.store import Store
 from tests.stacks.clouds import change, counts, made, nothing_changed, run, use
 from tests.stacks.conftest import Project
 

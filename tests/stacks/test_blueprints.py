@@ -12,13 +12,13 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from falaj.engine.sandbox.inprocess import Sandbox
-from falaj.engine.sandbox.mocks import SandboxMocks
-from falaj.engine.sandbox.schema.tables import Tables
+from falaj.sandbox.inprocess import Sandbox
+from falaj.sandbox.mocks import SandboxMocks
+from falaj.sandbox.schema.tables import Tables
 from falaj.stacks.errors import SettingsError
 from falaj.wire import Unknown
-from tests.engine.sandbox.mutants import mutants
 from tests.examples import examples
+from tests.sandbox.mutants import mutants
 from tests.stacks.in_mocks import SIX, declare, shipped
 
 ALLOWED = {"me-central-1", "uaenorth", "uaecentral"}

@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from falaj.engine.sandbox.store import Store
 from falaj.policies.reports.result import CheckResult, read_result
 from falaj.policies.reports.wording import Wording
+from falaj.sandbox.store import Store
 from tests.stacks.conftest import ROOT, Project
 from tests.stacks.in_mocks import SIX
 

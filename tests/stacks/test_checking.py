@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 
-from falaj.engine.sandbox.cloud import MADE_IN, MADE_UP, MARK
 from falaj.policies.reports.evidence import evidence
 from falaj.policies.reports.junit import to_junit
 from falaj.policies.reports.result import CheckResult, StackResult, read_result
 from falaj.policies.reports.sarif import to_sarif
 from falaj.policies.reports.summary import summarise
+from falaj.sandbox.cloud import MADE_IN, MADE_UP, MARK
 from falaj.stacks.checking.check import begin, gathered
 from falaj.stacks.checking.preview import (
     other_providers,

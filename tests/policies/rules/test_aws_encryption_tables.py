@@ -9,8 +9,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from falaj.engine.sandbox.schema import types
-from falaj.engine.sandbox.schema.tables import Tables
 from falaj.policies.model import UNKNOWN, Finding, Kind, Resource, Settings, Stack, View
 from falaj.policies.rules.encryption.aws_at_rest import FAMILIES
 from falaj.policies.rules.encryption.aws_plain_text import BACKENDS, SWITCHES
@@ -18,6 +16,8 @@ from falaj.policies.rules.encryption.aws_tls_versions import MINIMA
 from falaj.policies.rules.encryption.demands import unencrypted, without_customer_key
 from falaj.policies.rules.encryption.keys import is_service_key
 from falaj.policies.rules.encryption.table import Stores
+from falaj.sandbox.schema import types
+from falaj.sandbox.schema.tables import Tables
 from tests.each import for_each
 
 ENTRIES = [entry for family in FAMILIES for entry in family.entries]

@@ -7,8 +7,6 @@ from typing import Any
 
 import pytest
 
-from falaj.engine.sandbox.schema import types
-from falaj.engine.sandbox.schema.tables import Tables
 from falaj.policies.model import UNKNOWN, Finding, Kind, Resource, Settings, Stack, View
 from falaj.policies.model.judge import look
 from falaj.policies.rules.encryption import azure_disks, azure_stores
@@ -16,6 +14,8 @@ from falaj.policies.rules.encryption.azure_customer_keys import KEYED, RULES
 from falaj.policies.rules.encryption.azure_tls import MINIMA, minor
 from falaj.policies.rules.encryption.demands import without_customer_key
 from falaj.policies.rules.encryption.table import Stores
+from falaj.sandbox.schema import types
+from falaj.sandbox.schema.tables import Tables
 from tests.each import for_each
 
 ENTRIES = [

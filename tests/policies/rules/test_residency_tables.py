@@ -6,8 +6,6 @@ from collections.abc import Iterator
 from functools import cache
 from typing import Any
 
-from falaj.engine.sandbox.schema import types
-from falaj.engine.sandbox.schema.tables import Tables
 from falaj.policies.rules.residency import (
     aws_accounts,
     aws_ai,
@@ -19,6 +17,8 @@ from falaj.policies.rules.residency import (
     aws_streams,
     container_images,
 )
+from falaj.sandbox.schema import types
+from falaj.sandbox.schema.tables import Tables
 from tests.each import for_each
 
 MODULES = (

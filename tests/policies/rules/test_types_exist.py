@@ -6,10 +6,10 @@ from functools import cache
 
 import pytest
 
-from falaj.engine.sandbox.schema.packages import Package
 from falaj.policies.model import Rule, kind_of
 from falaj.policies.reading.azure_types import azure
 from falaj.policies.rules import all_rules
+from falaj.sandbox.schema.packages import Package
 
 AZURE = "azure-native:"
 #: Modules of load balancers in older versions of pulumi_aws, which its aliases still name.

@@ -15,9 +15,9 @@ import pytest
 import yaml
 
 from falaj import components
-from falaj.engine.sandbox.schema import types
-from falaj.engine.sandbox.schema.tables import Tables
 from falaj.policies.model import kind_of
+from falaj.sandbox.schema import types
+from falaj.sandbox.schema.tables import Tables
 from falaj.stacks import costs
 from falaj.stacks.costs import machines, machines_azure, shares
 from falaj.stacks.costs.billing import READ, Meter, table

@@ -1,7 +1,0 @@
-"""What the sandbox knows of AWS."""
-
-from __future__ import annotations
-
-from falaj.engine.sandbox.clouds.aws.model import MODEL, AwsModel
-
-__all__ = ["MODEL", "AwsModel"]

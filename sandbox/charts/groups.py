@@ -1,0 +1,174 @@
+"""The vendor's components that make objects: which ones, from what a program gives them."""
+
+from __future__ import annotations
+
+import glob
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from falaj.engine.errors import EngineError
+from falaj.engine.oci.tools import ensure
+from falaj.sandbox.charts import helm, library, texts
+from falaj.sandbox.charts.helm import Rendering
+from falaj.sandbox.charts.ordering import Declared, declared
+from falaj.wire import ASSET, SIGNATURE
+
+CHART: Final = "kubernetes:helm.sh/v4:Chart"
+CONFIG_GROUP: Final = "kubernetes:yaml/v2:ConfigGroup"
+CONFIG_FILE: Final = "kubernetes:yaml/v2:ConfigFile"
+
+# What charts are told where there is no cluster to ask: the version of the test control plane.
+# Helm built from source would say 1.20, which charts of today refuse.
+_KUBERNETES: Final = "v1.36.1"
+
+# Arguments of a chart that need a network or a program of the person's, or check a signature.
+_REFUSED: Final = ("postRenderer", "verify", "keyring")
+
+
+@dataclass(frozen=True)
+class Surroundings:
+    """What templates are told of the surroundings."""
+
+    namespace: str = "default"
+    kube_version: str = _KUBERNETES
+    api_versions: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Group:
+    """The objects of a component, and what there is to say loudly about them."""
+
+    objects: list[Declared]
+    warnings: list[str]
+    is_secret: bool = False
+    """Whether secret values went into them."""
+
+
+def build(token: str, name: str, inputs: Mapping[str, Any], surroundings: Surroundings) -> Group:
+    """The objects of a component.
+
+    Raises:
+        EngineError: the component isn't known, an argument is wrong, or something can't be
+            rendered or read.
+    """
+    require_known(token)
+    return _RULES[token](name, inputs, surroundings)
+
+
+def require_known(token: str) -> None:
+    """Refuse a component that the sandbox doesn't know. Raises EngineError."""
+    if token not in _RULES:
+        raise EngineError(
+            f"{token} is a component that runs inside the vendor's provider, and the sandbox "
+            f"doesn't know it (it knows {', '.join(_RULES)}); declare its resources themselves, "
+            "or run this stack without the sandbox"
+        )
+
+
+def _chart(name: str, inputs: Mapping[str, Any], surroundings: Surroundings) -> Group:
+    for key in _REFUSED:
+        if inputs.get(key):
+            raise EngineError(f"{name}: {key} isn't supported in the sandbox; leave it out there")
+    reference, version = str(inputs.get("chart") or ""), str(inputs.get("version") or "")
+    if not reference:
+        raise EngineError(f"{name}: missing argument 'chart'")
+    charts = library.folder()
+    found = library.find(reference, version, charts)
+    if found is None:
+        short = library.short_name(reference)
+        wanted = f"{short}-{version or 'VERSION'}"
+        return Group(
+            [],
+            [
+                f"{name}: the chart {short} {version or '(any version)'} isn't on this machine, "
+                "so NOTHING OF IT IS MADE OR CHECKED here; put its archive in "
+                f"{charts / wanted}.tgz (`helm pull {reference}`), or see "
+                "`falaj sandbox charts --help`"
+            ],
+        )
+    namespace = str(inputs.get("namespace") or surroundings.namespace)
+    rendering = Rendering(
+        release=str(inputs.get("name") or name),
+        namespace=namespace,
+        values=_mapping(name, "values", inputs.get("values")),
+        value_files=[_text(name, each) for each in inputs.get("valueYamlFiles") or []],
+        skip_crds=bool(inputs.get("skipCrds")),
+        kube_version=surroundings.kube_version,
+        api_versions=surroundings.api_versions,
+    )
+    text = helm.render(ensure("helm"), found, rendering, charts)
+    manifests = texts.read_manifests(text, f"what chart {found.name} renders")
+    warnings = []
+    if library.metadata(found.path).get("deprecated"):
+        warnings.append(f"{name}: the chart {found.name} is deprecated, as it says itself")
+    return Group(_declared(name, inputs, manifests, namespace), warnings)
+
+
+def _config_group(name: str, inputs: Mapping[str, Any], surroundings: Surroundings) -> Group:
+    manifests: list[dict[str, Any]] = []
+    for each in inputs.get("objs") or []:
+        manifests += texts.expanded(each, f"{name}: objs")
+    for pattern in inputs.get("files") or []:
+        for path in sorted(glob.glob(str(pattern))) or [str(pattern)]:  # noqa: PTH207 - as given
+            manifests += _file(path)
+    if inputs.get("yaml"):
+        manifests += texts.read_manifests(str(inputs["yaml"]), f"{name}: yaml")
+    return Group(_declared(name, inputs, manifests, surroundings.namespace), [])
+
+
+def _config_file(name: str, inputs: Mapping[str, Any], surroundings: Surroundings) -> Group:
+    if not inputs.get("file"):
+        raise EngineError(f"{name}: missing argument 'file'")
+    return Group(_declared(name, inputs, _file(str(inputs["file"])), surroundings.namespace), [])
+
+
+def _declared(
+    name: str, inputs: Mapping[str, Any], manifests: list[dict[str, Any]], namespace: str
+) -> list[Declared]:
+    prefix = inputs.get("resourcePrefix")
+    return declared(
+        manifests,
+        name if prefix is None else str(prefix),
+        namespace,
+        skip_await=bool(inputs.get("skipAwait")),
+    )
+
+
+def _file(path: str) -> list[dict[str, Any]]:
+    if "://" in path:
+        raise EngineError(f"{path}: the sandbox reads no manifests from a network; keep the file")
+    try:
+        text = Path(path).read_text(encoding="utf-8")
+    except (OSError, ValueError) as error:
+        raise EngineError(f"the manifests in {path} can't be read: {error}") from error
+    return texts.read_manifests(text, path)
+
+
+def _text(name: str, asset: Any) -> str:
+    """The text of an asset that holds a chart's values."""
+    given: Mapping[str, Any] = asset if isinstance(asset, Mapping) else {}
+    if given.get(SIGNATURE) == ASSET and isinstance(given.get("text"), str):
+        return str(given["text"])
+    if given.get(SIGNATURE) == ASSET and given.get("path"):
+        try:
+            return Path(str(given["path"])).read_text(encoding="utf-8")
+        except (OSError, ValueError) as error:
+            raise EngineError(f"{name}: values in {given['path']}: {error}") from error
+    raise EngineError(f"{name}: valueYamlFiles takes assets of a file or a text, of no network")
+
+
+def _mapping(name: str, key: str, value: Any) -> Mapping[str, Any]:
+    if value is None:
+        return {}
+    if not isinstance(value, Mapping):
+        raise EngineError(f"{name}: {key}: expected a mapping, given {type(value).__name__}")
+    return value
+
+
+_RULES: Final[Mapping[str, Callable[[str, Mapping[str, Any], Surroundings], Group]]] = {
+    CHART: _chart,
+    CONFIG_GROUP: _config_group,
+    CONFIG_FILE: _config_file,
+}

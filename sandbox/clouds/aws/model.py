@@ -1,0 +1,162 @@
+"""What AWS would say: names, ids, ARNs, refusals, answers to queries."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from falaj.sandbox.clouds.aws import answers, quotas, relations, tags
+from falaj.sandbox.clouds.aws.addresses import region_name
+from falaj.sandbox.clouds.aws.draft import Draft
+from falaj.sandbox.clouds.aws.enumerations import enumeration_rules
+from falaj.sandbox.clouds.aws.generic import generic_arn, generic_id
+from falaj.sandbox.clouds.aws.names import automatic_name
+from falaj.sandbox.clouds.aws.regions import known_region
+from falaj.sandbox.clouds.aws.registry import kind_of, kinds
+from falaj.sandbox.clouds.aws.sdk import shape
+from falaj.sandbox.clouds.aws.templates import MissingError, fill
+from falaj.sandbox.clouds.aws.tokens import canonical
+from falaj.sandbox.clouds.model import Made, Problem, Properties, World
+from falaj.wire import UNKNOWN
+
+
+class AwsModel:
+    """The sandbox's AWS: one account, every region."""
+
+    package = "aws"
+
+    def check_configuration(self, given: Properties) -> list[Problem]:
+        """The provider needs a region that exists; which one is for others to judge."""
+        region = given.get("region")
+        if region is None:
+            return [Problem("region", "is missing; give the provider one, such as me-central-1")]
+        skips = given.get("skipRegionValidation") in (True, "true")
+        if isinstance(region, str) and not known_region(region) and not skips:
+            return [
+                Problem("region", f"{region!r} is no AWS region; give one such as me-central-1")
+            ]
+        return list(tags.default_tag_problems(given))
+
+    def defaults(
+        self, token: str, name: str, inputs: Properties, config: Properties, urn: str
+    ) -> Properties:
+        """A name and the provider's region, as pulumi-aws adds them."""
+        known = shape(token)
+        if known is None:
+            return {}
+        found: dict[str, Any] = {}
+        if known.regional and inputs.get("region") is None and config.get("region") is not None:
+            found["region"] = config["region"]
+        found |= automatic_name(kind_of(token), known, name, inputs, urn)
+        return found
+
+    def problems(self, token: str, inputs: Properties, config: Properties) -> list[Problem]:
+        """Enums, names, patterns, documents, addresses; what unknown values hide is skipped."""
+        return list(_problems(Draft(canonical(token), inputs, config)))
+
+    def conflicts(
+        self, token: str, inputs: Properties, config: Properties, world: World, id: str | None
+    ) -> list[Problem]:
+        """References, names taken, quotas, and what the services check of each other."""
+        draft = Draft(canonical(token), inputs, config)
+        kind = kind_of(token)
+        found = list(quotas.exceeded(draft, world)) if id is None else []
+        if kind is None:
+            return found
+        found += relations.broken_references(kind, draft, world)
+        found += relations.taken(kind, draft, world, id)
+        for crosscheck in kind.crosschecks:
+            found += crosscheck(draft, world, id)
+        return found
+
+    def obstacles(self, token: str, made: Made, world: World) -> list[Problem]:
+        """What refers to the resource and keeps it from being deleted."""
+        return list(relations.standing_in_the_way(made, kinds(), world))
+
+    def identity(
+        self, token: str, name: str, inputs: Properties, config: Properties, urn: str
+    ) -> str:
+        """The id, from the type's template; of the form ``name-digits`` where none is known."""
+        draft, kind = Draft(canonical(token), inputs, config), kind_of(token)
+        if kind is None or not kind.id:
+            return generic_id(draft, name, urn)
+        if callable(kind.id):
+            return kind.id(draft) or generic_id(draft, name, urn)
+        try:
+            found = fill(kind.id, _completed(draft, kind.defaults), seed=urn)
+        except MissingError:
+            found = ""
+        return found or generic_id(draft, name, urn)
+
+    def outputs(
+        self, token: str, id: str, inputs: Properties, config: Properties, world: World
+    ) -> Properties:
+        """The inputs, and the ARN, region, tags and whatever else the service computes."""
+        draft, kind, known = Draft(canonical(token), inputs, config), kind_of(token), shape(token)
+        found: dict[str, Any] = dict(known.unset) if known is not None else {}
+        found |= kind.defaults if kind is not None else {}
+        found |= {key: value for key, value in inputs.items() if value is not None}
+        if known is not None and "arn" in known.outputs and not draft.given("arn"):
+            arn = _arn(draft, id, kind.arn if kind is not None else "", found)
+            if arn is not None:
+                found["arn"] = arn
+        if known is not None and known.regional and draft.region:
+            found["region"] = draft.region
+        if known is not None and known.taggable:
+            found["tagsAll"] = tags.merged(inputs, config)
+        if kind is not None and kind.computed is not None:
+            for key, value in kind.computed(draft, id, world).items():
+                if key not in inputs or inputs[key] is None or isinstance(value, Mapping):
+                    found[key] = value
+        return found
+
+    def is_shared(self, token: str) -> bool:
+        """Whether it is a setting that every account has in a region."""
+        kind = kind_of(token)
+        return kind is not None and kind.is_always_there
+
+    def replacements(self, token: str) -> frozenset[str]:
+        """Properties that can't be changed in place; moving to another region is one of them."""
+        kind, known = kind_of(token), shape(token)
+        region = {"region"} if known is not None and known.regional else set[str]()
+        return frozenset(kind.replaces if kind is not None else ()) | region
+
+    def invoke(self, token: str, args: Properties, config: Properties, world: World) -> Properties:
+        """The answer to a query.
+
+        Raises:
+            LookupError: the sandbox doesn't know the query, or what it asks for.
+        """
+        return answers.answer(token, args, config, world)
+
+
+def _problems(draft: Draft) -> Iterator[Problem]:
+    kind, known = kind_of(draft.token), shape(draft.token)
+    if known is not None and known.regional:
+        yield from region_name("region")(draft)
+    if known is not None and known.taggable:
+        yield from tags.problems(draft)
+    for rule in enumeration_rules(draft.token):
+        yield from rule(draft)
+    if kind is not None:
+        yield from relations.ill_formed_references(kind, kinds(), draft)
+        for rule in kind.rules:
+            yield from rule(draft)
+
+
+def _arn(draft: Draft, id: str, template: str, known: Mapping[str, Any]) -> Any:
+    if template in ("", "*"):
+        return id if id.startswith("arn:") else generic_arn(draft, id)
+    try:
+        return fill("arn:{partition}:" + template, _completed(draft, known), id=id)
+    except MissingError:
+        return UNKNOWN
+
+
+def _completed(draft: Draft, defaults: Mapping[str, Any]) -> Draft:
+    """The draft with what holds where it says nothing."""
+    given = {key: value for key, value in draft.inputs.items() if value is not None}
+    return Draft(draft.token, {**defaults, **given}, draft.config)
+
+
+MODEL = AwsModel()

@@ -1,0 +1,189 @@
+"""How resources depend on each other: what must exist, what is taken, what stands in the way."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+from falaj.sandbox.clouds.aws import tokens as t
+from falaj.sandbox.clouds.aws.draft import ACCOUNT, Draft, walk
+from falaj.sandbox.clouds.aws.hashes import MARK
+from falaj.sandbox.clouds.aws.kinds import Kind, Kinds, Reference
+from falaj.sandbox.clouds.model import Made, Problem, World
+
+_OWN_ID: Final = re.compile(rf"(?:[a-z]+-)?{MARK}[0-9a-f]{{4,13}}(?:-[0-9a-f-]+)?")
+
+_DIGITS: Final = re.compile(r"[0-9a-f]{8,40}")
+"""What stands behind the dash of an id: 8 digits in old ones, 17 in others, more in some."""
+
+_IMPLIED: Final[Mapping[str, tuple[tuple[str, str], ...]]] = {
+    t.SECURITY_GROUP: (
+        (t.VPC, "defaultSecurityGroupId"),
+        (t.CLUSTER, "vpcConfig.clusterSecurityGroupId"),
+    ),
+    t.ROUTE_TABLE: ((t.VPC, "mainRouteTableId"), (t.VPC, "defaultRouteTableId")),
+    t.NETWORK_ACL: ((t.VPC, "defaultNetworkAclId"),),
+    t.DHCP_OPTIONS: ((t.VPC, "dhcpOptionsId"),),
+    t.SUBNET: (),
+}
+"""What comes into being together with another resource, and where its id stands."""
+
+
+def broken_references(kind: Kind, draft: Draft, world: World) -> Iterator[Problem]:
+    """Inputs that name what doesn't exist, or exists in another region."""
+    for reference in kind.references:
+        for path, value in draft.each(reference.path):
+            if isinstance(value, str) and value and belongs_here(value, reference):
+                yield from _broken(path, value, reference, draft, world)
+
+
+def ill_formed_references(kind: Kind, kinds: Kinds, draft: Draft) -> Iterator[Problem]:
+    """Inputs that can't name what they are meant to: an ARN for an id, a subnet for a VPC."""
+    for reference in kind.references:
+        prefixes = _id_prefixes(reference, kinds)
+        for path, value in draft.each(reference.path):
+            if not isinstance(value, str):
+                continue
+            if reference.by == ("arn",) and not value.startswith("arn:"):
+                yield Problem(path, f"{value!r} is no ARN; give the 'arn' of {_names(reference)}")
+            elif prefixes and not (
+                value.startswith(prefixes) and _DIGITS.fullmatch(value.split("-", 1)[1])
+            ):
+                yield Problem(
+                    path,
+                    f"{value!r} is no id of {_names(reference)}; such ids begin with "
+                    f"{' or '.join(prefixes)} and go on with hexadecimal digits",
+                )
+
+
+def taken(kind: Kind, draft: Draft, world: World, id: str | None) -> Iterator[Problem]:
+    """Names that another resource of the type has already."""
+    wanted = {path: draft.get(path) for path in kind.unique}
+    if all(value is None for value in wanted.values()):
+        return
+    for made in _all(draft.token, world):
+        if made.id == id or (not kind.everywhere and made.region != draft.region):
+            continue
+        if all(_value(made, path) == value for path, value in wanted.items()):
+            said = ", ".join(f"{path} {value!r}" for path, value in wanted.items() if value)
+            scope = "the account" if kind.everywhere else made.region or "the account"
+            yield Problem(
+                next(path for path, value in wanted.items() if value is not None),
+                f"{said} is taken in {scope} by {made.urn}; choose another",
+            )
+            return
+
+
+def standing_in_the_way(made: Made, kinds: Kinds, world: World) -> Iterator[Problem]:
+    """The resources that refer to one that is to be deleted and keep it from going."""
+    wanted = t.canonical(made.token)
+    for token, kind in kinds.items():
+        holding = [
+            one
+            for one in kind.references
+            if one.holds and wanted in one.to and wanted not in one.lets_go
+        ]
+        for other in _all(token, world) if holding else ():
+            if other.id == made.id and other.token == made.token:
+                continue
+            for reference in holding:
+                yield from _held(made, other, reference)
+
+
+def _held(made: Made, other: Made, reference: Reference) -> Iterator[Problem]:
+    for path, value in walk(other.inputs, reference.path):
+        if isinstance(value, str) and _is(made, value, reference):
+            yield Problem(
+                "",
+                f"{made.id} is still used by {other.id} ({path} of {other.urn}); "
+                "delete that first",
+            )
+
+
+def _all(token: str, world: World) -> Iterator[Made]:
+    for spelling in t.spellings(token):
+        yield from world.all(spelling)
+
+
+def belongs_here(value: str, reference: Reference) -> bool:
+    """Whether a reference's target would have to be in the sandbox, if it existed.
+
+    Ids and ARNs of other accounts are none of the sandbox's; a bare name is looked up here, as
+    there is no other account in which it could be meant.
+    """
+    if value.startswith("arn:"):
+        return f":{ACCOUNT}:" in value or value.startswith("arn:aws:s3:::")
+    if reference.by == ("id",) or _OWN_ID.fullmatch(value):
+        return _OWN_ID.fullmatch(value) is not None
+    if "keyId" in reference.by:
+        return not value.startswith("alias/aws/") and value.startswith("alias/")
+    return True
+
+
+def _broken(
+    path: str, value: str, reference: Reference, draft: Draft, world: World
+) -> Iterator[Problem]:
+    for token in reference.to:
+        for made in _candidates(token, value, reference, world):
+            if reference.regional and made.region and draft.region not in ("", made.region):
+                yield Problem(
+                    path,
+                    f"{value!r} is in {made.region}, this resource in {draft.region}; "
+                    "both have to be in one region",
+                )
+            return
+        for other, place in _IMPLIED.get(token, ()):
+            for made in world.all(other):
+                if any(found == value for _, found in walk(made.outputs, place)):
+                    return
+    yield Problem(
+        path,
+        f"{value!r} does not exist: the sandbox has no {_names(reference)} of that "
+        f"{' or '.join(reference.by)}; create it first, in this stack or another",
+    )
+
+
+def _candidates(token: str, value: str, reference: Reference, world: World) -> Iterator[Made]:
+    direct = world.by_id(token, value) if "id" in reference.by else None
+    if direct is not None:
+        yield direct
+        return
+    for made in _all(token, world):
+        if _is(made, value, reference):
+            yield made
+            return
+
+
+def _is(made: Made, value: str, reference: Reference) -> bool:
+    # CloudWatch's consumers write a log group's ARN with and without ':*' at the end.
+    plain = value.removesuffix(":*")
+    return any(
+        plain == (made.id if attribute == "id" else _value(made, attribute))
+        for attribute in reference.by
+    )
+
+
+def _id_prefixes(reference: Reference, kinds: Kinds) -> tuple[str, ...]:
+    """How the ids of the types begin; nothing where that isn't the only way to refer to them."""
+    if reference.by != ("id",):
+        return ()
+    found: list[str] = []
+    for token in reference.to:
+        template = kinds.get(token, Kind()).id
+        if token == t.DEFAULT_SECURITY_GROUP:
+            continue
+        if not isinstance(template, str) or not re.match(r"[a-z]+-\{hex17\}$", template):
+            if token in (t.DEFAULT_ROUTE_TABLE,):
+                continue
+            return ()
+        found.append(template.split("{", 1)[0])
+    return tuple(found)
+
+
+def _names(reference: Reference) -> str:
+    return " or ".join(dict.fromkeys(token.rsplit(":", 1)[-1] for token in reference.to))
+
+
+def _value(made: Made, path: str) -> Any:
+    return next((value for _, value in walk(made.outputs, path)), None)

@@ -1,0 +1,63 @@
+"""What the installed SDK says of a type: its inputs and outputs by name."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from typing import Any, Final
+
+from falaj.sandbox.schema import types
+from falaj.sandbox.schema.tables import Tables
+
+_EMPTY: Final[Mapping[types.Type, Any]] = {
+    types.STRING: "",
+    types.BOOLEAN: False,
+    types.INTEGER: 0,
+    types.NUMBER: 0.0,
+}
+
+
+@dataclass(frozen=True)
+class Shape:
+    """The properties of one resource type, by the engine's names."""
+
+    inputs: frozenset[str]
+    required: frozenset[str]
+    outputs: frozenset[str]
+    unset: Mapping[str, Any]
+    """What optional inputs with a plain value are in the outputs when nothing says otherwise."""
+
+    @property
+    def regional(self) -> bool:
+        """Whether the type takes a region of its own."""
+        return "region" in self.inputs
+
+    @property
+    def taggable(self) -> bool:
+        """Whether the provider adds its default tags to the type."""
+        return "tags" in self.inputs and "tagsAll" in self.outputs
+
+
+@cache
+def shape(token: str) -> Shape | None:
+    """The type's shape; None for a token that the SDK doesn't have."""
+    found = _tables().resource(token)
+    if found is None:
+        return None
+    inputs = found.inputs.properties
+    return Shape(
+        inputs=frozenset(inputs),
+        required=frozenset(name for name, known in inputs.items() if known.required),
+        outputs=frozenset(found.outputs) | frozenset(inputs),
+        unset={
+            name: _EMPTY[known.type]
+            for name, known in found.outputs.items()
+            if known.required and name in inputs and known.type in _EMPTY
+        },
+    )
+
+
+@cache
+def _tables() -> Tables:
+    return Tables("aws")

@@ -1,0 +1,231 @@
+"""FSx for Lustre and EFS."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+from falaj.sandbox.clouds.aws import links
+from falaj.sandbox.clouds.aws import tokens as t
+from falaj.sandbox.clouds.aws.addresses import address
+from falaj.sandbox.clouds.aws.documents import RESOURCE, policy
+from falaj.sandbox.clouds.aws.draft import ACCOUNT, Draft
+from falaj.sandbox.clouds.aws.hashes import letters, marked
+from falaj.sandbox.clouds.aws.kinds import Kind, Kinds, Reference
+from falaj.sandbox.clouds.aws.regions import dns_suffix, zone_id
+from falaj.sandbox.clouds.aws.rules import between, equals, matches, sized, when
+from falaj.sandbox.clouds.model import Problem, World
+
+_THROUGHPUT: Final = {
+    ("PERSISTENT_1", "SSD"): (50, 100, 200),
+    ("PERSISTENT_1", "HDD"): (12, 40),
+    ("PERSISTENT_2", "SSD"): (125, 250, 500, 1000),
+}
+"""MB/s per TiB (FSx for Lustre user guide, "File system storage options")."""
+
+
+def _capacity(draft: Draft) -> Iterator[Problem]:
+    """Sizes in GiB ("CreateFileSystem", FSx API reference, StorageCapacity)."""
+    size, kind = draft.get("storageCapacity"), draft.get("deploymentType") or "SCRATCH_1"
+    if not isinstance(size, int | float) or draft.get("storageType") == "INTELLIGENT_TIERING":
+        return
+    if draft.get("storageType") == "HDD":
+        step = 1800 if draft.get("perUnitStorageThroughput") == 40 else 6000
+        allowed, fits = f"multiples of {step}", size > 0 and size % step == 0
+    elif kind == "SCRATCH_1":
+        allowed = "1200, 2400 or multiples of 3600"
+        fits = size in (1200, 2400) or (size > 0 and size % 3600 == 0)
+    else:
+        allowed = "1200 or multiples of 2400"
+        fits = size == 1200 or (size > 0 and size % 2400 == 0)
+    if not fits:
+        yield Problem("storageCapacity", f"{size:g} GiB isn't allowed; allowed: {allowed}")
+
+
+def _throughput(draft: Draft) -> Iterator[Problem]:
+    kind = draft.get("deploymentType") or "SCRATCH_1"
+    storage = draft.get("storageType") or "SSD"
+    given = draft.get("perUnitStorageThroughput")
+    if storage == "INTELLIGENT_TIERING" or not isinstance(kind, str):
+        return
+    if kind.startswith("SCRATCH"):
+        if draft.given("perUnitStorageThroughput"):
+            yield Problem("perUnitStorageThroughput", f"doesn't apply to {kind}; remove it")
+        if draft.given("kmsKeyId"):
+            yield Problem("kmsKeyId", f"{kind} takes no key of one's own; use PERSISTENT_2")
+        return
+    allowed = _THROUGHPUT.get((kind, str(storage)))
+    if allowed is None:
+        return
+    if not draft.given("perUnitStorageThroughput"):
+        yield Problem(
+            "perUnitStorageThroughput", f"is missing; {kind} needs one of {_listed(allowed)}"
+        )
+    elif isinstance(given, int | float) and given not in allowed:
+        yield Problem(
+            "perUnitStorageThroughput",
+            f"{given:g} MB/s per TiB isn't sold for {kind} on {storage}; "
+            f"allowed: {_listed(allowed)}",
+        )
+
+
+def _listed(values: tuple[int, ...]) -> str:
+    return ", ".join(map(str, values))
+
+
+def _lustre(draft: Draft, id: str, world: World) -> Mapping[str, Any]:
+    subnet = world.by_id(t.SUBNET, draft.text("subnetIds"))
+    return {
+        "dnsName": f"{id}.fsx.{draft.region}.{dns_suffix(draft.region)}",
+        "mountName": "fsx" if draft.get("deploymentType") == "SCRATCH_1"
+        else letters(8, id, "mount").lower(),
+        "networkInterfaceIds": ["eni-" + marked(17, id)],
+        "ownerId": ACCOUNT,
+        "vpcId": subnet.outputs.get("vpcId", "") if subnet is not None else "",
+    }  # fmt: skip
+
+
+def _file_system(draft: Draft, id: str, _world: World) -> Mapping[str, Any]:
+    zone = draft.text("availabilityZoneName")
+    return {
+        "dnsName": f"{id}.efs.{draft.region}.{dns_suffix(draft.region)}",
+        "ownerId": ACCOUNT,
+        "availabilityZoneId": (zone_id(draft.region, zone) or "") if zone else "",
+        "numberOfMountTargets": 0,
+        "name": str(draft.get("tags.Name") or ""),
+    }
+
+
+def _throughput_mode(draft: Draft) -> Iterator[Problem]:
+    given = draft.given("provisionedThroughputInMibps")
+    provisioned = draft.get("throughputMode") == "provisioned"
+    if provisioned and not given:
+        yield Problem("provisionedThroughputInMibps", "is missing; 'provisioned' needs it")
+    if given and draft.get("throughputMode") in ("bursting", "elastic"):
+        yield Problem(
+            "provisionedThroughputInMibps", "applies only to throughputMode 'provisioned'"
+        )
+    if draft.get("performanceMode") == "maxIO" and draft.get("throughputMode") == "elastic":
+        yield Problem("performanceMode", "'maxIO' can't go with 'elastic'; use generalPurpose")
+    if (
+        draft.given("kmsKeyId")
+        and draft.get("encrypted") is not True
+        and (not draft.given("encrypted") or draft.get("encrypted") is False)
+    ):
+        yield Problem("kmsKeyId", "needs encrypted to be true; set it")
+
+
+def _mount_target(draft: Draft, id: str, world: World) -> Mapping[str, Any]:
+    subnet = world.by_id(t.SUBNET, draft.text("subnetId"))
+    zone = str(subnet.outputs.get("availabilityZone", "")) if subnet is not None else ""
+    zone_of = str(subnet.outputs.get("availabilityZoneId", "")) if subnet is not None else ""
+    system = draft.text("fileSystemId")
+    host = f"{system}.efs.{draft.region}.{dns_suffix(draft.region)}"
+    return {
+        "availabilityZoneName": zone,
+        "availabilityZoneId": zone_of,
+        "dnsName": host,
+        "mountTargetDnsName": f"{zone}.{host}",
+        "networkInterfaceId": "eni-" + marked(17, id),
+        "fileSystemArn": draft.arn("elasticfilesystem", f"file-system/{system}"),
+        "ownerId": ACCOUNT,
+    }
+
+
+def _one_mount_target_per_zone(draft: Draft, world: World, id: str | None) -> Iterator[Problem]:
+    subnet = world.by_id(t.SUBNET, draft.text("subnetId"))
+    if subnet is None:
+        return
+    for other in world.find(t.MOUNT_TARGET, fileSystemId=draft.get("fileSystemId")):
+        theirs = world.by_id(t.SUBNET, str(other.outputs.get("subnetId")))
+        zone = subnet.outputs.get("availabilityZoneId")
+        if other.id != id and theirs and theirs.outputs.get("availabilityZoneId") == zone:
+            yield Problem(
+                "subnetId",
+                f"the file system has a mount target in {zone} already ({other.id}); "
+                "it takes one in each zone",
+            )
+
+
+_SYSTEM: Final = Reference("fileSystemId", (t.FILE_SYSTEM,))
+_SYSTEM_SETTING: Final = Reference("fileSystemId", (t.FILE_SYSTEM,), holds=False)
+
+KINDS: Final[Kinds] = {
+    t.LUSTRE: Kind(
+        id="fs-{hex17}",
+        arn="fsx:{region}:{account}:file-system/{id}",
+        replaces=("backupId", "copyTagsToBackups", "dataReadCacheConfiguration", "deploymentType",
+                  "driveCacheType", "efaEnabled", "exportPath", "fileSystemTypeVersion",
+                  "importPath", "importedFileChunkSize", "kmsKeyId", "securityGroupIds",
+                  "storageType", "subnetIds"),
+        rules=(
+            _capacity,
+            _throughput,
+            between("automaticBackupRetentionDays", 0, 90, "days"),
+            matches("weeklyMaintenanceStartTime", r"[1-7]:([01]\d|2[0-3]):[0-5]\d",
+                    "day:hour:minute such as 6:02:30"),
+            matches("dailyAutomaticBackupStartTime", r"([01]\d|2[0-3]):[0-5]\d", "HH:MM"),
+        ),
+        references=(links.subnet("subnetIds"), links.security_group(), links.key()),
+        computed=_lustre,
+        defaults={"deploymentType": "SCRATCH_1", "storageType": "SSD"},
+    ),
+    t.FILE_SYSTEM: Kind(
+        id="fs-{hex17}",
+        arn="elasticfilesystem:{region}:{account}:file-system/{id}",
+        replaces=("availabilityZoneName", "creationToken", "encrypted", "kmsKeyId",
+                  "performanceMode"),
+        rules=(
+            _throughput_mode,
+            sized("creationToken", 1, 64, "characters"),
+            when(equals("throughputMode", "provisioned"),
+                 between("provisionedThroughputInMibps", 1, 3414, "MiB/s")),
+        ),
+        references=(links.key(),),
+        unique=("creationToken",),
+        computed=_file_system,
+        defaults={"performanceMode": "generalPurpose", "throughputMode": "bursting",
+                  "encrypted": False},
+    ),
+    t.MOUNT_TARGET: Kind(
+        id="fsmt-{hex17}",
+        replaces=("fileSystemId", "ipAddress", "ipAddressType", "ipv6Address", "subnetId"),
+        rules=(address("ipAddress"), sized("securityGroups", 1, 5, "groups")),
+        references=(_SYSTEM, links.subnet("subnetId"), links.security_group("securityGroups[]")),
+        crosschecks=(_one_mount_target_per_zone,),
+        computed=_mount_target,
+    ),
+    t.ACCESS_POINT: Kind(
+        id="fsap-{hex17}",
+        arn="elasticfilesystem:{region}:{account}:access-point/{id}",
+        replaces=("fileSystemId", "posixUser", "rootDirectory"),
+        rules=(
+            between("posixUser.uid", 0, 4294967295),
+            between("posixUser.gid", 0, 4294967295),
+            sized("posixUser.secondaryGids", 0, 16),
+            matches("rootDirectory.creationInfo.permissions", r"[0-7]{3,4}", "octal such as 0750"),
+            matches("rootDirectory.path", r"/|(/(?!\.)[^$#<>;`|&?{}^*/\n]+){1,4}",
+                    "'/' or a path of at most four folders, such as /home/team"),
+            sized("rootDirectory.path", 1, 100, "characters"),
+        ),
+        references=(_SYSTEM_SETTING,),
+        computed=lambda draft, _id, _world: {
+            "ownerId": ACCOUNT,
+            "fileSystemArn": draft.arn("elasticfilesystem",
+                                       f"file-system/{draft.text('fileSystemId')}"),
+        },
+    ),
+    "aws:efs/fileSystemPolicy:FileSystemPolicy": Kind(
+        id="{fileSystemId}",
+        replaces=("fileSystemId",),
+        rules=(policy("policy", RESOURCE, longest=20000, sids=False),),
+        references=(_SYSTEM_SETTING,),
+        unique=("fileSystemId",),
+    ),
+    "aws:efs/backupPolicy:BackupPolicy": Kind(
+        id="{fileSystemId}",
+        replaces=("fileSystemId",),
+        references=(_SYSTEM_SETTING,),
+        unique=("fileSystemId",),
+    ),
+}  # fmt: skip

@@ -1,0 +1,178 @@
+"""ECS: clusters, task definitions, services."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from typing import Any, Final, cast
+
+from falaj.sandbox.clouds.aws import links
+from falaj.sandbox.clouds.aws import tokens as t
+from falaj.sandbox.clouds.aws.draft import Draft, as_list, as_map
+from falaj.sandbox.clouds.aws.kinds import AutoName, Kind, Kinds, Reference, Rule
+from falaj.sandbox.clouds.aws.rules import between, matches, not_together, sized
+from falaj.sandbox.clouds.aws.services.trust import trusts
+from falaj.sandbox.clouds.model import Problem, World
+
+_NAME: Final = r"[A-Za-z0-9_-]{1,255}"
+_MEMORY: Final[Mapping[int, tuple[int, ...]]] = {
+    256: (512, 1024, 2048),
+    512: tuple(range(1024, 4097, 1024)),
+    1024: tuple(range(2048, 8193, 1024)),
+    2048: tuple(range(4096, 16385, 1024)),
+    4096: tuple(range(8192, 30721, 1024)),
+    8192: tuple(range(16384, 61441, 4096)),
+    16384: tuple(range(32768, 122881, 8192)),
+}
+"""MiB that Fargate sells with each number of CPU units (ECS developer guide, "Task size")."""
+
+
+def _containers(path: str) -> Rule:
+    """Container definitions are a JSON list of named containers with images."""
+
+    def rule(draft: Draft) -> Iterator[Problem]:
+        text = draft.get(path)
+        if not isinstance(text, str):
+            return
+        try:
+            found = json.loads(text)
+        except (ValueError, RecursionError) as error:
+            yield Problem(path, f"isn't JSON: {str(error)[:120]}")
+            return
+        if not isinstance(found, list) or not found:
+            yield Problem(path, "has to be a JSON list of at least one container")
+            return
+        names: set[str] = set()
+        for index, item in enumerate(cast("list[Any]", found)):
+            container = as_map(item)
+            for needed in ("name", "image"):
+                if not isinstance(container.get(needed), str):
+                    yield Problem(path, f"[{index}].{needed} is missing; give it")
+            name = container.get("name")
+            if isinstance(name, str):
+                if name in names:
+                    yield Problem(path, f"[{index}].name {name!r} is used twice")
+                names.add(name)
+
+    return rule
+
+
+def _fargate(draft: Draft) -> Iterator[Problem]:
+    """Fargate sells memory in fixed steps, and takes only awsvpc networking."""
+    if "FARGATE" not in as_list(draft.inputs.get("requiresCompatibilities")):
+        return
+    mode = draft.get("networkMode")
+    if isinstance(mode, str) and mode != "awsvpc":
+        yield Problem("networkMode", f"{mode!r} isn't allowed with FARGATE; use 'awsvpc'")
+    elif not draft.given("networkMode"):
+        yield Problem("networkMode", "is missing; FARGATE needs 'awsvpc'")
+    for path in ("cpu", "memory"):
+        if not draft.given(path):
+            yield Problem(path, "is missing; FARGATE needs cpu and memory")
+    cpu, memory = draft.text("cpu"), draft.text("memory")
+    if cpu.isdigit() and memory.isdigit():
+        sizes = _MEMORY.get(int(cpu))
+        if sizes is None:
+            yield Problem("cpu", f"{cpu} isn't sold; allowed: {', '.join(map(str, _MEMORY))}")
+        elif int(memory) not in sizes:
+            yield Problem(
+                "memory", f"{memory} MiB isn't sold with {cpu} CPU units; allowed: "
+                f"{sizes[0]} to {sizes[-1]} in the documented steps",
+            )  # fmt: skip
+
+
+def _task(draft: Draft, id: str, world: World) -> Mapping[str, Any]:
+    family = draft.text("family")
+    before = [
+        made for made in world.all(t.TASK_DEFINITION) if made.outputs.get("family") == family
+    ]
+    revisions = [int(made.outputs.get("revision") or 0) for made in before if made.urn]
+    revision = max(revisions, default=0) + 1
+    base = draft.arn("ecs", f"task-definition/{family}")
+    return {"arn": f"{base}:{revision}", "arnWithoutRevision": base, "revision": revision}
+
+
+def _service_network(draft: Draft, world: World, _id: str | None) -> Iterator[Problem]:
+    """Tasks with awsvpc networking need subnets from their service."""
+    wanted = draft.text("taskDefinition")
+    for made in world.all(t.TASK_DEFINITION):
+        if wanted in (made.outputs.get("arn"), made.outputs.get("family")) and (
+            made.outputs.get("networkMode") == "awsvpc" and not draft.given("networkConfiguration")
+        ):
+            yield Problem(
+                "networkConfiguration",
+                "is missing; the task's network mode is awsvpc: give subnets",
+            )
+
+
+KINDS: Final[Kinds] = {
+    t.ECS_CLUSTER: Kind(
+        id="arn:{partition}:ecs:{region}:{account}:cluster/{name}",
+        arn="*",
+        name=AutoName(longest=255),
+        replaces=("name",),
+        rules=(matches("name", _NAME, "up to 255 letters, digits, '-' and '_'"),),
+        references=(
+            links.key("configuration.managedStorageConfiguration.kmsKeyId"),
+            links.key("configuration.executeCommandConfiguration.kmsKeyId"),
+        ),
+        unique=("name",),
+    ),
+    "aws:ecs/clusterCapacityProviders:ClusterCapacityProviders": Kind(
+        id="{clusterName}",
+        replaces=("clusterName",),
+        references=(Reference("clusterName", (t.ECS_CLUSTER,), by=("name",), holds=False),),
+    ),
+    t.TASK_DEFINITION: Kind(
+        id="{family}",
+        replaces=("containerDefinitions", "cpu", "enableFaultInjection", "ephemeralStorage",
+                  "executionRoleArn", "family", "ipcMode", "memory", "networkMode", "pidMode",
+                  "placementConstraints", "proxyConfiguration", "requiresCompatibilities",
+                  "runtimePlatform", "taskRoleArn", "volumes"),
+        rules=(
+            matches("family", _NAME, "up to 255 letters, digits, '-' and '_'"),
+            _containers("containerDefinitions"),
+            _fargate,
+            between("ephemeralStorage.sizeInGib", 21, 200, "GiB"),
+        ),
+        references=(
+            links.role("executionRoleArn"),
+            links.role("taskRoleArn"),
+            Reference("volumes[].efsVolumeConfiguration.fileSystemId", (t.FILE_SYSTEM,),
+                      holds=False),
+        ),
+        crosschecks=(
+            trusts("executionRoleArn", "ecs-tasks.amazonaws.com", "tasks' execution role"),
+            trusts("taskRoleArn", "ecs-tasks.amazonaws.com", "tasks' role"),
+        ),
+        computed=_task,
+    ),
+    t.ECS_SERVICE: Kind(
+        id=lambda draft: (
+            draft.arn("ecs", f"service/{draft.text('cluster').rsplit('/', 1)[-1] or 'default'}"
+                      f"/{draft.text('name')}")
+        ),
+        arn="*",
+        name=AutoName(longest=255),
+        replaces=("cluster", "deploymentController.type", "iamRole", "launchType", "name",
+                  "schedulingStrategy"),
+        rules=(
+            matches("name", _NAME, "up to 255 letters, digits, '-' and '_'"),
+            not_together("launchType", "capacityProviderStrategies"),
+            between("healthCheckGracePeriodSeconds", 0, 2147483647, "seconds"),
+            sized("networkConfiguration.subnets", 1, 16),
+            sized("networkConfiguration.securityGroups", 0, 5),
+        ),
+        references=(
+            Reference("cluster", (t.ECS_CLUSTER,), by=("arn", "name")),
+            Reference("taskDefinition", (t.TASK_DEFINITION,),
+                      by=("arn", "family", "arnWithoutRevision"), holds=False),
+            links.subnet("networkConfiguration.subnets[]"),
+            links.security_group("networkConfiguration.securityGroups[]"),
+            Reference("loadBalancers[].targetGroupArn", (t.TARGET_GROUP,), by=("arn",),
+                      holds=False),
+        ),
+        crosschecks=(_service_network,),
+        unique=("cluster", "name"),
+    ),
+}  # fmt: skip

@@ -1,0 +1,149 @@
+"""Checks of single values that several services share."""
+
+from __future__ import annotations
+
+import contextlib
+import ipaddress
+import re
+from collections.abc import Iterable, Iterator
+from typing import Final, TypeAlias
+
+from falaj.sandbox.clouds.azure import arm, places
+from falaj.sandbox.clouds.azure.ask import Ask
+from falaj.sandbox.clouds.azure.kind import Kind
+from falaj.sandbox.clouds.model import Problem
+
+Range: TypeAlias = "ipaddress.IPv4Network | ipaddress.IPv6Network"
+
+GUID: Final = re.compile(r"[0-9a-fA-F]{8}-(?:[0-9a-fA-F]{4}-){3}[0-9a-fA-F]{12}")
+
+
+def address_range(text: str) -> Range | None:
+    """The range of a CIDR block; None when it isn't one or has host bits set."""
+    if "/" not in text:
+        return None
+    try:
+        return ipaddress.ip_network(text)
+    except ValueError:
+        return None
+
+
+def cidr(path: str, text: str) -> Iterator[Problem]:
+    """A problem when the text isn't a CIDR block whose host bits are zero."""
+    if address_range(text) is not None:
+        return
+    hint = "a block such as 10.0.0.0/16"
+    with contextlib.suppress(ValueError):
+        hint = f"did you mean {ipaddress.ip_network(text, strict=False)}?"
+    yield Problem(path, f"{text!r} isn't a valid CIDR block (host bits must be zero): {hint}")
+
+
+def address(path: str, text: str | None) -> Iterator[Problem]:
+    """A problem when there is a text that isn't an IP address."""
+    if text is None:
+        return
+    try:
+        ipaddress.ip_address(text)
+    except ValueError:
+        yield Problem(path, f"{text!r} isn't an IP address")
+
+
+def guid(path: str, text: str | None) -> Iterator[Problem]:
+    """A problem when there is a text that isn't a GUID."""
+    if text is not None and not GUID.fullmatch(text):
+        yield Problem(path, f"{text!r} isn't a GUID such as 12345678-1234-1234-1234-123456789abc")
+
+
+def resource_id(path: str, text: str | None, *types: str) -> Iterator[Problem]:
+    """A problem when there is a text that isn't the id of a resource of one of the types."""
+    if text is None:
+        return
+    found = arm.parse(text)
+    allowed = " or ".join(types) or "a resource"
+    if found is None:
+        yield Problem(
+            path,
+            f"{text!r} isn't a resource id; give the id of {allowed}, which looks like "
+            "/subscriptions/…/resourceGroups/…/providers/…",
+        )
+    elif types and found.type.lower() not in {item.lower() for item in types}:
+        yield Problem(path, f"this is the id of {found.type or 'a scope'}; give one of {allowed}")
+
+
+def one_of(path: str, text: str | None, allowed: Iterable[str]) -> Iterator[Problem]:
+    """A problem when there is a text that isn't one of the allowed; letter case counts."""
+    values = tuple(allowed)
+    if text is not None and text not in values:
+        yield Problem(path, f"{text!r} isn't allowed; allowed are {', '.join(values)}")
+
+
+def between(ask: Ask, path: str, least: float, most: float, unit: str = "") -> Iterator[Problem]:
+    """A problem when there is a number outside of the range."""
+    number = ask.number(path)
+    if number is not None and not least <= number <= most:
+        suffix = f" {unit}" if unit else ""
+        yield Problem(path, f"{number:g} isn't allowed; allowed is {least:g} to {most:g}{suffix}")
+
+
+def needs(ask: Ask, path: str, reason: str) -> Iterator[Problem]:
+    """A problem when there is surely no value at the path."""
+    if ask.is_absent(path):
+        yield Problem(path, f"is missing: {reason}")
+
+
+def location(kind: Kind | None, ask: Ask) -> Iterator[Problem]:
+    """Problems of the resource's location and zones."""
+    given = ask.text("location")
+    allowed = kind.location if kind else "any"
+    if given is None:
+        return
+    region = places.normalise(given)
+    if region == places.GLOBAL:
+        if allowed == "region":
+            yield Problem(
+                "location", "'global' isn't allowed here: name a region such as uaenorth"
+            )
+        return
+    if allowed == "global":
+        yield Problem("location", f"{given!r} isn't allowed: this type is 'global' only")
+    elif not places.is_known(given):
+        near = places.nearest(given)
+        hint = f"did you mean {near}?" if near else "name a region such as uaenorth"
+        yield Problem("location", f"{given!r} isn't a region of Azure: {hint}")
+
+
+def zones(path: str, ask: Ask) -> Iterator[Problem]:
+    """Problems of a list of availability zones."""
+    items = ask.texts(path)
+    for where, zone in items:
+        yield from one_of(where, zone, ("1", "2", "3"))
+    if len({zone for _, zone in items}) < len(items):
+        yield Problem(path, "names a zone twice; name each zone once")
+    region = ask.region
+    if items and region and places.has_zones(region) is False:
+        yield Problem(
+            path,
+            f"{places.display_name(region)} has no availability zones; leave the zones out",
+        )
+
+
+def tags(limit: int, ask: Ask) -> Iterator[Problem]:
+    """Problems of tags.
+
+    Source: learn.microsoft.com, azure-resource-manager/management/tag-resources (limitations).
+    """
+    names = ask.keys("tags")
+    if len(names) > limit:
+        yield Problem("tags", f"{len(names)} tags are given; at most {limit} are allowed")
+    if len({name.lower() for name in names}) < len(names):
+        yield Problem("tags", "two names differ in letter case only; Azure takes them for one tag")
+    for name in names:
+        where = f'tags["{name}"]'
+        if not 1 <= len(name) <= 512:
+            yield Problem(where, f"the name has {len(name)} characters; allowed are 1 to 512")
+        if any(sign in name for sign in "<>%&\\?/"):
+            yield Problem(where, "the name has one of <>%&\\?/, which tags can't; leave it out")
+        values = ask.at("tags")
+        value = values.get(name) if values else None
+        if isinstance(value, str) and len(value) > 256:
+            yield Problem(where, f"the value has {len(value)} characters; at most 256 are allowed")

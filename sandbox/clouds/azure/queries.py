@@ -1,0 +1,156 @@
+"""The queries (invokes) that are answered: from what exists, and from the catalogue."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from typing import Any, Final, TypeAlias
+
+from falaj.sandbox.clouds.azure import arm, generic, invented, known, kubeconfig
+from falaj.sandbox.clouds.azure.ask import Ask
+from falaj.sandbox.clouds.azure.services import kubernetes, logs, storage
+from falaj.sandbox.clouds.azure.shape import shape
+from falaj.sandbox.clouds.model import Made, Properties, World
+
+Answer: TypeAlias = Callable[[Ask, World], Mapping[str, Any]]
+
+_TOKEN: Final = re.compile(r"azure-native:(\w+)(?:/v\w+)?:get([A-Z]\w*)")
+
+
+def answer(token: str, args: Properties, config: Properties, world: World) -> Properties:
+    """The answer to a query.
+
+    Raises:
+        LookupError: the query isn't known, what is asked for doesn't exist, or Azure would refuse
+            to answer.
+    """
+    ask = Ask(token, args, config, world)
+    own = _ANSWERS.get(token)
+    if own is not None:
+        return own(ask, world)
+    matched = _TOKEN.fullmatch(token)
+    resource = f"azure-native:{matched[1]}:{matched[2]}" if matched else ""
+    if resource and shape(resource) is not None:
+        return _get(resource, ask, world)
+    raise LookupError(
+        f"the sandbox has no answer to the query {token}; it answers get queries of resources "
+        f"that were made, and {', '.join(sorted(_ANSWERS))}"
+    )
+
+
+def _get(resource: str, ask: Ask, world: World) -> dict[str, Any]:
+    """What a resource's outputs are now."""
+    kind = generic.kind(resource)
+    id = arm.build(kind, ask.inputs, "_")
+    made = known.by_id(world, id)
+    if made is None:
+        inline = known.inline(world, id)
+        if inline is None:
+            raise LookupError(
+                f"{id} doesn't exist in the sandbox; a query finds only what was made there, in "
+                "this stack or another"
+            )
+        return {**inline, "id": id}
+    return {**made.outputs, "id": made.id}
+
+
+def _client_config(ask: Ask, world: World) -> dict[str, Any]:
+    del ask, world
+    return {
+        "clientId": invented.CLIENT,
+        "objectId": invented.PRINCIPAL,
+        "subscriptionId": invented.SUBSCRIPTION,
+        "tenantId": invented.TENANT,
+    }
+
+
+def _client_token(ask: Ask, world: World) -> dict[str, Any]:
+    del ask, world
+    raise LookupError(
+        "the sandbox has no token to give: nobody is signed in to anything; leave the query out "
+        "where the stack runs in the sandbox"
+    )
+
+
+def _find(ask: Ask, world: World, token: str) -> Made:
+    id = arm.build(generic.kind(token), ask.inputs, "_")
+    made = known.by_id(world, id)
+    if made is None:
+        raise LookupError(f"{id} doesn't exist in the sandbox; make it first")
+    return made
+
+
+def _storage_keys(ask: Ask, world: World) -> dict[str, Any]:
+    made = _find(ask, world, storage.ACCOUNT)
+    if Ask("", made.inputs, {}).at("allowSharedKeyAccess") is False:
+        raise LookupError(
+            f"{made.id} allows no shared keys (allowSharedKeyAccess is false), so its keys open "
+            "nothing; use a managed identity and a role"
+        )
+    keys = [
+        {
+            "keyName": name,
+            "permissions": "FULL",
+            "value": _secret(made.id, name),
+            "creationTime": "",
+        }
+        for name in ("key1", "key2")
+    ]
+    return {"keys": keys}
+
+
+def _workspace_keys(ask: Ask, world: World) -> dict[str, Any]:
+    made = _find(ask, world, logs.WORKSPACE)
+    if Ask("", made.inputs, {}).at("features.disableLocalAuth") is True:
+        raise LookupError(
+            f"{made.id} allows no keys (features.disableLocalAuth is true); use a managed identity"
+        )
+    return {
+        "primarySharedKey": _secret(made.id, "primary"),
+        "secondarySharedKey": _secret(made.id, "secondary"),
+    }
+
+
+def _secret(id: str, name: str) -> str:
+    return f"not-a-real-key-{invented.digest(32, 'secret', id, name)}"
+
+
+def _user_credentials(ask: Ask, world: World) -> dict[str, Any]:
+    made = _find(ask, world, kubernetes.CLUSTER)
+    return {"kubeconfigs": [kubeconfig.entry(made, "clusterUser")]}
+
+
+def _admin_credentials(ask: Ask, world: World) -> dict[str, Any]:
+    made = _find(ask, world, kubernetes.CLUSTER)
+    if Ask("", made.inputs, {}).at("disableLocalAccounts") is True:
+        raise LookupError(
+            f"{made.id} has no local accounts (disableLocalAccounts is true); ask "
+            "listManagedClusterUserCredentials and sign in by Entra"
+        )
+    return {"kubeconfigs": [kubeconfig.entry(made, "clusterAdmin")]}
+
+
+def _registry_credentials(ask: Ask, world: World) -> dict[str, Any]:
+    made = _find(ask, world, "azure-native:containerregistry:Registry")
+    if Ask("", made.inputs, {}).at("adminUserEnabled") is not True:
+        raise LookupError(
+            f"{made.id} has no admin user (adminUserEnabled is false); use a managed identity "
+            "with the role AcrPull"
+        )
+    name = made.id.rpartition("/")[2]
+    passwords = [
+        {"name": each, "value": _secret(made.id, each)} for each in ("password", "password2")
+    ]
+    return {"username": name, "passwords": passwords}
+
+
+_ANSWERS: Final[dict[str, Answer]] = {
+    "azure-native:authorization:getClientConfig": _client_config,
+    "azure-native:authorization:getClientToken": _client_token,
+    "azure-native:storage:listStorageAccountKeys": _storage_keys,
+    "azure-native:operationalinsights:getSharedKeys": _workspace_keys,
+    "azure-native:operationalinsights:getWorkspaceSharedKeys": _workspace_keys,
+    "azure-native:containerservice:listManagedClusterUserCredentials": _user_credentials,
+    "azure-native:containerservice:listManagedClusterAdminCredentials": _admin_credentials,
+    "azure-native:containerregistry:listRegistryCredentials": _registry_credentials,
+}

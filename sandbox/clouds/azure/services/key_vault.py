@@ -1,0 +1,289 @@
+"""Microsoft.KeyVault: vaults, keys, secrets and managed HSMs."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any, Final
+
+from falaj.sandbox.clouds.azure import checks, invented, keys, naming
+from falaj.sandbox.clouds.azure.ask import Ask
+from falaj.sandbox.clouds.azure.kind import Kind
+from falaj.sandbox.clouds.model import Problem
+
+# Source: key-vault/keys/about-keys (key types, sizes and curves).
+_RSA_SIZES: Final = (2048, 3072, 4096)
+# Source: key-vault/keys/how-to-configure-key-rotation: ISO 8601 durations, 28 days at least for
+# the expiry, a rotation at least 7 days after creation and before the expiry.
+_DURATION: Final = re.compile(r"P(?:(\d+)Y)?(?:(\d+)M)?(?:(\d+)D)?")
+
+
+def days(duration: str) -> int | None:
+    """The days of an ISO 8601 duration of years, months and days; None when it is none."""
+    matched = _DURATION.fullmatch(duration)
+    if matched is None or not any(matched.groups()):
+        return None
+    years, months, rest = (int(part or 0) for part in matched.groups())
+    return years * 365 + months * 30 + rest
+
+
+def _vault_problems(ask: Ask) -> Iterator[Problem]:
+    yield from checks.guid("properties.tenantId", ask.text("properties.tenantId"))
+    if ask.at("properties.enablePurgeProtection") is False:
+        yield Problem(
+            "properties.enablePurgeProtection",
+            "false isn't allowed: protection is "
+            "either on for good or not mentioned; leave it out or set it to true",
+        )
+    if ask.at("properties.enableSoftDelete") is False:
+        yield Problem(
+            "properties.enableSoftDelete", "false isn't allowed for new vaults; leave it out"
+        )
+    yield from checks.between(ask, "properties.softDeleteRetentionInDays", 7, 90, "days")
+    policies = ask.items("properties.accessPolicies")
+    if len(policies) > 1024:
+        yield Problem(
+            "properties.accessPolicies", f"{len(policies)} are given; at most 1024 are allowed"
+        )
+    if policies and ask.flag("properties.enableRbacAuthorization"):
+        yield Problem(
+            "properties.accessPolicies",
+            "are ignored with enableRbacAuthorization; leave them out and assign roles",
+        )
+    if (
+        ask.is_absent("properties.accessPolicies")
+        and ask.at("properties.enableRbacAuthorization") in (None, False)
+        and ask.text("properties.createMode") != "recover"
+    ):
+        yield Problem(
+            "properties.accessPolicies",
+            "is missing: without enableRbacAuthorization a "
+            "vault needs a list of policies, which may be empty",
+        )
+    yield from _network("properties.networkAcls", ask)
+
+
+def _network(path: str, ask: Ask) -> Iterator[Problem]:
+    for where, _ in ask.items(f"{path}.ipRules"):
+        text = ask.text(f"{where}.value")
+        if text and "/" in text:
+            yield from checks.cidr(f"{where}.value", text)
+    for where, _ in ask.items(f"{path}.virtualNetworkRules"):
+        yield from checks.resource_id(
+            f"{where}.id", ask.text(f"{where}.id"), "Microsoft.Network/virtualNetworks/subnets"
+        )
+
+
+def _key_problems(ask: Ask) -> Iterator[Problem]:
+    kind = ask.text("properties.kty")
+    size, curve = ask.number("properties.keySize"), ask.at("properties.curveName")
+    is_rsa = kind is not None and kind.startswith("RSA")
+    if kind is None and ask.is_absent("properties.kty"):
+        yield Problem("properties.kty", "is missing: name the type, such as RSA or RSA-HSM")
+    if size is not None and size not in _RSA_SIZES:
+        yield Problem(
+            "properties.keySize", f"{size:g} isn't allowed; allowed are 2048, 3072, 4096"
+        )
+    if size is not None and kind is not None and not is_rsa:
+        yield Problem("properties.keySize", f"goes with RSA keys only; given is {kind}")
+    if curve is not None and is_rsa:
+        yield Problem("properties.curveName", f"goes with EC keys only; given is {kind}")
+    if ask.at("properties.attributes.exportable") is True and ask.is_absent(
+        "properties.releasePolicy"
+    ):
+        yield Problem(
+            "properties.releasePolicy",
+            "is missing: an exportable key needs a policy of who may get it",
+        )
+    yield from _rotation(ask)
+
+
+def _rotation(ask: Ask) -> Iterator[Problem]:
+    base = "properties.rotationPolicy"
+    expiry = ask.text(f"{base}.attributes.expiryTime")
+    lifetime = days(expiry) if expiry else None
+    if expiry and lifetime is None:
+        yield Problem(
+            f"{base}.attributes.expiryTime", f"{expiry!r} isn't a duration such as P2Y or P730D"
+        )
+    if lifetime is not None and lifetime < 28:
+        yield Problem(
+            f"{base}.attributes.expiryTime", f"{expiry} is less than 28 days; choose a longer time"
+        )
+    for path, _ in ask.items(f"{base}.lifetimeActions"):
+        after = ask.text(f"{path}.trigger.timeAfterCreate")
+        before = ask.text(f"{path}.trigger.timeBeforeExpiry")
+        if ask.is_given(f"{path}.trigger.timeAfterCreate") and ask.is_given(
+            f"{path}.trigger.timeBeforeExpiry"
+        ):
+            yield Problem(
+                f"{path}.trigger",
+                "gives both timeAfterCreate and timeBeforeExpiry; give one of them",
+            )
+        for name, text in (("timeAfterCreate", after), ("timeBeforeExpiry", before)):
+            if text is None:
+                continue
+            length = days(text)
+            where = f"{path}.trigger.{name}"
+            if length is None:
+                yield Problem(where, f"{text!r} isn't a duration such as P90D")
+            elif length < 7:
+                yield Problem(where, f"{text} is less than 7 days; choose a longer time")
+            elif lifetime is not None and length > lifetime - 7:
+                yield Problem(
+                    where, f"{text} must be at least 7 days shorter than the expiry {expiry}"
+                )
+
+
+def _hsm_problems(ask: Ask) -> Iterator[Problem]:
+    yield from checks.guid("properties.tenantId", ask.text("properties.tenantId"))
+    if ask.is_absent("properties.initialAdminObjectIds[0]"):
+        yield Problem(
+            "properties.initialAdminObjectIds", "is missing: name who administers the HSM first"
+        )
+    for path, text in ask.texts("properties.initialAdminObjectIds"):
+        yield from checks.guid(path, text)
+    yield from checks.between(ask, "properties.softDeleteRetentionInDays", 7, 90, "days")
+    yield from _network("properties.networkAcls", ask)
+
+
+def _secret_problems(ask: Ask) -> Iterator[Problem]:
+    value = ask.text("properties.value")
+    # Source: key-vault/secrets/about-secrets: 25 KB at most.
+    if value is not None and len(value.encode()) > 25 * 1024:
+        yield Problem(
+            "properties.value", f"has {len(value.encode())} bytes; at most 25600 are allowed"
+        )
+
+
+def _key_conflicts(ask: Ask) -> Iterator[Problem]:
+    from_hsm = (ask.text("properties.kty") or "").endswith("-HSM")
+    if ask.world is None or ask.id is None or not from_hsm:
+        return
+    for made in ask.world.all(keys.VAULT):
+        holder = Ask(keys.VAULT, made.inputs, {})
+        own = ask.id.lower().startswith(made.id.lower() + "/")
+        if own and holder.text("properties.sku.name") == "standard":
+            yield Problem(
+                "properties.kty",
+                "keys in an HSM need a vault of the SKU premium; this one is standard",
+            )
+
+
+def _host(ask: Ask) -> str:
+    return (ask.id or "").split("/vaults/")[-1].split("/")[0].lower()
+
+
+def _vault_outputs(ask: Ask) -> dict[str, Any]:
+    properties = ask.mapping("properties")
+    defaults = {
+        "enableSoftDelete": True,
+        "softDeleteRetentionInDays": 90,
+        "enableRbacAuthorization": False,
+        "publicNetworkAccess": "Enabled",
+        "vaultUri": f"https://{_host(ask)}.vault.azure.net/",
+        "provisioningState": "Succeeded",
+        "hsmPoolResourceId": "",
+    }
+    return {"properties": {**defaults, **properties}}
+
+
+def _key_outputs(ask: Ask) -> dict[str, Any]:
+    name = (ask.id or "").rpartition("/")[2]
+    uri = f"https://{_host(ask)}.vault.azure.net/keys/{name}"
+    kind = ask.text("properties.kty") or "RSA"
+    found: dict[str, Any] = {
+        "keyUri": uri,
+        "keyUriWithVersion": f"{uri}/{invented.digest(32, 'version', ask.id or '')}",
+        "kty": kind,
+        "attributes": {
+            "enabled": ask.at("properties.attributes.enabled") is not False,
+            "created": 1767225600,
+            "updated": 1767225600,
+            "recoveryLevel": "Recoverable",
+            "exportable": bool(ask.flag("properties.attributes.exportable")),
+        },
+        "keyOps": ask.known(
+            "properties.keyOps", ["encrypt", "decrypt", "sign", "verify", "wrapKey", "unwrapKey"]
+        ),
+        "rotationPolicy": ask.at("properties.rotationPolicy"),
+    }
+    if kind.startswith("RSA"):
+        found["keySize"] = ask.number("properties.keySize") or 2048
+    else:
+        found["curveName"] = ask.text("properties.curveName") or "P-256"
+    return found
+
+
+def _secret_outputs(ask: Ask) -> dict[str, Any]:
+    name = (ask.id or "").rpartition("/")[2]
+    uri = f"https://{_host(ask)}.vault.azure.net/secrets/{name}"
+    properties = ask.mapping("properties")
+    version = invented.digest(32, "version", ask.id or "")
+    return {
+        "properties": {**properties, "secretUri": uri, "secretUriWithVersion": f"{uri}/{version}"}
+    }
+
+
+def _hsm_outputs(ask: Ask) -> dict[str, Any]:
+    properties = ask.mapping("properties")
+    name = (ask.id or "").rpartition("/")[2].lower()
+    return {
+        "properties": {
+            **properties,
+            "hsmUri": f"https://{name}.managedhsm.azure.net/",
+            "provisioningState": "Succeeded",
+            "securityDomainProperties": {"activationStatus": "NotActivated"},
+        }
+    }
+
+
+KINDS: Final = (
+    Kind(
+        keys.VAULT,
+        "Microsoft.KeyVault/vaults/{vaultName}",
+        name=naming.VAULT,
+        is_global_name=True,
+        max_tags=15,
+        replaces=frozenset({"properties.tenantId"}),
+        problems=_vault_problems,
+        outputs=_vault_outputs,
+    ),
+    Kind(
+        keys.KEY,
+        "Microsoft.KeyVault/vaults/{vaultName}/keys/{keyName}",
+        name=naming.VAULT_ITEM,
+        max_tags=15,
+        replaces=frozenset({"properties.kty", "properties.keySize", "properties.curveName"}),
+        problems=_key_problems,
+        conflicts=_key_conflicts,
+        outputs=_key_outputs,
+    ),
+    Kind(
+        "azure-native:keyvault:Secret",
+        "Microsoft.KeyVault/vaults/{vaultName}/secrets/{secretName}",
+        name=naming.VAULT_ITEM,
+        max_tags=15,
+        problems=_secret_problems,
+        outputs=_secret_outputs,
+    ),
+    Kind(
+        keys.HSM,
+        "Microsoft.KeyVault/managedHSMs/{name}",
+        name=naming.VAULT,
+        is_global_name=True,
+        replaces=frozenset({"properties.tenantId", "properties.initialAdminObjectIds"}),
+        problems=_hsm_problems,
+        outputs=_hsm_outputs,
+    ),
+    Kind(
+        "azure-native:keyvault:PrivateEndpointConnection",
+        "Microsoft.KeyVault/vaults/{vaultName}/privateEndpointConnections/"
+        "{privateEndpointConnectionName}",
+    ),
+    Kind(
+        "azure-native:keyvault:MHSMPrivateEndpointConnection",
+        "Microsoft.KeyVault/managedHSMs/{name}/privateEndpointConnections/"
+        "{privateEndpointConnectionName}",
+    ),
+)

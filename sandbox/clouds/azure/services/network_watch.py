@@ -1,0 +1,111 @@
+"""Microsoft.Network: network watchers and flow logs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Final
+
+from falaj.sandbox.clouds.azure import arm, checks, invented, known, naming
+from falaj.sandbox.clouds.azure.ask import Ask
+from falaj.sandbox.clouds.azure.kind import Kind
+from falaj.sandbox.clouds.azure.results import location
+from falaj.sandbox.clouds.model import Problem
+
+WATCHER: Final = "azure-native:network:NetworkWatcher"
+FLOW_LOG: Final = "azure-native:network:FlowLog"
+# Source: network-watcher/vnet-flow-logs-overview. Flow logs of security groups can't be made since
+# 30 June 2025 (network-watcher/nsg-flow-logs-overview).
+_TARGETS: Final = (
+    "Microsoft.Network/virtualNetworks",
+    "Microsoft.Network/virtualNetworks/subnets",
+    "Microsoft.Network/networkInterfaces",
+)
+
+
+def _flow_log_problems(ask: Ask) -> Iterator[Problem]:
+    target = ask.text("targetResourceId")
+    reference = arm.parse(target) if target else None
+    if reference and reference.type.lower() == "microsoft.network/networksecuritygroups":
+        yield Problem(
+            "targetResourceId",
+            "flow logs of security groups can't be made since 30 "
+            "June 2025; log the virtual network",
+        )
+    else:
+        yield from checks.resource_id("targetResourceId", target, *_TARGETS)
+    yield from checks.resource_id(
+        "storageId", ask.text("storageId"), "Microsoft.Storage/storageAccounts"
+    )
+    yield from checks.between(ask, "retentionPolicy.days", 0, 365, "days")
+    version = ask.number("format.version")
+    if version is not None and version not in (1, 2):
+        yield Problem("format.version", f"{version:g} isn't allowed; allowed are 1 and 2")
+    base = "flowAnalyticsConfiguration.networkWatcherFlowAnalyticsConfiguration"
+    minutes = ask.number(f"{base}.trafficAnalyticsInterval")
+    if minutes is not None and minutes not in (10, 60):
+        yield Problem(
+            f"{base}.trafficAnalyticsInterval",
+            f"{minutes:g} isn't allowed; allowed are 10 and 60 minutes",
+        )
+    yield from checks.guid(f"{base}.workspaceId", ask.text(f"{base}.workspaceId"))
+
+
+def _flow_log_conflicts(ask: Ask) -> Iterator[Problem]:
+    if ask.world is None or ask.id is None:
+        return
+    region = location(ask)
+    target, storage = ask.text("targetResourceId"), ask.text("storageId")
+    top = "/".join((target or "").split("/")[:9])
+    for path, id in (("targetResourceId", top), ("storageId", storage or "")):
+        place = known.region_of(known.by_id(ask.world, id))
+        if region and place and place != region:
+            yield Problem(
+                path, f"is in {place}, the flow log in {region}; they must be in the same region"
+            )
+    for made in ask.world.all(FLOW_LOG):
+        other = made.inputs.get("targetResourceId")
+        if (
+            target
+            and isinstance(other, str)
+            and arm.same(other, target)
+            and not arm.same(made.id, ask.id)
+        ):
+            yield Problem(
+                "targetResourceId",
+                f"is logged by {made.id.rpartition('/')[2]!r} already; change that one",
+            )
+
+
+def _watcher_conflicts(ask: Ask) -> Iterator[Problem]:
+    region = location(ask)
+    for made in ask.world.all(WATCHER) if ask.world else ():
+        if region and known.region_of(made) == region and not arm.same(made.id, ask.id or ""):
+            yield Problem(
+                "location",
+                f"{region} has a network watcher already, and there can be "
+                f"one in a region: {made.id}",
+            )
+
+
+def _flow_log_outputs(ask: Ask) -> dict[str, Any]:
+    return {"targetResourceGuid": invented.guid("guid", ask.text("targetResourceId") or "")}
+
+
+KINDS: Final = (
+    Kind(
+        WATCHER,
+        "Microsoft.Network/networkWatchers/{networkWatcherName}",
+        name=naming.NETWORK,
+        is_held_by_children=True,
+        conflicts=_watcher_conflicts,
+    ),
+    Kind(
+        FLOW_LOG,
+        "Microsoft.Network/networkWatchers/{networkWatcherName}/flowLogs/{flowLogName}",
+        name=naming.NETWORK,
+        replaces=frozenset({"targetResourceId"}),
+        problems=_flow_log_problems,
+        conflicts=_flow_log_conflicts,
+        outputs=_flow_log_outputs,
+    ),
+)

@@ -1,0 +1,135 @@
+"""The interface between the sandbox and what it knows of a cloud.
+
+The sandbox itself checks inputs against the SDK's types, keeps what was made, compares and
+replaces. A `CloudModel` adds what only that cloud's service would say. Each of the packages
+`falaj.sandbox.clouds.aws`, `.azure` and `.kubernetes` offers one, named ``MODEL``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+Properties = Mapping[str, Any]
+"""Plain Python values by the engine's names (camelCase); `wire.UNKNOWN` where not known yet."""
+
+
+@dataclass(frozen=True)
+class Problem:
+    """Why a service would refuse a resource: the property's path and the reason."""
+
+    path: str
+    """Such as ``rules[0].fromPort``; empty when the resource as a whole is meant."""
+    reason: str
+    """What is wrong, what was given, what is allowed, what to change."""
+
+    def __str__(self) -> str:
+        return f"{self.path}: {self.reason}" if self.path else self.reason
+
+
+@dataclass(frozen=True)
+class Made:
+    """A resource that exists in the sandbox."""
+
+    urn: str
+    token: str
+    id: str
+    inputs: Properties
+    outputs: Properties
+    region: str
+    stack: str
+
+
+class World(Protocol):
+    """All that exists in the sandbox now, in every stack."""
+
+    def by_id(self, token: str, id: str) -> Made | None:
+        """The resource of that type and id; None when there is none."""
+        ...
+
+    def all(self, token: str | None = None) -> Iterable[Made]:
+        """Every resource, or every one of a type, in the order in which they were made."""
+        ...
+
+    def find(self, token: str, **equal: Any) -> Iterable[Made]:
+        """The resources of a type whose outputs equal all that is given."""
+        ...
+
+
+class CloudModel(Protocol):
+    """What one cloud knows beyond the types of its SDK."""
+
+    package: str
+    """``aws``, ``azure-native`` or ``kubernetes``."""
+
+    def check_configuration(self, given: Properties) -> list[Problem]:
+        """Problems of the provider's own settings (its region, its subscription)."""
+        ...
+
+    def defaults(
+        self, token: str, name: str, inputs: Properties, config: Properties, urn: str
+    ) -> Properties:
+        """What the vendor's provider fills in at Check, as inputs to be added.
+
+        Automatic names are made from the URN, so that they are the same in each run.
+        """
+        ...
+
+    def problems(self, token: str, inputs: Properties, config: Properties) -> list[Problem]:
+        """What is wrong with the inputs by themselves; runs in previews and skips unknowns."""
+        ...
+
+    def conflicts(
+        self,
+        token: str,
+        inputs: Properties,
+        config: Properties,
+        world: World,
+        id: str | None,
+    ) -> list[Problem]:
+        """What is wrong given all that exists; `id` is the resource's own in an update."""
+        ...
+
+    def obstacles(self, token: str, made: Made, world: World) -> list[Problem]:
+        """What still stands in the way of deleting `made`."""
+        ...
+
+    def identity(
+        self, token: str, name: str, inputs: Properties, config: Properties, urn: str
+    ) -> str:
+        """The id that a new resource gets: well-formed, and the same in each run.
+
+        Empty for a type that the model doesn't know. A resource that is made while an older one
+        of the same URN still exists (it is about to be replaced) comes with another URN, so that
+        ids made from the URN differ.
+        """
+        ...
+
+    def outputs(
+        self,
+        token: str,
+        id: str,
+        inputs: Properties,
+        config: Properties,
+        world: World,
+    ) -> Properties:
+        """All output properties worth having: the inputs, and what the service computes."""
+        ...
+
+    def is_shared(self, token: str) -> bool:
+        """Whether resources of a type are settings that are always there: making one sets it,
+        though another stack has, and what the last of them doesn't need any more goes."""
+        ...
+
+    def replacements(self, token: str) -> frozenset[str]:
+        """Property paths, top level or ``a.b``, a change of which replaces the resource."""
+        ...
+
+    def invoke(self, token: str, args: Properties, config: Properties, world: World) -> Properties:
+        """The answer to a query.
+
+        Raises:
+            LookupError: the query isn't known to this model, with a text for people.
+        """
+        ...

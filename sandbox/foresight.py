@@ -1,0 +1,85 @@
+"""Previews that know what an update would bring: ids, ARNs, whatever a cloud would answer.
+
+A preview is honest about what it can't know yet, and so is the sandbox's. But ids and answers of
+the sandbox are the same in each run, so it can also make a preview's resources in a copy of its
+cloud that goes when the preview ends. Then nothing is unknown, and policies can judge documents
+that are made of several resources' ARNs. It is asked for by naming the copy in the environment.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final
+
+from falaj.sandbox.cloud import Cloud
+from falaj.sandbox.clouds.model import Properties
+from falaj.sandbox.errors import SandboxError
+from falaj.sandbox.models import load
+from falaj.sandbox.store import Store
+from falaj.wire import has_unknown
+
+FORESIGHT_VARIABLE: Final = "FALAJ_SANDBOX_FORESEE"
+"""The file of the copy; the processes of one preview share it."""
+
+
+def prepare(cloud: Path, copy: Path) -> None:
+    """Copy what exists in the sandbox, without the faults that somebody asked for."""
+    original, target = Store(cloud), Store(copy)
+    try:
+        original.connection.backup(target.connection)
+        target.connection.execute("DELETE FROM faults")
+    finally:
+        original.close()
+        target.close()
+
+
+class Foresight:
+    """Answers previews of one provider as if they were updates, in the copy."""
+
+    def __init__(self, cloud: Cloud) -> None:
+        self._cloud = cloud
+
+    @classmethod
+    def of(cls, package: str, environ: Mapping[str, str]) -> Foresight | None:
+        """Foresight where the environment names a copy."""
+        copy = environ.get(FORESIGHT_VARIABLE)
+        return cls(Cloud(load(package), Store(Path(copy)))) if copy else None
+
+    def configure(self, settings: Properties) -> None:
+        """Take over the provider's settings."""
+        self._cloud.configure(settings)
+
+    def create(self, urn: str, inputs: Properties) -> tuple[str, dict[str, Any]] | None:
+        """Id and outputs that a new resource would have.
+
+        None where that can't be foreseen: inputs come from a provider without foresight, or the
+        resource replaces one that is still there.
+
+        Raises:
+            SandboxError: the cloud would refuse it.
+        """
+        if has_unknown(inputs):
+            return None
+        replaces = bool(self._cloud.store.generations(urn))
+        try:
+            return self._cloud.create(urn, inputs)
+        except SandboxError:
+            if replaces:
+                return None
+            raise
+
+    def update(
+        self, urn: str, id: str, state: Properties, inputs: Properties
+    ) -> dict[str, Any] | None:
+        """Outputs that a changed resource would have; None where that can't be foreseen."""
+        if has_unknown(inputs):
+            return None
+        try:
+            return self._cloud.update(urn, id, state, inputs)
+        except SandboxError:
+            return None
+
+    def invoke(self, token: str, arguments: Properties) -> dict[str, Any]:
+        """The answer to a query about what would be there. Raises SandboxError."""
+        return self._cloud.invoke(token, arguments)

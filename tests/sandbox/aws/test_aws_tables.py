@@ -1,0 +1,80 @@
+"""The model's tables speak of properties that the SDK has."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from falaj.sandbox.clouds.aws.enumerations import enumerations
+from falaj.sandbox.clouds.aws.quotas import quotas
+from falaj.sandbox.clouds.aws.registry import kinds
+from falaj.sandbox.schema import types
+from falaj.sandbox.schema.tables import Tables
+
+_MADE_UP = re.compile(r"(hex|letters|digits)\d+|uuid|account|region|partition|suffix|id")
+
+
+@pytest.fixture(scope="module")
+def tables() -> Tables:
+    return Tables("aws")
+
+
+def missing(tables: Tables, token: str, path: str) -> str | None:
+    """Why a path isn't one of the type's inputs; None when it is."""
+    found = tables.resource(token)
+    assert found is not None, token
+    node: types.Type | types.ObjectType = found.inputs
+    for step in path.split("."):
+        name = step.removesuffix("[]")
+        if not isinstance(node, types.ObjectType) or name not in node.properties:
+            return f"{token} has no {path}: {name}"
+        node = _inside(tables, node.properties[name].type)
+        if step.endswith("[]"):
+            if not isinstance(node, types.ListOf | types.MapOf):
+                return f"{token}.{path}: {name} is no list"
+            node = _inside(tables, node.item)
+    return None
+
+
+def _inside(tables: Tables, kind: types.Type) -> types.Type | types.ObjectType:
+    if isinstance(kind, types.Reference):
+        return tables.objects[kind.name]
+    if isinstance(kind, types.Either):
+        inner = [_inside(tables, member) for member in kind.members]
+        return next((m for m in inner if isinstance(m, types.ObjectType | types.ListOf)), inner[0])
+    return kind
+
+
+@pytest.mark.parametrize("token", sorted(kinds()))
+def test_paths_of_each_type_exist(tables: Tables, token: str) -> None:
+    kind = kinds()[token]
+    paths = {*kind.replaces, *kind.unique, *(reference.path for reference in kind.references)}
+    if isinstance(kind.id, str):
+        paths |= {
+            name for name in re.findall(r"\{(\w+)\}", kind.id) if not _MADE_UP.fullmatch(name)
+        }
+    assert [problem for path in sorted(paths) if (problem := missing(tables, token, path))] == []
+    known = tables.resource(token)
+    assert known is not None
+    assert set(kind.defaults) <= set(known.outputs)
+
+
+@pytest.mark.parametrize("token", sorted(enumerations()))
+def test_paths_of_each_enumeration_exist(tables: Tables, token: str) -> None:
+    table = enumerations()[token]
+    assert [problem for path in table if (problem := missing(tables, token, path))] == []
+    assert all(len(values) == len(set(values)) > 0 for values in table.values())
+
+
+def test_references_lead_to_described_types() -> None:
+    for kind in kinds().values():
+        for reference in kind.references:
+            assert set(reference.to) <= set(kinds())
+
+
+def test_quotas_are_of_described_types_and_have_sources() -> None:
+    for quota in quotas():
+        assert quota.token in kinds()
+        assert quota.limit > 0
+        assert quota.source

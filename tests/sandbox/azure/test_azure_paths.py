@@ -1,0 +1,105 @@
+"""Property paths that the rules read exist in the SDK: a rule on a misspelt one never speaks."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from falaj.sandbox.clouds.azure import enums, generic, table
+from falaj.sandbox.clouds.azure.ask import Ask
+from falaj.sandbox.schema import types
+from falaj.sandbox.schema.tables import Tables
+
+TABLES = Tables("azure-native")
+
+
+@dataclass(frozen=True)
+class Recorder(Ask):
+    """An `Ask` that remembers what it was asked for."""
+
+    def at(self, path: str) -> Any:
+        SEEN.setdefault(self.token, set()).add(re.sub(r"\[\d+\]", "[]", path))
+        return super().at(path)
+
+
+SEEN: dict[str, set[str]] = {}
+
+
+def steps(kind: types.Type, names: list[str]) -> bool:
+    """Whether the steps lead somewhere in the type."""
+    if not names or kind == types.ANY:
+        return True
+    head, rest = names[0], names[1:]
+    if isinstance(kind, types.Either):
+        return any(steps(member, names) for member in kind.members)
+    if isinstance(kind, types.ListOf):
+        return head == "[]" and steps(kind.item, rest)
+    if isinstance(kind, types.MapOf):
+        return head != "[]" and steps(kind.item, rest)
+    if isinstance(kind, types.Reference):
+        known = TABLES.objects[kind.name].properties
+        return head in known and steps(known[head].type, rest)
+    return False
+
+
+def is_in_sdk(token: str, path: str) -> bool:
+    resource = TABLES.resource(token)
+    assert resource is not None
+    names = re.findall(r"[^.\[\]]+|\[\]", path)
+    known = resource.inputs.properties.get(names[0])
+    return known is not None and steps(known.type, names[1:])
+
+
+def asked(whole_estate: Any) -> Iterator[tuple[str, str]]:
+    for made in whole_estate.made.values():
+        kind = table.kind(made.token)
+        assert kind is not None
+        ask = Recorder(made.token, made.inputs, {}, whole_estate.sandbox.store, made.id)
+        list(kind.problems(ask))
+        list(kind.conflicts(ask))
+        list(kind.obstacles(ask))
+        dict(kind.outputs(ask))
+    for token, paths in SEEN.items():
+        for path in sorted(paths):
+            if table.kind(token) is not None:
+                yield token, path
+
+
+# What Resource Manager has and this version of the SDK doesn't, or what is asked of several types.
+BESIDE = {"location", "extendedLocation"}
+
+
+def test_a_path_that_is_not_in_the_sdk_is_noticed() -> None:
+    token = "azure-native:storage:StorageAccount"
+    assert not is_in_sdk(token, "encryption.keySourc")
+    assert not is_in_sdk(token, "sku.name.x")
+    assert is_in_sdk(token, "networkRuleSet.ipRules[].iPAddressOrRange")
+
+
+def test_rules_read_properties_that_exist(whole_estate: Any) -> None:
+    wrong = [
+        (token, path)
+        for token, path in asked(whole_estate)
+        if path not in BESIDE and not is_in_sdk(token, path)
+    ]
+    assert not wrong, "\n".join(map(str, wrong))
+
+
+def test_tables_name_properties_that_exist() -> None:
+    for token in enums.tokens():
+        for path in enums.paths(token):
+            assert is_in_sdk(token, path.replace("[*]", "[]")), (token, path)
+    for kind in table.all_kinds():
+        for path in kind.replaces:
+            assert is_in_sdk(kind.token, path), (kind.token, path)
+
+
+@pytest.mark.parametrize("token", ["azure-native:cdn:Profile", "azure-native:redis:Redis"])
+def test_a_derived_type_is_named_by_an_input_of_its_own(token: str) -> None:
+    resource = TABLES.resource(token)
+    assert resource is not None
+    assert set(generic.kind(token).parameters) <= set(resource.inputs.properties)
