@@ -31,16 +31,6 @@ def test_locks_carry_hashes_and_no_hosts(lock: Path) -> None:
     assert not re.search(r"https?://|--index-url|--find-links", text)
 
 
-def test_modules_are_small() -> None:
-    long = {
-        str(path.relative_to(ROOT)): count
-        for package in PACKAGES
-        for path in (ROOT / package).rglob("*.py")
-        if (count := len(path.read_text().splitlines())) > 400
-    }
-    assert not long
-
-
 def test_no_requirement_is_pinned_twice_for_one_environment() -> None:
     pins: dict[tuple[str, str], set[str]] = {}
     for name in ("base", "local", "aws", "azure", "kubernetes", "dev"):
