@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import os
 import shutil
-import tempfile
 from pathlib import Path
 
 from falaj.engine.errors import explain_os_error
+from falaj.engine.files import replace_file
 from falaj.engine.folders import cache_home
 
 PYTHON_VARIABLE = "FALAJ_PYTHON"
@@ -62,15 +62,7 @@ def write_script(target: Path, text: str) -> None:
     """Make an executable file of `text`, whole or not at all, unless it is there; OSError."""
     if target.is_file() and target.read_text(encoding="utf-8") == text:
         return
-    handle, temporary = tempfile.mkstemp(prefix=f".{target.name}-", dir=target.parent)
-    try:
-        with os.fdopen(handle, "w", encoding="utf-8") as file:
-            file.write(text)
-        Path(temporary).chmod(0o755)
-        Path(temporary).replace(target)
-    except BaseException:
-        Path(temporary).unlink(missing_ok=True)
-        raise
+    replace_file(target, text, 0o755)
 
 
 def _is_ours(path: Path) -> bool:

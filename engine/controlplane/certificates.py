@@ -6,7 +6,6 @@ https://kubernetes.io/docs/reference/access-authn-authz/authentication/#x509-cli
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -19,6 +18,7 @@ from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from falaj.engine.errors import EngineError
+from falaj.engine.files import replace_file
 
 LIFETIME = timedelta(days=365)
 """Longer than a control plane for tests runs; Kueue replaces what ends within 90 days."""
@@ -74,8 +74,8 @@ class Authority:
             .add_extension(x509.SubjectAlternativeName([x509.DNSName(called)]), critical=False)
             .sign(self._key, hashes.SHA256())
         )
-        _write_private(self._key_path, _pem(self._key))
-        _write_private(self.certificate, self._own.public_bytes(serialization.Encoding.PEM))
+        replace_file(self._key_path, _pem(self._key), 0o600)
+        replace_file(self.certificate, self._own.public_bytes(serialization.Encoding.PEM), 0o600)
 
     @property
     def signing(self) -> Pair:
@@ -130,8 +130,8 @@ class Authority:
         if names:
             builder = builder.add_extension(x509.SubjectAlternativeName(names), critical=False)
         certificate = builder.sign(self._key, hashes.SHA256())
-        _write_private(pair.key, _pem(key))
-        _write_private(pair.certificate, certificate.public_bytes(serialization.Encoding.PEM))
+        replace_file(pair.key, _pem(key), 0o600)
+        replace_file(pair.certificate, certificate.public_bytes(serialization.Encoding.PEM), 0o600)
         return pair
 
 
@@ -142,12 +142,13 @@ def service_account_keys(folder: Path) -> Pair:
     """
     key = _rsa_key()
     pair = Pair(folder / "service-account.pub", folder / "service-account.key")
-    _write_private(pair.key, _pem(key))
-    _write_private(
+    replace_file(pair.key, _pem(key), 0o600)
+    replace_file(
         pair.certificate,
         key.public_key().public_bytes(
             serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo
         ),
+        0o600,
     )
     return pair
 
@@ -199,9 +200,3 @@ def _pem(key: ec.EllipticCurvePrivateKey | rsa.RSAPrivateKey) -> bytes:
         serialization.PrivateFormat.TraditionalOpenSSL,
         serialization.NoEncryption(),
     )
-
-
-def _write_private(path: Path, content: bytes) -> None:
-    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-    with os.fdopen(descriptor, "wb") as file:
-        file.write(content)

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import base64
 import json
-import os
 import secrets
 from pathlib import Path
 from typing import Any
 
 from falaj.engine.controlplane.certificates import Pair
+from falaj.engine.files import replace_file
 
 CLUSTER = "falaj-test"
 SECRETBOX_KEY_BYTES = 32
@@ -127,7 +127,5 @@ def scheduler(kubeconfig_path: Path) -> dict[str, Any]:
 def write_private(path: Path, content: dict[str, Any] | str) -> Path:
     """Write `content` (a dict as JSON) such that only this user can read it; return the path."""
     text = content if isinstance(content, str) else json.dumps(content, indent=1)
-    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-    with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-        file.write(text)
+    replace_file(path, text, 0o600)
     return path

@@ -65,8 +65,7 @@ class Record:
 
     def write(self, files: Files) -> None:
         """Write it whole or not at all."""
-        path = self.path(files)
-        write_private(path.with_suffix(".new"), asdict(self)).replace(path)
+        write_private(self.path(files), asdict(self))
 
     @classmethod
     def read(cls, files: Files) -> Self | None:

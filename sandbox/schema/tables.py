@@ -10,14 +10,13 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
-import os
 import re
-import tempfile
 import warnings
 from functools import cache, cached_property
 from pathlib import Path
 from typing import Final
 
+from falaj.engine.files import replace_file
 from falaj.engine.folders import cache_home
 from falaj.sandbox.schema import codec, types
 from falaj.sandbox.schema.hints import HintReader
@@ -123,10 +122,8 @@ class Tables:
         # Without a folder to write to, each process reads the SDK anew.
         with contextlib.suppress(OSError):
             self._folder.mkdir(parents=True, exist_ok=True)
-            handle, temporary = tempfile.mkstemp(dir=self._folder)
-            with os.fdopen(handle, "w", encoding="utf-8") as file:
-                json.dump(codec.dump(found, objects), file, separators=(",", ":"))
-            Path(temporary).replace(self._file(found.token))
+            text = json.dumps(codec.dump(found, objects), separators=(",", ":"))
+            replace_file(self._file(found.token), text, 0o600)
 
     def _file(self, token: str) -> Path:
         return self._folder / (token.replace(":", "-").replace("/", "-") + ".json")

@@ -10,6 +10,7 @@ from typing import Final
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
+from falaj.engine.files import replace_file
 from falaj.policies.model import PolicyError
 from falaj.policies.reports.evidence import evidence
 from falaj.policies.reports.result import CheckResult
@@ -153,11 +154,9 @@ def signature_of(page: Path) -> Path:
 
 def put(path: Path, content: bytes) -> None:
     """Write a file whole or not at all. Raises StackError."""
-    temporary = path.with_name(path.name + ".part")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        temporary.write_bytes(content)
-        temporary.replace(path)
+        replace_file(path, content)
     except OSError as error:
         raise StackError(f"{path} can't be written: {error.strerror}") from None
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+from falaj.engine.files import replace_file
 from falaj.engine.folders import data_home
 from falaj.stacks.command.project import StackFile
 
@@ -44,7 +45,4 @@ def _read(foundation: StackFile) -> list[str]:
 
 
 def _write(foundation: StackFile, stacks: list[str]) -> None:
-    path = _file(foundation)
-    temporary = path.with_suffix(".part")
-    temporary.write_text(json.dumps(stacks), encoding="utf-8")
-    temporary.replace(path)
+    replace_file(_file(foundation), json.dumps(stacks))

@@ -10,6 +10,7 @@ from typing import Final
 
 import yaml
 
+from falaj.engine.files import replace_file
 from falaj.engine.folders import cache_home
 from falaj.stacks.settings.policies import PACKS
 
@@ -52,7 +53,5 @@ def pack_for_engines(name: str) -> Path:
         target = copy / file
         if not target.is_file() or target.read_text(encoding="utf-8") != content:
             target.parent.mkdir(parents=True, exist_ok=True)
-            part = target.with_name(f"{file}.part")
-            part.write_text(content, encoding="utf-8")
-            part.replace(target)
+            replace_file(target, content)
     return copy

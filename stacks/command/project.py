@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeGuard, cast
 
 import yaml
 
+from falaj.engine.files import replace_file
 from falaj.engine.folders import stack_home
 from falaj.stacks.command import advice
 from falaj.stacks.command.installation import ROOT
@@ -200,9 +201,7 @@ class StackFile:
         if "secure:" not in text:
             kept = re.sub(r"(?m)^encryptionsalt:.*\n?", "", text)
             if kept != text:
-                temporary = self.path.with_suffix(".yaml.part")
-                temporary.write_text(kept, encoding="utf-8")
-                temporary.replace(self.path)
+                replace_file(self.path, kept)
 
 
 def _plain(path: Path) -> dict[str, Any]:

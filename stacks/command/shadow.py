@@ -12,6 +12,7 @@ from typing import Any, cast
 
 import yaml
 
+from falaj.engine.files import replace_file
 from falaj.engine.folders import data_home, make_private
 from falaj.sandbox.store import Store
 from falaj.stacks.command.project import Project, StackFile
@@ -119,6 +120,4 @@ def _write(path: Path, document: dict[str, Any]) -> None:
     text = yaml.safe_dump(document, sort_keys=False)
     if path.exists() and path.read_text(encoding="utf-8") == text:
         return
-    temporary = path.with_suffix(".yaml.part")
-    temporary.write_text(text, encoding="utf-8")
-    temporary.replace(path)
+    replace_file(path, text)

@@ -12,8 +12,6 @@ Stacks refer to it, so that what runs is what was looked at, whatever happens to
 
 from __future__ import annotations
 
-import os
-import tempfile
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,6 +20,7 @@ from typing import Any, Final, Literal, cast
 import yaml
 
 from falaj.components.kubernetes.bill_of_materials import DIGEST, charts, images
+from falaj.engine.files import replace_file
 from falaj.stacks.errors import StackError
 
 Kind = Literal["images", "charts"]
@@ -154,11 +153,6 @@ def save(path: Path, lock: Lock) -> None:
     }
     text = _HEADER + yaml.safe_dump(content, sort_keys=False, width=1000)
     try:
-        with tempfile.NamedTemporaryFile(
-            "w", encoding="utf-8", dir=path.parent, prefix=f".{path.name}-", delete=False
-        ) as file:
-            file.write(text)
-        Path(file.name).chmod(0o644)
-        os.replace(file.name, path)  # noqa: PTH105  the same in one call
+        replace_file(path, text, 0o644)
     except OSError as error:
         raise LockError(f"{path} cannot be written: {error.strerror or error}") from None
