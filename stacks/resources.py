@@ -7,6 +7,7 @@ from typing import Any, cast
 
 from falaj.policies.model import PolicyError, Stack
 from falaj.policies.state import stack_of_states
+from falaj.stacks.documents import is_mapping, mapping
 from falaj.stacks.errors import StackError
 
 State = Mapping[str, Any]
@@ -31,9 +32,8 @@ def of_preview(document: Any) -> list[State]:
         raise StackError("the preview's 'steps' are no list; write it with: pulumi preview --json")
     found: dict[str, State] = {}
     for each in cast("list[Any]", steps):
-        state = each.get("newState") if isinstance(each, Mapping) else None
-        if isinstance(state, Mapping) and not str(each.get("op", "")).startswith("delete"):
-            known = cast("State", state)
+        known = mapping(each).get("newState")
+        if is_mapping(known) and not str(mapping(each).get("op", "")).startswith("delete"):
             # What is replaced has several steps; the last one says what will be.
             found[str(known.get("urn"))] = known
     return list(found.values())
@@ -45,9 +45,8 @@ def of_export(document: Any) -> list[State]:
     Raises:
         StackError: it isn't such a document.
     """
-    deployment = document.get("deployment") if isinstance(document, Mapping) else None
-    known = isinstance(deployment, Mapping)
-    states: Any = cast("Mapping[str, Any]", deployment).get("resources", []) if known else None
+    deployment = mapping(document).get("deployment")
+    states: Any = deployment.get("resources", []) if is_mapping(deployment) else None
     if not isinstance(states, list):
         raise StackError(
             "the state has no 'deployment' with a list of 'resources'; "

@@ -27,6 +27,7 @@ from falaj.stacks.command.cloud import prepare_cloud
 from falaj.stacks.command.events import without_trace
 from falaj.stacks.command.packs import pack_folders
 from falaj.stacks.command.pulumi import Pulumi
+from falaj.stacks.documents import mapping, sequence
 from falaj.stacks.errors import StackError
 from falaj.stacks.settings import CloudSettings
 from falaj.stacks.settings.policies import PACKS
@@ -115,7 +116,7 @@ def result_of(
     stack = subject.stack
     states = [
         each["newState"]
-        for each in document.get("steps") or []
+        for each in sequence(document.get("steps"))
         # What is only read belongs to others: the engine asks no pack about it.
         if each.get("newState") and not str(each.get("op", "")).startswith(("delete", "read"))
     ]
@@ -173,7 +174,8 @@ def preview_document(
     Raises:
         StackError: the stack could not be previewed.
     """
-    with pulumi.foreseeing() if pulumi.sandbox else nullcontext({}) as foresight:
+    nothing: dict[str, str] = {}
+    with pulumi.foreseeing() if pulumi.sandbox else nullcontext(nothing) as foresight:
         done = subprocess.run(
             [str(pulumi.engine.path), "preview", "--json", "-s", pulumi.stack.name,
              "--non-interactive", *arguments],
@@ -254,7 +256,7 @@ def why(document: Mapping[str, Any] | None, printed: str) -> str:
     """
     messages = [
         str(each.get("message", "")).strip()
-        for each in (document or {}).get("diagnostics") or []
+        for each in sequence(mapping(document).get("diagnostics"))
         if each.get("severity") == "error" and _CANCELLED not in str(each.get("message", ""))
     ]
     said = "\n".join(dict.fromkeys(map(without_trace, filter(None, messages)))) or printed.strip()

@@ -22,6 +22,7 @@ from falaj.sandbox.state import made_in_sandbox
 from falaj.stacks.checking.records import outcomes_of, resources_of
 from falaj.stacks.checking.subject import Subject
 from falaj.stacks.command.pulumi import Pulumi
+from falaj.stacks.documents import mapping
 from falaj.stacks.errors import StackError
 from falaj.stacks.settings import CloudSettings
 from falaj.stacks.settings.source import from_project_and_stack
@@ -117,8 +118,7 @@ def written_at(document: Any) -> datetime | None:
 
     None where the state doesn't say it, or says what no time is.
     """
-    manifest = document["deployment"].get("manifest")
-    said = manifest.get("time") if isinstance(manifest, Mapping) else None
+    said = mapping(document["deployment"].get("manifest")).get("time")
     try:
         found = datetime.fromisoformat(said) if isinstance(said, str) else None
     except ValueError:

@@ -5,10 +5,9 @@ from __future__ import annotations
 import json
 import shutil
 import sys
-from collections.abc import Mapping
 from contextlib import redirect_stdout
 from pathlib import Path
-from typing import Any, Final, cast
+from typing import Any, Final
 
 import click
 
@@ -22,6 +21,7 @@ from falaj.stacks.command.options import sandbox_options, stack_option, the_stac
 from falaj.stacks.command.project import StackFile
 from falaj.stacks.command.pulumi import Pulumi
 from falaj.stacks.command.testplane import use_cluster
+from falaj.stacks.documents import mapping
 from falaj.stacks.errors import StackError
 from falaj.stacks.resources import State, of_export, of_preview
 from falaj.stacks.settings import CloudSettings
@@ -147,7 +147,7 @@ def _in_file(path: Path) -> drawing.Drawing:
         document: Any = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError) as error:
         raise StackError(f"--state: {path} can't be read: {error}") from None
-    known = cast("Mapping[str, Any]", document) if isinstance(document, Mapping) else {}
+    known = mapping(document)
     try:
         return drawing.of(of_preview(known) if "steps" in known else of_export(document))
     except StackError as error:

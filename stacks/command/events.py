@@ -14,6 +14,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, Literal, cast
 
+from falaj.stacks.documents import mapping
+
 #: Steps that leave a resource as it was.
 UNCHANGED: Final = frozenset({"same", "read", "refresh", "read-discard", "discard-replaced"})
 #: What the engine says of the rest when one thing failed, or when it was asked to stop: no cause.
@@ -98,7 +100,7 @@ class Progress:
             self.told(note)
 
     def _before(self, body: Mapping[str, Any]) -> None:
-        step = body.get("metadata") or {}
+        step = mapping(body.get("metadata"))
         planning = bool(body.get("planning"))
         if self.is_preview and not planning:
             # The update that follows its preview.
@@ -108,7 +110,7 @@ class Progress:
             self.running[str(step.get("urn"))] = label(step)
 
     def _after(self, body: Mapping[str, Any]) -> None:
-        step = body.get("metadata") or {}
+        step = mapping(body.get("metadata"))
         self.running.pop(str(step.get("urn")), None)
         self.doing = ""
         # The stack's outputs come once more, at its end.
@@ -118,7 +120,7 @@ class Progress:
                 self.made[str(step.get("op"))] += 1
 
     def _broken(self, body: Mapping[str, Any]) -> None:
-        self.running.pop(str((body.get("metadata") or {}).get("urn")), None)
+        self.running.pop(str(mapping(body.get("metadata")).get("urn")), None)
         self.failed = True
 
     def _diagnostic(self, body: Mapping[str, Any]) -> None:
@@ -150,7 +152,7 @@ class Progress:
         self.tell(Note(severity, note, label_of_urn(urn), of_policy=True))
 
     def _summary(self, body: Mapping[str, Any]) -> None:
-        changes = body.get("resourceChanges") or {}
+        changes = mapping(body.get("resourceChanges"))
         self.changes = {str(kind): int(count) for kind, count in changes.items()}
         self.failed = self.failed or body.get("result") == "failed"
 

@@ -13,6 +13,7 @@ from typing import Any, Final
 
 from falaj.engine import extras
 from falaj.stacks.command.console import say
+from falaj.stacks.documents import sequence
 from falaj.stacks.errors import StackError
 
 #: What holds our packages: the project's folder in a clone, ``falaj`` in an installation.
@@ -63,8 +64,7 @@ def extras_of_stack(values: Mapping[str, Any]) -> list[str]:
     platform, blueprint = values.get("falaj:platform"), values.get("falaj:blueprint")
     placement: Any = values.get("falaj:placement")
     named = [str(platform)] if platform else []
-    if isinstance(placement, list):
-        named += [str(place).partition("/")[0] for place in placement]  # pyright: ignore[reportUnknownArgumentType]
+    named += [str(place).partition("/")[0] for place in sequence(placement)]
     if blueprint in ("platform", "workloads"):
         named.append("kubernetes")
     # Programs that aren't Falaj's say by their providers' settings which clouds they are for.

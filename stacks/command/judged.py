@@ -55,9 +55,10 @@ def judged(
     if records is not None:
         variables[RECORD_FOLDER] = str(records)
     strict = False if clouds and not pulumi.sandbox else None
+    nothing: dict[str, str] = {}
     with (
         tempfile.TemporaryDirectory(prefix="falaj-packs-") as folder,
-        pulumi.foreseeing() if pulumi.sandbox else nullcontext({}) as foresight,
+        pulumi.foreseeing() if pulumi.sandbox else nullcontext(nothing) as foresight,
     ):
         configuration = Path(folder) / "packs.json"
         said = pack_configuration(advisory=records is not None, strict=strict)

@@ -15,6 +15,7 @@ from falaj.stacks.command import advice, operation
 from falaj.stacks.command.events import UNCHANGED, label_of_urn
 from falaj.stacks.command.project import StackFile
 from falaj.stacks.costs import report
+from falaj.stacks.documents import sequence
 from falaj.stacks.lettering import clean, wrap
 
 #: Columns of the names of its parts.
@@ -131,7 +132,7 @@ def _changes(made: Preview) -> Iterator[str]:
     # What is replaced has several steps: its kind and name say it once.
     steps = dict.fromkeys(
         f"{_OPS[step['op']]} {label_of_urn(step['urn'])}{_differs(step)}"
-        for step in made.document.get("steps") or []
+        for step in sequence(made.document.get("steps"))
         if step["op"] in _OPS and step["op"] not in UNCHANGED
     )
     yield from list(steps)[:_MOST_CHANGES]

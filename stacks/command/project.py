@@ -13,6 +13,7 @@ from falaj.engine.files import replace_file
 from falaj.engine.folders import stack_home
 from falaj.stacks.command import advice
 from falaj.stacks.command.installation import ROOT
+from falaj.stacks.documents import mapping
 from falaj.stacks.errors import StackError
 
 if TYPE_CHECKING:
@@ -55,7 +56,7 @@ class Project:
             ) from None
         except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
             raise StackError(f"{path} cannot be read: {' '.join(str(error).split())}") from None
-        if not isinstance(found, dict) or not isinstance(found.get("name"), str):
+        if not isinstance(mapping(found).get("name"), str):
             raise StackError(f"{path}: expected a mapping with the project's `name`")
         values = cast("dict[str, Any]", found)
         return cls(

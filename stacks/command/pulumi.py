@@ -15,6 +15,7 @@ from falaj.sandbox import activation, foresight, state
 from falaj.stacks.command.console import say
 from falaj.stacks.command.project import StackFile
 from falaj.stacks.command.shadow import make_shadow
+from falaj.stacks.documents import mapping, sequence
 from falaj.stacks.errors import StackError
 
 
@@ -116,8 +117,8 @@ class Pulumi:
         engine's warning says.
         """
         exported = json.loads(self.capture(["stack", "export", "-s", self.stack.name]))
-        deployment = exported.get("deployment") or {}
-        pending = deployment.pop("pending_operations", None)
+        deployment: dict[str, Any] = exported.get("deployment") or {}
+        pending: list[Any] = deployment.pop("pending_operations", None) or []
         if not pending:
             return
         for operation in pending:
@@ -142,7 +143,7 @@ class Pulumi:
         exported = json.loads(self.capture(["stack", "export", "-s", self.stack.name]))
         held = [
             (resource, key)
-            for resource in (exported.get("deployment") or {}).get("resources") or []
+            for resource in sequence(mapping(exported.get("deployment")).get("resources"))
             for key in ("protect", "retainOnDelete")
             if resource.get(key)
         ]
@@ -155,7 +156,7 @@ class Pulumi:
     def resources(self) -> list[dict[str, Any]]:
         """What the stack's state holds; secrets stay masked."""
         exported = json.loads(self.capture(["stack", "export", "-s", self.stack.name]))
-        return (exported.get("deployment") or {}).get("resources") or []
+        return sequence(mapping(exported.get("deployment")).get("resources"))
 
     def outputs(self) -> dict[str, Any]:
         """The stack's outputs; secrets stay masked."""

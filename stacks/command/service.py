@@ -16,6 +16,7 @@ import psutil
 from falaj.stacks.command import advice
 from falaj.stacks.command.console import say, table
 from falaj.stacks.command.project import StackFile
+from falaj.stacks.documents import sequence
 from falaj.stacks.errors import StackError
 
 
@@ -35,7 +36,7 @@ def status(stack: StackFile) -> int:
         ("model", f"{config['model']} version {state.get('version')}", str(config["registry"])),
         ("server", state.get("status", "unknown") if running else "stopped", _process(state)),
     ]
-    for worker in state.get("workers", []) if running else []:
+    for worker in sequence(state.get("workers")) if running else []:
         name = f"worker (version {worker['version']})"
         rows.append((name, worker["state"], f"process {worker['pid']}"))
     certificate = Path(config["tls"]["certificate"])

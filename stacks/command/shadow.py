@@ -16,6 +16,7 @@ from falaj.engine.files import replace_file
 from falaj.engine.folders import data_home, make_private
 from falaj.sandbox.store import Store
 from falaj.stacks.command.project import Project, StackFile
+from falaj.stacks.documents import mapping
 from falaj.stacks.settings.source import from_project_and_stack
 
 #: What stands for an encrypted value, which the sandbox has no key for.
@@ -84,7 +85,7 @@ def _runtime(project: Project) -> Any:
     found = cast("dict[str, Any]", runtime)
     if found.get("name") != "python":
         return found
-    named = (found.get("options") or {}).get("virtualenv")
+    named = mapping(found.get("options")).get("virtualenv")
     own = (project.root / str(named)) if named else None
     usable = own is not None and (own / "bin").is_dir()
     environment = str(own.absolute()) if own is not None and usable else sys.prefix

@@ -88,10 +88,12 @@ def table() -> Mapping[str, Billed]:
         rows: Any = yaml.load(text, yaml.CSafeLoader)
         for group in rows:
             service, source = group["service"], group["source"]
-            for name, meters in (group.get("charged") or {}).items():
+            charged: dict[str, Any] = group.get("charged") or {}
+            free: list[str] = group.get("free") or []
+            for name, meters in charged.items():
                 billed = Billed(service, source, tuple(_meters(meters)))
                 found.update(dict.fromkeys(expand(name), billed))
-            for name in group.get("free") or []:
+            for name in free:
                 found.update(dict.fromkeys(expand(name), Billed(service, source, ())))
     return found
 
@@ -105,11 +107,19 @@ def _azure(name: str) -> Iterable[str]:
     return azure(name)
 
 
+def _kubernetes(name: str) -> Iterable[str]:
+    return [f"kubernetes:{name}"]
+
+
+def _others(name: str) -> Iterable[str]:
+    return [name]
+
+
 _EXPAND: Final = {
     "aws": _aws,
     "azure": _azure,
-    "kubernetes": lambda name: [f"kubernetes:{name}"],
-    "others": lambda name: [name],
+    "kubernetes": _kubernetes,
+    "others": _others,
 }
 
 

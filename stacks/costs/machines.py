@@ -173,7 +173,7 @@ def _node_group(resource: Resource, stack: Stack) -> Iterator[Charge]:
     template = _template(resource, stack)
     says_template = get(resource.properties, "launchTemplate") is not ABSENT
     kind = _of_properties({}, template)
-    if named := tuple(filter(None, map(text, items(resource.get("instanceTypes"))))):
+    if named := tuple(filter(None, [text(each) for each in items(resource.get("instanceTypes"))])):
         kind = replace(kind, machines=named)
     elif not says_template and not kind.machines:
         kind = replace(kind, machines=(_DEFAULT_NODE,))

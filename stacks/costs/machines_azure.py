@@ -16,6 +16,7 @@ from falaj.policies.reading.azure_types import azure
 from falaj.stacks.costs.amounts import UNSEEN, Amount, exactly, known, number, product
 from falaj.stacks.costs.billing import Charge
 from falaj.stacks.costs.machines import HOUR, MONTH, ONE, Kind, Reader, machines
+from falaj.stacks.documents import is_mapping, mapping
 
 _SERVICE: Final = "Virtual Machines"
 _SCALING: Final = azure("monitor:AutoscaleSetting")
@@ -91,7 +92,7 @@ def _cluster(resource: Resource, stack: Stack) -> Iterator[Charge]:
     for each in items(resource.get("agentPoolProfiles")):
         name = text(get(each, "name"))
         # A resource of its own says more of the same pool.
-        if isinstance(each, Mapping) and name.lower() not in apart:
+        if is_mapping(each) and name.lower() not in apart:
             yield from _pool(resource, each, name)
         elif is_unknown(each):
             yield machines(resource, Kind(()), UNSEEN, "AKS", "pool")
@@ -126,7 +127,7 @@ def _machine(
     resource: Resource, size: Any, amount: Amount, meter: str, profile: str = ""
 ) -> Iterator[Charge]:
     inner = resource.get(profile) if profile else resource.properties
-    given: Mapping[str, Any] = inner if isinstance(inner, Mapping) else {}
+    given = mapping(inner)
     kind = Kind((text(size),) if text(size) else (), *_bought(given))
     disk = get(given, "storageProfile.osDisk")
     windows = get(given, "osProfile.windowsConfiguration") is not ABSENT

@@ -13,6 +13,7 @@ from typing import Annotated, Any, Final, Literal, cast
 import yaml
 from pydantic import Field, ValidationError, field_validator, model_validator
 
+from falaj.stacks.documents import is_mapping, is_sequence, mapping
 from falaj.stacks.errors import StackError
 from falaj.stacks.settings.errors import allowed_values, property_schema
 from falaj.stacks.settings.section import Section
@@ -67,7 +68,7 @@ class Entry(Section):
     @field_validator("variant", mode="before")
     @classmethod
     def _as_list(cls, value: Any) -> Any:
-        given = value if isinstance(value, list) else [value]
+        given = value if is_sequence(value) else [value]
         return [str(each).lower() if isinstance(each, bool) else each for each in given]
 
     @model_validator(mode="after")
@@ -125,15 +126,16 @@ def read(path: Path) -> Read:
         for key in given
         if key not in ("prices", "rates")
     ]
-    rows, rates = given.get("prices"), given.get("rates") or {}
-    if not isinstance(rows, list):
+    rows: Any = given.get("prices")
+    rates: Any = given.get("rates") or {}
+    if not is_sequence(rows):
         problems.append(f"{lines.at('prices')}: prices: expected a list: {_EXAMPLE}")
         rows = []
-    if not isinstance(rates, Mapping):
+    if not is_mapping(rates):
         problems.append(f"{lines.at('rates')}: rates: expected a mapping by currency")
         rates = {}
     entries: list[tuple[str, Entry]] = []
-    for number, row in enumerate(cast("list[Any]", rows)):
+    for number, row in enumerate(rows):
         try:
             entries.append((lines.at("prices", number), Entry.model_validate(row)))
         except ValidationError as error:
@@ -163,7 +165,7 @@ def _document(path: Path) -> tuple[Any, _Lines]:
             if root is None:
                 return None, lines
             doubles = list(_walk(root, (), lines.lines))
-            document: Any = loader.construct_document(root)
+            document: Any = loader.construct_document(root)  # pyright: ignore[reportUnknownMemberType]
         finally:
             loader.dispose()
     except FileNotFoundError:
@@ -231,7 +233,7 @@ def _shown(value: Any) -> str:
 
 
 def _allowed(problem: Any, model: type[Section]) -> str:
-    context = problem.get("ctx") or {}
+    context = mapping(problem.get("ctx"))
     kind = problem["type"]
     if kind == "wrong_type" or kind.startswith("bool"):
         schema = property_schema(model, problem["loc"][-1])

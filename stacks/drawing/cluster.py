@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, Final, TypeGuard
 
 from falaj.policies.model import Resource, get, is_unknown, items, text
 from falaj.policies.reading.kubernetes import Manifest, manifests
 from falaj.policies.reading.pods import pods, runs
 from falaj.stacks.costs import billed
+from falaj.stacks.documents import is_mapping, mapping
 from falaj.stacks.drawing.builder import Builder
 from falaj.stacks.drawing.model import Kind
 
@@ -95,7 +96,7 @@ class Cluster:
 
     def _near(self, namespace: str, selector: Any) -> list[Pods]:
         """The pods of a namespace that have the first of the labels that a selector demands."""
-        wanted = next((one for one in conditions(selector) if isinstance(one, tuple)), ())
+        wanted: tuple[str, Any] | tuple[()] = next(filter(_is_label, conditions(selector)), ())
         key = (namespace, *(text(one) for one in wanted))
         if not self._by_label or len(self.pods) != self._indexed:
             self._index()
@@ -112,9 +113,9 @@ class Cluster:
 
     def namespaces(self, selector: Any) -> list[str]:
         """Names of the namespaces that a selector means; empty where it can't be told."""
-        if not isinstance(selector, Mapping):
+        if not is_mapping(selector):
             return []
-        named = text((selector.get("matchLabels") or {}).get(_NAMESPACE_LABEL))
+        named = text(mapping(selector.get("matchLabels")).get(_NAMESPACE_LABEL))
         if named and len(conditions(selector)) == 1:
             return [named]
         return sorted(name for name, labels in self.labels.items() if matches(selector, labels))
@@ -194,7 +195,7 @@ def _draw(cluster: Cluster, manifest: Manifest, kind: Kind) -> None:
                 Pods(
                     id,
                     _namespace(manifest),
-                    labels if isinstance(labels, Mapping) else {},
+                    mapping(labels),
                     text(pod.get("serviceAccountName")),
                     ports,
                 )
@@ -233,7 +234,7 @@ def _details(manifest: Manifest, kind: Kind) -> Iterator[str]:
 
 
 def _values(value: Any) -> list[Any]:
-    return list(value.values()) if isinstance(value, Mapping) else []
+    return list(mapping(value).values())
 
 
 def _class_key(cluster: Cluster, manifest: Manifest, id: str) -> None:
@@ -300,18 +301,22 @@ def _cluster_name(properties: Mapping[str, Any]) -> str:
 
 
 def conditions(selector: Any) -> list[Any]:
-    """What a selector of labels demands; empty where it means everything."""
-    if not isinstance(selector, Mapping):
-        return []
-    labels = selector.get("matchLabels")
-    found: list[Any] = list(labels.items()) if isinstance(labels, Mapping) else []
-    return [*found, *items(selector.get("matchExpressions"))]
+    """What a selector of labels demands: labels with their values, and expressions.
+
+    Empty where it means everything.
+    """
+    labels = mapping(mapping(selector).get("matchLabels"))
+    return [*labels.items(), *items(mapping(selector).get("matchExpressions"))]
+
+
+def _is_label(condition: object) -> TypeGuard[tuple[str, Any]]:
+    return isinstance(condition, tuple)
 
 
 def matches(selector: Any, labels: Mapping[str, Any]) -> bool:
     """Whether labels are what a selector demands."""
     for each in conditions(selector):
-        if isinstance(each, tuple):
+        if _is_label(each):
             key, value = each
             if text(labels.get(key)) != text(value) or not text(value):
                 return False
@@ -335,7 +340,7 @@ def selector_text(selector: Any) -> str:
     """A selector in words, its labels without their domain."""
     said: list[str] = []
     for each in conditions(selector):
-        if isinstance(each, tuple):
+        if _is_label(each):
             said.append(f"{str(each[0]).rpartition('/')[2]}={text(each[1]) or '…'}")
         else:
             key = text(get(each, "key")).rpartition("/")[2]

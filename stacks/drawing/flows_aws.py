@@ -11,6 +11,7 @@ from falaj.policies.model.values import is_false
 from falaj.policies.reading.cidr import is_open
 from falaj.policies.reading.ports import EVERY_PORT, Ports, port
 from falaj.policies.rules.zero_trust._aws_openings import ports_of_rule
+from falaj.stacks.documents import is_mapping
 from falaj.stacks.drawing.builder import Builder
 from falaj.stacks.drawing.kinds import AWS_SUBNETS, GROUPS, VPCS, aws
 from falaj.stacks.drawing.model import End
@@ -107,7 +108,7 @@ def _rules(builder: Builder) -> Iterator[_Rule]:
     for each in stack.of_kind(*sorted(GROUPS)):
         for key, end in _INLINE.items():
             for given in items(each.get(key)):
-                known = given if isinstance(given, Mapping) else {"cidrBlocks": given}
+                known = given if is_mapping(given) else {"cidrBlocks": given}
                 yield _Rule(each.urn, end, known, each)
 
 
@@ -230,7 +231,7 @@ def _routes(builder: Builder) -> None:
             _route(builder, each, table, each.properties, places)
     for table in stack.of_kind(*sorted(_TABLES)):
         for given in items(table.get("routes")):
-            if isinstance(given, Mapping):
+            if is_mapping(given):
                 _route(builder, table, table, given, subnets.get(table.urn, ()))
 
 

@@ -16,6 +16,7 @@ from falaj.policies.reading.azure_security_rules import (
 )
 from falaj.policies.reading.azure_types import azure
 from falaj.policies.reading.cidr import is_open, network
+from falaj.stacks.documents import is_mapping
 from falaj.stacks.drawing.builder import Builder
 from falaj.stacks.drawing.kinds import AZURE_SUBNETS, VNETS
 from falaj.stacks.drawing.model import End
@@ -145,7 +146,7 @@ def _side(
     groups = items(get(rule.given, f"{side}ApplicationSecurityGroups"))
     found: list[str] = []
     for value in values:
-        given = get(value, "addressPrefix") if isinstance(value, Mapping) else value
+        given = get(value, "addressPrefix") if is_mapping(value) else value
         if is_unknown(given):
             found.append(builder.unseen("addresses"))
         elif own and (is_open(given) or text(given).lower() == "virtualnetwork"):

@@ -10,6 +10,7 @@ from typing import Final
 from falaj.policies.model import Resource, get, is_unknown, items, leaves, text
 from falaj.policies.reading.azure_types import azure
 from falaj.policies.reading.iam import read
+from falaj.stacks.documents import is_mapping, is_sequence
 from falaj.stacks.drawing.builder import Builder
 from falaj.stacks.drawing.kinds import (
     ALIASES,
@@ -188,11 +189,11 @@ def _azure_keys(builder: Builder, resource: Resource) -> Iterator[str]:
 
 
 def _blocks(value: object) -> Iterator[Mapping[str, object]]:
-    if isinstance(value, Mapping):
+    if is_mapping(value):
         yield value
         for each in value.values():
             yield from _blocks(each)
-    elif isinstance(value, list):
+    elif is_sequence(value):
         for each in value:
             yield from _blocks(each)
 
