@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final, TypeVar, get_args
 
 import click
 
-from falaj.engine.commands import run
 from falaj.engine.controlplane import addons, binaries
 from falaj.engine.controlplane.commands import Files
 from falaj.engine.controlplane.plane import start, stop
@@ -165,12 +163,3 @@ def _running(folder: Path, *, err: bool) -> Record | None:
         click.echo(f"no control plane runs in {folder}; `falaj cluster up` starts one", err=err)
         return None
     return record
-
-
-def main(arguments: list[str] | None = None) -> int:
-    """Run one command; 0 done, 1 nothing runs (`status`, `kubeconfig`), 2 it can't be done."""
-    return run(cluster, "falaj cluster", arguments)
-
-
-if __name__ == "__main__":
-    sys.exit(main())
