@@ -19,6 +19,7 @@ from falaj.sandbox.schema.tables import Tables
 from falaj.sandbox.settings import decode_settings, refuse_credentials
 from falaj.sandbox.store import Store
 from falaj.wire import UNKNOWN, has_unknown
+from falaj.wire.changes import PropertyChange
 
 MARK: Final = "__falajSandbox"
 """Output of everything that the sandbox made; the engine keeps it and shows it nowhere."""
@@ -102,7 +103,7 @@ class Cloud:
         new: Properties,
         id: str,
         ignored: list[str],
-    ) -> tuple[list[diff.Change], bool]:
+    ) -> tuple[list[PropertyChange], bool]:
         """What differs, and whether the old must go before a new one can be made."""
         token, name = urns.token(urn), urns.name(urn)
         changes = diff.compare(old, new, self._replacements(token), ignored)

@@ -13,7 +13,7 @@ import threading
 from typing import Any, Final
 
 from falaj.engine.errors import EngineError
-from falaj.sandbox import diff, faults, urns
+from falaj.sandbox import faults, urns
 from falaj.sandbox.charts.groups import Surroundings
 from falaj.sandbox.cloud import MADE_IN, MARK, Cloud
 from falaj.sandbox.clouds.model import CloudModel, Made, Problem, Properties
@@ -28,6 +28,7 @@ from falaj.sandbox.errors import SandboxError
 from falaj.sandbox.properties import filled
 from falaj.sandbox.store import Store
 from falaj.wire import Unknown, has_unknown
+from falaj.wire.changes import PropertyChange
 
 _MANAGER: Final = "__fieldManager"
 _IMPORTED: Final = "__imported"
@@ -87,7 +88,7 @@ class Cluster(Cloud):
 
     def difference(
         self, urn: str, old: Properties, new: Properties, id: str, ignored: list[str]
-    ) -> tuple[list[diff.Change], bool]:
+    ) -> tuple[list[PropertyChange], bool]:
         """What differs from the last inputs; the API server says what can't be changed."""
         token = urns.token(urn)
         with self._alone:

@@ -12,6 +12,7 @@ from falaj.sandbox.cluster.drift import drifted, with_texts
 from falaj.sandbox.cluster.errors import ApiError
 from falaj.sandbox.cluster.objects import Address, Object
 from falaj.sandbox.cluster.retrying import retried
+from falaj.wire.changes import PropertyChange
 
 
 class Requests:
@@ -113,7 +114,7 @@ class Requests:
 
     def import_changes(
         self, token: str, inputs: Properties, address: Address, manager: str
-    ) -> list[diff.Change]:
+    ) -> list[PropertyChange]:
         """What the inputs would change of an object that is taken over. Raises ApiError."""
         found = self.get(address)
         if found is None:
@@ -128,8 +129,8 @@ class Requests:
         inputs: Properties,
         address: Address,
         manager: str,
-        changes: list[diff.Change],
-    ) -> list[diff.Change]:
+        changes: list[PropertyChange],
+    ) -> list[PropertyChange]:
         """The same changes, those as replacements that the API server can't make."""
         try:
             self.rehearse(token, inputs, address, manager)
@@ -139,11 +140,11 @@ class Requests:
         return changes
 
 
-def _replacing(changes: list[diff.Change], fields: list[str]) -> list[diff.Change]:
+def _replacing(changes: list[PropertyChange], fields: list[str]) -> list[PropertyChange]:
     """Changes at, above or below the fields replace; all outside the metadata if none is."""
     hit = {each.path for each in changes if any(_overlap(each.path, field) for field in fields)}
     hit = hit or {each.path for each in changes if not each.path.startswith("metadata")}
-    return [diff.Change(each.path, each.kind, each.path in hit) for each in changes]
+    return [PropertyChange(each.path, each.kind, each.path in hit) for each in changes]
 
 
 def _overlap(one: str, other: str) -> bool:
