@@ -241,9 +241,11 @@ class Cloud:
         with self.store.transaction():
             made = self._own(token, id, state)
             if made is not None:
-                found = self._ask(lambda: self._model.obstacles(token, made, self.store), name)
-                if found:
-                    raise SandboxError(found, f"{name} can't be deleted")
+                blockers = self._ask(
+                    lambda: self._model.delete_blockers(token, made, self.store), name
+                )
+                if blockers:
+                    raise SandboxError(blockers, f"{name} can't be deleted")
                 self.store.remove(token, self._kept(id), urn)
         if fault is not None:
             raise fault

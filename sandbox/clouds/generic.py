@@ -43,7 +43,7 @@ class GenericModel:
         del token, inputs, config, world, id
         return []
 
-    def obstacles(self, token: str, made: Made, world: World) -> list[Problem]:
+    def delete_blockers(self, token: str, made: Made, world: World) -> list[Problem]:
         """Nothing stands in the way of a deletion."""
         del token, made, world
         return []

@@ -91,7 +91,7 @@ class CloudModel(Protocol):
         """What is wrong given all that exists; `id` is the resource's own in an update."""
         ...
 
-    def obstacles(self, token: str, made: Made, world: World) -> list[Problem]:
+    def delete_blockers(self, token: str, made: Made, world: World) -> list[Problem]:
         """What still stands in the way of deleting `made`."""
         ...
 

@@ -48,7 +48,7 @@ class TinyModel(GenericModel):
         taken = [made for made in world.find(token, displayName=shown) if made.id != id]
         return [Problem("displayName", "taken")] if shown and taken else []
 
-    def obstacles(self, token: str, made: Made, world: World) -> list[Problem]:
+    def delete_blockers(self, token: str, made: Made, world: World) -> list[Problem]:
         return [Problem("", f"{q.id} still needs it") for q in world.all(QUEUE)]
 
     def identity(

@@ -6,9 +6,10 @@ import ipaddress
 from collections.abc import Iterator
 from typing import TypeAlias
 
-from falaj.sandbox.clouds.aws.draft import Draft
-from falaj.sandbox.clouds.aws.kinds import Rule
+from falaj.sandbox.clouds.aws.arns import region_of
 from falaj.sandbox.clouds.aws.regions import catalogued, known_region, zone_ids, zone_name
+from falaj.sandbox.clouds.inputs import Inputs
+from falaj.sandbox.clouds.kinds import Rule
 from falaj.sandbox.clouds.model import Problem
 
 Network: TypeAlias = ipaddress.IPv4Network | ipaddress.IPv6Network
@@ -37,8 +38,8 @@ def inside(part: Network, whole: Network) -> bool:
 def cidr(path: str, *, version: int = 4, largest: int = 0, smallest: int = 128) -> Rule:
     """A network in CIDR notation with no host bits set, its prefix within the bounds."""
 
-    def rule(draft: Draft) -> Iterator[Problem]:
-        for where, value in draft.each(path):
+    def rule(inputs: Inputs) -> Iterator[Problem]:
+        for where, value in inputs.each(path):
             if not isinstance(value, str):
                 continue
             found = network(value)
@@ -57,8 +58,8 @@ def cidr(path: str, *, version: int = 4, largest: int = 0, smallest: int = 128) 
 def address(path: str) -> Rule:
     """An IPv4 or IPv6 address."""
 
-    def rule(draft: Draft) -> Iterator[Problem]:
-        for where, value in draft.each(path):
+    def rule(inputs: Inputs) -> Iterator[Problem]:
+        for where, value in inputs.each(path):
             if isinstance(value, str):
                 try:
                     ipaddress.ip_address(value)
@@ -71,13 +72,13 @@ def address(path: str) -> Rule:
 def zone(path: str, *, by: str = "id") -> Rule:
     """A zone of the region, by its id or its name; in regions that the catalogue knows."""
 
-    def rule(draft: Draft) -> Iterator[Problem]:
-        region = draft.region
+    def rule(inputs: Inputs) -> Iterator[Problem]:
+        region = region_of(inputs)
         if catalogued(region) is None:
             return
         ids = zone_ids(region)
         allowed = ids if by == "id" else tuple(zone_name(region, item) for item in ids)
-        for where, value in draft.each(path):
+        for where, value in inputs.each(path):
             if isinstance(value, str) and value not in allowed:
                 yield Problem(
                     where, f"{value!r} is no zone of {region}; allowed: {', '.join(allowed)}"
@@ -89,8 +90,8 @@ def zone(path: str, *, by: str = "id") -> Rule:
 def region_name(path: str) -> Rule:
     """A region that AWS has, wherever it lies."""
 
-    def rule(draft: Draft) -> Iterator[Problem]:
-        for where, value in draft.each(path):
+    def rule(inputs: Inputs) -> Iterator[Problem]:
+        for where, value in inputs.each(path):
             if isinstance(value, str) and not known_region(value):
                 yield Problem(where, f"{value!r} is no AWS region; give one such as me-central-1")
 

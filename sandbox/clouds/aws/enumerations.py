@@ -7,8 +7,8 @@ from functools import cache
 from pathlib import Path
 from typing import Final
 
-from falaj.sandbox.clouds.aws.kinds import Rule
-from falaj.sandbox.clouds.aws.rules import one_of
+from falaj.sandbox.clouds.kinds import Rule
+from falaj.sandbox.clouds.rules import one_of
 
 _FILE: Final = Path(__file__).parent / "data" / "enumerations.json"
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from falaj.sandbox.clouds.aws.draft import Draft
+from falaj.sandbox.clouds.aws.arns import arn_of
 from falaj.sandbox.clouds.aws.hashes import marked
 from falaj.sandbox.clouds.aws.sdk import shape
+from falaj.sandbox.clouds.inputs import Inputs
 
 _WORDS: Final = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 _SERVICES: Final = {
@@ -33,20 +34,20 @@ _SERVICES: Final = {
 }
 
 
-def generic_id(draft: Draft, name: str, urn: str) -> str:
+def generic_id(inputs: Inputs, name: str, urn: str) -> str:
     """The given name where the type has one, else the resource's with digits of its own."""
-    given = draft.text("name")
+    given = inputs.string("name")
     if given:
         return given
-    return f"{name}-{marked(17, draft.token, urn)}"
+    return f"{name}-{marked(17, inputs.token, urn)}"
 
 
-def generic_arn(draft: Draft, id: str) -> str:
+def generic_arn(inputs: Inputs, id: str) -> str:
     """``arn:aws:service:region:account:type/id``, without a region for what has none."""
-    module, class_name = _parts(draft.token)
-    known = shape(draft.token)
+    module, class_name = _parts(inputs.token)
+    known = shape(inputs.token)
     regional = known is None or known.regional
-    return draft.arn(_SERVICES.get(module, module), f"{class_name}/{id}", regional=regional)
+    return arn_of(inputs, _SERVICES.get(module, module), f"{class_name}/{id}", regional=regional)
 
 
 def _parts(token: str) -> tuple[str, str]:

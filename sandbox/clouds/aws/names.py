@@ -8,7 +8,7 @@ seven hexadecimal digits. There they are random; here they follow from the URN.
 from __future__ import annotations
 
 from falaj.sandbox.clouds.aws.hashes import hexdigits
-from falaj.sandbox.clouds.aws.kinds import AutoName, Kind
+from falaj.sandbox.clouds.aws.kinds import AutoName, AwsKind
 from falaj.sandbox.clouds.aws.sdk import Shape
 from falaj.sandbox.clouds.model import Properties
 
@@ -16,7 +16,7 @@ SUFFIX = 7
 
 
 def automatic_name(
-    kind: Kind | None, shape: Shape | None, name: str, inputs: Properties, urn: str
+    kind: AwsKind | None, shape: Shape | None, name: str, inputs: Properties, urn: str
 ) -> dict[str, str]:
     """The made-up name, by its property; nothing where one was given or none is needed."""
     rule = kind.name if kind is not None and kind.name is not None else AutoName()

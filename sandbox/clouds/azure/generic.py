@@ -8,7 +8,7 @@ from typing import Final
 
 from falaj.sandbox.clouds.azure import table
 from falaj.sandbox.clouds.azure.arm import SCOPES
-from falaj.sandbox.clouds.azure.kind import Kind
+from falaj.sandbox.clouds.azure.kinds import AzureKind
 from falaj.sandbox.clouds.azure.shape import shape
 
 # The namespaces whose spelling isn't the module's with a capital letter. Letter case doesn't count
@@ -80,13 +80,13 @@ _NAMESPACES: Final = {
 _TOKEN: Final = re.compile(r"azure-native:([A-Za-z]\w*)(?:/v\w+)?:([A-Za-z]\w*)")
 
 
-def kind(token: str) -> Kind:
+def kind(token: str) -> AzureKind:
     """The row of the table, or one that is derived for a type that the table doesn't have."""
     return table.kind(token) or _derived(token)
 
 
 @cache
-def _derived(token: str) -> Kind:
+def _derived(token: str) -> AzureKind:
     matched = _TOKEN.fullmatch(token)
     module, name = matched.groups() if matched else ("sandbox", "Resource")
     known = shape(f"azure-native:{module}:{name}")
@@ -107,7 +107,7 @@ def _derived(token: str) -> Kind:
         path = f"{{{scope}}}/providers/{path}"
     elif known and "resourceGroupName" not in inputs:
         path = f"/subscriptions/{{subscriptionId}}/providers/{path}"
-    return Kind(token, path, location="any", autoname=None if own else "uuid")
+    return AzureKind(token, path, location="any", autoname=None if own else "uuid")
 
 
 def _own_name(type_name: str, optional: frozenset[str]) -> str | None:

@@ -6,8 +6,8 @@ import base64
 import json
 from typing import Any, Final, Literal
 
-from falaj.sandbox.clouds.azure import invented
-from falaj.sandbox.clouds.azure.ask import Ask
+from falaj.sandbox.clouds.azure import generated
+from falaj.sandbox.clouds.inputs import Inputs
 from falaj.sandbox.clouds.model import Made
 
 # The Entra application of every AKS API server. Source: aks/kubelogin-authentication.
@@ -25,10 +25,12 @@ def entry(cluster: Made, name: Literal["clusterUser", "clusterAdmin"]) -> dict[s
 
 def document(cluster: Made, name: Literal["clusterUser", "clusterAdmin"]) -> dict[str, Any]:
     """The kubeconfig of a cluster: with a made-up token, or with kubelogin where Entra is used."""
-    asked = Ask("", cluster.outputs, {})
-    host = asked.text("privateFQDN") or asked.text("fqdn") or "sandbox.invalid"
+    asked = Inputs(cluster.outputs)
+    host = (
+        asked.optional_string("privateFQDN") or asked.optional_string("fqdn") or "sandbox.invalid"
+    )
     own = cluster.id.rpartition("/")[2]
-    user: dict[str, Any] = {"token": f"not-a-real-token-{invented.digest(32, cluster.id, name)}"}
+    user: dict[str, Any] = {"token": f"not-a-real-token-{generated.digest(32, cluster.id, name)}"}
     if name == "clusterUser" and asked.is_given("aadProfile"):
         user = {
             "exec": {
@@ -41,7 +43,7 @@ def document(cluster: Made, name: Literal["clusterUser", "clusterAdmin"]) -> dic
                     "--server-id",
                     _SERVER_APPLICATION,
                     "--tenant-id",
-                    invented.TENANT,
+                    generated.TENANT,
                 ],
                 "provideClusterInfo": False,
             }

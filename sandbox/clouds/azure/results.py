@@ -4,17 +4,19 @@ from __future__ import annotations
 
 from typing import Any
 
-from falaj.sandbox.clouds.azure import invented, known, places
-from falaj.sandbox.clouds.azure.ask import Ask
-from falaj.sandbox.clouds.azure.kind import Kind
+from falaj.sandbox.clouds.azure import existing, generated, places
+from falaj.sandbox.clouds.azure.kinds import AzureKind
 from falaj.sandbox.clouds.azure.shape import shape
+from falaj.sandbox.clouds.inputs import Inputs, Resource
 
 
-def common(kind: Kind, ask: Ask) -> dict[str, Any]:
+def common(kind: AzureKind, resource: Resource) -> dict[str, Any]:
     """The inputs, and what Resource Manager adds to each resource."""
-    id = ask.id or ""
-    found: dict[str, Any] = {key: value for key, value in ask.inputs.items() if value is not None}
-    given = shape(ask.token)
+    id = resource.id
+    found: dict[str, Any] = {
+        key: value for key, value in resource.values.items() if value is not None
+    }
+    given = shape(resource.token)
     expected = given.outputs if given else frozenset[str]()
     always = {
         "name": arm_name(id),
@@ -22,19 +24,19 @@ def common(kind: Kind, ask: Ask) -> dict[str, Any]:
         "azureApiVersion": given.api_version if given else "",
     }
     found |= {key: value for key, value in always.items() if given is None or key in expected}
-    if "location" in expected and (region := location(ask)):
+    if "location" in expected and (region := location(resource)):
         found["location"] = region
     if "provisioningState" in expected:
         found["provisioningState"] = "Succeeded"
     if "systemData" in expected:
-        found["systemData"] = invented.system_data()
+        found["systemData"] = generated.system_data()
     for name in ("etag", "eTag"):
         if name in expected:
-            found[name] = invented.etag(id)
-    if "identity" in expected and isinstance(ask.at("identity"), dict):
-        found["identity"] = identity(ask)
+            found[name] = generated.etag(id)
+    if "identity" in expected and isinstance(resource.at("identity"), dict):
+        found["identity"] = identity(resource)
     if "resourceGuid" in expected:
-        found["resourceGuid"] = invented.guid("guid", id)
+        found["resourceGuid"] = generated.guid("guid", id)
     return found
 
 
@@ -43,31 +45,37 @@ def arm_name(id: str) -> str:
     return id.rstrip("/").rpartition("/")[2]
 
 
-def location(ask: Ask) -> str | None:
+def location(resource: Resource) -> str | None:
     """The resource's region: its own, the provider's, or its resource group's."""
-    if ask.region:
-        return ask.region
-    group = ask.text("resourceGroupName")
-    if ask.world is None or group is None:
+    if places.region(resource):
+        return places.region(resource)
+    group = resource.optional_string("resourceGroupName")
+    if group is None:
         return None
-    region = known.region_of(known.group(ask.world, group))
+    region = existing.region_of(existing.group(resource.world, group))
     return places.normalise(region) if region else None
 
 
-def identity(ask: Ask) -> dict[str, Any]:
+def identity(resource: Resource) -> dict[str, Any]:
     """The managed identities of a resource, with the ids that Entra would give them."""
-    found = ask.mapping("identity")
-    kind = ask.text("identity.type") or ""
+    found = resource.mapping("identity")
+    kind = resource.optional_string("identity.type") or ""
     if "systemassigned" in kind.lower():
-        found["principalId"] = invented.guid("principal", ask.id or "")
-        found["tenantId"] = invented.TENANT
-    names = ask.names("identity.userAssignedIdentities")
+        found["principalId"] = generated.guid("principal", resource.id)
+        found["tenantId"] = generated.TENANT
+    names = identity_names(resource)
     if names:
         found["userAssignedIdentities"] = {
             item: {
-                "principalId": invented.guid("principal", item),
-                "clientId": invented.guid("client", item),
+                "principalId": generated.guid("principal", item),
+                "clientId": generated.guid("client", item),
             }
             for item in names
         }
     return found
+
+
+def identity_names(inputs: Inputs) -> list[str]:
+    """The ids of its user-assigned identities: the SDK writes them as a list or as keys."""
+    path = "identity.userAssignedIdentities"
+    return inputs.keys(path) or [text for _, text in inputs.strings(path)]

@@ -12,7 +12,7 @@ from falaj.sandbox.clouds.azure import (
     arm,
     data,
     enums,
-    invented,
+    generated,
     quotas,
     rows,
     table,
@@ -36,7 +36,7 @@ def test_every_id_is_one_of_resource_manager(whole_estate: Any) -> None:
     for key, resource in whole_estate.made.items():
         assert ARM.fullmatch(resource.id), (key, resource.id)
         assert arm.parse(resource.id), key
-        assert resource.id.startswith(f"/subscriptions/{invented.SUBSCRIPTION}")
+        assert resource.id.startswith(f"/subscriptions/{generated.SUBSCRIPTION}")
 
 
 def test_every_type_is_in_the_sdk_with_the_inputs_of_its_path() -> None:

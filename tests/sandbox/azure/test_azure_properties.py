@@ -60,7 +60,7 @@ def survive(token: str, inputs: dict[str, Any], world: Store) -> None:
     MODEL.conflicts(token, whole, config, world, None)
     outputs = MODEL.outputs(token, id, whole, config, world)
     made = Made(urn, token, id, whole, outputs, "", "s")
-    MODEL.obstacles(token, made, world)
+    MODEL.delete_blockers(token, made, world)
     kubeconfig.entry(made, "clusterUser")
 
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Any, Final
 
 from falaj.sandbox.clouds.aws.answers import documents, images, lookups, offerings, places
-from falaj.sandbox.clouds.aws.draft import ACCOUNT, Draft
-from falaj.sandbox.clouds.aws.kinds import Answers
+from falaj.sandbox.clouds.aws.arns import ACCOUNT, region_of
+from falaj.sandbox.clouds.inputs import Inputs
+from falaj.sandbox.clouds.kinds import Answers
 from falaj.sandbox.clouds.model import Properties, World
 
 ANSWERS: Final[Answers] = {
@@ -30,7 +31,7 @@ def answer(token: str, args: Properties, config: Properties, world: World) -> di
             f"the sandbox has no answer to the query {token}; known are: "
             f"{', '.join(sorted(name.rsplit(':', 1)[-1] for name in ANSWERS))}"
         )
-    draft = Draft(token, args, config)
+    inputs = Inputs(args, config, token)
     given = {key: value for key, value in args.items() if value is not None}
-    own = {"region": draft.region} if draft.region else {}
-    return {"id": draft.region or ACCOUNT, **own, **given, **known(draft, world)}
+    own = {"region": region_of(inputs)} if region_of(inputs) else {}
+    return {"id": region_of(inputs) or ACCOUNT, **own, **given, **known(inputs, world)}

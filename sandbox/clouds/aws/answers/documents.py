@@ -6,9 +6,9 @@ import json
 from collections.abc import Mapping
 from typing import Any, Final
 
-from falaj.sandbox.clouds.aws.draft import Draft, as_list, as_map
 from falaj.sandbox.clouds.aws.hashes import digits
-from falaj.sandbox.clouds.aws.kinds import Answers
+from falaj.sandbox.clouds.inputs import Inputs, as_list, as_map
+from falaj.sandbox.clouds.kinds import Answers
 from falaj.sandbox.clouds.model import World
 
 _LISTS: Final = {
@@ -19,13 +19,13 @@ _LISTS: Final = {
 }
 
 
-def _document(draft: Draft, _world: World) -> dict[str, Any]:
+def _document(inputs: Inputs, _world: World) -> dict[str, Any]:
     document: dict[str, Any] = {
-        "Version": draft.text("version") or "2012-10-17",
-        "Statement": [_statement(as_map(item)) for _, item in draft.each("statements[]")],
+        "Version": inputs.string("version") or "2012-10-17",
+        "Statement": [_statement(as_map(item)) for _, item in inputs.each("statements[]")],
     }
-    if draft.text("policyId"):
-        document["Id"] = draft.text("policyId")
+    if inputs.string("policyId"):
+        document["Id"] = inputs.string("policyId")
     text = json.dumps(document, indent=2)
     minified = json.dumps(document, separators=(",", ":"))
     return {"id": digits(10, minified), "json": text, "minifiedJson": minified}

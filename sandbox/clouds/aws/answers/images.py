@@ -5,9 +5,10 @@ from __future__ import annotations
 import re
 from typing import Any, Final
 
-from falaj.sandbox.clouds.aws.draft import Draft, as_list
+from falaj.sandbox.clouds.aws.arns import partition, region_of
 from falaj.sandbox.clouds.aws.hashes import marked
-from falaj.sandbox.clouds.aws.kinds import Answers
+from falaj.sandbox.clouds.inputs import Inputs, as_list
+from falaj.sandbox.clouds.kinds import Answers
 from falaj.sandbox.clouds.model import World
 
 _PARAMETER: Final = "aws:ssm/parameter:Parameter"
@@ -19,15 +20,15 @@ def image_id(region: str, name: str) -> str:
     return "ami-" + marked(17, region, name)
 
 
-def _parameter(draft: Draft, world: World) -> dict[str, Any]:
+def _parameter(inputs: Inputs, world: World) -> dict[str, Any]:
     """A public parameter of AWS holds an image's id; others have to exist."""
-    name = draft.text("name")
+    name = inputs.string("name")
     if name.startswith("/aws/service/"):
         if re.search(r"(image_id|image-id|/ami-|ami_id|recommended)", name) is None:
             value, kind = "sandbox", "String"
         else:
-            value, kind = image_id(draft.region, name), "String"
-        arn = f"arn:{draft.partition}:ssm:{draft.region}::parameter{name}"
+            value, kind = image_id(region_of(inputs), name), "String"
+        arn = f"arn:{partition(inputs)}:ssm:{region_of(inputs)}::parameter{name}"
         return {"arn": arn, "id": name, "type": kind, "value": value, "insecureValue": value,
                 "version": 1}  # fmt: skip
     for made in world.find(_PARAMETER, name=name):
@@ -36,19 +37,19 @@ def _parameter(draft: Draft, world: World) -> dict[str, Any]:
     raise LookupError(f"ParameterNotFound: the sandbox has no parameter {name!r}")
 
 
-def _image(draft: Draft, _world: World) -> dict[str, Any]:
+def _image(inputs: Inputs, _world: World) -> dict[str, Any]:
     """The newest image that fits: always one, as AWS's catalogue isn't known here."""
     wanted: list[str] = []
-    for _, item in draft.each("filters[]"):
+    for _, item in inputs.each("filters[]"):
         entry = dict(item) if isinstance(item, dict) else {}
         wanted.append(f"{entry.get('name')}={','.join(map(str, as_list(entry.get('values'))))}")
-    name = "|".join([*sorted(wanted), draft.text("nameRegex")])
-    owner = draft.text("owners[]") or "amazon"
-    found = image_id(draft.region, f"{owner}|{name}")
+    name = "|".join([*sorted(wanted), inputs.string("nameRegex")])
+    owner = inputs.string("owners[]") or "amazon"
+    found = image_id(region_of(inputs), f"{owner}|{name}")
     return {
         "id": found,
         "imageId": found,
-        "arn": f"arn:{draft.partition}:ec2:{draft.region}::image/{found}",
+        "arn": f"arn:{partition(inputs)}:ec2:{region_of(inputs)}::image/{found}",
         "name": "sandbox-image",
         "architecture": "arm64" if _ARM.search(name) else "x86_64",
         "ownerId": owner if owner.isdigit() else "000000000000",

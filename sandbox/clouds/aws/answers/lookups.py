@@ -6,14 +6,15 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from falaj.sandbox.clouds.aws import tokens as t
-from falaj.sandbox.clouds.aws.draft import ACCOUNT, Draft, walk
+from falaj.sandbox.clouds.aws.arns import ACCOUNT, partition, region_of
 from falaj.sandbox.clouds.aws.hashes import hexdigits, marked
-from falaj.sandbox.clouds.aws.kinds import Answers
 from falaj.sandbox.clouds.aws.services.clusters import VERSION, addon_version
+from falaj.sandbox.clouds.inputs import Inputs
+from falaj.sandbox.clouds.kinds import Answers
 from falaj.sandbox.clouds.model import Made, World
 
 
-def _lookup(token: str, *keys: tuple[str, str]) -> Callable[[Draft, World], dict[str, Any]]:
+def _lookup(token: str, *keys: tuple[str, str]) -> Callable[[Inputs, World], dict[str, Any]]:
     """An answer that finds a made resource by the first argument given.
 
     Args:
@@ -21,14 +22,14 @@ def _lookup(token: str, *keys: tuple[str, str]) -> Callable[[Draft, World], dict
         keys: pairs of the query's argument and the resource's output (or ``id``).
     """
 
-    def found(draft: Draft, world: World) -> dict[str, Any]:
+    def found(inputs: Inputs, world: World) -> dict[str, Any]:
         for argument, output in keys:
-            wanted = draft.text(argument)
+            wanted = inputs.string(argument)
             if wanted:
                 for made in world.all(token):
                     if wanted in (_output(made, output), made.id if output == "id" else None):
                         return {**made.outputs, "id": made.id}
-        asked = ", ".join(f"{key} {draft.text(key)!r}" for key, _ in keys if draft.text(key))
+        asked = ", ".join(f"{key} {inputs.string(key)!r}" for key, _ in keys if inputs.string(key))
         raise LookupError(
             f"the sandbox has no {token.rsplit(':', 1)[-1]} with {asked or 'what is asked for'}; "
             f"it can be asked for by {', '.join(key for key, _ in keys)}"
@@ -38,11 +39,11 @@ def _lookup(token: str, *keys: tuple[str, str]) -> Callable[[Draft, World], dict
 
 
 def _output(made: Made, path: str) -> object:
-    return next((value for _, value in walk(made.outputs, path)), None)
+    return next((value for _, value in Inputs(made.outputs).each(path)), None)
 
 
-def _cluster(draft: Draft, world: World) -> dict[str, Any]:
-    made = _lookup(t.CLUSTER, ("name", "name"))(draft, world)
+def _cluster(inputs: Inputs, world: World) -> dict[str, Any]:
+    made = _lookup(t.CLUSTER, ("name", "name"))(inputs, world)
     plurals = {
         "accessConfigs": "accessConfig",
         "kubernetesNetworkConfigs": "kubernetesNetworkConfig",
@@ -55,36 +56,36 @@ def _cluster(draft: Draft, world: World) -> dict[str, Any]:
     return {**made, **lists, "clusterId": ""}
 
 
-def _cluster_auth(draft: Draft, _world: World) -> dict[str, Any]:
-    name = draft.text("name")
+def _cluster_auth(inputs: Inputs, _world: World) -> dict[str, Any]:
+    name = inputs.string("name")
     return {"id": name, "name": name, "token": f"k8s-aws-v1.sandbox-{hexdigits(32, name)}"}
 
 
-def _addon_version(draft: Draft, _world: World) -> dict[str, Any]:
-    name = draft.text("addonName")
+def _addon_version(inputs: Inputs, _world: World) -> dict[str, Any]:
+    name = inputs.string("addonName")
     return {"id": name, "version": addon_version(name), "mostRecent": True}
 
 
-def _cluster_versions(_draft: Draft, _world: World) -> dict[str, Any]:
+def _cluster_versions(_draft: Inputs, _world: World) -> dict[str, Any]:
     return {"clusterVersions": [{"clusterVersion": VERSION, "defaultVersion": True}]}
 
 
-def _prefix_list(draft: Draft, world: World) -> dict[str, Any]:
+def _prefix_list(inputs: Inputs, world: World) -> dict[str, Any]:
     """AWS's own list of a service's addresses, or one that was made here."""
-    name = draft.text("name") or draft.text("filters[].values[]")
+    name = inputs.string("name") or inputs.string("filters[].values[]")
     for made in world.all(t.PREFIX_LIST):
-        if made.id in (draft.text("id"), draft.text("prefixListId")) or (
+        if made.id in (inputs.string("id"), inputs.string("prefixListId")) or (
             name and made.outputs.get("name") == name
         ):
             return {**made.outputs, "id": made.id, "prefixListId": made.id}
     if not name.startswith("com.amazonaws."):
         raise LookupError(f"the sandbox has no prefix list {name!r}")
-    found = "pl-" + marked(8, draft.region, name)
+    found = "pl-" + marked(8, region_of(inputs), name)
     return {
         "id": found,
         "prefixListId": found,
         "name": name,
-        "arn": f"arn:{draft.partition}:ec2:{draft.region}:aws:prefix-list/{found}",
+        "arn": f"arn:{partition(inputs)}:ec2:{region_of(inputs)}:aws:prefix-list/{found}",
         "cidrBlocks": ["198.51.100.0/24"],
         "entries": [{"cidr": "198.51.100.0/24", "description": "documentation addresses"}],
         "addressFamily": "IPv4",
@@ -95,29 +96,32 @@ def _prefix_list(draft: Draft, world: World) -> dict[str, Any]:
     }
 
 
-def _endpoint_service(draft: Draft, _world: World) -> dict[str, Any]:
-    name = draft.text("serviceName") or f"com.amazonaws.{draft.region}.{draft.text('service')}"
+def _endpoint_service(inputs: Inputs, _world: World) -> dict[str, Any]:
+    name = (
+        inputs.string("serviceName")
+        or f"com.amazonaws.{region_of(inputs)}.{inputs.string('service')}"
+    )
     return {
         "id": name,
         "serviceName": name,
         "serviceId": "vpce-svc-" + marked(17, name),
-        "serviceType": draft.text("serviceType") or "Interface",
+        "serviceType": inputs.string("serviceType") or "Interface",
         "owner": "amazon",
-        "serviceRegion": draft.region,
+        "serviceRegion": region_of(inputs),
         "acceptanceRequired": False,
         "vpcEndpointPolicySupported": True,
     }
 
 
-def _managed_policy(draft: Draft, world: World) -> dict[str, Any]:
+def _managed_policy(inputs: Inputs, world: World) -> dict[str, Any]:
     """AWS's policies are known by name only; those that were made here wholly."""
-    arn = draft.text("arn")
+    arn = inputs.string("arn")
     if ":iam::aws:policy/" in arn:
         return {"id": arn, "arn": arn, "name": arn.rsplit("/", 1)[-1], "path": "/"}
-    return _lookup(t.POLICY, ("arn", "arn"), ("name", "name"))(draft, world)
+    return _lookup(t.POLICY, ("arn", "arn"), ("name", "name"))(inputs, world)
 
 
-def _account_alias(_draft: Draft, _world: World) -> dict[str, Any]:
+def _account_alias(_draft: Inputs, _world: World) -> dict[str, Any]:
     return {"id": ACCOUNT, "accountAlias": "sandbox"}
 
 

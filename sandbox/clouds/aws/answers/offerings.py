@@ -6,40 +6,43 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from falaj.components.catalogue import MachineType
-from falaj.sandbox.clouds.aws.draft import Draft, as_list, as_map
-from falaj.sandbox.clouds.aws.kinds import Answers
+from falaj.sandbox.clouds.aws.arns import region_of
 from falaj.sandbox.clouds.aws.regions import catalogued, zone_name
+from falaj.sandbox.clouds.inputs import Inputs, as_list, as_map
+from falaj.sandbox.clouds.kinds import Answers
 from falaj.sandbox.clouds.model import World
 
 
-def _machines(draft: Draft) -> tuple[MachineType, ...]:
-    known = catalogued(draft.region)
+def _machines(inputs: Inputs) -> tuple[MachineType, ...]:
+    known = catalogued(region_of(inputs))
     if known is None:
         raise LookupError(
-            f"the catalogue doesn't say what {draft.region} sells; ask for me-central-1"
+            f"the catalogue doesn't say what {region_of(inputs)} sells; ask for me-central-1"
         )
     return known.machines()
 
 
-def _filters(draft: Draft) -> dict[str, list[str]]:
+def _filters(inputs: Inputs) -> dict[str, list[str]]:
     found: dict[str, list[str]] = {}
-    for _, item in draft.each("filters[]"):
+    for _, item in inputs.each("filters[]"):
         entry = as_map(item)
         found[str(entry.get("name"))] = [str(value) for value in as_list(entry.get("values"))]
     return found
 
 
-def _offered(draft: Draft) -> Iterator[tuple[str, str, str]]:
+def _offered(inputs: Inputs) -> Iterator[tuple[str, str, str]]:
     """Each offer as its type, its place, and the kind of place."""
-    kind = draft.text("locationType") or "region"
-    filters = _filters(draft)
+    kind = inputs.string("locationType") or "region"
+    filters = _filters(inputs)
     wanted, places = filters.get("instance-type"), filters.get("location")
-    for machine in _machines(draft):
+    for machine in _machines(inputs):
         if wanted is not None and machine.name not in wanted:
             continue
         where = {
-            "region": (draft.region,),
-            "availability-zone": tuple(zone_name(draft.region, zone) for zone in machine.zone_ids),
+            "region": (region_of(inputs),),
+            "availability-zone": tuple(
+                zone_name(region_of(inputs), zone) for zone in machine.zone_ids
+            ),
             "availability-zone-id": machine.zone_ids,
         }.get(kind, ())
         for place in where:
@@ -47,8 +50,8 @@ def _offered(draft: Draft) -> Iterator[tuple[str, str, str]]:
                 yield machine.name, place, kind
 
 
-def _offerings(draft: Draft, _world: World) -> dict[str, Any]:
-    offers = list(_offered(draft))
+def _offerings(inputs: Inputs, _world: World) -> dict[str, Any]:
+    offers = list(_offered(inputs))
     return {
         "instanceTypes": [name for name, _, _ in offers],
         "locations": [place for _, place, _ in offers],
@@ -56,32 +59,32 @@ def _offerings(draft: Draft, _world: World) -> dict[str, Any]:
     }
 
 
-def _offering(draft: Draft, _world: World) -> dict[str, Any]:
-    preferred = [str(name) for name in as_list(draft.get("preferredInstanceTypes"))]
-    offered = {name for name, _, _ in _offered(draft)}
+def _offering(inputs: Inputs, _world: World) -> dict[str, Any]:
+    preferred = [str(name) for name in as_list(inputs.get("preferredInstanceTypes"))]
+    offered = {name for name, _, _ in _offered(inputs)}
     for name in preferred or sorted(offered):
         if name in offered:
             return {"instanceType": name, "id": name}
     raise LookupError(f"none of {', '.join(preferred) or 'the types asked for'} is sold there")
 
 
-def _types(draft: Draft, _world: World) -> dict[str, Any]:
-    wanted = _filters(draft).get("instance-type")
+def _types(inputs: Inputs, _world: World) -> dict[str, Any]:
+    wanted = _filters(inputs).get("instance-type")
     return {
         "instanceTypes": [
             machine.name
-            for machine in _machines(draft)
+            for machine in _machines(inputs)
             if wanted is None or machine.name in wanted
         ]
     }
 
 
-def _type(draft: Draft, _world: World) -> dict[str, Any]:
-    name = draft.text("instanceType")
-    for machine in _machines(draft):
+def _type(inputs: Inputs, _world: World) -> dict[str, Any]:
+    name = inputs.string("instanceType")
+    for machine in _machines(inputs):
         if machine.name == name:
             return _described(machine)
-    raise LookupError(f"{name!r} isn't sold in {draft.region}")
+    raise LookupError(f"{name!r} isn't sold in {region_of(inputs)}")
 
 
 def _described(machine: MachineType) -> dict[str, Any]:

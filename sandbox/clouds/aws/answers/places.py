@@ -4,34 +4,35 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from falaj.sandbox.clouds.aws.draft import ACCOUNT, Draft, as_list, as_map
-from falaj.sandbox.clouds.aws.kinds import Answers
+from falaj.sandbox.clouds.aws.arns import ACCOUNT, partition, region_of
 from falaj.sandbox.clouds.aws.regions import dns_suffix, zone_id, zone_ids, zone_name
+from falaj.sandbox.clouds.inputs import Inputs, as_list, as_map
+from falaj.sandbox.clouds.kinds import Answers
 from falaj.sandbox.clouds.model import World
 
 
-def _caller(draft: Draft, _world: World) -> dict[str, Any]:
+def _caller(inputs: Inputs, _world: World) -> dict[str, Any]:
     return {
         "id": ACCOUNT,
         "accountId": ACCOUNT,
-        "arn": f"arn:{draft.partition}:sts::{ACCOUNT}:assumed-role/sandbox/falaj",
+        "arn": f"arn:{partition(inputs)}:sts::{ACCOUNT}:assumed-role/sandbox/falaj",
         "userId": "AROASANDBOX0000000000:falaj",
     }
 
 
-def _partition(draft: Draft, _world: World) -> dict[str, Any]:
-    suffix = dns_suffix(draft.region)
+def _partition(inputs: Inputs, _world: World) -> dict[str, Any]:
+    suffix = dns_suffix(region_of(inputs))
     reverse = ".".join(reversed(suffix.split(".")))
     return {
-        "id": draft.partition,
-        "partition": draft.partition,
+        "id": partition(inputs),
+        "partition": partition(inputs),
         "dnsSuffix": suffix,
         "reverseDnsPrefix": reverse,
     }
 
 
-def _region(draft: Draft, _world: World) -> dict[str, Any]:
-    name = draft.text("name") or draft.region
+def _region(inputs: Inputs, _world: World) -> dict[str, Any]:
+    name = inputs.string("name") or region_of(inputs)
     return {
         "id": name,
         "name": name,
@@ -41,27 +42,27 @@ def _region(draft: Draft, _world: World) -> dict[str, Any]:
     }
 
 
-def _zones(draft: Draft, _world: World) -> dict[str, Any]:
+def _zones(inputs: Inputs, _world: World) -> dict[str, Any]:
     ids = [
         item
-        for item in zone_ids(draft.region)
-        if item not in as_list(draft.get("excludeZoneIds"))
-        and zone_name(draft.region, item) not in as_list(draft.get("excludeNames"))
+        for item in zone_ids(region_of(inputs))
+        if item not in as_list(inputs.get("excludeZoneIds"))
+        and zone_name(region_of(inputs), item) not in as_list(inputs.get("excludeNames"))
     ]
     return {
         "zoneIds": ids,
-        "names": [zone_name(draft.region, item) for item in ids],
-        "groupNames": [draft.region],
+        "names": [zone_name(region_of(inputs), item) for item in ids],
+        "groupNames": [region_of(inputs)],
     }
 
 
-def _zone(draft: Draft, _world: World) -> dict[str, Any]:
-    region, wanted = draft.region, draft.text("zoneId")
-    if not wanted and draft.text("name"):
-        wanted = zone_id(region, draft.text("name")) or ""
+def _zone(inputs: Inputs, _world: World) -> dict[str, Any]:
+    region, wanted = region_of(inputs), inputs.string("zoneId")
+    if not wanted and inputs.string("name"):
+        wanted = zone_id(region, inputs.string("name")) or ""
     if wanted not in zone_ids(region):
         raise LookupError(
-            f"{region} has no zone {draft.text('zoneId') or draft.text('name')!r}; "
+            f"{region} has no zone {inputs.string('zoneId') or inputs.string('name')!r}; "
             f"it has {', '.join(zone_ids(region))}"
         )
     name = zone_name(region, wanted)
@@ -82,17 +83,17 @@ def _zone(draft: Draft, _world: World) -> dict[str, Any]:
     }
 
 
-def _default_tags(draft: Draft, _world: World) -> dict[str, Any]:
-    return {"tags": dict(as_map(as_map(draft.config.get("defaultTags")).get("tags")))}
+def _default_tags(inputs: Inputs, _world: World) -> dict[str, Any]:
+    return {"tags": dict(as_map(as_map(inputs.config.get("defaultTags")).get("tags")))}
 
 
-def _service_principal(draft: Draft, _world: World) -> dict[str, Any]:
-    service = draft.text("serviceName")
-    suffix = dns_suffix(draft.region) if draft.partition == "aws-cn" else "amazonaws.com"
+def _service_principal(inputs: Inputs, _world: World) -> dict[str, Any]:
+    service = inputs.string("serviceName")
+    suffix = dns_suffix(region_of(inputs)) if partition(inputs) == "aws-cn" else "amazonaws.com"
     return {"id": f"{service}.{suffix}", "name": f"{service}.{suffix}", "suffix": suffix}
 
 
-def _organization(_draft: Draft, _world: World) -> dict[str, Any]:
+def _organization(_draft: Inputs, _world: World) -> dict[str, Any]:
     raise LookupError(
         "AWSOrganizationsNotInUseException: the sandbox's account is no member of an organization"
     )

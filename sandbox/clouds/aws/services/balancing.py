@@ -7,43 +7,45 @@ from typing import Any, Final
 
 from falaj.sandbox.clouds.aws import links
 from falaj.sandbox.clouds.aws import tokens as t
-from falaj.sandbox.clouds.aws.draft import Draft
+from falaj.sandbox.clouds.aws.arns import arn_of, region_of
 from falaj.sandbox.clouds.aws.hashes import hexdigits, letters
-from falaj.sandbox.clouds.aws.kinds import AutoName, Kind, Kinds, Reference
+from falaj.sandbox.clouds.aws.kinds import AutoName, AwsKind, AwsKinds
 from falaj.sandbox.clouds.aws.regions import dns_suffix
-from falaj.sandbox.clouds.aws.rules import at_most, between, forbids, matches, sized
-from falaj.sandbox.clouds.model import Problem, World
+from falaj.sandbox.clouds.inputs import Inputs, Resource
+from falaj.sandbox.clouds.kinds import Reference
+from falaj.sandbox.clouds.model import Problem
+from falaj.sandbox.clouds.rules import at_most, between, forbids, matches, sized
 
 _SHORT: Final = {"application": "app", "network": "net", "gateway": "gwy"}
 _APPLICATION: Final = ("HTTP", "HTTPS")
 _NETWORK: Final = ("TCP", "TLS", "UDP", "TCP_UDP", "QUIC", "TCP_QUIC")
 
 
-def _short(draft: Draft) -> str:
-    return _SHORT.get(draft.text("loadBalancerType"), "app")
+def _short(inputs: Inputs) -> str:
+    return _SHORT.get(inputs.string("loadBalancerType"), "app")
 
 
-def _balancer(draft: Draft, id: str, world: World) -> Mapping[str, Any]:
-    name = draft.text("name")
-    scheme = "internal-" if draft.get("internal") is True else ""
-    subnet_id = draft.text("subnets[]") or draft.text("subnetMappings[].subnetId")
-    subnet = world.by_id(t.SUBNET, subnet_id)
-    host = (
-        f"{scheme}{name}-{int(hexdigits(8, id), 16)}.{draft.region}.elb.{dns_suffix(draft.region)}"
-    )
+def _balancer(resource: Resource) -> Mapping[str, Any]:
+    name = resource.string("name")
+    scheme = "internal-" if resource.get("internal") is True else ""
+    subnet_id = resource.string("subnets[]") or resource.string("subnetMappings[].subnetId")
+    subnet = resource.world.by_id(t.SUBNET, subnet_id)
+    region = region_of(resource)
+    number = int(hexdigits(8, resource.id), 16)
+    host = f"{scheme}{name}-{number}.{region}.elb.{dns_suffix(region)}"
     return {
-        "arnSuffix": id.split(":loadbalancer/", 1)[-1],
+        "arnSuffix": resource.id.split(":loadbalancer/", 1)[-1],
         "dnsName": host,
         "vpcId": subnet.outputs.get("vpcId", "") if subnet is not None else "",
-        "zoneId": "Z" + letters(13, "elb", draft.region, _short(draft)),
-        "ipAddressType": draft.get("ipAddressType") or "ipv4",
+        "zoneId": "Z" + letters(13, "elb", region_of(resource), _short(resource)),
+        "ipAddressType": resource.get("ipAddressType") or "ipv4",
     }
 
 
-def _zones(draft: Draft, world: World, _id: str | None) -> Iterator[Problem]:
+def _zones(resource: Resource) -> Iterator[Problem]:
     """Subnets of one VPC, one a zone; an application balancer needs two zones."""
-    ids = [*draft.each("subnets[]"), *draft.each("subnetMappings[].subnetId")]
-    subnets = [(path, world.by_id(t.SUBNET, str(id))) for path, id in ids]
+    ids = [*resource.each("subnets[]"), *resource.each("subnetMappings[].subnetId")]
+    subnets = [(path, resource.world.by_id(t.SUBNET, str(subnet_id))) for path, subnet_id in ids]
     seen: dict[str, str] = {}
     for path, subnet in subnets:
         if subnet is None:
@@ -52,7 +54,7 @@ def _zones(draft: Draft, world: World, _id: str | None) -> Iterator[Problem]:
         if zone in seen:
             yield Problem(path, f"{subnet.id} lies in {zone} as does {seen[zone]}; one a zone")
         seen[zone] = subnet.id
-    if len(seen) == 1 and draft.get("loadBalancerType") in (None, "application"):
+    if len(seen) == 1 and resource.get("loadBalancerType") in (None, "application"):
         yield Problem(
             "subnets", f"lie in {next(iter(seen))} only; an application load balancer needs two "
             "zones at least",
@@ -62,45 +64,49 @@ def _zones(draft: Draft, world: World, _id: str | None) -> Iterator[Problem]:
         yield Problem("subnets", f"are of several VPCs: {', '.join(sorted(vpcs))}")
 
 
-def _needs_subnets(draft: Draft) -> Iterator[Problem]:
-    if not draft.given("subnets") and not draft.given("subnetMappings"):
+def _needs_subnets(inputs: Inputs) -> Iterator[Problem]:
+    if not inputs.is_given("subnets") and not inputs.is_given("subnetMappings"):
         yield Problem("subnets", "is missing; give subnets or subnetMappings")
-    if draft.get("loadBalancerType") == "gateway" and draft.given("securityGroups"):
+    if inputs.get("loadBalancerType") == "gateway" and inputs.is_given("securityGroups"):
         yield Problem("securityGroups", "don't apply to a gateway load balancer; remove them")
 
 
-def _target_group(draft: Draft) -> Iterator[Problem]:
+def _target_group(inputs: Inputs) -> Iterator[Problem]:
     """Everything but a function needs a port, a protocol and a VPC."""
-    kind = draft.get("targetType") if draft.given("targetType") else "instance"
+    kind = inputs.get("targetType") if inputs.is_given("targetType") else "instance"
     if kind in ("instance", "ip", "alb"):
         for path in ("port", "protocol", "vpcId"):
-            if not draft.given(path):
+            if not inputs.is_given(path):
                 yield Problem(path, f"is missing; targets of type {kind!r} need it")
     elif kind == "lambda":
         for path in ("port", "protocol", "vpcId"):
-            if draft.given(path):
+            if inputs.is_given(path):
                 yield Problem(path, "doesn't apply to targets of type 'lambda'; remove it")
-    if kind == "alb" and draft.given("protocol") and draft.get("protocol") not in (None, "TCP"):
-        yield Problem("protocol", f"{draft.get('protocol')!r} isn't allowed for 'alb'; use TCP")
-    timeout, interval = draft.get("healthCheck.timeout"), draft.get("healthCheck.interval")
+    if (
+        kind == "alb"
+        and inputs.is_given("protocol")
+        and inputs.get("protocol") not in (None, "TCP")
+    ):
+        yield Problem("protocol", f"{inputs.get('protocol')!r} isn't allowed for 'alb'; use TCP")
+    timeout, interval = inputs.get("healthCheck.timeout"), inputs.get("healthCheck.interval")
     known = isinstance(timeout, int | float) and isinstance(interval, int | float)
-    if known and timeout >= interval and draft.get("protocol") in _APPLICATION:
+    if known and timeout >= interval and inputs.get("protocol") in _APPLICATION:
         yield Problem(
             "healthCheck.timeout",
             f"{timeout:g} s has to be less than the interval, {interval:g} s",
         )
 
 
-def _listener(draft: Draft) -> Iterator[Problem]:
+def _listener(inputs: Inputs) -> Iterator[Problem]:
     """Encrypted listeners have a certificate; others have neither that nor a policy."""
-    protocol = draft.get("protocol")
-    if protocol in ("HTTPS", "TLS") and not draft.given("certificateArn"):
+    protocol = inputs.get("protocol")
+    if protocol in ("HTTPS", "TLS") and not inputs.is_given("certificateArn"):
         yield Problem("certificateArn", f"is missing; a listener for {protocol} needs it")
     if protocol in ("HTTP", "TCP", "UDP", "TCP_UDP"):
         for path in ("certificateArn", "sslPolicy"):
-            if draft.given(path):
+            if inputs.is_given(path):
                 yield Problem(path, f"doesn't apply to {protocol}; remove it, or use HTTPS or TLS")
-    for path, action in draft.each("defaultActions[]"):
+    for path, action in inputs.each("defaultActions[]"):
         yield from _action(path, action)
 
 
@@ -116,12 +122,12 @@ def _action(path: str, action: object) -> Iterator[Problem]:
         )
 
 
-def _protocol_fits(draft: Draft, world: World, _id: str | None) -> Iterator[Problem]:
+def _protocol_fits(resource: Resource) -> Iterator[Problem]:
     """Application balancers speak HTTP, network balancers TCP, UDP and TLS."""
-    for made in world.find(t.LOAD_BALANCER, arn=draft.get("loadBalancerArn")):
+    for made in resource.world.find(t.LOAD_BALANCER, arn=resource.get("loadBalancerArn")):
         kind, protocol = (
             made.outputs.get("loadBalancerType") or "application",
-            draft.get("protocol"),
+            resource.get("protocol"),
         )
         allowed = {"application": _APPLICATION, "network": _NETWORK}.get(str(kind))
         if allowed and isinstance(protocol, str) and protocol not in allowed:
@@ -131,11 +137,11 @@ def _protocol_fits(draft: Draft, world: World, _id: str | None) -> Iterator[Prob
             )  # fmt: skip
 
 
-def _target_in_use(draft: Draft, world: World, _id: str | None) -> Iterator[Problem]:
+def _target_in_use(resource: Resource) -> Iterator[Problem]:
     """A listener's targets are in the balancer's VPC."""
-    for balancer in world.find(t.LOAD_BALANCER, arn=draft.get("loadBalancerArn")):
-        for path, arn in draft.each("defaultActions[].targetGroupArn"):
-            for group in world.find(t.TARGET_GROUP, arn=arn):
+    for balancer in resource.world.find(t.LOAD_BALANCER, arn=resource.get("loadBalancerArn")):
+        for path, arn in resource.each("defaultActions[].targetGroupArn"):
+            for group in resource.world.find(t.TARGET_GROUP, arn=arn):
                 mine, theirs = balancer.outputs.get("vpcId"), group.outputs.get("vpcId")
                 if mine and theirs and mine != theirs:
                     yield Problem(
@@ -154,12 +160,11 @@ def _balancer_name(path: str) -> tuple[Any, ...]:
 
 _GROUP: Final = (t.TARGET_GROUP,)
 
-KINDS: Final[Kinds] = {
-    t.LOAD_BALANCER: Kind(
-        id=lambda draft: draft.arn(
-            "elasticloadbalancing",
-            f"loadbalancer/{_short(draft)}/{draft.text('name')}/"
-            f"{hexdigits(16, 'lb', draft.region, draft.text('name'))}",
+KINDS: Final[AwsKinds] = {
+    t.LOAD_BALANCER: AwsKind(
+        id=lambda inputs: arn_of(inputs, "elasticloadbalancing",
+            f"loadbalancer/{_short(inputs)}/{inputs.string('name')}/"
+            f"{hexdigits(16, 'lb', region_of(inputs), inputs.string('name'))}",
         ),
         arn="*",
         name=AutoName(longest=32),
@@ -183,11 +188,10 @@ KINDS: Final[Kinds] = {
         defaults={"loadBalancerType": "application", "internal": False, "idleTimeout": 60,
                   "enableDeletionProtection": False, "enableHttp2": True},
     ),
-    t.TARGET_GROUP: Kind(
-        id=lambda draft: draft.arn(
-            "elasticloadbalancing",
-            f"targetgroup/{draft.text('name')}/"
-            f"{hexdigits(16, 'tg', draft.region, draft.text('name'))}",
+    t.TARGET_GROUP: AwsKind(
+        id=lambda inputs: arn_of(inputs, "elasticloadbalancing",
+            f"targetgroup/{inputs.string('name')}/"
+            f"{hexdigits(16, 'tg', region_of(inputs), inputs.string('name'))}",
         ),
         arn="*",
         name=AutoName(longest=32),
@@ -206,13 +210,13 @@ KINDS: Final[Kinds] = {
         ),
         references=(links.vpc(),),
         unique=("name",),
-        computed=lambda _draft, id, _world: {
-            "arnSuffix": "targetgroup/" + id.split("targetgroup/")[-1]
+        computed=lambda resource: {
+            "arnSuffix": "targetgroup/" + resource.id.split("targetgroup/")[-1]
         },
         defaults={"targetType": "instance", "slowStart": 0, "loadBalancerArns": []},
     ),
-    t.LISTENER: Kind(
-        id=lambda draft: _listener_arn(draft, "listener"),
+    t.LISTENER: AwsKind(
+        id=lambda inputs: _listener_arn(inputs, "listener"),
         arn="*",
         replaces=("loadBalancerArn",),
         rules=(
@@ -231,10 +235,11 @@ KINDS: Final[Kinds] = {
         crosschecks=(_protocol_fits, _target_in_use),
         unique=("loadBalancerArn", "port"),
     ),
-    "aws:lb/listenerRule:ListenerRule": Kind(
-        id=lambda draft: (
-            draft.text("listenerArn").replace(":listener/", ":listener-rule/")
-            + "/" + hexdigits(16, "rule", draft.text("listenerArn"), str(draft.get("priority")))
+    "aws:lb/listenerRule:ListenerRule": AwsKind(
+        id=lambda inputs: (
+            inputs.string("listenerArn").replace(":listener/", ":listener-rule/")
+            + "/"
+            + hexdigits(16, "rule", inputs.string("listenerArn"), str(inputs.get("priority")))
         ),
         arn="*",
         replaces=("listenerArn",),
@@ -245,13 +250,13 @@ KINDS: Final[Kinds] = {
         ),
         unique=("listenerArn", "priority"),
     ),
-    "aws:lb/targetGroupAttachment:TargetGroupAttachment": Kind(
+    "aws:lb/targetGroupAttachment:TargetGroupAttachment": AwsKind(
         id="{targetGroupArn}-{digits26}",
         replaces=("availabilityZone", "port", "targetGroupArn", "targetId"),
         rules=(between("port", 1, 65535),),
         references=(Reference("targetGroupArn", _GROUP, by=("arn",), holds=False),),
     ),
-    "aws:lb/listenerCertificate:ListenerCertificate": Kind(
+    "aws:lb/listenerCertificate:ListenerCertificate": AwsKind(
         id="{listenerArn}_{certificateArn}",
         replaces=("certificateArn", "listenerArn"),
         references=(
@@ -259,7 +264,7 @@ KINDS: Final[Kinds] = {
             Reference("certificateArn", (t.CERTIFICATE,), by=("arn",)),
         ),
     ),
-    "aws:appautoscaling/target:Target": Kind(
+    "aws:appautoscaling/target:Target": AwsKind(
         id="{resourceId}",
         replaces=("resourceId", "scalableDimension", "serviceNamespace"),
         rules=(
@@ -268,11 +273,14 @@ KINDS: Final[Kinds] = {
         ),
         references=(links.role("roleArn"),),
         unique=("resourceId", "scalableDimension"),
-        computed=lambda draft, id, _world: {
-            "arn": draft.arn("application-autoscaling", f"scalable-target/{hexdigits(32, id)}")
+        computed=lambda resource: {
+            "arn": arn_of(
+                resource, "application-autoscaling",
+                f"scalable-target/{hexdigits(32, resource.id)}",
+            )
         },
     ),
-    "aws:appautoscaling/policy:Policy": Kind(
+    "aws:appautoscaling/policy:Policy": AwsKind(
         id="{name}",
         name=AutoName(longest=255),
         replaces=("name", "resourceId", "scalableDimension", "serviceNamespace"),
@@ -281,7 +289,7 @@ KINDS: Final[Kinds] = {
 }  # fmt: skip
 
 
-def _listener_arn(draft: Draft, kind: str) -> str:
-    balancer = draft.text("loadBalancerArn")
-    own = hexdigits(16, kind, balancer, str(draft.get("port")))
+def _listener_arn(inputs: Inputs, kind: str) -> str:
+    balancer = inputs.string("loadBalancerArn")
+    own = hexdigits(16, kind, balancer, str(inputs.get("port")))
     return balancer.replace(":loadbalancer/", f":{kind}/") + f"/{own}" if balancer else ""

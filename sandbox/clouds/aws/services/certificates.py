@@ -7,10 +7,11 @@ from typing import Any, Final
 
 from falaj.sandbox.clouds.aws import links
 from falaj.sandbox.clouds.aws import tokens as t
-from falaj.sandbox.clouds.aws.draft import Draft
-from falaj.sandbox.clouds.aws.kinds import Kind, Kinds, Reference
-from falaj.sandbox.clouds.aws.rules import between, matches, not_together, sized
-from falaj.sandbox.clouds.model import Problem, World
+from falaj.sandbox.clouds.aws.kinds import AwsKind, AwsKinds
+from falaj.sandbox.clouds.inputs import Inputs, Resource
+from falaj.sandbox.clouds.kinds import Reference
+from falaj.sandbox.clouds.model import Problem
+from falaj.sandbox.clouds.rules import between, matches, not_together, sized
 
 _DOMAIN: Final = (
     r"(\*\.)?(((?!-)[A-Za-z0-9-]{0,62}[A-Za-z0-9])\.)+((?!-)[A-Za-z0-9-]{1,62}[A-Za-z0-9])"
@@ -23,28 +24,28 @@ _PEM: Final = (
 """In the form of a certificate, with a text in it that says that it is none."""
 
 
-def _source(draft: Draft) -> Iterator[Problem]:
+def _source(inputs: Inputs) -> Iterator[Problem]:
     """A certificate is imported, validated by DNS or e-mail, or of a private authority."""
-    imported = draft.given("privateKey") or draft.given("certificateBody")
+    imported = inputs.is_given("privateKey") or inputs.is_given("certificateBody")
     if imported:
         for path in ("privateKey", "certificateBody"):
-            if not draft.given(path):
+            if not inputs.is_given(path):
                 yield Problem(path, "is missing; an imported certificate needs both parts")
         return
-    if not draft.given("domainName"):
+    if not inputs.is_given("domainName"):
         yield Problem("domainName", "is missing; give it, or import a certificate")
-    if not draft.given("certificateAuthorityArn") and not draft.given("validationMethod"):
+    if not inputs.is_given("certificateAuthorityArn") and not inputs.is_given("validationMethod"):
         yield Problem(
             "validationMethod", "is missing; give DNS or EMAIL, or a certificateAuthorityArn"
         )
 
 
-def _certificate(draft: Draft, _id: str, _world: World) -> Mapping[str, Any]:
-    private = bool(draft.text("certificateAuthorityArn"))
-    domain = draft.text("domainName")
+def _certificate(resource: Resource) -> Mapping[str, Any]:
+    private = bool(resource.string("certificateAuthorityArn"))
+    domain = resource.string("domainName")
     host = domain.removeprefix("*.")
     options: list[dict[str, str]] = []
-    if draft.get("validationMethod") == "DNS":
+    if resource.get("validationMethod") == "DNS":
         options = [{
             "domainName": domain,
             "resourceRecordName": f"_sandbox.{host}.",
@@ -55,7 +56,7 @@ def _certificate(draft: Draft, _id: str, _world: World) -> Mapping[str, Any]:
         "domainValidationOptions": options,
         "status": "ISSUED" if private or not options else "PENDING_VALIDATION",
         "type": "PRIVATE" if private else "AMAZON_ISSUED",
-        "keyAlgorithm": draft.get("keyAlgorithm") or "RSA_2048",
+        "keyAlgorithm": resource.get("keyAlgorithm") or "RSA_2048",
         "renewalEligibility": "INELIGIBLE",
         "validationEmails": [],
     }
@@ -63,8 +64,8 @@ def _certificate(draft: Draft, _id: str, _world: World) -> Mapping[str, Any]:
 
 _AUTHORITY: Final = Reference("certificateAuthorityArn", (t.AUTHORITY,), by=("arn",), holds=False)
 
-KINDS: Final[Kinds] = {
-    t.CERTIFICATE: Kind(
+KINDS: Final[AwsKinds] = {
+    t.CERTIFICATE: AwsKind(
         id="arn:{partition}:acm:{region}:{account}:certificate/{uuid}",
         arn="*",
         replaces=("certificateAuthorityArn", "domainName", "keyAlgorithm", "options.export",
@@ -79,12 +80,12 @@ KINDS: Final[Kinds] = {
         references=(_AUTHORITY,),
         computed=_certificate,
     ),
-    "aws:acm/certificateValidation:CertificateValidation": Kind(
+    "aws:acm/certificateValidation:CertificateValidation": AwsKind(
         id="{certificateArn}",
         replaces=("certificateArn", "validationRecordFqdns"),
         references=(Reference("certificateArn", (t.CERTIFICATE,), by=("arn",), holds=False),),
     ),
-    t.AUTHORITY: Kind(
+    t.AUTHORITY: AwsKind(
         id="arn:{partition}:acm-pca:{region}:{account}:certificate-authority/{uuid}",
         arn="*",
         replaces=("certificateAuthorityConfiguration", "keyStorageSecurityStandard", "type",
@@ -94,14 +95,14 @@ KINDS: Final[Kinds] = {
             between("revocationConfiguration.crlConfiguration.expirationInDays", 1, 5000, "days"),
         ),
         references=(links.bucket("revocationConfiguration.crlConfiguration.s3BucketName"),),
-        computed=lambda _draft, _id, _world: {
+        computed=lambda _: {
             "certificate": "", "certificateChain": "",
             "certificateSigningRequest": _PEM.replace("CERTIFICATE", "CERTIFICATE REQUEST"),
             "notAfter": "2036-01-01T00:00:00Z", "notBefore": "2026-01-01T00:00:00Z", "serial": "1",
         },
         defaults={"type": "SUBORDINATE", "enabled": True, "usageMode": "GENERAL_PURPOSE"},
     ),
-    t.AUTHORITY_ISSUED: Kind(
+    t.AUTHORITY_ISSUED: AwsKind(
         id="{certificateAuthorityArn}/certificate/{hex32}",
         arn="*",
         replaces=("apiPassthrough", "certificateAuthorityArn", "certificateSigningRequest",
@@ -111,9 +112,9 @@ KINDS: Final[Kinds] = {
                     "a template's ARN"),
         ),
         references=(_AUTHORITY,),
-        computed=lambda _draft, _id, _world: {"certificate": _PEM, "certificateChain": _PEM},
+        computed=lambda _: {"certificate": _PEM, "certificateChain": _PEM},
     ),
-    "aws:acmpca/certificateAuthorityCertificate:CertificateAuthorityCertificate": Kind(
+    "aws:acmpca/certificateAuthorityCertificate:CertificateAuthorityCertificate": AwsKind(
         id="{certificateAuthorityArn}",
         replaces=("certificate", "certificateAuthorityArn", "certificateChain"),
         references=(_AUTHORITY,),

@@ -10,23 +10,25 @@ from typing import Any, Final
 from falaj.sandbox.clouds.aws import links
 from falaj.sandbox.clouds.aws import tokens as t
 from falaj.sandbox.clouds.aws.addresses import zone
-from falaj.sandbox.clouds.aws.draft import ACCOUNT, Draft
+from falaj.sandbox.clouds.aws.arns import ACCOUNT
 from falaj.sandbox.clouds.aws.hashes import hexdigits, marked
-from falaj.sandbox.clouds.aws.kinds import AutoName, Kind, Kinds, Reference
+from falaj.sandbox.clouds.aws.kinds import AutoName, AwsKind, AwsKinds
 from falaj.sandbox.clouds.aws.machines import sold, sold_in_subnets
-from falaj.sandbox.clouds.aws.rules import (
+from falaj.sandbox.clouds.inputs import Inputs, Resource
+from falaj.sandbox.clouds.kinds import Reference
+from falaj.sandbox.clouds.model import Made, Problem, World
+from falaj.sandbox.clouds.rules import (
     between,
     matches,
     needs,
     not_together,
     sized,
 )
-from falaj.sandbox.clouds.model import Made, Problem, World
 
 
-def _user_data(draft: Draft) -> Iterator[Problem]:
+def _user_data(inputs: Inputs) -> Iterator[Problem]:
     """A launch template takes its user data in base64, 16 KiB at most before encoding."""
-    text = draft.text("userData")
+    text = inputs.string("userData")
     try:
         size = len(base64.b64decode(text, validate=True))
     except (binascii.Error, ValueError):
@@ -36,15 +38,15 @@ def _user_data(draft: Draft) -> Iterator[Problem]:
         yield Problem("userData", f"has {size} bytes before encoding; allowed: 16384")
 
 
-def _interfaces(draft: Draft) -> Iterator[Problem]:
+def _interfaces(inputs: Inputs) -> Iterator[Problem]:
     """Security groups stand either on the template or on its interfaces."""
-    if draft.given("networkInterfaces") and draft.given("vpcSecurityGroupIds"):
+    if inputs.is_given("networkInterfaces") and inputs.is_given("vpcSecurityGroupIds"):
         yield Problem(
             "vpcSecurityGroupIds",
             "can't go with networkInterfaces; put the groups into each interface's securityGroups",
         )
     seen: set[tuple[object, object]] = set()
-    for path, item in draft.each("networkInterfaces[]"):
+    for path, item in inputs.each("networkInterfaces[]"):
         if not isinstance(item, Mapping):
             continue
         key = (item.get("networkCardIndex") or 0, item.get("deviceIndex") or 0)
@@ -57,12 +59,12 @@ def _interfaces(draft: Draft) -> Iterator[Problem]:
             seen.add(key)
 
 
-def _volumes(draft: Draft) -> Iterator[Problem]:
+def _volumes(inputs: Inputs) -> Iterator[Problem]:
     """What each type of volume takes ("Amazon EBS volume types", Amazon EBS user guide)."""
     limits = {"gp3": (1, 65536), "gp2": (1, 16384), "io1": (4, 16384), "io2": (4, 65536),
               "st1": (125, 16384), "sc1": (125, 16384), "standard": (1, 1024)}  # fmt: skip
     for root in ("blockDeviceMappings[].ebs", "rootBlockDevice", "ebsBlockDevices[]"):
-        for path, volume in draft.each(root):
+        for path, volume in inputs.each(root):
             if not isinstance(volume, Mapping):
                 continue
             kind, size = volume.get("volumeType"), volume.get("volumeSize")
@@ -88,23 +90,23 @@ def _volumes(draft: Draft) -> Iterator[Problem]:
                 yield Problem(f"{path}.kmsKeyId", "needs encrypted to be true; set it")
 
 
-def _placement(draft: Draft) -> Iterator[Problem]:
-    strategy = draft.get("strategy")
+def _placement(inputs: Inputs) -> Iterator[Problem]:
+    strategy = inputs.get("strategy")
     for path, needed in (("partitionCount", "partition"), ("spreadLevel", "spread")):
-        if draft.given(path) and isinstance(strategy, str) and strategy != needed:
+        if inputs.is_given(path) and isinstance(strategy, str) and strategy != needed:
             yield Problem(path, f"applies only to the strategy {needed!r}, not to {strategy!r}")
 
 
-def _template(draft: Draft, id: str, world: World) -> Mapping[str, Any]:
+def _template(resource: Resource) -> Mapping[str, Any]:
     """A template's version counts up with each change of what it launches, not of its tags."""
-    before = world.by_id(t.LAUNCH_TEMPLATE, id)
+    before = resource.world.by_id(t.LAUNCH_TEMPLATE, resource.id)
     if before is None:
         return {"latestVersion": 1, "defaultVersion": 1}
     latest = int(before.outputs.get("latestVersion") or 1)
-    if _launches(before.inputs) != _launches(draft.inputs):
+    if _launches(before.inputs) != _launches(resource.values):
         latest += 1
     first = int(before.outputs.get("defaultVersion") or 1)
-    newest = draft.get("updateDefaultVersion") is True
+    newest = resource.get("updateDefaultVersion") is True
     return {"latestVersion": latest, "defaultVersion": latest if newest else first}
 
 
@@ -113,34 +115,37 @@ def _launches(inputs: Mapping[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in inputs.items() if key not in own}
 
 
-def launch_templates(draft: Draft, path: str, world: World) -> Iterator[Made]:
+def launch_templates(inputs: Inputs, path: str, world: World) -> Iterator[Made]:
     """The launch template that is named under a path, by its id or its name."""
     for key in ("id", "launchTemplateId"):
-        found = world.by_id(t.LAUNCH_TEMPLATE, draft.text(f"{path}.{key}"))
+        found = world.by_id(t.LAUNCH_TEMPLATE, inputs.string(f"{path}.{key}"))
         if found is not None:
             yield found
     for key in ("name", "launchTemplateName"):
-        name = draft.text(f"{path}.{key}")
+        name = inputs.string(f"{path}.{key}")
         if name:
             yield from world.find(t.LAUNCH_TEMPLATE, name=name)
 
 
-def _instance_zone(draft: Draft, world: World, _id: str | None) -> Iterator[Problem]:
-    machine, subnet = draft.text("instanceType"), draft.text("subnetId")
+def _instance_zone(resource: Resource) -> Iterator[Problem]:
+    machine, subnet = (
+        resource.string("instanceType"),
+        resource.string("subnetId"),
+    )
     if machine and subnet:
-        yield from sold_in_subnets("instanceType", machine, [subnet], world)
+        yield from sold_in_subnets("instanceType", machine, [subnet], resource.world)
 
 
-def _reserved_zone(draft: Draft) -> Iterator[Problem]:
-    yield from sold("instanceType", zone="availabilityZone")(draft)
-    yield from sold("instanceType", zone="availabilityZoneId")(draft)
+def _reserved_zone(inputs: Inputs) -> Iterator[Problem]:
+    yield from sold("instanceType", zone="availabilityZone")(inputs)
+    yield from sold("instanceType", zone="availabilityZoneId")(inputs)
 
 
 _IMAGE: Final = r"ami-[0-9a-f]{8}([0-9a-f]{9})?|resolve:ssm:[A-Za-z0-9_./:-]+"
 
 
-KINDS: Final[Kinds] = {
-    t.LAUNCH_TEMPLATE: Kind(
+KINDS: Final[AwsKinds] = {
+    t.LAUNCH_TEMPLATE: AwsKind(
         id="lt-{hex17}",
         arn="ec2:{region}:{account}:launch-template/{id}",
         name=AutoName(longest=128),
@@ -175,7 +180,7 @@ KINDS: Final[Kinds] = {
         unique=("name",),
         computed=_template,
     ),
-    t.INSTANCE: Kind(
+    t.INSTANCE: AwsKind(
         id="i-{hex17}",
         arn="ec2:{region}:{account}:instance/{id}",
         replaces=("ami", "availabilityZone", "keyName", "subnetId", "placementGroup", "privateIp",
@@ -188,13 +193,13 @@ KINDS: Final[Kinds] = {
         ),
         references=(links.subnet("subnetId"), links.security_group("vpcSecurityGroupIds[]")),
         crosschecks=(_instance_zone,),
-        computed=lambda draft, id, _world: {
+        computed=lambda resource: {
             "instanceState": "running",
-            "privateIp": f"10.0.0.{4 + int(hexdigits(2, id), 16) % 250}",
-            "primaryNetworkInterfaceId": "eni-" + marked(17, id),
+            "privateIp": f"10.0.0.{4 + int(hexdigits(2, resource.id), 16) % 250}",
+            "primaryNetworkInterfaceId": "eni-" + marked(17, resource.id),
         },
     ),
-    t.PLACEMENT_GROUP: Kind(
+    t.PLACEMENT_GROUP: AwsKind(
         id="{name}",
         arn="ec2:{region}:{account}:placement-group/{name}",
         name=AutoName(longest=255),
@@ -204,16 +209,16 @@ KINDS: Final[Kinds] = {
             needs("partitionCount", "strategy"),
         ),
         unique=("name",),
-        computed=lambda _draft, id, _world: {"placementGroupId": "pg-" + marked(17, id)},
+        computed=lambda resource: {"placementGroupId": "pg-" + marked(17, resource.id)},
     ),
-    t.CAPACITY_RESERVATION: Kind(
+    t.CAPACITY_RESERVATION: AwsKind(
         id="cr-{hex17}",
         arn="ec2:{region}:{account}:capacity-reservation/{id}",
         replaces=("availabilityZone", "ebsOptimized", "ephemeralStorage", "instancePlatform",
                   "instanceType", "outpostArn", "placementGroupArn", "tenancy"),
         rules=(sold("instanceType"), zone("availabilityZone", by="name"), _reserved_zone,
                between("instanceCount", 1, 1000)),
-        computed=lambda _draft, _id, _world: {"ownerId": ACCOUNT},
+        computed=lambda _: {"ownerId": ACCOUNT},
         defaults={"endDateType": "unlimited", "instanceMatchCriteria": "open",
                   "tenancy": "default"},
     ),

@@ -8,13 +8,15 @@ from typing import Any, Final
 from falaj.sandbox.clouds.aws import links
 from falaj.sandbox.clouds.aws import tokens as t
 from falaj.sandbox.clouds.aws.addresses import address
+from falaj.sandbox.clouds.aws.arns import ACCOUNT, arn_of, region_of
 from falaj.sandbox.clouds.aws.documents import RESOURCE, policy
-from falaj.sandbox.clouds.aws.draft import ACCOUNT, Draft
 from falaj.sandbox.clouds.aws.hashes import letters, marked
-from falaj.sandbox.clouds.aws.kinds import Kind, Kinds, Reference
+from falaj.sandbox.clouds.aws.kinds import AwsKind, AwsKinds
 from falaj.sandbox.clouds.aws.regions import dns_suffix, zone_id
-from falaj.sandbox.clouds.aws.rules import between, equals, matches, sized, when
-from falaj.sandbox.clouds.model import Problem, World
+from falaj.sandbox.clouds.inputs import Inputs, Resource
+from falaj.sandbox.clouds.kinds import Reference
+from falaj.sandbox.clouds.model import Problem
+from falaj.sandbox.clouds.rules import between, equals, matches, sized, when
 
 _THROUGHPUT: Final = {
     ("PERSISTENT_1", "SSD"): (50, 100, 200),
@@ -24,13 +26,13 @@ _THROUGHPUT: Final = {
 """MB/s per TiB (FSx for Lustre user guide, "File system storage options")."""
 
 
-def _capacity(draft: Draft) -> Iterator[Problem]:
+def _capacity(inputs: Inputs) -> Iterator[Problem]:
     """Sizes in GiB ("CreateFileSystem", FSx API reference, StorageCapacity)."""
-    size, kind = draft.get("storageCapacity"), draft.get("deploymentType") or "SCRATCH_1"
-    if not isinstance(size, int | float) or draft.get("storageType") == "INTELLIGENT_TIERING":
+    size, kind = inputs.get("storageCapacity"), inputs.get("deploymentType") or "SCRATCH_1"
+    if not isinstance(size, int | float) or inputs.get("storageType") == "INTELLIGENT_TIERING":
         return
-    if draft.get("storageType") == "HDD":
-        step = 1800 if draft.get("perUnitStorageThroughput") == 40 else 6000
+    if inputs.get("storageType") == "HDD":
+        step = 1800 if inputs.get("perUnitStorageThroughput") == 40 else 6000
         allowed, fits = f"multiples of {step}", size > 0 and size % step == 0
     elif kind == "SCRATCH_1":
         allowed = "1200, 2400 or multiples of 3600"
@@ -42,22 +44,22 @@ def _capacity(draft: Draft) -> Iterator[Problem]:
         yield Problem("storageCapacity", f"{size:g} GiB isn't allowed; allowed: {allowed}")
 
 
-def _throughput(draft: Draft) -> Iterator[Problem]:
-    kind = draft.get("deploymentType") or "SCRATCH_1"
-    storage = draft.get("storageType") or "SSD"
-    given = draft.get("perUnitStorageThroughput")
+def _throughput(inputs: Inputs) -> Iterator[Problem]:
+    kind = inputs.get("deploymentType") or "SCRATCH_1"
+    storage = inputs.get("storageType") or "SSD"
+    given = inputs.get("perUnitStorageThroughput")
     if storage == "INTELLIGENT_TIERING" or not isinstance(kind, str):
         return
     if kind.startswith("SCRATCH"):
-        if draft.given("perUnitStorageThroughput"):
+        if inputs.is_given("perUnitStorageThroughput"):
             yield Problem("perUnitStorageThroughput", f"doesn't apply to {kind}; remove it")
-        if draft.given("kmsKeyId"):
+        if inputs.is_given("kmsKeyId"):
             yield Problem("kmsKeyId", f"{kind} takes no key of one's own; use PERSISTENT_2")
         return
     allowed = _THROUGHPUT.get((kind, str(storage)))
     if allowed is None:
         return
-    if not draft.given("perUnitStorageThroughput"):
+    if not inputs.is_given("perUnitStorageThroughput"):
         yield Problem(
             "perUnitStorageThroughput", f"is missing; {kind} needs one of {_listed(allowed)}"
         )
@@ -73,73 +75,73 @@ def _listed(values: tuple[int, ...]) -> str:
     return ", ".join(map(str, values))
 
 
-def _lustre(draft: Draft, id: str, world: World) -> Mapping[str, Any]:
-    subnet = world.by_id(t.SUBNET, draft.text("subnetIds"))
+def _lustre(resource: Resource) -> Mapping[str, Any]:
+    subnet = resource.world.by_id(t.SUBNET, resource.string("subnetIds"))
     return {
-        "dnsName": f"{id}.fsx.{draft.region}.{dns_suffix(draft.region)}",
-        "mountName": "fsx" if draft.get("deploymentType") == "SCRATCH_1"
-        else letters(8, id, "mount").lower(),
-        "networkInterfaceIds": ["eni-" + marked(17, id)],
+        "dnsName": f"{resource.id}.fsx.{region_of(resource)}.{dns_suffix(region_of(resource))}",
+        "mountName": "fsx" if resource.get("deploymentType") == "SCRATCH_1"
+        else letters(8, resource.id, "mount").lower(),
+        "networkInterfaceIds": ["eni-" + marked(17, resource.id)],
         "ownerId": ACCOUNT,
         "vpcId": subnet.outputs.get("vpcId", "") if subnet is not None else "",
     }  # fmt: skip
 
 
-def _file_system(draft: Draft, id: str, _world: World) -> Mapping[str, Any]:
-    zone = draft.text("availabilityZoneName")
+def _file_system(resource: Resource) -> Mapping[str, Any]:
+    zone = resource.string("availabilityZoneName")
     return {
-        "dnsName": f"{id}.efs.{draft.region}.{dns_suffix(draft.region)}",
+        "dnsName": f"{resource.id}.efs.{region_of(resource)}.{dns_suffix(region_of(resource))}",
         "ownerId": ACCOUNT,
-        "availabilityZoneId": (zone_id(draft.region, zone) or "") if zone else "",
+        "availabilityZoneId": (zone_id(region_of(resource), zone) or "") if zone else "",
         "numberOfMountTargets": 0,
-        "name": str(draft.get("tags.Name") or ""),
+        "name": str(resource.get("tags.Name") or ""),
     }
 
 
-def _throughput_mode(draft: Draft) -> Iterator[Problem]:
-    given = draft.given("provisionedThroughputInMibps")
-    provisioned = draft.get("throughputMode") == "provisioned"
+def _throughput_mode(inputs: Inputs) -> Iterator[Problem]:
+    given = inputs.is_given("provisionedThroughputInMibps")
+    provisioned = inputs.get("throughputMode") == "provisioned"
     if provisioned and not given:
         yield Problem("provisionedThroughputInMibps", "is missing; 'provisioned' needs it")
-    if given and draft.get("throughputMode") in ("bursting", "elastic"):
+    if given and inputs.get("throughputMode") in ("bursting", "elastic"):
         yield Problem(
             "provisionedThroughputInMibps", "applies only to throughputMode 'provisioned'"
         )
-    if draft.get("performanceMode") == "maxIO" and draft.get("throughputMode") == "elastic":
+    if inputs.get("performanceMode") == "maxIO" and inputs.get("throughputMode") == "elastic":
         yield Problem("performanceMode", "'maxIO' can't go with 'elastic'; use generalPurpose")
     if (
-        draft.given("kmsKeyId")
-        and draft.get("encrypted") is not True
-        and (not draft.given("encrypted") or draft.get("encrypted") is False)
+        inputs.is_given("kmsKeyId")
+        and inputs.get("encrypted") is not True
+        and (not inputs.is_given("encrypted") or inputs.get("encrypted") is False)
     ):
         yield Problem("kmsKeyId", "needs encrypted to be true; set it")
 
 
-def _mount_target(draft: Draft, id: str, world: World) -> Mapping[str, Any]:
-    subnet = world.by_id(t.SUBNET, draft.text("subnetId"))
+def _mount_target(resource: Resource) -> Mapping[str, Any]:
+    subnet = resource.world.by_id(t.SUBNET, resource.string("subnetId"))
     zone = str(subnet.outputs.get("availabilityZone", "")) if subnet is not None else ""
     zone_of = str(subnet.outputs.get("availabilityZoneId", "")) if subnet is not None else ""
-    system = draft.text("fileSystemId")
-    host = f"{system}.efs.{draft.region}.{dns_suffix(draft.region)}"
+    system = resource.string("fileSystemId")
+    host = f"{system}.efs.{region_of(resource)}.{dns_suffix(region_of(resource))}"
     return {
         "availabilityZoneName": zone,
         "availabilityZoneId": zone_of,
         "dnsName": host,
         "mountTargetDnsName": f"{zone}.{host}",
-        "networkInterfaceId": "eni-" + marked(17, id),
-        "fileSystemArn": draft.arn("elasticfilesystem", f"file-system/{system}"),
+        "networkInterfaceId": "eni-" + marked(17, resource.id),
+        "fileSystemArn": arn_of(resource, "elasticfilesystem", f"file-system/{system}"),
         "ownerId": ACCOUNT,
     }
 
 
-def _one_mount_target_per_zone(draft: Draft, world: World, id: str | None) -> Iterator[Problem]:
-    subnet = world.by_id(t.SUBNET, draft.text("subnetId"))
+def _one_mount_target_per_zone(resource: Resource) -> Iterator[Problem]:
+    subnet = resource.world.by_id(t.SUBNET, resource.string("subnetId"))
     if subnet is None:
         return
-    for other in world.find(t.MOUNT_TARGET, fileSystemId=draft.get("fileSystemId")):
-        theirs = world.by_id(t.SUBNET, str(other.outputs.get("subnetId")))
+    for other in resource.world.find(t.MOUNT_TARGET, fileSystemId=resource.get("fileSystemId")):
+        theirs = resource.world.by_id(t.SUBNET, str(other.outputs.get("subnetId")))
         zone = subnet.outputs.get("availabilityZoneId")
-        if other.id != id and theirs and theirs.outputs.get("availabilityZoneId") == zone:
+        if other.id != resource.id and theirs and theirs.outputs.get("availabilityZoneId") == zone:
             yield Problem(
                 "subnetId",
                 f"the file system has a mount target in {zone} already ({other.id}); "
@@ -150,8 +152,8 @@ def _one_mount_target_per_zone(draft: Draft, world: World, id: str | None) -> It
 _SYSTEM: Final = Reference("fileSystemId", (t.FILE_SYSTEM,))
 _SYSTEM_SETTING: Final = Reference("fileSystemId", (t.FILE_SYSTEM,), holds=False)
 
-KINDS: Final[Kinds] = {
-    t.LUSTRE: Kind(
+KINDS: Final[AwsKinds] = {
+    t.LUSTRE: AwsKind(
         id="fs-{hex17}",
         arn="fsx:{region}:{account}:file-system/{id}",
         replaces=("backupId", "copyTagsToBackups", "dataReadCacheConfiguration", "deploymentType",
@@ -170,7 +172,7 @@ KINDS: Final[Kinds] = {
         computed=_lustre,
         defaults={"deploymentType": "SCRATCH_1", "storageType": "SSD"},
     ),
-    t.FILE_SYSTEM: Kind(
+    t.FILE_SYSTEM: AwsKind(
         id="fs-{hex17}",
         arn="elasticfilesystem:{region}:{account}:file-system/{id}",
         replaces=("availabilityZoneName", "creationToken", "encrypted", "kmsKeyId",
@@ -187,7 +189,7 @@ KINDS: Final[Kinds] = {
         defaults={"performanceMode": "generalPurpose", "throughputMode": "bursting",
                   "encrypted": False},
     ),
-    t.MOUNT_TARGET: Kind(
+    t.MOUNT_TARGET: AwsKind(
         id="fsmt-{hex17}",
         replaces=("fileSystemId", "ipAddress", "ipAddressType", "ipv6Address", "subnetId"),
         rules=(address("ipAddress"), sized("securityGroups", 1, 5, "groups")),
@@ -195,7 +197,7 @@ KINDS: Final[Kinds] = {
         crosschecks=(_one_mount_target_per_zone,),
         computed=_mount_target,
     ),
-    t.ACCESS_POINT: Kind(
+    t.ACCESS_POINT: AwsKind(
         id="fsap-{hex17}",
         arn="elasticfilesystem:{region}:{account}:access-point/{id}",
         replaces=("fileSystemId", "posixUser", "rootDirectory"),
@@ -209,20 +211,20 @@ KINDS: Final[Kinds] = {
             sized("rootDirectory.path", 1, 100, "characters"),
         ),
         references=(_SYSTEM_SETTING,),
-        computed=lambda draft, _id, _world: {
+        computed=lambda resource: {
             "ownerId": ACCOUNT,
-            "fileSystemArn": draft.arn("elasticfilesystem",
-                                       f"file-system/{draft.text('fileSystemId')}"),
+            "fileSystemArn": arn_of(resource, "elasticfilesystem",
+                                       f"file-system/{resource.string('fileSystemId')}"),
         },
     ),
-    "aws:efs/fileSystemPolicy:FileSystemPolicy": Kind(
+    "aws:efs/fileSystemPolicy:FileSystemPolicy": AwsKind(
         id="{fileSystemId}",
         replaces=("fileSystemId",),
         rules=(policy("policy", RESOURCE, longest=20000, sids=False),),
         references=(_SYSTEM_SETTING,),
         unique=("fileSystemId",),
     ),
-    "aws:efs/backupPolicy:BackupPolicy": Kind(
+    "aws:efs/backupPolicy:BackupPolicy": AwsKind(
         id="{fileSystemId}",
         replaces=("fileSystemId",),
         references=(_SYSTEM_SETTING,),

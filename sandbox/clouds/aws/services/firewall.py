@@ -7,12 +7,14 @@ from typing import Any, Final
 
 from falaj.sandbox.clouds.aws import links
 from falaj.sandbox.clouds.aws import tokens as t
+from falaj.sandbox.clouds.aws.arns import arn_of, region_of
 from falaj.sandbox.clouds.aws.documents import RESOURCE, policy
-from falaj.sandbox.clouds.aws.draft import Draft, as_map
 from falaj.sandbox.clouds.aws.hashes import marked, uuid
-from falaj.sandbox.clouds.aws.kinds import AutoName, Kind, Kinds, Reference, Rule
-from falaj.sandbox.clouds.aws.rules import between, exactly_one, matches, sized
-from falaj.sandbox.clouds.model import Problem, World
+from falaj.sandbox.clouds.aws.kinds import AutoName, AwsKind, AwsKinds
+from falaj.sandbox.clouds.inputs import Inputs, Resource, as_map
+from falaj.sandbox.clouds.kinds import Reference, Rule
+from falaj.sandbox.clouds.model import Problem
+from falaj.sandbox.clouds.rules import between, exactly_one, matches, sized
 
 _ACTIONS: Final = ("aws:pass", "aws:drop", "aws:forward_to_sfe")
 _STATEFUL: Final = {
@@ -21,33 +23,33 @@ _STATEFUL: Final = {
 }  # fmt: skip
 
 
-def _firewall(draft: Draft, id: str, world: World) -> Mapping[str, Any]:
+def _firewall(resource: Resource) -> Mapping[str, Any]:
     """One endpoint in each subnet's zone, which routes point to."""
     states: list[dict[str, Any]] = []
-    for _, subnet_id in draft.each("subnetMappings[].subnetId"):
-        subnet = world.by_id(t.SUBNET, str(subnet_id))
+    for _, subnet_id in resource.each("subnetMappings[].subnetId"):
+        subnet = resource.world.by_id(t.SUBNET, str(subnet_id))
         zone = str(subnet.outputs.get("availabilityZone", "")) if subnet is not None else ""
         attachment = {
             "subnetId": subnet_id,
-            "endpointId": "vpce-" + marked(17, id, str(subnet_id)),
+            "endpointId": "vpce-" + marked(17, resource.id, str(subnet_id)),
         }
         states.append({"availabilityZone": zone, "attachments": [attachment]})
     return {
         "firewallStatuses": [{"syncStates": states, "transitGatewayAttachmentSyncStates": []}],
-        "updateToken": uuid(id, "token"),
+        "updateToken": uuid(resource.id, "token"),
     }
 
 
-def _one_subnet_per_zone(draft: Draft, world: World, _id: str | None) -> Iterator[Problem]:
+def _one_subnet_per_zone(resource: Resource) -> Iterator[Problem]:
     seen: dict[str, str] = {}
-    for path, subnet_id in draft.each("subnetMappings[].subnetId"):
-        subnet = world.by_id(t.SUBNET, str(subnet_id))
+    for path, subnet_id in resource.each("subnetMappings[].subnetId"):
+        subnet = resource.world.by_id(t.SUBNET, str(subnet_id))
         if subnet is None:
             continue
-        if subnet.outputs.get("vpcId") != draft.get("vpcId"):
+        if subnet.outputs.get("vpcId") != resource.get("vpcId"):
             yield Problem(
                 path, f"{subnet.id} belongs to {subnet.outputs.get('vpcId')}, the firewall to "
-                f"{draft.get('vpcId')}",
+                f"{resource.get('vpcId')}",
             )  # fmt: skip
         zone = str(subnet.outputs.get("availabilityZoneId"))
         if zone in seen:
@@ -55,15 +57,15 @@ def _one_subnet_per_zone(draft: Draft, world: World, _id: str | None) -> Iterato
         seen[zone] = subnet.id
 
 
-def _stateless_actions(draft: Draft) -> Iterator[Problem]:
+def _stateless_actions(inputs: Inputs) -> Iterator[Problem]:
     """Exactly one of the standard actions, with custom ones beside it."""
     custom = {
         str(as_map(item).get("actionName"))
-        for _, item in draft.each("firewallPolicy.statelessCustomActions[]")
+        for _, item in inputs.each("firewallPolicy.statelessCustomActions[]")
     }
     for name in ("statelessDefaultActions", "statelessFragmentDefaultActions"):
         path = f"firewallPolicy.{name}"
-        given = [value for _, value in draft.each(f"{path}[]") if isinstance(value, str)]
+        given = [value for _, value in inputs.each(f"{path}[]") if isinstance(value, str)]
         for value in given:
             if value not in _ACTIONS and value not in custom:
                 yield Problem(path, f"{value!r} isn't allowed; allowed: {', '.join(_ACTIONS)}")
@@ -71,22 +73,22 @@ def _stateless_actions(draft: Draft) -> Iterator[Problem]:
             yield Problem(path, f"has several of {', '.join(_ACTIONS)}; give one")
 
 
-def _stateful_actions(draft: Draft) -> Iterator[Problem]:
+def _stateful_actions(inputs: Inputs) -> Iterator[Problem]:
     path = "firewallPolicy.statefulDefaultActions"
-    given = [value for _, value in draft.each(f"{path}[]") if isinstance(value, str)]
+    given = [value for _, value in inputs.each(f"{path}[]") if isinstance(value, str)]
     for value in given:
         if value not in _STATEFUL:
             yield Problem(
                 path, f"{value!r} isn't allowed; allowed: {', '.join(sorted(_STATEFUL))}"
             )
-    order = draft.get("firewallPolicy.statefulEngineOptions.ruleOrder")
-    hidden = draft.given("firewallPolicy.statefulEngineOptions.ruleOrder") and order is None
+    order = inputs.get("firewallPolicy.statefulEngineOptions.ruleOrder")
+    hidden = inputs.is_given("firewallPolicy.statefulEngineOptions.ruleOrder") and order is None
     if given and order != "STRICT_ORDER" and not hidden:
         yield Problem(path, "applies only with statefulEngineOptions.ruleOrder STRICT_ORDER")
 
 
-def _rule_source(draft: Draft) -> Iterator[Problem]:
-    if draft.given("rules") == draft.given("ruleGroup"):
+def _rule_source(inputs: Inputs) -> Iterator[Problem]:
+    if inputs.is_given("rules") == inputs.is_given("ruleGroup"):
         yield Problem("ruleGroup", "exactly one of rules and ruleGroup must be given")
 
 
@@ -99,16 +101,16 @@ def _targets(path: str) -> Rule:
     )
 
 
-def _scope(draft: Draft) -> Iterator[Problem]:
-    if draft.get("scope") == "CLOUDFRONT" and draft.region not in ("", "us-east-1"):
+def _scope(inputs: Inputs) -> Iterator[Problem]:
+    if inputs.get("scope") == "CLOUDFRONT" and region_of(inputs) not in ("", "us-east-1"):
         yield Problem("scope", "'CLOUDFRONT' exists only in us-east-1; use 'REGIONAL'")
 
 
 _NAME: Final = r"[a-zA-Z0-9-]{1,128}"
 _LIST: Final = "ruleGroup.rulesSource.rulesSourceList.targets"
 
-KINDS: Final[Kinds] = {
-    t.FIREWALL: Kind(
+KINDS: Final[AwsKinds] = {
+    t.FIREWALL: AwsKind(
         id="arn:{partition}:network-firewall:{region}:{account}:firewall/{name}",
         arn="*",
         name=AutoName(longest=128),
@@ -127,7 +129,7 @@ KINDS: Final[Kinds] = {
         defaults={"deleteProtection": False, "subnetChangeProtection": False,
                   "firewallPolicyChangeProtection": False},
     ),
-    t.FIREWALL_POLICY: Kind(
+    t.FIREWALL_POLICY: AwsKind(
         id="arn:{partition}:network-firewall:{region}:{account}:firewall-policy/{name}",
         arn="*",
         name=AutoName(longest=128),
@@ -146,13 +148,12 @@ KINDS: Final[Kinds] = {
                       (t.FIREWALL_RULES,), by=("arn",)),
         ),
         unique=("name",),
-        computed=lambda _draft, id, _world: {"updateToken": uuid(id, "token")},
+        computed=lambda resource: {"updateToken": uuid(resource.id, "token")},
     ),
-    t.FIREWALL_RULES: Kind(
-        id=lambda draft: draft.arn(
-            "network-firewall",
-            f"{'stateless' if draft.get('type') == 'STATELESS' else 'stateful'}-rulegroup/"
-            f"{draft.text('name')}",
+    t.FIREWALL_RULES: AwsKind(
+        id=lambda inputs: arn_of(inputs, "network-firewall",
+            f"{'stateless' if inputs.get('type') == 'STATELESS' else 'stateful'}-rulegroup/"
+            f"{inputs.string('name')}",
         ),
         arn="*",
         name=AutoName(longest=128),
@@ -165,21 +166,21 @@ KINDS: Final[Kinds] = {
             sized("rules", 1, 2000000, "characters"),
         ),
         unique=("name", "type"),
-        computed=lambda _draft, id, _world: {"updateToken": uuid(id, "token")},
+        computed=lambda resource: {"updateToken": uuid(resource.id, "token")},
     ),
-    "aws:networkfirewall/loggingConfiguration:LoggingConfiguration": Kind(
+    "aws:networkfirewall/loggingConfiguration:LoggingConfiguration": AwsKind(
         id="{firewallArn}",
         replaces=("firewallArn",),
         rules=(sized("loggingConfiguration.logDestinationConfigs", 1, 3),),
         references=(Reference("firewallArn", (t.FIREWALL,), by=("arn",), holds=False),),
         unique=("firewallArn",),
     ),
-    "aws:networkfirewall/resourcePolicy:ResourcePolicy": Kind(
+    "aws:networkfirewall/resourcePolicy:ResourcePolicy": AwsKind(
         id="{resourceArn}",
         replaces=("resourceArn",),
         rules=(policy("policy", RESOURCE, sids=False),),
     ),
-    t.WEB_ACL: Kind(
+    t.WEB_ACL: AwsKind(
         id="{uuid}",
         arn="wafv2:{region}:{account}:regional/webacl/{name}/{id}",
         name=AutoName(longest=128),
@@ -190,11 +191,11 @@ KINDS: Final[Kinds] = {
             _scope,
         ),
         unique=("name", "scope"),
-        computed=lambda _draft, id, _world: {
-            "capacity": 0, "lockToken": uuid(id, "lock"), "applicationIntegrationUrl": ""
+        computed=lambda resource: {
+            "capacity": 0, "lockToken": uuid(resource.id, "lock"), "applicationIntegrationUrl": ""
         },
     ),
-    "aws:wafv2/webAclAssociation:WebAclAssociation": Kind(
+    "aws:wafv2/webAclAssociation:WebAclAssociation": AwsKind(
         id="{webAclArn},{resourceArn}",
         replaces=("resourceArn", "webAclArn"),
         references=(
@@ -203,14 +204,14 @@ KINDS: Final[Kinds] = {
         ),
         unique=("resourceArn",),
     ),
-    "aws:wafv2/webAclLoggingConfiguration:WebAclLoggingConfiguration": Kind(
+    "aws:wafv2/webAclLoggingConfiguration:WebAclLoggingConfiguration": AwsKind(
         id="{resourceArn}",
         replaces=("resourceArn",),
         rules=(sized("logDestinationConfigs", 1, 1),),
         references=(Reference("resourceArn", (t.WEB_ACL,), by=("arn",), holds=False),),
         unique=("resourceArn",),
     ),
-    "aws:wafv2/ipSet:IpSet": Kind(
+    "aws:wafv2/ipSet:IpSet": AwsKind(
         id="{uuid}",
         arn="wafv2:{region}:{account}:regional/ipset/{name}/{id}",
         name=AutoName(longest=128),

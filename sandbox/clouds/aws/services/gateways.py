@@ -7,42 +7,49 @@ from typing import Any, Final
 
 from falaj.sandbox.clouds.aws import links
 from falaj.sandbox.clouds.aws import tokens as t
+from falaj.sandbox.clouds.aws.arns import ACCOUNT, region_of
 from falaj.sandbox.clouds.aws.documents import ENDPOINT, policy
-from falaj.sandbox.clouds.aws.draft import ACCOUNT, Draft, as_list
 from falaj.sandbox.clouds.aws.hashes import hexdigits, letters, marked
-from falaj.sandbox.clouds.aws.kinds import Kind, Kinds, Reference
+from falaj.sandbox.clouds.aws.kinds import AwsKind, AwsKinds
 from falaj.sandbox.clouds.aws.regions import dns_suffix
-from falaj.sandbox.clouds.aws.rules import equals, exactly_one, matches, not_together, when
-from falaj.sandbox.clouds.model import Problem, World
+from falaj.sandbox.clouds.inputs import Inputs, Resource, as_list
+from falaj.sandbox.clouds.kinds import Reference
+from falaj.sandbox.clouds.model import Problem
+from falaj.sandbox.clouds.rules import equals, exactly_one, matches, not_together, when
 
 
-def _endpoint(draft: Draft, id: str, _world: World) -> Mapping[str, Any]:
-    kind = draft.text("vpcEndpointType") or "Gateway"
+def _endpoint(resource: Resource) -> Mapping[str, Any]:
+    kind = resource.string("vpcEndpointType") or "Gateway"
     found: dict[str, Any] = {"ownerId": ACCOUNT, "state": "available", "requesterManaged": False}
     if kind == "Gateway":
-        found["prefixListId"] = "pl-" + marked(8, draft.region, draft.text("serviceName"))
+        found["prefixListId"] = "pl-" + marked(
+            8, region_of(resource), resource.string("serviceName")
+        )
         found["cidrBlocks"] = ["198.51.100.0/24"]
         return found
-    service = draft.text("serviceName").rsplit(".", 1)[-1]
-    host = f"{service}.{draft.region}.vpce.{dns_suffix(draft.region)}"
-    subnets = [item for item in as_list(draft.inputs.get("subnetIds")) if isinstance(item, str)]
-    found["networkInterfaceIds"] = ["eni-" + marked(17, id, subnet) for subnet in subnets]
+    service = resource.string("serviceName").rsplit(".", 1)[-1]
+    host = f"{service}.{region_of(resource)}.vpce.{dns_suffix(region_of(resource))}"
+    subnets = [item for item in as_list(resource.values.get("subnetIds")) if isinstance(item, str)]
+    found["networkInterfaceIds"] = ["eni-" + marked(17, resource.id, subnet) for subnet in subnets]
     found["dnsEntries"] = [
-        {"dnsName": f"{id}-{hexdigits(8, id)}.{host}", "hostedZoneId": "Z" + letters(13, host)}
+        {
+            "dnsName": f"{resource.id}-{hexdigits(8, resource.id)}.{host}",
+            "hostedZoneId": "Z" + letters(13, host),
+        }
     ]
-    if draft.get("privateDnsEnabled") is True:
+    if resource.get("privateDnsEnabled") is True:
         found["dnsEntries"].append(
             {
-                "dnsName": f"{service}.{draft.region}.{dns_suffix(draft.region)}",
-                "hostedZoneId": "Z" + letters(13, id),
+                "dnsName": f"{service}.{region_of(resource)}.{dns_suffix(region_of(resource))}",
+                "hostedZoneId": "Z" + letters(13, resource.id),
             }
         )
     return found
 
 
-def _endpoint_inputs(draft: Draft) -> Iterator[Problem]:
+def _endpoint_inputs(inputs: Inputs) -> Iterator[Problem]:
     """What each type of endpoint takes."""
-    kind = draft.get("vpcEndpointType") if draft.given("vpcEndpointType") else "Gateway"
+    kind = inputs.get("vpcEndpointType") if inputs.is_given("vpcEndpointType") else "Gateway"
     if kind == "Gateway":
         wrong = ("subnetIds", "securityGroupIds", "privateDnsEnabled", "dnsOptions")
     elif kind == "Interface":
@@ -50,18 +57,18 @@ def _endpoint_inputs(draft: Draft) -> Iterator[Problem]:
     else:
         wrong = ()
     for path in wrong:
-        value = draft.inputs.get(path)
+        value = inputs.values.get(path)
         if value is not None and value is not False and value != []:
             yield Problem(
                 path, f"doesn't apply to a {kind} endpoint; remove it, or change the type"
             )
 
 
-def _service_region(draft: Draft) -> Iterator[Problem]:
+def _service_region(inputs: Inputs) -> Iterator[Problem]:
     """An endpoint's service is in the endpoint's region unless serviceRegion says otherwise."""
-    name, region = draft.text("serviceName"), draft.region
+    name, region = inputs.string("serviceName"), region_of(inputs)
     parts = name.split(".")
-    if draft.given("serviceRegion") or not region or not name.startswith("com.amazonaws."):
+    if inputs.is_given("serviceRegion") or not region or not name.startswith("com.amazonaws."):
         return
     if len(parts) > 3 and parts[2] not in (region, "vpce", "s3-global") and "-" in parts[2]:
         yield Problem(
@@ -71,10 +78,10 @@ def _service_region(draft: Draft) -> Iterator[Problem]:
         )
 
 
-def _private_dns(draft: Draft, world: World, _id: str | None) -> Iterator[Problem]:
+def _private_dns(resource: Resource) -> Iterator[Problem]:
     """Private DNS needs both of the VPC's DNS settings."""
-    vpc = world.by_id(t.VPC, draft.text("vpcId"))
-    if vpc is None or draft.get("privateDnsEnabled") is not True:
+    vpc = resource.world.by_id(t.VPC, resource.string("vpcId"))
+    if vpc is None or resource.get("privateDnsEnabled") is not True:
         return
     for setting in ("enableDnsSupport", "enableDnsHostnames"):
         if vpc.outputs.get(setting) is not True:
@@ -83,37 +90,40 @@ def _private_dns(draft: Draft, world: World, _id: str | None) -> Iterator[Proble
             )
 
 
-def _subnets_of_vpc(draft: Draft, world: World, _id: str | None) -> Iterator[Problem]:
+def _subnets_of_vpc(resource: Resource) -> Iterator[Problem]:
     """An endpoint's subnets belong to its VPC, one in each zone."""
     zones: dict[object, str] = {}
-    for path, id in draft.each("subnetIds[]"):
-        subnet = world.by_id(t.SUBNET, id) if isinstance(id, str) else None
+    for path, own in resource.each("subnetIds[]"):
+        subnet = resource.world.by_id(t.SUBNET, own) if isinstance(own, str) else None
         if subnet is None:
             continue
-        if subnet.outputs.get("vpcId") != draft.get("vpcId"):
+        if subnet.outputs.get("vpcId") != resource.get("vpcId"):
             yield Problem(
-                path, f"{id} belongs to {subnet.outputs.get('vpcId')}, the endpoint to "
-                f"{draft.get('vpcId')}; use subnets of one VPC",
+                path, f"{own} belongs to {subnet.outputs.get('vpcId')}, the endpoint to "
+                f"{resource.get('vpcId')}; use subnets of one VPC",
             )  # fmt: skip
         zone = subnet.outputs.get("availabilityZoneId")
         if zone in zones:
             yield Problem(
-                path, f"{id} is in {zone} as is {zones[zone]}; an endpoint has one subnet a zone"
+                path,
+                f"{own} is in {zone} as is {zones[zone]}; an endpoint has one subnet a zone",
             )
-        zones[zone] = id
+        zones[zone] = own
 
 
-def _nat(draft: Draft, id: str, _world: World) -> Mapping[str, Any]:
-    number = int(hexdigits(4, id), 16)
+def _nat(resource: Resource) -> Mapping[str, Any]:
+    number = int(hexdigits(4, resource.id), 16)
     return {
-        "networkInterfaceId": "eni-" + marked(17, id),
+        "networkInterfaceId": "eni-" + marked(17, resource.id),
         "privateIp": f"10.{number >> 8}.{number & 255}.10",
-        "publicIp": "" if draft.get("connectivityType") == "private" else _public_address(id),
+        "publicIp": ""
+        if resource.get("connectivityType") == "private"
+        else _public_address(resource.id),
     }
 
 
-def _address(_draft: Draft, id: str, _world: World) -> Mapping[str, Any]:
-    return {"allocationId": id, "publicIp": _public_address(id), "domain": "vpc"}
+def _address(resource: Resource) -> Mapping[str, Any]:
+    return {"allocationId": resource.id, "publicIp": _public_address(resource.id), "domain": "vpc"}
 
 
 def _public_address(seed: str) -> str:
@@ -121,15 +131,15 @@ def _public_address(seed: str) -> str:
     return f"203.0.113.{1 + int(hexdigits(2, seed), 16) % 254}"
 
 
-KINDS: Final[Kinds] = {
-    t.INTERNET_GATEWAY: Kind(
+KINDS: Final[AwsKinds] = {
+    t.INTERNET_GATEWAY: AwsKind(
         id="igw-{hex17}",
         arn="ec2:{region}:{account}:internet-gateway/{id}",
         references=(links.vpc(),),
         unique=("vpcId",),
-        computed=lambda _draft, _id, _world: {"ownerId": ACCOUNT},
+        computed=lambda _: {"ownerId": ACCOUNT},
     ),
-    t.NAT_GATEWAY: Kind(
+    t.NAT_GATEWAY: AwsKind(
         id="nat-{hex17}",
         replaces=("allocationId", "availabilityMode", "connectivityType", "privateIp", "subnetId",
                   "vpcId"),
@@ -145,14 +155,14 @@ KINDS: Final[Kinds] = {
         computed=_nat,
         defaults={"connectivityType": "public"},
     ),
-    t.ELASTIC_IP: Kind(
+    t.ELASTIC_IP: AwsKind(
         id="eipalloc-{hex17}",
         arn="ec2:{region}:{account}:elastic-ip/{id}",
         replaces=("address", "customerOwnedIpv4Pool", "domain", "ipamPoolId",
                   "networkBorderGroup", "publicIpv4Pool"),
         computed=_address,
     ),
-    t.VPC_ENDPOINT: Kind(
+    t.VPC_ENDPOINT: AwsKind(
         id="vpce-{hex17}",
         arn="ec2:{region}:{account}:vpc-endpoint/{id}",
         replaces=("serviceName", "vpcEndpointType", "vpcId", "serviceRegion",
@@ -175,27 +185,27 @@ KINDS: Final[Kinds] = {
         computed=_endpoint,
         defaults={"vpcEndpointType": "Gateway", "privateDnsEnabled": False},
     ),
-    "aws:ec2/vpcEndpointPolicy:VpcEndpointPolicy": Kind(
+    "aws:ec2/vpcEndpointPolicy:VpcEndpointPolicy": AwsKind(
         id="{vpcEndpointId}",
         replaces=("vpcEndpointId",),
         rules=(policy("policy", ENDPOINT, longest=20480),),
         references=(Reference("vpcEndpointId", (t.VPC_ENDPOINT,), holds=False),),
     ),
-    "aws:ec2/vpcEndpointRouteTableAssociation:VpcEndpointRouteTableAssociation": Kind(
+    "aws:ec2/vpcEndpointRouteTableAssociation:VpcEndpointRouteTableAssociation": AwsKind(
         id="a-{vpcEndpointId}{digits10}",
         replaces=("routeTableId", "vpcEndpointId"),
         references=(
             links.route_table(), Reference("vpcEndpointId", (t.VPC_ENDPOINT,), holds=False)
         ),
     ),
-    "aws:ec2/vpcEndpointSubnetAssociation:VpcEndpointSubnetAssociation": Kind(
+    "aws:ec2/vpcEndpointSubnetAssociation:VpcEndpointSubnetAssociation": AwsKind(
         id="a-{vpcEndpointId}{digits10}",
         replaces=("subnetId", "vpcEndpointId"),
         references=(
             links.subnet("subnetId"), Reference("vpcEndpointId", (t.VPC_ENDPOINT,), holds=False)
         ),
     ),
-    "aws:ec2/flowLog:FlowLog": Kind(
+    "aws:ec2/flowLog:FlowLog": AwsKind(
         id="fl-{hex17}",
         arn="ec2:{region}:{account}:vpc-flow-log/{id}",
         replaces=("deliverCrossAccountRole", "destinationOptions", "eniId", "iamRoleArn",
@@ -215,18 +225,18 @@ KINDS: Final[Kinds] = {
         ),
         defaults={"logDestinationType": "cloud-watch-logs", "maxAggregationInterval": 600},
     ),
-    t.PREFIX_LIST: Kind(
+    t.PREFIX_LIST: AwsKind(
         id="pl-{hex17}",
         arn="ec2:{region}:{account}:prefix-list/{id}",
         replaces=("addressFamily",),
-        computed=lambda _draft, _id, _world: {"ownerId": ACCOUNT, "version": 1},
+        computed=lambda _: {"ownerId": ACCOUNT, "version": 1},
     ),
-    "aws:ec2/vpcPeeringConnection:VpcPeeringConnection": Kind(
+    "aws:ec2/vpcPeeringConnection:VpcPeeringConnection": AwsKind(
         id="pcx-{hex17}",
         replaces=("peerOwnerId", "peerRegion", "peerVpcId", "vpcId"),
         references=(links.vpc(),),
     ),
-    "aws:ec2/egressOnlyInternetGateway:EgressOnlyInternetGateway": Kind(
+    "aws:ec2/egressOnlyInternetGateway:EgressOnlyInternetGateway": AwsKind(
         id="eigw-{hex17}", replaces=("vpcId",), references=(links.vpc(),)
     ),
 }  # fmt: skip

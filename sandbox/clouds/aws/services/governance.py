@@ -8,16 +8,18 @@ from typing import Final
 
 from falaj.sandbox.clouds.aws import links
 from falaj.sandbox.clouds.aws import tokens as t
+from falaj.sandbox.clouds.aws.arns import ACCOUNT
 from falaj.sandbox.clouds.aws.documents import RESOURCE, policy
-from falaj.sandbox.clouds.aws.draft import ACCOUNT, Draft, as_list, as_map
 from falaj.sandbox.clouds.aws.hashes import hexdigits, uuid
-from falaj.sandbox.clouds.aws.kinds import AutoName, Kind, Kinds, Reference
-from falaj.sandbox.clouds.aws.rules import at_most, between, forbids, matches, sized
+from falaj.sandbox.clouds.aws.kinds import AutoName, AwsKind, AwsKinds
+from falaj.sandbox.clouds.inputs import Inputs, as_list, as_map
+from falaj.sandbox.clouds.kinds import Reference
 from falaj.sandbox.clouds.model import Problem
+from falaj.sandbox.clouds.rules import at_most, between, forbids, matches, sized
 
 
-def _amount(draft: Draft) -> Iterator[Problem]:
-    text = draft.get("limitAmount")
+def _amount(inputs: Inputs) -> Iterator[Problem]:
+    text = inputs.get("limitAmount")
     if isinstance(text, str):
         try:
             fits = Decimal(text) >= 0
@@ -27,9 +29,9 @@ def _amount(draft: Draft) -> Iterator[Problem]:
             yield Problem("limitAmount", f"{text!r} is no amount; give one such as '1500.0'")
 
 
-def _notifications(draft: Draft) -> Iterator[Problem]:
+def _notifications(inputs: Inputs) -> Iterator[Problem]:
     """Each notification reaches somebody: at most ten addresses and one topic."""
-    for path, item in draft.each("notifications[]"):
+    for path, item in inputs.each("notifications[]"):
         note = as_map(item)
         mails, topics = note.get("subscriberEmailAddresses"), note.get("subscriberSnsTopicArns")
         if mails is None and topics is None:
@@ -45,9 +47,9 @@ def _notifications(draft: Draft) -> Iterator[Problem]:
                 yield Problem(f"{path}.subscriberEmailAddresses", f"{mail!r} is no address")
 
 
-def _lifecycle(draft: Draft) -> Iterator[Problem]:
+def _lifecycle(inputs: Inputs) -> Iterator[Problem]:
     """Cold storage is kept 90 days at least (AWS Backup developer guide, "Lifecycle")."""
-    for path, item in draft.each("rules[].lifecycle"):
+    for path, item in inputs.each("rules[].lifecycle"):
         cold, gone = as_map(item).get("coldStorageAfter"), as_map(item).get("deleteAfter")
         if (
             isinstance(cold, int | float)
@@ -60,8 +62,8 @@ def _lifecycle(draft: Draft) -> Iterator[Problem]:
             )
 
 
-KINDS: Final[Kinds] = {
-    "aws:budgets/budget:Budget": Kind(
+KINDS: Final[AwsKinds] = {
+    "aws:budgets/budget:Budget": AwsKind(
         id="{account}:{name}",
         arn="budgets::{account}:budget/{name}",
         name=AutoName(longest=100),
@@ -78,16 +80,16 @@ KINDS: Final[Kinds] = {
         references=(links.topic("notifications[].subscriberSnsTopicArns[]"),),
         unique=("name",),
         everywhere=True,
-        computed=lambda _draft, _id, _world: {"accountId": ACCOUNT},
+        computed=lambda _: {"accountId": ACCOUNT},
     ),
-    "aws:costexplorer/costAllocationTag:CostAllocationTag": Kind(
+    "aws:costexplorer/costAllocationTag:CostAllocationTag": AwsKind(
         id="{tagKey}",
         replaces=("tagKey",),
         unique=("tagKey",),
         everywhere=True,
-        computed=lambda _draft, _id, _world: {"type": "UserDefined"},
+        computed=lambda _: {"type": "UserDefined"},
     ),
-    t.VAULT: Kind(
+    t.VAULT: AwsKind(
         id="{name}",
         arn="backup:{region}:{account}:backup-vault:{name}",
         name=AutoName(longest=50),
@@ -95,9 +97,9 @@ KINDS: Final[Kinds] = {
         rules=(matches("name", r"[a-zA-Z0-9_-]{2,50}", "2 to 50 letters, digits, '-' and '_'"),),
         references=(Reference("kmsKeyArn", (t.KEY,), by=("arn",), holds=False),),
         unique=("name",),
-        computed=lambda _draft, _id, _world: {"recoveryPoints": 0},
+        computed=lambda _: {"recoveryPoints": 0},
     ),
-    "aws:backup/vaultLockConfiguration:VaultLockConfiguration": Kind(
+    "aws:backup/vaultLockConfiguration:VaultLockConfiguration": AwsKind(
         id="{backupVaultName}",
         replaces=("backupVaultName", "changeableForDays", "maxRetentionDays", "minRetentionDays"),
         rules=(
@@ -108,13 +110,13 @@ KINDS: Final[Kinds] = {
         ),
         references=(Reference("backupVaultName", (t.VAULT,), by=("name",), holds=False),),
     ),
-    "aws:backup/vaultPolicy:VaultPolicy": Kind(
+    "aws:backup/vaultPolicy:VaultPolicy": AwsKind(
         id="{backupVaultName}",
         replaces=("backupVaultName",),
         rules=(policy("policy", RESOURCE, sids=False),),
         references=(Reference("backupVaultName", (t.VAULT,), by=("name",), holds=False),),
     ),
-    t.BACKUP_PLAN: Kind(
+    t.BACKUP_PLAN: AwsKind(
         id="{uuid}",
         arn="backup:{region}:{account}:backup-plan:{id}",
         name=AutoName(longest=50),
@@ -127,9 +129,9 @@ KINDS: Final[Kinds] = {
         references=(
             Reference("rules[].targetVaultName", (t.VAULT,), by=("name",), holds=False),
         ),
-        computed=lambda _draft, id, _world: {"version": hexdigits(48, id)},
+        computed=lambda resource: {"version": hexdigits(48, resource.id)},
     ),
-    "aws:backup/selection:Selection": Kind(
+    "aws:backup/selection:Selection": AwsKind(
         id="{uuid}",
         name=AutoName(longest=50),
         replaces=("conditions", "iamRoleArn", "name", "notResources", "planId", "resources",
@@ -139,8 +141,8 @@ KINDS: Final[Kinds] = {
             Reference("planId", (t.BACKUP_PLAN,)), links.role("iamRoleArn"),
         ),
     ),
-    "aws:costexplorer/anomalyMonitor:AnomalyMonitor": Kind(
-        id=lambda draft: f"arn:aws:ce::{ACCOUNT}:anomalymonitor/{uuid(draft.text('name'))}",
+    "aws:costexplorer/anomalyMonitor:AnomalyMonitor": AwsKind(
+        id=lambda inputs: f"arn:aws:ce::{ACCOUNT}:anomalymonitor/{uuid(inputs.string('name'))}",
         arn="*",
         replaces=("monitorType", "monitorDimension"),
         rules=(forbids("name", r"^\s*$", "it is empty"),),

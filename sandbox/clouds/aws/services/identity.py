@@ -6,12 +6,14 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from falaj.sandbox.clouds.aws import tokens as t
+from falaj.sandbox.clouds.aws.arns import partition
 from falaj.sandbox.clouds.aws.documents import IDENTITY, TRUST, policy
-from falaj.sandbox.clouds.aws.draft import Draft
 from falaj.sandbox.clouds.aws.hashes import letters
-from falaj.sandbox.clouds.aws.kinds import AutoName, Kind, Kinds, Reference, Rule
-from falaj.sandbox.clouds.aws.rules import between, forbids, matches, not_together, sized
-from falaj.sandbox.clouds.model import Problem, World
+from falaj.sandbox.clouds.aws.kinds import AutoName, AwsKind, AwsKinds
+from falaj.sandbox.clouds.inputs import Inputs, Resource
+from falaj.sandbox.clouds.kinds import Reference, Rule
+from falaj.sandbox.clouds.model import Problem
+from falaj.sandbox.clouds.rules import between, forbids, matches, not_together, sized
 
 # Sizes: "IAM and AWS STS quotas", IAM user guide. The trust policy may have 2,048 characters, and
 # 4,096 when the quota was raised; the sandbox takes the larger one, as it can't know.
@@ -35,12 +37,12 @@ def _path(path: str) -> Rule:
     return matches(path, r"/|/[!-~]{1,510}/", "'/' or a text that begins and ends with '/'")
 
 
-def _role(_draft: Draft, id: str, _world: World) -> Mapping[str, Any]:
-    return {"createDate": _MADE, "uniqueId": "AROA" + letters(17, "role", id)}
+def _role(resource: Resource) -> Mapping[str, Any]:
+    return {"createDate": _MADE, "uniqueId": "AROA" + letters(17, "role", resource.id)}
 
 
-def _policy(_draft: Draft, id: str, _world: World) -> Mapping[str, Any]:
-    return {"policyId": "ANPA" + letters(17, "policy", id), "attachmentCount": 0}
+def _policy(resource: Resource) -> Mapping[str, Any]:
+    return {"policyId": "ANPA" + letters(17, "policy", resource.id), "attachmentCount": 0}
 
 
 def _managed_policy_arn(path: str) -> Rule:
@@ -49,23 +51,27 @@ def _managed_policy_arn(path: str) -> Rule:
     )
 
 
-def _provider(draft: Draft) -> Iterator[Problem]:
-    url = draft.text("url")
+def _provider(inputs: Inputs) -> Iterator[Problem]:
+    url = inputs.string("url")
     if url and not url.startswith("https://"):
         yield Problem("url", f"{url!r} isn't allowed; it has to begin with https://")
 
 
-def _still_attached(draft: Draft, world: World, id: str | None) -> Iterator[Problem]:
+def _still_attached(resource: Resource) -> Iterator[Problem]:
     """A role takes a limited number of managed policies."""
-    role = draft.text("role")
-    others = [made for made in world.find(_ATTACHMENT, role=role) if made.id != id] if role else []
+    role = resource.string("role")
+    others = (
+        [made for made in resource.world.find(_ATTACHMENT, role=role) if made.id != resource.id]
+        if role
+        else []
+    )
     # "IAM and AWS STS quotas": 20 at most (10 by default, adjustable up to 25 in newer accounts).
     if len(others) >= 25:
         yield Problem(
             "role", f"{role!r} has {len(others)} managed policies; at most 25 are allowed"
         )
     for made in others:
-        if made.outputs.get("policyArn") == draft.get("policyArn"):
+        if made.outputs.get("policyArn") == resource.get("policyArn"):
             yield Problem(
                 "policyArn", f"is attached to {role!r} already ({made.urn}); attach it once"
             )
@@ -75,8 +81,8 @@ _ATTACHMENT: Final = "aws:iam/rolePolicyAttachment:RolePolicyAttachment"
 _ROLE: Final = Reference("role", (t.ROLE,), by=("name", "id", "arn"), regional=False)
 _BOUNDARY: Final = Reference("permissionsBoundary", (t.POLICY,), by=("arn",), regional=False)
 
-KINDS: Final[Kinds] = {
-    t.ROLE: Kind(
+KINDS: Final[AwsKinds] = {
+    t.ROLE: AwsKind(
         id="{name}",
         arn="iam::{account}:role{path}{name}",
         name=AutoName(longest=64),
@@ -103,7 +109,7 @@ KINDS: Final[Kinds] = {
         defaults={"path": "/", "maxSessionDuration": 3600, "forceDetachPolicies": False,
                   "description": ""},
     ),
-    t.POLICY: Kind(
+    t.POLICY: AwsKind(
         id="arn:{partition}:iam::{account}:policy{path}{name}",
         arn="*",
         name=AutoName(longest=128),
@@ -117,7 +123,7 @@ KINDS: Final[Kinds] = {
         computed=_policy,
         defaults={"path": "/"},
     ),
-    "aws:iam/rolePolicy:RolePolicy": Kind(
+    "aws:iam/rolePolicy:RolePolicy": AwsKind(
         id="{role}:{name}",
         name=AutoName(longest=128),
         replaces=("name", "namePrefix", "role"),
@@ -126,14 +132,14 @@ KINDS: Final[Kinds] = {
         unique=("role", "name"),
         everywhere=True,
     ),
-    _ATTACHMENT: Kind(
+    _ATTACHMENT: AwsKind(
         id="{role}/{policyArn}",
         replaces=("role", "policyArn"),
         rules=(_managed_policy_arn("policyArn"),),
         references=(_ROLE, Reference("policyArn", (t.POLICY,), by=("arn",), regional=False)),
         crosschecks=(_still_attached,),
     ),
-    t.INSTANCE_PROFILE: Kind(
+    t.INSTANCE_PROFILE: AwsKind(
         id="{name}",
         arn="iam::{account}:instance-profile{path}{name}",
         name=AutoName(longest=128),
@@ -142,15 +148,15 @@ KINDS: Final[Kinds] = {
         references=(_ROLE,),
         unique=("name",),
         everywhere=True,
-        computed=lambda _draft, id, _world: {
-            "createDate": _MADE, "uniqueId": "AIPA" + letters(17, "profile", id)
+        computed=lambda resource: {
+            "createDate": _MADE, "uniqueId": "AIPA" + letters(17, "profile", resource.id)
         },
         defaults={"path": "/"},
     ),
-    t.OIDC_PROVIDER: Kind(
-        id=lambda draft: (
-            f"arn:{draft.partition}:iam::000000000000:oidc-provider/"
-            + draft.text("url").removeprefix("https://")
+    t.OIDC_PROVIDER: AwsKind(
+        id=lambda inputs: (
+            f"arn:{partition(inputs)}:iam::000000000000:oidc-provider/"
+            + inputs.string("url").removeprefix("https://")
         ),
         arn="*",
         replaces=("url",),
@@ -162,24 +168,24 @@ KINDS: Final[Kinds] = {
         unique=("url",),
         everywhere=True,
     ),
-    t.GROUP: Kind(
+    t.GROUP: AwsKind(
         id="{name}",
         arn="iam::{account}:group{path}{name}",
         name=AutoName(longest=128),
         rules=(_name("name", 128), _path("path")),
         unique=("name",),
         everywhere=True,
-        computed=lambda _draft, id, _world: {"uniqueId": "AGPA" + letters(17, "group", id)},
+        computed=lambda resource: {"uniqueId": "AGPA" + letters(17, "group", resource.id)},
         defaults={"path": "/"},
     ),
-    "aws:iam/groupPolicy:GroupPolicy": Kind(
+    "aws:iam/groupPolicy:GroupPolicy": AwsKind(
         id="{group}:{name}",
         name=AutoName(longest=128),
         replaces=("group", "name", "namePrefix"),
         rules=(_name("name", 128), policy("policy", IDENTITY, longest=_INLINE_GROUP)),
         references=(Reference("group", (t.GROUP,), by=("name",), regional=False),),
     ),
-    "aws:iam/groupPolicyAttachment:GroupPolicyAttachment": Kind(
+    "aws:iam/groupPolicyAttachment:GroupPolicyAttachment": AwsKind(
         id="{group}/{policyArn}",
         replaces=("group", "policyArn"),
         rules=(_managed_policy_arn("policyArn"),),
@@ -188,7 +194,7 @@ KINDS: Final[Kinds] = {
             Reference("policyArn", (t.POLICY,), by=("arn",), regional=False),
         ),
     ),
-    t.USER: Kind(
+    t.USER: AwsKind(
         id="{name}",
         arn="iam::{account}:user{path}{name}",
         name=AutoName(longest=64),
@@ -196,17 +202,17 @@ KINDS: Final[Kinds] = {
         references=(_BOUNDARY,),
         unique=("name",),
         everywhere=True,
-        computed=lambda _draft, id, _world: {"uniqueId": "AIDA" + letters(17, "user", id)},
+        computed=lambda resource: {"uniqueId": "AIDA" + letters(17, "user", resource.id)},
         defaults={"path": "/"},
     ),
-    "aws:iam/userPolicy:UserPolicy": Kind(
+    "aws:iam/userPolicy:UserPolicy": AwsKind(
         id="{user}:{name}",
         name=AutoName(longest=128),
         replaces=("name", "namePrefix", "user"),
         rules=(_name("name", 128), policy("policy", IDENTITY, longest=_INLINE_USER)),
         references=(Reference("user", (t.USER,), by=("name",), regional=False),),
     ),
-    "aws:iam/serviceLinkedRole:ServiceLinkedRole": Kind(
+    "aws:iam/serviceLinkedRole:ServiceLinkedRole": AwsKind(
         id="arn:{partition}:iam::{account}:role/aws-service-role/{awsServiceName}/AWSServiceRole",
         arn="*",
         replaces=("awsServiceName", "customSuffix"),

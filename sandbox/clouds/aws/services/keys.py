@@ -7,40 +7,44 @@ from typing import Any, Final
 
 from falaj.sandbox.clouds.aws import links
 from falaj.sandbox.clouds.aws import tokens as t
+from falaj.sandbox.clouds.aws.arns import arn_of
 from falaj.sandbox.clouds.aws.documents import RESOURCE, policy
-from falaj.sandbox.clouds.aws.draft import Draft
 from falaj.sandbox.clouds.aws.hashes import letters
-from falaj.sandbox.clouds.aws.kinds import AutoName, Kind, Kinds, Reference
-from falaj.sandbox.clouds.aws.rules import between, exactly_one, forbids, matches, sized
-from falaj.sandbox.clouds.model import Problem, World
+from falaj.sandbox.clouds.aws.kinds import AutoName, AwsKind, AwsKinds
+from falaj.sandbox.clouds.inputs import Inputs, Resource
+from falaj.sandbox.clouds.kinds import Reference
+from falaj.sandbox.clouds.model import Problem
+from falaj.sandbox.clouds.rules import between, exactly_one, forbids, matches, sized
 
 _SYMMETRIC: Final = "SYMMETRIC_DEFAULT"
 
 
-def _rotation(draft: Draft) -> Iterator[Problem]:
+def _rotation(inputs: Inputs) -> Iterator[Problem]:
     """Only symmetric encryption keys rotate by themselves (KMS developer guide, "Rotate keys")."""
-    spec = draft.get("customerMasterKeySpec") or _SYMMETRIC
-    if spec != _SYMMETRIC and draft.get("enableKeyRotation") is True:
+    spec = inputs.get("customerMasterKeySpec") or _SYMMETRIC
+    if spec != _SYMMETRIC and inputs.get("enableKeyRotation") is True:
         yield Problem(
             "enableKeyRotation",
             f"a key of {spec} can't rotate by itself; leave it out, or use {_SYMMETRIC}",
         )
-    if draft.given("rotationPeriodInDays") and draft.get("enableKeyRotation") is False:
+    if inputs.is_given("rotationPeriodInDays") and inputs.get("enableKeyRotation") is False:
         yield Problem("rotationPeriodInDays", "needs enableKeyRotation to be true; set it")
 
 
-def _alias(draft: Draft, _id: str, world: World) -> Mapping[str, Any]:
-    target = draft.text("targetKeyId")
+def _alias(resource: Resource) -> Mapping[str, Any]:
+    target = resource.string("targetKeyId")
     if target.startswith("arn:"):
         return {"targetKeyArn": target, "targetKeyId": target.rsplit("/", 1)[-1]}
-    found = world.by_id(t.KEY, target)
+    found = resource.world.by_id(t.KEY, target)
     return {
-        "targetKeyArn": found.outputs.get("arn") if found else draft.arn("kms", f"key/{target}")
+        "targetKeyArn": found.outputs.get("arn")
+        if found
+        else arn_of(resource, "kms", f"key/{target}")
     }
 
 
-KINDS: Final[Kinds] = {
-    t.KEY: Kind(
+KINDS: Final[AwsKinds] = {
+    t.KEY: AwsKind(
         id="{uuid}",
         arn="kms:{region}:{account}:key/{id}",
         replaces=("customerMasterKeySpec", "customKeyStoreId", "keyUsage", "multiRegion",
@@ -52,7 +56,7 @@ KINDS: Final[Kinds] = {
             sized("description", 0, 8192, "characters"),
             _rotation,
         ),
-        computed=lambda _draft, id, _world: {"keyId": id},
+        computed=lambda resource: {"keyId": resource.id},
         defaults={
             "customerMasterKeySpec": _SYMMETRIC,
             "keyUsage": "ENCRYPT_DECRYPT",
@@ -62,7 +66,7 @@ KINDS: Final[Kinds] = {
             "rotationPeriodInDays": 365,
         },
     ),
-    t.KEY_ALIAS: Kind(
+    t.KEY_ALIAS: AwsKind(
         id="{name}",
         arn="kms:{region}:{account}:{name}",
         name=AutoName(longest=256, prefix="alias/"),
@@ -76,19 +80,19 @@ KINDS: Final[Kinds] = {
         unique=("name",),
         computed=_alias,
     ),
-    "aws:kms/keyPolicy:KeyPolicy": Kind(
+    "aws:kms/keyPolicy:KeyPolicy": AwsKind(
         id="{keyId}",
         replaces=("keyId",),
         rules=(policy("policy", RESOURCE, longest=32768, sids=False),),
         references=(Reference("keyId", (t.KEY,), by=("id", "arn"), holds=False),),
     ),
-    "aws:kms/grant:Grant": Kind(
+    "aws:kms/grant:Grant": AwsKind(
         id="{keyId}:{hex64}",
         replaces=("constraints", "granteePrincipal", "grantCreationTokens", "keyId", "name",
                   "operations", "retireOnDelete", "retiringPrincipal"),
         references=(Reference("keyId", (t.KEY,), by=("id", "arn"), holds=False),),
     ),
-    t.SECRET: Kind(
+    t.SECRET: AwsKind(
         id="arn:{partition}:secretsmanager:{region}:{account}:secret:{name}-{letters6}",
         arn="*",
         name=AutoName(longest=512),
@@ -102,13 +106,13 @@ KINDS: Final[Kinds] = {
         references=(links.key(),),
         unique=("name",),
     ),
-    "aws:secretsmanager/secretVersion:SecretVersion": Kind(
+    "aws:secretsmanager/secretVersion:SecretVersion": AwsKind(
         id="{secretId}|terraform-{hex26}",
         replaces=("secretId", "secretString", "secretBinary"),
         references=(Reference("secretId", (t.SECRET,), by=("id", "arn", "name"), holds=False),),
-        computed=lambda _draft, id, _world: {"versionId": letters(32, id).lower()},
+        computed=lambda resource: {"versionId": letters(32, resource.id).lower()},
     ),
-    "aws:ssm/parameter:Parameter": Kind(
+    "aws:ssm/parameter:Parameter": AwsKind(
         id="{name}",
         arn="ssm:{region}:{account}:parameter/{name}",
         name=AutoName(longest=1011),
@@ -121,6 +125,6 @@ KINDS: Final[Kinds] = {
         ),
         references=(links.key("keyId"),),
         unique=("name",),
-        computed=lambda _draft, _id, _world: {"version": 1},
+        computed=lambda _: {"version": 1},
     ),
 }  # fmt: skip

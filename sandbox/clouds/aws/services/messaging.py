@@ -7,30 +7,32 @@ from typing import Final
 
 from falaj.sandbox.clouds.aws import links
 from falaj.sandbox.clouds.aws import tokens as t
+from falaj.sandbox.clouds.aws.arns import ACCOUNT, region_of
 from falaj.sandbox.clouds.aws.documents import RESOURCE, json_text, policy
-from falaj.sandbox.clouds.aws.draft import ACCOUNT, Draft
 from falaj.sandbox.clouds.aws.hashes import uuid
-from falaj.sandbox.clouds.aws.kinds import AutoName, Kind, Kinds, Reference, Rule
-from falaj.sandbox.clouds.aws.rules import between, matches, sized
+from falaj.sandbox.clouds.aws.kinds import AutoName, AwsKind, AwsKinds
+from falaj.sandbox.clouds.inputs import Inputs
+from falaj.sandbox.clouds.kinds import Reference, Rule
 from falaj.sandbox.clouds.model import Problem
+from falaj.sandbox.clouds.rules import between, matches, sized
 
 _CONFIRMED: Final = ("email", "email-json", "http", "https")
 _NAME: Final = r"[A-Za-z0-9_-]{1,%d}(\.fifo)?"
 
 
 def _fifo(flag: str) -> Rule:
-    def rule(draft: Draft) -> Iterator[Problem]:
-        name, first = draft.text("name"), draft.get(flag) is True
+    def rule(inputs: Inputs) -> Iterator[Problem]:
+        name, first = inputs.string("name"), inputs.get(flag) is True
         if first and name and not name.endswith(".fifo"):
             yield Problem("name", f"{name!r} has to end with '.fifo' as {flag} is true")
-        if not first and name.endswith(".fifo") and not draft.given(flag):
+        if not first and name.endswith(".fifo") and not inputs.is_given(flag):
             yield Problem("name", f"{name!r} ends with '.fifo', which needs {flag} to be true")
 
     return rule
 
 
-def _endpoint(draft: Draft) -> Iterator[Problem]:
-    protocol, endpoint = draft.get("protocol"), draft.text("endpoint")
+def _endpoint(inputs: Inputs) -> Iterator[Problem]:
+    protocol, endpoint = inputs.get("protocol"), inputs.string("endpoint")
     if not endpoint:
         return
     if protocol in ("sqs", "lambda", "firehose", "application") and not endpoint.startswith(
@@ -43,18 +45,18 @@ def _endpoint(draft: Draft) -> Iterator[Problem]:
         yield Problem("endpoint", f"{endpoint!r} is no e-mail address")
 
 
-def _subscription(draft: Draft) -> str:
-    topic = draft.text("topic")
+def _subscription(inputs: Inputs) -> str:
+    topic = inputs.string("topic")
     if not topic:
         return ""
-    return f"{topic}:{uuid(topic, str(draft.get('protocol')), draft.text('endpoint'))}"
+    return f"{topic}:{uuid(topic, str(inputs.get('protocol')), inputs.string('endpoint'))}"
 
 
 _KEY: Final = Reference("kmsMasterKeyId", (t.KEY, t.KEY_ALIAS), by=("arn", "keyId", "name"),
                         holds=False)  # fmt: skip
 
-KINDS: Final[Kinds] = {
-    t.TOPIC: Kind(
+KINDS: Final[AwsKinds] = {
+    t.TOPIC: AwsKind(
         id="arn:{partition}:sns:{region}:{account}:{name}",
         arn="*",
         name=AutoName(longest=256),
@@ -67,31 +69,31 @@ KINDS: Final[Kinds] = {
         ),
         references=(_KEY,),
         unique=("name",),
-        computed=lambda _draft, _id, _world: {"owner": ACCOUNT, "beginningArchiveTime": ""},
+        computed=lambda _: {"owner": ACCOUNT, "beginningArchiveTime": ""},
     ),
-    "aws:sns/topicPolicy:TopicPolicy": Kind(
+    "aws:sns/topicPolicy:TopicPolicy": AwsKind(
         id="{arn}",
         replaces=("arn",),
         rules=(policy("policy", RESOURCE, longest=30720, sids=False),),
         references=(links.topic("arn"),),
         unique=("arn",),
-        computed=lambda _draft, _id, _world: {"owner": ACCOUNT},
+        computed=lambda _: {"owner": ACCOUNT},
     ),
-    "aws:sns/topicSubscription:TopicSubscription": Kind(
+    "aws:sns/topicSubscription:TopicSubscription": AwsKind(
         id=_subscription,
         arn="*",
         replaces=("endpoint", "protocol", "topic"),
         rules=(_endpoint, json_text("filterPolicy"), json_text("redrivePolicy")),
         references=(links.topic("topic"),),
-        computed=lambda draft, _id, _world: {
+        computed=lambda resource: {
             "ownerId": ACCOUNT,
-            "pendingConfirmation": draft.get("protocol") in _CONFIRMED,
+            "pendingConfirmation": resource.get("protocol") in _CONFIRMED,
             "confirmationWasAuthenticated": False,
         },
     ),
-    t.QUEUE: Kind(
-        id=lambda draft: (
-            f"https://sqs.{draft.region}.amazonaws.com/{ACCOUNT}/{draft.text('name')}"
+    t.QUEUE: AwsKind(
+        id=lambda inputs: (
+            f"https://sqs.{region_of(inputs)}.amazonaws.com/{ACCOUNT}/{inputs.string('name')}"
         ),
         arn="sqs:{region}:{account}:{name}",
         name=AutoName(longest=80),
@@ -109,9 +111,9 @@ KINDS: Final[Kinds] = {
         ),
         references=(_KEY,),
         unique=("name",),
-        computed=lambda _draft, id, _world: {"url": id},
+        computed=lambda resource: {"url": resource.id},
     ),
-    "aws:sqs/queuePolicy:QueuePolicy": Kind(
+    "aws:sqs/queuePolicy:QueuePolicy": AwsKind(
         id="{queueUrl}",
         replaces=("queueUrl",),
         rules=(policy("policy", RESOURCE, longest=8192, sids=False),),

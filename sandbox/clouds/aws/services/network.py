@@ -8,12 +8,14 @@ from typing import Any, Final
 from falaj.sandbox.clouds.aws import links
 from falaj.sandbox.clouds.aws import tokens as t
 from falaj.sandbox.clouds.aws.addresses import address, cidr, inside, network, zone
-from falaj.sandbox.clouds.aws.draft import ACCOUNT, Draft
+from falaj.sandbox.clouds.aws.arns import ACCOUNT, region_of
 from falaj.sandbox.clouds.aws.hashes import marked
-from falaj.sandbox.clouds.aws.kinds import Kind, Kinds, Reference
+from falaj.sandbox.clouds.aws.kinds import AwsKind, AwsKinds
 from falaj.sandbox.clouds.aws.regions import zone_id, zone_ids, zone_name
-from falaj.sandbox.clouds.aws.rules import between, exactly_one, not_together, sized
-from falaj.sandbox.clouds.model import Problem, World
+from falaj.sandbox.clouds.inputs import Resource
+from falaj.sandbox.clouds.kinds import Reference
+from falaj.sandbox.clouds.model import Problem
+from falaj.sandbox.clouds.rules import between, exactly_one, not_together, sized
 
 
 def default_security_group(vpc_id: str) -> str:
@@ -31,26 +33,29 @@ def default_network_acl(vpc_id: str) -> str:
     return "acl-" + marked(17, vpc_id, "default network ACL")
 
 
-def _vpc(draft: Draft, id: str, _world: World) -> Mapping[str, Any]:
+def _vpc(resource: Resource) -> Mapping[str, Any]:
     found: dict[str, Any] = {
         "ownerId": ACCOUNT,
-        "defaultSecurityGroupId": default_security_group(id),
-        "defaultRouteTableId": default_route_table(id),
-        "mainRouteTableId": default_route_table(id),
-        "defaultNetworkAclId": default_network_acl(id),
-        "dhcpOptionsId": "dopt-" + marked(17, draft.region, "default DHCP options"),
+        "defaultSecurityGroupId": default_security_group(resource.id),
+        "defaultRouteTableId": default_route_table(resource.id),
+        "mainRouteTableId": default_route_table(resource.id),
+        "defaultNetworkAclId": default_network_acl(resource.id),
+        "dhcpOptionsId": "dopt-" + marked(17, region_of(resource), "default DHCP options"),
     }
-    if draft.get("assignGeneratedIpv6CidrBlock") is True:
-        digits = marked(17, id, "ipv6")
+    if resource.get("assignGeneratedIpv6CidrBlock") is True:
+        digits = marked(17, resource.id, "ipv6")
         found["ipv6CidrBlock"] = f"2a05:d000:{digits[4:8]}:{digits[8:10]}00::/56"
-        found["ipv6AssociationId"] = "vpc-cidr-assoc-" + marked(17, id, "ipv6")
+        found["ipv6AssociationId"] = "vpc-cidr-assoc-" + marked(17, resource.id, "ipv6")
     return found
 
 
-def _subnet(draft: Draft, id: str, _world: World) -> Mapping[str, Any]:
-    region = draft.region
+def _subnet(resource: Resource) -> Mapping[str, Any]:
+    region = region_of(resource)
     found: dict[str, Any] = {"ownerId": ACCOUNT}
-    by_id, by_name = draft.text("availabilityZoneId"), draft.text("availabilityZone")
+    by_id, by_name = (
+        resource.string("availabilityZoneId"),
+        resource.string("availabilityZone"),
+    )
     if by_id and not by_name:
         found["availabilityZone"] = zone_name(region, by_id)
     elif by_name and not by_id:
@@ -59,19 +64,21 @@ def _subnet(draft: Draft, id: str, _world: World) -> Mapping[str, Any]:
         chosen = zone_ids(region)[0]
         found["availabilityZoneId"] = chosen
         found["availabilityZone"] = zone_name(region, chosen)
-    if draft.given("ipv6CidrBlock"):
-        found["ipv6CidrBlockAssociationId"] = "subnet-cidr-assoc-" + marked(17, id, "ipv6")
+    if resource.is_given("ipv6CidrBlock"):
+        found["ipv6CidrBlockAssociationId"] = "subnet-cidr-assoc-" + marked(
+            17, resource.id, "ipv6"
+        )
     return found
 
 
-def _inside_vpc(draft: Draft, world: World, id: str | None) -> Iterator[Problem]:
+def _inside_vpc(resource: Resource) -> Iterator[Problem]:
     """A subnet lies inside its VPC's networks, and overlaps none of its siblings."""
-    vpc_id, block = draft.text("vpcId"), network(draft.get("cidrBlock"))
-    home = world.by_id(t.VPC, vpc_id)
+    vpc_id, block = resource.string("vpcId"), network(resource.get("cidrBlock"))
+    home = resource.world.by_id(t.VPC, vpc_id)
     if home is None or block is None:
         return
     blocks = [home.outputs.get("cidrBlock")]
-    for added in world.find(_SECOND_BLOCK, vpcId=vpc_id):
+    for added in resource.world.find(_SECOND_BLOCK, vpcId=vpc_id):
         blocks.append(added.outputs.get("cidrBlock"))
     homes = [found for found in map(network, blocks) if found is not None]
     if not any(inside(block, one) for one in homes):
@@ -80,9 +87,9 @@ def _inside_vpc(draft: Draft, world: World, id: str | None) -> Iterator[Problem]
             f"{block} is not inside the VPC {vpc_id}, which has "
             f"{', '.join(map(str, homes))}; choose a part of that",
         )
-    for sibling in world.find(t.SUBNET, vpcId=vpc_id):
+    for sibling in resource.world.find(t.SUBNET, vpcId=vpc_id):
         other = network(sibling.outputs.get("cidrBlock"))
-        if sibling.id != id and other is not None and block.overlaps(other):
+        if sibling.id != resource.id and other is not None and block.overlaps(other):
             yield Problem(
                 "cidrBlock",
                 f"{block} overlaps {other} of the subnet {sibling.id} in the same VPC; "
@@ -90,10 +97,10 @@ def _inside_vpc(draft: Draft, world: World, id: str | None) -> Iterator[Problem]
             )
 
 
-def _same_vpc(draft: Draft, world: World, _id: str | None) -> Iterator[Problem]:
+def _same_vpc(resource: Resource) -> Iterator[Problem]:
     """A route table and the subnet that it serves belong to one VPC."""
-    subnet = world.by_id(t.SUBNET, draft.text("subnetId"))
-    table = world.by_id(t.ROUTE_TABLE, draft.text("routeTableId"))
+    subnet = resource.world.by_id(t.SUBNET, resource.string("subnetId"))
+    table = resource.world.by_id(t.ROUTE_TABLE, resource.string("routeTableId"))
     if subnet is not None and table is not None:
         one, other = subnet.outputs.get("vpcId"), table.outputs.get("vpcId")
         if one != other:
@@ -104,10 +111,10 @@ def _same_vpc(draft: Draft, world: World, _id: str | None) -> Iterator[Problem]:
             )
 
 
-def _one_table_per_subnet(draft: Draft, world: World, id: str | None) -> Iterator[Problem]:
-    subnet = draft.text("subnetId")
-    for other in world.find(_TABLE_ASSOCIATION, subnetId=subnet) if subnet else ():
-        if other.id != id:
+def _one_table_per_subnet(resource: Resource) -> Iterator[Problem]:
+    subnet = resource.string("subnetId")
+    for other in resource.world.find(_TABLE_ASSOCIATION, subnetId=subnet) if subnet else ():
+        if other.id != resource.id:
             yield Problem(
                 "subnetId",
                 f"{subnet} is already associated with {other.outputs.get('routeTableId')}; "
@@ -115,14 +122,14 @@ def _one_table_per_subnet(draft: Draft, world: World, id: str | None) -> Iterato
             )
 
 
-def _endpoint_of_route(draft: Draft, world: World, _id: str | None) -> Iterator[Problem]:
+def _endpoint_of_route(resource: Resource) -> Iterator[Problem]:
     """A route may lead to a VPC endpoint or to an endpoint that a firewall has made."""
-    endpoint = draft.text("vpcEndpointId")
-    if not endpoint or world.by_id(t.VPC_ENDPOINT, endpoint) is not None:
+    endpoint = resource.string("vpcEndpointId")
+    if not endpoint or resource.world.by_id(t.VPC_ENDPOINT, endpoint) is not None:
         return
     made = {
         attachment["endpointId"]
-        for firewall in world.all(t.FIREWALL)
+        for firewall in resource.world.all(t.FIREWALL)
         for status in firewall.outputs.get("firewallStatuses", [])
         for state in status["syncStates"]
         for attachment in state["attachments"]
@@ -138,8 +145,8 @@ def _endpoint_of_route(draft: Draft, world: World, _id: str | None) -> Iterator[
 _TABLE_ASSOCIATION: Final = "aws:ec2/routeTableAssociation:RouteTableAssociation"
 _SECOND_BLOCK: Final = "aws:ec2/vpcIpv4CidrBlockAssociation:VpcIpv4CidrBlockAssociation"
 
-KINDS: Final[Kinds] = {
-    t.VPC: Kind(
+KINDS: Final[AwsKinds] = {
+    t.VPC: AwsKind(
         id="vpc-{hex17}",
         arn="ec2:{region}:{account}:vpc/{id}",
         replaces=("cidrBlock", "ipv4IpamPoolId", "ipv4NetmaskLength"),
@@ -159,13 +166,13 @@ KINDS: Final[Kinds] = {
             "assignGeneratedIpv6CidrBlock": False,
         },
     ),
-    _SECOND_BLOCK: Kind(
+    _SECOND_BLOCK: AwsKind(
         id="vpc-cidr-assoc-{hex17}",
         replaces=("cidrBlock", "vpcId", "ipv4IpamPoolId", "ipv4NetmaskLength"),
         rules=(cidr("cidrBlock", largest=16, smallest=28),),
         references=(links.vpc(),),
     ),
-    t.SUBNET: Kind(
+    t.SUBNET: AwsKind(
         id="subnet-{hex17}",
         arn="ec2:{region}:{account}:subnet/{id}",
         replaces=(
@@ -191,7 +198,7 @@ KINDS: Final[Kinds] = {
             "privateDnsHostnameTypeOnLaunch": "ip-name",
         },
     ),
-    t.ROUTE_TABLE: Kind(
+    t.ROUTE_TABLE: AwsKind(
         id="rtb-{hex17}",
         arn="ec2:{region}:{account}:route-table/{id}",
         replaces=("vpcId",),
@@ -202,16 +209,16 @@ KINDS: Final[Kinds] = {
             Reference("routes[].gatewayId", (t.INTERNET_GATEWAY,)),
             Reference("routes[].vpcEndpointId", (t.VPC_ENDPOINT,), holds=False),
         ),
-        computed=lambda _draft, _id, _world: {"ownerId": ACCOUNT},
+        computed=lambda _: {"ownerId": ACCOUNT},
         defaults={"routes": [], "propagatingVgws": []},
     ),
-    t.DEFAULT_ROUTE_TABLE: Kind(
+    t.DEFAULT_ROUTE_TABLE: AwsKind(
         id="{defaultRouteTableId}",
         arn="ec2:{region}:{account}:route-table/{id}",
         replaces=("defaultRouteTableId",),
         references=(links.route_table("defaultRouteTableId"),),
     ),
-    "aws:ec2/route:Route": Kind(
+    "aws:ec2/route:Route": AwsKind(
         id="r-{routeTableId}{hex10}",
         replaces=("routeTableId", "destinationCidrBlock", "destinationIpv6CidrBlock",
                   "destinationPrefixListId"),
@@ -235,9 +242,9 @@ KINDS: Final[Kinds] = {
         crosschecks=(_endpoint_of_route,),
         unique=("routeTableId", "destinationCidrBlock", "destinationIpv6CidrBlock",
                 "destinationPrefixListId"),
-        computed=lambda _draft, _id, _world: {"origin": "CreateRoute", "state": "active"},
+        computed=lambda _: {"origin": "CreateRoute", "state": "active"},
     ),
-    _TABLE_ASSOCIATION: Kind(
+    _TABLE_ASSOCIATION: AwsKind(
         id="rtbassoc-{hex17}",
         replaces=("subnetId", "gatewayId"),
         rules=(exactly_one("subnetId", "gatewayId"),),
@@ -248,28 +255,28 @@ KINDS: Final[Kinds] = {
         ),
         crosschecks=(_same_vpc, _one_table_per_subnet),
     ),
-    "aws:ec2/mainRouteTableAssociation:MainRouteTableAssociation": Kind(
+    "aws:ec2/mainRouteTableAssociation:MainRouteTableAssociation": AwsKind(
         id="rtbassoc-{hex17}",
         replaces=("vpcId",),
         references=(links.vpc(), links.route_table()),
-        computed=lambda draft, _id, _world: {
-            "originalRouteTableId": default_route_table(draft.text("vpcId"))
+        computed=lambda resource: {
+            "originalRouteTableId": default_route_table(resource.string("vpcId"))
         },
     ),
-    t.DHCP_OPTIONS: Kind(
+    t.DHCP_OPTIONS: AwsKind(
         id="dopt-{hex17}",
         arn="ec2:{region}:{account}:dhcp-options/{id}",
         replaces=("domainName", "domainNameServers", "ipv6AddressPreferredLeaseTime",
                   "netbiosNameServers", "netbiosNodeType", "ntpServers"),
         rules=(sized("domainNameServers", 1, 4, "servers"), sized("ntpServers", 1, 4, "servers")),
-        computed=lambda _draft, _id, _world: {"ownerId": ACCOUNT},
+        computed=lambda _: {"ownerId": ACCOUNT},
     ),
-    "aws:ec2/vpcDhcpOptionsAssociation:VpcDhcpOptionsAssociation": Kind(
+    "aws:ec2/vpcDhcpOptionsAssociation:VpcDhcpOptionsAssociation": AwsKind(
         id="{dhcpOptionsId}-{vpcId}",
         replaces=("vpcId",),
         references=(links.vpc(), Reference("dhcpOptionsId", (t.DHCP_OPTIONS,))),
     ),
-    t.NETWORK_ACL: Kind(
+    t.NETWORK_ACL: AwsKind(
         id="acl-{hex17}",
         arn="ec2:{region}:{account}:network-acl/{id}",
         replaces=("vpcId",),
@@ -280,14 +287,14 @@ KINDS: Final[Kinds] = {
             between("egress[].fromPort", 0, 65535), between("egress[].toPort", 0, 65535),
         ),
         references=(links.vpc(), Reference("subnetIds[]", (t.SUBNET,), holds=False)),
-        computed=lambda _draft, _id, _world: {"ownerId": ACCOUNT},
+        computed=lambda _: {"ownerId": ACCOUNT},
     ),
-    "aws:ec2/defaultNetworkAcl:DefaultNetworkAcl": Kind(
+    "aws:ec2/defaultNetworkAcl:DefaultNetworkAcl": AwsKind(
         id="{defaultNetworkAclId}",
         arn="ec2:{region}:{account}:network-acl/{id}",
         replaces=("defaultNetworkAclId",),
     ),
-    t.NETWORK_INTERFACE: Kind(
+    t.NETWORK_INTERFACE: AwsKind(
         id="eni-{hex17}",
         arn="ec2:{region}:{account}:network-interface/{id}",
         replaces=("subnetId", "interfaceType"),

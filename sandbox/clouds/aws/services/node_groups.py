@@ -7,32 +7,34 @@ from typing import Any, Final
 
 from falaj.sandbox.clouds.aws import links
 from falaj.sandbox.clouds.aws import tokens as t
-from falaj.sandbox.clouds.aws.draft import Draft
+from falaj.sandbox.clouds.aws.arns import arn_of, region_of
 from falaj.sandbox.clouds.aws.hashes import uuid
-from falaj.sandbox.clouds.aws.kinds import AutoName, Kind, Kinds, Reference
+from falaj.sandbox.clouds.aws.kinds import AutoName, AwsKind, AwsKinds
 from falaj.sandbox.clouds.aws.machines import sold, sold_in_subnets
-from falaj.sandbox.clouds.aws.rules import (
+from falaj.sandbox.clouds.aws.services.clusters import VERSION
+from falaj.sandbox.clouds.aws.services.compute import launch_templates
+from falaj.sandbox.clouds.aws.services.trust import trusts
+from falaj.sandbox.clouds.inputs import Inputs, Resource
+from falaj.sandbox.clouds.kinds import Reference
+from falaj.sandbox.clouds.model import Problem
+from falaj.sandbox.clouds.rules import (
     at_most,
     between,
     matches,
     not_together,
     sized,
 )
-from falaj.sandbox.clouds.aws.services.clusters import VERSION
-from falaj.sandbox.clouds.aws.services.compute import launch_templates
-from falaj.sandbox.clouds.aws.services.trust import trusts
-from falaj.sandbox.clouds.model import Problem, World
 
 _NODE_NAME: Final = r"[0-9A-Za-z][A-Za-z0-9_-]{0,62}"
 
 
-def _template_conflicts(draft: Draft, world: World, _id: str | None) -> Iterator[Problem]:
+def _template_conflicts(resource: Resource) -> Iterator[Problem]:
     """What stands in the launch template can't be asked for again by the node group."""
-    for made in launch_templates(draft, "launchTemplate", world):
+    for made in launch_templates(resource, "launchTemplate", resource.world):
         both = (("instanceTypes", "instanceType"), ("amiType", "imageId"))
         for own, theirs in both:
-            if draft.given(own) and made.outputs.get(theirs) not in (None, ""):
-                if own == "amiType" and draft.get(own) == "CUSTOM":
+            if resource.is_given(own) and made.outputs.get(theirs) not in (None, ""):
+                if own == "amiType" and resource.get(own) == "CUSTOM":
                     continue
                 yield Problem(
                     own, f"is given here and as {theirs} in the launch template {made.id}; "
@@ -44,49 +46,49 @@ def _template_conflicts(draft: Draft, world: World, _id: str | None) -> Iterator
             )
 
 
-def _sold_in_zones(draft: Draft, world: World, _id: str | None) -> Iterator[Problem]:
-    subnets = [str(id) for _, id in draft.each("subnetIds[]")]
-    for path, machine in draft.each("instanceTypes[]"):
+def _sold_in_zones(resource: Resource) -> Iterator[Problem]:
+    subnets = [str(subnet_id) for _, subnet_id in resource.each("subnetIds[]")]
+    for path, machine in resource.each("instanceTypes[]"):
         if isinstance(machine, str):
-            yield from sold_in_subnets(path, machine, subnets, world)
-    for made in launch_templates(draft, "launchTemplate", world):
+            yield from sold_in_subnets(path, machine, subnets, resource.world)
+    for made in launch_templates(resource, "launchTemplate", resource.world):
         machine = made.outputs.get("instanceType")
         if isinstance(machine, str):
-            yield from sold_in_subnets("launchTemplate", machine, subnets, world)
+            yield from sold_in_subnets("launchTemplate", machine, subnets, resource.world)
 
 
-def _node_group(draft: Draft, id: str, _world: World) -> Mapping[str, Any]:
-    cluster, _, name = id.partition(":")
-    own = uuid("node group", draft.region, id)
+def _node_group(resource: Resource) -> Mapping[str, Any]:
+    cluster, _, name = resource.id.partition(":")
+    own = uuid("node group", region_of(resource), resource.id)
     scaling = f"eks-{name}-{own}"
     return {
-        "arn": draft.arn("eks", f"nodegroup/{cluster}/{name}/{own}"),
+        "arn": arn_of(resource, "eks", f"nodegroup/{cluster}/{name}/{own}"),
         "resources": [
             {"autoscalingGroups": [{"name": scaling}], "remoteAccessSecurityGroupId": ""}
         ],
         "status": "ACTIVE",
-        "version": draft.get("version") or VERSION,
-        "releaseVersion": draft.get("releaseVersion") or f"{VERSION}.0-20260101",
-        "amiType": draft.get("amiType") or "AL2023_x86_64_STANDARD",
-        "capacityType": draft.get("capacityType") or "ON_DEMAND",
+        "version": resource.get("version") or VERSION,
+        "releaseVersion": resource.get("releaseVersion") or f"{VERSION}.0-20260101",
+        "amiType": resource.get("amiType") or "AL2023_x86_64_STANDARD",
+        "capacityType": resource.get("capacityType") or "ON_DEMAND",
     }
 
 
-def _capacity_block(draft: Draft) -> Iterator[Problem]:
-    if draft.get("capacityType") == "CAPACITY_BLOCK" and not draft.given("launchTemplate"):
+def _capacity_block(inputs: Inputs) -> Iterator[Problem]:
+    if inputs.get("capacityType") == "CAPACITY_BLOCK" and not inputs.is_given("launchTemplate"):
         yield Problem(
             "launchTemplate",
             "is missing; CAPACITY_BLOCK needs a launch template that names the reservation and "
             "the market type 'capacity-block'",
         )
-    if draft.given("launchTemplate"):
+    if inputs.is_given("launchTemplate"):
         for path in ("diskSize", "remoteAccess"):
-            if draft.given(path):
+            if inputs.is_given(path):
                 yield Problem(path, "can't go with launchTemplate; put it into the template")
 
 
-KINDS: Final[Kinds] = {
-    t.NODE_GROUP: Kind(
+KINDS: Final[AwsKinds] = {
+    t.NODE_GROUP: AwsKind(
         id="{clusterName}:{nodeGroupName}",
         arn="eks:{region}:{account}:nodegroup/{id}",
         name=AutoName(property="nodeGroupName", longest=63, unless=("nodeGroupNamePrefix",)),
@@ -126,7 +128,7 @@ KINDS: Final[Kinds] = {
         unique=("clusterName", "nodeGroupName"),
         computed=_node_group,
     ),
-    "aws:eks/fargateProfile:FargateProfile": Kind(
+    "aws:eks/fargateProfile:FargateProfile": AwsKind(
         id="{clusterName}:{fargateProfileName}",
         arn="eks:{region}:{account}:fargateprofile/{clusterName}/{fargateProfileName}",
         name=AutoName(property="fargateProfileName", longest=63),

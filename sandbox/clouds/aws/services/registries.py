@@ -7,12 +7,14 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final, cast
 
 from falaj.sandbox.clouds.aws import tokens as t
+from falaj.sandbox.clouds.aws.arns import ACCOUNT, region_of
 from falaj.sandbox.clouds.aws.documents import RESOURCE, json_text, policy
-from falaj.sandbox.clouds.aws.draft import ACCOUNT, Draft, as_map
-from falaj.sandbox.clouds.aws.kinds import AutoName, Kind, Kinds, Reference
+from falaj.sandbox.clouds.aws.kinds import AutoName, AwsKind, AwsKinds
 from falaj.sandbox.clouds.aws.regions import dns_suffix
-from falaj.sandbox.clouds.aws.rules import matches, sized
-from falaj.sandbox.clouds.model import Problem, World
+from falaj.sandbox.clouds.inputs import Inputs, Resource, as_map
+from falaj.sandbox.clouds.kinds import Reference
+from falaj.sandbox.clouds.model import Problem
+from falaj.sandbox.clouds.rules import matches, sized
 
 _PART: Final = r"[a-z0-9]+((\.|_|__|-+)[a-z0-9]+)*"
 _REPOSITORY: Final = rf"(?=.{{2,256}}$){_PART}(/{_PART})*"
@@ -20,21 +22,21 @@ _CREDENTIAL: Final = r"arn:[^:]+:secretsmanager:[^:]+:\d+:secret:ecr-pullthrough
 _SETTING: Final = Reference("repository", (t.REPOSITORY,), by=("name",), holds=False)
 
 
-def _repository_url(draft: Draft, _id: str, _world: World) -> Mapping[str, Any]:
-    host = f"{ACCOUNT}.dkr.ecr.{draft.region}.{dns_suffix(draft.region)}"
-    return {"registryId": ACCOUNT, "repositoryUrl": f"{host}/{draft.text('name')}"}
+def _repository_url(resource: Resource) -> Mapping[str, Any]:
+    host = f"{ACCOUNT}.dkr.ecr.{region_of(resource)}.{dns_suffix(region_of(resource))}"
+    return {"registryId": ACCOUNT, "repositoryUrl": f"{host}/{resource.string('name')}"}
 
 
-def _encryption(draft: Draft) -> Iterator[Problem]:
-    for path, item in draft.each("encryptionConfigurations[]"):
+def _encryption(inputs: Inputs) -> Iterator[Problem]:
+    for path, item in inputs.each("encryptionConfigurations[]"):
         kind, key = as_map(item).get("encryptionType"), as_map(item).get("kmsKey")
         if key is not None and kind in (None, "AES256"):
             yield Problem(f"{path}.kmsKey", "needs encryptionType KMS or KMS_DSSE; set it")
 
 
-def _lifecycle(draft: Draft) -> Iterator[Problem]:
+def _lifecycle(inputs: Inputs) -> Iterator[Problem]:
     """A lifecycle policy has rules with priorities of their own (ECR user guide)."""
-    text = draft.get("policy")
+    text = inputs.get("policy")
     if not isinstance(text, str):
         return
     try:
@@ -62,17 +64,17 @@ def _lifecycle(draft: Draft) -> Iterator[Problem]:
             yield Problem("policy", f"rules[{index}].action.type is missing; such as 'expire'")
 
 
-def _upstream(draft: Draft) -> Iterator[Problem]:
-    url = draft.text("upstreamRegistryUrl")
+def _upstream(inputs: Inputs) -> Iterator[Problem]:
+    url = inputs.string("upstreamRegistryUrl")
     if url.startswith(("http://", "https://")):
         yield Problem("upstreamRegistryUrl", f"{url!r} isn't allowed; leave the scheme out")
     needing = ("registry-1.docker.io", "ghcr.io", "registry.gitlab.com")
-    if url in needing and not draft.given("credentialArn"):
+    if url in needing and not inputs.is_given("credentialArn"):
         yield Problem("credentialArn", f"is missing; {url} asks for credentials")
 
 
-KINDS: Final[Kinds] = {
-    t.REPOSITORY: Kind(
+KINDS: Final[AwsKinds] = {
+    t.REPOSITORY: AwsKind(
         id="{name}",
         arn="ecr:{region}:{account}:repository/{name}",
         name=AutoName(longest=256, lower=True),
@@ -90,40 +92,40 @@ KINDS: Final[Kinds] = {
         computed=_repository_url,
         defaults={"imageTagMutability": "MUTABLE"},
     ),
-    "aws:ecr/lifecyclePolicy:LifecyclePolicy": Kind(
+    "aws:ecr/lifecyclePolicy:LifecyclePolicy": AwsKind(
         id="{repository}",
         replaces=("repository",),
         rules=(json_text("policy"), _lifecycle),
         references=(_SETTING,),
         unique=("repository",),
-        computed=lambda _draft, _id, _world: {"registryId": ACCOUNT},
+        computed=lambda _: {"registryId": ACCOUNT},
     ),
-    "aws:ecr/repositoryPolicy:RepositoryPolicy": Kind(
+    "aws:ecr/repositoryPolicy:RepositoryPolicy": AwsKind(
         id="{repository}",
         replaces=("repository",),
         rules=(policy("policy", RESOURCE, longest=10240, sids=False),),
         references=(_SETTING,),
         unique=("repository",),
-        computed=lambda _draft, _id, _world: {"registryId": ACCOUNT},
+        computed=lambda _: {"registryId": ACCOUNT},
     ),
-    "aws:ecr/registryPolicy:RegistryPolicy": Kind(
+    "aws:ecr/registryPolicy:RegistryPolicy": AwsKind(
         id="{account}",
         is_always_there=True,
         rules=(policy("policy", RESOURCE, longest=10240, sids=False),),
-        computed=lambda _draft, _id, _world: {"registryId": ACCOUNT},
+        computed=lambda _: {"registryId": ACCOUNT},
     ),
-    "aws:ecr/registryScanningConfiguration:RegistryScanningConfiguration": Kind(
+    "aws:ecr/registryScanningConfiguration:RegistryScanningConfiguration": AwsKind(
         id="{account}",
         is_always_there=True,
         rules=(sized("rules", 0, 100),),
-        computed=lambda _draft, _id, _world: {"registryId": ACCOUNT},
+        computed=lambda _: {"registryId": ACCOUNT},
     ),
-    "aws:ecr/replicationConfiguration:ReplicationConfiguration": Kind(
+    "aws:ecr/replicationConfiguration:ReplicationConfiguration": AwsKind(
         id="{account}",
         is_always_there=True,
-        computed=lambda _draft, _id, _world: {"registryId": ACCOUNT},
+        computed=lambda _: {"registryId": ACCOUNT},
     ),
-    "aws:ecr/pullThroughCacheRule:PullThroughCacheRule": Kind(
+    "aws:ecr/pullThroughCacheRule:PullThroughCacheRule": AwsKind(
         id="{ecrRepositoryPrefix}",
         replaces=("ecrRepositoryPrefix", "upstreamRegistryUrl", "upstreamRepositoryPrefix"),
         rules=(
@@ -136,6 +138,6 @@ KINDS: Final[Kinds] = {
         ),
         references=(Reference("credentialArn", (t.SECRET,), by=("arn",), holds=False),),
         unique=("ecrRepositoryPrefix",),
-        computed=lambda _draft, _id, _world: {"registryId": ACCOUNT},
+        computed=lambda _: {"registryId": ACCOUNT},
     ),
 }  # fmt: skip

@@ -7,46 +7,50 @@ from typing import Any, Final
 
 from falaj.sandbox.clouds.aws import links
 from falaj.sandbox.clouds.aws import tokens as t
-from falaj.sandbox.clouds.aws.draft import Draft, as_list, as_map
+from falaj.sandbox.clouds.aws.arns import arn_of
 from falaj.sandbox.clouds.aws.hashes import hexdigits, marked
-from falaj.sandbox.clouds.aws.kinds import AutoName, Kind, Kinds, Reference
+from falaj.sandbox.clouds.aws.kinds import AutoName, AwsKind, AwsKinds
 from falaj.sandbox.clouds.aws.machines import sold, sold_in_subnets
-from falaj.sandbox.clouds.aws.rules import (
+from falaj.sandbox.clouds.aws.services.compute import launch_templates
+from falaj.sandbox.clouds.inputs import Inputs, Resource, as_list, as_map
+from falaj.sandbox.clouds.kinds import Reference
+from falaj.sandbox.clouds.model import Problem
+from falaj.sandbox.clouds.rules import (
     at_most,
     between,
     matches,
     not_together,
     sized,
 )
-from falaj.sandbox.clouds.aws.services.compute import launch_templates
-from falaj.sandbox.clouds.model import Problem, World
 
 _SPECIFICATION: Final = "mixedInstancesPolicy.launchTemplate.launchTemplateSpecification"
 _OVERRIDES: Final = "mixedInstancesPolicy.launchTemplate.overrides[].instanceType"
 
 
-def _group(draft: Draft, id: str, world: World) -> Mapping[str, Any]:
+def _group(resource: Resource) -> Mapping[str, Any]:
     zones: list[str] = []
-    for _, subnet_id in draft.each("vpcZoneIdentifiers[]"):
-        subnet = world.by_id(t.SUBNET, str(subnet_id))
+    for _, subnet_id in resource.each("vpcZoneIdentifiers[]"):
+        subnet = resource.world.by_id(t.SUBNET, str(subnet_id))
         if subnet is not None:
             zones.append(str(subnet.outputs.get("availabilityZone", "")))
     found: dict[str, Any] = {
-        "arn": draft.arn(
+        "arn": arn_of(
+            resource,
             "autoscaling",
-            f"autoScalingGroup:{marked(8, id)}-0000-4000-8000-{hexdigits(12, id)}"
-            f":autoScalingGroupName/{id}",
+            f"autoScalingGroup:{marked(8, resource.id)}-0000-4000-8000-"
+            f"{hexdigits(12, resource.id)}"
+            f":autoScalingGroupName/{resource.id}",
         ),
-        "desiredCapacity": draft.get("minSize") or 0,
+        "desiredCapacity": resource.get("minSize") or 0,
     }
     if zones:
         found["availabilityZones"] = sorted(set(zones))
     return found
 
 
-def _one_source(draft: Draft) -> Iterator[Problem]:
+def _one_source(inputs: Inputs) -> Iterator[Problem]:
     sources = ("launchTemplate", "launchConfiguration", "mixedInstancesPolicy")
-    given = [path for path in sources if draft.given(path)]
+    given = [path for path in sources if inputs.is_given(path)]
     if len(given) != 1:
         yield Problem(
             given[1] if given else "launchTemplate",
@@ -55,27 +59,27 @@ def _one_source(draft: Draft) -> Iterator[Problem]:
         )
 
 
-def _template_sold(draft: Draft, world: World, _id: str | None) -> Iterator[Problem]:
+def _template_sold(resource: Resource) -> Iterator[Problem]:
     """The template's machine type is sold in the group's zones."""
-    subnets = [str(id) for _, id in draft.each("vpcZoneIdentifiers[]")]
+    subnets = [str(subnet_id) for _, subnet_id in resource.each("vpcZoneIdentifiers[]")]
     for path in ("launchTemplate", _SPECIFICATION):
-        for made in launch_templates(draft, path, world):
+        for made in launch_templates(resource, path, resource.world):
             machine = made.outputs.get("instanceType")
             if isinstance(machine, str):
-                yield from sold_in_subnets(path, machine, subnets, world)
-    for where, machine in draft.each(_OVERRIDES):
+                yield from sold_in_subnets(path, machine, subnets, resource.world)
+    for where, machine in resource.each(_OVERRIDES):
         if isinstance(machine, str):
-            yield from sold_in_subnets(where, machine, subnets, world)
+            yield from sold_in_subnets(where, machine, subnets, resource.world)
 
 
-def _tagged_group(draft: Draft, world: World, _id: str | None) -> Iterator[Problem]:
+def _tagged_group(resource: Resource) -> Iterator[Problem]:
     """The group exists: made by a program, or by EKS for a node group."""
-    name = draft.text("autoscalingGroupName")
+    name = resource.string("autoscalingGroupName")
     made = {as_map(group).get("name")
-            for node_group in world.all(t.NODE_GROUP)
+            for node_group in resource.world.all(t.NODE_GROUP)
             for part in as_list(node_group.outputs.get("resources"))
             for group in as_list(as_map(part).get("autoscalingGroups"))}  # fmt: skip
-    if name not in made and not list(world.find(t.AUTO_SCALING_GROUP, name=name)):
+    if name not in made and not list(resource.world.find(t.AUTO_SCALING_GROUP, name=name)):
         yield Problem(
             "autoscalingGroupName",
             f"{name!r} does not exist: there is no Group of that name, and no NodeGroup's; "
@@ -83,8 +87,8 @@ def _tagged_group(draft: Draft, world: World, _id: str | None) -> Iterator[Probl
         )
 
 
-KINDS: Final[Kinds] = {
-    t.AUTO_SCALING_GROUP: Kind(
+KINDS: Final[AwsKinds] = {
+    t.AUTO_SCALING_GROUP: AwsKind(
         id="{name}",
         name=AutoName(longest=255),
         replaces=("name", "namePrefix"),
@@ -116,7 +120,7 @@ KINDS: Final[Kinds] = {
         computed=_group,
         defaults={"healthCheckGracePeriod": 300, "defaultCooldown": 300},
     ),
-    "aws:autoscaling/policy:Policy": Kind(
+    "aws:autoscaling/policy:Policy": AwsKind(
         id="{name}",
         name=AutoName(longest=255),
         replaces=("name", "autoscalingGroupName"),
@@ -124,15 +128,15 @@ KINDS: Final[Kinds] = {
             Reference("autoscalingGroupName", (t.AUTO_SCALING_GROUP,), by=("name",), holds=False),
         ),
         unique=("autoscalingGroupName", "name"),
-        computed=lambda draft, id, _world: {
-            "arn": draft.arn(
-                "autoscaling",
-                f"scalingPolicy:{marked(8, id)}-0000-4000-8000-{hexdigits(12, id)}"
-                f":autoScalingGroupName/{draft.text('autoscalingGroupName')}:policyName/{id}",
+        computed=lambda resource: {
+            "arn": arn_of(resource, "autoscaling",
+                f"scalingPolicy:{marked(8, resource.id)}-0000-4000-8000-"
+            f"{hexdigits(12, resource.id)}"
+                f":autoScalingGroupName/{resource.string('autoscalingGroupName')}:policyName/{resource.id}",
             )
         },
     ),
-    "aws:autoscaling/lifecycleHook:LifecycleHook": Kind(
+    "aws:autoscaling/lifecycleHook:LifecycleHook": AwsKind(
         id="{name}",
         name=AutoName(longest=255),
         replaces=("name", "autoscalingGroupName"),
@@ -145,12 +149,12 @@ KINDS: Final[Kinds] = {
             links.role("roleArn"),
         ),
     ),
-    "aws:autoscaling/tag:Tag": Kind(
-        id=lambda draft: f"{draft.text('autoscalingGroupName')},{draft.text('tag.key')}",
+    "aws:autoscaling/tag:Tag": AwsKind(
+        id=lambda inputs: f"{inputs.string('autoscalingGroupName')},{inputs.string('tag.key')}",
         replaces=("autoscalingGroupName", "tag.key"),
         crosschecks=(_tagged_group,),
     ),
-    "aws:autoscaling/attachment:Attachment": Kind(
+    "aws:autoscaling/attachment:Attachment": AwsKind(
         id="{autoscalingGroupName}-{hex26}",
         replaces=("autoscalingGroupName", "elb", "lbTargetGroupArn"),
         references=(

@@ -8,11 +8,13 @@ from typing import Final
 from falaj.sandbox.clouds.aws import links
 from falaj.sandbox.clouds.aws import tokens as t
 from falaj.sandbox.clouds.aws.addresses import cidr
-from falaj.sandbox.clouds.aws.draft import ACCOUNT, Draft
-from falaj.sandbox.clouds.aws.kinds import AutoName, Kind, Kinds, Reference, Rule
-from falaj.sandbox.clouds.aws.rules import between, exactly_one, matches, needs
+from falaj.sandbox.clouds.aws.arns import ACCOUNT
+from falaj.sandbox.clouds.aws.kinds import AutoName, AwsKind, AwsKinds
 from falaj.sandbox.clouds.aws.services.network import default_security_group
-from falaj.sandbox.clouds.model import Problem, World
+from falaj.sandbox.clouds.inputs import Inputs, Resource
+from falaj.sandbox.clouds.kinds import Reference, Rule
+from falaj.sandbox.clouds.model import Problem
+from falaj.sandbox.clouds.rules import between, exactly_one, matches, needs
 
 # "Security group names" and CreateSecurityGroup, Amazon EC2 API reference.
 _CHARACTERS: Final = r"[a-zA-Z0-9 ._\-:/()#,@\[\]+=&;{}!$*]"
@@ -23,12 +25,12 @@ _PROTOCOLS: Final = {"tcp", "udp", "icmp", "icmpv6", "all", "-1", "ah", "esp", "
 def ports(low: str, high: str, protocol: str) -> Rule:
     """Ports fit the protocol: 0 to 65535, in order; -1 only for ICMP and all protocols."""
 
-    def rule(draft: Draft) -> Iterator[Problem]:
-        kind = str(draft.get(protocol) or "").lower()
+    def rule(inputs: Inputs) -> Iterator[Problem]:
+        kind = str(inputs.get(protocol) or "").lower()
         if not kind:
             return
         any_port = kind in {"-1", "all", "icmp", "icmpv6", "1", "58"}
-        first, last = draft.get(low), draft.get(high)
+        first, last = inputs.get(low), inputs.get(high)
         for path, value in ((low, first), (high, last)):
             if isinstance(value, int | float) and not (-1 if any_port else 0) <= value <= 65535:
                 yield Problem(path, f"{value} is no port of {kind}; allowed: 0 to 65535")
@@ -54,8 +56,8 @@ def ports(low: str, high: str, protocol: str) -> Rule:
 def protocol(path: str) -> Rule:
     """A protocol by its name or its number, 0 to 255; -1 for all."""
 
-    def rule(draft: Draft) -> Iterator[Problem]:
-        for where, value in draft.each(path):
+    def rule(inputs: Inputs) -> Iterator[Problem]:
+        for where, value in inputs.each(path):
             text = str(value).lower()
             if text not in _PROTOCOLS and not (text.isdigit() and int(text) <= 255):
                 yield Problem(
@@ -66,25 +68,25 @@ def protocol(path: str) -> Rule:
     return rule
 
 
-def _rule_needs_ports(draft: Draft) -> Iterator[Problem]:
-    kind = str(draft.get("ipProtocol") or "").lower()
+def _rule_needs_ports(inputs: Inputs) -> Iterator[Problem]:
+    kind = str(inputs.get("ipProtocol") or "").lower()
     if kind in {"tcp", "udp", "6", "17", "icmp", "icmpv6"}:
         for path in ("fromPort", "toPort"):
-            if not draft.given(path):
+            if not inputs.is_given(path):
                 yield Problem(path, f"is missing; a rule for {kind} needs fromPort and toPort")
 
 
-def _reserved_name(draft: Draft) -> Iterator[Problem]:
-    name = draft.text("name")
+def _reserved_name(inputs: Inputs) -> Iterator[Problem]:
+    name = inputs.string("name")
     if name.startswith("sg-"):
         yield Problem("name", f"{name!r} begins with 'sg-', which is kept for ids; choose another")
     if name == "default":
         yield Problem("name", "'default' is the name of each VPC's own group; choose another")
 
 
-def _same_vpc(draft: Draft, world: World, _id: str | None) -> Iterator[Problem]:
-    one = world.by_id(t.SECURITY_GROUP, draft.text("securityGroupId"))
-    other = world.by_id(t.SECURITY_GROUP, draft.text("referencedSecurityGroupId"))
+def _same_vpc(resource: Resource) -> Iterator[Problem]:
+    one = resource.world.by_id(t.SECURITY_GROUP, resource.string("securityGroupId"))
+    other = resource.world.by_id(t.SECURITY_GROUP, resource.string("referencedSecurityGroupId"))
     if one is None or other is None:
         return
     mine, theirs = one.outputs.get("vpcId"), other.outputs.get("vpcId")
@@ -96,8 +98,8 @@ def _same_vpc(draft: Draft, world: World, _id: str | None) -> Iterator[Problem]:
         )
 
 
-def _rule(direction: str) -> Kind:
-    return Kind(
+def _rule(direction: str) -> AwsKind:
+    return AwsKind(
         id="sgr-{hex17}",
         arn="ec2:{region}:{account}:security-group-rule/{id}",
         replaces=("securityGroupId",),
@@ -124,14 +126,14 @@ def _rule(direction: str) -> Kind:
         crosschecks=(_same_vpc,),
         unique=("securityGroupId", "ipProtocol", "fromPort", "toPort", "cidrIpv4", "cidrIpv6",
                 "prefixListId", "referencedSecurityGroupId"),
-        computed=lambda _draft, id, _world: {
-            "securityGroupRuleId": id, "direction": direction
+        computed=lambda resource: {
+            "securityGroupRuleId": resource.id, "direction": direction
         },
     )  # fmt: skip
 
 
-KINDS: Final[Kinds] = {
-    t.SECURITY_GROUP: Kind(
+KINDS: Final[AwsKinds] = {
+    t.SECURITY_GROUP: AwsKind(
         id="sg-{hex17}",
         arn="ec2:{region}:{account}:security-group/{id}",
         name=AutoName(longest=255),
@@ -159,22 +161,22 @@ KINDS: Final[Kinds] = {
             links.security_group("egress[].securityGroups[]"),
         ),
         unique=("vpcId", "name"),
-        computed=lambda _draft, _id, _world: {"ownerId": ACCOUNT},
+        computed=lambda _: {"ownerId": ACCOUNT},
         defaults={"description": "Managed by Pulumi", "revokeRulesOnDelete": False},
     ),
-    t.DEFAULT_SECURITY_GROUP: Kind(
-        id=lambda draft: default_security_group(draft.text("vpcId")),
+    t.DEFAULT_SECURITY_GROUP: AwsKind(
+        id=lambda inputs: default_security_group(inputs.string("vpcId")),
         arn="ec2:{region}:{account}:security-group/{id}",
         replaces=("vpcId",),
         rules=(cidr("ingress[].cidrBlocks[]"), cidr("egress[].cidrBlocks[]")),
         references=(Reference("vpcId", (t.VPC,), holds=False),),
-        computed=lambda _draft, _id, _world: {
+        computed=lambda _: {
             "ownerId": ACCOUNT, "name": "default", "description": "default VPC security group"
         },
     ),
     t.INGRESS_RULE: _rule("ingress"),
     t.EGRESS_RULE: _rule("egress"),
-    "aws:ec2/securityGroupRule:SecurityGroupRule": Kind(
+    "aws:ec2/securityGroupRule:SecurityGroupRule": AwsKind(
         id="sgrule-{digits10}",
         replaces=("cidrBlocks", "fromPort", "ipv6CidrBlocks", "prefixListIds", "protocol",
                   "securityGroupId", "self", "sourceSecurityGroupId", "toPort", "type"),

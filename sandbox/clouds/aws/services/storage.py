@@ -7,12 +7,15 @@ from typing import Any, Final
 
 from falaj.sandbox.clouds.aws import links
 from falaj.sandbox.clouds.aws import tokens as t
+from falaj.sandbox.clouds.aws.arns import region_of
 from falaj.sandbox.clouds.aws.documents import RESOURCE, policy
-from falaj.sandbox.clouds.aws.draft import Draft
 from falaj.sandbox.clouds.aws.hashes import hexdigits
-from falaj.sandbox.clouds.aws.kinds import AutoName, Kind, Kinds, Reference
+from falaj.sandbox.clouds.aws.kinds import AutoName, AwsKind, AwsKinds
 from falaj.sandbox.clouds.aws.regions import dns_suffix
-from falaj.sandbox.clouds.aws.rules import (
+from falaj.sandbox.clouds.inputs import Inputs, Resource
+from falaj.sandbox.clouds.kinds import Reference
+from falaj.sandbox.clouds.model import Problem
+from falaj.sandbox.clouds.rules import (
     between,
     exactly_one,
     forbids,
@@ -20,7 +23,6 @@ from falaj.sandbox.clouds.aws.rules import (
     not_together,
     sized,
 )
-from falaj.sandbox.clouds.model import Problem, World
 
 _VERSIONING: Final = "aws:s3/bucketVersioning:BucketVersioning"
 _OBJECT_LOCK: Final = "aws:s3/bucketObjectLockConfiguration:BucketObjectLockConfiguration"
@@ -39,21 +41,21 @@ def bucket_name(path: str) -> tuple[Any, ...]:
     )  # fmt: skip
 
 
-def _bucket(draft: Draft, id: str, _world: World) -> Mapping[str, Any]:
-    suffix = dns_suffix(draft.region)
+def _bucket(resource: Resource) -> Mapping[str, Any]:
+    suffix = dns_suffix(region_of(resource))
     return {
-        "bucketDomainName": f"{id}.s3.{suffix}",
-        "bucketRegionalDomainName": f"{id}.s3.{draft.region}.{suffix}",
-        "bucketRegion": draft.region,
+        "bucketDomainName": f"{resource.id}.s3.{suffix}",
+        "bucketRegionalDomainName": f"{resource.id}.s3.{region_of(resource)}.{suffix}",
+        "bucketRegion": region_of(resource),
         # Made up as the rest: real zone ids of S3 endpoints are a fixed table of AWS.
-        "hostedZoneId": "Z" + hexdigits(13, "s3", draft.region).upper(),
+        "hostedZoneId": "Z" + hexdigits(13, "s3", region_of(resource)).upper(),
     }
 
 
-def _lifecycle(draft: Draft) -> Iterator[Problem]:
+def _lifecycle(inputs: Inputs) -> Iterator[Problem]:
     """Each rule has its own id, and does something."""
     seen: set[str] = set()
-    for path, rule in draft.each("rules[]"):
+    for path, rule in inputs.each("rules[]"):
         if not isinstance(rule, Mapping):
             continue
         name = rule.get("id")
@@ -71,9 +73,9 @@ def _given(value: object) -> bool:
     return value not in (None, [], {})
 
 
-def _infrequent_access(draft: Draft) -> Iterator[Problem]:
+def _infrequent_access(inputs: Inputs) -> Iterator[Problem]:
     """Objects stay 30 days before they move to an infrequent-access class."""
-    for path, move in draft.each("rules[].transitions[]"):
+    for path, move in inputs.each("rules[].transitions[]"):
         days = move.get("days") if isinstance(move, Mapping) else None
         if (
             isinstance(days, int | float)
@@ -85,13 +87,13 @@ def _infrequent_access(draft: Draft) -> Iterator[Problem]:
             )
 
 
-def _versioned(draft: Draft, world: World, _id: str | None) -> Iterator[Problem]:
+def _versioned(resource: Resource) -> Iterator[Problem]:
     """Object lock needs a versioned bucket."""
-    name = draft.text("bucket")
-    found = world.by_id(t.BUCKET, name)
+    name = resource.string("bucket")
+    found = resource.world.by_id(t.BUCKET, name)
     if found is None or found.outputs.get("objectLockEnabled") is True:
         return
-    for versioning in world.find(_VERSIONING, bucket=name):
+    for versioning in resource.world.find(_VERSIONING, bucket=name):
         settings = versioning.outputs.get("versioningConfiguration")
         if isinstance(settings, Mapping) and settings.get("status") == "Enabled":
             return
@@ -102,9 +104,9 @@ def _versioned(draft: Draft, world: World, _id: str | None) -> Iterator[Problem]
     )
 
 
-def _setting(*rules: Any, more: tuple[Reference, ...] = ()) -> Kind:
+def _setting(*rules: Any, more: tuple[Reference, ...] = ()) -> AwsKind:
     """A setting of a bucket: one of each kind per bucket, and its id is the bucket's name."""
-    return Kind(
+    return AwsKind(
         id="{bucket}",
         replaces=("bucket",),
         rules=rules,
@@ -113,8 +115,12 @@ def _setting(*rules: Any, more: tuple[Reference, ...] = ()) -> Kind:
     )
 
 
-KINDS: Final[Kinds] = {
-    t.BUCKET: Kind(
+def _etag(resource: Resource) -> Mapping[str, Any]:
+    return {"etag": hexdigits(32, resource.id, str(resource.get("content")))}
+
+
+KINDS: Final[AwsKinds] = {
+    t.BUCKET: AwsKind(
         id="{bucket}",
         arn="s3:::{bucket}",
         name=AutoName(property="bucket", longest=63, lower=True, unless=("bucketPrefix",)),
@@ -137,7 +143,7 @@ KINDS: Final[Kinds] = {
         policy("policy", RESOURCE, longest=20480, sids=False)
     ),
     "aws:s3/bucketOwnershipControls:BucketOwnershipControls": _setting(),
-    "aws:s3/bucketAcl:BucketAcl": Kind(
+    "aws:s3/bucketAcl:BucketAcl": AwsKind(
         id="{bucket}",
         replaces=("bucket", "expectedBucketOwner"),
         rules=(exactly_one("acl", "accessControlPolicy"),),
@@ -150,7 +156,7 @@ KINDS: Final[Kinds] = {
         sized("rules[].id", 1, 255, "characters"),
         between("rules[].abortIncompleteMultipartUpload.daysAfterInitiation", 1, 36500, "days"),
     ),
-    _OBJECT_LOCK: Kind(
+    _OBJECT_LOCK: AwsKind(
         id="{bucket}",
         replaces=("bucket", "expectedBucketOwner", "objectLockEnabled"),
         rules=(
@@ -164,16 +170,16 @@ KINDS: Final[Kinds] = {
         defaults={"objectLockEnabled": "Enabled"},
     ),
     "aws:s3/bucketLogging:BucketLogging": _setting(more=(links.bucket("targetBucket"),)),
-    "aws:s3/bucketNotification:BucketNotification": Kind(
+    "aws:s3/bucketNotification:BucketNotification": AwsKind(
         id="{bucket}", replaces=("bucket",), references=(links.bucket(),), unique=("bucket",)
     ),
-    "aws:s3/bucketReplicationConfig:BucketReplicationConfig": Kind(
+    "aws:s3/bucketReplicationConfig:BucketReplicationConfig": AwsKind(
         id="{bucket}",
         replaces=("bucket",),
         references=(links.bucket(), links.role("role")),
         unique=("bucket",),
     ),
-    "aws:s3/bucketObjectv2:BucketObjectv2": Kind(
+    "aws:s3/bucketObjectv2:BucketObjectv2": AwsKind(
         id="{bucket}/{key}",
         arn="s3:::{bucket}/{key}",
         replaces=("bucket", "key"),
@@ -182,20 +188,20 @@ KINDS: Final[Kinds] = {
             not_together("content", "contentBase64", "source"),
         ),
         references=(links.bucket(), links.key()),
-        computed=lambda draft, id, _world: {"etag": hexdigits(32, id, str(draft.get("content")))},
+        computed=_etag,
     ),
-    "aws:s3/bucketObject:BucketObject": Kind(
+    "aws:s3/bucketObject:BucketObject": AwsKind(
         id="{key}",
         arn="s3:::{bucket}/{key}",
         replaces=("bucket", "key"),
         rules=(sized("key", 1, 1024, "characters"),),
         references=(links.bucket(), links.key()),
-        computed=lambda draft, id, _world: {"etag": hexdigits(32, id, str(draft.get("content")))},
+        computed=_etag,
     ),
-    "aws:s3/accountPublicAccessBlock:AccountPublicAccessBlock": Kind(
+    "aws:s3/accountPublicAccessBlock:AccountPublicAccessBlock": AwsKind(
         id="{account}", replaces=("accountId",)
     ),
-    "aws:s3/accessPoint:AccessPoint": Kind(
+    "aws:s3/accessPoint:AccessPoint": AwsKind(
         id="{account}:{name}",
         arn="s3:{region}:{account}:accesspoint/{name}",
         name=AutoName(longest=50, lower=True),

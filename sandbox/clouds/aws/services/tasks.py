@@ -8,11 +8,13 @@ from typing import Any, Final, cast
 
 from falaj.sandbox.clouds.aws import links
 from falaj.sandbox.clouds.aws import tokens as t
-from falaj.sandbox.clouds.aws.draft import Draft, as_list, as_map
-from falaj.sandbox.clouds.aws.kinds import AutoName, Kind, Kinds, Reference, Rule
-from falaj.sandbox.clouds.aws.rules import between, matches, not_together, sized
+from falaj.sandbox.clouds.aws.arns import arn_of
+from falaj.sandbox.clouds.aws.kinds import AutoName, AwsKind, AwsKinds
 from falaj.sandbox.clouds.aws.services.trust import trusts
-from falaj.sandbox.clouds.model import Problem, World
+from falaj.sandbox.clouds.inputs import Inputs, Resource, as_list, as_map
+from falaj.sandbox.clouds.kinds import Reference, Rule
+from falaj.sandbox.clouds.model import Problem
+from falaj.sandbox.clouds.rules import between, matches, not_together, sized
 
 _NAME: Final = r"[A-Za-z0-9_-]{1,255}"
 _MEMORY: Final[Mapping[int, tuple[int, ...]]] = {
@@ -30,8 +32,8 @@ _MEMORY: Final[Mapping[int, tuple[int, ...]]] = {
 def _containers(path: str) -> Rule:
     """Container definitions are a JSON list of named containers with images."""
 
-    def rule(draft: Draft) -> Iterator[Problem]:
-        text = draft.get(path)
+    def rule(inputs: Inputs) -> Iterator[Problem]:
+        text = inputs.get(path)
         if not isinstance(text, str):
             return
         try:
@@ -57,19 +59,19 @@ def _containers(path: str) -> Rule:
     return rule
 
 
-def _fargate(draft: Draft) -> Iterator[Problem]:
+def _fargate(inputs: Inputs) -> Iterator[Problem]:
     """Fargate sells memory in fixed steps, and takes only awsvpc networking."""
-    if "FARGATE" not in as_list(draft.inputs.get("requiresCompatibilities")):
+    if "FARGATE" not in as_list(inputs.values.get("requiresCompatibilities")):
         return
-    mode = draft.get("networkMode")
+    mode = inputs.get("networkMode")
     if isinstance(mode, str) and mode != "awsvpc":
         yield Problem("networkMode", f"{mode!r} isn't allowed with FARGATE; use 'awsvpc'")
-    elif not draft.given("networkMode"):
+    elif not inputs.is_given("networkMode"):
         yield Problem("networkMode", "is missing; FARGATE needs 'awsvpc'")
     for path in ("cpu", "memory"):
-        if not draft.given(path):
+        if not inputs.is_given(path):
             yield Problem(path, "is missing; FARGATE needs cpu and memory")
-    cpu, memory = draft.text("cpu"), draft.text("memory")
+    cpu, memory = inputs.string("cpu"), inputs.string("memory")
     if cpu.isdigit() and memory.isdigit():
         sizes = _MEMORY.get(int(cpu))
         if sizes is None:
@@ -81,23 +83,26 @@ def _fargate(draft: Draft) -> Iterator[Problem]:
             )  # fmt: skip
 
 
-def _task(draft: Draft, id: str, world: World) -> Mapping[str, Any]:
-    family = draft.text("family")
+def _task(resource: Resource) -> Mapping[str, Any]:
+    family = resource.string("family")
     before = [
-        made for made in world.all(t.TASK_DEFINITION) if made.outputs.get("family") == family
+        made
+        for made in resource.world.all(t.TASK_DEFINITION)
+        if made.outputs.get("family") == family
     ]
     revisions = [int(made.outputs.get("revision") or 0) for made in before if made.urn]
     revision = max(revisions, default=0) + 1
-    base = draft.arn("ecs", f"task-definition/{family}")
+    base = arn_of(resource, "ecs", f"task-definition/{family}")
     return {"arn": f"{base}:{revision}", "arnWithoutRevision": base, "revision": revision}
 
 
-def _service_network(draft: Draft, world: World, _id: str | None) -> Iterator[Problem]:
+def _service_network(resource: Resource) -> Iterator[Problem]:
     """Tasks with awsvpc networking need subnets from their service."""
-    wanted = draft.text("taskDefinition")
-    for made in world.all(t.TASK_DEFINITION):
+    wanted = resource.string("taskDefinition")
+    for made in resource.world.all(t.TASK_DEFINITION):
         if wanted in (made.outputs.get("arn"), made.outputs.get("family")) and (
-            made.outputs.get("networkMode") == "awsvpc" and not draft.given("networkConfiguration")
+            made.outputs.get("networkMode") == "awsvpc"
+            and not resource.is_given("networkConfiguration")
         ):
             yield Problem(
                 "networkConfiguration",
@@ -105,8 +110,8 @@ def _service_network(draft: Draft, world: World, _id: str | None) -> Iterator[Pr
             )
 
 
-KINDS: Final[Kinds] = {
-    t.ECS_CLUSTER: Kind(
+KINDS: Final[AwsKinds] = {
+    t.ECS_CLUSTER: AwsKind(
         id="arn:{partition}:ecs:{region}:{account}:cluster/{name}",
         arn="*",
         name=AutoName(longest=255),
@@ -118,12 +123,12 @@ KINDS: Final[Kinds] = {
         ),
         unique=("name",),
     ),
-    "aws:ecs/clusterCapacityProviders:ClusterCapacityProviders": Kind(
+    "aws:ecs/clusterCapacityProviders:ClusterCapacityProviders": AwsKind(
         id="{clusterName}",
         replaces=("clusterName",),
         references=(Reference("clusterName", (t.ECS_CLUSTER,), by=("name",), holds=False),),
     ),
-    t.TASK_DEFINITION: Kind(
+    t.TASK_DEFINITION: AwsKind(
         id="{family}",
         replaces=("containerDefinitions", "cpu", "enableFaultInjection", "ephemeralStorage",
                   "executionRoleArn", "family", "ipcMode", "memory", "networkMode", "pidMode",
@@ -147,10 +152,12 @@ KINDS: Final[Kinds] = {
         ),
         computed=_task,
     ),
-    t.ECS_SERVICE: Kind(
-        id=lambda draft: (
-            draft.arn("ecs", f"service/{draft.text('cluster').rsplit('/', 1)[-1] or 'default'}"
-                      f"/{draft.text('name')}")
+    t.ECS_SERVICE: AwsKind(
+        id=lambda inputs: (
+            arn_of(
+                inputs, "ecs",
+                f"service/{inputs.string('cluster').rsplit('/', 1)[-1] or 'default'}"
+                      f"/{inputs.string('name')}")
         ),
         arn="*",
         name=AutoName(longest=255),

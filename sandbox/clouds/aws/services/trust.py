@@ -6,17 +6,17 @@ from collections.abc import Iterator
 
 from falaj.sandbox.clouds.aws import tokens as t
 from falaj.sandbox.clouds.aws.documents import statements
-from falaj.sandbox.clouds.aws.draft import Draft, as_list, as_map
-from falaj.sandbox.clouds.aws.kinds import Crosscheck
-from falaj.sandbox.clouds.model import Problem, World
+from falaj.sandbox.clouds.inputs import Resource, as_list, as_map
+from falaj.sandbox.clouds.kinds import Crosscheck
+from falaj.sandbox.clouds.model import Problem
 
 
 def trusts(path: str, service: str, what: str) -> Crosscheck:
     """The role's trust policy allows the service to assume it."""
 
-    def check(draft: Draft, world: World, _id: str | None) -> Iterator[Problem]:
-        arn = draft.text(path)
-        for role in world.find(t.ROLE, arn=arn) if arn else ():
+    def check(resource: Resource) -> Iterator[Problem]:
+        arn = resource.string(path)
+        for role in resource.world.find(t.ROLE, arn=arn) if arn else ():
             if service not in _services(role.outputs.get("assumeRolePolicy")):
                 yield Problem(
                     path,

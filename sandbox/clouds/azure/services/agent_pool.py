@@ -6,10 +6,10 @@ import re
 from collections.abc import Iterator
 from typing import Any, Final
 
-from falaj.sandbox.clouds.azure import arm, checks, known, machines, naming, places, subnets
-from falaj.sandbox.clouds.azure.ask import Ask
-from falaj.sandbox.clouds.azure.kind import Kind
+from falaj.sandbox.clouds.azure import arm, checks, existing, machines, naming, places, subnets
+from falaj.sandbox.clouds.azure.kinds import AzureKind
 from falaj.sandbox.clouds.azure.services import capacity, compute
+from falaj.sandbox.clouds.inputs import Inputs, Resource
 from falaj.sandbox.clouds.model import Problem
 
 POOL: Final = "azure-native:containerservice:AgentPool"
@@ -26,101 +26,101 @@ _MOST_NODES: Final = 5000
 _SURGE: Final = re.compile(r"\d+%?")
 
 
-def _problems(ask: Ask) -> Iterator[Problem]:
-    name = ask.text("agentPoolName")
-    if name and ask.text("osType") == "Windows" and len(name) > 6:
+def _problems(inputs: Inputs) -> Iterator[Problem]:
+    name = inputs.optional_string("agentPoolName")
+    if name and inputs.optional_string("osType") == "Windows" and len(name) > 6:
         yield Problem(
             "agentPoolName", f"{name!r} has {len(name)} characters; a Windows pool may have 6"
         )
     # A pool has no location of its own: what the provider is set to is the best known here.
-    yield from rules(ask, "", ask.region)
+    yield from rules(inputs, "", places.region(inputs))
 
 
-def rules(ask: Ask, path: str, region: str | None) -> Iterator[Problem]:
+def rules(inputs: Inputs, path: str, region: str | None) -> Iterator[Problem]:
     """Problems of a pool, standing alone or in its cluster's list."""
     base = f"{path}." if path else ""
-    size = ask.text(f"{base}vmSize")
+    size = inputs.optional_string(f"{base}vmSize")
     yield from machines.sold(f"{base}vmSize", region, size)
-    yield from checks.between(ask, f"{base}maxPods", 10, 250)
-    yield from checks.between(ask, f"{base}osDiskSizeGB", 0, 2048, "GiB")
-    yield from _counts(ask, base)
-    yield from _spot(ask, base)
-    yield from _gpu(ask, base, region, size)
-    for where, zone in ask.texts(f"{base}availabilityZones"):
+    yield from checks.between(inputs, f"{base}maxPods", 10, 250)
+    yield from checks.between(inputs, f"{base}osDiskSizeGB", 0, 2048, "GiB")
+    yield from _counts(inputs, base)
+    yield from _spot(inputs, base)
+    yield from _gpu(inputs, base, region, size)
+    for where, zone in inputs.strings(f"{base}availabilityZones"):
         yield from checks.one_of(where, zone, ("1", "2", "3"))
-    if ask.items(f"{base}availabilityZones") and region and places.has_zones(region) is False:
+    if inputs.items(f"{base}availabilityZones") and region and places.has_zones(region) is False:
         yield Problem(
             f"{base}availabilityZones",
             f"{places.display_name(region)} has no availability zones; leave them out",
         )
-    for where, text in ask.texts(f"{base}nodeTaints"):
+    for where, text in inputs.strings(f"{base}nodeTaints"):
         if not _TAINT.fullmatch(text):
             yield Problem(where, f"{text!r} isn't a taint such as sku=gpu:NoSchedule")
-    yield from _labels(ask, base)
-    surge = ask.text(f"{base}upgradeSettings.maxSurge")
+    yield from _labels(inputs, base)
+    surge = inputs.optional_string(f"{base}upgradeSettings.maxSurge")
     if surge and not _SURGE.fullmatch(surge):
         yield Problem(
             f"{base}upgradeSettings.maxSurge", f"{surge!r} isn't a number or a share such as 33%"
         )
     yield from checks.resource_id(
-        f"{base}vnetSubnetID", ask.text(f"{base}vnetSubnetID"), subnets.TYPE
+        f"{base}vnetSubnetID", inputs.optional_string(f"{base}vnetSubnetID"), subnets.TYPE
     )
     yield from checks.resource_id(
-        f"{base}podSubnetID", ask.text(f"{base}podSubnetID"), subnets.TYPE
+        f"{base}podSubnetID", inputs.optional_string(f"{base}podSubnetID"), subnets.TYPE
     )
     yield from checks.resource_id(
         f"{base}proximityPlacementGroupID",
-        ask.text(f"{base}proximityPlacementGroupID"),
+        inputs.optional_string(f"{base}proximityPlacementGroupID"),
         "Microsoft.Compute/proximityPlacementGroups",
     )
     yield from checks.resource_id(
         f"{base}capacityReservationGroupID",
-        ask.text(f"{base}capacityReservationGroupID"),
+        inputs.optional_string(f"{base}capacityReservationGroupID"),
         "Microsoft.Compute/capacityReservationGroups",
     )
 
 
-def _counts(ask: Ask, base: str) -> Iterator[Problem]:
-    is_system = ask.text(f"{base}mode") == "System"
+def _counts(inputs: Inputs, base: str) -> Iterator[Problem]:
+    is_system = inputs.optional_string(f"{base}mode") == "System"
     least = 1 if is_system else 0
     for name in ("count", "minCount", "maxCount"):
-        yield from checks.between(ask, f"{base}{name}", least, 1000)
-    low, high = ask.number(f"{base}minCount"), ask.number(f"{base}maxCount")
-    if ask.flag(f"{base}enableAutoScaling"):
+        yield from checks.between(inputs, f"{base}{name}", least, 1000)
+    low, high = inputs.number(f"{base}minCount"), inputs.number(f"{base}maxCount")
+    if inputs.flag(f"{base}enableAutoScaling"):
         for name in ("minCount", "maxCount"):
-            yield from checks.needs(ask, f"{base}{name}", "enableAutoScaling needs it")
-        count = ask.number(f"{base}count")
+            yield from checks.needs(inputs, f"{base}{name}", "enableAutoScaling needs it")
+        count = inputs.number(f"{base}count")
         if None not in (count, low, high) and not (low or 0) <= (count or 0) <= (high or 0):
             yield Problem(
                 f"{base}count",
                 f"{count:g} isn't between minCount and maxCount; start "
                 "inside them or leave it out",
             )
-    elif ask.at(f"{base}enableAutoScaling") in (None, False):
+    elif inputs.at(f"{base}enableAutoScaling") in (None, False):
         for name in ("minCount", "maxCount"):
-            if ask.is_given(f"{base}{name}"):
+            if inputs.is_given(f"{base}{name}"):
                 yield Problem(f"{base}{name}", "goes with enableAutoScaling only")
     if low is not None and high is not None and low > high:
         yield Problem(f"{base}maxCount", f"{high:g} is less than minCount {low:g}")
 
 
-def _spot(ask: Ask, base: str) -> Iterator[Problem]:
-    priority = ask.at(f"{base}scaleSetPriority")
+def _spot(inputs: Inputs, base: str) -> Iterator[Problem]:
+    priority = inputs.at(f"{base}scaleSetPriority")
     if priority == "Spot":
-        if ask.text(f"{base}mode") == "System":
+        if inputs.optional_string(f"{base}mode") == "System":
             yield Problem(
                 f"{base}scaleSetPriority",
                 "a pool of the mode System can't be spot; choose the mode User",
             )
-        if ask.is_given(f"{base}capacityReservationGroupID"):
+        if inputs.is_given(f"{base}capacityReservationGroupID"):
             yield Problem(f"{base}capacityReservationGroupID", "doesn't go with spot machines")
-        if ask.is_absent(f"{base}scaleSetEvictionPolicy"):
+        if inputs.is_absent(f"{base}scaleSetEvictionPolicy"):
             yield Problem(
                 f"{base}scaleSetEvictionPolicy",
                 "is missing: spot machines are stopped "
                 "(Deallocate) or deleted (Delete) when taken away",
             )
-        price = ask.number(f"{base}spotMaxPrice")
+        price = inputs.number(f"{base}spotMaxPrice")
         if price is not None and price != -1 and price <= 0:
             yield Problem(
                 f"{base}spotMaxPrice",
@@ -128,14 +128,14 @@ def _spot(ask: Ask, base: str) -> Iterator[Problem]:
             )
     elif priority in (None, "Regular"):
         for name in ("scaleSetEvictionPolicy", "spotMaxPrice"):
-            if ask.is_given(f"{base}{name}"):
+            if inputs.is_given(f"{base}{name}"):
                 yield Problem(f"{base}{name}", "goes with scaleSetPriority Spot only")
 
 
-def _gpu(ask: Ask, base: str, region: str | None, size: str | None) -> Iterator[Problem]:
+def _gpu(inputs: Inputs, base: str, region: str | None, size: str | None) -> Iterator[Problem]:
     if size is None:
         return
-    profile = ask.text(f"{base}gpuInstanceProfile")
+    profile = inputs.optional_string(f"{base}gpuInstanceProfile")
     if profile and not machines.can_be_partitioned(region, size):
         yield Problem(
             f"{base}gpuInstanceProfile",
@@ -143,17 +143,21 @@ def _gpu(ask: Ask, base: str, region: str | None, size: str | None) -> Iterator[
             "with an A100, H100 or H200, or leave the profile out",
         )
     yield from checks.one_of(f"{base}gpuInstanceProfile", profile, machines.MIG)
-    if ask.is_given(f"{base}gpuProfile.driver") and not machines.is_gpu(region, size):
+    if inputs.is_given(f"{base}gpuProfile.driver") and not machines.is_gpu(region, size):
         yield Problem(f"{base}gpuProfile", f"{size} has no GPU; leave it out")
-    if machines.is_gpu(region, size) and ask.text(f"{base}mode") == "System" and profile:
+    if (
+        machines.is_gpu(region, size)
+        and inputs.optional_string(f"{base}mode") == "System"
+        and profile
+    ):
         yield Problem(f"{base}mode", "a partitioned GPU pool can't be of the mode System")
-    if machines.is_arm(size) and ask.text(f"{base}osType") == "Windows":
+    if machines.is_arm(size) and inputs.optional_string(f"{base}osType") == "Windows":
         yield Problem(f"{base}osType", f"{size} is an Arm size, which Windows doesn't run on here")
 
 
-def _labels(ask: Ask, base: str) -> Iterator[Problem]:
-    labels = ask.at(f"{base}nodeLabels")
-    for key in ask.keys(f"{base}nodeLabels"):
+def _labels(inputs: Inputs, base: str) -> Iterator[Problem]:
+    labels = inputs.at(f"{base}nodeLabels")
+    for key in inputs.keys(f"{base}nodeLabels"):
         where = f'{base}nodeLabels["{key}"]'
         value = labels.get(key)
         if not _LABEL_KEY.fullmatch(key):
@@ -172,30 +176,33 @@ def _labels(ask: Ask, base: str) -> Iterator[Problem]:
             )
 
 
-def placement(ask: Ask, path: str, region: str | None) -> Iterator[Problem]:
+def placement(resource: Resource, path: str, region: str | None) -> Iterator[Problem]:
     """Conflicts of a pool's subnets, reservations and group with what exists."""
     base = f"{path}." if path else ""
-    yield from subnets.fits(ask, f"{base}vnetSubnetID", where=region)
+    yield from subnets.fits(resource, f"{base}vnetSubnetID", where=region)
     yield from subnets.fits(
-        ask,
+        resource,
         f"{base}podSubnetID",
         where=region,
         delegated_to="Microsoft.ContainerService/managedClusters",
     )
-    yield from _room(ask, base)
-    yield from compute.same_region(ask, f"{base}proximityPlacementGroupID", region)
-    yield from compute.same_region(ask, f"{base}capacityReservationGroupID", region)
-    group = ask.text(f"{base}capacityReservationGroupID")
+    yield from _room(resource, base)
+    yield from compute.same_region(resource, f"{base}proximityPlacementGroupID", region)
+    yield from compute.same_region(resource, f"{base}capacityReservationGroupID", region)
+    group = resource.optional_string(f"{base}capacityReservationGroupID")
     if group:
         yield from capacity.reserved(
-            ask, f"{base}capacityReservationGroupID", group, ask.text(f"{base}vmSize")
+            resource,
+            f"{base}capacityReservationGroupID",
+            group,
+            resource.optional_string(f"{base}vmSize"),
         )
 
 
-def _room(ask: Ask, base: str) -> Iterator[Problem]:
+def _room(resource: Resource, base: str) -> Iterator[Problem]:
     """A problem when the subnet has fewer addresses than the pool starts with nodes."""
-    id, count = ask.text(f"{base}vnetSubnetID"), ask.number(f"{base}count")
-    subnet = subnets.find(ask.world, id) if ask.world and id else None
+    id, count = resource.optional_string(f"{base}vnetSubnetID"), resource.number(f"{base}count")
+    subnet = subnets.find(resource.world, id) if id else None
     sizes = [block.num_addresses for block in subnets.blocks(subnet)] if subnet else []
     # Azure keeps five addresses of each subnet (virtual-networks-faq).
     if count is not None and sizes and count > sum(sizes) - 5 * len(sizes):
@@ -206,20 +213,18 @@ def _room(ask: Ask, base: str) -> Iterator[Problem]:
         )
 
 
-def _conflicts(ask: Ask) -> Iterator[Problem]:
-    if ask.world is None or ask.id is None:
-        return
-    cluster = known.by_id(ask.world, ask.id.rsplit("/", 2)[0])
-    region = known.region_of(cluster)
+def _conflicts(resource: Resource) -> Iterator[Problem]:
+    cluster = existing.by_id(resource.world, resource.id.rsplit("/", 2)[0])
+    region = existing.region_of(cluster)
     if cluster is None:
         return
-    yield from placement(ask, "", region)
-    if region != ask.region:
-        yield from rules(ask, "", region)
-    asked = Ask(cluster.token, cluster.inputs, {}, ask.world, cluster.id)
-    yield from _nodes(ask, asked)
-    first = asked.text("agentPoolProfiles[0].vnetSubnetID")
-    own = ask.text("vnetSubnetID")
+    yield from placement(resource, "", region)
+    if region != places.region(resource):
+        yield from rules(resource, "", region)
+    asked = Resource.of(cluster, resource.world)
+    yield from _nodes(resource, asked)
+    first = asked.optional_string("agentPoolProfiles[0].vnetSubnetID")
+    own = resource.optional_string("vnetSubnetID")
     if first and own and arm.parse(first) and arm.parse(own):
         here, there = own.rsplit("/", 2)[0], first.rsplit("/", 2)[0]
         if not arm.same(here, there):
@@ -228,7 +233,10 @@ def _conflicts(ask: Ask) -> Iterator[Problem]:
                 "is in another network than the cluster's first pool; "
                 "all pools of a cluster are in one network",
             )
-    version, newest = ask.text("orchestratorVersion"), asked.text("kubernetesVersion")
+    version, newest = (
+        resource.optional_string("orchestratorVersion"),
+        asked.optional_string("kubernetesVersion"),
+    )
     if version and newest and _numbers(version) > _numbers(newest):
         yield Problem(
             "orchestratorVersion",
@@ -236,26 +244,26 @@ def _conflicts(ask: Ask) -> Iterator[Problem]:
         )
 
 
-def nodes(ask: Ask, path: str) -> float:
+def nodes(inputs: Inputs, path: str) -> float:
     """The most nodes that a pool can have."""
     base = f"{path}." if path else ""
-    counts = (ask.number(f"{base}{name}") for name in ("count", "maxCount"))
+    counts = (inputs.number(f"{base}{name}") for name in ("count", "maxCount"))
     return max((count for count in counts if count is not None), default=1)
 
 
-def _nodes(ask: Ask, cluster: Ask) -> Iterator[Problem]:
+def _nodes(resource: Resource, cluster: Resource) -> Iterator[Problem]:
     """A problem when the cluster's pools together can have more nodes than AKS allows."""
-    if ask.world is None or ask.id is None or cluster.id is None:
+    if cluster.id is None:
         return
     others = sum(nodes(cluster, path) for path, _ in cluster.items("agentPoolProfiles")) + sum(
-        nodes(Ask(POOL, made.inputs, {}), "")
-        for made in ask.world.all(POOL)
-        if arm.is_below(made.id, cluster.id) and not arm.same(made.id, ask.id)
+        nodes(Inputs(made.inputs), "")
+        for made in resource.world.all(POOL)
+        if arm.is_below(made.id, cluster.id) and not arm.same(made.id, resource.id)
     )
-    if others + nodes(ask, "") > _MOST_NODES:
+    if others + nodes(resource, "") > _MOST_NODES:
         yield Problem(
             "maxCount",
-            f"{nodes(ask, ''):g} nodes and the other pools' {others:g} are more than the "
+            f"{nodes(resource, ''):g} nodes and the other pools' {others:g} are more than the "
             f"{_MOST_NODES} that a cluster can have; lower one of them",
         )
 
@@ -264,57 +272,61 @@ def _numbers(version: str) -> tuple[int, ...]:
     return tuple(int(part) for part in re.findall(r"\d+", version)[:2])
 
 
-def _obstacles(ask: Ask) -> Iterator[Problem]:
-    if ask.world is None or ask.id is None or ask.text("mode") != "System":
+def _obstacles(resource: Resource) -> Iterator[Problem]:
+    if resource.optional_string("mode") != "System":
         return
-    parent = ask.id.rsplit("/", 2)[0]
-    cluster = known.by_id(ask.world, parent)
+    parent = resource.id.rsplit("/", 2)[0]
+    cluster = existing.by_id(resource.world, parent)
     if cluster is None:
         return
-    asked = Ask("", cluster.inputs, {})
+    asked = Inputs(cluster.inputs)
     inline = [path for path, _ in asked.items("agentPoolProfiles")]
     others = [
         made
-        for made in ask.world.all(POOL)
+        for made in resource.world.all(POOL)
         if arm.is_below(made.id, parent)
-        and not arm.same(made.id, ask.id)
+        and not arm.same(made.id, resource.id)
         and made.inputs.get("mode") == "System"
     ]
-    if not others and not any(asked.text(f"{path}.mode") == "System" for path in inline):
+    if not others and not any(
+        asked.optional_string(f"{path}.mode") == "System" for path in inline
+    ):
         yield Problem("", "it is the cluster's last pool of the mode System; make another first")
 
 
-def computed(ask: Ask, path: str, version: str | None) -> dict[str, Any]:
+def computed(inputs: Inputs, path: str, version: str | None) -> dict[str, Any]:
     """What AKS adds to a pool."""
     base = f"{path}." if path else ""
-    own = ask.text(f"{base}orchestratorVersion") or version or ""
+    own = inputs.optional_string(f"{base}orchestratorVersion") or version or ""
     return {
         "currentOrchestratorVersion": own,
         "orchestratorVersion": own,
         "nodeImageVersion": "AKSUbuntu-2204gen2containerd-202601.01.0",
         "provisioningState": "Succeeded",
         "powerState": {"code": "Running"},
-        "osType": ask.text(f"{base}osType") or "Linux",
-        "osDiskType": ask.text(f"{base}osDiskType") or "Managed",
-        "count": ask.number(f"{base}count")
-        if ask.is_given(f"{base}count")
-        else (ask.number(f"{base}minCount") or 0 if ask.is_given(f"{base}minCount") else 1),
+        "osType": inputs.optional_string(f"{base}osType") or "Linux",
+        "osDiskType": inputs.optional_string(f"{base}osDiskType") or "Managed",
+        "count": inputs.number(f"{base}count")
+        if inputs.is_given(f"{base}count")
+        else (inputs.number(f"{base}minCount") or 0 if inputs.is_given(f"{base}minCount") else 1),
     }
 
 
-def _outputs(ask: Ask) -> dict[str, Any]:
-    parent = (ask.id or "").rsplit("/", 2)[0]
-    cluster = known.by_id(ask.world, parent) if ask.world else None
-    version = Ask("", cluster.outputs, {}).text("currentKubernetesVersion") if cluster else None
+def _outputs(resource: Resource) -> dict[str, Any]:
+    parent = resource.id.rsplit("/", 2)[0]
+    cluster = existing.by_id(resource.world, parent) if resource.world else None
+    version = (
+        Inputs(cluster.outputs).optional_string("currentKubernetesVersion") if cluster else None
+    )
     return {
-        **computed(ask, "", version),
+        **computed(resource, "", version),
         # In outputs of a pool this is the machines' kind, not Resource Manager's type.
-        "type": ask.text("type") or "VirtualMachineScaleSets",
+        "type": resource.optional_string("type") or "VirtualMachineScaleSets",
     }
 
 
 KINDS: Final = (
-    Kind(
+    AzureKind(
         POOL,
         "Microsoft.ContainerService/managedClusters/{resourceName}/agentPools/{agentPoolName}",
         name=naming.AGENT_POOL,
@@ -351,9 +363,9 @@ KINDS: Final = (
                 "creationData",
             }
         ),
-        problems=_problems,
-        conflicts=_conflicts,
-        obstacles=_obstacles,
-        outputs=_outputs,
+        rules=(_problems,),
+        crosschecks=(_conflicts,),
+        delete_blockers=(_obstacles,),
+        computed=_outputs,
     ),
 )

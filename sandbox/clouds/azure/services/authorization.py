@@ -6,9 +6,9 @@ import re
 from collections.abc import Iterator
 from typing import Any, Final
 
-from falaj.sandbox.clouds.azure import arm, checks, invented, known, naming
-from falaj.sandbox.clouds.azure.ask import Ask
-from falaj.sandbox.clouds.azure.kind import Kind
+from falaj.sandbox.clouds.azure import arm, checks, existing, generated, naming
+from falaj.sandbox.clouds.azure.kinds import AzureKind
+from falaj.sandbox.clouds.inputs import Inputs, Resource
 from falaj.sandbox.clouds.model import Problem
 
 DEFINITION: Final = "azure-native:authorization:RoleDefinition"
@@ -32,67 +32,67 @@ def _scope(path: str, text: str | None) -> Iterator[Problem]:
         )
 
 
-def _definition_problems(ask: Ask) -> Iterator[Problem]:
-    yield from _scope("scope", ask.text("scope"))
-    if ask.is_absent("assignableScopes[0]"):
+def _definition_problems(inputs: Inputs) -> Iterator[Problem]:
+    yield from _scope("scope", inputs.optional_string("scope"))
+    if inputs.is_absent("assignableScopes[0]"):
         yield Problem("assignableScopes", "is missing: say where the role may be assigned")
-    for path, text in ask.texts("assignableScopes"):
+    for path, text in inputs.strings("assignableScopes"):
         yield from _scope(path, text)
         if text == "/":
             yield Problem(path, "'/' is for built-in roles; name a subscription or a group")
-    yield from checks.needs(ask, "roleName", "give the role a name that people see")
-    name = ask.text("roleName")
+    yield from checks.needs(inputs, "roleName", "give the role a name that people see")
+    name = inputs.optional_string("roleName")
     if name and len(name) > 512:
         yield Problem("roleName", f"has {len(name)} characters; at most 512 are allowed")
-    description = ask.text("description")
+    description = inputs.optional_string("description")
     if description and len(description) > 2048:
         yield Problem(
             "description", f"has {len(description)} characters; at most 2048 are allowed"
         )
-    if ask.is_absent("permissions[0]"):
+    if inputs.is_absent("permissions[0]"):
         yield Problem("permissions", "is missing: say what the role may do")
-    for path, _ in ask.items("permissions"):
+    for path, _ in inputs.items("permissions"):
         for kind in ("actions", "notActions", "dataActions", "notDataActions"):
-            for where, text in ask.texts(f"{path}.{kind}"):
+            for where, text in inputs.strings(f"{path}.{kind}"):
                 if not _ACTION.fullmatch(text):
                     yield Problem(
                         where,
                         f"{text!r} isn't an action such as Microsoft.Storage/storageAccounts/read",
                     )
-        if ask.is_absent(f"{path}.actions[0]") and ask.is_absent(f"{path}.dataActions[0]"):
+        if inputs.is_absent(f"{path}.actions[0]") and inputs.is_absent(f"{path}.dataActions[0]"):
             yield Problem(path, "allows nothing: give actions or dataActions")
-        if ask.items(f"{path}.dataActions") and any(
-            "managementgroups" in text.lower() for _, text in ask.texts("assignableScopes")
+        if inputs.items(f"{path}.dataActions") and any(
+            "managementgroups" in text.lower() for _, text in inputs.strings("assignableScopes")
         ):
             # Source: role-based-access-control/custom-roles (limits).
             yield Problem(f"{path}.dataActions", "don't go with a management group as the scope")
 
 
-def _definition_conflicts(ask: Ask) -> Iterator[Problem]:
-    name = ask.text("roleName")
-    for made in ask.world.all(DEFINITION) if ask.world and name else ():
+def _definition_conflicts(resource: Resource) -> Iterator[Problem]:
+    name = resource.optional_string("roleName")
+    for made in resource.world.all(DEFINITION) if name else ():
         taken = made.inputs.get("roleName")
         is_same = isinstance(taken, str) and taken.lower() == (name or "").lower()
-        if is_same and not arm.same(made.id, ask.id or ""):
+        if is_same and not arm.same(made.id, resource.id):
             yield Problem(
                 "roleName",
                 f"{name!r} is the name of another role; names are unique in the tenant",
             )
 
 
-def _definition_obstacles(ask: Ask) -> Iterator[Problem]:
-    own = (ask.id or "").rpartition("/")[2].lower()
-    for made in ask.world.all(ASSIGNMENT) if ask.world else ():
+def _definition_obstacles(resource: Resource) -> Iterator[Problem]:
+    own = resource.id.rpartition("/")[2].lower()
+    for made in resource.world.all(ASSIGNMENT):
         role = made.inputs.get("roleDefinitionId")
         if isinstance(role, str) and role.rpartition("/")[2].lower() == own:
             yield Problem("", f"{made.id} assigns the role; delete that first")
 
 
-def _eligibility_problems(ask: Ask) -> Iterator[Problem]:
+def _eligibility_problems(inputs: Inputs) -> Iterator[Problem]:
     """Problems of who gets which role where."""
-    yield from _scope("scope", ask.text("scope"))
-    yield from checks.guid("principalId", ask.text("principalId"))
-    role = ask.text("roleDefinitionId")
+    yield from _scope("scope", inputs.optional_string("scope"))
+    yield from checks.guid("principalId", inputs.optional_string("principalId"))
+    role = inputs.optional_string("roleDefinitionId")
     if role is not None:
         guid = role.rpartition("/")[2]
         if "/roledefinitions/" not in role.lower() or not checks.GUID.fullmatch(guid):
@@ -103,34 +103,33 @@ def _eligibility_problems(ask: Ask) -> Iterator[Problem]:
             )
 
 
-def _assignment_problems(ask: Ask) -> Iterator[Problem]:
-    yield from _eligibility_problems(ask)
-    yield from checks.one_of("principalType", ask.text("principalType"), _PRINCIPALS)
-    if ask.is_given("condition") and ask.is_absent("conditionVersion"):
+def _assignment_problems(inputs: Inputs) -> Iterator[Problem]:
+    yield from _eligibility_problems(inputs)
+    yield from checks.one_of("principalType", inputs.optional_string("principalType"), _PRINCIPALS)
+    if inputs.is_given("condition") and inputs.is_absent("conditionVersion"):
         yield Problem("conditionVersion", "is missing: a condition needs it; set 2.0")
-    yield from checks.one_of("conditionVersion", ask.text("conditionVersion"), ("2.0",))
+    yield from checks.one_of(
+        "conditionVersion", inputs.optional_string("conditionVersion"), ("2.0",)
+    )
 
 
-def _assignment_conflicts(ask: Ask) -> Iterator[Problem]:
-    if ask.world is None or ask.id is None:
-        return
-    wanted = _facts(ask)
-    for made in ask.world.all(ASSIGNMENT):
-        if not arm.same(made.id, ask.id) and wanted == _facts(Ask(ASSIGNMENT, made.inputs, {})):
+def _assignment_conflicts(resource: Resource) -> Iterator[Problem]:
+    wanted = _facts(resource)
+    for made in resource.world.all(ASSIGNMENT):
+        if not arm.same(made.id, resource.id) and wanted == _facts(Inputs(made.inputs)):
             yield Problem(
                 "",
                 f"{made.id} assigns the same role to the same principal at the same "
                 "scope already; leave one of them out",
             )
-    role = (ask.text("roleDefinitionId") or "").rpartition("/")[2].lower()
+    role = (resource.optional_string("roleDefinitionId") or "").rpartition("/")[2].lower()
     custom = next(
-        (made for made in ask.world.all(DEFINITION) if made.id.lower().endswith(f"/{role}")), None
+        (made for made in resource.world.all(DEFINITION) if made.id.lower().endswith(f"/{role}")),
+        None,
     )
-    scope = ask.text("scope")
+    scope = resource.optional_string("scope")
     if custom and scope:
-        allowed = [
-            text for _, text in Ask(DEFINITION, custom.inputs, {}).texts("assignableScopes")
-        ]
+        allowed = [text for _, text in Inputs(custom.inputs).strings("assignableScopes")]
         if allowed and not any(arm.is_below(scope, each) for each in allowed):
             yield Problem(
                 "scope",
@@ -139,136 +138,150 @@ def _assignment_conflicts(ask: Ask) -> Iterator[Problem]:
             )
 
 
-def _facts(ask: Ask) -> tuple[str, ...]:
-    role = (ask.text("roleDefinitionId") or "").rpartition("/")[2]
+def _facts(inputs: Inputs) -> tuple[str, ...]:
+    role = (inputs.optional_string("roleDefinitionId") or "").rpartition("/")[2]
     return tuple(
         str(part).lower()
         for part in (
-            arm.scope(ask.text("scope") or ""),
+            arm.scope(inputs.optional_string("scope") or ""),
             role,
-            ask.text("principalId"),
-            ask.text("condition"),
+            inputs.optional_string("principalId"),
+            inputs.optional_string("condition"),
         )
     )  # fmt: skip
 
 
-def _policy_problems(ask: Ask) -> Iterator[Problem]:
-    yield from _scope("scope", ask.text("scope"))
-    yield from checks.needs(ask, "policyDefinitionId", "name the definition that is assigned")
-    definition = ask.text("policyDefinitionId")
+def _policy_problems(inputs: Inputs) -> Iterator[Problem]:
+    yield from _scope("scope", inputs.optional_string("scope"))
+    yield from checks.needs(inputs, "policyDefinitionId", "name the definition that is assigned")
+    definition = inputs.optional_string("policyDefinitionId")
     if definition and not re.search(
         r"/providers/Microsoft\.Authorization/policy(?:Set)?Definitions/[^/]+$", definition, re.I
     ):
         yield Problem("policyDefinitionId", f"{definition!r} isn't the id of a policy or a set")
-    name = ask.text("displayName")
+    name = inputs.optional_string("displayName")
     if name and len(name) > 128:
         yield Problem("displayName", f"has {len(name)} characters; at most 128 are allowed")
-    for path, text in ask.texts("notScopes"):
+    for path, text in inputs.strings("notScopes"):
         yield from _scope(path, text)
-    if ask.is_given("identity") and ask.is_absent("location") and not ask.config.get("location"):
+    if (
+        inputs.is_given("identity")
+        and inputs.is_absent("location")
+        and not inputs.config.get("location")
+    ):
         yield Problem("location", "is missing: an assignment with an identity needs a region")
 
 
-def _lock_problems(ask: Ask) -> Iterator[Problem]:
-    notes = ask.text("notes")
+def _lock_problems(inputs: Inputs) -> Iterator[Problem]:
+    notes = inputs.optional_string("notes")
     if notes and len(notes) > 512:
         yield Problem("notes", f"has {len(notes)} characters; at most 512 are allowed")
-    if ask.text("level") == "NotSpecified":
+    if inputs.optional_string("level") == "NotSpecified":
         yield Problem("level", "NotSpecified isn't allowed; allowed are CanNotDelete and ReadOnly")
 
 
-def _lock_conflicts(ask: Ask) -> Iterator[Problem]:
-    scope = ask.text("scope")
-    if ask.world and scope and not known.exists(ask.world, scope):
+def _lock_conflicts(resource: Resource) -> Iterator[Problem]:
+    scope = resource.optional_string("scope")
+    if scope and not existing.exists(resource.world, scope):
         yield Problem("scope", f"{scope} doesn't exist; lock what was made, by its output")
 
 
-def _created(ask: Ask) -> dict[str, Any]:
-    del ask
+def _created(inputs: Inputs) -> dict[str, Any]:
+    del inputs
     return {
-        "createdBy": invented.PRINCIPAL,
-        "createdOn": invented.MOMENT,
-        "updatedBy": invented.PRINCIPAL,
-        "updatedOn": invented.MOMENT,
+        "createdBy": generated.PRINCIPAL,
+        "createdOn": generated.MOMENT,
+        "updatedBy": generated.PRINCIPAL,
+        "updatedOn": generated.MOMENT,
     }
 
 
-def _definition_outputs(ask: Ask) -> dict[str, Any]:
-    return {"roleType": ask.text("roleType") or "CustomRole", **_created(ask)}
+def _definition_outputs(inputs: Inputs) -> dict[str, Any]:
+    return {"roleType": inputs.optional_string("roleType") or "CustomRole", **_created(inputs)}
 
 
-def _assignment_outputs(ask: Ask) -> dict[str, Any]:
-    return {"principalType": ask.text("principalType") or "ServicePrincipal", **_created(ask)}
+def _assignment_outputs(inputs: Inputs) -> dict[str, Any]:
+    return {
+        "principalType": inputs.optional_string("principalType") or "ServicePrincipal",
+        **_created(inputs),
+    }
 
 
 _LOCKS: Final = "Microsoft.Authorization/locks/{lockName}"
 
 KINDS: Final = (
-    Kind(
+    AzureKind(
         DEFINITION,
         "{scope}/providers/Microsoft.Authorization/roleDefinitions/{roleDefinitionId}",
         name=naming.GUID,
         autoname="uuid",
-        problems=_definition_problems,
-        conflicts=_definition_conflicts,
-        obstacles=_definition_obstacles,
-        outputs=_definition_outputs,
+        rules=(_definition_problems,),
+        crosschecks=(_definition_conflicts,),
+        delete_blockers=(_definition_obstacles,),
+        computed=_definition_outputs,
     ),
-    Kind(
+    AzureKind(
         ASSIGNMENT,
         "{scope}/providers/Microsoft.Authorization/roleAssignments/{roleAssignmentName}",
         name=naming.GUID,
         autoname="uuid",
-        replaces=frozenset({"principalId", "roleDefinitionId", "principalType"}),
-        problems=_assignment_problems,
-        conflicts=_assignment_conflicts,
-        outputs=_assignment_outputs,
+        replaces=(
+            "principalId",
+            "roleDefinitionId",
+            "principalType",
+        ),
+        rules=(_assignment_problems,),
+        crosschecks=(_assignment_conflicts,),
+        computed=_assignment_outputs,
     ),
-    Kind(
+    AzureKind(
         "azure-native:authorization:PimRoleEligibilitySchedule",
         "{scope}/providers/Microsoft.Authorization/roleEligibilitySchedules/{unnamed}",
         autoname="uuid",
-        replaces=frozenset({"principalId", "roleDefinitionId"}),
-        problems=_eligibility_problems,
+        replaces=(
+            "principalId",
+            "roleDefinitionId",
+        ),
+        rules=(_eligibility_problems,),
     ),
-    Kind(
+    AzureKind(
         "azure-native:authorization:PolicyAssignment",
         "{scope}/providers/Microsoft.Authorization/policyAssignments/{policyAssignmentName}",
         name=naming.POLICY,
-        problems=_policy_problems,
+        rules=(_policy_problems,),
     ),
-    Kind(
+    AzureKind(
         "azure-native:authorization:PolicyDefinition",
         "/subscriptions/{subscriptionId}/providers/Microsoft.Authorization/policyDefinitions/"
         "{policyDefinitionName}",
         name=naming.POLICY,
         is_held_by_references=True,
     ),
-    Kind(
+    AzureKind(
         "azure-native:authorization:ManagementLockByScope",
         f"{{scope}}/providers/{_LOCKS}",
         name=naming.LOCK,
-        problems=_lock_problems,
-        conflicts=_lock_conflicts,
+        rules=(_lock_problems,),
+        crosschecks=(_lock_conflicts,),
     ),
-    Kind(
+    AzureKind(
         "azure-native:authorization:ManagementLockAtResourceGroupLevel",
         _LOCKS,
         name=naming.LOCK,
-        problems=_lock_problems,
+        rules=(_lock_problems,),
     ),
-    Kind(
+    AzureKind(
         "azure-native:authorization:ManagementLockAtSubscriptionLevel",
         f"/subscriptions/{{subscriptionId}}/providers/{_LOCKS}",
         name=naming.LOCK,
-        problems=_lock_problems,
+        rules=(_lock_problems,),
     ),
-    Kind(
+    AzureKind(
         "azure-native:authorization:ManagementLockAtResourceLevel",
         "/subscriptions/{subscriptionId}/resourceGroups/{resourceGroupName}/providers/"
         "{resourceProviderNamespace}/{parentResourcePath}/{resourceType}/{resourceName}/providers/"
         + _LOCKS,
         name=naming.LOCK,
-        problems=_lock_problems,
+        rules=(_lock_problems,),
     ),
 )

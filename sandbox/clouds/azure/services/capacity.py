@@ -5,21 +5,21 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Final
 
-from falaj.sandbox.clouds.azure import checks, invented, known, machines, naming
-from falaj.sandbox.clouds.azure.ask import Ask
-from falaj.sandbox.clouds.azure.kind import Kind
+from falaj.sandbox.clouds.azure import checks, existing, generated, machines, naming, places
+from falaj.sandbox.clouds.azure.kinds import AzureKind
+from falaj.sandbox.clouds.inputs import Inputs, Resource
 from falaj.sandbox.clouds.model import Problem
 
 RESERVATION: Final = "azure-native:compute:CapacityReservation"
 
 
-def reserved(ask: Ask, path: str, group: str, size: str | None) -> Iterator[Problem]:
+def reserved(resource: Resource, path: str, group: str, size: str | None) -> Iterator[Problem]:
     """A problem when a group of reservations holds none of the size."""
-    if ask.world is None or size is None or known.by_id(ask.world, group) is None:
+    if size is None or existing.by_id(resource.world, group) is None:
         return
     sizes = {
-        Ask(RESERVATION, made.inputs, {}).text("sku.name")
-        for made in ask.world.all(RESERVATION)
+        Inputs(made.inputs).optional_string("sku.name")
+        for made in resource.world.all(RESERVATION)
         if made.id.lower().startswith(group.lower() + "/")
     }
     if size not in sizes:
@@ -29,21 +29,21 @@ def reserved(ask: Ask, path: str, group: str, size: str | None) -> Iterator[Prob
         )
 
 
-def _reservation_problems(ask: Ask) -> Iterator[Problem]:
-    yield from checks.needs(ask, "sku.name", "name a size")
-    yield from checks.needs(ask, "sku.capacity", "say how many machines")
-    yield from machines.sold("sku.name", ask.region, ask.text("sku.name"))
-    yield from checks.between(ask, "sku.capacity", 0, 1000)
-    if len(ask.items("zones")) > 1:
+def _reservation_problems(inputs: Inputs) -> Iterator[Problem]:
+    yield from checks.needs(inputs, "sku.name", "name a size")
+    yield from checks.needs(inputs, "sku.capacity", "say how many machines")
+    yield from machines.sold("sku.name", places.region(inputs), inputs.optional_string("sku.name"))
+    yield from checks.between(inputs, "sku.capacity", 0, 1000)
+    if len(inputs.items("zones")) > 1:
         yield Problem("zones", "a reservation is in one zone; make one for each")
 
 
-def _reservation_conflicts(ask: Ask) -> Iterator[Problem]:
-    parent = known.by_id(ask.world, ask.id.rsplit("/", 2)[0]) if ask.world and ask.id else None
+def _reservation_conflicts(resource: Resource) -> Iterator[Problem]:
+    parent = existing.by_id(resource.world, resource.id.rsplit("/", 2)[0]) if resource.id else None
     if parent is None:
         return
-    allowed = {text for _, text in Ask("", parent.inputs, {}).texts("zones")}
-    given = {text for _, text in ask.texts("zones")}
+    allowed = {text for _, text in Inputs(parent.inputs).strings("zones")}
+    given = {text for _, text in resource.strings("zones")}
     if given - allowed or (allowed and not given):
         listed = ", ".join(sorted(allowed)) or "none"
         yield Problem(
@@ -51,44 +51,50 @@ def _reservation_conflicts(ask: Ask) -> Iterator[Problem]:
         )
 
 
-def _reservation_outputs(ask: Ask) -> dict[str, Any]:
+def _reservation_outputs(resource: Resource) -> dict[str, Any]:
     return {
-        "reservationId": invented.guid("reservation", ask.id or ""),
-        "provisioningTime": invented.MOMENT,
-        "timeCreated": invented.MOMENT,
+        "reservationId": generated.guid("reservation", resource.id),
+        "provisioningTime": generated.MOMENT,
+        "timeCreated": generated.MOMENT,
     }
 
 
-def _group_outputs(ask: Ask) -> dict[str, Any]:
-    del ask
+def _group_outputs(inputs: Inputs) -> dict[str, Any]:
+    del inputs
     return {"capacityReservations": [], "virtualMachinesAssociated": []}
 
 
 KINDS: Final = (
-    Kind(
+    AzureKind(
         "azure-native:compute:CapacityReservationGroup",
         "Microsoft.Compute/capacityReservationGroups/{capacityReservationGroupName}",
         name=naming.COMPUTE,
         is_held_by_children=True,
         is_held_by_references=True,
-        replaces=frozenset({"zones"}),
-        outputs=_group_outputs,
+        replaces=("zones",),
+        computed=_group_outputs,
     ),
-    Kind(
+    AzureKind(
         RESERVATION,
         "Microsoft.Compute/capacityReservationGroups/{capacityReservationGroupName}/"
         "capacityReservations/{capacityReservationName}",
         name=naming.COMPUTE,
-        replaces=frozenset({"zones", "sku.name"}),
-        problems=_reservation_problems,
-        conflicts=_reservation_conflicts,
-        outputs=_reservation_outputs,
+        replaces=(
+            "zones",
+            "sku.name",
+        ),
+        rules=(_reservation_problems,),
+        crosschecks=(_reservation_conflicts,),
+        computed=_reservation_outputs,
     ),
-    Kind(
+    AzureKind(
         "azure-native:compute:ProximityPlacementGroup",
         "Microsoft.Compute/proximityPlacementGroups/{proximityPlacementGroupName}",
         name=naming.COMPUTE,
         is_held_by_references=True,
-        replaces=frozenset({"zones", "proximityPlacementGroupType"}),
+        replaces=(
+            "zones",
+            "proximityPlacementGroupType",
+        ),
     ),
 )

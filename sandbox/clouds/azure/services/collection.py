@@ -5,42 +5,44 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Final
 
-from falaj.sandbox.clouds.azure import checks, invented, naming
-from falaj.sandbox.clouds.azure.ask import Ask
-from falaj.sandbox.clouds.azure.kind import Kind
+from falaj.sandbox.clouds.azure import checks, generated, naming
+from falaj.sandbox.clouds.azure.kinds import AzureKind
 from falaj.sandbox.clouds.azure.results import location
+from falaj.sandbox.clouds.inputs import Inputs, Resource
 from falaj.sandbox.clouds.model import Problem
 
 
-def _collection_problems(ask: Ask) -> Iterator[Problem]:
+def _collection_problems(inputs: Inputs) -> Iterator[Problem]:
     names: set[str] = set()
-    destinations = ask.at("destinations")
-    for kind in ask.keys("destinations"):
+    destinations = inputs.at("destinations")
+    for kind in inputs.keys("destinations"):
         value = destinations.get(kind)
-        for path, _ in ask.items(f"destinations.{kind}"):
-            names.add(ask.text(f"{path}.name") or "")
+        for path, _ in inputs.items(f"destinations.{kind}"):
+            names.add(inputs.optional_string(f"{path}.name") or "")
         if isinstance(value, dict):
-            names.add(ask.text(f"destinations.{kind}.name") or "")
-    for path, _ in ask.items("dataFlows"):
-        for where, text in ask.texts(f"{path}.destinations"):
+            names.add(inputs.optional_string(f"destinations.{kind}.name") or "")
+    for path, _ in inputs.items("dataFlows"):
+        for where, text in inputs.strings(f"{path}.destinations"):
             if names and text not in names:
                 yield Problem(
                     where,
                     f"there is no destination {text!r}; name one of "
                     f"{', '.join(sorted(item for item in names if item))}",
                 )
-        if ask.is_absent(f"{path}.streams[0]"):
+        if inputs.is_absent(f"{path}.streams[0]"):
             yield Problem(f"{path}.streams", "is missing: name the streams that flow")
     yield from checks.resource_id(
         "dataCollectionEndpointId",
-        ask.text("dataCollectionEndpointId"),
+        inputs.optional_string("dataCollectionEndpointId"),
         "Microsoft.Insights/dataCollectionEndpoints",
     )
 
 
-def _association_problems(ask: Ask) -> Iterator[Problem]:
+def _association_problems(inputs: Inputs) -> Iterator[Problem]:
     given = [
-        name for name in ("dataCollectionRuleId", "dataCollectionEndpointId") if ask.is_given(name)
+        name
+        for name in ("dataCollectionRuleId", "dataCollectionEndpointId")
+        if inputs.is_given(name)
     ]
     if len(given) != 1:
         yield Problem(
@@ -48,32 +50,34 @@ def _association_problems(ask: Ask) -> Iterator[Problem]:
         )
     if given == ["dataCollectionEndpointId"]:
         yield from checks.one_of(
-            "associationName", ask.text("associationName"), ("configurationAccessEndpoint",)
+            "associationName",
+            inputs.optional_string("associationName"),
+            ("configurationAccessEndpoint",),
         )
 
 
-def _rule_outputs(ask: Ask) -> dict[str, Any]:
-    return {"immutableId": f"dcr-{invented.digest(32, ask.id or '')}"}
+def _rule_outputs(resource: Resource) -> dict[str, Any]:
+    return {"immutableId": f"dcr-{generated.digest(32, resource.id)}"}
 
 
-def _endpoint_outputs(ask: Ask) -> dict[str, Any]:
-    id, region = ask.id or "", location(ask) or "unknown"
-    host = f"{id.rpartition('/')[2].lower()}-{invented.digest(4, id)}.{region}-1"
+def _endpoint_outputs(resource: Resource) -> dict[str, Any]:
+    id, region = resource.id, location(resource) or "unknown"
+    host = f"{id.rpartition('/')[2].lower()}-{generated.digest(4, id)}.{region}-1"
     return {
-        "immutableId": f"dce-{invented.digest(32, id)}",
+        "immutableId": f"dce-{generated.digest(32, id)}",
         "logsIngestion": {"endpoint": f"https://{host}.ingest.monitor.azure.com"},
         "metricsIngestion": {"endpoint": f"https://{host}.metrics.ingest.monitor.azure.com"},
         "configurationAccess": {"endpoint": f"https://{host}.handler.control.monitor.azure.com"},
     }
 
 
-def _workspace_outputs(ask: Ask) -> dict[str, Any]:
-    id, region = ask.id or "", location(ask) or "unknown"
-    name = f"{id.rpartition('/')[2].lower()}-{invented.digest(4, id)}"
+def _workspace_outputs(resource: Resource) -> dict[str, Any]:
+    id, region = resource.id, location(resource) or "unknown"
+    name = f"{id.rpartition('/')[2].lower()}-{generated.digest(4, id)}"
     return {
-        "accountId": invented.guid("account", id),
+        "accountId": generated.guid("account", id),
         "metrics": {
-            "internalId": invented.digest(32, id),
+            "internalId": generated.digest(32, id),
             "prometheusQueryEndpoint": f"https://{name}.{region}.prometheus.monitor.azure.com",
         },
     }
@@ -82,33 +86,33 @@ def _workspace_outputs(ask: Ask) -> dict[str, Any]:
 _INSIGHTS: Final = "Microsoft.Insights"
 
 KINDS: Final = (
-    Kind(
+    AzureKind(
         "azure-native:monitor:DataCollectionRule",
         f"{_INSIGHTS}/dataCollectionRules/{{dataCollectionRuleName}}",
         name=naming.FREE,
         is_held_by_references=True,
-        replaces=frozenset({"kind"}),
-        problems=_collection_problems,
-        outputs=_rule_outputs,
+        replaces=("kind",),
+        rules=(_collection_problems,),
+        computed=_rule_outputs,
     ),
-    Kind(
+    AzureKind(
         "azure-native:monitor:DataCollectionEndpoint",
         f"{_INSIGHTS}/dataCollectionEndpoints/{{dataCollectionEndpointName}}",
         name=naming.FREE,
         is_held_by_references=True,
-        replaces=frozenset({"kind"}),
-        outputs=_endpoint_outputs,
+        replaces=("kind",),
+        computed=_endpoint_outputs,
     ),
-    Kind(
+    AzureKind(
         "azure-native:monitor:DataCollectionRuleAssociation",
         f"{{resourceUri}}/providers/{_INSIGHTS}/dataCollectionRuleAssociations/"
         "{associationName}",
-        problems=_association_problems,
+        rules=(_association_problems,),
     ),
-    Kind(
+    AzureKind(
         "azure-native:monitor:AzureMonitorWorkspace",
         "Microsoft.Monitor/accounts/{azureMonitorWorkspaceName}",
         name=naming.WORKSPACE,
-        outputs=_workspace_outputs,
+        computed=_workspace_outputs,
     ),
 )

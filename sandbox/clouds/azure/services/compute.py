@@ -8,17 +8,18 @@ from typing import Any, Final
 
 from falaj.sandbox.clouds.azure import (
     checks,
-    invented,
+    existing,
+    generated,
     keys,
-    known,
     machines,
     naming,
+    places,
     subnets,
 )
-from falaj.sandbox.clouds.azure.ask import Ask
-from falaj.sandbox.clouds.azure.kind import Kind
+from falaj.sandbox.clouds.azure.kinds import AzureKind
 from falaj.sandbox.clouds.azure.results import location
 from falaj.sandbox.clouds.azure.services import capacity
+from falaj.sandbox.clouds.inputs import Inputs, Resource
 from falaj.sandbox.clouds.model import Problem
 
 ENCRYPTION_SET: Final = "azure-native:compute:DiskEncryptionSet"
@@ -31,27 +32,35 @@ _TIME: Final = re.compile(r"PT(?=.)(?:\d+H)?(?:\d+M)?(?:\d+S)?")
 _SPOT: Final = ("Spot", "Low")
 
 
-def _set_problems(ask: Ask) -> Iterator[Problem]:
-    yield from checks.needs(ask, "activeKey.keyUrl", "name the key that encrypts the disks")
-    rotates = ask.flag("rotationToLatestKeyVersionEnabled")
+def _set_problems(inputs: Inputs) -> Iterator[Problem]:
+    yield from checks.needs(inputs, "activeKey.keyUrl", "name the key that encrypts the disks")
+    rotates = inputs.flag("rotationToLatestKeyVersionEnabled")
     yield from keys.address(
-        "activeKey.keyUrl", ask.text("activeKey.keyUrl"), versioned=None if rotates else True
+        "activeKey.keyUrl",
+        inputs.optional_string("activeKey.keyUrl"),
+        versioned=None if rotates else True,
     )
     yield from checks.resource_id(
         "activeKey.sourceVault.id",
-        ask.text("activeKey.sourceVault.id"),
+        inputs.optional_string("activeKey.sourceVault.id"),
         "Microsoft.KeyVault/vaults",
     )
-    yield from checks.needs(ask, "identity.type", "the set reads its key by a managed identity")
-    yield from checks.guid("federatedClientId", ask.text("federatedClientId"))
+    yield from checks.needs(inputs, "identity.type", "the set reads its key by a managed identity")
+    yield from checks.guid("federatedClientId", inputs.optional_string("federatedClientId"))
 
 
-def _set_conflicts(ask: Ask) -> Iterator[Problem]:
+def _set_conflicts(resource: Resource) -> Iterator[Problem]:
     # Source: virtual-machines/disk-encryption (restrictions): same region, purge protection.
     yield from keys.usable(
-        ask, "activeKey.keyUrl", ask.text("activeKey.keyUrl"), region=location(ask)
+        resource,
+        "activeKey.keyUrl",
+        resource.optional_string("activeKey.keyUrl"),
+        region=location(resource),
     )
-    source, uri = ask.text("activeKey.sourceVault.id"), ask.text("activeKey.keyUrl")
+    source, uri = (
+        resource.optional_string("activeKey.sourceVault.id"),
+        resource.optional_string("activeKey.keyUrl"),
+    )
     found = keys.parse(uri) if uri else None
     if source and found and source.rpartition("/")[2].lower() != found.vault.lower():
         yield Problem(
@@ -61,23 +70,23 @@ def _set_conflicts(ask: Ask) -> Iterator[Problem]:
         )
 
 
-def _set_outputs(ask: Ask) -> dict[str, Any]:
-    del ask
-    return {"previousKeys": [], "lastKeyRotationTimestamp": invented.MOMENT}
+def _set_outputs(inputs: Inputs) -> dict[str, Any]:
+    del inputs
+    return {"previousKeys": [], "lastKeyRotationTimestamp": generated.MOMENT}
 
 
-def _scale_set_problems(ask: Ask) -> Iterator[Problem]:
-    size = ask.text("sku.name")
-    yield from checks.needs(ask, "sku.name", "name a size, such as Standard_D8s_v6")
-    yield from machines.sold("sku.name", ask.region, size)
-    yield from checks.between(ask, "sku.capacity", 0, 1000)
-    if ask.flag("singlePlacementGroup"):
-        yield from checks.between(ask, "sku.capacity", 0, 100)
-    yield from _priority(ask)
-    yield from _disks(ask, size)
-    yield from _upgrade(ask)
-    prefix = ask.text(f"{_PROFILE}.osProfile.computerNamePrefix")
-    is_windows = ask.is_given(f"{_PROFILE}.osProfile.windowsConfiguration")
+def _scale_set_problems(inputs: Inputs) -> Iterator[Problem]:
+    size = inputs.optional_string("sku.name")
+    yield from checks.needs(inputs, "sku.name", "name a size, such as Standard_D8s_v6")
+    yield from machines.sold("sku.name", places.region(inputs), size)
+    yield from checks.between(inputs, "sku.capacity", 0, 1000)
+    if inputs.flag("singlePlacementGroup"):
+        yield from checks.between(inputs, "sku.capacity", 0, 100)
+    yield from _priority(inputs)
+    yield from _disks(inputs, size)
+    yield from _upgrade(inputs)
+    prefix = inputs.optional_string(f"{_PROFILE}.osProfile.computerNamePrefix")
+    is_windows = inputs.is_given(f"{_PROFILE}.osProfile.windowsConfiguration")
     longest = 9 if is_windows else 58
     if prefix and not re.fullmatch(r"[A-Za-z0-9-]+", prefix):
         yield Problem(
@@ -90,13 +99,15 @@ def _scale_set_problems(ask: Ask) -> Iterator[Problem]:
             f"has {len(prefix)} characters; at most {longest} are allowed",
         )
     security = f"{_PROFILE}.securityProfile"
-    if ask.is_given(f"{security}.uefiSettings") and ask.is_absent(f"{security}.securityType"):
+    if inputs.is_given(f"{security}.uefiSettings") and inputs.is_absent(
+        f"{security}.securityType"
+    ):
         yield Problem(
             f"{security}.securityType",
             "is missing: uefiSettings need TrustedLaunch or ConfidentialVM",
         )
     linux = f"{_PROFILE}.osProfile.linuxConfiguration"
-    if ask.flag(f"{linux}.disablePasswordAuthentication") and ask.is_absent(
+    if inputs.flag(f"{linux}.disablePasswordAuthentication") and inputs.is_absent(
         f"{linux}.ssh.publicKeys[0]"
     ):
         yield Problem(
@@ -105,10 +116,10 @@ def _scale_set_problems(ask: Ask) -> Iterator[Problem]:
         )
 
 
-def _priority(ask: Ask) -> Iterator[Problem]:
-    priority = ask.text(f"{_PROFILE}.priority")
+def _priority(inputs: Inputs) -> Iterator[Problem]:
+    priority = inputs.optional_string(f"{_PROFILE}.priority")
     spot_only = ("evictionPolicy", "billingProfile")
-    if priority == "Spot" and ask.is_absent(f"{_PROFILE}.evictionPolicy"):
+    if priority == "Spot" and inputs.is_absent(f"{_PROFILE}.evictionPolicy"):
         yield Problem(
             f"{_PROFILE}.evictionPolicy",
             "is missing: spot machines are stopped "
@@ -117,19 +128,19 @@ def _priority(ask: Ask) -> Iterator[Problem]:
     for name in spot_only:
         if (
             priority in (None, "Regular")
-            and ask.is_given(f"{_PROFILE}.{name}")
-            and not (priority is None and ask.is_given(f"{_PROFILE}.priority"))
+            and inputs.is_given(f"{_PROFILE}.{name}")
+            and not (priority is None and inputs.is_given(f"{_PROFILE}.priority"))
         ):
             yield Problem(f"{_PROFILE}.{name}", "goes with the priority Spot only")
-    if priority in _SPOT and ask.is_given(f"{_PROFILE}.capacityReservation"):
+    if priority in _SPOT and inputs.is_given(f"{_PROFILE}.capacityReservation"):
         yield Problem(f"{_PROFILE}.capacityReservation", "doesn't go with the priority Spot")
 
 
-def _disks(ask: Ask, size: str | None) -> Iterator[Problem]:
+def _disks(inputs: Inputs, size: str | None) -> Iterator[Problem]:
     os_disk = f"{_PROFILE}.storageProfile.osDisk"
-    disks = [os_disk, *(path for path, _ in ask.items(f"{_PROFILE}.storageProfile.dataDisks"))]
+    disks = [os_disk, *(path for path, _ in inputs.items(f"{_PROFILE}.storageProfile.dataDisks"))]
     for path in disks:
-        kind = ask.text(f"{path}.managedDisk.storageAccountType")
+        kind = inputs.optional_string(f"{path}.managedDisk.storageAccountType")
         if kind and kind.startswith("Premium") and size and not machines.has_premium_storage(size):
             yield Problem(
                 f"{path}.managedDisk.storageAccountType",
@@ -137,31 +148,33 @@ def _disks(ask: Ask, size: str | None) -> Iterator[Problem]:
             )
         yield from checks.resource_id(
             f"{path}.managedDisk.diskEncryptionSet.id",
-            ask.text(f"{path}.managedDisk.diskEncryptionSet.id"),
+            inputs.optional_string(f"{path}.managedDisk.diskEncryptionSet.id"),
             _DISK_SET,
         )
-    yield from checks.between(ask, f"{os_disk}.diskSizeGB", 1, 4095, "GiB")
-    if ask.is_given(f"{os_disk}.diffDiskSettings") and ask.text(f"{os_disk}.caching") not in (
+    yield from checks.between(inputs, f"{os_disk}.diskSizeGB", 1, 4095, "GiB")
+    if inputs.is_given(f"{os_disk}.diffDiskSettings") and inputs.optional_string(
+        f"{os_disk}.caching"
+    ) not in (
         "ReadOnly",
         None,
     ):
         yield Problem(f"{os_disk}.caching", "an ephemeral disk needs ReadOnly")
     if (
-        ask.is_given(f"{_PROFILE}.storageProfile")
-        and ask.is_absent(f"{_PROFILE}.storageProfile.imageReference")
-        and ask.text("orchestrationMode") != "Flexible"
+        inputs.is_given(f"{_PROFILE}.storageProfile")
+        and inputs.is_absent(f"{_PROFILE}.storageProfile.imageReference")
+        and inputs.optional_string("orchestrationMode") != "Flexible"
     ):
         yield Problem(f"{_PROFILE}.storageProfile.imageReference", "is missing: name an image")
 
 
-def _upgrade(ask: Ask) -> Iterator[Problem]:
-    mode = ask.text("upgradePolicy.mode")
-    is_flexible = ask.text("orchestrationMode") == "Flexible"
-    if not is_flexible and ask.is_absent("upgradePolicy.mode") and ask.is_given(_PROFILE):
+def _upgrade(inputs: Inputs) -> Iterator[Problem]:
+    mode = inputs.optional_string("upgradePolicy.mode")
+    is_flexible = inputs.optional_string("orchestrationMode") == "Flexible"
+    if not is_flexible and inputs.is_absent("upgradePolicy.mode") and inputs.is_given(_PROFILE):
         yield Problem(
             "upgradePolicy.mode", "is missing: a uniform set needs Automatic, Manual or Rolling"
         )
-    lacks_health = ask.is_absent(f"{_PROFILE}.networkProfile.healthProbe") and ask.is_absent(
+    lacks_health = inputs.is_absent(f"{_PROFILE}.networkProfile.healthProbe") and inputs.is_absent(
         f"{_PROFILE}.extensionProfile"
     )
     if mode == "Rolling" and lacks_health:
@@ -170,24 +183,30 @@ def _upgrade(ask: Ask) -> Iterator[Problem]:
             "Rolling needs to know the machines' health: give a "
             f"{_PROFILE}.networkProfile.healthProbe or the health extension",
         )
-    if ask.flag("automaticRepairsPolicy.enabled") and lacks_health:
+    if inputs.flag("automaticRepairsPolicy.enabled") and lacks_health:
         yield Problem(
             "automaticRepairsPolicy",
             "needs to know the machines' health: give a "
             f"{_PROFILE}.networkProfile.healthProbe or the health extension",
         )
     for name in ("maxBatchInstancePercent", "maxUnhealthyInstancePercent"):
-        yield from checks.between(ask, f"upgradePolicy.rollingUpgradePolicy.{name}", 5, 100, "%")
+        yield from checks.between(
+            inputs, f"upgradePolicy.rollingUpgradePolicy.{name}", 5, 100, "%"
+        )
     yield from checks.between(
-        ask, "upgradePolicy.rollingUpgradePolicy.maxUnhealthyUpgradedInstancePercent", 0, 100, "%"
+        inputs,
+        "upgradePolicy.rollingUpgradePolicy.maxUnhealthyUpgradedInstancePercent",
+        0,
+        100,
+        "%",
     )
-    pause = ask.text("upgradePolicy.rollingUpgradePolicy.pauseTimeBetweenBatches")
+    pause = inputs.optional_string("upgradePolicy.rollingUpgradePolicy.pauseTimeBetweenBatches")
     if pause and not _TIME.fullmatch(pause):
         yield Problem(
             "upgradePolicy.rollingUpgradePolicy.pauseTimeBetweenBatches",
             f"{pause!r} isn't a duration such as PT30S",
         )
-    grace = ask.text("automaticRepairsPolicy.gracePeriod")
+    grace = inputs.optional_string("automaticRepairsPolicy.gracePeriod")
     minutes = _minutes(grace) if grace else None
     if grace and (minutes is None or not 10 <= minutes <= 90):
         yield Problem(
@@ -203,56 +222,56 @@ def _minutes(duration: str) -> int | None:
     return int(matched[1]) if matched[1] else int(matched[2]) * 60 + int(matched[3] or 0)
 
 
-def _scale_set_conflicts(ask: Ask) -> Iterator[Problem]:
-    where = location(ask)
+def _scale_set_conflicts(resource: Resource) -> Iterator[Problem]:
+    where = location(resource)
     base = f"{_PROFILE}.networkProfile.networkInterfaceConfigurations"
-    for interface, _ in ask.items(base):
-        for path, _ in ask.items(f"{interface}.ipConfigurations"):
-            yield from subnets.fits(ask, f"{path}.subnet.id", where=where)
+    for interface, _ in resource.items(base):
+        for path, _ in resource.items(f"{interface}.ipConfigurations"):
+            yield from subnets.fits(resource, f"{path}.subnet.id", where=where)
     yield from same_region(
-        ask, f"{_PROFILE}.storageProfile.osDisk.managedDisk.diskEncryptionSet.id", where
+        resource, f"{_PROFILE}.storageProfile.osDisk.managedDisk.diskEncryptionSet.id", where
     )
-    group = ask.text(f"{_PROFILE}.capacityReservation.capacityReservationGroup.id")
+    group = resource.optional_string(f"{_PROFILE}.capacityReservation.capacityReservationGroup.id")
     if group:
         yield from capacity.reserved(
-            ask,
+            resource,
             f"{_PROFILE}.capacityReservation.capacityReservationGroup.id",
             group,
-            ask.text("sku.name"),
+            resource.optional_string("sku.name"),
         )
 
 
-def same_region(ask: Ask, path: str, region: str | None) -> Iterator[Problem]:
+def same_region(resource: Resource, path: str, region: str | None) -> Iterator[Problem]:
     """A problem when the resource whose id stands at a path is in another region."""
-    id = ask.text(path)
-    place = known.region_of(known.by_id(ask.world, id)) if ask.world and id else None
+    id = resource.optional_string(path)
+    place = existing.region_of(existing.by_id(resource.world, id)) if id else None
     if region and place and place != region:
         yield Problem(
             path, f"is in {place}, this resource in {region}; they must be in the same region"
         )
 
 
-def _scale_set_outputs(ask: Ask) -> dict[str, Any]:
-    sku = {**ask.mapping("sku"), "tier": ask.text("sku.tier") or "Standard"}
+def _scale_set_outputs(resource: Resource) -> dict[str, Any]:
+    sku = {**resource.mapping("sku"), "tier": resource.optional_string("sku.tier") or "Standard"}
     return {
-        "uniqueId": invented.guid("guid", ask.id or ""),
-        "timeCreated": invented.MOMENT,
+        "uniqueId": generated.guid("guid", resource.id),
+        "timeCreated": generated.MOMENT,
         "sku": sku,
     }
 
 
 KINDS: Final = (
-    Kind(
+    AzureKind(
         ENCRYPTION_SET,
         "Microsoft.Compute/diskEncryptionSets/{diskEncryptionSetName}",
         name=naming.DISK,
         is_held_by_references=True,
-        replaces=frozenset({"encryptionType"}),
-        problems=_set_problems,
-        conflicts=_set_conflicts,
-        outputs=_set_outputs,
+        replaces=("encryptionType",),
+        rules=(_set_problems,),
+        crosschecks=(_set_conflicts,),
+        computed=_set_outputs,
     ),
-    Kind(
+    AzureKind(
         SCALE_SET,
         "Microsoft.Compute/virtualMachineScaleSets/{vmScaleSetName}",
         name=naming.MACHINE,
@@ -268,8 +287,8 @@ KINDS: Final = (
                 f"{_PROFILE}.osProfile.adminUsername",
             }
         ),
-        problems=_scale_set_problems,
-        conflicts=_scale_set_conflicts,
-        outputs=_scale_set_outputs,
+        rules=(_scale_set_problems,),
+        crosschecks=(_scale_set_conflicts,),
+        computed=_scale_set_outputs,
     ),
 )

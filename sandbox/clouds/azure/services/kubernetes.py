@@ -7,11 +7,11 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Final
 
-from falaj.sandbox.clouds.azure import checks, keys, known, naming, subnets
-from falaj.sandbox.clouds.azure.ask import Ask
-from falaj.sandbox.clouds.azure.kind import Kind
+from falaj.sandbox.clouds.azure import checks, existing, keys, naming, places, subnets
+from falaj.sandbox.clouds.azure.kinds import AzureKind
 from falaj.sandbox.clouds.azure.results import location
 from falaj.sandbox.clouds.azure.services import agent_pool, cluster_outputs, compute
+from falaj.sandbox.clouds.inputs import Inputs, Resource
 from falaj.sandbox.clouds.model import Problem
 
 CLUSTER: Final = "azure-native:containerservice:ManagedCluster"
@@ -24,70 +24,73 @@ _VERSION: Final = re.compile(r"1\.\d{1,2}(?:\.\d{1,3})?")
 _PREFIX: Final = re.compile(r"[A-Za-z0-9](?:[-A-Za-z0-9]{0,52}[A-Za-z0-9])?")
 
 
-def _problems(ask: Ask) -> Iterator[Problem]:
-    version = ask.text("kubernetesVersion")
+def _problems(inputs: Inputs) -> Iterator[Problem]:
+    version = inputs.optional_string("kubernetesVersion")
     if version and not _VERSION.fullmatch(version):
         yield Problem("kubernetesVersion", f"{version!r} isn't a version such as 1.34 or 1.34.2")
-    prefix = ask.text("dnsPrefix")
+    prefix = inputs.optional_string("dnsPrefix")
     if prefix and not _PREFIX.fullmatch(prefix):
         yield Problem(
             "dnsPrefix",
             f"{prefix!r} isn't allowed; allowed are 1 to 54 letters, digits "
             "and hyphens, starting and ending with a letter or digit",
         )
-    if ask.is_absent("dnsPrefix") and ask.is_absent("fqdnSubdomain"):
+    if inputs.is_absent("dnsPrefix") and inputs.is_absent("fqdnSubdomain"):
         yield Problem("dnsPrefix", "is missing: the API server's host name begins with it")
-    if ask.is_given("dnsPrefix") and ask.is_given("fqdnSubdomain"):
+    if inputs.is_given("dnsPrefix") and inputs.is_given("fqdnSubdomain"):
         yield Problem("fqdnSubdomain", "doesn't go with dnsPrefix; give one of them")
-    if ask.is_absent("identity") and ask.is_absent("servicePrincipalProfile"):
+    if inputs.is_absent("identity") and inputs.is_absent("servicePrincipalProfile"):
         yield Problem("identity", "is missing: a cluster needs a managed identity")
     yield from checks.resource_id(
         "diskEncryptionSetID",
-        ask.text("diskEncryptionSetID"),
+        inputs.optional_string("diskEncryptionSetID"),
         "Microsoft.Compute/diskEncryptionSets",
     )
-    group = ask.text("nodeResourceGroup")
+    group = inputs.optional_string("nodeResourceGroup")
     if group and (len(group) > 80 or not re.fullmatch(r"[-\w._()]*[-\w_()]", group)):
         yield Problem(
             "nodeResourceGroup",
             f"{group!r} isn't a name for a resource group of at most 80 characters",
         )
-    yield from _pools(ask)
-    yield from _network(ask)
-    yield from _access(ask)
-    yield from _security(ask)
+    yield from _pools(inputs)
+    yield from _network(inputs)
+    yield from _access(inputs)
+    yield from _security(inputs)
 
 
-def _pools(ask: Ask) -> Iterator[Problem]:
-    pools = ask.items("agentPoolProfiles")
-    if ask.is_absent("agentPoolProfiles[0]"):
+def _pools(inputs: Inputs) -> Iterator[Problem]:
+    pools = inputs.items("agentPoolProfiles")
+    if inputs.is_absent("agentPoolProfiles[0]"):
         yield Problem("agentPoolProfiles", "is missing: a cluster needs one pool for its system")
         return
-    modes = [ask.at(f"{path}.mode") for path, _ in pools]
+    modes = [inputs.at(f"{path}.mode") for path, _ in pools]
     if modes and all(mode is None or mode in ("User", "Gateway") for mode in modes):
         yield Problem("agentPoolProfiles[0].mode", "no pool is of the mode System; one must be")
     names: set[str] = set()
     for path, item in pools:
         if not isinstance(item, Mapping):
             continue
-        name = ask.text(f"{path}.name")
+        name = inputs.optional_string(f"{path}.name")
         if name:
             yield from naming.AGENT_POOL.check(f"{path}.name", name)
         if name in names:
             yield Problem(f"{path}.name", f"{name!r} is used twice; give each pool its own name")
         names.add(name or "")
-        yield from agent_pool.rules(ask, path, ask.region)
+        yield from agent_pool.rules(inputs, path, places.region(inputs))
 
 
-def _network(ask: Ask) -> Iterator[Problem]:
-    plugin, policy = ask.text(f"{_NETWORK}.networkPlugin"), ask.text(f"{_NETWORK}.networkPolicy")
-    dataplane = ask.text(f"{_NETWORK}.networkDataplane")
-    mode = ask.text(f"{_NETWORK}.networkPluginMode")
+def _network(inputs: Inputs) -> Iterator[Problem]:
+    plugin, policy = (
+        inputs.optional_string(f"{_NETWORK}.networkPlugin"),
+        inputs.optional_string(f"{_NETWORK}.networkPolicy"),
+    )
+    dataplane = inputs.optional_string(f"{_NETWORK}.networkDataplane")
+    mode = inputs.optional_string(f"{_NETWORK}.networkPluginMode")
     if mode == "overlay" and plugin not in ("azure", None):
         yield Problem(
             f"{_NETWORK}.networkPluginMode", f"overlay needs the plugin azure; given is {plugin}"
         )
-    if policy == "cilium" and ask.at(f"{_NETWORK}.networkDataplane") in (None, "azure"):
+    if policy == "cilium" and inputs.at(f"{_NETWORK}.networkDataplane") in (None, "azure"):
         yield Problem(
             f"{_NETWORK}.networkDataplane",
             "is missing: the policy cilium needs the data plane cilium",
@@ -106,7 +109,7 @@ def _network(ask: Ask) -> Iterator[Problem]:
         yield Problem(f"{_NETWORK}.networkPolicy", "azure doesn't go with the plugin kubenet")
     blocks: list[tuple[str, checks.Range]] = []
     for name in ("podCidr", "serviceCidr"):
-        text = ask.text(f"{_NETWORK}.{name}")
+        text = inputs.optional_string(f"{_NETWORK}.{name}")
         if text is None:
             continue
         yield from checks.cidr(f"{_NETWORK}.{name}", text)
@@ -117,25 +120,25 @@ def _network(ask: Ask) -> Iterator[Problem]:
             f"{_NETWORK}.podCidr",
             f"{blocks[0][1]} overlaps serviceCidr {blocks[1][1]}; choose disjoint blocks",
         )
-    yield from _service_addresses(ask, dict(blocks).get("serviceCidr"))
-    outbound = ask.text(f"{_NETWORK}.outboundType")
+    yield from _service_addresses(inputs, dict(blocks).get("serviceCidr"))
+    outbound = inputs.optional_string(f"{_NETWORK}.outboundType")
     lacks_subnet = any(
-        ask.is_absent(f"{path}.vnetSubnetID") for path, _ in ask.items("agentPoolProfiles")
+        inputs.is_absent(f"{path}.vnetSubnetID") for path, _ in inputs.items("agentPoolProfiles")
     )
     if outbound in ("userDefinedRouting", "userAssignedNATGateway") and lacks_subnet:
         yield Problem(
             f"{_NETWORK}.outboundType",
             f"{outbound} needs own subnets: give each pool a vnetSubnetID",
         )
-    if ask.text(f"{_NETWORK}.loadBalancerSku") == "basic":
+    if inputs.optional_string(f"{_NETWORK}.loadBalancerSku") == "basic":
         yield Problem(
             f"{_NETWORK}.loadBalancerSku",
             "basic balancers were retired on 30 September 2025; choose standard",
         )
 
 
-def _service_addresses(ask: Ask, block: checks.Range | None) -> Iterator[Problem]:
-    text = ask.text(f"{_NETWORK}.dnsServiceIP")
+def _service_addresses(inputs: Inputs, block: checks.Range | None) -> Iterator[Problem]:
+    text = inputs.optional_string(f"{_NETWORK}.dnsServiceIP")
     if block is not None and block.prefixlen < 12:
         # Source: aks/configure-azure-cni (service address range: smaller than /12).
         yield Problem(f"{_NETWORK}.serviceCidr", f"{block} is too large; at most /12 is allowed")
@@ -154,30 +157,30 @@ def _service_addresses(ask: Ask, block: checks.Range | None) -> Iterator[Problem
         )
 
 
-def _access(ask: Ask) -> Iterator[Problem]:
-    private = ask.at(f"{_API}.enablePrivateCluster")
+def _access(inputs: Inputs) -> Iterator[Problem]:
+    private = inputs.at(f"{_API}.enablePrivateCluster")
     for name in ("privateDNSZone", "enablePrivateClusterPublicFQDN"):
-        if ask.is_given(f"{_API}.{name}") and private in (None, False):
+        if inputs.is_given(f"{_API}.{name}") and private in (None, False):
             yield Problem(f"{_API}.{name}", "goes with enablePrivateCluster only")
-    if ask.items(f"{_API}.authorizedIPRanges") and ask.flag(f"{_API}.enablePrivateCluster"):
+    if inputs.items(f"{_API}.authorizedIPRanges") and inputs.flag(f"{_API}.enablePrivateCluster"):
         yield Problem(
             f"{_API}.authorizedIPRanges", "doesn't go with enablePrivateCluster; leave it out"
         )
-    for path, text in ask.texts(f"{_API}.authorizedIPRanges"):
+    for path, text in inputs.strings(f"{_API}.authorizedIPRanges"):
         if "/" in text:
             yield from checks.cidr(path, text)
-    zone = ask.text(f"{_API}.privateDNSZone")
+    zone = inputs.optional_string(f"{_API}.privateDNSZone")
     if zone and zone.lower() not in ("system", "none"):
         yield from checks.resource_id(
             f"{_API}.privateDNSZone", zone, "Microsoft.Network/privateDnsZones"
         )
-        if ask.text("identity.type") == "SystemAssigned":
+        if inputs.optional_string("identity.type") == "SystemAssigned":
             yield Problem(
                 "identity.type",
                 "an own private DNS zone needs a UserAssigned identity that may write to it",
             )
         host = zone.rpartition("/")[2].lower()
-        region = ask.region
+        region = places.region(inputs)
         # Source: aks/private-clusters (custom private DNS zone).
         fits = not region or re.fullmatch(
             rf"(?:[a-z0-9-]{{1,32}}\.)?(?:privatelink|private)\.{region}\.azmk8s\.io", host
@@ -188,59 +191,61 @@ def _access(ask: Ask) -> Iterator[Problem]:
                 f"the zone {host} must be called "
                 f"privatelink.{region}.azmk8s.io, or have one label before that",
             )
-    if ask.flag(f"{_API}.enableVnetIntegration"):
+    if inputs.flag(f"{_API}.enableVnetIntegration"):
         yield from (
             checks.needs(
-                ask,
+                inputs,
                 f"{_API}.subnetId",
                 "the API server's subnet is needed for enableVnetIntegration",
             )
-            if ask.is_given("agentPoolProfiles[0].vnetSubnetID")
+            if inputs.is_given("agentPoolProfiles[0].vnetSubnetID")
             else ()
         )
 
 
-def _security(ask: Ask) -> Iterator[Problem]:
-    if ask.flag("aadProfile.enableAzureRBAC") and ask.at("enableRBAC") is False:
+def _security(inputs: Inputs) -> Iterator[Problem]:
+    if inputs.flag("aadProfile.enableAzureRBAC") and inputs.at("enableRBAC") is False:
         yield Problem("enableRBAC", "aadProfile.enableAzureRBAC needs it; leave it out")
-    if ask.flag("disableLocalAccounts") and ask.is_absent("aadProfile"):
+    if inputs.flag("disableLocalAccounts") and inputs.is_absent("aadProfile"):
         yield Problem("aadProfile", "is missing: without local accounts people sign in by Entra")
-    for path, text in ask.texts("aadProfile.adminGroupObjectIDs"):
+    for path, text in inputs.strings("aadProfile.adminGroupObjectIDs"):
         yield from checks.guid(path, text)
-    yield from checks.guid("aadProfile.tenantID", ask.text("aadProfile.tenantID"))
-    if ask.flag("securityProfile.workloadIdentity.enabled") and ask.at(
+    yield from checks.guid("aadProfile.tenantID", inputs.optional_string("aadProfile.tenantID"))
+    if inputs.flag("securityProfile.workloadIdentity.enabled") and inputs.at(
         "oidcIssuerProfile.enabled"
     ) in (None, False):
         yield Problem("oidcIssuerProfile.enabled", "workload identity needs it; set it to true")
-    if ask.flag(f"{_KMS}.enabled"):
-        yield from checks.needs(ask, f"{_KMS}.keyId", "name the key that encrypts the secrets")
-        yield from keys.address(f"{_KMS}.keyId", ask.text(f"{_KMS}.keyId"), versioned=True)
-        if ask.text("identity.type") == "SystemAssigned":
+    if inputs.flag(f"{_KMS}.enabled"):
+        yield from checks.needs(inputs, f"{_KMS}.keyId", "name the key that encrypts the secrets")
+        yield from keys.address(
+            f"{_KMS}.keyId", inputs.optional_string(f"{_KMS}.keyId"), versioned=True
+        )
+        if inputs.optional_string("identity.type") == "SystemAssigned":
             # Source: aks/use-kms-etcd-encryption (limitations).
             yield Problem(
                 "identity.type",
                 "a key for the secrets needs a UserAssigned identity: "
                 "the key must be readable before the cluster exists",
             )
-        if ask.text(f"{_KMS}.keyVaultNetworkAccess") == "Private":
+        if inputs.optional_string(f"{_KMS}.keyVaultNetworkAccess") == "Private":
             yield from checks.needs(
-                ask, f"{_KMS}.keyVaultResourceId", "a private vault is named by its id too"
+                inputs, f"{_KMS}.keyVaultResourceId", "a private vault is named by its id too"
             )
-            if ask.at(f"{_API}.enableVnetIntegration") in (None, False):
+            if inputs.at(f"{_API}.enableVnetIntegration") in (None, False):
                 yield Problem(
                     f"{_API}.enableVnetIntegration",
                     "a private vault can be reached "
                     "with API server VNet integration only; set it to true",
                 )
-    channel = ask.text("autoUpgradeProfile.nodeOSUpgradeChannel")
-    if channel not in (None, "NodeImage") and ask.text("autoUpgradeProfile.upgradeChannel") == (
-        "node-image"
-    ):
+    channel = inputs.optional_string("autoUpgradeProfile.nodeOSUpgradeChannel")
+    if channel not in (None, "NodeImage") and inputs.optional_string(
+        "autoUpgradeProfile.upgradeChannel"
+    ) == ("node-image"):
         yield Problem(
             "autoUpgradeProfile.nodeOSUpgradeChannel",
             "must be NodeImage with the upgradeChannel node-image",
         )
-    if ask.text("supportPlan") == "AKSLongTermSupport" and ask.at("sku.tier") in (
+    if inputs.optional_string("supportPlan") == "AKSLongTermSupport" and inputs.at("sku.tier") in (
         None,
         "Free",
         "Standard",
@@ -248,39 +253,46 @@ def _security(ask: Ask) -> Iterator[Problem]:
         yield Problem("sku.tier", "the support plan AKSLongTermSupport needs the tier Premium")
 
 
-def _conflicts(ask: Ask) -> Iterator[Problem]:
-    where = location(ask)
+def _conflicts(resource: Resource) -> Iterator[Problem]:
+    where = location(resource)
     # Source: aks/use-kms-etcd-encryption; the vault's purge protection is advice there, no rule.
     yield from keys.usable(
-        ask, f"{_KMS}.keyId", ask.text(f"{_KMS}.keyId"), region=where, needs_purge_protection=False
+        resource,
+        f"{_KMS}.keyId",
+        resource.optional_string(f"{_KMS}.keyId"),
+        region=where,
+        needs_purge_protection=False,
     )
-    yield from compute.same_region(ask, "diskEncryptionSetID", where)
+    yield from compute.same_region(resource, "diskEncryptionSetID", where)
     yield from subnets.fits(
-        ask,
+        resource,
         f"{_API}.subnetId",
         where=where,
         delegated_to="Microsoft.ContainerService/managedClusters",
         least=28,
     )
-    for path, _ in ask.items("agentPoolProfiles"):
-        yield from agent_pool.placement(ask, path, where)
-    yield from _pool_changes(ask)
-    yield from _service_overlap(ask)
+    for path, _ in resource.items("agentPoolProfiles"):
+        yield from agent_pool.placement(resource, path, where)
+    yield from _pool_changes(resource)
+    yield from _service_overlap(resource)
 
 
-def _pool_changes(ask: Ask) -> Iterator[Problem]:
+def _pool_changes(resource: Resource) -> Iterator[Problem]:
     """AKS refuses to change what an existing pool is made of; it must be made anew."""
-    before = known.by_id(ask.world, ask.id) if ask.world and ask.id else None
-    old = Ask(CLUSTER, before.inputs, {}) if before else None
+    before = existing.by_id(resource.world, resource.id) if resource.id else None
+    old = Inputs(before.inputs) if before else None
     was = (
-        {old.text(f"{path}.name"): path for path, _ in old.items("agentPoolProfiles")}
+        {old.optional_string(f"{path}.name"): path for path, _ in old.items("agentPoolProfiles")}
         if old
         else {}
     )
-    for path, _ in ask.items("agentPoolProfiles"):
-        there = was.get(ask.text(f"{path}.name"))
+    for path, _ in resource.items("agentPoolProfiles"):
+        there = was.get(resource.optional_string(f"{path}.name"))
         for name in _FIXED if old and there else ():
-            mine, theirs = ask.at(f"{path}.{name}"), old.at(f"{there}.{name}") if old else None
+            mine, theirs = (
+                resource.at(f"{path}.{name}"),
+                old.at(f"{there}.{name}") if old else None,
+            )
             if mine != theirs:
                 yield Problem(
                     f"{path}.{name}",
@@ -289,12 +301,12 @@ def _pool_changes(ask: Ask) -> Iterator[Problem]:
                 )
 
 
-def _service_overlap(ask: Ask) -> Iterator[Problem]:
-    text = ask.text(f"{_NETWORK}.serviceCidr")
+def _service_overlap(resource: Resource) -> Iterator[Problem]:
+    text = resource.optional_string(f"{_NETWORK}.serviceCidr")
     block = checks.address_range(text) if text else None
-    for path, _ in ask.items("agentPoolProfiles"):
-        id = ask.text(f"{path}.vnetSubnetID")
-        subnet = subnets.find(ask.world, id) if ask.world and id else None
+    for path, _ in resource.items("agentPoolProfiles"):
+        id = resource.optional_string(f"{path}.vnetSubnetID")
+        subnet = subnets.find(resource.world, id) if id else None
         for used in subnets.blocks(subnet) if subnet else ():
             if block and used.version == block.version and used.overlaps(block):
                 yield Problem(
@@ -305,7 +317,7 @@ def _service_overlap(ask: Ask) -> Iterator[Problem]:
 
 
 KINDS: Final = (
-    Kind(
+    AzureKind(
         CLUSTER,
         "Microsoft.ContainerService/managedClusters/{resourceName}",
         name=naming.CLUSTER,
@@ -336,8 +348,8 @@ KINDS: Final = (
                 ),
             }
         ),
-        problems=_problems,
-        conflicts=_conflicts,
-        outputs=cluster_outputs.compute,
+        rules=(_problems,),
+        crosschecks=(_conflicts,),
+        computed=cluster_outputs.compute,
     ),
 )

@@ -6,10 +6,10 @@ import re
 from collections.abc import Iterator
 from typing import Any, Final
 
-from falaj.sandbox.clouds.azure import checks, invented, keys, known, naming
-from falaj.sandbox.clouds.azure.ask import Ask
-from falaj.sandbox.clouds.azure.kind import Kind
+from falaj.sandbox.clouds.azure import checks, existing, generated, keys, naming
+from falaj.sandbox.clouds.azure.kinds import AzureKind
 from falaj.sandbox.clouds.azure.results import location
+from falaj.sandbox.clouds.inputs import Inputs, Resource
 from falaj.sandbox.clouds.model import Problem
 
 WORKSPACE: Final = "azure-native:operationalinsights:Workspace"
@@ -23,9 +23,9 @@ _TOTAL: Final = (
 )  # fmt: skip
 
 
-def _workspace_problems(ask: Ask) -> Iterator[Problem]:
-    sku = ask.text("sku.name")
-    days = ask.number("retentionInDays")
+def _workspace_problems(inputs: Inputs) -> Iterator[Problem]:
+    sku = inputs.optional_string("sku.name")
+    days = inputs.number("retentionInDays")
     if days is not None and days != -1:
         if sku == "Free" and days != 7:
             yield Problem("retentionInDays", f"{days:g} isn't allowed; Free keeps 7 days")
@@ -33,7 +33,7 @@ def _workspace_problems(ask: Ask) -> Iterator[Problem]:
             yield Problem("retentionInDays", f"{days:g} isn't allowed; allowed are 30 to 730 days")
     if sku in ("Free", "Standard", "Premium", "PerNode", "Standalone"):
         yield Problem("sku.name", f"{sku} can't be chosen for new workspaces; choose PerGB2018")
-    level = ask.number("sku.capacityReservationLevel")
+    level = inputs.number("sku.capacityReservationLevel")
     if level is not None and level not in _TIERS:
         yield Problem(
             "sku.capacityReservationLevel",
@@ -41,9 +41,9 @@ def _workspace_problems(ask: Ask) -> Iterator[Problem]:
         )
     if sku == "CapacityReservation":
         yield from checks.needs(
-            ask, "sku.capacityReservationLevel", "CapacityReservation needs it"
+            inputs, "sku.capacityReservationLevel", "CapacityReservation needs it"
         )
-    quota = ask.number("workspaceCapping.dailyQuotaGb")
+    quota = inputs.number("workspaceCapping.dailyQuotaGb")
     if quota is not None and quota != -1 and quota < 0.023:
         yield Problem(
             "workspaceCapping.dailyQuotaGb",
@@ -51,68 +51,70 @@ def _workspace_problems(ask: Ask) -> Iterator[Problem]:
         )
 
 
-def _cluster_problems(ask: Ask) -> Iterator[Problem]:
-    yield from checks.needs(ask, "identity.type", "a cluster reads its key by a managed identity")
-    capacity = ask.number("sku.capacity")
+def _cluster_problems(inputs: Inputs) -> Iterator[Problem]:
+    yield from checks.needs(
+        inputs, "identity.type", "a cluster reads its key by a managed identity"
+    )
+    capacity = inputs.number("sku.capacity")
     if capacity is not None and capacity not in _TIERS:
         yield Problem(
             "sku.capacity",
             f"{capacity:g} isn't allowed; allowed are {', '.join(map(str, _TIERS))} GB a day",
         )
     base = "keyVaultProperties"
-    uri = ask.text(f"{base}.keyVaultUri")
+    uri = inputs.optional_string(f"{base}.keyVaultUri")
     if uri and keys.parse(uri) is None:
         yield Problem(
             f"{base}.keyVaultUri",
             f"{uri!r} isn't the address of a vault; it looks like https://NAME.vault.azure.net/",
         )
-    size = ask.number(f"{base}.keyRsaSize")
+    size = inputs.number(f"{base}.keyRsaSize")
     if size is not None and size not in (2048, 3072, 4096):
         yield Problem(
             f"{base}.keyRsaSize", f"{size:g} isn't allowed; allowed are 2048, 3072, 4096"
         )
     for name in ("keyName", "keyVersion"):
-        if ask.is_given(f"{base}.keyVaultUri"):
+        if inputs.is_given(f"{base}.keyVaultUri"):
             yield from checks.needs(
-                ask,
+                inputs,
                 f"{base}.{name}",
                 "a key is named by vault, name and version (an empty version follows the newest)",
             )
 
 
-def _cluster_conflicts(ask: Ask) -> Iterator[Problem]:
+def _cluster_conflicts(resource: Resource) -> Iterator[Problem]:
     base = "keyVaultProperties"
     # Source: azure-monitor/logs/customer-managed-keys: same region, purge protection.
     yield from keys.usable(
-        ask,
+        resource,
         f"{base}.keyVaultUri",
-        ask.text(f"{base}.keyVaultUri"),
-        key=ask.text(f"{base}.keyName"),
-        region=location(ask),
+        resource.optional_string(f"{base}.keyVaultUri"),
+        key=resource.optional_string(f"{base}.keyName"),
+        region=location(resource),
     )
 
 
-def _linked_problems(ask: Ask) -> Iterator[Problem]:
+def _linked_problems(inputs: Inputs) -> Iterator[Problem]:
     yield from checks.one_of(
         "linkedServiceName",
-        ask.text("linkedServiceName"),
+        inputs.optional_string("linkedServiceName"),
         ("Cluster", "cluster", "Automation", "automation"),
     )
-    if ask.is_absent("resourceId") and ask.is_absent("writeAccessResourceId"):
+    if inputs.is_absent("resourceId") and inputs.is_absent("writeAccessResourceId"):
         yield Problem("writeAccessResourceId", "is missing: name what the workspace is linked to")
-    if (ask.text("linkedServiceName") or "").lower() == "cluster":
+    if (inputs.optional_string("linkedServiceName") or "").lower() == "cluster":
         yield from checks.needs(
-            ask, "writeAccessResourceId", "a link to a cluster names it here, not in resourceId"
+            inputs, "writeAccessResourceId", "a link to a cluster names it here, not in resourceId"
         )
 
 
-def _linked_conflicts(ask: Ask) -> Iterator[Problem]:
-    target = ask.text("writeAccessResourceId")
-    if ask.world is None or ask.id is None or target is None:
+def _linked_conflicts(resource: Resource) -> Iterator[Problem]:
+    target = resource.optional_string("writeAccessResourceId")
+    if target is None:
         return
-    workspace = known.by_id(ask.world, ask.id.rsplit("/", 2)[0])
-    cluster = known.by_id(ask.world, target)
-    here, there = known.region_of(workspace), known.region_of(cluster)
+    workspace = existing.by_id(resource.world, resource.id.rsplit("/", 2)[0])
+    cluster = existing.by_id(resource.world, target)
+    here, there = existing.region_of(workspace), existing.region_of(cluster)
     if here and there and here != there:
         yield Problem(
             "writeAccessResourceId",
@@ -120,8 +122,8 @@ def _linked_conflicts(ask: Ask) -> Iterator[Problem]:
         )
 
 
-def _table_problems(ask: Ask) -> Iterator[Problem]:
-    kept, total = ask.number("retentionInDays"), ask.number("totalRetentionInDays")
+def _table_problems(inputs: Inputs) -> Iterator[Problem]:
+    kept, total = inputs.number("retentionInDays"), inputs.number("totalRetentionInDays")
     if kept is not None and kept != -1 and not 4 <= kept <= 730:
         yield Problem(
             "retentionInDays",
@@ -136,41 +138,48 @@ def _table_problems(ask: Ask) -> Iterator[Problem]:
         )
     if kept is not None and total is not None and -1 not in (kept, total) and total < kept:
         yield Problem("totalRetentionInDays", f"{total:g} is less than retentionInDays {kept:g}")
-    name = ask.text("schema.name")
-    if name and ask.text("tableName") and name != ask.text("tableName"):
+    name = inputs.optional_string("schema.name")
+    if (
+        name
+        and inputs.optional_string("tableName")
+        and name != inputs.optional_string("tableName")
+    ):
         yield Problem("schema.name", f"{name!r} isn't the table's name")
-    own = ask.text("tableName")
-    if own and ask.items("schema.columns") and not re.search(r"_(?:CL|RST|SRCH)$", own):
+    own = inputs.optional_string("tableName")
+    if own and inputs.items("schema.columns") and not re.search(r"_(?:CL|RST|SRCH)$", own):
         yield Problem("tableName", f"{own!r} must end in _CL: so do own tables")
 
 
-def _workspace_outputs(ask: Ask) -> dict[str, Any]:
+def _workspace_outputs(resource: Resource) -> dict[str, Any]:
     return {
-        "customerId": invented.guid("workspace", ask.id or ""),
-        "createdDate": invented.MOMENT,
-        "modifiedDate": invented.MOMENT,
-        "retentionInDays": ask.number("retentionInDays") or 30,
-        "sku": ask.known("sku", {"name": "PerGB2018", "lastSkuUpdate": invented.MOMENT}),
-        "publicNetworkAccessForIngestion": ask.text("publicNetworkAccessForIngestion")
+        "customerId": generated.guid("workspace", resource.id),
+        "createdDate": generated.MOMENT,
+        "modifiedDate": generated.MOMENT,
+        "retentionInDays": resource.number("retentionInDays") or 30,
+        "sku": resource.get("sku", {"name": "PerGB2018", "lastSkuUpdate": generated.MOMENT}),
+        "publicNetworkAccessForIngestion": resource.optional_string(
+            "publicNetworkAccessForIngestion"
+        )
         or "Enabled",
-        "publicNetworkAccessForQuery": ask.text("publicNetworkAccessForQuery") or "Enabled",
-        "workspaceCapping": ask.known("workspaceCapping", {"dailyQuotaGb": -1}),
+        "publicNetworkAccessForQuery": resource.optional_string("publicNetworkAccessForQuery")
+        or "Enabled",
+        "workspaceCapping": resource.get("workspaceCapping", {"dailyQuotaGb": -1}),
     }
 
 
-def _cluster_outputs(ask: Ask) -> dict[str, Any]:
+def _cluster_outputs(resource: Resource) -> dict[str, Any]:
     return {
-        "clusterId": invented.guid("cluster", ask.id or ""),
-        "createdDate": invented.MOMENT,
-        "lastModifiedDate": invented.MOMENT,
+        "clusterId": generated.guid("cluster", resource.id),
+        "createdDate": generated.MOMENT,
+        "lastModifiedDate": generated.MOMENT,
         "associatedWorkspaces": [],
     }
 
 
-def _table_outputs(ask: Ask) -> dict[str, Any]:
-    kept = ask.number("retentionInDays")
+def _table_outputs(inputs: Inputs) -> dict[str, Any]:
+    kept = inputs.number("retentionInDays")
     days = 30 if kept in (None, -1) else kept
-    total = ask.number("totalRetentionInDays")
+    total = inputs.number("totalRetentionInDays")
     whole = days if total in (None, -1) else total
     return {
         "retentionInDays": days,
@@ -178,35 +187,38 @@ def _table_outputs(ask: Ask) -> dict[str, Any]:
         "archiveRetentionInDays": (whole or 0) - (days or 0),
         "retentionInDaysAsDefault": kept in (None, -1),
         "totalRetentionInDaysAsDefault": total in (None, -1),
-        "plan": ask.text("plan") or "Analytics",
+        "plan": inputs.optional_string("plan") or "Analytics",
     }
 
 
 KINDS: Final = (
-    Kind(
+    AzureKind(
         WORKSPACE,
         _PATH,
         name=naming.WORKSPACE,
-        problems=_workspace_problems,
-        outputs=_workspace_outputs,
+        rules=(_workspace_problems,),
+        computed=_workspace_outputs,
     ),
-    Kind(
+    AzureKind(
         CLUSTER,
         "Microsoft.OperationalInsights/clusters/{clusterName}",
         name=naming.WORKSPACE,
         is_held_by_references=True,
-        replaces=frozenset({"isDoubleEncryptionEnabled", "isAvailabilityZonesEnabled"}),
-        problems=_cluster_problems,
-        conflicts=_cluster_conflicts,
-        outputs=_cluster_outputs,
+        replaces=(
+            "isDoubleEncryptionEnabled",
+            "isAvailabilityZonesEnabled",
+        ),
+        rules=(_cluster_problems,),
+        crosschecks=(_cluster_conflicts,),
+        computed=_cluster_outputs,
     ),
-    Kind(
+    AzureKind(
         "azure-native:operationalinsights:LinkedService",
         f"{_PATH}/linkedServices/{{linkedServiceName}}",
-        problems=_linked_problems,
-        conflicts=_linked_conflicts,
+        rules=(_linked_problems,),
+        crosschecks=(_linked_conflicts,),
     ),
-    Kind(
+    AzureKind(
         "azure-native:operationalinsights:Table",
         f"{_PATH}/tables/{{tableName}}",
         name=naming.NameRule(
@@ -215,10 +227,10 @@ KINDS: Final = (
             r"[A-Za-z][A-Za-z0-9_]*",
             "letters, digits and underscores, starting with a letter",
         ),
-        problems=_table_problems,
-        outputs=_table_outputs,
+        rules=(_table_problems,),
+        computed=_table_outputs,
     ),
-    Kind(
+    AzureKind(
         "azure-native:operationalinsights:DataExport",
         f"{_PATH}/dataExports/{{dataExportName}}",
         name=naming.WORKSPACE,

@@ -6,10 +6,10 @@ import re
 from collections.abc import Iterator
 from typing import Final
 
-from falaj.sandbox.clouds.azure import arm, checks, known, naming, places
-from falaj.sandbox.clouds.azure.ask import Ask
-from falaj.sandbox.clouds.azure.kind import Kind
+from falaj.sandbox.clouds.azure import arm, checks, existing, naming, places
+from falaj.sandbox.clouds.azure.kinds import AzureKind
 from falaj.sandbox.clouds.azure.services import compute
+from falaj.sandbox.clouds.inputs import Inputs, Resource
 from falaj.sandbox.clouds.model import Problem
 
 SETTING: Final = "azure-native:monitor:DiagnosticSetting"
@@ -35,47 +35,45 @@ _ACTIVITY: Final = (
 )
 
 
-def _setting_problems(ask: Ask) -> Iterator[Problem]:
-    yield from _destinations(ask)
-    if ask.is_absent("logs[0]") and ask.is_absent("metrics[0]"):
+def _setting_problems(inputs: Inputs) -> Iterator[Problem]:
+    yield from _destinations(inputs)
+    if inputs.is_absent("logs[0]") and inputs.is_absent("metrics[0]"):
         yield Problem("logs", "is missing: name at least one category of logs or metrics")
     for name in ("logs", "metrics"):
-        for path, _ in ask.items(name):
-            days = ask.number(f"{path}.retentionPolicy.days")
-            if days and ask.flag(f"{path}.retentionPolicy.enabled"):
+        for path, _ in inputs.items(name):
+            days = inputs.number(f"{path}.retentionPolicy.days")
+            if days and inputs.flag(f"{path}.retentionPolicy.enabled"):
                 # Source: azure-monitor/essentials/migrate-to-azure-storage-lifecycle-policy.
                 yield Problem(
                     f"{path}.retentionPolicy",
                     "isn't taken any more; keep logs by the workspace's retention or the "
                     "account's lifecycle",
                 )
-    if ask.is_given("logAnalyticsDestinationType") and ask.is_absent("workspaceId"):
+    if inputs.is_given("logAnalyticsDestinationType") and inputs.is_absent("workspaceId"):
         yield Problem("logAnalyticsDestinationType", "goes with a workspaceId only")
 
 
-def _destinations(ask: Ask) -> Iterator[Problem]:
-    if all(ask.is_absent(name) for name in _DESTINATIONS):
+def _destinations(inputs: Inputs) -> Iterator[Problem]:
+    if all(inputs.is_absent(name) for name in _DESTINATIONS):
         yield Problem(
             "workspaceId",
             "is missing: name where the logs go (a workspace, a storage account or an event hub)",
         )
     for name, kind in _DESTINATIONS.items():
         if kind:
-            yield from checks.resource_id(name, ask.text(name), kind)
-    for path, _ in ask.items("logs"):
+            yield from checks.resource_id(name, inputs.optional_string(name), kind)
+    for path, _ in inputs.items("logs"):
         names = [f"{path}.{part}" for part in ("category", "categoryGroup")]
-        if all(map(ask.is_absent, names)) or all(map(ask.is_given, names)):
+        if all(map(inputs.is_absent, names)) or all(map(inputs.is_given, names)):
             yield Problem(path, "must name either a category or a categoryGroup")
 
 
-def _setting_conflicts(ask: Ask) -> Iterator[Problem]:
-    if ask.world is None or ask.id is None:
-        return
-    target = ask.id.lower().split("/providers/microsoft.insights/diagnosticsettings/")[0]
+def _setting_conflicts(resource: Resource) -> Iterator[Problem]:
+    target = resource.id.lower().split("/providers/microsoft.insights/diagnosticsettings/")[0]
     others = [
         made
-        for made in ask.world.all(SETTING)
-        if not arm.same(made.id, ask.id)
+        for made in resource.world.all(SETTING)
+        if not arm.same(made.id, resource.id)
         and made.id.lower().split("/providers/microsoft.insights/diagnosticsettings/")[0] == target
     ]
     # Source: azure-monitor/essentials/diagnostic-settings (up to five for each resource).
@@ -83,46 +81,50 @@ def _setting_conflicts(ask: Ask) -> Iterator[Problem]:
         yield Problem("resourceUri", "has five settings already, which is the most")
     for made in others:
         for name in ("workspaceId", "storageAccountId"):
-            mine, theirs = ask.text(name), made.inputs.get(name)
+            mine, theirs = resource.optional_string(name), made.inputs.get(name)
             if (
                 mine
                 and isinstance(theirs, str)
                 and arm.same(mine, theirs)
-                and (_categories(ask) & _categories(Ask(SETTING, made.inputs, {})))
+                and (_categories(resource) & _categories(Inputs(made.inputs)))
             ):
                 yield Problem(
                     name,
                     f"{made.id.rpartition('/')[2]!r} sends the same category there "
                     "already; leave it out of one of them",
                 )
-    resource = known.by_id(ask.world, target)
-    yield from compute.same_region(ask, "storageAccountId", known.region_of(resource))
+    watched = existing.by_id(resource.world, target)
+    yield from compute.same_region(resource, "storageAccountId", existing.region_of(watched))
 
 
-def _categories(ask: Ask) -> set[str]:
+def _categories(inputs: Inputs) -> set[str]:
     found: set[str] = set()
     for name in ("logs", "metrics"):
-        for path, _ in ask.items(name):
-            category = ask.text(f"{path}.category") or ask.text(f"{path}.categoryGroup")
-            if category and ask.at(f"{path}.enabled") is not False:
+        for path, _ in inputs.items(name):
+            category = inputs.optional_string(f"{path}.category") or inputs.optional_string(
+                f"{path}.categoryGroup"
+            )
+            if category and inputs.at(f"{path}.enabled") is not False:
                 found.add(category)
     return found
 
 
-def _activity_problems(ask: Ask) -> Iterator[Problem]:
-    yield from _destinations(ask)
-    yield from checks.needs(ask, "logs[0]", "name at least one category")
-    for path, _ in ask.items("logs"):
-        yield from checks.one_of(f"{path}.category", ask.text(f"{path}.category"), _ACTIVITY)
+def _activity_problems(inputs: Inputs) -> Iterator[Problem]:
+    yield from _destinations(inputs)
+    yield from checks.needs(inputs, "logs[0]", "name at least one category")
+    for path, _ in inputs.items("logs"):
+        yield from checks.one_of(
+            f"{path}.category", inputs.optional_string(f"{path}.category"), _ACTIVITY
+        )
 
 
-def _action_group_problems(ask: Ask) -> Iterator[Problem]:
-    name = ask.text("groupShortName")
+def _action_group_problems(inputs: Inputs) -> Iterator[Problem]:
+    name = inputs.optional_string("groupShortName")
     if name and len(name) > 12:
         yield Problem(
             "groupShortName", f"{name!r} has {len(name)} characters; at most 12 are allowed"
         )
-    region = ask.region
+    region = places.region(inputs)
     # Source: azure-monitor/alerts/action-groups (regional processing).
     allowed = (
         places.GLOBAL,
@@ -142,31 +144,31 @@ def _action_group_problems(ask: Ask) -> Iterator[Problem]:
         )
     names: set[str] = set()
     for kind in ("emailReceivers", "webhookReceivers", "smsReceivers", "armRoleReceivers"):
-        for path, _ in ask.items(kind):
-            receiver = ask.text(f"{path}.name")
+        for path, _ in inputs.items(kind):
+            receiver = inputs.optional_string(f"{path}.name")
             if receiver in names:
                 yield Problem(
                     f"{path}.name", f"{receiver!r} is used twice; give each receiver its own name"
                 )
             names.add(receiver or "")
-    for path, _ in ask.items("emailReceivers"):
-        text = ask.text(f"{path}.emailAddress")
+    for path, _ in inputs.items("emailReceivers"):
+        text = inputs.optional_string(f"{path}.emailAddress")
         if text and not _EMAIL.fullmatch(text):
             yield Problem(f"{path}.emailAddress", f"{text!r} isn't an e-mail address")
 
 
-def _autoscale_problems(ask: Ask) -> Iterator[Problem]:
-    profiles = ask.items("profiles")
-    if isinstance(ask.at("profiles"), list) and not 1 <= len(profiles) <= 20:
+def _autoscale_problems(inputs: Inputs) -> Iterator[Problem]:
+    profiles = inputs.items("profiles")
+    if isinstance(inputs.at("profiles"), list) and not 1 <= len(profiles) <= 20:
         yield Problem("profiles", f"{len(profiles)} are given; allowed are 1 to 20")
-    yield from checks.needs(ask, "targetResourceUri", "name what is to be scaled")
+    yield from checks.needs(inputs, "targetResourceUri", "name what is to be scaled")
     for path, _ in profiles:
         counts = {
-            part: _count(ask, f"{path}.capacity.{part}")
+            part: _count(inputs, f"{path}.capacity.{part}")
             for part in ("minimum", "default", "maximum")
         }
         for part, count in counts.items():
-            if ask.text(f"{path}.capacity.{part}") and count is None:
+            if inputs.optional_string(f"{path}.capacity.{part}") and count is None:
                 yield Problem(
                     f"{path}.capacity.{part}", "isn't a whole number in quotes, such as '2'"
                 )
@@ -175,7 +177,7 @@ def _autoscale_problems(ask: Ask) -> Iterator[Problem]:
             yield Problem(f"{path}.capacity.maximum", f"{high} is less than the minimum {low}")
         elif None not in (low, middle, high) and not (low or 0) <= (middle or 0) <= (high or 0):
             yield Problem(f"{path}.capacity.default", f"{middle} isn't between {low} and {high}")
-        rules = ask.items(f"{path}.rules")
+        rules = inputs.items(f"{path}.rules")
         if len(rules) > 10:
             yield Problem(f"{path}.rules", f"{len(rules)} are given; at most 10 are allowed")
         for rule, _ in rules:
@@ -184,34 +186,36 @@ def _autoscale_problems(ask: Ask) -> Iterator[Problem]:
                 "metricTrigger.timeWindow",
                 "scaleAction.cooldown",
             ):
-                text = ask.text(f"{rule}.{name}")
+                text = inputs.optional_string(f"{rule}.{name}")
                 if text and not _DURATION.fullmatch(text):
                     yield Problem(f"{rule}.{name}", f"{text!r} isn't a duration such as PT5M")
             yield from checks.resource_id(
                 f"{rule}.metricTrigger.metricResourceUri",
-                ask.text(f"{rule}.metricTrigger.metricResourceUri"),
+                inputs.optional_string(f"{rule}.metricTrigger.metricResourceUri"),
             )
 
 
-def _count(ask: Ask, path: str) -> int | None:
-    text = ask.text(path)
+def _count(inputs: Inputs, path: str) -> int | None:
+    text = inputs.optional_string(path)
     return int(text) if text and re.fullmatch(r"\d{1,6}", text) else None
 
 
-def _activity_alert_problems(ask: Ask) -> Iterator[Problem]:
-    if ask.is_absent("condition.allOf[0]"):
+def _activity_alert_problems(inputs: Inputs) -> Iterator[Problem]:
+    if inputs.is_absent("condition.allOf[0]"):
         yield Problem("condition.allOf", "is missing: one condition must name the category")
-    fields = {ask.text(f"{path}.field") for path, _ in ask.items("condition.allOf")}
-    if ask.items("condition.allOf") and None not in fields and "category" not in fields:
+    fields = {
+        inputs.optional_string(f"{path}.field") for path, _ in inputs.items("condition.allOf")
+    }
+    if inputs.items("condition.allOf") and None not in fields and "category" not in fields:
         yield Problem(
             "condition.allOf", "names no category; one condition must be of the field 'category'"
         )
-    for path, text in ask.texts("scopes"):
+    for path, text in inputs.strings("scopes"):
         yield from checks.resource_id(path, text)
-    for path, _ in ask.items("actions.actionGroups"):
+    for path, _ in inputs.items("actions.actionGroups"):
         yield from checks.resource_id(
             f"{path}.actionGroupId",
-            ask.text(f"{path}.actionGroupId"),
+            inputs.optional_string(f"{path}.actionGroupId"),
             "Microsoft.Insights/actionGroups",
         )
 
@@ -221,59 +225,59 @@ _DIAGNOSTICS: Final = f"{_INSIGHTS}/diagnosticSettings/{{name}}"
 
 
 KINDS: Final = (
-    Kind(
+    AzureKind(
         SETTING,
         f"{{resourceUri}}/providers/{_DIAGNOSTICS}",
         name=naming.FREE,
-        problems=_setting_problems,
-        conflicts=_setting_conflicts,
+        rules=(_setting_problems,),
+        crosschecks=(_setting_conflicts,),
     ),
-    Kind(
+    AzureKind(
         "azure-native:monitor:SubscriptionDiagnosticSetting",
         f"/subscriptions/{{subscriptionId}}/providers/{_DIAGNOSTICS}",
         name=naming.FREE,
-        problems=_activity_problems,
+        rules=(_activity_problems,),
     ),
-    Kind(
+    AzureKind(
         "azure-native:monitor:ActionGroup",
         f"{_INSIGHTS}/actionGroups/{{actionGroupName}}",
         name=naming.FREE,
         location="any",
-        problems=_action_group_problems,
+        rules=(_action_group_problems,),
     ),
-    Kind(
+    AzureKind(
         "azure-native:monitor:AutoscaleSetting",
         f"{_INSIGHTS}/autoscaleSettings/{{autoscaleSettingName}}",
         name=naming.FREE,
-        replaces=frozenset({"targetResourceUri"}),
-        problems=_autoscale_problems,
+        replaces=("targetResourceUri",),
+        rules=(_autoscale_problems,),
     ),
-    Kind(
+    AzureKind(
         "azure-native:monitor:ActivityLogAlert",
         f"{_INSIGHTS}/activityLogAlerts/{{activityLogAlertName}}",
         name=naming.FREE,
         location="any",
-        problems=_activity_alert_problems,
+        rules=(_activity_alert_problems,),
     ),
-    Kind(
+    AzureKind(
         "azure-native:monitor:MetricAlert",
         f"{_INSIGHTS}/metricAlerts/{{ruleName}}",
         name=naming.FREE,
         location="global",
     ),
-    Kind(
+    AzureKind(
         "azure-native:monitor:ScheduledQueryRule",
         f"{_INSIGHTS}/scheduledQueryRules/{{ruleName}}",
         name=naming.FREE,
     ),
-    Kind(
+    AzureKind(
         "azure-native:monitor:PrivateLinkScope",
         f"{_INSIGHTS}/privateLinkScopes/{{scopeName}}",
         name=naming.FREE,
         location="global",
         is_held_by_children=True,
     ),
-    Kind(
+    AzureKind(
         "azure-native:monitor:PrivateLinkScopedResource",
         f"{_INSIGHTS}/privateLinkScopes/{{scopeName}}/scopedResources/{{name}}",
         name=naming.FREE,

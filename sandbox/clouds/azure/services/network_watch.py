@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Final
 
-from falaj.sandbox.clouds.azure import arm, checks, invented, known, naming
-from falaj.sandbox.clouds.azure.ask import Ask
-from falaj.sandbox.clouds.azure.kind import Kind
+from falaj.sandbox.clouds.azure import arm, checks, existing, generated, naming
+from falaj.sandbox.clouds.azure.kinds import AzureKind
 from falaj.sandbox.clouds.azure.results import location
+from falaj.sandbox.clouds.inputs import Inputs, Resource
 from falaj.sandbox.clouds.model import Problem
 
 WATCHER: Final = "azure-native:network:NetworkWatcher"
@@ -22,8 +22,8 @@ _TARGETS: Final = (
 )
 
 
-def _flow_log_problems(ask: Ask) -> Iterator[Problem]:
-    target = ask.text("targetResourceId")
+def _flow_log_problems(inputs: Inputs) -> Iterator[Problem]:
+    target = inputs.optional_string("targetResourceId")
     reference = arm.parse(target) if target else None
     if reference and reference.type.lower() == "microsoft.network/networksecuritygroups":
         yield Problem(
@@ -34,41 +34,42 @@ def _flow_log_problems(ask: Ask) -> Iterator[Problem]:
     else:
         yield from checks.resource_id("targetResourceId", target, *_TARGETS)
     yield from checks.resource_id(
-        "storageId", ask.text("storageId"), "Microsoft.Storage/storageAccounts"
+        "storageId", inputs.optional_string("storageId"), "Microsoft.Storage/storageAccounts"
     )
-    yield from checks.between(ask, "retentionPolicy.days", 0, 365, "days")
-    version = ask.number("format.version")
+    yield from checks.between(inputs, "retentionPolicy.days", 0, 365, "days")
+    version = inputs.number("format.version")
     if version is not None and version not in (1, 2):
         yield Problem("format.version", f"{version:g} isn't allowed; allowed are 1 and 2")
     base = "flowAnalyticsConfiguration.networkWatcherFlowAnalyticsConfiguration"
-    minutes = ask.number(f"{base}.trafficAnalyticsInterval")
+    minutes = inputs.number(f"{base}.trafficAnalyticsInterval")
     if minutes is not None and minutes not in (10, 60):
         yield Problem(
             f"{base}.trafficAnalyticsInterval",
             f"{minutes:g} isn't allowed; allowed are 10 and 60 minutes",
         )
-    yield from checks.guid(f"{base}.workspaceId", ask.text(f"{base}.workspaceId"))
+    yield from checks.guid(f"{base}.workspaceId", inputs.optional_string(f"{base}.workspaceId"))
 
 
-def _flow_log_conflicts(ask: Ask) -> Iterator[Problem]:
-    if ask.world is None or ask.id is None:
-        return
-    region = location(ask)
-    target, storage = ask.text("targetResourceId"), ask.text("storageId")
+def _flow_log_conflicts(resource: Resource) -> Iterator[Problem]:
+    region = location(resource)
+    target, storage = (
+        resource.optional_string("targetResourceId"),
+        resource.optional_string("storageId"),
+    )
     top = "/".join((target or "").split("/")[:9])
     for path, id in (("targetResourceId", top), ("storageId", storage or "")):
-        place = known.region_of(known.by_id(ask.world, id))
+        place = existing.region_of(existing.by_id(resource.world, id))
         if region and place and place != region:
             yield Problem(
                 path, f"is in {place}, the flow log in {region}; they must be in the same region"
             )
-    for made in ask.world.all(FLOW_LOG):
+    for made in resource.world.all(FLOW_LOG):
         other = made.inputs.get("targetResourceId")
         if (
             target
             and isinstance(other, str)
             and arm.same(other, target)
-            and not arm.same(made.id, ask.id)
+            and not arm.same(made.id, resource.id)
         ):
             yield Problem(
                 "targetResourceId",
@@ -76,10 +77,10 @@ def _flow_log_conflicts(ask: Ask) -> Iterator[Problem]:
             )
 
 
-def _watcher_conflicts(ask: Ask) -> Iterator[Problem]:
-    region = location(ask)
-    for made in ask.world.all(WATCHER) if ask.world else ():
-        if region and known.region_of(made) == region and not arm.same(made.id, ask.id or ""):
+def _watcher_conflicts(resource: Resource) -> Iterator[Problem]:
+    region = location(resource)
+    for made in resource.world.all(WATCHER):
+        if region and existing.region_of(made) == region and not arm.same(made.id, resource.id):
             yield Problem(
                 "location",
                 f"{region} has a network watcher already, and there can be "
@@ -87,25 +88,29 @@ def _watcher_conflicts(ask: Ask) -> Iterator[Problem]:
             )
 
 
-def _flow_log_outputs(ask: Ask) -> dict[str, Any]:
-    return {"targetResourceGuid": invented.guid("guid", ask.text("targetResourceId") or "")}
+def _flow_log_outputs(inputs: Inputs) -> dict[str, Any]:
+    return {
+        "targetResourceGuid": generated.guid(
+            "guid", inputs.optional_string("targetResourceId") or ""
+        )
+    }
 
 
 KINDS: Final = (
-    Kind(
+    AzureKind(
         WATCHER,
         "Microsoft.Network/networkWatchers/{networkWatcherName}",
         name=naming.NETWORK,
         is_held_by_children=True,
-        conflicts=_watcher_conflicts,
+        crosschecks=(_watcher_conflicts,),
     ),
-    Kind(
+    AzureKind(
         FLOW_LOG,
         "Microsoft.Network/networkWatchers/{networkWatcherName}/flowLogs/{flowLogName}",
         name=naming.NETWORK,
-        replaces=frozenset({"targetResourceId"}),
-        problems=_flow_log_problems,
-        conflicts=_flow_log_conflicts,
-        outputs=_flow_log_outputs,
+        replaces=("targetResourceId",),
+        rules=(_flow_log_problems,),
+        crosschecks=(_flow_log_conflicts,),
+        computed=_flow_log_outputs,
     ),
 )

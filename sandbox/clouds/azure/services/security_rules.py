@@ -7,9 +7,9 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from falaj.sandbox.clouds.azure import arm, checks, invented, known, naming
-from falaj.sandbox.clouds.azure.ask import Ask
-from falaj.sandbox.clouds.azure.kind import Kind
+from falaj.sandbox.clouds.azure import arm, checks, existing, generated, naming
+from falaj.sandbox.clouds.azure.kinds import AzureKind
+from falaj.sandbox.clouds.inputs import Inputs, Resource
 from falaj.sandbox.clouds.model import Problem
 
 RULE: Final = "azure-native:network:SecurityRule"
@@ -60,25 +60,25 @@ def _address(path: str, text: str) -> Iterator[Problem]:
             yield from checks.cidr(path, text)
 
 
-def rule(ask: Ask, path: str) -> Iterator[Problem]:
+def rule(inputs: Inputs, path: str) -> Iterator[Problem]:
     """Problems of one rule, standing alone or in its group's list."""
     base = f"{path}." if path else ""
-    number = ask.number(f"{base}priority")
+    number = inputs.number(f"{base}priority")
     if number is not None and (not 100 <= number <= 4096 or number != int(number)):
         yield Problem(f"{base}priority", f"{number:g} isn't allowed; allowed is 100 to 4096")
     if path:
-        yield from checks.needs(ask, f"{base}priority", "give each rule its own, 100 to 4096")
-        name = ask.text(f"{base}name")
+        yield from checks.needs(inputs, f"{base}priority", "give each rule its own, 100 to 4096")
+        name = inputs.optional_string(f"{base}name")
         if name:
             yield from naming.NETWORK.check(f"{base}name", name)
     for side in ("source", "destination"):
-        for where, text in ask.texts(f"{base}{side}PortRange"):
+        for where, text in inputs.strings(f"{base}{side}PortRange"):
             yield from ports(where, text)
-        for where, text in ask.texts(f"{base}{side}PortRanges"):
+        for where, text in inputs.strings(f"{base}{side}PortRanges"):
             yield from ports(where, text)
-        for where, text in ask.texts(f"{base}{side}AddressPrefix"):
+        for where, text in inputs.strings(f"{base}{side}AddressPrefix"):
             yield from _address(where, text)
-        many = ask.texts(f"{base}{side}AddressPrefixes")
+        many = inputs.strings(f"{base}{side}AddressPrefixes")
         for where, text in many:
             if text == "*" or _TAG.fullmatch(text):
                 yield Problem(
@@ -88,12 +88,12 @@ def rule(ask: Ask, path: str) -> Iterator[Problem]:
                 )
             else:
                 yield from _address(where, text)
-        yield from _one_way(ask, base, side)
+        yield from _one_way(inputs, base, side)
 
 
-def _one_way(ask: Ask, base: str, side: str) -> Iterator[Problem]:
+def _one_way(inputs: Inputs, base: str, side: str) -> Iterator[Problem]:
     kinds = ("AddressPrefix", "AddressPrefixes", "ApplicationSecurityGroups")
-    given = [kind for kind in kinds if _is_filled(ask, f"{base}{side}{kind}")]
+    given = [kind for kind in kinds if _is_filled(inputs, f"{base}{side}{kind}")]
     if len(given) > 1:
         yield Problem(
             f"{base}{side}{given[1]}", f"is given together with {side}{given[0]}; give one of them"
@@ -103,26 +103,29 @@ def _one_way(ask: Ask, base: str, side: str) -> Iterator[Problem]:
             f"{base}{side}AddressPrefix",
             "is missing: say whom the rule is for, such as a block or VirtualNetwork",
         )
-    if not any(_is_filled(ask, f"{base}{side}Port{kind}") for kind in ("Range", "Ranges")):
+    if not any(_is_filled(inputs, f"{base}{side}Port{kind}") for kind in ("Range", "Ranges")):
         yield Problem(f"{base}{side}PortRange", "is missing: name a port, a range or *")
 
 
-def _is_filled(ask: Ask, path: str) -> bool:
-    value = ask.at(path)
+def _is_filled(inputs: Inputs, path: str) -> bool:
+    value = inputs.at(path)
     return value is not None and value not in ("", [])
 
 
-def _rule_problems(ask: Ask) -> Iterator[Problem]:
-    yield from rule(ask, "")
+def _rule_problems(inputs: Inputs) -> Iterator[Problem]:
+    yield from rule(inputs, "")
 
 
-def _group_problems(ask: Ask) -> Iterator[Problem]:
+def _group_problems(inputs: Inputs) -> Iterator[Problem]:
     taken: dict[tuple[str, float], str] = {}
-    for path, item in ask.items("securityRules"):
+    for path, item in inputs.items("securityRules"):
         if not isinstance(item, Mapping):
             continue
-        yield from rule(ask, path)
-        direction, number = ask.text(f"{path}.direction"), ask.number(f"{path}.priority")
+        yield from rule(inputs, path)
+        direction, number = (
+            inputs.optional_string(f"{path}.direction"),
+            inputs.number(f"{path}.priority"),
+        )
         if direction is None or number is None:
             continue
         if (direction.lower(), number) in taken:
@@ -134,17 +137,17 @@ def _group_problems(ask: Ask) -> Iterator[Problem]:
         taken.setdefault((direction.lower(), number), path)
 
 
-def _rule_conflicts(ask: Ask) -> Iterator[Problem]:
-    world, id = ask.world, ask.id
-    number, direction = ask.number("priority"), ask.text("direction")
-    if world is None or id is None or number is None or direction is None:
+def _rule_conflicts(resource: Resource) -> Iterator[Problem]:
+    world, id = resource.world, resource.id
+    number, direction = resource.number("priority"), resource.optional_string("direction")
+    if number is None or direction is None:
         return
     group = id.rsplit("/", 2)[0]
     for made in world.all(RULE):
         if arm.same(made.id, id) or not arm.is_below(made.id, group):
             continue
-        other = Ask(RULE, made.inputs, {})
-        if (other.number("priority"), (other.text("direction") or "").lower()) == (
+        other = Inputs(made.inputs)
+        if (other.number("priority"), (other.optional_string("direction") or "").lower()) == (
             number,
             direction.lower(),
         ):
@@ -153,14 +156,17 @@ def _rule_conflicts(ask: Ask) -> Iterator[Problem]:
                 f"{number:g} is taken by {made.id.rpartition('/')[2]!r} in "
                 "the same direction; choose another",
             )
-    parent = known.by_id(world, group)
-    declared = Ask("", parent.inputs, {}) if parent else None
+    parent = existing.by_id(world, group)
+    declared = Inputs(parent.inputs) if parent else None
     for path, _ in declared.items("securityRules") if declared else ():
         if declared is None or arm.same(
-            f"{group}/securityRules/{declared.text(f'{path}.name')}", id
+            f"{group}/securityRules/{declared.optional_string(f'{path}.name')}", id
         ):
             continue
-        if (declared.number(f"{path}.priority"), declared.text(f"{path}.direction")) == (
+        if (
+            declared.number(f"{path}.priority"),
+            declared.optional_string(f"{path}.direction"),
+        ) == (
             number,
             direction,
         ):
@@ -171,13 +177,16 @@ def _rule_conflicts(ask: Ask) -> Iterator[Problem]:
             )
 
 
-def route(ask: Ask, path: str) -> Iterator[Problem]:
+def route(inputs: Inputs, path: str) -> Iterator[Problem]:
     """Problems of one route, standing alone or in its table's list."""
     base = f"{path}." if path else ""
-    prefix = ask.text(f"{base}addressPrefix")
+    prefix = inputs.optional_string(f"{base}addressPrefix")
     if prefix and not _TAG.fullmatch(prefix):
         yield from checks.cidr(f"{base}addressPrefix", prefix)
-    hop, address = ask.text(f"{base}nextHopType"), ask.at(f"{base}nextHopIpAddress")
+    hop, address = (
+        inputs.optional_string(f"{base}nextHopType"),
+        inputs.at(f"{base}nextHopIpAddress"),
+    )
     if hop == _APPLIANCE and address is None:
         yield Problem(
             f"{base}nextHopIpAddress", "is missing: a route to an appliance needs its address"
@@ -193,18 +202,18 @@ def route(ask: Ask, path: str) -> Iterator[Problem]:
             yield Problem(f"{base}nextHopIpAddress", f"{address!r} isn't an IP address")
 
 
-def _route_problems(ask: Ask) -> Iterator[Problem]:
-    yield from route(ask, "")
+def _route_problems(inputs: Inputs) -> Iterator[Problem]:
+    yield from route(inputs, "")
 
 
-def _table_problems(ask: Ask) -> Iterator[Problem]:
-    for path, item in ask.items("routes"):
+def _table_problems(inputs: Inputs) -> Iterator[Problem]:
+    for path, item in inputs.items("routes"):
         if isinstance(item, Mapping):
-            yield from route(ask, path)
+            yield from route(inputs, path)
 
 
-def _group_outputs(ask: Ask) -> dict[str, Any]:
-    id = ask.id or ""
+def _group_outputs(resource: Resource) -> dict[str, Any]:
+    id = resource.id
     defaults = [
         {
             "id": f"{id}/defaultSecurityRules/{name}",
@@ -221,45 +230,45 @@ def _group_outputs(ask: Ask) -> dict[str, Any]:
         }
         for name, priority, direction, access, source, target in _DEFAULTS
     ]
-    return {"defaultSecurityRules": defaults, "resourceGuid": invented.guid("guid", id)}
+    return {"defaultSecurityRules": defaults, "resourceGuid": generated.guid("guid", id)}
 
 
 KINDS: Final = (
-    Kind(
+    AzureKind(
         "azure-native:network:NetworkSecurityGroup",
         "Microsoft.Network/networkSecurityGroups/{networkSecurityGroupName}",
         name=naming.NETWORK,
         is_held_by_references=True,
-        problems=_group_problems,
-        outputs=_group_outputs,
+        rules=(_group_problems,),
+        computed=_group_outputs,
     ),
-    Kind(
+    AzureKind(
         RULE,
         "Microsoft.Network/networkSecurityGroups/{networkSecurityGroupName}/securityRules/"
         "{securityRuleName}",
         name=naming.NETWORK,
         inline=("securityRules", "name"),
-        problems=_rule_problems,
-        conflicts=_rule_conflicts,
+        rules=(_rule_problems,),
+        crosschecks=(_rule_conflicts,),
     ),
-    Kind(
+    AzureKind(
         "azure-native:network:ApplicationSecurityGroup",
         "Microsoft.Network/applicationSecurityGroups/{applicationSecurityGroupName}",
         name=naming.NETWORK,
         is_held_by_references=True,
     ),
-    Kind(
+    AzureKind(
         "azure-native:network:RouteTable",
         "Microsoft.Network/routeTables/{routeTableName}",
         name=naming.NETWORK,
         is_held_by_references=True,
-        problems=_table_problems,
+        rules=(_table_problems,),
     ),
-    Kind(
+    AzureKind(
         "azure-native:network:Route",
         "Microsoft.Network/routeTables/{routeTableName}/routes/{routeName}",
         name=naming.NETWORK,
         inline=("routes", "name"),
-        problems=_route_problems,
+        rules=(_route_problems,),
     ),
 )

@@ -6,17 +6,17 @@ import re
 from collections.abc import Iterator
 from typing import Any, Final
 
-from falaj.sandbox.clouds.azure import arm, checks, invented, keys, known, naming
-from falaj.sandbox.clouds.azure.ask import Ask
-from falaj.sandbox.clouds.azure.kind import Kind
+from falaj.sandbox.clouds.azure import arm, checks, existing, generated, keys, naming
+from falaj.sandbox.clouds.azure.kinds import AzureKind
 from falaj.sandbox.clouds.azure.services import storage
+from falaj.sandbox.clouds.inputs import Inputs, Resource
 from falaj.sandbox.clouds.model import Problem
 
 _PREFIXES: Final = re.compile(r"(?!-)[a-z0-9-]{3,63}(?<!-)|\$root|\$web|\$logs")
 
 
-def _container_problems(ask: Ask) -> Iterator[Problem]:
-    name = ask.text("containerName")
+def _container_problems(inputs: Inputs) -> Iterator[Problem]:
+    name = inputs.optional_string("containerName")
     if name and not name.startswith("$"):
         yield from naming.CONTAINER.check("containerName", name)
     elif name and name not in ("$root", "$web", "$logs"):
@@ -26,63 +26,64 @@ def _container_problems(ask: Ask) -> Iterator[Problem]:
         )
 
 
-def _container_conflicts(ask: Ask) -> Iterator[Problem]:
-    account = _account(ask)
+def _container_conflicts(resource: Resource) -> Iterator[Problem]:
+    account = _account(resource)
     if account is None:
         return
-    if ask.text("publicAccess") in ("Blob", "Container") and (
+    if resource.optional_string("publicAccess") in ("Blob", "Container") and (
         account.at("allowBlobPublicAccess") in (None, False)
     ):
         yield Problem("publicAccess", "the account doesn't allow public access; set None")
-    if ask.flag("immutableStorageWithVersioning.enabled") and account.flag("isHnsEnabled"):
+    if resource.flag("immutableStorageWithVersioning.enabled") and account.flag("isHnsEnabled"):
         yield Problem(
             "immutableStorageWithVersioning",
             "doesn't go with the account's isHnsEnabled; use a container's policy instead",
         )
-    scope = ask.text("defaultEncryptionScope")
-    if ask.world and ask.id and scope and scope != "$account-encryption-key":
-        parent = ask.id.split("/blobServices/")[0]
-        if not known.exists(ask.world, f"{parent}/encryptionScopes/{scope}"):
+    scope = resource.optional_string("defaultEncryptionScope")
+    if scope and scope != "$account-encryption-key":
+        parent = resource.id.split("/blobServices/")[0]
+        if not existing.exists(resource.world, f"{parent}/encryptionScopes/{scope}"):
             yield Problem(
                 "defaultEncryptionScope",
                 f"the account has no encryption scope {scope!r}; make it first",
             )
 
 
-def _account(ask: Ask) -> Ask | None:
-    if ask.world is None or ask.id is None:
-        return None
-    segments = ask.id.split("/")
-    made = known.by_id(ask.world, "/".join(segments[:9]))
-    return Ask(storage.ACCOUNT, made.inputs, {}, ask.world, made.id) if made else None
+def _account(resource: Resource) -> Inputs | None:
+    segments = resource.id.split("/")
+    made = existing.by_id(resource.world, "/".join(segments[:9]))
+    return Inputs(made.inputs) if made else None
 
 
-def _policy_problems(ask: Ask) -> Iterator[Problem]:
-    yield from checks.between(ask, "immutabilityPeriodSinceCreationInDays", 1, 146000, "days")
-    if ask.flag("allowProtectedAppendWrites") and ask.flag("allowProtectedAppendWritesAll"):
+def _policy_problems(inputs: Inputs) -> Iterator[Problem]:
+    yield from checks.between(inputs, "immutabilityPeriodSinceCreationInDays", 1, 146000, "days")
+    if inputs.flag("allowProtectedAppendWrites") and inputs.flag("allowProtectedAppendWritesAll"):
         yield Problem(
             "allowProtectedAppendWritesAll",
             "goes without allowProtectedAppendWrites; set one of them",
         )
 
 
-def _service_problems(ask: Ask) -> Iterator[Problem]:
+def _service_problems(inputs: Inputs) -> Iterator[Problem]:
     for path in ("deleteRetentionPolicy", "containerDeleteRetentionPolicy"):
-        yield from checks.between(ask, f"{path}.days", 1, 365, "days")
-        if ask.flag(f"{path}.enabled"):
-            yield from checks.needs(ask, f"{path}.days", "say for how many days")
-    yield from checks.between(ask, "changeFeed.retentionInDays", 1, 146000, "days")
-    if ask.flag("restorePolicy.enabled"):
-        yield from checks.needs(ask, "restorePolicy.days", "say for how many days")
+        yield from checks.between(inputs, f"{path}.days", 1, 365, "days")
+        if inputs.flag(f"{path}.enabled"):
+            yield from checks.needs(inputs, f"{path}.days", "say for how many days")
+    yield from checks.between(inputs, "changeFeed.retentionInDays", 1, 146000, "days")
+    if inputs.flag("restorePolicy.enabled"):
+        yield from checks.needs(inputs, "restorePolicy.days", "say for how many days")
         # Source: storage/blobs/point-in-time-restore-overview (prerequisites).
         for needed in (
             "isVersioningEnabled",
             "changeFeed.enabled",
             "deleteRetentionPolicy.enabled",
         ):
-            if ask.at(needed) in (None, False):
+            if inputs.at(needed) in (None, False):
                 yield Problem(needed, "restorePolicy needs it; set it to true")
-        kept, back = ask.number("deleteRetentionPolicy.days"), ask.number("restorePolicy.days")
+        kept, back = (
+            inputs.number("deleteRetentionPolicy.days"),
+            inputs.number("restorePolicy.days"),
+        )
         if kept is not None and back is not None and back >= kept:
             yield Problem(
                 "restorePolicy.days",
@@ -90,22 +91,22 @@ def _service_problems(ask: Ask) -> Iterator[Problem]:
             )
 
 
-def _service_conflicts(ask: Ask) -> Iterator[Problem]:
-    account = _account(ask)
+def _service_conflicts(resource: Resource) -> Iterator[Problem]:
+    account = _account(resource)
     if account and account.flag("isHnsEnabled"):
         for path in ("isVersioningEnabled", "changeFeed.enabled", "restorePolicy.enabled"):
-            if ask.flag(path):
+            if resource.flag(path):
                 # Source: storage/blobs/storage-feature-support-in-storage-accounts.
                 yield Problem(path, "doesn't go with the account's isHnsEnabled; leave it out")
 
 
-def _lifecycle_problems(ask: Ask) -> Iterator[Problem]:
-    rules = ask.items("policy.rules")
-    if not 1 <= len(rules) <= 100 and isinstance(ask.at("policy.rules"), list):
+def _lifecycle_problems(inputs: Inputs) -> Iterator[Problem]:
+    rules = inputs.items("policy.rules")
+    if not 1 <= len(rules) <= 100 and isinstance(inputs.at("policy.rules"), list):
         yield Problem("policy.rules", f"{len(rules)} rules are given; allowed are 1 to 100")
     names: set[str] = set()
     for path, _ in rules:
-        name = ask.text(f"{path}.name")
+        name = inputs.optional_string(f"{path}.name")
         if name and not re.fullmatch(r"[A-Za-z0-9-]{1,256}", name):
             yield Problem(
                 f"{path}.name", f"{name!r} isn't allowed; allowed are letters, digits and hyphens"
@@ -114,64 +115,71 @@ def _lifecycle_problems(ask: Ask) -> Iterator[Problem]:
             yield Problem(f"{path}.name", f"{name!r} is used twice; give each rule its own name")
         names.add(name or "")
         actions = f"{path}.definition.actions"
-        if all(ask.is_absent(f"{actions}.{part}") for part in ("baseBlob", "snapshot", "version")):
+        if all(
+            inputs.is_absent(f"{actions}.{part}") for part in ("baseBlob", "snapshot", "version")
+        ):
             yield Problem(actions, "is empty: say what happens to baseBlob, snapshot or version")
         kinds = f"{path}.definition.filters.blobTypes"
-        for where, text in ask.texts(kinds):
+        for where, text in inputs.strings(kinds):
             yield from checks.one_of(where, text, ("blockBlob", "appendBlob"))
-        yield from checks.needs(ask, kinds, "name blockBlob or appendBlob")
-        for where, text in ask.texts(f"{path}.definition.filters.prefixMatch"):
+        yield from checks.needs(inputs, kinds, "name blockBlob or appendBlob")
+        for where, text in inputs.strings(f"{path}.definition.filters.prefixMatch"):
             if not _PREFIXES.fullmatch(text.split("/")[0]):
                 yield Problem(where, f"{text!r} must start with the name of a container")
 
 
-def _share_problems(ask: Ask) -> Iterator[Problem]:
-    yield from checks.between(ask, "shareQuota", 1, 262144, "GiB")
+def _share_problems(inputs: Inputs) -> Iterator[Problem]:
+    yield from checks.between(inputs, "shareQuota", 1, 262144, "GiB")
     if (
-        ask.text("enabledProtocols") != "NFS"
-        and ask.is_given("rootSquash")
-        and not (ask.is_given("enabledProtocols") and ask.text("enabledProtocols") is None)
+        inputs.optional_string("enabledProtocols") != "NFS"
+        and inputs.is_given("rootSquash")
+        and not (
+            inputs.is_given("enabledProtocols")
+            and inputs.optional_string("enabledProtocols") is None
+        )
     ):
         yield Problem("rootSquash", "goes with enabledProtocols NFS only")
 
 
-def _share_conflicts(ask: Ask) -> Iterator[Problem]:
-    account = _account(ask)
+def _share_conflicts(resource: Resource) -> Iterator[Problem]:
+    account = _account(resource)
     if account is None:
         return
-    is_premium = account.text("kind") == "FileStorage"
-    if ask.text("enabledProtocols") == "NFS" and not is_premium:
+    is_premium = account.optional_string("kind") == "FileStorage"
+    if resource.optional_string("enabledProtocols") == "NFS" and not is_premium:
         yield Problem("enabledProtocols", "NFS needs an account of the kind FileStorage")
-    quota = ask.number("shareQuota")
+    quota = resource.number("shareQuota")
     if (
         is_premium
         and quota is not None
         and quota < 100
-        and "V2" not in (account.text("sku.name") or "")
+        and "V2" not in (account.optional_string("sku.name") or "")
     ):
         yield Problem("shareQuota", f"{quota:g} GiB is too small; premium shares start at 100 GiB")
-    tier = ask.text("accessTier")
+    tier = resource.optional_string("accessTier")
     if tier == "Premium" and not is_premium:
         yield Problem("accessTier", "Premium needs an account of the kind FileStorage")
     if tier in ("Hot", "Cool", "TransactionOptimized") and is_premium:
         yield Problem("accessTier", f"{tier} doesn't go with the kind FileStorage; leave it out")
 
 
-def _scope_problems(ask: Ask) -> Iterator[Problem]:
-    if ask.text("source") == "Microsoft.KeyVault":
-        yield from checks.needs(ask, "keyVaultProperties.keyUri", "give the key's address")
-    yield from keys.address("keyVaultProperties.keyUri", ask.text("keyVaultProperties.keyUri"))
+def _scope_problems(inputs: Inputs) -> Iterator[Problem]:
+    if inputs.optional_string("source") == "Microsoft.KeyVault":
+        yield from checks.needs(inputs, "keyVaultProperties.keyUri", "give the key's address")
+    yield from keys.address(
+        "keyVaultProperties.keyUri", inputs.optional_string("keyVaultProperties.keyUri")
+    )
 
 
-def _scope_conflicts(ask: Ask) -> Iterator[Problem]:
-    uri = ask.text("keyVaultProperties.keyUri")
-    yield from keys.usable(ask, "keyVaultProperties.keyUri", uri)
+def _scope_conflicts(resource: Resource) -> Iterator[Problem]:
+    uri = resource.optional_string("keyVaultProperties.keyUri")
+    yield from keys.usable(resource, "keyVaultProperties.keyUri", uri)
 
 
-def _container_obstacles(ask: Ask) -> Iterator[Problem]:
+def _container_obstacles(resource: Resource) -> Iterator[Problem]:
     policies = "azure-native:storage:BlobContainerImmutabilityPolicy"
-    for made in ask.world.all(policies) if ask.world else ():
-        if ask.id and arm.is_below(made.id, ask.id) and made.outputs.get("state") == "Locked":
+    for made in resource.world.all(policies):
+        if arm.is_below(made.id, resource.id) and made.outputs.get("state") == "Locked":
             yield Problem(
                 "",
                 "its immutability policy is locked; it can go when all that it holds "
@@ -179,82 +187,82 @@ def _container_obstacles(ask: Ask) -> Iterator[Problem]:
             )
 
 
-def _container_outputs(ask: Ask) -> dict[str, Any]:
+def _container_outputs(inputs: Inputs) -> dict[str, Any]:
     return {
-        "lastModifiedTime": invented.MOMENT,
+        "lastModifiedTime": generated.MOMENT,
         "leaseState": "Available",
         "leaseStatus": "Unlocked",
         "hasImmutabilityPolicy": False,
         "hasLegalHold": False,
-        "publicAccess": ask.text("publicAccess") or "None",
+        "publicAccess": inputs.optional_string("publicAccess") or "None",
     }
 
 
-def _policy_outputs(ask: Ask) -> dict[str, Any]:
-    del ask
+def _policy_outputs(inputs: Inputs) -> dict[str, Any]:
+    del inputs
     return {"state": "Unlocked"}
 
 
-def _stamped(ask: Ask) -> dict[str, Any]:
-    del ask
-    return {"lastModifiedTime": invented.MOMENT}
+def _stamped(inputs: Inputs) -> dict[str, Any]:
+    del inputs
+    return {"lastModifiedTime": generated.MOMENT}
 
 
-def _scope_outputs(ask: Ask) -> dict[str, Any]:
-    return {"creationTime": invented.MOMENT, **_stamped(ask)}
+def _scope_outputs(inputs: Inputs) -> dict[str, Any]:
+    return {"creationTime": generated.MOMENT, **_stamped(inputs)}
 
 
-def _file_service_problems(ask: Ask) -> Iterator[Problem]:
-    yield from checks.between(ask, "shareDeleteRetentionPolicy.days", 1, 365, "days")
+def _file_service_problems(inputs: Inputs) -> Iterator[Problem]:
+    yield from checks.between(inputs, "shareDeleteRetentionPolicy.days", 1, 365, "days")
 
 
 KINDS: Final = (
-    Kind(
+    AzureKind(
         "azure-native:storage:BlobContainer",
         f"{storage.PATH}/blobServices/default/containers/{{containerName}}",
-        problems=_container_problems,
-        conflicts=_container_conflicts,
-        obstacles=_container_obstacles,
-        outputs=_container_outputs,
+        rules=(_container_problems,),
+        crosschecks=(_container_conflicts,),
+        delete_blockers=(_container_obstacles,),
+        computed=_container_outputs,
     ),
-    Kind(
+    AzureKind(
         "azure-native:storage:BlobServiceProperties",
         f"{storage.PATH}/blobServices/{{blobServicesName}}",
         name=naming.only("default"),
-        problems=_service_problems,
-        conflicts=_service_conflicts,
+        rules=(_service_problems,),
+        crosschecks=(_service_conflicts,),
     ),
-    Kind(
+    AzureKind(
         "azure-native:storage:FileServiceProperties",
         f"{storage.PATH}/fileServices/{{fileServicesName}}",
         name=naming.only("default"),
-        problems=_file_service_problems,
+        rules=(_file_service_problems,),
     ),
-    Kind(
+    AzureKind(
         "azure-native:storage:BlobContainerImmutabilityPolicy",
         f"{storage.PATH}/blobServices/default/containers/{{containerName}}/immutabilityPolicies/"
         "{immutabilityPolicyName}",
         name=naming.only("default"),
-        problems=_policy_problems,
-        outputs=_policy_outputs,
+        rules=(_policy_problems,),
+        computed=_policy_outputs,
     ),
-    Kind(
+    AzureKind(
         "azure-native:storage:ManagementPolicy",
         f"{storage.PATH}/managementPolicies/{{managementPolicyName}}",
         name=naming.only("default"),
-        problems=_lifecycle_problems,
-        outputs=_stamped,
+        rules=(_lifecycle_problems,),
+        computed=_stamped,
     ),
-    Kind(
+    AzureKind(
         "azure-native:storage:FileShare",
         f"{storage.PATH}/fileServices/default/shares/{{shareName}}",
         name=naming.CONTAINER,
-        replaces=frozenset({"enabledProtocols"}),
-        problems=_share_problems,
-        conflicts=_share_conflicts,
-        outputs=_stamped,
+        replaces=("enabledProtocols",),
+        rules=(_share_problems,),
+        crosschecks=(_share_conflicts,),
+        computed=_stamped,
     ),
-    Kind(
+    AzureKind(
         "azure-native:storage:EncryptionScope",
         f"{storage.PATH}/encryptionScopes/{{encryptionScopeName}}",
         name=naming.NameRule(
@@ -263,9 +271,9 @@ KINDS: Final = (
             r"[A-Za-z0-9](?:-?[A-Za-z0-9])*",
             "letters, digits and single hyphens, starting and ending with a letter or digit",
         ),
-        replaces=frozenset({"requireInfrastructureEncryption"}),
-        problems=_scope_problems,
-        conflicts=_scope_conflicts,
-        outputs=_scope_outputs,
+        replaces=("requireInfrastructureEncryption",),
+        rules=(_scope_problems,),
+        crosschecks=(_scope_conflicts,),
+        computed=_scope_outputs,
     ),
 )

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from falaj.sandbox.clouds.azure import arm, checks, invented, known, naming
-from falaj.sandbox.clouds.azure.ask import Ask
-from falaj.sandbox.clouds.azure.kind import Kind
+from falaj.sandbox.clouds.azure import arm, checks, existing, generated, naming
+from falaj.sandbox.clouds.azure.kinds import AzureKind
+from falaj.sandbox.clouds.inputs import Inputs, Resource
 from falaj.sandbox.clouds.model import Made, Problem, World
 
 VIRTUAL_NETWORK: Final = "azure-native:network:VirtualNetwork"
@@ -34,20 +34,20 @@ _LONGEST_PREFIX: Final = 29
 _POLICIES: Final = ("Enabled", "Disabled")
 
 
-def prefixes(ask: Ask, path: str = "") -> list[tuple[str, str]]:
+def prefixes(inputs: Inputs, path: str = "") -> list[tuple[str, str]]:
     """The path and text of each address block of a subnet."""
     base = f"{path}." if path else ""
-    return [*ask.texts(f"{base}addressPrefix"), *ask.texts(f"{base}addressPrefixes")]
+    return [*inputs.strings(f"{base}addressPrefix"), *inputs.strings(f"{base}addressPrefixes")]
 
 
-def _network_problems(ask: Ask) -> Iterator[Problem]:
-    blocks = ask.texts("addressSpace.addressPrefixes")
+def _network_problems(inputs: Inputs) -> Iterator[Problem]:
+    blocks = inputs.strings("addressSpace.addressPrefixes")
     for path, text in blocks:
         yield from checks.cidr(path, text)
     if (
         not blocks
-        and ask.is_absent("addressSpace.addressPrefixes[0]")
-        and ask.is_absent("addressSpace.ipamPoolPrefixAllocations")
+        and inputs.is_absent("addressSpace.addressPrefixes[0]")
+        and inputs.is_absent("addressSpace.ipamPoolPrefixAllocations")
     ):
         yield Problem(
             "addressSpace.addressPrefixes",
@@ -55,33 +55,33 @@ def _network_problems(ask: Ask) -> Iterator[Problem]:
         )
     yield from _overlaps(blocks)
     inside = [item for _, text in blocks if (item := checks.address_range(text))]
-    subnets = [(path, item) for path, item in ask.items("subnets") if isinstance(item, Mapping)]
+    subnets = [(path, item) for path, item in inputs.items("subnets") if isinstance(item, Mapping)]
     for path, _ in subnets:
-        yield from _subnet_rules(ask, path)
+        yield from _subnet_rules(inputs, path)
         if inside:
-            yield from _outside(prefixes(ask, path), inside)
-    yield from _overlaps([pair for path, _ in subnets for pair in prefixes(ask, path)])
+            yield from _outside(prefixes(inputs, path), inside)
+    yield from _overlaps([pair for path, _ in subnets for pair in prefixes(inputs, path)])
 
 
-def _subnet_problems(ask: Ask) -> Iterator[Problem]:
+def _subnet_problems(inputs: Inputs) -> Iterator[Problem]:
     if (
-        ask.is_absent("addressPrefix")
-        and ask.is_absent("addressPrefixes")
-        and ask.is_absent("ipamPoolPrefixAllocations")
+        inputs.is_absent("addressPrefix")
+        and inputs.is_absent("addressPrefixes")
+        and inputs.is_absent("ipamPoolPrefixAllocations")
     ):
         yield Problem(
             "addressPrefix",
             "is missing: a subnet needs a block of its network, such as 10.0.1.0/24",
         )
-    yield from _subnet_rules(ask, "")
+    yield from _subnet_rules(inputs, "")
 
 
-def _subnet_rules(ask: Ask, path: str) -> Iterator[Problem]:
+def _subnet_rules(inputs: Inputs, path: str) -> Iterator[Problem]:
     base = f"{path}." if path else ""
-    name = ask.text(f"{base}name") if path else ask.text("subnetName")
+    name = inputs.optional_string(f"{base}name") if path else inputs.optional_string("subnetName")
     if path and name:
         yield from naming.NETWORK.check(f"{base}name", name)
-    blocks = prefixes(ask, path)
+    blocks = prefixes(inputs, path)
     for where, text in blocks:
         block = checks.address_range(text)
         if block is None:
@@ -96,20 +96,22 @@ def _subnet_rules(ask: Ask, path: str) -> Iterator[Problem]:
         least = _RESERVED.get(name or "")
         if least is not None and block.version == 4 and block.prefixlen > least:
             yield Problem(where, f"{name} needs a block of /{least} or larger; given is {text}")
-    if name in _NO_SECURITY_GROUP and ask.is_given(f"{base}networkSecurityGroup"):
+    if name in _NO_SECURITY_GROUP and inputs.is_given(f"{base}networkSecurityGroup"):
         yield Problem(
             f"{base}networkSecurityGroup",
             f"{name} can't have a network security group; leave it out",
         )
     for policy in ("privateLinkServiceNetworkPolicies",):
-        yield from checks.one_of(f"{base}{policy}", ask.text(f"{base}{policy}"), _POLICIES)
-    for where, item in ask.items(f"{base}delegations"):
-        if isinstance(item, Mapping) and ask.is_absent(f"{where}.serviceName"):
+        yield from checks.one_of(
+            f"{base}{policy}", inputs.optional_string(f"{base}{policy}"), _POLICIES
+        )
+    for where, item in inputs.items(f"{base}delegations"):
+        if isinstance(item, Mapping) and inputs.is_absent(f"{where}.serviceName"):
             yield Problem(
                 f"{where}.serviceName",
                 "is missing: name the service, such as Microsoft.Netapp/volumes",
             )
-    delegations = ask.items(f"{base}delegations")
+    delegations = inputs.items(f"{base}delegations")
     if len(delegations) > 1:
         yield Problem(f"{base}delegations", "a subnet can be delegated to one service only")
     if name == "AzureFirewallSubnet" and delegations:
@@ -151,27 +153,25 @@ def _contains(whole: checks.Range, part: checks.Range) -> bool:
 
 def subnets_of(world: World, network: Made) -> Iterator[tuple[str, str, list[str]]]:
     """The id, name and blocks of each subnet of a network, declared inline or by itself."""
-    asked = Ask(VIRTUAL_NETWORK, network.inputs, {})
+    asked = Inputs(network.inputs)
     for path, _ in asked.items("subnets"):
-        name = asked.text(f"{path}.name")
+        name = asked.optional_string(f"{path}.name")
         if name:
             yield f"{network.id}/subnets/{name}", name, [text for _, text in prefixes(asked, path)]
     for made in world.all(SUBNET):
         if arm.is_below(made.id, network.id):
-            subnet = Ask(SUBNET, made.inputs, {})
+            subnet = Inputs(made.inputs)
             name = made.id.rpartition("/")[2]
             yield made.id, name, [text for _, text in prefixes(subnet)]
 
 
-def _subnet_conflicts(ask: Ask) -> Iterator[Problem]:
-    world, id = ask.world, ask.id
-    if world is None or id is None:
-        return
-    network = known.by_id(world, id.rsplit("/", 2)[0])
+def _subnet_conflicts(resource: Resource) -> Iterator[Problem]:
+    world, id = resource.world, resource.id
+    network = existing.by_id(world, id.rsplit("/", 2)[0])
     if network is None:
         return
-    blocks = prefixes(ask)
-    space = Ask(VIRTUAL_NETWORK, network.inputs, {}).texts("addressSpace.addressPrefixes")
+    blocks = prefixes(resource)
+    space = Inputs(network.inputs).strings("addressSpace.addressPrefixes")
     inside = [item for _, text in space if (item := checks.address_range(text))]
     if inside:
         yield from _outside(blocks, inside)
@@ -189,32 +189,32 @@ def _subnet_conflicts(ask: Ask) -> Iterator[Problem]:
                     )
 
 
-def _peering_problems(ask: Ask) -> Iterator[Problem]:
+def _peering_problems(inputs: Inputs) -> Iterator[Problem]:
     yield from checks.resource_id(
         "remoteVirtualNetwork.id",
-        ask.text("remoteVirtualNetwork.id"),
+        inputs.optional_string("remoteVirtualNetwork.id"),
         "Microsoft.Network/virtualNetworks",
     )
-    if ask.flag("useRemoteGateways") and ask.flag("allowGatewayTransit"):
+    if inputs.flag("useRemoteGateways") and inputs.flag("allowGatewayTransit"):
         yield Problem(
             "useRemoteGateways", "can't be set together with allowGatewayTransit; set one of them"
         )
 
 
-def _peering_conflicts(ask: Ask) -> Iterator[Problem]:
-    remote = ask.text("remoteVirtualNetwork.id")
-    if ask.world is None or ask.id is None or remote is None:
+def _peering_conflicts(resource: Resource) -> Iterator[Problem]:
+    remote = resource.optional_string("remoteVirtualNetwork.id")
+    if remote is None:
         return
-    own = known.by_id(ask.world, ask.id.rsplit("/", 2)[0])
-    other = known.by_id(ask.world, remote)
+    own = existing.by_id(resource.world, resource.id.rsplit("/", 2)[0])
+    other = existing.by_id(resource.world, remote)
     if own is None or other is None:
         return
     if arm.same(own.id, other.id):
         yield Problem("remoteVirtualNetwork.id", "is the network itself; name another network")
         return
     path = "addressSpace.addressPrefixes"
-    for _, mine in Ask(VIRTUAL_NETWORK, own.inputs, {}).texts(path):
-        for _, theirs in Ask(VIRTUAL_NETWORK, other.inputs, {}).texts(path):
+    for _, mine in Inputs(own.inputs).strings(path):
+        for _, theirs in Inputs(other.inputs).strings(path):
             one, two = checks.address_range(mine), checks.address_range(theirs)
             if one and two and one.version == two.version and one.overlaps(two):
                 yield Problem(
@@ -224,14 +224,12 @@ def _peering_conflicts(ask: Ask) -> Iterator[Problem]:
                 )
 
 
-def _network_obstacles(ask: Ask) -> Iterator[Problem]:
-    world, id = ask.world, ask.id
-    if world is None or id is None:
-        return
-    for made in known.azure(world):
+def _network_obstacles(resource: Resource) -> Iterator[Problem]:
+    world, id = resource.world, resource.id
+    for made in existing.azure(world):
         if arm.is_below(made.id, id):
             continue
-        for path, reference in known.references(made.inputs):
+        for path, reference in existing.references(made.inputs):
             if arm.is_below(reference, f"{id}/subnets"):
                 yield Problem(
                     "",
@@ -240,53 +238,53 @@ def _network_obstacles(ask: Ask) -> Iterator[Problem]:
                 )
 
 
-def _network_outputs(ask: Ask) -> dict[str, Any]:
-    id = ask.id or ""
+def _network_outputs(resource: Resource) -> dict[str, Any]:
+    id = resource.id
     subnets = [
         {**item, "id": f"{id}/subnets/{item.get('name')}", "provisioningState": "Succeeded"}
-        for _, item in ask.items("subnets")
+        for _, item in resource.items("subnets")
         if isinstance(item, Mapping)
     ]
     return {
-        "resourceGuid": invented.guid("guid", id),
+        "resourceGuid": generated.guid("guid", id),
         "subnets": subnets,
         "virtualNetworkPeerings": [],
     }
 
 
-def _peering_outputs(ask: Ask) -> dict[str, Any]:
+def _peering_outputs(resource: Resource) -> dict[str, Any]:
     return {
         "peeringState": "Initiated",
         "peeringSyncLevel": "FullyInSync",
-        "resourceGuid": invented.guid("guid", ask.id or ""),
+        "resourceGuid": generated.guid("guid", resource.id),
     }
 
 
 KINDS: Final = (
-    Kind(
+    AzureKind(
         VIRTUAL_NETWORK,
         "Microsoft.Network/virtualNetworks/{virtualNetworkName}",
         name=naming.VIRTUAL_NETWORK,
-        problems=_network_problems,
-        obstacles=_network_obstacles,
-        outputs=_network_outputs,
+        rules=(_network_problems,),
+        delete_blockers=(_network_obstacles,),
+        computed=_network_outputs,
     ),
-    Kind(
+    AzureKind(
         SUBNET,
         "Microsoft.Network/virtualNetworks/{virtualNetworkName}/subnets/{subnetName}",
         name=naming.NETWORK,
         inline=("subnets", "name"),
         is_held_by_references=True,
-        problems=_subnet_problems,
-        conflicts=_subnet_conflicts,
+        rules=(_subnet_problems,),
+        crosschecks=(_subnet_conflicts,),
     ),
-    Kind(
+    AzureKind(
         "azure-native:network:VirtualNetworkPeering",
         "Microsoft.Network/virtualNetworks/{virtualNetworkName}/virtualNetworkPeerings/"
         "{virtualNetworkPeeringName}",
         name=naming.NETWORK,
-        problems=_peering_problems,
-        conflicts=_peering_conflicts,
-        outputs=_peering_outputs,
+        rules=(_peering_problems,),
+        crosschecks=(_peering_conflicts,),
+        computed=_peering_outputs,
     ),
 )

@@ -1,13 +1,13 @@
-"""What the model knows of one type of resource, as a row of a table."""
+"""How Azure names and places one type of resource, as a row of a table."""
 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Final, Literal
 
-from falaj.sandbox.clouds.azure.ask import Check, Compute, none, nothing
 from falaj.sandbox.clouds.azure.naming import NameRule
+from falaj.sandbox.clouds.kinds import ResourceKind
 
 _PLACE: Final = re.compile(r"\{(\w+)\}")
 _NO_INPUT: Final = frozenset({"subscriptionId", "unnamed"})
@@ -15,8 +15,8 @@ _NO_INPUT: Final = frozenset({"subscriptionId", "unnamed"})
 
 
 @dataclass(frozen=True)
-class Kind:
-    """One type: where it stands in Resource Manager, its rules, what changes replace it."""
+class AzureKind(ResourceKind):
+    """One type of Azure; it is replaced by changes of its path and location as well."""
 
     token: str
     """Such as ``azure-native:keyvault:Vault``."""
@@ -33,24 +33,12 @@ class Kind:
     """Where the service lets such a resource be, if it has a location at all."""
     max_tags: int = 50
     """Tags that a resource may carry (Resource Manager's own limit is 50)."""
-    replaces: frozenset[str] = frozenset()
-    """Properties, beyond the path's and the location, a change of which replaces it."""
     inline: tuple[str, str] | None = None
     """Where a parent can declare such children itself: its list and their key."""
-    is_always_there: bool = False
-    """Whether every subscription has it, such as Defender's plans: Resource Manager's PUT sets it,
-    whoever did before. Several stacks can have it, and the last one's values hold. Azure deletes
-    no such setting: it stays as it was set last, in the sandbox until no stack has it any more."""
     is_held_by_references: bool = False
     """Whether it can't be deleted while another resource refers to it."""
     is_held_by_children: bool = False
     """Whether it can't be deleted while resources stand below it."""
-    enums: dict[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
-    """Allowed values where the SDK types only text; ``[*]`` stands for each item."""
-    problems: Check = none
-    conflicts: Check = none
-    obstacles: Check = none
-    outputs: Compute = nothing
 
     @property
     def parameters(self) -> tuple[str, ...]:

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from falaj.sandbox.clouds.azure import arm, table
-from falaj.sandbox.clouds.azure.kind import Kind
+from falaj.sandbox.clouds.azure.kinds import AzureKind
 from falaj.sandbox.clouds.model import Made, World
 
 PACKAGE: Final = "azure-native:"
@@ -139,7 +139,7 @@ def region_of(made: Made | None) -> str | None:
     return location if isinstance(location, str) else None
 
 
-def kind_of(made: Made) -> Kind | None:
+def kind_of(made: Made) -> AzureKind | None:
     """The row of the table for what was made."""
     return table.kind(made.token)
 
