@@ -41,6 +41,18 @@ def matches(path: str, pattern: str, form: str) -> Rule:
     return rule
 
 
+def formed(path: str, pattern: str | re.Pattern[str], words: str) -> Rule:
+    """The text must match the whole pattern; `words` say what one that doesn't isn't."""
+    compiled = re.compile(pattern)
+
+    def rule(inputs: Inputs) -> Iterator[Problem]:
+        for where, value in inputs.each(path):
+            if isinstance(value, str) and value and compiled.fullmatch(value) is None:
+                yield Problem(where, f"{value!r} {words}")
+
+    return rule
+
+
 def forbids(path: str, pattern: str, reason: str) -> Rule:
     """The text must not contain the pattern."""
     compiled = re.compile(pattern)
@@ -231,6 +243,21 @@ def is_off(path: str) -> Condition:
 def all_of(*conditions: Condition) -> Condition:
     """The condition that each of the others holds."""
     return lambda inputs: all(condition(inputs) for condition in conditions)
+
+
+def any_of(*conditions: Condition) -> Condition:
+    """The condition that one of the others holds."""
+    return lambda inputs: any(condition(inputs) for condition in conditions)
+
+
+def other_than(path: str, *values: object) -> Condition:
+    """The condition that the value at a path is known, and none of those."""
+    return lambda inputs: inputs.get(path) not in (None, "", *values)
+
+
+def longer_than(path: str, most: int) -> Condition:
+    """The condition that a list has more items than that."""
+    return lambda inputs: len(inputs.items(path)) > most
 
 
 def _among(value: str | int, values: Sequence[str | int]) -> bool:

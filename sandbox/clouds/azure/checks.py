@@ -11,6 +11,7 @@ from typing import Final, TypeAlias
 from falaj.sandbox.clouds.azure import arm, places
 from falaj.sandbox.clouds.azure.kinds import AzureKind
 from falaj.sandbox.clouds.inputs import Inputs
+from falaj.sandbox.clouds.kinds import Rule
 from falaj.sandbox.clouds.model import Problem
 
 Range: TypeAlias = "ipaddress.IPv4Network | ipaddress.IPv6Network"
@@ -127,6 +128,11 @@ def zones(path: str, inputs: Inputs) -> Iterator[Problem]:
             path,
             f"{places.display_name(region)} has no availability zones; leave the zones out",
         )
+
+
+def zones_of(path: str) -> Rule:
+    """A list of availability zones that the region has."""
+    return lambda inputs: zones(path, inputs)
 
 
 def tags(limit: int, inputs: Inputs) -> Iterator[Problem]:

@@ -12,6 +12,7 @@ from falaj.sandbox.clouds.azure import (
     enums,
     generated,
     generic,
+    links,
     places,
     queries,
     results,
@@ -57,7 +58,7 @@ class AzureModel:
         """What the service refuses whatever else exists; skips what isn't known yet."""
         kind = generic.kind(token)
         wanted = Inputs(inputs, config, token)
-        found = list(_common_problems(kind, wanted))
+        found = [*_common_problems(kind, wanted), *links.ill_formed(kind, wanted)]
         for rule in kind.rules:
             found += rule(wanted)
         return found
@@ -75,6 +76,7 @@ class AzureModel:
         own = id or arm.build(kind, inputs, "_")
         resource = Resource(inputs, config, token, world=world, id=own)
         found = list(conflicts.common(kind, resource, is_new=id is None))
+        found += links.elsewhere(kind, resource, results.location(resource))
         for crosscheck in kind.crosschecks:
             found += crosscheck(resource)
         return found

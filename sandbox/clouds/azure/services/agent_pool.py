@@ -6,9 +6,18 @@ import re
 from collections.abc import Iterator
 from typing import Any, Final
 
-from falaj.sandbox.clouds.azure import arm, checks, existing, machines, naming, places, subnets
+from falaj.sandbox.clouds.azure import (
+    arm,
+    checks,
+    existing,
+    links,
+    machines,
+    naming,
+    places,
+    subnets,
+)
 from falaj.sandbox.clouds.azure.kinds import AzureKind
-from falaj.sandbox.clouds.azure.services import capacity, compute
+from falaj.sandbox.clouds.azure.services import capacity
 from falaj.sandbox.clouds.inputs import Inputs, Resource
 from falaj.sandbox.clouds.model import Problem
 
@@ -187,8 +196,8 @@ def placement(resource: Resource, path: str, region: str | None) -> Iterator[Pro
         delegated_to="Microsoft.ContainerService/managedClusters",
     )
     yield from _room(resource, base)
-    yield from compute.same_region(resource, f"{base}proximityPlacementGroupID", region)
-    yield from compute.same_region(resource, f"{base}capacityReservationGroupID", region)
+    yield from links.same_region(resource, f"{base}proximityPlacementGroupID", region)
+    yield from links.same_region(resource, f"{base}capacityReservationGroupID", region)
     group = resource.optional_string(f"{base}capacityReservationGroupID")
     if group:
         yield from capacity.reserved(
@@ -253,8 +262,6 @@ def nodes(inputs: Inputs, path: str) -> float:
 
 def _nodes(resource: Resource, cluster: Resource) -> Iterator[Problem]:
     """A problem when the cluster's pools together can have more nodes than AKS allows."""
-    if cluster.id is None:
-        return
     others = sum(nodes(cluster, path) for path, _ in cluster.items("agentPoolProfiles")) + sum(
         nodes(Inputs(made.inputs), "")
         for made in resource.world.all(POOL)

@@ -10,6 +10,17 @@ from falaj.sandbox.clouds.azure import arm, checks, existing, generated, naming
 from falaj.sandbox.clouds.azure.kinds import AzureKind
 from falaj.sandbox.clouds.inputs import Inputs, Resource
 from falaj.sandbox.clouds.model import Problem
+from falaj.sandbox.clouds.rules import (
+    absent,
+    all_of,
+    equals,
+    given,
+    one_of,
+    refused,
+    required,
+    sized,
+    texts,
+)
 
 DEFINITION: Final = "azure-native:authorization:RoleDefinition"
 ASSIGNMENT: Final = "azure-native:authorization:RoleAssignment"
@@ -34,23 +45,10 @@ def _scope(path: str, text: str | None) -> Iterator[Problem]:
 
 def _definition_problems(inputs: Inputs) -> Iterator[Problem]:
     yield from _scope("scope", inputs.optional_string("scope"))
-    if inputs.is_absent("assignableScopes[0]"):
-        yield Problem("assignableScopes", "is missing: say where the role may be assigned")
     for path, text in inputs.strings("assignableScopes"):
         yield from _scope(path, text)
         if text == "/":
             yield Problem(path, "'/' is for built-in roles; name a subscription or a group")
-    yield from checks.needs(inputs, "roleName", "give the role a name that people see")
-    name = inputs.optional_string("roleName")
-    if name and len(name) > 512:
-        yield Problem("roleName", f"has {len(name)} characters; at most 512 are allowed")
-    description = inputs.optional_string("description")
-    if description and len(description) > 2048:
-        yield Problem(
-            "description", f"has {len(description)} characters; at most 2048 are allowed"
-        )
-    if inputs.is_absent("permissions[0]"):
-        yield Problem("permissions", "is missing: say what the role may do")
     for path, _ in inputs.items("permissions"):
         for kind in ("actions", "notActions", "dataActions", "notDataActions"):
             for where, text in inputs.strings(f"{path}.{kind}"):
@@ -91,7 +89,6 @@ def _definition_obstacles(resource: Resource) -> Iterator[Problem]:
 def _eligibility_problems(inputs: Inputs) -> Iterator[Problem]:
     """Problems of who gets which role where."""
     yield from _scope("scope", inputs.optional_string("scope"))
-    yield from checks.guid("principalId", inputs.optional_string("principalId"))
     role = inputs.optional_string("roleDefinitionId")
     if role is not None:
         guid = role.rpartition("/")[2]
@@ -101,16 +98,6 @@ def _eligibility_problems(inputs: Inputs) -> Iterator[Problem]:
                 f"{role!r} isn't the id of a role; it ends in "
                 "/providers/Microsoft.Authorization/roleDefinitions/GUID",
             )
-
-
-def _assignment_problems(inputs: Inputs) -> Iterator[Problem]:
-    yield from _eligibility_problems(inputs)
-    yield from checks.one_of("principalType", inputs.optional_string("principalType"), _PRINCIPALS)
-    if inputs.is_given("condition") and inputs.is_absent("conditionVersion"):
-        yield Problem("conditionVersion", "is missing: a condition needs it; set 2.0")
-    yield from checks.one_of(
-        "conditionVersion", inputs.optional_string("conditionVersion"), ("2.0",)
-    )
 
 
 def _assignment_conflicts(resource: Resource) -> Iterator[Problem]:
@@ -153,31 +140,17 @@ def _facts(inputs: Inputs) -> tuple[str, ...]:
 
 def _policy_problems(inputs: Inputs) -> Iterator[Problem]:
     yield from _scope("scope", inputs.optional_string("scope"))
-    yield from checks.needs(inputs, "policyDefinitionId", "name the definition that is assigned")
     definition = inputs.optional_string("policyDefinitionId")
     if definition and not re.search(
         r"/providers/Microsoft\.Authorization/policy(?:Set)?Definitions/[^/]+$", definition, re.I
     ):
         yield Problem("policyDefinitionId", f"{definition!r} isn't the id of a policy or a set")
-    name = inputs.optional_string("displayName")
-    if name and len(name) > 128:
-        yield Problem("displayName", f"has {len(name)} characters; at most 128 are allowed")
-    for path, text in inputs.strings("notScopes"):
-        yield from _scope(path, text)
     if (
         inputs.is_given("identity")
         and inputs.is_absent("location")
         and not inputs.config.get("location")
     ):
         yield Problem("location", "is missing: an assignment with an identity needs a region")
-
-
-def _lock_problems(inputs: Inputs) -> Iterator[Problem]:
-    notes = inputs.optional_string("notes")
-    if notes and len(notes) > 512:
-        yield Problem("notes", f"has {len(notes)} characters; at most 512 are allowed")
-    if inputs.optional_string("level") == "NotSpecified":
-        yield Problem("level", "NotSpecified isn't allowed; allowed are CanNotDelete and ReadOnly")
 
 
 def _lock_conflicts(resource: Resource) -> Iterator[Problem]:
@@ -209,13 +182,36 @@ def _assignment_outputs(inputs: Inputs) -> dict[str, Any]:
 
 _LOCKS: Final = "Microsoft.Authorization/locks/{lockName}"
 
+_LOCK_RULES: Final = (
+    sized("notes", 0, 512, "characters"),
+    refused(
+        "level",
+        "NotSpecified isn't allowed; allowed are CanNotDelete and ReadOnly",
+        equals("level", "NotSpecified"),
+    ),
+)
+
+
 KINDS: Final = (
     AzureKind(
         DEFINITION,
         "{scope}/providers/Microsoft.Authorization/roleDefinitions/{roleDefinitionId}",
         name=naming.GUID,
         autoname="uuid",
-        rules=(_definition_problems,),
+        rules=(
+            refused(
+                "assignableScopes",
+                "is missing: say where the role may be assigned",
+                absent("assignableScopes[0]"),
+            ),
+            required("roleName", "give the role a name that people see"),
+            sized("roleName", 0, 512, "characters"),
+            sized("description", 0, 2048, "characters"),
+            refused(
+                "permissions", "is missing: say what the role may do", absent("permissions[0]")
+            ),
+            _definition_problems,
+        ),
         crosschecks=(_definition_conflicts,),
         delete_blockers=(_definition_obstacles,),
         computed=_definition_outputs,
@@ -230,7 +226,17 @@ KINDS: Final = (
             "roleDefinitionId",
             "principalType",
         ),
-        rules=(_assignment_problems,),
+        rules=(
+            texts("principalId", checks.guid),
+            _eligibility_problems,
+            one_of("principalType", _PRINCIPALS),
+            refused(
+                "conditionVersion",
+                "is missing: a condition needs it; set 2.0",
+                all_of(given("condition"), absent("conditionVersion")),
+            ),
+            one_of("conditionVersion", ("2.0",)),
+        ),
         crosschecks=(_assignment_conflicts,),
         computed=_assignment_outputs,
     ),
@@ -242,13 +248,21 @@ KINDS: Final = (
             "principalId",
             "roleDefinitionId",
         ),
-        rules=(_eligibility_problems,),
+        rules=(
+            texts("principalId", checks.guid),
+            _eligibility_problems,
+        ),
     ),
     AzureKind(
         "azure-native:authorization:PolicyAssignment",
         "{scope}/providers/Microsoft.Authorization/policyAssignments/{policyAssignmentName}",
         name=naming.POLICY,
-        rules=(_policy_problems,),
+        rules=(
+            required("policyDefinitionId", "name the definition that is assigned"),
+            sized("displayName", 0, 128, "characters"),
+            texts("notScopes[]", _scope),
+            _policy_problems,
+        ),
     ),
     AzureKind(
         "azure-native:authorization:PolicyDefinition",
@@ -261,20 +275,20 @@ KINDS: Final = (
         "azure-native:authorization:ManagementLockByScope",
         f"{{scope}}/providers/{_LOCKS}",
         name=naming.LOCK,
-        rules=(_lock_problems,),
+        rules=_LOCK_RULES,
         crosschecks=(_lock_conflicts,),
     ),
     AzureKind(
         "azure-native:authorization:ManagementLockAtResourceGroupLevel",
         _LOCKS,
         name=naming.LOCK,
-        rules=(_lock_problems,),
+        rules=_LOCK_RULES,
     ),
     AzureKind(
         "azure-native:authorization:ManagementLockAtSubscriptionLevel",
         f"/subscriptions/{{subscriptionId}}/providers/{_LOCKS}",
         name=naming.LOCK,
-        rules=(_lock_problems,),
+        rules=_LOCK_RULES,
     ),
     AzureKind(
         "azure-native:authorization:ManagementLockAtResourceLevel",
@@ -282,6 +296,6 @@ KINDS: Final = (
         "{resourceProviderNamespace}/{parentResourcePath}/{resourceType}/{resourceName}/providers/"
         + _LOCKS,
         name=naming.LOCK,
-        rules=(_lock_problems,),
+        rules=_LOCK_RULES,
     ),
 )

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Final
 
-from falaj.sandbox.clouds.azure import checks, existing, generated, machines, naming, places
+from falaj.sandbox.clouds.azure import existing, generated, machines, naming, places
 from falaj.sandbox.clouds.azure.kinds import AzureKind
 from falaj.sandbox.clouds.inputs import Inputs, Resource
 from falaj.sandbox.clouds.model import Problem
+from falaj.sandbox.clouds.rules import between, longer_than, refused, required
 
 RESERVATION: Final = "azure-native:compute:CapacityReservation"
 
@@ -30,12 +31,7 @@ def reserved(resource: Resource, path: str, group: str, size: str | None) -> Ite
 
 
 def _reservation_problems(inputs: Inputs) -> Iterator[Problem]:
-    yield from checks.needs(inputs, "sku.name", "name a size")
-    yield from checks.needs(inputs, "sku.capacity", "say how many machines")
     yield from machines.sold("sku.name", places.region(inputs), inputs.optional_string("sku.name"))
-    yield from checks.between(inputs, "sku.capacity", 0, 1000)
-    if len(inputs.items("zones")) > 1:
-        yield Problem("zones", "a reservation is in one zone; make one for each")
 
 
 def _reservation_conflicts(resource: Resource) -> Iterator[Problem]:
@@ -83,7 +79,15 @@ KINDS: Final = (
             "zones",
             "sku.name",
         ),
-        rules=(_reservation_problems,),
+        rules=(
+            required("sku.name", "name a size"),
+            required("sku.capacity", "say how many machines"),
+            between("sku.capacity", 0, 1000),
+            refused(
+                "zones", "a reservation is in one zone; make one for each", longer_than("zones", 1)
+            ),
+            _reservation_problems,
+        ),
         crosschecks=(_reservation_conflicts,),
         computed=_reservation_outputs,
     ),

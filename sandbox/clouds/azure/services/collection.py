@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Final
 
-from falaj.sandbox.clouds.azure import checks, generated, naming
+from falaj.sandbox.clouds.azure import checks, generated, links, naming
 from falaj.sandbox.clouds.azure.kinds import AzureKind
 from falaj.sandbox.clouds.azure.results import location
 from falaj.sandbox.clouds.inputs import Inputs, Resource
@@ -31,11 +31,6 @@ def _collection_problems(inputs: Inputs) -> Iterator[Problem]:
                 )
         if inputs.is_absent(f"{path}.streams[0]"):
             yield Problem(f"{path}.streams", "is missing: name the streams that flow")
-    yield from checks.resource_id(
-        "dataCollectionEndpointId",
-        inputs.optional_string("dataCollectionEndpointId"),
-        "Microsoft.Insights/dataCollectionEndpoints",
-    )
 
 
 def _association_problems(inputs: Inputs) -> Iterator[Problem]:
@@ -93,6 +88,9 @@ KINDS: Final = (
         is_held_by_references=True,
         replaces=("kind",),
         rules=(_collection_problems,),
+        references=(
+            links.to("dataCollectionEndpointId", "Microsoft.Insights/dataCollectionEndpoints"),
+        ),
         computed=_rule_outputs,
     ),
     AzureKind(

@@ -8,9 +8,9 @@ from typing import Any, Final
 
 from falaj.sandbox.clouds.azure import (
     checks,
-    existing,
     generated,
     keys,
+    links,
     machines,
     naming,
     places,
@@ -21,6 +21,20 @@ from falaj.sandbox.clouds.azure.results import location
 from falaj.sandbox.clouds.azure.services import capacity
 from falaj.sandbox.clouds.inputs import Inputs, Resource
 from falaj.sandbox.clouds.model import Problem
+from falaj.sandbox.clouds.rules import (
+    absent,
+    all_of,
+    between,
+    equals,
+    formed,
+    given,
+    is_on,
+    refused,
+    required,
+    sized,
+    texts,
+    when,
+)
 
 ENCRYPTION_SET: Final = "azure-native:compute:DiskEncryptionSet"
 SCALE_SET: Final = "azure-native:compute:VirtualMachineScaleSet"
@@ -33,20 +47,12 @@ _SPOT: Final = ("Spot", "Low")
 
 
 def _set_problems(inputs: Inputs) -> Iterator[Problem]:
-    yield from checks.needs(inputs, "activeKey.keyUrl", "name the key that encrypts the disks")
     rotates = inputs.flag("rotationToLatestKeyVersionEnabled")
     yield from keys.address(
         "activeKey.keyUrl",
         inputs.optional_string("activeKey.keyUrl"),
         versioned=None if rotates else True,
     )
-    yield from checks.resource_id(
-        "activeKey.sourceVault.id",
-        inputs.optional_string("activeKey.sourceVault.id"),
-        "Microsoft.KeyVault/vaults",
-    )
-    yield from checks.needs(inputs, "identity.type", "the set reads its key by a managed identity")
-    yield from checks.guid("federatedClientId", inputs.optional_string("federatedClientId"))
 
 
 def _set_conflicts(resource: Resource) -> Iterator[Problem]:
@@ -77,27 +83,8 @@ def _set_outputs(inputs: Inputs) -> dict[str, Any]:
 
 def _scale_set_problems(inputs: Inputs) -> Iterator[Problem]:
     size = inputs.optional_string("sku.name")
-    yield from checks.needs(inputs, "sku.name", "name a size, such as Standard_D8s_v6")
     yield from machines.sold("sku.name", places.region(inputs), size)
-    yield from checks.between(inputs, "sku.capacity", 0, 1000)
-    if inputs.flag("singlePlacementGroup"):
-        yield from checks.between(inputs, "sku.capacity", 0, 100)
-    yield from _priority(inputs)
     yield from _disks(inputs, size)
-    yield from _upgrade(inputs)
-    prefix = inputs.optional_string(f"{_PROFILE}.osProfile.computerNamePrefix")
-    is_windows = inputs.is_given(f"{_PROFILE}.osProfile.windowsConfiguration")
-    longest = 9 if is_windows else 58
-    if prefix and not re.fullmatch(r"[A-Za-z0-9-]+", prefix):
-        yield Problem(
-            f"{_PROFILE}.osProfile.computerNamePrefix",
-            f"{prefix!r} isn't allowed; allowed are letters, digits and hyphens",
-        )
-    if prefix and len(prefix) > longest:
-        yield Problem(
-            f"{_PROFILE}.osProfile.computerNamePrefix",
-            f"has {len(prefix)} characters; at most {longest} are allowed",
-        )
     security = f"{_PROFILE}.securityProfile"
     if inputs.is_given(f"{security}.uefiSettings") and inputs.is_absent(
         f"{security}.securityType"
@@ -119,12 +106,6 @@ def _scale_set_problems(inputs: Inputs) -> Iterator[Problem]:
 def _priority(inputs: Inputs) -> Iterator[Problem]:
     priority = inputs.optional_string(f"{_PROFILE}.priority")
     spot_only = ("evictionPolicy", "billingProfile")
-    if priority == "Spot" and inputs.is_absent(f"{_PROFILE}.evictionPolicy"):
-        yield Problem(
-            f"{_PROFILE}.evictionPolicy",
-            "is missing: spot machines are stopped "
-            "(Deallocate) or deleted (Delete) when taken away",
-        )
     for name in spot_only:
         if (
             priority in (None, "Regular")
@@ -189,23 +170,6 @@ def _upgrade(inputs: Inputs) -> Iterator[Problem]:
             "needs to know the machines' health: give a "
             f"{_PROFILE}.networkProfile.healthProbe or the health extension",
         )
-    for name in ("maxBatchInstancePercent", "maxUnhealthyInstancePercent"):
-        yield from checks.between(
-            inputs, f"upgradePolicy.rollingUpgradePolicy.{name}", 5, 100, "%"
-        )
-    yield from checks.between(
-        inputs,
-        "upgradePolicy.rollingUpgradePolicy.maxUnhealthyUpgradedInstancePercent",
-        0,
-        100,
-        "%",
-    )
-    pause = inputs.optional_string("upgradePolicy.rollingUpgradePolicy.pauseTimeBetweenBatches")
-    if pause and not _TIME.fullmatch(pause):
-        yield Problem(
-            "upgradePolicy.rollingUpgradePolicy.pauseTimeBetweenBatches",
-            f"{pause!r} isn't a duration such as PT30S",
-        )
     grace = inputs.optional_string("automaticRepairsPolicy.gracePeriod")
     minutes = _minutes(grace) if grace else None
     if grace and (minutes is None or not 10 <= minutes <= 90):
@@ -228,7 +192,7 @@ def _scale_set_conflicts(resource: Resource) -> Iterator[Problem]:
     for interface, _ in resource.items(base):
         for path, _ in resource.items(f"{interface}.ipConfigurations"):
             yield from subnets.fits(resource, f"{path}.subnet.id", where=where)
-    yield from same_region(
+    yield from links.same_region(
         resource, f"{_PROFILE}.storageProfile.osDisk.managedDisk.diskEncryptionSet.id", where
     )
     group = resource.optional_string(f"{_PROFILE}.capacityReservation.capacityReservationGroup.id")
@@ -238,16 +202,6 @@ def _scale_set_conflicts(resource: Resource) -> Iterator[Problem]:
             f"{_PROFILE}.capacityReservation.capacityReservationGroup.id",
             group,
             resource.optional_string("sku.name"),
-        )
-
-
-def same_region(resource: Resource, path: str, region: str | None) -> Iterator[Problem]:
-    """A problem when the resource whose id stands at a path is in another region."""
-    id = resource.optional_string(path)
-    place = existing.region_of(existing.by_id(resource.world, id)) if id else None
-    if region and place and place != region:
-        yield Problem(
-            path, f"is in {place}, this resource in {region}; they must be in the same region"
         )
 
 
@@ -267,7 +221,13 @@ KINDS: Final = (
         name=naming.DISK,
         is_held_by_references=True,
         replaces=("encryptionType",),
-        rules=(_set_problems,),
+        rules=(
+            required("activeKey.keyUrl", "name the key that encrypts the disks"),
+            required("identity.type", "the set reads its key by a managed identity"),
+            texts("federatedClientId", checks.guid),
+            _set_problems,
+        ),
+        references=(links.to("activeKey.sourceVault.id", "Microsoft.KeyVault/vaults"),),
         crosschecks=(_set_conflicts,),
         computed=_set_outputs,
     ),
@@ -287,7 +247,45 @@ KINDS: Final = (
                 f"{_PROFILE}.osProfile.adminUsername",
             }
         ),
-        rules=(_scale_set_problems,),
+        rules=(
+            required("sku.name", "name a size, such as Standard_D8s_v6"),
+            between("sku.capacity", 0, 1000),
+            when(is_on("singlePlacementGroup"), between("sku.capacity", 0, 100)),
+            refused(
+                f"{_PROFILE}.evictionPolicy",
+                "is missing: spot machines are stopped "
+                "(Deallocate) or deleted (Delete) when taken away",
+                all_of(
+                    equals(f"{_PROFILE}.priority", "Spot"), absent(f"{_PROFILE}.evictionPolicy")
+                ),
+            ),
+            _priority,
+            between("upgradePolicy.rollingUpgradePolicy.maxBatchInstancePercent", 5, 100, "%"),
+            between("upgradePolicy.rollingUpgradePolicy.maxUnhealthyInstancePercent", 5, 100, "%"),
+            between(
+                "upgradePolicy.rollingUpgradePolicy.maxUnhealthyUpgradedInstancePercent",
+                0,
+                100,
+                "%",
+            ),
+            formed(
+                "upgradePolicy.rollingUpgradePolicy.pauseTimeBetweenBatches",
+                _TIME,
+                "isn't a duration such as PT30S",
+            ),
+            _upgrade,
+            formed(
+                f"{_PROFILE}.osProfile.computerNamePrefix",
+                r"[A-Za-z0-9-]+",
+                "isn't allowed; allowed are letters, digits and hyphens",
+            ),
+            sized(f"{_PROFILE}.osProfile.computerNamePrefix", 0, 58, "characters"),
+            when(
+                given(f"{_PROFILE}.osProfile.windowsConfiguration"),
+                sized(f"{_PROFILE}.osProfile.computerNamePrefix", 0, 9, "characters"),
+            ),
+            _scale_set_problems,
+        ),
         crosschecks=(_scale_set_conflicts,),
         computed=_scale_set_outputs,
     ),

@@ -6,11 +6,30 @@ import re
 from collections.abc import Iterator
 from typing import Any, Final
 
-from falaj.sandbox.clouds.azure import arm, checks, existing, generated, naming, places, subnets
+from falaj.sandbox.clouds.azure import (
+    arm,
+    checks,
+    existing,
+    generated,
+    links,
+    naming,
+    places,
+    subnets,
+)
 from falaj.sandbox.clouds.azure.kinds import AzureKind
 from falaj.sandbox.clouds.azure.results import location
 from falaj.sandbox.clouds.inputs import Inputs, Resource
 from falaj.sandbox.clouds.model import Problem
+from falaj.sandbox.clouds.rules import (
+    absent,
+    between,
+    equals,
+    is_on,
+    refused,
+    required,
+    texts,
+    when,
+)
 
 ENVIRONMENT: Final = "azure-native:app:ManagedEnvironment"
 _ENVIRONMENT_TYPE: Final = "Microsoft.App/managedEnvironments"
@@ -65,23 +84,6 @@ def _environment_problems(inputs: Inputs) -> Iterator[Problem]:
             "vnetConfiguration.infrastructureSubnetId",
             "zone redundancy needs an own subnet",
         )
-    if inputs.flag("vnetConfiguration.internal"):
-        yield from checks.needs(
-            inputs,
-            "vnetConfiguration.infrastructureSubnetId",
-            "an internal environment needs a subnet",
-        )
-    yield from checks.resource_id(
-        "vnetConfiguration.infrastructureSubnetId",
-        inputs.optional_string("vnetConfiguration.infrastructureSubnetId"),
-        subnets.TYPE,
-    )
-    destination = inputs.optional_string("appLogsConfiguration.destination")
-    base = "appLogsConfiguration.logAnalyticsConfiguration"
-    if destination == "log-analytics":
-        for name in ("customerId", "sharedKey"):
-            yield from checks.needs(inputs, f"{base}.{name}", "log-analytics needs it")
-    yield from checks.guid(f"{base}.customerId", inputs.optional_string(f"{base}.customerId"))
 
 
 def _environment_conflicts(resource: Resource) -> Iterator[Problem]:
@@ -98,17 +100,6 @@ def _environment_conflicts(resource: Resource) -> Iterator[Problem]:
 
 
 def _app_problems(inputs: Inputs) -> Iterator[Problem]:
-    if inputs.is_absent("environmentId") and inputs.is_absent("managedEnvironmentId"):
-        yield Problem("environmentId", "is missing: name the environment that the app runs in")
-    for name in ("environmentId", "managedEnvironmentId"):
-        yield from checks.resource_id(
-            name,
-            inputs.optional_string(name),
-            _ENVIRONMENT_TYPE,
-            "Microsoft.App/connectedEnvironments",
-        )
-    if inputs.is_absent("template.containers[0]"):
-        yield Problem("template.containers", "is missing: an app needs a container")
     names: set[str] = set()
     for path, _ in inputs.items("template.containers"):
         yield from _container(inputs, path)
@@ -118,20 +109,14 @@ def _app_problems(inputs: Inputs) -> Iterator[Problem]:
         names.add(name or "")
     low = inputs.number("template.scale.minReplicas")
     high = inputs.number("template.scale.maxReplicas")
-    yield from checks.between(inputs, "template.scale.minReplicas", 0, 1000)
-    yield from checks.between(inputs, "template.scale.maxReplicas", 1, 1000)
     if low is not None and high is not None and low > high:
         yield Problem("template.scale.maxReplicas", f"{high:g} is less than minReplicas {low:g}")
-    yield from checks.between(inputs, "configuration.ingress.targetPort", 1, 65535)
-    if inputs.optional_string("configuration.ingress.transport") == "tcp":
-        yield from checks.between(inputs, "configuration.ingress.exposedPort", 1, 65535)
     weights = [
         inputs.number(f"{path}.weight")
         for path, _ in inputs.items("configuration.ingress.traffic")
     ]
     if weights and None not in weights and sum(item or 0 for item in weights) != 100:
         yield Problem("configuration.ingress.traffic", "the weights must add up to 100")
-    yield from _secrets(inputs)
 
 
 def _container(inputs: Inputs, path: str) -> Iterator[Problem]:
@@ -291,7 +276,29 @@ KINDS: Final = (
                 "availabilityZones",
             }
         ),
-        rules=(_environment_problems,),
+        rules=(
+            when(
+                is_on("vnetConfiguration.internal"),
+                required(
+                    "vnetConfiguration.infrastructureSubnetId",
+                    "an internal environment needs a subnet",
+                ),
+            ),
+            when(
+                equals("appLogsConfiguration.destination", "log-analytics"),
+                required(
+                    "appLogsConfiguration.logAnalyticsConfiguration.customerId",
+                    "log-analytics needs it",
+                ),
+                required(
+                    "appLogsConfiguration.logAnalyticsConfiguration.sharedKey",
+                    "log-analytics needs it",
+                ),
+            ),
+            texts("appLogsConfiguration.logAnalyticsConfiguration.customerId", checks.guid),
+            _environment_problems,
+        ),
+        references=(links.to("vnetConfiguration.infrastructureSubnetId", subnets.TYPE),),
         crosschecks=(_environment_conflicts,),
         computed=_environment_outputs,
     ),
@@ -310,7 +317,33 @@ KINDS: Final = (
             "managedEnvironmentId",
             "extendedLocation",
         ),
-        rules=(_app_problems,),
+        rules=(
+            refused(
+                "environmentId",
+                "is missing: name the environment that the app runs in",
+                absent("environmentId", "managedEnvironmentId"),
+            ),
+            refused(
+                "template.containers",
+                "is missing: an app needs a container",
+                absent("template.containers[0]"),
+            ),
+            between("template.scale.minReplicas", 0, 1000),
+            between("template.scale.maxReplicas", 1, 1000),
+            between("configuration.ingress.targetPort", 1, 65535),
+            when(
+                equals("configuration.ingress.transport", "tcp"),
+                between("configuration.ingress.exposedPort", 1, 65535),
+            ),
+            _secrets,
+            _app_problems,
+        ),
+        references=(
+            links.to("environmentId", _ENVIRONMENT_TYPE, "Microsoft.App/connectedEnvironments"),
+            links.to(
+                "managedEnvironmentId", _ENVIRONMENT_TYPE, "Microsoft.App/connectedEnvironments"
+            ),
+        ),
         crosschecks=(_app_conflicts,),
         computed=_app_outputs,
     ),

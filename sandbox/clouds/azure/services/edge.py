@@ -10,6 +10,17 @@ from falaj.sandbox.clouds.azure.kinds import AzureKind
 from falaj.sandbox.clouds.azure.results import location
 from falaj.sandbox.clouds.inputs import Inputs, Resource
 from falaj.sandbox.clouds.model import Problem
+from falaj.sandbox.clouds.rules import (
+    absent,
+    all_of,
+    between,
+    equals,
+    for_each,
+    given,
+    refused,
+    required,
+    when,
+)
 
 _V2: Final = ("Standard_v2", "WAF_v2")
 # Documentation addresses (RFC 5737): nothing answers there.
@@ -81,17 +92,11 @@ def _ids(value: Any, path: str) -> Iterator[tuple[str, str]]:
 
 def _public_ip_problems(inputs: Inputs) -> Iterator[Problem]:
     sku = inputs.optional_string("sku.name")
-    if sku == "Basic":
-        # Source: virtual-network/ip-services/public-ip-basic-upgrade-guidance (30 Sept 2025).
-        yield Problem(
-            "sku.name", "Basic addresses can't be made since 30 September 2025; choose Standard"
-        )
     if (
         sku in ("Standard", "StandardV2")
         and inputs.optional_string("publicIPAllocationMethod") == "Dynamic"
     ):
         yield Problem("publicIPAllocationMethod", f"Dynamic doesn't go with {sku}; choose Static")
-    yield from checks.between(inputs, "idleTimeoutInMinutes", 4, 30, "minutes")
 
 
 def _gateway_problems(inputs: Inputs) -> Iterator[Problem]:
@@ -105,28 +110,10 @@ def _gateway_problems(inputs: Inputs) -> Iterator[Problem]:
         yield Problem(
             "sku.name", f"{sku} is of the retired first version; choose Standard_v2 or WAF_v2"
         )
-    if inputs.is_absent("sku.capacity") and inputs.is_absent("autoscaleConfiguration"):
-        yield Problem("sku.capacity", "is missing: give a capacity or an autoscaleConfiguration")
-    if inputs.is_given("sku.capacity") and inputs.is_given("autoscaleConfiguration"):
-        yield Problem("sku.capacity", "doesn't go with autoscaleConfiguration; give one of them")
-    yield from checks.between(inputs, "sku.capacity", 1, 125)
     low = inputs.number("autoscaleConfiguration.minCapacity")
     high = inputs.number("autoscaleConfiguration.maxCapacity")
-    yield from checks.between(inputs, "autoscaleConfiguration.minCapacity", 0, 125)
-    yield from checks.between(inputs, "autoscaleConfiguration.maxCapacity", 2, 125)
     if low is not None and high is not None and low > high:
         yield Problem("autoscaleConfiguration.maxCapacity", f"{high:g} is less than minCapacity")
-    for name in (
-        "gatewayIPConfigurations",
-        "frontendIPConfigurations",
-        "frontendPorts",
-        "backendAddressPools",
-        "httpListeners",
-        "requestRoutingRules",
-    ):
-        if inputs.is_absent(f"{name}[0]"):
-            yield Problem(name, "is missing: a gateway needs at least one")
-    yield from _listeners(inputs)
     yield from _own_parts(inputs, "applicationGateways")
 
 
@@ -135,13 +122,6 @@ def _listeners(inputs: Inputs) -> Iterator[Problem]:
         if inputs.optional_string("sku.name") in _V2 and inputs.is_absent(f"{path}.priority"):
             yield Problem(f"{path}.priority", "is missing: each rule needs one, 1 to 20000")
         yield from checks.between(inputs, f"{path}.priority", 1, 20000)
-    for path, _ in inputs.items("httpListeners"):
-        if inputs.optional_string(f"{path}.protocol") == "Https" and inputs.is_absent(
-            f"{path}.sslCertificate"
-        ):
-            yield Problem(f"{path}.sslCertificate", "is missing: an Https listener needs one")
-    for path, _ in inputs.items("frontendPorts"):
-        yield from checks.between(inputs, f"{path}.port", 1, 65199)
     for path, _ in inputs.items("sslCertificates"):
         if inputs.is_absent(f"{path}.data") and inputs.is_absent(f"{path}.keyVaultSecretId"):
             yield Problem(path, "has neither data nor keyVaultSecretId; give one of them")
@@ -174,12 +154,6 @@ def _gateway_conflicts(resource: Resource) -> Iterator[Problem]:
 
 
 def _balancer_problems(inputs: Inputs) -> Iterator[Problem]:
-    sku = inputs.optional_string("sku.name")
-    if sku == "Basic":
-        # Source: load-balancer/load-balancer-basic-upgrade-guidance (30 September 2025).
-        yield Problem(
-            "sku.name", "Basic balancers can't be made since 30 September 2025; choose Standard"
-        )
     for path, _ in inputs.items("frontendIPConfigurations"):
         if inputs.is_given(f"{path}.subnet") and inputs.is_given(f"{path}.publicIPAddress"):
             yield Problem(path, "has a subnet and a public address; a frontend has one of them")
@@ -191,14 +165,6 @@ def _balancer_problems(inputs: Inputs) -> Iterator[Problem]:
             f"{path}.privateIPAddress", inputs.optional_string(f"{path}.privateIPAddress")
         )
         yield from checks.zones(f"{path}.zones", inputs)
-    for path, _ in inputs.items("loadBalancingRules"):
-        yield from checks.between(inputs, f"{path}.frontendPort", 0, 65534)
-        yield from checks.between(inputs, f"{path}.backendPort", 0, 65535)
-        yield from checks.between(inputs, f"{path}.idleTimeoutInMinutes", 4, 100, "minutes")
-    for path, _ in inputs.items("probes"):
-        yield from checks.between(inputs, f"{path}.port", 1, 65535)
-        if inputs.optional_string(f"{path}.protocol") in ("Http", "Https"):
-            yield from checks.needs(inputs, f"{path}.requestPath", "a web probe needs a path")
     yield from _own_parts(inputs, "loadBalancers")
 
 
@@ -259,7 +225,16 @@ KINDS: Final = (
             "sku",
             "zones",
         ),
-        rules=(_public_ip_problems,),
+        rules=(
+            # Source: virtual-network/ip-services/public-ip-basic-upgrade-guidance (30 Sept 2025).
+            refused(
+                "sku.name",
+                "Basic addresses can't be made since 30 September 2025; choose Standard",
+                equals("sku.name", "Basic"),
+            ),
+            between("idleTimeoutInMinutes", 4, 30, "minutes"),
+            _public_ip_problems,
+        ),
         computed=_public_ip_outputs,
     ),
     AzureKind(
@@ -274,7 +249,62 @@ KINDS: Final = (
         "Microsoft.Network/applicationGateways/{applicationGatewayName}",
         name=naming.NETWORK,
         replaces=("zones",),
-        rules=(_gateway_problems,),
+        rules=(
+            refused(
+                "sku.capacity",
+                "is missing: give a capacity or an autoscaleConfiguration",
+                absent("sku.capacity", "autoscaleConfiguration"),
+            ),
+            refused(
+                "sku.capacity",
+                "doesn't go with autoscaleConfiguration; give one of them",
+                all_of(given("sku.capacity"), given("autoscaleConfiguration")),
+            ),
+            between("sku.capacity", 1, 125),
+            between("autoscaleConfiguration.minCapacity", 0, 125),
+            between("autoscaleConfiguration.maxCapacity", 2, 125),
+            refused(
+                "gatewayIPConfigurations",
+                "is missing: a gateway needs at least one",
+                absent("gatewayIPConfigurations[0]"),
+            ),
+            refused(
+                "frontendIPConfigurations",
+                "is missing: a gateway needs at least one",
+                absent("frontendIPConfigurations[0]"),
+            ),
+            refused(
+                "frontendPorts",
+                "is missing: a gateway needs at least one",
+                absent("frontendPorts[0]"),
+            ),
+            refused(
+                "backendAddressPools",
+                "is missing: a gateway needs at least one",
+                absent("backendAddressPools[0]"),
+            ),
+            refused(
+                "httpListeners",
+                "is missing: a gateway needs at least one",
+                absent("httpListeners[0]"),
+            ),
+            refused(
+                "requestRoutingRules",
+                "is missing: a gateway needs at least one",
+                absent("requestRoutingRules[0]"),
+            ),
+            for_each(
+                "httpListeners[]",
+                refused(
+                    "sslCertificate",
+                    "is missing: an Https listener needs one",
+                    all_of(equals("protocol", "Https"), absent("sslCertificate")),
+                ),
+            ),
+            between("frontendPorts[].port", 1, 65199),
+            _listeners,
+            _gateway_problems,
+        ),
         crosschecks=(_gateway_conflicts,),
         computed=_gateway_outputs,
     ),
@@ -284,7 +314,26 @@ KINDS: Final = (
         name=naming.NETWORK,
         is_held_by_references=True,
         replaces=("sku",),
-        rules=(_balancer_problems,),
+        rules=(
+            # Source: load-balancer/load-balancer-basic-upgrade-guidance (30 September 2025).
+            refused(
+                "sku.name",
+                "Basic balancers can't be made since 30 September 2025; choose Standard",
+                equals("sku.name", "Basic"),
+            ),
+            between("loadBalancingRules[].frontendPort", 0, 65534),
+            between("loadBalancingRules[].backendPort", 0, 65535),
+            between("loadBalancingRules[].idleTimeoutInMinutes", 4, 100, "minutes"),
+            for_each(
+                "probes[]",
+                between("port", 1, 65535),
+                when(
+                    equals("protocol", "Http", "Https"),
+                    required("requestPath", "a web probe needs a path"),
+                ),
+            ),
+            _balancer_problems,
+        ),
         crosschecks=(_balancer_conflicts,),
         computed=_balancer_outputs,
     ),

@@ -2,15 +2,28 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from typing import Any, Final
 
-from falaj.sandbox.clouds.azure import checks, existing, generated, keys, naming, subnets
+from falaj.sandbox.clouds.azure import checks, existing, generated, keys, links, naming, subnets
 from falaj.sandbox.clouds.azure.kinds import AzureKind
 from falaj.sandbox.clouds.azure.results import location
 from falaj.sandbox.clouds.inputs import Inputs, Resource
 from falaj.sandbox.clouds.model import Problem
+from falaj.sandbox.clouds.rules import (
+    absent,
+    all_of,
+    any_of,
+    equals,
+    formed,
+    given,
+    is_on,
+    longer_than,
+    one_of,
+    refused,
+    required,
+    when,
+)
 
 _TIB: Final = 1024**4
 _GIB: Final = 1024**3
@@ -37,11 +50,6 @@ _LUSTRE_SUBNETS: Final = ((16, 27), (40, 26), (92, 25), (196, 24), (1536, 23))
 
 def _account_problems(inputs: Inputs) -> Iterator[Problem]:
     base = "encryption.keyVaultProperties"
-    if inputs.optional_string("encryption.keySource") == "Microsoft.KeyVault":
-        yield from checks.needs(inputs, base, "an own key is named by its vault and name")
-        yield from checks.needs(
-            inputs, "identity", "the account reads its key by a managed identity"
-        )
     uri = inputs.optional_string(f"{base}.keyVaultUri")
     if uri and keys.parse(uri) is None:
         yield Problem(
@@ -67,8 +75,6 @@ def _pool_problems(inputs: Inputs) -> Iterator[Problem]:
             "size",
             f"{size:g} bytes isn't allowed; allowed are whole tebibytes from 1 ({_TIB}) to 2048",
         )
-    if inputs.optional_string("encryptionType") == "Double" and inputs.flag("coolAccess"):
-        yield Problem("coolAccess", "doesn't go with double encryption; leave it out")
 
 
 def _volume_problems(inputs: Inputs) -> Iterator[Problem]:
@@ -80,13 +86,6 @@ def _volume_problems(inputs: Inputs) -> Iterator[Problem]:
             "usageThreshold",
             f"{quota:g} bytes isn't allowed; allowed are {low} GiB to {high // 1024} TiB",
         )
-    token = inputs.optional_string("creationToken")
-    if token and not re.fullmatch(r"[A-Za-z][-A-Za-z0-9_]{0,79}", token):
-        yield Problem(
-            "creationToken",
-            f"{token!r} isn't a path for mounting; allowed are 1 to 80 "
-            "letters, digits, hyphens and underscores, starting with a letter",
-        )
     protocols = inputs.strings("protocolTypes")
     for path, text in protocols:
         yield from checks.one_of(path, text, ("NFSv3", "NFSv4.1", "CIFS"))
@@ -95,25 +94,10 @@ def _volume_problems(inputs: Inputs) -> Iterator[Problem]:
         yield Problem("protocolTypes", "NFSv3 and NFSv4.1 don't go together; choose one")
     if inputs.flag("kerberosEnabled") and "NFSv3" in names:
         yield Problem("kerberosEnabled", "needs NFSv4.1")
-    mode = inputs.optional_string("unixPermissions")
-    if mode and not re.fullmatch(r"0?[0-7]{3}", mode):
-        yield Problem("unixPermissions", f"{mode!r} isn't a mode such as 0770")
-    yield from checks.zones("zones", inputs)
     for path, _ in inputs.items("exportPolicy.rules"):
         for part in (inputs.optional_string(f"{path}.allowedClients") or "").split(","):
             if "/" in part:
                 yield from checks.cidr(f"{path}.allowedClients", part.strip())
-    if inputs.optional_string("encryptionKeySource") == "Microsoft.KeyVault":
-        yield from checks.needs(
-            inputs,
-            "keyVaultPrivateEndpointResourceId",
-            "an own key is read over a private endpoint; give its id",
-        )
-        if inputs.optional_string("networkFeatures") == "Basic" or inputs.is_absent(
-            "networkFeatures"
-        ):
-            # Source: azure-netapp-files/configure-customer-managed-keys (considerations).
-            yield Problem("networkFeatures", "an own key needs Standard network features")
 
 
 def _volume_conflicts(resource: Resource) -> Iterator[Problem]:
@@ -158,8 +142,6 @@ def _volume_conflicts(resource: Resource) -> Iterator[Problem]:
 
 def _lustre_problems(inputs: Inputs) -> Iterator[Problem]:
     sku, size = inputs.optional_string("sku.name"), inputs.number("storageCapacityTiB")
-    yield from checks.needs(inputs, "sku.name", f"choose one of {', '.join(_LUSTRE)}")
-    yield from checks.one_of("sku.name", sku, _LUSTRE)
     if sku in _LUSTRE and size is not None:
         step, most = _LUSTRE[sku]
         if size % step or not step <= size <= most:
@@ -167,22 +149,8 @@ def _lustre_problems(inputs: Inputs) -> Iterator[Problem]:
                 "storageCapacityTiB",
                 f"{size:g} isn't allowed for {sku}; allowed are multiples of {step} to {most} TiB",
             )
-    if inputs.is_absent("zones[0]"):
-        yield Problem("zones", "is missing: the file system is in one zone; name it")
-    if len(inputs.items("zones")) > 1:
-        yield Problem("zones", "names several; the file system is in one zone")
-    time = inputs.optional_string("maintenanceWindow.timeOfDayUTC")
-    if time and not re.fullmatch(r"(?:[01]\d|2[0-3]):[0-5]\d", time):
-        yield Problem("maintenanceWindow.timeOfDayUTC", f"{time!r} isn't a time such as 22:00")
     key = inputs.optional_string("encryptionSettings.keyEncryptionKey.keyUrl")
     yield from keys.address("encryptionSettings.keyEncryptionKey.keyUrl", key, versioned=True)
-    if inputs.is_given("encryptionSettings.keyEncryptionKey") and inputs.is_absent("identity"):
-        yield Problem(
-            "identity", "is missing: the file system reads its key by a user-assigned identity"
-        )
-    yield from checks.resource_id(
-        "filesystemSubnet", inputs.optional_string("filesystemSubnet"), subnets.TYPE
-    )
 
 
 def _lustre_conflicts(resource: Resource) -> Iterator[Problem]:
@@ -262,7 +230,16 @@ KINDS: Final = (
         _ACCOUNT,
         name=naming.NameRule(1, 128, r"[A-Za-z0-9][-A-Za-z0-9_]*", _ITEM.text),
         is_held_by_children=True,
-        rules=(_account_problems,),
+        rules=(
+            when(
+                equals("encryption.keySource", "Microsoft.KeyVault"),
+                required(
+                    "encryption.keyVaultProperties", "an own key is named by its vault and name"
+                ),
+                required("identity", "the account reads its key by a managed identity"),
+            ),
+            _account_problems,
+        ),
         crosschecks=(_account_conflicts,),
     ),
     AzureKind(
@@ -274,7 +251,14 @@ KINDS: Final = (
             "serviceLevel",
             "encryptionType",
         ),
-        rules=(_pool_problems,),
+        rules=(
+            refused(
+                "coolAccess",
+                "doesn't go with double encryption; leave it out",
+                all_of(equals("encryptionType", "Double"), is_on("coolAccess")),
+            ),
+            _pool_problems,
+        ),
         computed=_pool_outputs,
     ),
     AzureKind(
@@ -304,7 +288,30 @@ KINDS: Final = (
                 "ldapEnabled",
             }
         ),
-        rules=(_volume_problems,),
+        rules=(
+            formed(
+                "creationToken",
+                r"[A-Za-z][-A-Za-z0-9_]{0,79}",
+                "isn't a path for mounting; allowed are 1 to 80 letters, digits, "
+                "hyphens and underscores, starting with a letter",
+            ),
+            formed("unixPermissions", r"0?[0-7]{3}", "isn't a mode such as 0770"),
+            checks.zones_of("zones"),
+            # Source: azure-netapp-files/configure-customer-managed-keys (considerations).
+            when(
+                equals("encryptionKeySource", "Microsoft.KeyVault"),
+                required(
+                    "keyVaultPrivateEndpointResourceId",
+                    "an own key is read over a private endpoint; give its id",
+                ),
+                refused(
+                    "networkFeatures",
+                    "an own key needs Standard network features",
+                    any_of(equals("networkFeatures", "Basic"), absent("networkFeatures")),
+                ),
+            ),
+            _volume_problems,
+        ),
         crosschecks=(_volume_conflicts,),
         computed=_volume_outputs,
     ),
@@ -328,7 +335,28 @@ KINDS: Final = (
                 "hsm",
             }
         ),
-        rules=(_lustre_problems,),
+        rules=(
+            required("sku.name", f"choose one of {', '.join(_LUSTRE)}"),
+            one_of("sku.name", tuple(_LUSTRE)),
+            refused(
+                "zones", "is missing: the file system is in one zone; name it", absent("zones[0]")
+            ),
+            refused(
+                "zones", "names several; the file system is in one zone", longer_than("zones", 1)
+            ),
+            formed(
+                "maintenanceWindow.timeOfDayUTC",
+                r"(?:[01]\d|2[0-3]):[0-5]\d",
+                "isn't a time such as 22:00",
+            ),
+            refused(
+                "identity",
+                "is missing: the file system reads its key by a user-assigned identity",
+                all_of(given("encryptionSettings.keyEncryptionKey"), absent("identity")),
+            ),
+            _lustre_problems,
+        ),
+        references=(links.to("filesystemSubnet", subnets.TYPE),),
         crosschecks=(_lustre_conflicts,),
         computed=_lustre_outputs,
     ),

@@ -11,6 +11,7 @@ from falaj.sandbox.clouds.azure.results import location
 from falaj.sandbox.clouds.azure.services import security_rules
 from falaj.sandbox.clouds.inputs import Inputs, Resource
 from falaj.sandbox.clouds.model import Problem
+from falaj.sandbox.clouds.rules import absent, all_of, between, equals, refused, required, texts
 
 
 def _firewall_problems(inputs: Inputs) -> Iterator[Problem]:
@@ -31,13 +32,6 @@ def _firewall_problems(inputs: Inputs) -> Iterator[Problem]:
         for name in ("applicationRuleCollections", "networkRuleCollections", "natRuleCollections"):
             if inputs.items(name):
                 yield Problem(name, "don't go together with a firewallPolicy; put the rules there")
-    if inputs.optional_string("sku.tier") == "Basic" and inputs.is_absent(
-        "managementIpConfiguration"
-    ):
-        yield Problem(
-            "managementIpConfiguration",
-            "is missing: the tier Basic needs its own management subnet and address",
-        )
 
 
 def _firewall_conflicts(resource: Resource) -> Iterator[Problem]:
@@ -63,13 +57,9 @@ def _policy_problems(inputs: Inputs) -> Iterator[Problem]:
                 yield Problem(path, f"needs the tier Premium; given is {tier}")
     if tier == "Basic" and inputs.flag("dnsSettings.enableProxy"):
         yield Problem("dnsSettings.enableProxy", "needs the tier Standard or Premium")
-    for where, text in inputs.strings("dnsSettings.servers"):
-        yield from checks.address(where, text)
 
 
 def _rule_group_problems(inputs: Inputs) -> Iterator[Problem]:
-    yield from checks.between(inputs, "priority", 100, 65000)
-    yield from checks.needs(inputs, "priority", "give each group its own, 100 to 65000")
     for path, _ in inputs.items("ruleCollections"):
         yield from checks.between(inputs, f"{path}.priority", 100, 65000)
         yield from checks.needs(inputs, f"{path}.name", "each collection needs a name")
@@ -124,7 +114,14 @@ KINDS: Final = (
         "Microsoft.Network/azureFirewalls/{azureFirewallName}",
         name=naming.NameRule(1, 56, naming.NETWORK.pattern, naming.NETWORK.text),
         replaces=("zones",),
-        rules=(_firewall_problems,),
+        rules=(
+            refused(
+                "managementIpConfiguration",
+                "is missing: the tier Basic needs its own management subnet and address",
+                all_of(equals("sku.tier", "Basic"), absent("managementIpConfiguration")),
+            ),
+            _firewall_problems,
+        ),
         crosschecks=(_firewall_conflicts,),
         computed=_firewall_outputs,
     ),
@@ -133,14 +130,21 @@ KINDS: Final = (
         "Microsoft.Network/firewallPolicies/{firewallPolicyName}",
         name=naming.NETWORK,
         is_held_by_references=True,
-        rules=(_policy_problems,),
+        rules=(
+            texts("dnsSettings.servers[]", checks.address),
+            _policy_problems,
+        ),
     ),
     AzureKind(
         "azure-native:network:FirewallPolicyRuleCollectionGroup",
         "Microsoft.Network/firewallPolicies/{firewallPolicyName}/ruleCollectionGroups/"
         "{ruleCollectionGroupName}",
         name=naming.NETWORK,
-        rules=(_rule_group_problems,),
+        rules=(
+            between("priority", 100, 65000),
+            required("priority", "give each group its own, 100 to 65000"),
+            _rule_group_problems,
+        ),
     ),
     AzureKind(
         "azure-native:network:IpGroup",

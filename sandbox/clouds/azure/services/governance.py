@@ -10,6 +10,7 @@ from falaj.sandbox.clouds.azure import checks, naming
 from falaj.sandbox.clouds.azure.kinds import AzureKind
 from falaj.sandbox.clouds.inputs import Inputs
 from falaj.sandbox.clouds.model import Problem
+from falaj.sandbox.clouds.rules import all_of, equals, given, one_of, refused
 
 _BUDGET: Final = naming.NameRule(
     1, 63, r"[-A-Za-z0-9_]+", "letters, digits, underscores and hyphens"
@@ -91,12 +92,6 @@ def _notification(inputs: Inputs, key: str) -> Iterator[Problem]:
             yield Problem(f"{where}.{problem.path}", problem.reason)
 
 
-def _pricing_problems(inputs: Inputs) -> Iterator[Problem]:
-    yield from checks.one_of("pricingName", inputs.optional_string("pricingName"), _PLANS)
-    if inputs.is_given("subPlan") and inputs.optional_string("pricingTier") == "Free":
-        yield Problem("subPlan", "goes with pricingTier Standard only")
-
-
 def _budget_outputs(inputs: Inputs) -> dict[str, Any]:
     del inputs
     return {"currentSpend": {"amount": 0, "unit": "USD"}}
@@ -141,7 +136,14 @@ KINDS: Final = (
         "azure-native:security:Pricing",
         "{scopeId}/providers/Microsoft.Security/pricings/{pricingName}",
         is_always_there=True,
-        rules=(_pricing_problems,),
+        rules=(
+            one_of("pricingName", _PLANS),
+            refused(
+                "subPlan",
+                "goes with pricingTier Standard only",
+                all_of(given("subPlan"), equals("pricingTier", "Free")),
+            ),
+        ),
         computed=_pricing_outputs,
     ),
 )

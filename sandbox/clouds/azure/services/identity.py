@@ -10,6 +10,7 @@ from falaj.sandbox.clouds.azure import arm, generated, naming
 from falaj.sandbox.clouds.azure.kinds import AzureKind
 from falaj.sandbox.clouds.inputs import Inputs, Resource
 from falaj.sandbox.clouds.model import Problem
+from falaj.sandbox.clouds.rules import formed
 
 IDENTITY: Final = "azure-native:managedidentity:UserAssignedIdentity"
 FEDERATED: Final = "azure-native:managedidentity:FederatedIdentityCredential"
@@ -26,9 +27,6 @@ def _outputs(resource: Resource) -> dict[str, Any]:
 
 
 def _federated_problems(inputs: Inputs) -> Iterator[Problem]:
-    issuer = inputs.optional_string("issuer")
-    if issuer and not re.fullmatch(r"https://[^\s/]+(?:/\S*)?", issuer):
-        yield Problem("issuer", f"{issuer!r} isn't an https address; give the cluster's issuerURL")
     subject = inputs.optional_string("subject")
     if subject and subject.startswith("system:") and not _SUBJECT.fullmatch(subject):
         yield Problem(
@@ -82,7 +80,14 @@ KINDS: Final = (
         "Microsoft.ManagedIdentity/userAssignedIdentities/{resourceName}/"
         "federatedIdentityCredentials/{federatedIdentityCredentialResourceName}",
         name=naming.NameRule(3, 120, naming.IDENTITY.pattern, naming.IDENTITY.text),
-        rules=(_federated_problems,),
+        rules=(
+            formed(
+                "issuer",
+                r"https://[^\s/]+(?:/\S*)?",
+                "isn't an https address; give the cluster's issuerURL",
+            ),
+            _federated_problems,
+        ),
         crosschecks=(_federated_conflicts,),
     ),
 )

@@ -10,6 +10,16 @@ from falaj.sandbox.clouds.azure import checks, generated, keys, naming
 from falaj.sandbox.clouds.azure.kinds import AzureKind
 from falaj.sandbox.clouds.inputs import Inputs, Resource
 from falaj.sandbox.clouds.model import Problem
+from falaj.sandbox.clouds.rules import (
+    absent,
+    all_of,
+    between,
+    equals,
+    is_on,
+    one_of,
+    refused,
+    texts,
+)
 
 # Source: key-vault/keys/about-keys (key types, sizes and curves).
 _RSA_SIZES: Final = (2048, 3072, 4096)
@@ -28,18 +38,6 @@ def days(duration: str) -> int | None:
 
 
 def _vault_problems(inputs: Inputs) -> Iterator[Problem]:
-    yield from checks.guid("properties.tenantId", inputs.optional_string("properties.tenantId"))
-    if inputs.at("properties.enablePurgeProtection") is False:
-        yield Problem(
-            "properties.enablePurgeProtection",
-            "false isn't allowed: protection is "
-            "either on for good or not mentioned; leave it out or set it to true",
-        )
-    if inputs.at("properties.enableSoftDelete") is False:
-        yield Problem(
-            "properties.enableSoftDelete", "false isn't allowed for new vaults; leave it out"
-        )
-    yield from checks.between(inputs, "properties.softDeleteRetentionInDays", 7, 90, "days")
     policies = inputs.items("properties.accessPolicies")
     if len(policies) > 1024:
         yield Problem(
@@ -82,22 +80,10 @@ def _key_problems(inputs: Inputs) -> Iterator[Problem]:
     is_rsa = kind is not None and kind.startswith("RSA")
     if kind is None and inputs.is_absent("properties.kty"):
         yield Problem("properties.kty", "is missing: name the type, such as RSA or RSA-HSM")
-    if size is not None and size not in _RSA_SIZES:
-        yield Problem(
-            "properties.keySize", f"{size:g} isn't allowed; allowed are 2048, 3072, 4096"
-        )
     if size is not None and kind is not None and not is_rsa:
         yield Problem("properties.keySize", f"goes with RSA keys only; given is {kind}")
     if curve is not None and is_rsa:
         yield Problem("properties.curveName", f"goes with EC keys only; given is {kind}")
-    if inputs.at("properties.attributes.exportable") is True and inputs.is_absent(
-        "properties.releasePolicy"
-    ):
-        yield Problem(
-            "properties.releasePolicy",
-            "is missing: an exportable key needs a policy of who may get it",
-        )
-    yield from _rotation(inputs)
 
 
 def _rotation(inputs: Inputs) -> Iterator[Problem]:
@@ -138,14 +124,6 @@ def _rotation(inputs: Inputs) -> Iterator[Problem]:
 
 
 def _hsm_problems(inputs: Inputs) -> Iterator[Problem]:
-    yield from checks.guid("properties.tenantId", inputs.optional_string("properties.tenantId"))
-    if inputs.is_absent("properties.initialAdminObjectIds[0]"):
-        yield Problem(
-            "properties.initialAdminObjectIds", "is missing: name who administers the HSM first"
-        )
-    for path, text in inputs.strings("properties.initialAdminObjectIds"):
-        yield from checks.guid(path, text)
-    yield from checks.between(inputs, "properties.softDeleteRetentionInDays", 7, 90, "days")
     yield from _network("properties.networkAcls", inputs)
 
 
@@ -248,7 +226,22 @@ KINDS: Final = (
         is_global_name=True,
         max_tags=15,
         replaces=("properties.tenantId",),
-        rules=(_vault_problems,),
+        rules=(
+            texts("properties.tenantId", checks.guid),
+            refused(
+                "properties.enablePurgeProtection",
+                "false isn't allowed: protection is "
+                "either on for good or not mentioned; leave it out or set it to true",
+                equals("properties.enablePurgeProtection", False),
+            ),
+            refused(
+                "properties.enableSoftDelete",
+                "false isn't allowed for new vaults; leave it out",
+                equals("properties.enableSoftDelete", False),
+            ),
+            between("properties.softDeleteRetentionInDays", 7, 90, "days"),
+            _vault_problems,
+        ),
         computed=_vault_outputs,
     ),
     AzureKind(
@@ -261,7 +254,18 @@ KINDS: Final = (
             "properties.keySize",
             "properties.curveName",
         ),
-        rules=(_key_problems,),
+        rules=(
+            one_of("properties.keySize", _RSA_SIZES),
+            refused(
+                "properties.releasePolicy",
+                "is missing: an exportable key needs a policy of who may get it",
+                all_of(
+                    is_on("properties.attributes.exportable"), absent("properties.releasePolicy")
+                ),
+            ),
+            _rotation,
+            _key_problems,
+        ),
         crosschecks=(_key_conflicts,),
         computed=_key_outputs,
     ),
@@ -282,7 +286,17 @@ KINDS: Final = (
             "properties.tenantId",
             "properties.initialAdminObjectIds",
         ),
-        rules=(_hsm_problems,),
+        rules=(
+            texts("properties.tenantId", checks.guid),
+            refused(
+                "properties.initialAdminObjectIds",
+                "is missing: name who administers the HSM first",
+                absent("properties.initialAdminObjectIds[0]"),
+            ),
+            texts("properties.initialAdminObjectIds[]", checks.guid),
+            between("properties.softDeleteRetentionInDays", 7, 90, "days"),
+            _hsm_problems,
+        ),
         computed=_hsm_outputs,
     ),
     AzureKind(

@@ -7,12 +7,24 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Final
 
-from falaj.sandbox.clouds.azure import checks, existing, keys, naming, places, subnets
+from falaj.sandbox.clouds.azure import checks, existing, keys, links, naming, places, subnets
 from falaj.sandbox.clouds.azure.kinds import AzureKind
 from falaj.sandbox.clouds.azure.results import location
-from falaj.sandbox.clouds.azure.services import agent_pool, cluster_outputs, compute
+from falaj.sandbox.clouds.azure.services import agent_pool, cluster_outputs
 from falaj.sandbox.clouds.inputs import Inputs, Resource
 from falaj.sandbox.clouds.model import Problem
+from falaj.sandbox.clouds.rules import (
+    absent,
+    all_of,
+    equals,
+    formed,
+    given,
+    is_off,
+    is_on,
+    other_than,
+    refused,
+    texts,
+)
 
 CLUSTER: Final = "azure-native:containerservice:ManagedCluster"
 _NETWORK: Final = "networkProfile"
@@ -25,37 +37,12 @@ _PREFIX: Final = re.compile(r"[A-Za-z0-9](?:[-A-Za-z0-9]{0,52}[A-Za-z0-9])?")
 
 
 def _problems(inputs: Inputs) -> Iterator[Problem]:
-    version = inputs.optional_string("kubernetesVersion")
-    if version and not _VERSION.fullmatch(version):
-        yield Problem("kubernetesVersion", f"{version!r} isn't a version such as 1.34 or 1.34.2")
-    prefix = inputs.optional_string("dnsPrefix")
-    if prefix and not _PREFIX.fullmatch(prefix):
-        yield Problem(
-            "dnsPrefix",
-            f"{prefix!r} isn't allowed; allowed are 1 to 54 letters, digits "
-            "and hyphens, starting and ending with a letter or digit",
-        )
-    if inputs.is_absent("dnsPrefix") and inputs.is_absent("fqdnSubdomain"):
-        yield Problem("dnsPrefix", "is missing: the API server's host name begins with it")
-    if inputs.is_given("dnsPrefix") and inputs.is_given("fqdnSubdomain"):
-        yield Problem("fqdnSubdomain", "doesn't go with dnsPrefix; give one of them")
-    if inputs.is_absent("identity") and inputs.is_absent("servicePrincipalProfile"):
-        yield Problem("identity", "is missing: a cluster needs a managed identity")
-    yield from checks.resource_id(
-        "diskEncryptionSetID",
-        inputs.optional_string("diskEncryptionSetID"),
-        "Microsoft.Compute/diskEncryptionSets",
-    )
     group = inputs.optional_string("nodeResourceGroup")
     if group and (len(group) > 80 or not re.fullmatch(r"[-\w._()]*[-\w_()]", group)):
         yield Problem(
             "nodeResourceGroup",
             f"{group!r} isn't a name for a resource group of at most 80 characters",
         )
-    yield from _pools(inputs)
-    yield from _network(inputs)
-    yield from _access(inputs)
-    yield from _security(inputs)
 
 
 def _pools(inputs: Inputs) -> Iterator[Problem]:
@@ -105,8 +92,6 @@ def _network(inputs: Inputs) -> Iterator[Problem]:
             f"{_NETWORK}.networkPlugin",
             f"{plugin} doesn't go with the data plane cilium; choose azure",
         )
-    if policy == "azure" and plugin == "kubenet":
-        yield Problem(f"{_NETWORK}.networkPolicy", "azure doesn't go with the plugin kubenet")
     blocks: list[tuple[str, checks.Range]] = []
     for name in ("podCidr", "serviceCidr"):
         text = inputs.optional_string(f"{_NETWORK}.{name}")
@@ -129,11 +114,6 @@ def _network(inputs: Inputs) -> Iterator[Problem]:
         yield Problem(
             f"{_NETWORK}.outboundType",
             f"{outbound} needs own subnets: give each pool a vnetSubnetID",
-        )
-    if inputs.optional_string(f"{_NETWORK}.loadBalancerSku") == "basic":
-        yield Problem(
-            f"{_NETWORK}.loadBalancerSku",
-            "basic balancers were retired on 30 September 2025; choose standard",
         )
 
 
@@ -158,10 +138,6 @@ def _service_addresses(inputs: Inputs, block: checks.Range | None) -> Iterator[P
 
 
 def _access(inputs: Inputs) -> Iterator[Problem]:
-    private = inputs.at(f"{_API}.enablePrivateCluster")
-    for name in ("privateDNSZone", "enablePrivateClusterPublicFQDN"):
-        if inputs.is_given(f"{_API}.{name}") and private in (None, False):
-            yield Problem(f"{_API}.{name}", "goes with enablePrivateCluster only")
     if inputs.items(f"{_API}.authorizedIPRanges") and inputs.flag(f"{_API}.enablePrivateCluster"):
         yield Problem(
             f"{_API}.authorizedIPRanges", "doesn't go with enablePrivateCluster; leave it out"
@@ -204,17 +180,6 @@ def _access(inputs: Inputs) -> Iterator[Problem]:
 
 
 def _security(inputs: Inputs) -> Iterator[Problem]:
-    if inputs.flag("aadProfile.enableAzureRBAC") and inputs.at("enableRBAC") is False:
-        yield Problem("enableRBAC", "aadProfile.enableAzureRBAC needs it; leave it out")
-    if inputs.flag("disableLocalAccounts") and inputs.is_absent("aadProfile"):
-        yield Problem("aadProfile", "is missing: without local accounts people sign in by Entra")
-    for path, text in inputs.strings("aadProfile.adminGroupObjectIDs"):
-        yield from checks.guid(path, text)
-    yield from checks.guid("aadProfile.tenantID", inputs.optional_string("aadProfile.tenantID"))
-    if inputs.flag("securityProfile.workloadIdentity.enabled") and inputs.at(
-        "oidcIssuerProfile.enabled"
-    ) in (None, False):
-        yield Problem("oidcIssuerProfile.enabled", "workload identity needs it; set it to true")
     if inputs.flag(f"{_KMS}.enabled"):
         yield from checks.needs(inputs, f"{_KMS}.keyId", "name the key that encrypts the secrets")
         yield from keys.address(
@@ -237,14 +202,6 @@ def _security(inputs: Inputs) -> Iterator[Problem]:
                     "a private vault can be reached "
                     "with API server VNet integration only; set it to true",
                 )
-    channel = inputs.optional_string("autoUpgradeProfile.nodeOSUpgradeChannel")
-    if channel not in (None, "NodeImage") and inputs.optional_string(
-        "autoUpgradeProfile.upgradeChannel"
-    ) == ("node-image"):
-        yield Problem(
-            "autoUpgradeProfile.nodeOSUpgradeChannel",
-            "must be NodeImage with the upgradeChannel node-image",
-        )
     if inputs.optional_string("supportPlan") == "AKSLongTermSupport" and inputs.at("sku.tier") in (
         None,
         "Free",
@@ -263,7 +220,7 @@ def _conflicts(resource: Resource) -> Iterator[Problem]:
         region=where,
         needs_purge_protection=False,
     )
-    yield from compute.same_region(resource, "diskEncryptionSetID", where)
+    yield from links.same_region(resource, "diskEncryptionSetID", where)
     yield from subnets.fits(
         resource,
         f"{_API}.subnetId",
@@ -348,7 +305,90 @@ KINDS: Final = (
                 ),
             }
         ),
-        rules=(_problems,),
+        rules=(
+            formed("kubernetesVersion", _VERSION, "isn't a version such as 1.34 or 1.34.2"),
+            formed(
+                "dnsPrefix",
+                _PREFIX,
+                "isn't allowed; allowed are 1 to 54 letters, digits and hyphens, "
+                "starting and ending with a letter or digit",
+            ),
+            refused(
+                "dnsPrefix",
+                "is missing: the API server's host name begins with it",
+                absent("dnsPrefix", "fqdnSubdomain"),
+            ),
+            refused(
+                "fqdnSubdomain",
+                "doesn't go with dnsPrefix; give one of them",
+                all_of(given("dnsPrefix"), given("fqdnSubdomain")),
+            ),
+            refused(
+                "identity",
+                "is missing: a cluster needs a managed identity",
+                absent("identity", "servicePrincipalProfile"),
+            ),
+            _pools,
+            refused(
+                f"{_NETWORK}.networkPolicy",
+                "azure doesn't go with the plugin kubenet",
+                all_of(
+                    equals(f"{_NETWORK}.networkPolicy", "azure"),
+                    equals(f"{_NETWORK}.networkPlugin", "kubenet"),
+                ),
+            ),
+            refused(
+                f"{_NETWORK}.loadBalancerSku",
+                "basic balancers were retired on 30 September 2025; choose standard",
+                equals(f"{_NETWORK}.loadBalancerSku", "basic"),
+            ),
+            _network,
+            refused(
+                f"{_API}.privateDNSZone",
+                "goes with enablePrivateCluster only",
+                all_of(given(f"{_API}.privateDNSZone"), is_off(f"{_API}.enablePrivateCluster")),
+            ),
+            refused(
+                f"{_API}.enablePrivateClusterPublicFQDN",
+                "goes with enablePrivateCluster only",
+                all_of(
+                    given(f"{_API}.enablePrivateClusterPublicFQDN"),
+                    is_off(f"{_API}.enablePrivateCluster"),
+                ),
+            ),
+            _access,
+            refused(
+                "enableRBAC",
+                "aadProfile.enableAzureRBAC needs it; leave it out",
+                all_of(is_on("aadProfile.enableAzureRBAC"), equals("enableRBAC", False)),
+            ),
+            refused(
+                "aadProfile",
+                "is missing: without local accounts people sign in by Entra",
+                all_of(is_on("disableLocalAccounts"), absent("aadProfile")),
+            ),
+            texts("aadProfile.adminGroupObjectIDs[]", checks.guid),
+            texts("aadProfile.tenantID", checks.guid),
+            refused(
+                "oidcIssuerProfile.enabled",
+                "workload identity needs it; set it to true",
+                all_of(
+                    is_on("securityProfile.workloadIdentity.enabled"),
+                    is_off("oidcIssuerProfile.enabled"),
+                ),
+            ),
+            refused(
+                "autoUpgradeProfile.nodeOSUpgradeChannel",
+                "must be NodeImage with the upgradeChannel node-image",
+                all_of(
+                    other_than("autoUpgradeProfile.nodeOSUpgradeChannel", "NodeImage"),
+                    equals("autoUpgradeProfile.upgradeChannel", "node-image"),
+                ),
+            ),
+            _security,
+            _problems,
+        ),
+        references=(links.to("diskEncryptionSetID", "Microsoft.Compute/diskEncryptionSets"),),
         crosschecks=(_conflicts,),
         computed=cluster_outputs.compute,
     ),

@@ -11,6 +11,7 @@ from falaj.sandbox.clouds.azure.kinds import AzureKind
 from falaj.sandbox.clouds.azure.results import location
 from falaj.sandbox.clouds.inputs import Inputs, Resource
 from falaj.sandbox.clouds.model import Problem
+from falaj.sandbox.clouds.rules import absent, equals, given, one_of, refused, required, when
 
 WORKSPACE: Final = "azure-native:operationalinsights:Workspace"
 CLUSTER: Final = "azure-native:operationalinsights:Cluster"
@@ -33,16 +34,6 @@ def _workspace_problems(inputs: Inputs) -> Iterator[Problem]:
             yield Problem("retentionInDays", f"{days:g} isn't allowed; allowed are 30 to 730 days")
     if sku in ("Free", "Standard", "Premium", "PerNode", "Standalone"):
         yield Problem("sku.name", f"{sku} can't be chosen for new workspaces; choose PerGB2018")
-    level = inputs.number("sku.capacityReservationLevel")
-    if level is not None and level not in _TIERS:
-        yield Problem(
-            "sku.capacityReservationLevel",
-            f"{level:g} isn't allowed; allowed are {', '.join(map(str, _TIERS))} GB a day",
-        )
-    if sku == "CapacityReservation":
-        yield from checks.needs(
-            inputs, "sku.capacityReservationLevel", "CapacityReservation needs it"
-        )
     quota = inputs.number("workspaceCapping.dailyQuotaGb")
     if quota is not None and quota != -1 and quota < 0.023:
         yield Problem(
@@ -52,15 +43,6 @@ def _workspace_problems(inputs: Inputs) -> Iterator[Problem]:
 
 
 def _cluster_problems(inputs: Inputs) -> Iterator[Problem]:
-    yield from checks.needs(
-        inputs, "identity.type", "a cluster reads its key by a managed identity"
-    )
-    capacity = inputs.number("sku.capacity")
-    if capacity is not None and capacity not in _TIERS:
-        yield Problem(
-            "sku.capacity",
-            f"{capacity:g} isn't allowed; allowed are {', '.join(map(str, _TIERS))} GB a day",
-        )
     base = "keyVaultProperties"
     uri = inputs.optional_string(f"{base}.keyVaultUri")
     if uri and keys.parse(uri) is None:
@@ -68,18 +50,6 @@ def _cluster_problems(inputs: Inputs) -> Iterator[Problem]:
             f"{base}.keyVaultUri",
             f"{uri!r} isn't the address of a vault; it looks like https://NAME.vault.azure.net/",
         )
-    size = inputs.number(f"{base}.keyRsaSize")
-    if size is not None and size not in (2048, 3072, 4096):
-        yield Problem(
-            f"{base}.keyRsaSize", f"{size:g} isn't allowed; allowed are 2048, 3072, 4096"
-        )
-    for name in ("keyName", "keyVersion"):
-        if inputs.is_given(f"{base}.keyVaultUri"):
-            yield from checks.needs(
-                inputs,
-                f"{base}.{name}",
-                "a key is named by vault, name and version (an empty version follows the newest)",
-            )
 
 
 def _cluster_conflicts(resource: Resource) -> Iterator[Problem]:
@@ -95,13 +65,6 @@ def _cluster_conflicts(resource: Resource) -> Iterator[Problem]:
 
 
 def _linked_problems(inputs: Inputs) -> Iterator[Problem]:
-    yield from checks.one_of(
-        "linkedServiceName",
-        inputs.optional_string("linkedServiceName"),
-        ("Cluster", "cluster", "Automation", "automation"),
-    )
-    if inputs.is_absent("resourceId") and inputs.is_absent("writeAccessResourceId"):
-        yield Problem("writeAccessResourceId", "is missing: name what the workspace is linked to")
     if (inputs.optional_string("linkedServiceName") or "").lower() == "cluster":
         yield from checks.needs(
             inputs, "writeAccessResourceId", "a link to a cluster names it here, not in resourceId"
@@ -191,12 +154,23 @@ def _table_outputs(inputs: Inputs) -> dict[str, Any]:
     }
 
 
+_NAMED_BY: Final = (
+    "a key is named by vault, name and version (an empty version follows the newest)"
+)
+
 KINDS: Final = (
     AzureKind(
         WORKSPACE,
         _PATH,
         name=naming.WORKSPACE,
-        rules=(_workspace_problems,),
+        rules=(
+            one_of("sku.capacityReservationLevel", _TIERS),
+            when(
+                equals("sku.name", "CapacityReservation"),
+                required("sku.capacityReservationLevel", "CapacityReservation needs it"),
+            ),
+            _workspace_problems,
+        ),
         computed=_workspace_outputs,
     ),
     AzureKind(
@@ -208,14 +182,32 @@ KINDS: Final = (
             "isDoubleEncryptionEnabled",
             "isAvailabilityZonesEnabled",
         ),
-        rules=(_cluster_problems,),
+        rules=(
+            required("identity.type", "a cluster reads its key by a managed identity"),
+            one_of("sku.capacity", _TIERS),
+            one_of("keyVaultProperties.keyRsaSize", (2048, 3072, 4096)),
+            when(
+                given("keyVaultProperties.keyVaultUri"),
+                required("keyVaultProperties.keyName", _NAMED_BY),
+                required("keyVaultProperties.keyVersion", _NAMED_BY),
+            ),
+            _cluster_problems,
+        ),
         crosschecks=(_cluster_conflicts,),
         computed=_cluster_outputs,
     ),
     AzureKind(
         "azure-native:operationalinsights:LinkedService",
         f"{_PATH}/linkedServices/{{linkedServiceName}}",
-        rules=(_linked_problems,),
+        rules=(
+            one_of("linkedServiceName", ("Cluster", "cluster", "Automation", "automation")),
+            refused(
+                "writeAccessResourceId",
+                "is missing: name what the workspace is linked to",
+                absent("resourceId", "writeAccessResourceId"),
+            ),
+            _linked_problems,
+        ),
         crosschecks=(_linked_conflicts,),
     ),
     AzureKind(

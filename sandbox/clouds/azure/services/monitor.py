@@ -6,11 +6,11 @@ import re
 from collections.abc import Iterator
 from typing import Final
 
-from falaj.sandbox.clouds.azure import arm, checks, existing, naming, places
+from falaj.sandbox.clouds.azure import arm, checks, existing, links, naming, places
 from falaj.sandbox.clouds.azure.kinds import AzureKind
-from falaj.sandbox.clouds.azure.services import compute
 from falaj.sandbox.clouds.inputs import Inputs, Resource
 from falaj.sandbox.clouds.model import Problem
+from falaj.sandbox.clouds.rules import absent, all_of, given, one_of, refused, required, sized
 
 SETTING: Final = "azure-native:monitor:DiagnosticSetting"
 _DESTINATIONS: Final = {
@@ -36,9 +36,6 @@ _ACTIVITY: Final = (
 
 
 def _setting_problems(inputs: Inputs) -> Iterator[Problem]:
-    yield from _destinations(inputs)
-    if inputs.is_absent("logs[0]") and inputs.is_absent("metrics[0]"):
-        yield Problem("logs", "is missing: name at least one category of logs or metrics")
     for name in ("logs", "metrics"):
         for path, _ in inputs.items(name):
             days = inputs.number(f"{path}.retentionPolicy.days")
@@ -49,8 +46,6 @@ def _setting_problems(inputs: Inputs) -> Iterator[Problem]:
                     "isn't taken any more; keep logs by the workspace's retention or the "
                     "account's lifecycle",
                 )
-    if inputs.is_given("logAnalyticsDestinationType") and inputs.is_absent("workspaceId"):
-        yield Problem("logAnalyticsDestinationType", "goes with a workspaceId only")
 
 
 def _destinations(inputs: Inputs) -> Iterator[Problem]:
@@ -94,7 +89,7 @@ def _setting_conflicts(resource: Resource) -> Iterator[Problem]:
                     "already; leave it out of one of them",
                 )
     watched = existing.by_id(resource.world, target)
-    yield from compute.same_region(resource, "storageAccountId", existing.region_of(watched))
+    yield from links.same_region(resource, "storageAccountId", existing.region_of(watched))
 
 
 def _categories(inputs: Inputs) -> set[str]:
@@ -109,21 +104,7 @@ def _categories(inputs: Inputs) -> set[str]:
     return found
 
 
-def _activity_problems(inputs: Inputs) -> Iterator[Problem]:
-    yield from _destinations(inputs)
-    yield from checks.needs(inputs, "logs[0]", "name at least one category")
-    for path, _ in inputs.items("logs"):
-        yield from checks.one_of(
-            f"{path}.category", inputs.optional_string(f"{path}.category"), _ACTIVITY
-        )
-
-
 def _action_group_problems(inputs: Inputs) -> Iterator[Problem]:
-    name = inputs.optional_string("groupShortName")
-    if name and len(name) > 12:
-        yield Problem(
-            "groupShortName", f"{name!r} has {len(name)} characters; at most 12 are allowed"
-        )
     region = places.region(inputs)
     # Source: azure-monitor/alerts/action-groups (regional processing).
     allowed = (
@@ -161,7 +142,6 @@ def _autoscale_problems(inputs: Inputs) -> Iterator[Problem]:
     profiles = inputs.items("profiles")
     if isinstance(inputs.at("profiles"), list) and not 1 <= len(profiles) <= 20:
         yield Problem("profiles", f"{len(profiles)} are given; allowed are 1 to 20")
-    yield from checks.needs(inputs, "targetResourceUri", "name what is to be scaled")
     for path, _ in profiles:
         counts = {
             part: _count(inputs, f"{path}.capacity.{part}")
@@ -201,22 +181,12 @@ def _count(inputs: Inputs, path: str) -> int | None:
 
 
 def _activity_alert_problems(inputs: Inputs) -> Iterator[Problem]:
-    if inputs.is_absent("condition.allOf[0]"):
-        yield Problem("condition.allOf", "is missing: one condition must name the category")
     fields = {
         inputs.optional_string(f"{path}.field") for path, _ in inputs.items("condition.allOf")
     }
     if inputs.items("condition.allOf") and None not in fields and "category" not in fields:
         yield Problem(
             "condition.allOf", "names no category; one condition must be of the field 'category'"
-        )
-    for path, text in inputs.strings("scopes"):
-        yield from checks.resource_id(path, text)
-    for path, _ in inputs.items("actions.actionGroups"):
-        yield from checks.resource_id(
-            f"{path}.actionGroupId",
-            inputs.optional_string(f"{path}.actionGroupId"),
-            "Microsoft.Insights/actionGroups",
         )
 
 
@@ -229,35 +199,69 @@ KINDS: Final = (
         SETTING,
         f"{{resourceUri}}/providers/{_DIAGNOSTICS}",
         name=naming.FREE,
-        rules=(_setting_problems,),
+        rules=(
+            _destinations,
+            refused(
+                "logs",
+                "is missing: name at least one category of logs or metrics",
+                absent("logs[0]", "metrics[0]"),
+            ),
+            refused(
+                "logAnalyticsDestinationType",
+                "goes with a workspaceId only",
+                all_of(given("logAnalyticsDestinationType"), absent("workspaceId")),
+            ),
+            _setting_problems,
+        ),
         crosschecks=(_setting_conflicts,),
     ),
     AzureKind(
         "azure-native:monitor:SubscriptionDiagnosticSetting",
         f"/subscriptions/{{subscriptionId}}/providers/{_DIAGNOSTICS}",
         name=naming.FREE,
-        rules=(_activity_problems,),
+        rules=(
+            _destinations,
+            required("logs[0]", "name at least one category"),
+            one_of("logs[].category", _ACTIVITY),
+        ),
     ),
     AzureKind(
         "azure-native:monitor:ActionGroup",
         f"{_INSIGHTS}/actionGroups/{{actionGroupName}}",
         name=naming.FREE,
         location="any",
-        rules=(_action_group_problems,),
+        rules=(
+            sized("groupShortName", 0, 12, "characters"),
+            _action_group_problems,
+        ),
     ),
     AzureKind(
         "azure-native:monitor:AutoscaleSetting",
         f"{_INSIGHTS}/autoscaleSettings/{{autoscaleSettingName}}",
         name=naming.FREE,
         replaces=("targetResourceUri",),
-        rules=(_autoscale_problems,),
+        rules=(
+            required("targetResourceUri", "name what is to be scaled"),
+            _autoscale_problems,
+        ),
     ),
     AzureKind(
         "azure-native:monitor:ActivityLogAlert",
         f"{_INSIGHTS}/activityLogAlerts/{{activityLogAlertName}}",
         name=naming.FREE,
         location="any",
-        rules=(_activity_alert_problems,),
+        rules=(
+            refused(
+                "condition.allOf",
+                "is missing: one condition must name the category",
+                absent("condition.allOf[0]"),
+            ),
+            _activity_alert_problems,
+        ),
+        references=(
+            links.to("scopes[]"),
+            links.to("actions.actionGroups[].actionGroupId", "Microsoft.Insights/actionGroups"),
+        ),
     ),
     AzureKind(
         "azure-native:monitor:MetricAlert",

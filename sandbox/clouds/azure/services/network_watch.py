@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Final
 
-from falaj.sandbox.clouds.azure import arm, checks, existing, generated, naming
+from falaj.sandbox.clouds.azure import arm, checks, existing, generated, links, naming
 from falaj.sandbox.clouds.azure.kinds import AzureKind
 from falaj.sandbox.clouds.azure.results import location
 from falaj.sandbox.clouds.inputs import Inputs, Resource
 from falaj.sandbox.clouds.model import Problem
+from falaj.sandbox.clouds.rules import between, one_of, texts
 
 WATCHER: Final = "azure-native:network:NetworkWatcher"
 FLOW_LOG: Final = "azure-native:network:FlowLog"
@@ -33,21 +34,6 @@ def _flow_log_problems(inputs: Inputs) -> Iterator[Problem]:
         )
     else:
         yield from checks.resource_id("targetResourceId", target, *_TARGETS)
-    yield from checks.resource_id(
-        "storageId", inputs.optional_string("storageId"), "Microsoft.Storage/storageAccounts"
-    )
-    yield from checks.between(inputs, "retentionPolicy.days", 0, 365, "days")
-    version = inputs.number("format.version")
-    if version is not None and version not in (1, 2):
-        yield Problem("format.version", f"{version:g} isn't allowed; allowed are 1 and 2")
-    base = "flowAnalyticsConfiguration.networkWatcherFlowAnalyticsConfiguration"
-    minutes = inputs.number(f"{base}.trafficAnalyticsInterval")
-    if minutes is not None and minutes not in (10, 60):
-        yield Problem(
-            f"{base}.trafficAnalyticsInterval",
-            f"{minutes:g} isn't allowed; allowed are 10 and 60 minutes",
-        )
-    yield from checks.guid(f"{base}.workspaceId", inputs.optional_string(f"{base}.workspaceId"))
 
 
 def _flow_log_conflicts(resource: Resource) -> Iterator[Problem]:
@@ -109,7 +95,20 @@ KINDS: Final = (
         "Microsoft.Network/networkWatchers/{networkWatcherName}/flowLogs/{flowLogName}",
         name=naming.NETWORK,
         replaces=("targetResourceId",),
-        rules=(_flow_log_problems,),
+        rules=(
+            between("retentionPolicy.days", 0, 365, "days"),
+            one_of("format.version", (1, 2)),
+            one_of(
+                "flowAnalyticsConfiguration.networkWatcherFlowAnalyticsConfiguration.trafficAnalyticsInterval",
+                (10, 60),
+            ),
+            texts(
+                "flowAnalyticsConfiguration.networkWatcherFlowAnalyticsConfiguration.workspaceId",
+                checks.guid,
+            ),
+            _flow_log_problems,
+        ),
+        references=(links.to("storageId", "Microsoft.Storage/storageAccounts"),),
         crosschecks=(_flow_log_conflicts,),
         computed=_flow_log_outputs,
     ),

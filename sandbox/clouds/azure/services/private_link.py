@@ -12,6 +12,7 @@ from falaj.sandbox.clouds.azure import (
     data,
     existing,
     generated,
+    links,
     naming,
     places,
     subnets,
@@ -20,6 +21,7 @@ from falaj.sandbox.clouds.azure.kinds import AzureKind
 from falaj.sandbox.clouds.azure.results import location
 from falaj.sandbox.clouds.inputs import Inputs, Resource
 from falaj.sandbox.clouds.model import Problem
+from falaj.sandbox.clouds.rules import absent, between, one_of, refused, required
 
 ENDPOINT: Final = "azure-native:network:PrivateEndpoint"
 ZONE: Final = "azure-native:privatedns:PrivateZone"
@@ -34,7 +36,6 @@ def groups(arm_type: str) -> dict[str, str]:
 
 
 def _endpoint_problems(inputs: Inputs) -> Iterator[Problem]:
-    yield from checks.needs(inputs, "subnet.id", "an endpoint takes its address from a subnet")
     if all(inputs.is_absent(f"{name}[0]") for name in _LISTS):
         yield Problem(_LISTS[0], "is missing: name the resource that the endpoint leads to")
     for name in _LISTS:
@@ -109,18 +110,6 @@ def _endpoint_outputs(resource: Resource) -> dict[str, Any]:
     }
 
 
-def _zone_group_problems(inputs: Inputs) -> Iterator[Problem]:
-    if inputs.is_absent("privateDnsZoneConfigs[0]"):
-        yield Problem("privateDnsZoneConfigs", "is missing: name at least one private DNS zone")
-    for path, _ in inputs.items("privateDnsZoneConfigs"):
-        yield from checks.needs(inputs, f"{path}.name", "each zone's configuration needs a name")
-        yield from checks.resource_id(
-            f"{path}.privateDnsZoneId",
-            inputs.optional_string(f"{path}.privateDnsZoneId"),
-            "Microsoft.Network/privateDnsZones",
-        )
-
-
 def _zone_group_conflicts(resource: Resource) -> Iterator[Problem]:
     # A zone that doesn't answer for the endpoint's part is accepted by Azure, but the name then
     # leads to the public address; Azure refuses only two groups for one endpoint.
@@ -134,12 +123,6 @@ def _zone_group_conflicts(resource: Resource) -> Iterator[Problem]:
 
 
 def _record_problems(inputs: Inputs) -> Iterator[Problem]:
-    kind = inputs.optional_string("recordType")
-    yield from checks.one_of(
-        "recordType", kind, ("A", "AAAA", "CNAME", "MX", "PTR", "SOA", "SRV", "TXT")
-    )
-    yield from checks.needs(inputs, "ttl", "give the seconds that an answer may be kept")
-    yield from checks.between(inputs, "ttl", 1, 2147483647, "seconds")
     for path, _ in inputs.items("aRecords"):
         text = inputs.optional_string(f"{path}.ipv4Address")
         try:
@@ -178,17 +161,6 @@ def _link_conflicts(resource: Resource) -> Iterator[Problem]:
                 "registrationEnabled",
                 "the network registers its machines in another zone; it can do so in one only",
             )
-
-
-def _link_problems(inputs: Inputs) -> Iterator[Problem]:
-    yield from checks.needs(
-        inputs, "virtualNetwork.id", "name the network that may inputs the zone"
-    )
-    yield from checks.resource_id(
-        "virtualNetwork.id",
-        inputs.optional_string("virtualNetwork.id"),
-        "Microsoft.Network/virtualNetworks",
-    )
 
 
 def _zone_outputs(resource: Resource) -> dict[str, Any]:
@@ -242,7 +214,10 @@ KINDS: Final = (
         "Microsoft.Network/privateEndpoints/{privateEndpointName}",
         name=naming.NameRule(2, 64, naming.NETWORK.pattern, naming.NETWORK.text),
         replaces=("subnet",),
-        rules=(_endpoint_problems,),
+        rules=(
+            required("subnet.id", "an endpoint takes its address from a subnet"),
+            _endpoint_problems,
+        ),
         crosschecks=(_endpoint_conflicts,),
         computed=_endpoint_outputs,
     ),
@@ -251,7 +226,19 @@ KINDS: Final = (
         "Microsoft.Network/privateEndpoints/{privateEndpointName}/privateDnsZoneGroups/"
         "{privateDnsZoneGroupName}",
         name=naming.NETWORK,
-        rules=(_zone_group_problems,),
+        rules=(
+            refused(
+                "privateDnsZoneConfigs",
+                "is missing: name at least one private DNS zone",
+                absent("privateDnsZoneConfigs[0]"),
+            ),
+            required("privateDnsZoneConfigs[].name", "each zone's configuration needs a name"),
+        ),
+        references=(
+            links.to(
+                "privateDnsZoneConfigs[].privateDnsZoneId", "Microsoft.Network/privateDnsZones"
+            ),
+        ),
         crosschecks=(_zone_group_conflicts,),
     ),
     AzureKind(
@@ -269,14 +256,20 @@ KINDS: Final = (
         name=naming.NETWORK,
         location="global",
         replaces=("virtualNetwork",),
-        rules=(_link_problems,),
+        rules=(required("virtualNetwork.id", "name the network that may inputs the zone"),),
+        references=(links.to("virtualNetwork.id", "Microsoft.Network/virtualNetworks"),),
         crosschecks=(_link_conflicts,),
         computed=_link_outputs,
     ),
     AzureKind(
         "azure-native:privatedns:PrivateRecordSet",
         "Microsoft.Network/privateDnsZones/{privateZoneName}/{recordType}/{relativeRecordSetName}",
-        rules=(_record_problems,),
+        rules=(
+            one_of("recordType", ("A", "AAAA", "CNAME", "MX", "PTR", "SOA", "SRV", "TXT")),
+            required("ttl", "give the seconds that an answer may be kept"),
+            between("ttl", 1, 2147483647, "seconds"),
+            _record_problems,
+        ),
         computed=_record_outputs,
     ),
 )

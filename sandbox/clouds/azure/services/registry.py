@@ -12,6 +12,7 @@ from falaj.sandbox.clouds.azure import (
     existing,
     generated,
     keys,
+    links,
     naming,
     places,
     results,
@@ -20,6 +21,18 @@ from falaj.sandbox.clouds.azure.kinds import AzureKind
 from falaj.sandbox.clouds.azure.results import location
 from falaj.sandbox.clouds.inputs import Inputs, Resource
 from falaj.sandbox.clouds.model import Problem
+from falaj.sandbox.clouds.rules import (
+    absent,
+    all_of,
+    any_of,
+    between,
+    equals,
+    formed,
+    refused,
+    required,
+    texts,
+    when,
+)
 
 REGISTRY: Final = "azure-native:containerregistry:Registry"
 REPLICATION: Final = "azure-native:containerregistry:Replication"
@@ -76,16 +89,6 @@ def _problems(inputs: Inputs) -> Iterator[Problem]:
         yield Problem(
             "publicNetworkAccess", "exports can be stopped only where it is Disabled; set it"
         )
-    yield from checks.between(inputs, "policies.retentionPolicy.days", 0, 365, "days")
-    yield from checks.between(inputs, "policies.softDeletePolicy.retentionDays", 1, 90, "days")
-    if (
-        inputs.at("policies.retentionPolicy.status") == "enabled"
-        and inputs.at("policies.softDeletePolicy.status") == "enabled"
-    ):
-        yield Problem(
-            "policies.softDeletePolicy", "doesn't go with the retention policy; choose one"
-        )
-    yield from _encryption(inputs)
     for path, _ in inputs.items("networkRuleSet.ipRules"):
         text = inputs.optional_string(f"{path}.iPAddressOrRange")
         if text and "/" in text:
@@ -94,23 +97,9 @@ def _problems(inputs: Inputs) -> Iterator[Problem]:
 
 def _encryption(inputs: Inputs) -> Iterator[Problem]:
     base = "encryption.keyVaultProperties"
-    if inputs.optional_string("encryption.status") == "enabled":
-        yield from checks.needs(inputs, f"{base}.keyIdentifier", "name the key")
-        yield from checks.needs(
-            inputs, f"{base}.identity", "give the client id of the identity that reads the key"
-        )
-        if inputs.optional_string("identity.type") == "SystemAssigned" or inputs.is_absent(
-            "identity"
-        ):
-            yield Problem(
-                "identity",
-                "an own key needs a user-assigned identity: the key must be "
-                "readable before the registry exists",
-            )
     yield from keys.address(
         f"{base}.keyIdentifier", inputs.optional_string(f"{base}.keyIdentifier")
     )
-    yield from checks.guid(f"{base}.identity", inputs.optional_string(f"{base}.identity"))
 
 
 def _conflicts(resource: Resource) -> Iterator[Problem]:
@@ -156,22 +145,9 @@ def _replication_conflicts(resource: Resource) -> Iterator[Problem]:
 
 def _cache_problems(inputs: Inputs) -> Iterator[Problem]:
     source = inputs.optional_string("sourceRepository")
-    if source and not _SOURCE.fullmatch(source):
-        yield Problem(
-            "sourceRepository",
-            f"{source!r} isn't a repository with its registry, such as docker.io/library/busybox",
-        )
-    for name in ("sourceRepository", "targetRepository"):
-        yield from checks.needs(inputs, name, "a cache rule names both repositories")
     target = inputs.optional_string("targetRepository")
     if source and target and ("*" in source) != ("*" in target):
         yield Problem("targetRepository", "a wildcard must stand in both repositories or in none")
-    credentials = inputs.optional_string("credentialSetResourceId")
-    yield from checks.resource_id(
-        "credentialSetResourceId",
-        credentials,
-        "Microsoft.ContainerRegistry/registries/credentialSets",
-    )
 
 
 def _cache_conflicts(resource: Resource) -> Iterator[Problem]:
@@ -193,10 +169,6 @@ def _scope_map_problems(inputs: Inputs) -> Iterator[Problem]:
             yield Problem(
                 path, f"{text!r} isn't an action such as repositories/models/content/read"
             )
-
-
-def _token_problems(inputs: Inputs) -> Iterator[Problem]:
-    yield from checks.needs(inputs, "scopeMapId", "say what the token may do")
 
 
 def _outputs(resource: Resource) -> dict[str, Any]:
@@ -240,7 +212,35 @@ KINDS: Final = (
             "encryption.status",
             "zoneRedundancy",
         ),
-        rules=(_problems,),
+        rules=(
+            between("policies.retentionPolicy.days", 0, 365, "days"),
+            between("policies.softDeletePolicy.retentionDays", 1, 90, "days"),
+            refused(
+                "policies.softDeletePolicy",
+                "doesn't go with the retention policy; choose one",
+                all_of(
+                    equals("policies.retentionPolicy.status", "enabled"),
+                    equals("policies.softDeletePolicy.status", "enabled"),
+                ),
+            ),
+            when(
+                equals("encryption.status", "enabled"),
+                required("encryption.keyVaultProperties.keyIdentifier", "name the key"),
+                required(
+                    "encryption.keyVaultProperties.identity",
+                    "give the client id of the identity that reads the key",
+                ),
+                refused(
+                    "identity",
+                    "an own key needs a user-assigned identity: the key must be "
+                    "readable before the registry exists",
+                    any_of(equals("identity.type", "SystemAssigned"), absent("identity")),
+                ),
+            ),
+            texts("encryption.keyVaultProperties.identity", checks.guid),
+            _encryption,
+            _problems,
+        ),
         crosschecks=(_conflicts,),
         computed=_outputs,
     ),
@@ -260,7 +260,21 @@ KINDS: Final = (
             "sourceRepository",
             "targetRepository",
         ),
-        rules=(_cache_problems,),
+        rules=(
+            formed(
+                "sourceRepository",
+                _SOURCE,
+                "isn't a repository with its registry, such as docker.io/library/busybox",
+            ),
+            required("sourceRepository", "a cache rule names both repositories"),
+            required("targetRepository", "a cache rule names both repositories"),
+            _cache_problems,
+        ),
+        references=(
+            links.to(
+                "credentialSetResourceId", "Microsoft.ContainerRegistry/registries/credentialSets"
+            ),
+        ),
         crosschecks=(_cache_conflicts,),
         computed=_dated,
     ),
@@ -284,7 +298,7 @@ KINDS: Final = (
         "azure-native:containerregistry:Token",
         f"{_PATH}/tokens/{{tokenName}}",
         name=naming.REGISTRY_ITEM,
-        rules=(_token_problems,),
+        rules=(required("scopeMapId", "say what the token may do"),),
         computed=_dated,
     ),
 )

@@ -5,11 +5,21 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Final
 
-from falaj.sandbox.clouds.azure import checks, generated, keys, naming, places, results
+from falaj.sandbox.clouds.azure import checks, generated, keys, links, naming, places, results
 from falaj.sandbox.clouds.azure.kinds import AzureKind
 from falaj.sandbox.clouds.azure.results import location
 from falaj.sandbox.clouds.inputs import Inputs, Resource
 from falaj.sandbox.clouds.model import Problem
+from falaj.sandbox.clouds.rules import (
+    absent,
+    all_of,
+    between,
+    equals,
+    is_off,
+    is_on,
+    refused,
+    when,
+)
 
 ACCOUNT: Final = "azure-native:storage:StorageAccount"
 PATH: Final = "Microsoft.Storage/storageAccounts/{accountName}"
@@ -59,31 +69,6 @@ def _account_problems(inputs: Inputs) -> Iterator[Problem]:
         )
     if inputs.is_given("accessTier") and kind in ("Storage", "FileStorage"):
         yield Problem("accessTier", f"doesn't go with the kind {kind}; leave it out")
-    if inputs.is_absent("accessTier") and kind == "BlobStorage":
-        yield Problem("accessTier", "is missing: the kind BlobStorage needs one, such as Hot")
-    if inputs.optional_string("minimumTlsVersion") == "TLS1_3":
-        yield Problem(
-            "minimumTlsVersion",
-            "TLS1_3 isn't supported by the service as a minimum; choose TLS1_2",
-        )
-    if inputs.flag("isSftpEnabled") and inputs.at("isHnsEnabled") in (None, False):
-        yield Problem("isSftpEnabled", "needs isHnsEnabled; set it too")
-    if inputs.flag("enableNfsV3"):
-        if inputs.at("isHnsEnabled") in (None, False):
-            yield Problem("enableNfsV3", "needs isHnsEnabled; set it too")
-        if inputs.at("networkRuleSet.defaultAction") == "Allow":
-            yield Problem(
-                "networkRuleSet.defaultAction",
-                "an account with NFS must be closed to the public; set Deny and allow subnets",
-            )
-    yield from _encryption(inputs)
-    yield from _immutability(inputs)
-    for path, _ in inputs.items("networkRuleSet.virtualNetworkRules"):
-        yield from checks.resource_id(
-            f"{path}.virtualNetworkResourceId",
-            inputs.optional_string(f"{path}.virtualNetworkResourceId"),
-            "Microsoft.Network/virtualNetworks/subnets",
-        )
     for path, _ in inputs.items("networkRuleSet.ipRules"):
         text = inputs.optional_string(f"{path}.iPAddressOrRange")
         if text and "/" in text:
@@ -130,20 +115,6 @@ def _encryption(inputs: Inputs) -> Iterator[Problem]:
             f"{base}.keyVaultUri",
             f"{uri!r} isn't the address of a vault; it looks like https://NAME.vault.azure.net/",
         )
-
-
-def _immutability(inputs: Inputs) -> Iterator[Problem]:
-    base = "immutableStorageWithVersioning"
-    if inputs.flag(f"{base}.enabled") and inputs.flag("isHnsEnabled"):
-        # Source: storage/blobs/immutable-version-level-worm-policies (hierarchical namespace).
-        yield Problem(f"{base}.enabled", "doesn't go with isHnsEnabled; choose one")
-    yield from checks.between(
-        inputs,
-        f"{base}.immutabilityPolicy.immutabilityPeriodSinceCreationInDays",
-        1,
-        146000,
-        "days",
-    )
 
 
 def _account_conflicts(resource: Resource) -> Iterator[Problem]:
@@ -196,7 +167,52 @@ KINDS: Final = (
                 "extendedLocation",
             }
         ),
-        rules=(_account_problems,),
+        rules=(
+            refused(
+                "accessTier",
+                "is missing: the kind BlobStorage needs one, such as Hot",
+                all_of(absent("accessTier"), equals("kind", "BlobStorage")),
+            ),
+            refused(
+                "minimumTlsVersion",
+                "TLS1_3 isn't supported by the service as a minimum; choose TLS1_2",
+                equals("minimumTlsVersion", "TLS1_3"),
+            ),
+            refused(
+                "isSftpEnabled",
+                "needs isHnsEnabled; set it too",
+                all_of(is_on("isSftpEnabled"), is_off("isHnsEnabled")),
+            ),
+            when(
+                is_on("enableNfsV3"),
+                refused("enableNfsV3", "needs isHnsEnabled; set it too", is_off("isHnsEnabled")),
+                refused(
+                    "networkRuleSet.defaultAction",
+                    "an account with NFS must be closed to the public; set Deny and allow subnets",
+                    equals("networkRuleSet.defaultAction", "Allow"),
+                ),
+            ),
+            _encryption,
+            # Source: storage/blobs/immutable-version-level-worm-policies (hierarchical namespace).
+            refused(
+                "immutableStorageWithVersioning.enabled",
+                "doesn't go with isHnsEnabled; choose one",
+                all_of(is_on("immutableStorageWithVersioning.enabled"), is_on("isHnsEnabled")),
+            ),
+            between(
+                "immutableStorageWithVersioning.immutabilityPolicy.immutabilityPeriodSinceCreationInDays",
+                1,
+                146000,
+                "days",
+            ),
+            _account_problems,
+        ),
+        references=(
+            links.to(
+                "networkRuleSet.virtualNetworkRules[].virtualNetworkResourceId",
+                "Microsoft.Network/virtualNetworks/subnets",
+            ),
+        ),
         crosschecks=(_account_conflicts,),
         computed=_account_outputs,
     ),

@@ -11,6 +11,7 @@ from falaj.sandbox.clouds.azure.kinds import AzureKind
 from falaj.sandbox.clouds.azure.services import storage
 from falaj.sandbox.clouds.inputs import Inputs, Resource
 from falaj.sandbox.clouds.model import Problem
+from falaj.sandbox.clouds.rules import all_of, between, equals, is_on, refused, required, when
 
 _PREFIXES: Final = re.compile(r"(?!-)[a-z0-9-]{3,63}(?<!-)|\$root|\$web|\$logs")
 
@@ -55,21 +56,7 @@ def _account(resource: Resource) -> Inputs | None:
     return Inputs(made.inputs) if made else None
 
 
-def _policy_problems(inputs: Inputs) -> Iterator[Problem]:
-    yield from checks.between(inputs, "immutabilityPeriodSinceCreationInDays", 1, 146000, "days")
-    if inputs.flag("allowProtectedAppendWrites") and inputs.flag("allowProtectedAppendWritesAll"):
-        yield Problem(
-            "allowProtectedAppendWritesAll",
-            "goes without allowProtectedAppendWrites; set one of them",
-        )
-
-
 def _service_problems(inputs: Inputs) -> Iterator[Problem]:
-    for path in ("deleteRetentionPolicy", "containerDeleteRetentionPolicy"):
-        yield from checks.between(inputs, f"{path}.days", 1, 365, "days")
-        if inputs.flag(f"{path}.enabled"):
-            yield from checks.needs(inputs, f"{path}.days", "say for how many days")
-    yield from checks.between(inputs, "changeFeed.retentionInDays", 1, 146000, "days")
     if inputs.flag("restorePolicy.enabled"):
         yield from checks.needs(inputs, "restorePolicy.days", "say for how many days")
         # Source: storage/blobs/point-in-time-restore-overview (prerequisites).
@@ -129,7 +116,6 @@ def _lifecycle_problems(inputs: Inputs) -> Iterator[Problem]:
 
 
 def _share_problems(inputs: Inputs) -> Iterator[Problem]:
-    yield from checks.between(inputs, "shareQuota", 1, 262144, "GiB")
     if (
         inputs.optional_string("enabledProtocols") != "NFS"
         and inputs.is_given("rootSquash")
@@ -164,8 +150,6 @@ def _share_conflicts(resource: Resource) -> Iterator[Problem]:
 
 
 def _scope_problems(inputs: Inputs) -> Iterator[Problem]:
-    if inputs.optional_string("source") == "Microsoft.KeyVault":
-        yield from checks.needs(inputs, "keyVaultProperties.keyUri", "give the key's address")
     yield from keys.address(
         "keyVaultProperties.keyUri", inputs.optional_string("keyVaultProperties.keyUri")
     )
@@ -212,10 +196,6 @@ def _scope_outputs(inputs: Inputs) -> dict[str, Any]:
     return {"creationTime": generated.MOMENT, **_stamped(inputs)}
 
 
-def _file_service_problems(inputs: Inputs) -> Iterator[Problem]:
-    yield from checks.between(inputs, "shareDeleteRetentionPolicy.days", 1, 365, "days")
-
-
 KINDS: Final = (
     AzureKind(
         "azure-native:storage:BlobContainer",
@@ -229,21 +209,43 @@ KINDS: Final = (
         "azure-native:storage:BlobServiceProperties",
         f"{storage.PATH}/blobServices/{{blobServicesName}}",
         name=naming.only("default"),
-        rules=(_service_problems,),
+        rules=(
+            between("deleteRetentionPolicy.days", 1, 365, "days"),
+            when(
+                is_on("deleteRetentionPolicy.enabled"),
+                required("deleteRetentionPolicy.days", "say for how many days"),
+            ),
+            between("containerDeleteRetentionPolicy.days", 1, 365, "days"),
+            when(
+                is_on("containerDeleteRetentionPolicy.enabled"),
+                required("containerDeleteRetentionPolicy.days", "say for how many days"),
+            ),
+            between("changeFeed.retentionInDays", 1, 146000, "days"),
+            _service_problems,
+        ),
         crosschecks=(_service_conflicts,),
     ),
     AzureKind(
         "azure-native:storage:FileServiceProperties",
         f"{storage.PATH}/fileServices/{{fileServicesName}}",
         name=naming.only("default"),
-        rules=(_file_service_problems,),
+        rules=(between("shareDeleteRetentionPolicy.days", 1, 365, "days"),),
     ),
     AzureKind(
         "azure-native:storage:BlobContainerImmutabilityPolicy",
         f"{storage.PATH}/blobServices/default/containers/{{containerName}}/immutabilityPolicies/"
         "{immutabilityPolicyName}",
         name=naming.only("default"),
-        rules=(_policy_problems,),
+        rules=(
+            between("immutabilityPeriodSinceCreationInDays", 1, 146000, "days"),
+            refused(
+                "allowProtectedAppendWritesAll",
+                "goes without allowProtectedAppendWrites; set one of them",
+                all_of(
+                    is_on("allowProtectedAppendWrites"), is_on("allowProtectedAppendWritesAll")
+                ),
+            ),
+        ),
         computed=_policy_outputs,
     ),
     AzureKind(
@@ -258,7 +260,10 @@ KINDS: Final = (
         f"{storage.PATH}/fileServices/default/shares/{{shareName}}",
         name=naming.CONTAINER,
         replaces=("enabledProtocols",),
-        rules=(_share_problems,),
+        rules=(
+            between("shareQuota", 1, 262144, "GiB"),
+            _share_problems,
+        ),
         crosschecks=(_share_conflicts,),
         computed=_stamped,
     ),
@@ -272,7 +277,13 @@ KINDS: Final = (
             "letters, digits and single hyphens, starting and ending with a letter or digit",
         ),
         replaces=("requireInfrastructureEncryption",),
-        rules=(_scope_problems,),
+        rules=(
+            when(
+                equals("source", "Microsoft.KeyVault"),
+                required("keyVaultProperties.keyUri", "give the key's address"),
+            ),
+            _scope_problems,
+        ),
         crosschecks=(_scope_conflicts,),
         computed=_scope_outputs,
     ),

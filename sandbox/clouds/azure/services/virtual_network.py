@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from falaj.sandbox.clouds.azure import arm, checks, existing, generated, naming
+from falaj.sandbox.clouds.azure import arm, checks, existing, generated, links, naming
 from falaj.sandbox.clouds.azure.kinds import AzureKind
 from falaj.sandbox.clouds.inputs import Inputs, Resource
 from falaj.sandbox.clouds.model import Made, Problem, World
+from falaj.sandbox.clouds.rules import absent, all_of, is_on, refused
 
 VIRTUAL_NETWORK: Final = "azure-native:network:VirtualNetwork"
 SUBNET: Final = "azure-native:network:Subnet"
@@ -64,15 +65,6 @@ def _network_problems(inputs: Inputs) -> Iterator[Problem]:
 
 
 def _subnet_problems(inputs: Inputs) -> Iterator[Problem]:
-    if (
-        inputs.is_absent("addressPrefix")
-        and inputs.is_absent("addressPrefixes")
-        and inputs.is_absent("ipamPoolPrefixAllocations")
-    ):
-        yield Problem(
-            "addressPrefix",
-            "is missing: a subnet needs a block of its network, such as 10.0.1.0/24",
-        )
     yield from _subnet_rules(inputs, "")
 
 
@@ -189,18 +181,6 @@ def _subnet_conflicts(resource: Resource) -> Iterator[Problem]:
                     )
 
 
-def _peering_problems(inputs: Inputs) -> Iterator[Problem]:
-    yield from checks.resource_id(
-        "remoteVirtualNetwork.id",
-        inputs.optional_string("remoteVirtualNetwork.id"),
-        "Microsoft.Network/virtualNetworks",
-    )
-    if inputs.flag("useRemoteGateways") and inputs.flag("allowGatewayTransit"):
-        yield Problem(
-            "useRemoteGateways", "can't be set together with allowGatewayTransit; set one of them"
-        )
-
-
 def _peering_conflicts(resource: Resource) -> Iterator[Problem]:
     remote = resource.optional_string("remoteVirtualNetwork.id")
     if remote is None:
@@ -275,7 +255,14 @@ KINDS: Final = (
         name=naming.NETWORK,
         inline=("subnets", "name"),
         is_held_by_references=True,
-        rules=(_subnet_problems,),
+        rules=(
+            refused(
+                "addressPrefix",
+                "is missing: a subnet needs a block of its network, such as 10.0.1.0/24",
+                absent("addressPrefix", "addressPrefixes", "ipamPoolPrefixAllocations"),
+            ),
+            _subnet_problems,
+        ),
         crosschecks=(_subnet_conflicts,),
     ),
     AzureKind(
@@ -283,7 +270,14 @@ KINDS: Final = (
         "Microsoft.Network/virtualNetworks/{virtualNetworkName}/virtualNetworkPeerings/"
         "{virtualNetworkPeeringName}",
         name=naming.NETWORK,
-        rules=(_peering_problems,),
+        rules=(
+            refused(
+                "useRemoteGateways",
+                "can't be set together with allowGatewayTransit; set one of them",
+                all_of(is_on("useRemoteGateways"), is_on("allowGatewayTransit")),
+            ),
+        ),
+        references=(links.to("remoteVirtualNetwork.id", "Microsoft.Network/virtualNetworks"),),
         crosschecks=(_peering_conflicts,),
         computed=_peering_outputs,
     ),
