@@ -200,15 +200,14 @@ KINDS: Final = (
         autoname="uuid",
         rules=(
             refused(
-                "assignableScopes",
-                "is missing: say where the role may be assigned",
+                "assignableScopes", "is missing: say where the role may be assigned",
                 absent("assignableScopes[0]"),
             ),
             required("roleName", "give the role a name that people see"),
             sized("roleName", 0, 512, "characters"),
             sized("description", 0, 2048, "characters"),
             refused(
-                "permissions", "is missing: say what the role may do", absent("permissions[0]")
+                "permissions", "is missing: say what the role may do", absent("permissions[0]"),
             ),
             _definition_problems,
         ),
@@ -221,18 +220,13 @@ KINDS: Final = (
         "{scope}/providers/Microsoft.Authorization/roleAssignments/{roleAssignmentName}",
         name=naming.GUID,
         autoname="uuid",
-        replaces=(
-            "principalId",
-            "roleDefinitionId",
-            "principalType",
-        ),
+        replaces=("principalId", "roleDefinitionId", "principalType"),
         rules=(
             texts("principalId", checks.guid),
             _eligibility_problems,
             one_of("principalType", _PRINCIPALS),
             refused(
-                "conditionVersion",
-                "is missing: a condition needs it; set 2.0",
+                "conditionVersion", "is missing: a condition needs it; set 2.0",
                 all_of(given("condition"), absent("conditionVersion")),
             ),
             one_of("conditionVersion", ("2.0",)),
@@ -244,14 +238,8 @@ KINDS: Final = (
         "azure-native:authorization:PimRoleEligibilitySchedule",
         "{scope}/providers/Microsoft.Authorization/roleEligibilitySchedules/{unnamed}",
         autoname="uuid",
-        replaces=(
-            "principalId",
-            "roleDefinitionId",
-        ),
-        rules=(
-            texts("principalId", checks.guid),
-            _eligibility_problems,
-        ),
+        replaces=("principalId", "roleDefinitionId"),
+        rules=(texts("principalId", checks.guid), _eligibility_problems),
     ),
     AzureKind(
         "azure-native:authorization:PolicyAssignment",
@@ -298,4 +286,4 @@ KINDS: Final = (
         name=naming.LOCK,
         rules=_LOCK_RULES,
     ),
-)
+)  # fmt: skip

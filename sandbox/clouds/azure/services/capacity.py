@@ -75,16 +75,14 @@ KINDS: Final = (
         "Microsoft.Compute/capacityReservationGroups/{capacityReservationGroupName}/"
         "capacityReservations/{capacityReservationName}",
         name=naming.COMPUTE,
-        replaces=(
-            "zones",
-            "sku.name",
-        ),
+        replaces=("zones", "sku.name"),
         rules=(
             required("sku.name", "name a size"),
             required("sku.capacity", "say how many machines"),
             between("sku.capacity", 0, 1000),
             refused(
-                "zones", "a reservation is in one zone; make one for each", longer_than("zones", 1)
+                "zones", "a reservation is in one zone; make one for each",
+                longer_than("zones", 1),
             ),
             _reservation_problems,
         ),
@@ -96,9 +94,6 @@ KINDS: Final = (
         "Microsoft.Compute/proximityPlacementGroups/{proximityPlacementGroupName}",
         name=naming.COMPUTE,
         is_held_by_references=True,
-        replaces=(
-            "zones",
-            "proximityPlacementGroupType",
-        ),
+        replaces=("zones", "proximityPlacementGroupType"),
     ),
-)
+)  # fmt: skip

@@ -113,4 +113,4 @@ KINDS: Final = (
         name=naming.WORKSPACE,
         computed=_workspace_outputs,
     ),
-)
+)  # fmt: skip

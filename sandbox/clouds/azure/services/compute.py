@@ -235,17 +235,10 @@ KINDS: Final = (
         SCALE_SET,
         "Microsoft.Compute/virtualMachineScaleSets/{vmScaleSetName}",
         name=naming.MACHINE,
-        replaces=frozenset(
-            {
-                "orchestrationMode",
-                "zones",
-                "proximityPlacementGroup",
-                "platformFaultDomainCount",
-                "extendedLocation",
-                f"{_PROFILE}.priority",
-                f"{_PROFILE}.osProfile.computerNamePrefix",
-                f"{_PROFILE}.osProfile.adminUsername",
-            }
+        replaces=(
+            "orchestrationMode", "zones", "proximityPlacementGroup", "platformFaultDomainCount",
+            "extendedLocation", f"{_PROFILE}.priority", f"{_PROFILE}.osProfile.computerNamePrefix",
+            f"{_PROFILE}.osProfile.adminUsername",
         ),
         rules=(
             required("sku.name", "name a size, such as Standard_D8s_v6"),
@@ -256,27 +249,23 @@ KINDS: Final = (
                 "is missing: spot machines are stopped "
                 "(Deallocate) or deleted (Delete) when taken away",
                 all_of(
-                    equals(f"{_PROFILE}.priority", "Spot"), absent(f"{_PROFILE}.evictionPolicy")
+                    equals(f"{_PROFILE}.priority", "Spot"), absent(f"{_PROFILE}.evictionPolicy"),
                 ),
             ),
             _priority,
             between("upgradePolicy.rollingUpgradePolicy.maxBatchInstancePercent", 5, 100, "%"),
             between("upgradePolicy.rollingUpgradePolicy.maxUnhealthyInstancePercent", 5, 100, "%"),
             between(
-                "upgradePolicy.rollingUpgradePolicy.maxUnhealthyUpgradedInstancePercent",
-                0,
-                100,
+                "upgradePolicy.rollingUpgradePolicy.maxUnhealthyUpgradedInstancePercent", 0, 100,
                 "%",
             ),
             formed(
-                "upgradePolicy.rollingUpgradePolicy.pauseTimeBetweenBatches",
-                _TIME,
+                "upgradePolicy.rollingUpgradePolicy.pauseTimeBetweenBatches", _TIME,
                 "isn't a duration such as PT30S",
             ),
             _upgrade,
             formed(
-                f"{_PROFILE}.osProfile.computerNamePrefix",
-                r"[A-Za-z0-9-]+",
+                f"{_PROFILE}.osProfile.computerNamePrefix", r"[A-Za-z0-9-]+",
                 "isn't allowed; allowed are letters, digits and hyphens",
             ),
             sized(f"{_PROFILE}.osProfile.computerNamePrefix", 0, 58, "characters"),
@@ -289,4 +278,4 @@ KINDS: Final = (
         crosschecks=(_scale_set_conflicts,),
         computed=_scale_set_outputs,
     ),
-)
+)  # fmt: skip

@@ -260,21 +260,14 @@ KINDS: Final = (
         ENVIRONMENT,
         f"{_ENVIRONMENT_TYPE}/{{environmentName}}",
         name=naming.NameRule(
-            2,
-            60,
-            r"[A-Za-z][-A-Za-z0-9]*[A-Za-z0-9]",
+            2, 60, r"[A-Za-z][-A-Za-z0-9]*[A-Za-z0-9]",
             "letters, digits and hyphens, starting with a letter, ending with a letter or digit",
         ),
         is_held_by_references=True,
         # The forced replacements of pulumi-azure-native (reports/forceNewTypes.json).
-        replaces=frozenset(
-            {
-                "vnetConfiguration",
-                "zoneRedundant",
-                "infrastructureResourceGroup",
-                "customDomainConfiguration.dnsSuffix",
-                "availabilityZones",
-            }
+        replaces=(
+            "vnetConfiguration", "zoneRedundant", "infrastructureResourceGroup",
+            "customDomainConfiguration.dnsSuffix", "availabilityZones",
         ),
         rules=(
             when(
@@ -306,26 +299,18 @@ KINDS: Final = (
         "azure-native:app:ContainerApp",
         "Microsoft.App/containerApps/{containerAppName}",
         name=naming.NameRule(
-            2,
-            32,
-            r"[a-z](?:-?[a-z0-9])*",
+            2, 32, r"[a-z](?:-?[a-z0-9])*",
             "lower-case letters, digits and single "
             "hyphens, starting with a letter, ending with a letter or digit",
         ),
-        replaces=(
-            "environmentId",
-            "managedEnvironmentId",
-            "extendedLocation",
-        ),
+        replaces=("environmentId", "managedEnvironmentId", "extendedLocation"),
         rules=(
             refused(
-                "environmentId",
-                "is missing: name the environment that the app runs in",
+                "environmentId", "is missing: name the environment that the app runs in",
                 absent("environmentId", "managedEnvironmentId"),
             ),
             refused(
-                "template.containers",
-                "is missing: an app needs a container",
+                "template.containers", "is missing: an app needs a container",
                 absent("template.containers[0]"),
             ),
             between("template.scale.minReplicas", 0, 1000),
@@ -341,7 +326,7 @@ KINDS: Final = (
         references=(
             links.to("environmentId", _ENVIRONMENT_TYPE, "Microsoft.App/connectedEnvironments"),
             links.to(
-                "managedEnvironmentId", _ENVIRONMENT_TYPE, "Microsoft.App/connectedEnvironments"
+                "managedEnvironmentId", _ENVIRONMENT_TYPE, "Microsoft.App/connectedEnvironments",
             ),
         ),
         crosschecks=(_app_conflicts,),
@@ -352,4 +337,4 @@ KINDS: Final = (
         f"{_ENVIRONMENT_TYPE}/{{environmentName}}/storages/{{storageName}}",
         name=naming.NameRule(2, 32, r"[A-Za-z0-9-]+", "letters, digits and hyphens"),
     ),
-)
+)  # fmt: skip

@@ -219,12 +219,7 @@ KINDS: Final = (
         "Microsoft.Network/publicIPAddresses/{publicIpAddressName}",
         name=naming.NETWORK,
         is_held_by_references=True,
-        replaces=(
-            "publicIPAddressVersion",
-            "publicIPPrefix",
-            "sku",
-            "zones",
-        ),
+        replaces=("publicIPAddressVersion", "publicIPPrefix", "sku", "zones"),
         rules=(
             # Source: virtual-network/ip-services/public-ip-basic-upgrade-guidance (30 Sept 2025).
             refused(
@@ -251,53 +246,44 @@ KINDS: Final = (
         replaces=("zones",),
         rules=(
             refused(
-                "sku.capacity",
-                "is missing: give a capacity or an autoscaleConfiguration",
+                "sku.capacity", "is missing: give a capacity or an autoscaleConfiguration",
                 absent("sku.capacity", "autoscaleConfiguration"),
             ),
             refused(
-                "sku.capacity",
-                "doesn't go with autoscaleConfiguration; give one of them",
+                "sku.capacity", "doesn't go with autoscaleConfiguration; give one of them",
                 all_of(given("sku.capacity"), given("autoscaleConfiguration")),
             ),
             between("sku.capacity", 1, 125),
             between("autoscaleConfiguration.minCapacity", 0, 125),
             between("autoscaleConfiguration.maxCapacity", 2, 125),
             refused(
-                "gatewayIPConfigurations",
-                "is missing: a gateway needs at least one",
+                "gatewayIPConfigurations", "is missing: a gateway needs at least one",
                 absent("gatewayIPConfigurations[0]"),
             ),
             refused(
-                "frontendIPConfigurations",
-                "is missing: a gateway needs at least one",
+                "frontendIPConfigurations", "is missing: a gateway needs at least one",
                 absent("frontendIPConfigurations[0]"),
             ),
             refused(
-                "frontendPorts",
-                "is missing: a gateway needs at least one",
+                "frontendPorts", "is missing: a gateway needs at least one",
                 absent("frontendPorts[0]"),
             ),
             refused(
-                "backendAddressPools",
-                "is missing: a gateway needs at least one",
+                "backendAddressPools", "is missing: a gateway needs at least one",
                 absent("backendAddressPools[0]"),
             ),
             refused(
-                "httpListeners",
-                "is missing: a gateway needs at least one",
+                "httpListeners", "is missing: a gateway needs at least one",
                 absent("httpListeners[0]"),
             ),
             refused(
-                "requestRoutingRules",
-                "is missing: a gateway needs at least one",
+                "requestRoutingRules", "is missing: a gateway needs at least one",
                 absent("requestRoutingRules[0]"),
             ),
             for_each(
                 "httpListeners[]",
                 refused(
-                    "sslCertificate",
-                    "is missing: an Https listener needs one",
+                    "sslCertificate", "is missing: an Https listener needs one",
                     all_of(equals("protocol", "Https"), absent("sslCertificate")),
                 ),
             ),
@@ -325,8 +311,7 @@ KINDS: Final = (
             between("loadBalancingRules[].backendPort", 0, 65535),
             between("loadBalancingRules[].idleTimeoutInMinutes", 4, 100, "minutes"),
             for_each(
-                "probes[]",
-                between("port", 1, 65535),
+                "probes[]", between("port", 1, 65535),
                 when(
                     equals("protocol", "Http", "Https"),
                     required("requestPath", "a web probe needs a path"),
@@ -337,4 +322,4 @@ KINDS: Final = (
         crosschecks=(_balancer_conflicts,),
         computed=_balancer_outputs,
     ),
-)
+)  # fmt: skip

@@ -234,7 +234,7 @@ KINDS: Final = (
             when(
                 equals("encryption.keySource", "Microsoft.KeyVault"),
                 required(
-                    "encryption.keyVaultProperties", "an own key is named by its vault and name"
+                    "encryption.keyVaultProperties", "an own key is named by its vault and name",
                 ),
                 required("identity", "the account reads its key by a managed identity"),
             ),
@@ -247,14 +247,10 @@ KINDS: Final = (
         f"{_ACCOUNT}/capacityPools/{{poolName}}",
         name=_ITEM,
         is_held_by_children=True,
-        replaces=(
-            "serviceLevel",
-            "encryptionType",
-        ),
+        replaces=("serviceLevel", "encryptionType"),
         rules=(
             refused(
-                "coolAccess",
-                "doesn't go with double encryption; leave it out",
+                "coolAccess", "doesn't go with double encryption; leave it out",
                 all_of(equals("encryptionType", "Double"), is_on("coolAccess")),
             ),
             _pool_problems,
@@ -265,33 +261,18 @@ KINDS: Final = (
         "azure-native:netapp:CapacityPoolVolume",
         f"{_ACCOUNT}/capacityPools/{{poolName}}/volumes/{{volumeName}}",
         name=naming.NameRule(
-            1,
-            64,
-            r"[A-Za-z][-A-Za-z0-9_]*",
+            1, 64, r"[A-Za-z][-A-Za-z0-9_]*",
             "letters, digits, hyphens and underscores, starting with a letter",
         ),
-        replaces=frozenset(
-            {
-                "creationToken",
-                "subnetId",
-                "protocolTypes",
-                "networkFeatures",
-                "zones",
-                "encryptionKeySource",
-                "keyVaultPrivateEndpointResourceId",
-                "securityStyle",
-                "isLargeVolume",
-                "kerberosEnabled",
-                "proximityPlacementGroup",
-                "snapshotId",
-                "backupId",
-                "ldapEnabled",
-            }
+        replaces=(
+            "creationToken", "subnetId", "protocolTypes", "networkFeatures", "zones",
+            "encryptionKeySource", "keyVaultPrivateEndpointResourceId", "securityStyle",
+            "isLargeVolume", "kerberosEnabled", "proximityPlacementGroup", "snapshotId",
+            "backupId", "ldapEnabled",
         ),
         rules=(
             formed(
-                "creationToken",
-                r"[A-Za-z][-A-Za-z0-9_]{0,79}",
+                "creationToken", r"[A-Za-z][-A-Za-z0-9_]{0,79}",
                 "isn't a path for mounting; allowed are 1 to 80 letters, digits, "
                 "hyphens and underscores, starting with a letter",
             ),
@@ -305,8 +286,7 @@ KINDS: Final = (
                     "an own key is read over a private endpoint; give its id",
                 ),
                 refused(
-                    "networkFeatures",
-                    "an own key needs Standard network features",
+                    "networkFeatures", "an own key needs Standard network features",
                     any_of(equals("networkFeatures", "Basic"), absent("networkFeatures")),
                 ),
             ),
@@ -319,34 +299,24 @@ KINDS: Final = (
         "azure-native:storagecache:AmlFilesystem",
         "Microsoft.StorageCache/amlFilesystems/{amlFilesystemName}",
         name=naming.NameRule(
-            2,
-            80,
-            r"[A-Za-z0-9](?:[-A-Za-z0-9_]*[A-Za-z0-9])",
+            2, 80, r"[A-Za-z0-9](?:[-A-Za-z0-9_]*[A-Za-z0-9])",
             "letters, digits, hyphens and underscores, starting and ending with a letter or digit",
         ),
-        replaces=frozenset(
-            {
-                "sku",
-                "storageCapacityTiB",
-                "filesystemSubnet",
-                "zones",
-                "encryptionSettings",
-                "identity",
-                "hsm",
-            }
+        replaces=(
+            "sku", "storageCapacityTiB", "filesystemSubnet", "zones", "encryptionSettings",
+            "identity", "hsm",
         ),
         rules=(
             required("sku.name", f"choose one of {', '.join(_LUSTRE)}"),
             one_of("sku.name", tuple(_LUSTRE)),
             refused(
-                "zones", "is missing: the file system is in one zone; name it", absent("zones[0]")
+                "zones", "is missing: the file system is in one zone; name it", absent("zones[0]"),
             ),
             refused(
-                "zones", "names several; the file system is in one zone", longer_than("zones", 1)
+                "zones", "names several; the file system is in one zone", longer_than("zones", 1),
             ),
             formed(
-                "maintenanceWindow.timeOfDayUTC",
-                r"(?:[01]\d|2[0-3]):[0-5]\d",
+                "maintenanceWindow.timeOfDayUTC", r"(?:[01]\d|2[0-3]):[0-5]\d",
                 "isn't a time such as 22:00",
             ),
             refused(
@@ -360,4 +330,4 @@ KINDS: Final = (
         crosschecks=(_lustre_conflicts,),
         computed=_lustre_outputs,
     ),
-)
+)  # fmt: skip

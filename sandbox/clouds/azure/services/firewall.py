@@ -130,10 +130,7 @@ KINDS: Final = (
         "Microsoft.Network/firewallPolicies/{firewallPolicyName}",
         name=naming.NETWORK,
         is_held_by_references=True,
-        rules=(
-            texts("dnsSettings.servers[]", checks.address),
-            _policy_problems,
-        ),
+        rules=(texts("dnsSettings.servers[]", checks.address), _policy_problems),
     ),
     AzureKind(
         "azure-native:network:FirewallPolicyRuleCollectionGroup",
@@ -152,4 +149,4 @@ KINDS: Final = (
         name=naming.NETWORK,
         is_held_by_references=True,
     ),
-)
+)  # fmt: skip

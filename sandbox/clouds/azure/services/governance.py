@@ -114,10 +114,7 @@ KINDS: Final = (
         "azure-native:consumption:Budget",
         "{scope}/providers/Microsoft.Consumption/budgets/{budgetName}",
         name=_BUDGET,
-        replaces=(
-            "timeGrain",
-            "timePeriod.startDate",
-        ),
+        replaces=("timeGrain", "timePeriod.startDate"),
         rules=(_budget_problems,),
         computed=_budget_outputs,
     ),
@@ -125,10 +122,7 @@ KINDS: Final = (
         "azure-native:costmanagement:Budget",
         "{scope}/providers/Microsoft.CostManagement/budgets/{budgetName}",
         name=_BUDGET,
-        replaces=(
-            "timeGrain",
-            "timePeriod.startDate",
-        ),
+        replaces=("timeGrain", "timePeriod.startDate"),
         rules=(_budget_problems,),
         computed=_budget_outputs,
     ),
@@ -139,11 +133,10 @@ KINDS: Final = (
         rules=(
             one_of("pricingName", _PLANS),
             refused(
-                "subPlan",
-                "goes with pricingTier Standard only",
+                "subPlan", "goes with pricingTier Standard only",
                 all_of(given("subPlan"), equals("pricingTier", "Free")),
             ),
         ),
         computed=_pricing_outputs,
     ),
-)
+)  # fmt: skip

@@ -48,4 +48,4 @@ KINDS: Final = (
         autoname="random",
         computed=_outputs,
     ),
-)
+)  # fmt: skip

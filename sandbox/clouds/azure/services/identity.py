@@ -82,12 +82,11 @@ KINDS: Final = (
         name=naming.NameRule(3, 120, naming.IDENTITY.pattern, naming.IDENTITY.text),
         rules=(
             formed(
-                "issuer",
-                r"https://[^\s/]+(?:/\S*)?",
+                "issuer", r"https://[^\s/]+(?:/\S*)?",
                 "isn't an https address; give the cluster's issuerURL",
             ),
             _federated_problems,
         ),
         crosschecks=(_federated_conflicts,),
     ),
-)
+)  # fmt: skip

@@ -235,8 +235,7 @@ KINDS: Final = (
                 equals("properties.enablePurgeProtection", False),
             ),
             refused(
-                "properties.enableSoftDelete",
-                "false isn't allowed for new vaults; leave it out",
+                "properties.enableSoftDelete", "false isn't allowed for new vaults; leave it out",
                 equals("properties.enableSoftDelete", False),
             ),
             between("properties.softDeleteRetentionInDays", 7, 90, "days"),
@@ -249,18 +248,14 @@ KINDS: Final = (
         "Microsoft.KeyVault/vaults/{vaultName}/keys/{keyName}",
         name=naming.VAULT_ITEM,
         max_tags=15,
-        replaces=(
-            "properties.kty",
-            "properties.keySize",
-            "properties.curveName",
-        ),
+        replaces=("properties.kty", "properties.keySize", "properties.curveName"),
         rules=(
             one_of("properties.keySize", _RSA_SIZES),
             refused(
                 "properties.releasePolicy",
                 "is missing: an exportable key needs a policy of who may get it",
                 all_of(
-                    is_on("properties.attributes.exportable"), absent("properties.releasePolicy")
+                    is_on("properties.attributes.exportable"), absent("properties.releasePolicy"),
                 ),
             ),
             _rotation,
@@ -282,10 +277,7 @@ KINDS: Final = (
         "Microsoft.KeyVault/managedHSMs/{name}",
         name=naming.VAULT,
         is_global_name=True,
-        replaces=(
-            "properties.tenantId",
-            "properties.initialAdminObjectIds",
-        ),
+        replaces=("properties.tenantId", "properties.initialAdminObjectIds"),
         rules=(
             texts("properties.tenantId", checks.guid),
             refused(
@@ -309,4 +301,4 @@ KINDS: Final = (
         "Microsoft.KeyVault/managedHSMs/{name}/privateEndpointConnections/"
         "{privateEndpointConnectionName}",
     ),
-)
+)  # fmt: skip

@@ -279,59 +279,33 @@ KINDS: Final = (
         "Microsoft.ContainerService/managedClusters/{resourceName}",
         name=naming.CLUSTER,
         # The vendor's own list: pulumi-azure-native, provider/pkg/gen/replacement.go.
-        replaces=frozenset(
-            {
-                "diskEncryptionSetID",
-                "dnsPrefix",
-                "fqdnSubdomain",
-                "linuxProfile",
-                "nodeResourceGroup",
-                "windowsProfile",
-                "extendedLocation",
-                *(
-                    f"{_NETWORK}.{name}"
-                    for name in (
-                        "serviceCidr",
-                        "serviceCidrs",
-                        "dnsServiceIP",
-                        "networkMode",
-                        "networkPlugin",
-                        "networkPluginMode",
-                        "podCidr",
-                        "networkDataplane",
-                        "networkPolicy",
-                        "outboundType",
-                    )
-                ),
-            }
+        replaces=(
+            "diskEncryptionSetID", "dnsPrefix", "fqdnSubdomain", "linuxProfile",
+            "nodeResourceGroup", "windowsProfile", "extendedLocation",
+            *(f"{_NETWORK}.{name}" for name in ("serviceCidr", "serviceCidrs", "dnsServiceIP", "networkMode", "networkPlugin", "networkPluginMode", "podCidr", "networkDataplane", "networkPolicy", "outboundType")),
         ),
         rules=(
             formed("kubernetesVersion", _VERSION, "isn't a version such as 1.34 or 1.34.2"),
             formed(
-                "dnsPrefix",
-                _PREFIX,
+                "dnsPrefix", _PREFIX,
                 "isn't allowed; allowed are 1 to 54 letters, digits and hyphens, "
                 "starting and ending with a letter or digit",
             ),
             refused(
-                "dnsPrefix",
-                "is missing: the API server's host name begins with it",
+                "dnsPrefix", "is missing: the API server's host name begins with it",
                 absent("dnsPrefix", "fqdnSubdomain"),
             ),
             refused(
-                "fqdnSubdomain",
-                "doesn't go with dnsPrefix; give one of them",
+                "fqdnSubdomain", "doesn't go with dnsPrefix; give one of them",
                 all_of(given("dnsPrefix"), given("fqdnSubdomain")),
             ),
             refused(
-                "identity",
-                "is missing: a cluster needs a managed identity",
+                "identity", "is missing: a cluster needs a managed identity",
                 absent("identity", "servicePrincipalProfile"),
             ),
             _pools,
             refused(
-                f"{_NETWORK}.networkPolicy",
-                "azure doesn't go with the plugin kubenet",
+                f"{_NETWORK}.networkPolicy", "azure doesn't go with the plugin kubenet",
                 all_of(
                     equals(f"{_NETWORK}.networkPolicy", "azure"),
                     equals(f"{_NETWORK}.networkPlugin", "kubenet"),
@@ -344,13 +318,11 @@ KINDS: Final = (
             ),
             _network,
             refused(
-                f"{_API}.privateDNSZone",
-                "goes with enablePrivateCluster only",
+                f"{_API}.privateDNSZone", "goes with enablePrivateCluster only",
                 all_of(given(f"{_API}.privateDNSZone"), is_off(f"{_API}.enablePrivateCluster")),
             ),
             refused(
-                f"{_API}.enablePrivateClusterPublicFQDN",
-                "goes with enablePrivateCluster only",
+                f"{_API}.enablePrivateClusterPublicFQDN", "goes with enablePrivateCluster only",
                 all_of(
                     given(f"{_API}.enablePrivateClusterPublicFQDN"),
                     is_off(f"{_API}.enablePrivateCluster"),
@@ -358,20 +330,17 @@ KINDS: Final = (
             ),
             _access,
             refused(
-                "enableRBAC",
-                "aadProfile.enableAzureRBAC needs it; leave it out",
+                "enableRBAC", "aadProfile.enableAzureRBAC needs it; leave it out",
                 all_of(is_on("aadProfile.enableAzureRBAC"), equals("enableRBAC", False)),
             ),
             refused(
-                "aadProfile",
-                "is missing: without local accounts people sign in by Entra",
+                "aadProfile", "is missing: without local accounts people sign in by Entra",
                 all_of(is_on("disableLocalAccounts"), absent("aadProfile")),
             ),
             texts("aadProfile.adminGroupObjectIDs[]", checks.guid),
             texts("aadProfile.tenantID", checks.guid),
             refused(
-                "oidcIssuerProfile.enabled",
-                "workload identity needs it; set it to true",
+                "oidcIssuerProfile.enabled", "workload identity needs it; set it to true",
                 all_of(
                     is_on("securityProfile.workloadIdentity.enabled"),
                     is_off("oidcIssuerProfile.enabled"),
@@ -392,4 +361,4 @@ KINDS: Final = (
         crosschecks=(_conflicts,),
         computed=cluster_outputs.compute,
     ),
-)
+)  # fmt: skip

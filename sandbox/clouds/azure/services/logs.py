@@ -178,10 +178,7 @@ KINDS: Final = (
         "Microsoft.OperationalInsights/clusters/{clusterName}",
         name=naming.WORKSPACE,
         is_held_by_references=True,
-        replaces=(
-            "isDoubleEncryptionEnabled",
-            "isAvailabilityZonesEnabled",
-        ),
+        replaces=("isDoubleEncryptionEnabled", "isAvailabilityZonesEnabled"),
         rules=(
             required("identity.type", "a cluster reads its key by a managed identity"),
             one_of("sku.capacity", _TIERS),
@@ -202,8 +199,7 @@ KINDS: Final = (
         rules=(
             one_of("linkedServiceName", ("Cluster", "cluster", "Automation", "automation")),
             refused(
-                "writeAccessResourceId",
-                "is missing: name what the workspace is linked to",
+                "writeAccessResourceId", "is missing: name what the workspace is linked to",
                 absent("resourceId", "writeAccessResourceId"),
             ),
             _linked_problems,
@@ -214,9 +210,7 @@ KINDS: Final = (
         "azure-native:operationalinsights:Table",
         f"{_PATH}/tables/{{tableName}}",
         name=naming.NameRule(
-            1,
-            63,
-            r"[A-Za-z][A-Za-z0-9_]*",
+            1, 63, r"[A-Za-z][A-Za-z0-9_]*",
             "letters, digits and underscores, starting with a letter",
         ),
         rules=(_table_problems,),
@@ -227,4 +221,4 @@ KINDS: Final = (
         f"{_PATH}/dataExports/{{dataExportName}}",
         name=naming.WORKSPACE,
     ),
-)
+)  # fmt: skip

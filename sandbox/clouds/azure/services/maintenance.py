@@ -45,8 +45,7 @@ KINDS: Final = (
                 ("default", "aksManagedAutoUpgradeSchedule", "aksManagedNodeOSUpgradeSchedule"),
             ),
             refused(
-                "maintenanceWindow",
-                "doesn't go with 'default', which takes timeInWeek",
+                "maintenanceWindow", "doesn't go with 'default', which takes timeInWeek",
                 all_of(equals("configName", "default"), given("maintenanceWindow")),
             ),
             when(
@@ -56,16 +55,14 @@ KINDS: Final = (
             ),
             between("maintenanceWindow.durationHours", 4, 24, "hours"),
             formed(
-                "maintenanceWindow.startTime",
-                r"(?:[01]\d|2[0-3]):[0-5]\d",
+                "maintenanceWindow.startTime", r"(?:[01]\d|2[0-3]):[0-5]\d",
                 "isn't a time such as 02:00",
             ),
             formed(
-                "maintenanceWindow.utcOffset",
-                r"[+-](?:0\d|1[0-4]):[0-5]\d",
+                "maintenanceWindow.utcOffset", r"[+-](?:0\d|1[0-4]):[0-5]\d",
                 "isn't an offset such as +04:00",
             ),
             _maintenance_problems,
         ),
     ),
-)
+)  # fmt: skip

@@ -202,13 +202,11 @@ KINDS: Final = (
         rules=(
             _destinations,
             refused(
-                "logs",
-                "is missing: name at least one category of logs or metrics",
+                "logs", "is missing: name at least one category of logs or metrics",
                 absent("logs[0]", "metrics[0]"),
             ),
             refused(
-                "logAnalyticsDestinationType",
-                "goes with a workspaceId only",
+                "logAnalyticsDestinationType", "goes with a workspaceId only",
                 all_of(given("logAnalyticsDestinationType"), absent("workspaceId")),
             ),
             _setting_problems,
@@ -230,20 +228,14 @@ KINDS: Final = (
         f"{_INSIGHTS}/actionGroups/{{actionGroupName}}",
         name=naming.FREE,
         location="any",
-        rules=(
-            sized("groupShortName", 0, 12, "characters"),
-            _action_group_problems,
-        ),
+        rules=(sized("groupShortName", 0, 12, "characters"), _action_group_problems),
     ),
     AzureKind(
         "azure-native:monitor:AutoscaleSetting",
         f"{_INSIGHTS}/autoscaleSettings/{{autoscaleSettingName}}",
         name=naming.FREE,
         replaces=("targetResourceUri",),
-        rules=(
-            required("targetResourceUri", "name what is to be scaled"),
-            _autoscale_problems,
-        ),
+        rules=(required("targetResourceUri", "name what is to be scaled"), _autoscale_problems),
     ),
     AzureKind(
         "azure-native:monitor:ActivityLogAlert",
@@ -252,8 +244,7 @@ KINDS: Final = (
         location="any",
         rules=(
             refused(
-                "condition.allOf",
-                "is missing: one condition must name the category",
+                "condition.allOf", "is missing: one condition must name the category",
                 absent("condition.allOf[0]"),
             ),
             _activity_alert_problems,
@@ -286,4 +277,4 @@ KINDS: Final = (
         f"{_INSIGHTS}/privateLinkScopes/{{scopeName}}/scopedResources/{{name}}",
         name=naming.FREE,
     ),
-)
+)  # fmt: skip

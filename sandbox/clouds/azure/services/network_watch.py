@@ -112,4 +112,4 @@ KINDS: Final = (
         crosschecks=(_flow_log_conflicts,),
         computed=_flow_log_outputs,
     ),
-)
+)  # fmt: skip

@@ -228,15 +228,14 @@ KINDS: Final = (
         name=naming.NETWORK,
         rules=(
             refused(
-                "privateDnsZoneConfigs",
-                "is missing: name at least one private DNS zone",
+                "privateDnsZoneConfigs", "is missing: name at least one private DNS zone",
                 absent("privateDnsZoneConfigs[0]"),
             ),
             required("privateDnsZoneConfigs[].name", "each zone's configuration needs a name"),
         ),
         references=(
             links.to(
-                "privateDnsZoneConfigs[].privateDnsZoneId", "Microsoft.Network/privateDnsZones"
+                "privateDnsZoneConfigs[].privateDnsZoneId", "Microsoft.Network/privateDnsZones",
             ),
         ),
         crosschecks=(_zone_group_conflicts,),
@@ -272,4 +271,4 @@ KINDS: Final = (
         ),
         computed=_record_outputs,
     ),
-)
+)  # fmt: skip

@@ -208,16 +208,12 @@ KINDS: Final = (
         is_global_name=True,
         # The key can be changed later, encryption can't be switched on or off
         # (container-registry/tutorial-enable-customer-managed-keys).
-        replaces=(
-            "encryption.status",
-            "zoneRedundancy",
-        ),
+        replaces=("encryption.status", "zoneRedundancy"),
         rules=(
             between("policies.retentionPolicy.days", 0, 365, "days"),
             between("policies.softDeletePolicy.retentionDays", 1, 90, "days"),
             refused(
-                "policies.softDeletePolicy",
-                "doesn't go with the retention policy; choose one",
+                "policies.softDeletePolicy", "doesn't go with the retention policy; choose one",
                 all_of(
                     equals("policies.retentionPolicy.status", "enabled"),
                     equals("policies.softDeletePolicy.status", "enabled"),
@@ -256,14 +252,10 @@ KINDS: Final = (
         "azure-native:containerregistry:CacheRule",
         f"{_PATH}/cacheRules/{{cacheRuleName}}",
         name=naming.NameRule(5, 50, r"[A-Za-z0-9-]*", "letters, digits and hyphens"),
-        replaces=(
-            "sourceRepository",
-            "targetRepository",
-        ),
+        replaces=("sourceRepository", "targetRepository"),
         rules=(
             formed(
-                "sourceRepository",
-                _SOURCE,
+                "sourceRepository", _SOURCE,
                 "isn't a repository with its registry, such as docker.io/library/busybox",
             ),
             required("sourceRepository", "a cache rule names both repositories"),
@@ -272,7 +264,7 @@ KINDS: Final = (
         ),
         references=(
             links.to(
-                "credentialSetResourceId", "Microsoft.ContainerRegistry/registries/credentialSets"
+                "credentialSetResourceId", "Microsoft.ContainerRegistry/registries/credentialSets",
             ),
         ),
         crosschecks=(_cache_conflicts,),
@@ -301,4 +293,4 @@ KINDS: Final = (
         rules=(required("scopeMapId", "say what the token may do"),),
         computed=_dated,
     ),
-)
+)  # fmt: skip

@@ -271,4 +271,4 @@ KINDS: Final = (
         inline=("routes", "name"),
         rules=(_route_problems,),
     ),
-)
+)  # fmt: skip

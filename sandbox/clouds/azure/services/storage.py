@@ -157,20 +157,13 @@ KINDS: Final = (
         PATH,
         name=naming.STORAGE_ACCOUNT,
         is_global_name=True,
-        replaces=frozenset(
-            {
-                "isHnsEnabled",
-                "encryption.requireInfrastructureEncryption",
-                "enableNfsV3",
-                "immutableStorageWithVersioning.enabled",
-                "dnsEndpointType",
-                "extendedLocation",
-            }
+        replaces=(
+            "isHnsEnabled", "encryption.requireInfrastructureEncryption", "enableNfsV3",
+            "immutableStorageWithVersioning.enabled", "dnsEndpointType", "extendedLocation",
         ),
         rules=(
             refused(
-                "accessTier",
-                "is missing: the kind BlobStorage needs one, such as Hot",
+                "accessTier", "is missing: the kind BlobStorage needs one, such as Hot",
                 all_of(absent("accessTier"), equals("kind", "BlobStorage")),
             ),
             refused(
@@ -179,8 +172,7 @@ KINDS: Final = (
                 equals("minimumTlsVersion", "TLS1_3"),
             ),
             refused(
-                "isSftpEnabled",
-                "needs isHnsEnabled; set it too",
+                "isSftpEnabled", "needs isHnsEnabled; set it too",
                 all_of(is_on("isSftpEnabled"), is_off("isHnsEnabled")),
             ),
             when(
@@ -201,9 +193,7 @@ KINDS: Final = (
             ),
             between(
                 "immutableStorageWithVersioning.immutabilityPolicy.immutabilityPeriodSinceCreationInDays",
-                1,
-                146000,
-                "days",
+                1, 146000, "days",
             ),
             _account_problems,
         ),
@@ -216,4 +206,4 @@ KINDS: Final = (
         crosschecks=(_account_conflicts,),
         computed=_account_outputs,
     ),
-)
+)  # fmt: skip

@@ -242,7 +242,7 @@ KINDS: Final = (
                 "allowProtectedAppendWritesAll",
                 "goes without allowProtectedAppendWrites; set one of them",
                 all_of(
-                    is_on("allowProtectedAppendWrites"), is_on("allowProtectedAppendWritesAll")
+                    is_on("allowProtectedAppendWrites"), is_on("allowProtectedAppendWritesAll"),
                 ),
             ),
         ),
@@ -260,10 +260,7 @@ KINDS: Final = (
         f"{storage.PATH}/fileServices/default/shares/{{shareName}}",
         name=naming.CONTAINER,
         replaces=("enabledProtocols",),
-        rules=(
-            between("shareQuota", 1, 262144, "GiB"),
-            _share_problems,
-        ),
+        rules=(between("shareQuota", 1, 262144, "GiB"), _share_problems),
         crosschecks=(_share_conflicts,),
         computed=_stamped,
     ),
@@ -271,9 +268,7 @@ KINDS: Final = (
         "azure-native:storage:EncryptionScope",
         f"{storage.PATH}/encryptionScopes/{{encryptionScopeName}}",
         name=naming.NameRule(
-            3,
-            63,
-            r"[A-Za-z0-9](?:-?[A-Za-z0-9])*",
+            3, 63, r"[A-Za-z0-9](?:-?[A-Za-z0-9])*",
             "letters, digits and single hyphens, starting and ending with a letter or digit",
         ),
         replaces=("requireInfrastructureEncryption",),
@@ -287,4 +282,4 @@ KINDS: Final = (
         crosschecks=(_scope_conflicts,),
         computed=_scope_outputs,
     ),
-)
+)  # fmt: skip

@@ -281,4 +281,4 @@ KINDS: Final = (
         crosschecks=(_peering_conflicts,),
         computed=_peering_outputs,
     ),
-)
+)  # fmt: skip
