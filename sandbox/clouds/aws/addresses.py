@@ -6,7 +6,7 @@ import ipaddress
 from collections.abc import Iterator
 from typing import TypeAlias
 
-from falaj.sandbox.clouds.aws.arns import region_of
+from falaj.sandbox.clouds.aws.naming import region_of
 from falaj.sandbox.clouds.aws.regions import catalogued, known_region, zone_ids, zone_name
 from falaj.sandbox.clouds.inputs import Inputs
 from falaj.sandbox.clouds.kinds import Rule

@@ -8,14 +8,17 @@ from typing import Any
 
 from falaj.sandbox.clouds.aws import answers, quotas, relations, tags
 from falaj.sandbox.clouds.aws.addresses import region_name
-from falaj.sandbox.clouds.aws.arns import region_of
-from falaj.sandbox.clouds.aws.enumerations import enumeration_rules
-from falaj.sandbox.clouds.aws.generic import generic_arn, generic_id
-from falaj.sandbox.clouds.aws.names import automatic_name
+from falaj.sandbox.clouds.aws.naming import (
+    MissingError,
+    automatic_name,
+    fill,
+    generic_arn,
+    generic_id,
+    region_of,
+)
 from falaj.sandbox.clouds.aws.regions import known_region
 from falaj.sandbox.clouds.aws.registry import kind_of, kinds
-from falaj.sandbox.clouds.aws.sdk import shape
-from falaj.sandbox.clouds.aws.templates import MissingError, fill
+from falaj.sandbox.clouds.aws.sdk import enumeration_rules, shape
 from falaj.sandbox.clouds.aws.tokens import canonical
 from falaj.sandbox.clouds.inputs import Inputs, Resource
 from falaj.sandbox.clouds.model import Made, Problem, Properties, World

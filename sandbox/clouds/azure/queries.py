@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final, TypeAlias
 
 from falaj.sandbox.clouds.azure import arm, existing, generated, generic, kubeconfig
-from falaj.sandbox.clouds.azure.services import kubernetes, logs, storage
+from falaj.sandbox.clouds.azure.services import kubernetes, monitor, storage
 from falaj.sandbox.clouds.azure.shape import shape
 from falaj.sandbox.clouds.inputs import Inputs
 from falaj.sandbox.clouds.model import Made, Properties, World
@@ -100,7 +100,7 @@ def _storage_keys(inputs: Inputs, world: World) -> dict[str, Any]:
 
 
 def _workspace_keys(inputs: Inputs, world: World) -> dict[str, Any]:
-    made = _find(inputs, world, logs.WORKSPACE)
+    made = _find(inputs, world, monitor.WORKSPACE)
     if Inputs(made.inputs).at("features.disableLocalAuth") is True:
         raise LookupError(
             f"{made.id} allows no keys (features.disableLocalAuth is true); use a managed identity"

@@ -7,58 +7,25 @@ from typing import Final
 
 from falaj.sandbox.clouds.azure import table
 from falaj.sandbox.clouds.azure.services import (
+    access,
     agent_pool,
-    authorization,
-    capacity,
-    collection,
     compute,
     containers,
     edge,
     files,
-    firewall,
     governance,
-    groups,
-    identity,
     key_vault,
     kubernetes,
-    logs,
-    maintenance,
     monitor,
-    network_watch,
+    network,
     private_link,
-    registry,
-    security_rules,
     storage,
-    storage_data,
-    virtual_network,
 )
 
 SERVICES: Final[tuple[ModuleType, ...]] = (
-    agent_pool,
-    authorization,
-    capacity,
-    collection,
-    compute,
-    containers,
-    edge,
-    files,
-    firewall,
-    governance,
-    groups,
-    identity,
-    key_vault,
-    kubernetes,
-    logs,
-    maintenance,
-    monitor,
-    network_watch,
-    private_link,
-    registry,
-    security_rules,
-    storage,
-    storage_data,
-    virtual_network,
-)
+    access, agent_pool, compute, containers, edge, files, governance, key_vault, kubernetes,
+    monitor, network, private_link, storage,
+)  # fmt: skip
 
 for _service in SERVICES:
     table.add(_service.KINDS)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from falaj.sandbox.clouds.aws.answers import documents, images, lookups, offerings, places
-from falaj.sandbox.clouds.aws.arns import ACCOUNT, region_of
+from falaj.sandbox.clouds.aws.naming import ACCOUNT, region_of
 from falaj.sandbox.clouds.inputs import Inputs
 from falaj.sandbox.clouds.kinds import Answers
 from falaj.sandbox.clouds.model import Properties, World

@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping
 from typing import Any, Final
 
-from falaj.sandbox.clouds.aws.hashes import digits
+from falaj.sandbox.clouds.aws.naming import digits
 from falaj.sandbox.clouds.inputs import Inputs, as_list, as_map
 from falaj.sandbox.clouds.kinds import Answers
 from falaj.sandbox.clouds.model import World

@@ -5,8 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any, Final
 
-from falaj.sandbox.clouds.aws.arns import partition, region_of
-from falaj.sandbox.clouds.aws.hashes import marked
+from falaj.sandbox.clouds.aws.naming import marked, partition, region_of
 from falaj.sandbox.clouds.inputs import Inputs, as_list
 from falaj.sandbox.clouds.kinds import Answers
 from falaj.sandbox.clouds.model import World

@@ -6,8 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from falaj.sandbox.clouds.aws import tokens as t
-from falaj.sandbox.clouds.aws.arns import ACCOUNT, partition, region_of
-from falaj.sandbox.clouds.aws.hashes import hexdigits, marked
+from falaj.sandbox.clouds.aws.naming import ACCOUNT, hexdigits, marked, partition, region_of
 from falaj.sandbox.clouds.aws.services.clusters import VERSION, addon_version
 from falaj.sandbox.clouds.inputs import Inputs
 from falaj.sandbox.clouds.kinds import Answers

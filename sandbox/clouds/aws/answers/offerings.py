@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from falaj.components.catalogue import MachineType
-from falaj.sandbox.clouds.aws.arns import region_of
+from falaj.sandbox.clouds.aws.naming import region_of
 from falaj.sandbox.clouds.aws.regions import catalogued, zone_name
 from falaj.sandbox.clouds.inputs import Inputs, as_list, as_map
 from falaj.sandbox.clouds.kinds import Answers

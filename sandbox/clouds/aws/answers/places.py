@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from falaj.sandbox.clouds.aws.arns import ACCOUNT, partition, region_of
+from falaj.sandbox.clouds.aws.naming import ACCOUNT, partition, region_of
 from falaj.sandbox.clouds.aws.regions import dns_suffix, zone_id, zone_ids, zone_name
 from falaj.sandbox.clouds.inputs import Inputs, as_list, as_map
 from falaj.sandbox.clouds.kinds import Answers

@@ -1,4 +1,4 @@
-"""Load balancers, target groups, listeners; and scaling of services by demand."""
+"""Load balancers, certificates and DNS."""
 
 from __future__ import annotations
 
@@ -7,14 +7,13 @@ from typing import Any, Final
 
 from falaj.sandbox.clouds.aws import links
 from falaj.sandbox.clouds.aws import tokens as t
-from falaj.sandbox.clouds.aws.arns import arn_of, region_of
-from falaj.sandbox.clouds.aws.hashes import hexdigits, letters
 from falaj.sandbox.clouds.aws.kinds import AutoName, AwsKind, AwsKinds
+from falaj.sandbox.clouds.aws.naming import ACCOUNT, arn_of, digits, hexdigits, letters, region_of
 from falaj.sandbox.clouds.aws.regions import dns_suffix
 from falaj.sandbox.clouds.inputs import Inputs, Resource
 from falaj.sandbox.clouds.kinds import Reference
 from falaj.sandbox.clouds.model import Problem
-from falaj.sandbox.clouds.rules import at_most, between, forbids, matches, sized
+from falaj.sandbox.clouds.rules import at_most, between, forbids, matches, not_together, sized
 
 _SHORT: Final = {"application": "app", "network": "net", "gateway": "gwy"}
 _APPLICATION: Final = ("HTTP", "HTTPS")
@@ -160,6 +159,97 @@ def _balancer_name(path: str) -> tuple[Any, ...]:
 
 _GROUP: Final = (t.TARGET_GROUP,)
 
+
+def _listener_arn(inputs: Inputs, kind: str) -> str:
+    balancer = inputs.string("loadBalancerArn")
+    own = hexdigits(16, kind, balancer, str(inputs.get("port")))
+    return balancer.replace(":loadbalancer/", f":{kind}/") + f"/{own}" if balancer else ""
+
+
+_DOMAIN: Final = (
+    r"(\*\.)?(((?!-)[A-Za-z0-9-]{0,62}[A-Za-z0-9])\.)+((?!-)[A-Za-z0-9-]{1,62}[A-Za-z0-9])"
+)
+_PEM: Final = (
+    "-----BEGIN CERTIFICATE-----\n"
+    "U0FOREJPWDogbm8gY2VydGlmaWNhdGUsIG5vdGhpbmcgcmVhbCBpcyBiZWhpbmQgdGhpcw==\n"
+    "-----END CERTIFICATE-----\n"
+)
+"""In the form of a certificate, with a text in it that says that it is none."""
+
+
+def _source(inputs: Inputs) -> Iterator[Problem]:
+    """A certificate is imported, validated by DNS or e-mail, or of a private authority."""
+    imported = inputs.is_given("privateKey") or inputs.is_given("certificateBody")
+    if imported:
+        for path in ("privateKey", "certificateBody"):
+            if not inputs.is_given(path):
+                yield Problem(path, "is missing; an imported certificate needs both parts")
+        return
+    if not inputs.is_given("domainName"):
+        yield Problem("domainName", "is missing; give it, or import a certificate")
+    if not inputs.is_given("certificateAuthorityArn") and not inputs.is_given("validationMethod"):
+        yield Problem(
+            "validationMethod", "is missing; give DNS or EMAIL, or a certificateAuthorityArn"
+        )
+
+
+def _certificate(resource: Resource) -> Mapping[str, Any]:
+    private = bool(resource.string("certificateAuthorityArn"))
+    domain = resource.string("domainName")
+    host = domain.removeprefix("*.")
+    options: list[dict[str, str]] = []
+    if resource.get("validationMethod") == "DNS":
+        options = [{
+            "domainName": domain,
+            "resourceRecordName": f"_sandbox.{host}.",
+            "resourceRecordType": "CNAME",
+            "resourceRecordValue": "_sandbox.acm-validations.aws.",
+        }]  # fmt: skip
+    return {
+        "domainValidationOptions": options,
+        "status": "ISSUED" if private or not options else "PENDING_VALIDATION",
+        "type": "PRIVATE" if private else "AMAZON_ISSUED",
+        "keyAlgorithm": resource.get("keyAlgorithm") or "RSA_2048",
+        "renewalEligibility": "INELIGIBLE",
+        "validationEmails": [],
+    }
+
+
+_AUTHORITY: Final = Reference("certificateAuthorityArn", (t.AUTHORITY,), by=("arn",), holds=False)
+
+
+_QUERY_LOG: Final = "aws:route53/resolverQueryLogConfig:ResolverQueryLogConfig"
+
+
+def _zone(resource: Resource) -> Mapping[str, Any]:
+    servers = [f"ns-{digits(3, resource.id, str(n))}.awsdns-{n:02d}.{end}"
+               for n, end in enumerate(("com", "net", "org", "co.uk"))]  # fmt: skip
+    return {"zoneId": resource.id, "nameServers": servers, "primaryNameServer": servers[0]}
+
+
+def _record(resource: Resource) -> Mapping[str, Any]:
+    zone = resource.world.by_id(t.ZONE, resource.string("zoneId"))
+    domain = str(zone.outputs.get("name", "")).rstrip(".") if zone is not None else ""
+    name = resource.string("name").rstrip(".")
+    full = name if not domain or name == domain or name.endswith(f".{domain}") else (
+        f"{name}.{domain}" if name else domain
+    )  # fmt: skip
+    return {"fqdn": full}
+
+
+def _content(inputs: Inputs) -> Iterator[Problem]:
+    """A record has values with a lifetime, or is an alias."""
+    alias = inputs.is_given("aliases")
+    if alias:
+        for path in ("records", "ttl"):
+            if inputs.is_given(path):
+                yield Problem(path, "can't go with aliases; remove it")
+    elif not inputs.is_given("records"):
+        yield Problem("records", "is missing; give records and ttl, or aliases")
+    elif not inputs.is_given("ttl"):
+        yield Problem("ttl", "is missing; records need it")
+
+
 KINDS: Final[AwsKinds] = {
     t.LOAD_BALANCER: AwsKind(
         id=lambda inputs: arn_of(inputs, "elasticloadbalancing",
@@ -286,10 +376,132 @@ KINDS: Final[AwsKinds] = {
         replaces=("name", "resourceId", "scalableDimension", "serviceNamespace"),
         unique=("name", "resourceId"),
     ),
+    t.CERTIFICATE: AwsKind(
+        id="arn:{partition}:acm:{region}:{account}:certificate/{uuid}",
+        arn="*",
+        replaces=("certificateAuthorityArn", "domainName", "keyAlgorithm", "options.export",
+                  "subjectAlternativeNames", "validationMethod"),
+        rules=(
+            _source,
+            matches("domainName", _DOMAIN, "a domain name such as models.example.ae"),
+            sized("domainName", 1, 253, "characters"),
+            sized("subjectAlternativeNames", 0, 100),
+            not_together("certificateAuthorityArn", "validationMethod"),
+        ),
+        references=(_AUTHORITY,),
+        computed=_certificate,
+    ),
+    "aws:acm/certificateValidation:CertificateValidation": AwsKind(
+        id="{certificateArn}",
+        replaces=("certificateArn", "validationRecordFqdns"),
+        references=(Reference("certificateArn", (t.CERTIFICATE,), by=("arn",), holds=False),),
+    ),
+    t.AUTHORITY: AwsKind(
+        id="arn:{partition}:acm-pca:{region}:{account}:certificate-authority/{uuid}",
+        arn="*",
+        replaces=("certificateAuthorityConfiguration", "keyStorageSecurityStandard", "type",
+                  "usageMode"),
+        rules=(
+            between("permanentDeletionTimeInDays", 7, 30, "days"),
+            between("revocationConfiguration.crlConfiguration.expirationInDays", 1, 5000, "days"),
+        ),
+        references=(links.bucket("revocationConfiguration.crlConfiguration.s3BucketName"),),
+        computed=lambda _: {
+            "certificate": "", "certificateChain": "",
+            "certificateSigningRequest": _PEM.replace("CERTIFICATE", "CERTIFICATE REQUEST"),
+            "notAfter": "2036-01-01T00:00:00Z", "notBefore": "2026-01-01T00:00:00Z", "serial": "1",
+        },
+        defaults={"type": "SUBORDINATE", "enabled": True, "usageMode": "GENERAL_PURPOSE"},
+    ),
+    t.AUTHORITY_ISSUED: AwsKind(
+        id="{certificateAuthorityArn}/certificate/{hex32}",
+        arn="*",
+        replaces=("apiPassthrough", "certificateAuthorityArn", "certificateSigningRequest",
+                  "signingAlgorithm", "templateArn", "validity"),
+        rules=(
+            matches("templateArn", r"arn:aws[a-z-]*:acm-pca:::template/[\w+-]+/V\d",
+                    "a template's ARN"),
+        ),
+        references=(_AUTHORITY,),
+        computed=lambda _: {"certificate": _PEM, "certificateChain": _PEM},
+    ),
+    "aws:acmpca/certificateAuthorityCertificate:CertificateAuthorityCertificate": AwsKind(
+        id="{certificateAuthorityArn}",
+        replaces=("certificate", "certificateAuthorityArn", "certificateChain"),
+        references=(_AUTHORITY,),
+    ),
+    t.ZONE: AwsKind(
+        id="Z{letters20}",
+        arn="route53:::hostedzone/{id}",
+        replaces=("delegationSetId", "name"),
+        rules=(
+            matches("name", r"([A-Za-z0-9_*-]{1,63}\.)*[A-Za-z0-9_-]{1,63}\.?", "a domain name"),
+            sized("name", 1, 1024, "characters"),
+            not_together("delegationSetId", "vpcs"),
+        ),
+        references=(links.vpc("vpcs[].vpcId"),),
+        computed=_zone,
+        defaults={"comment": "Managed by Pulumi", "forceDestroy": False},
+    ),
+    "aws:route53/zoneAssociation:ZoneAssociation": AwsKind(
+        id="{zoneId}:{vpcId}",
+        replaces=("vpcId", "vpcRegion", "zoneId"),
+        references=(links.vpc(), Reference("zoneId", (t.ZONE,), holds=False, regional=False)),
+        computed=lambda _: {"owningAccount": ACCOUNT},
+    ),
+    "aws:route53/record:Record": AwsKind(
+        id="{zoneId}_{name}_{type}",
+        replaces=("name", "setIdentifier", "zoneId"),
+        rules=(_content, between("ttl", 0, 2147483647, "seconds")),
+        references=(Reference("zoneId", (t.ZONE,), by=("zoneId",), regional=False),),
+        computed=_record,
+    ),
+    _QUERY_LOG: AwsKind(
+        id="rqlc-{hex17}",
+        arn="route53resolver:{region}:{account}:resolver-query-log-config/{id}",
+        replaces=("destinationArn", "name"),
+        rules=(
+            matches("name", r"(?!^[0-9]+$)[a-zA-Z0-9\-_' ]{1,64}",
+                    "up to 64 letters, digits, spaces and -_'"),
+            matches("destinationArn", r"arn:.+", "the ARN of a log group, bucket or stream"),
+        ),
+        references=(
+            Reference("destinationArn", (t.LOG_GROUP, t.BUCKET), by=("arn",), holds=False),
+        ),
+        computed=lambda _: {"ownerId": ACCOUNT, "shareStatus": "NOT_SHARED"},
+    ),
+    "aws:route53/resolverQueryLogConfigAssociation:ResolverQueryLogConfigAssociation": AwsKind(
+        id="rqlca-{hex17}",
+        replaces=("resolverQueryLogConfigId", "resourceId"),
+        references=(
+            Reference("resolverQueryLogConfigId", (_QUERY_LOG,)),
+            links.vpc("resourceId"),
+        ),
+        unique=("resolverQueryLogConfigId", "resourceId"),
+    ),
+    "aws:route53/resolverFirewallDomainList:ResolverFirewallDomainList": AwsKind(
+        id="rslvr-fdl-{hex15}",
+        arn="route53resolver:{region}:{account}:firewall-domain-list/{id}",
+        replaces=("name",),
+    ),
+    "aws:route53/resolverFirewallRuleGroup:ResolverFirewallRuleGroup": AwsKind(
+        id="rslvr-frg-{hex15}",
+        arn="route53resolver:{region}:{account}:firewall-rule-group/{id}",
+        replaces=("name",),
+        computed=lambda _: {"ownerId": ACCOUNT, "shareStatus": "NOT_SHARED"},
+    ),
+    ("aws:route53/resolverFirewallRuleGroupAssociation:"
+     "ResolverFirewallRuleGroupAssociation"): AwsKind(
+        id="rslvr-frgassoc-{hex15}",
+        arn="route53resolver:{region}:{account}:firewall-rule-group-association/{id}",
+        replaces=("firewallRuleGroupId", "vpcId"),
+        references=(links.vpc(),),
+    ),
+    "aws:route53/resolverEndpoint:ResolverEndpoint": AwsKind(
+        id="rslvr-in-{hex17}",
+        arn="route53resolver:{region}:{account}:resolver-endpoint/{id}",
+        replaces=("direction", "resolverEndpointType", "securityGroupIds"),
+        rules=(sized("ipAddresses", 2, 10),),
+        references=(links.security_group(), links.subnet("ipAddresses[].subnetId")),
+    ),
 }  # fmt: skip
-
-
-def _listener_arn(inputs: Inputs, kind: str) -> str:
-    balancer = inputs.string("loadBalancerArn")
-    own = hexdigits(16, kind, balancer, str(inputs.get("port")))
-    return balancer.replace(":loadbalancer/", f":{kind}/") + f"/{own}" if balancer else ""

@@ -1,20 +1,21 @@
-"""Security groups and their rules."""
+"""Security groups, network firewalls and DNS firewalls."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Final
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
 
 from falaj.sandbox.clouds.aws import links
 from falaj.sandbox.clouds.aws import tokens as t
 from falaj.sandbox.clouds.aws.addresses import cidr
-from falaj.sandbox.clouds.aws.arns import ACCOUNT
+from falaj.sandbox.clouds.aws.documents import RESOURCE, policy
 from falaj.sandbox.clouds.aws.kinds import AutoName, AwsKind, AwsKinds
+from falaj.sandbox.clouds.aws.naming import ACCOUNT, arn_of, marked, region_of, uuid
 from falaj.sandbox.clouds.aws.services.network import default_security_group
-from falaj.sandbox.clouds.inputs import Inputs, Resource
+from falaj.sandbox.clouds.inputs import Inputs, Resource, as_map
 from falaj.sandbox.clouds.kinds import Reference, Rule
 from falaj.sandbox.clouds.model import Problem
-from falaj.sandbox.clouds.rules import between, exactly_one, matches, needs
+from falaj.sandbox.clouds.rules import between, exactly_one, matches, needs, sized
 
 # "Security group names" and CreateSecurityGroup, Amazon EC2 API reference.
 _CHARACTERS: Final = r"[a-zA-Z0-9 ._\-:/()#,@\[\]+=&;{}!$*]"
@@ -132,6 +133,100 @@ def _rule(direction: str) -> AwsKind:
     )  # fmt: skip
 
 
+_ACTIONS: Final = ("aws:pass", "aws:drop", "aws:forward_to_sfe")
+_STATEFUL: Final = {
+    "aws:drop_strict", "aws:drop_established", "aws:alert_strict", "aws:alert_established",
+    "aws:drop_established_app_layer", "aws:alert_established_app_layer",
+}  # fmt: skip
+
+
+def _firewall(resource: Resource) -> Mapping[str, Any]:
+    """One endpoint in each subnet's zone, which routes point to."""
+    states: list[dict[str, Any]] = []
+    for _, subnet_id in resource.each("subnetMappings[].subnetId"):
+        subnet = resource.world.by_id(t.SUBNET, str(subnet_id))
+        zone = str(subnet.outputs.get("availabilityZone", "")) if subnet is not None else ""
+        attachment = {
+            "subnetId": subnet_id,
+            "endpointId": "vpce-" + marked(17, resource.id, str(subnet_id)),
+        }
+        states.append({"availabilityZone": zone, "attachments": [attachment]})
+    return {
+        "firewallStatuses": [{"syncStates": states, "transitGatewayAttachmentSyncStates": []}],
+        "updateToken": uuid(resource.id, "token"),
+    }
+
+
+def _one_subnet_per_zone(resource: Resource) -> Iterator[Problem]:
+    seen: dict[str, str] = {}
+    for path, subnet_id in resource.each("subnetMappings[].subnetId"):
+        subnet = resource.world.by_id(t.SUBNET, str(subnet_id))
+        if subnet is None:
+            continue
+        if subnet.outputs.get("vpcId") != resource.get("vpcId"):
+            yield Problem(
+                path, f"{subnet.id} belongs to {subnet.outputs.get('vpcId')}, the firewall to "
+                f"{resource.get('vpcId')}",
+            )  # fmt: skip
+        zone = str(subnet.outputs.get("availabilityZoneId"))
+        if zone in seen:
+            yield Problem(path, f"{subnet.id} lies in {zone} as does {seen[zone]}; one a zone")
+        seen[zone] = subnet.id
+
+
+def _stateless_actions(inputs: Inputs) -> Iterator[Problem]:
+    """Exactly one of the standard actions, with custom ones beside it."""
+    custom = {
+        str(as_map(item).get("actionName"))
+        for _, item in inputs.each("firewallPolicy.statelessCustomActions[]")
+    }
+    for name in ("statelessDefaultActions", "statelessFragmentDefaultActions"):
+        path = f"firewallPolicy.{name}"
+        given = [value for _, value in inputs.each(f"{path}[]") if isinstance(value, str)]
+        for value in given:
+            if value not in _ACTIONS and value not in custom:
+                yield Problem(path, f"{value!r} isn't allowed; allowed: {', '.join(_ACTIONS)}")
+        if len([value for value in given if value in _ACTIONS]) > 1:
+            yield Problem(path, f"has several of {', '.join(_ACTIONS)}; give one")
+
+
+def _stateful_actions(inputs: Inputs) -> Iterator[Problem]:
+    path = "firewallPolicy.statefulDefaultActions"
+    given = [value for _, value in inputs.each(f"{path}[]") if isinstance(value, str)]
+    for value in given:
+        if value not in _STATEFUL:
+            yield Problem(
+                path, f"{value!r} isn't allowed; allowed: {', '.join(sorted(_STATEFUL))}"
+            )
+    order = inputs.get("firewallPolicy.statefulEngineOptions.ruleOrder")
+    hidden = inputs.is_given("firewallPolicy.statefulEngineOptions.ruleOrder") and order is None
+    if given and order != "STRICT_ORDER" and not hidden:
+        yield Problem(path, "applies only with statefulEngineOptions.ruleOrder STRICT_ORDER")
+
+
+def _rule_source(inputs: Inputs) -> Iterator[Problem]:
+    if inputs.is_given("rules") == inputs.is_given("ruleGroup"):
+        yield Problem("ruleGroup", "exactly one of rules and ruleGroup must be given")
+
+
+def _targets(path: str) -> Rule:
+    # "RulesSourceList", Network Firewall API reference: a leading dot stands for all subdomains.
+    return matches(
+        path,
+        r"\.?([A-Za-z0-9_]([A-Za-z0-9_-]{0,61}[A-Za-z0-9_])?\.)*[A-Za-z0-9-]{1,63}\.?",
+        "a domain such as example.com, or .example.com for it and all below",
+    )
+
+
+def _scope(inputs: Inputs) -> Iterator[Problem]:
+    if inputs.get("scope") == "CLOUDFRONT" and region_of(inputs) not in ("", "us-east-1"):
+        yield Problem("scope", "'CLOUDFRONT' exists only in us-east-1; use 'REGIONAL'")
+
+
+_NAME: Final = r"[a-zA-Z0-9-]{1,128}"
+_LIST: Final = "ruleGroup.rulesSource.rulesSourceList.targets"
+
+
 KINDS: Final[AwsKinds] = {
     t.SECURITY_GROUP: AwsKind(
         id="sg-{hex17}",
@@ -192,5 +287,114 @@ KINDS: Final[AwsKinds] = {
                       holds=False),
             links.security_group("sourceSecurityGroupId"),
         ),
+    ),
+    t.FIREWALL: AwsKind(
+        id="arn:{partition}:network-firewall:{region}:{account}:firewall/{name}",
+        arn="*",
+        name=AutoName(longest=128),
+        replaces=("name", "transitGatewayId", "vpcId"),
+        rules=(matches("name", _NAME, "up to 128 letters, digits and '-'"),),
+        references=(
+            links.vpc(),
+            links.subnet("subnetMappings[].subnetId"),
+            Reference("firewallPolicyArn", (t.FIREWALL_POLICY,), by=("arn",)),
+            Reference("encryptionConfiguration.keyId", (t.KEY,), by=("arn", "keyId"),
+                      holds=False),
+        ),
+        crosschecks=(_one_subnet_per_zone,),
+        unique=("name",),
+        computed=_firewall,
+        defaults={"deleteProtection": False, "subnetChangeProtection": False,
+                  "firewallPolicyChangeProtection": False},
+    ),
+    t.FIREWALL_POLICY: AwsKind(
+        id="arn:{partition}:network-firewall:{region}:{account}:firewall-policy/{name}",
+        arn="*",
+        name=AutoName(longest=128),
+        replaces=("name",),
+        rules=(
+            matches("name", _NAME, "up to 128 letters, digits and '-'"),
+            between("firewallPolicy.statefulRuleGroupReferences[].priority", 1, 65535),
+            between("firewallPolicy.statelessRuleGroupReferences[].priority", 1, 65535),
+            _stateless_actions,
+            _stateful_actions,
+        ),
+        references=(
+            Reference("firewallPolicy.statefulRuleGroupReferences[].resourceArn",
+                      (t.FIREWALL_RULES,), by=("arn",)),
+            Reference("firewallPolicy.statelessRuleGroupReferences[].resourceArn",
+                      (t.FIREWALL_RULES,), by=("arn",)),
+        ),
+        unique=("name",),
+        computed=lambda resource: {"updateToken": uuid(resource.id, "token")},
+    ),
+    t.FIREWALL_RULES: AwsKind(
+        id=lambda inputs: arn_of(inputs, "network-firewall",
+            f"{'stateless' if inputs.get('type') == 'STATELESS' else 'stateful'}-rulegroup/"
+            f"{inputs.string('name')}",
+        ),
+        arn="*",
+        name=AutoName(longest=128),
+        replaces=("capacity", "name", "type", "ruleGroup.statefulRuleOptions"),
+        rules=(
+            matches("name", _NAME, "up to 128 letters, digits and '-'"),
+            between("capacity", 1, 30000),
+            _rule_source,
+            _targets(f"{_LIST}[]"),
+            sized("rules", 1, 2000000, "characters"),
+        ),
+        unique=("name", "type"),
+        computed=lambda resource: {"updateToken": uuid(resource.id, "token")},
+    ),
+    "aws:networkfirewall/loggingConfiguration:LoggingConfiguration": AwsKind(
+        id="{firewallArn}",
+        replaces=("firewallArn",),
+        rules=(sized("loggingConfiguration.logDestinationConfigs", 1, 3),),
+        references=(Reference("firewallArn", (t.FIREWALL,), by=("arn",), holds=False),),
+        unique=("firewallArn",),
+    ),
+    "aws:networkfirewall/resourcePolicy:ResourcePolicy": AwsKind(
+        id="{resourceArn}",
+        replaces=("resourceArn",),
+        rules=(policy("policy", RESOURCE, sids=False),),
+    ),
+    t.WEB_ACL: AwsKind(
+        id="{uuid}",
+        arn="wafv2:{region}:{account}:regional/webacl/{name}/{id}",
+        name=AutoName(longest=128),
+        replaces=("name", "scope"),
+        rules=(
+            matches("name", r"[\w-]{1,128}", "up to 128 letters, digits, '-' and '_'"),
+            exactly_one("defaultAction.allow", "defaultAction.block"),
+            _scope,
+        ),
+        unique=("name", "scope"),
+        computed=lambda resource: {
+            "capacity": 0, "lockToken": uuid(resource.id, "lock"), "applicationIntegrationUrl": ""
+        },
+    ),
+    "aws:wafv2/webAclAssociation:WebAclAssociation": AwsKind(
+        id="{webAclArn},{resourceArn}",
+        replaces=("resourceArn", "webAclArn"),
+        references=(
+            Reference("webAclArn", (t.WEB_ACL,), by=("arn",)),
+            Reference("resourceArn", (t.LOAD_BALANCER,), by=("arn",), holds=False),
+        ),
+        unique=("resourceArn",),
+    ),
+    "aws:wafv2/webAclLoggingConfiguration:WebAclLoggingConfiguration": AwsKind(
+        id="{resourceArn}",
+        replaces=("resourceArn",),
+        rules=(sized("logDestinationConfigs", 1, 1),),
+        references=(Reference("resourceArn", (t.WEB_ACL,), by=("arn",), holds=False),),
+        unique=("resourceArn",),
+    ),
+    "aws:wafv2/ipSet:IpSet": AwsKind(
+        id="{uuid}",
+        arn="wafv2:{region}:{account}:regional/ipset/{name}/{id}",
+        name=AutoName(longest=128),
+        replaces=("ipAddressVersion", "name", "scope"),
+        rules=(_scope,),
+        unique=("name", "scope"),
     ),
 }  # fmt: skip

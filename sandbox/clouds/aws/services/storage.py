@@ -1,4 +1,4 @@
-"""S3: buckets, and the settings that are resources of their own."""
+"""S3 buckets, and file systems: EFS and FSx."""
 
 from __future__ import annotations
 
@@ -7,21 +7,23 @@ from typing import Any, Final
 
 from falaj.sandbox.clouds.aws import links
 from falaj.sandbox.clouds.aws import tokens as t
-from falaj.sandbox.clouds.aws.arns import region_of
+from falaj.sandbox.clouds.aws.addresses import address
 from falaj.sandbox.clouds.aws.documents import RESOURCE, policy
-from falaj.sandbox.clouds.aws.hashes import hexdigits
 from falaj.sandbox.clouds.aws.kinds import AutoName, AwsKind, AwsKinds
-from falaj.sandbox.clouds.aws.regions import dns_suffix
+from falaj.sandbox.clouds.aws.naming import ACCOUNT, arn_of, hexdigits, letters, marked, region_of
+from falaj.sandbox.clouds.aws.regions import dns_suffix, zone_id
 from falaj.sandbox.clouds.inputs import Inputs, Resource
 from falaj.sandbox.clouds.kinds import Reference
 from falaj.sandbox.clouds.model import Problem
 from falaj.sandbox.clouds.rules import (
     between,
+    equals,
     exactly_one,
     forbids,
     matches,
     not_together,
     sized,
+    when,
 )
 
 _VERSIONING: Final = "aws:s3/bucketVersioning:BucketVersioning"
@@ -119,6 +121,141 @@ def _etag(resource: Resource) -> Mapping[str, Any]:
     return {"etag": hexdigits(32, resource.id, str(resource.get("content")))}
 
 
+_THROUGHPUT: Final = {
+    ("PERSISTENT_1", "SSD"): (50, 100, 200),
+    ("PERSISTENT_1", "HDD"): (12, 40),
+    ("PERSISTENT_2", "SSD"): (125, 250, 500, 1000),
+}
+"""MB/s per TiB (FSx for Lustre user guide, "File system storage options")."""
+
+
+def _capacity(inputs: Inputs) -> Iterator[Problem]:
+    """Sizes in GiB ("CreateFileSystem", FSx API reference, StorageCapacity)."""
+    size, kind = inputs.get("storageCapacity"), inputs.get("deploymentType") or "SCRATCH_1"
+    if not isinstance(size, int | float) or inputs.get("storageType") == "INTELLIGENT_TIERING":
+        return
+    if inputs.get("storageType") == "HDD":
+        step = 1800 if inputs.get("perUnitStorageThroughput") == 40 else 6000
+        allowed, fits = f"multiples of {step}", size > 0 and size % step == 0
+    elif kind == "SCRATCH_1":
+        allowed = "1200, 2400 or multiples of 3600"
+        fits = size in (1200, 2400) or (size > 0 and size % 3600 == 0)
+    else:
+        allowed = "1200 or multiples of 2400"
+        fits = size == 1200 or (size > 0 and size % 2400 == 0)
+    if not fits:
+        yield Problem("storageCapacity", f"{size:g} GiB isn't allowed; allowed: {allowed}")
+
+
+def _throughput(inputs: Inputs) -> Iterator[Problem]:
+    kind = inputs.get("deploymentType") or "SCRATCH_1"
+    storage = inputs.get("storageType") or "SSD"
+    given = inputs.get("perUnitStorageThroughput")
+    if storage == "INTELLIGENT_TIERING" or not isinstance(kind, str):
+        return
+    if kind.startswith("SCRATCH"):
+        if inputs.is_given("perUnitStorageThroughput"):
+            yield Problem("perUnitStorageThroughput", f"doesn't apply to {kind}; remove it")
+        if inputs.is_given("kmsKeyId"):
+            yield Problem("kmsKeyId", f"{kind} takes no key of one's own; use PERSISTENT_2")
+        return
+    allowed = _THROUGHPUT.get((kind, str(storage)))
+    if allowed is None:
+        return
+    if not inputs.is_given("perUnitStorageThroughput"):
+        yield Problem(
+            "perUnitStorageThroughput", f"is missing; {kind} needs one of {_listed(allowed)}"
+        )
+    elif isinstance(given, int | float) and given not in allowed:
+        yield Problem(
+            "perUnitStorageThroughput",
+            f"{given:g} MB/s per TiB isn't sold for {kind} on {storage}; "
+            f"allowed: {_listed(allowed)}",
+        )
+
+
+def _listed(values: tuple[int, ...]) -> str:
+    return ", ".join(map(str, values))
+
+
+def _lustre(resource: Resource) -> Mapping[str, Any]:
+    subnet = resource.world.by_id(t.SUBNET, resource.string("subnetIds"))
+    return {
+        "dnsName": f"{resource.id}.fsx.{region_of(resource)}.{dns_suffix(region_of(resource))}",
+        "mountName": "fsx" if resource.get("deploymentType") == "SCRATCH_1"
+        else letters(8, resource.id, "mount").lower(),
+        "networkInterfaceIds": ["eni-" + marked(17, resource.id)],
+        "ownerId": ACCOUNT,
+        "vpcId": subnet.outputs.get("vpcId", "") if subnet is not None else "",
+    }  # fmt: skip
+
+
+def _file_system(resource: Resource) -> Mapping[str, Any]:
+    zone = resource.string("availabilityZoneName")
+    return {
+        "dnsName": f"{resource.id}.efs.{region_of(resource)}.{dns_suffix(region_of(resource))}",
+        "ownerId": ACCOUNT,
+        "availabilityZoneId": (zone_id(region_of(resource), zone) or "") if zone else "",
+        "numberOfMountTargets": 0,
+        "name": str(resource.get("tags.Name") or ""),
+    }
+
+
+def _throughput_mode(inputs: Inputs) -> Iterator[Problem]:
+    given = inputs.is_given("provisionedThroughputInMibps")
+    provisioned = inputs.get("throughputMode") == "provisioned"
+    if provisioned and not given:
+        yield Problem("provisionedThroughputInMibps", "is missing; 'provisioned' needs it")
+    if given and inputs.get("throughputMode") in ("bursting", "elastic"):
+        yield Problem(
+            "provisionedThroughputInMibps", "applies only to throughputMode 'provisioned'"
+        )
+    if inputs.get("performanceMode") == "maxIO" and inputs.get("throughputMode") == "elastic":
+        yield Problem("performanceMode", "'maxIO' can't go with 'elastic'; use generalPurpose")
+    if (
+        inputs.is_given("kmsKeyId")
+        and inputs.get("encrypted") is not True
+        and (not inputs.is_given("encrypted") or inputs.get("encrypted") is False)
+    ):
+        yield Problem("kmsKeyId", "needs encrypted to be true; set it")
+
+
+def _mount_target(resource: Resource) -> Mapping[str, Any]:
+    subnet = resource.world.by_id(t.SUBNET, resource.string("subnetId"))
+    zone = str(subnet.outputs.get("availabilityZone", "")) if subnet is not None else ""
+    zone_of = str(subnet.outputs.get("availabilityZoneId", "")) if subnet is not None else ""
+    system = resource.string("fileSystemId")
+    host = f"{system}.efs.{region_of(resource)}.{dns_suffix(region_of(resource))}"
+    return {
+        "availabilityZoneName": zone,
+        "availabilityZoneId": zone_of,
+        "dnsName": host,
+        "mountTargetDnsName": f"{zone}.{host}",
+        "networkInterfaceId": "eni-" + marked(17, resource.id),
+        "fileSystemArn": arn_of(resource, "elasticfilesystem", f"file-system/{system}"),
+        "ownerId": ACCOUNT,
+    }
+
+
+def _one_mount_target_per_zone(resource: Resource) -> Iterator[Problem]:
+    subnet = resource.world.by_id(t.SUBNET, resource.string("subnetId"))
+    if subnet is None:
+        return
+    for other in resource.world.find(t.MOUNT_TARGET, fileSystemId=resource.get("fileSystemId")):
+        theirs = resource.world.by_id(t.SUBNET, str(other.outputs.get("subnetId")))
+        zone = subnet.outputs.get("availabilityZoneId")
+        if other.id != resource.id and theirs and theirs.outputs.get("availabilityZoneId") == zone:
+            yield Problem(
+                "subnetId",
+                f"the file system has a mount target in {zone} already ({other.id}); "
+                "it takes one in each zone",
+            )
+
+
+_SYSTEM: Final = Reference("fileSystemId", (t.FILE_SYSTEM,))
+_SYSTEM_SETTING: Final = Reference("fileSystemId", (t.FILE_SYSTEM,), holds=False)
+
+
 KINDS: Final[AwsKinds] = {
     t.BUCKET: AwsKind(
         id="{bucket}",
@@ -211,5 +348,82 @@ KINDS: Final[AwsKinds] = {
             policy("policy", RESOURCE, longest=20480, sids=False),
         ),
         references=(Reference("bucket", (t.BUCKET,), by=("bucket",)),),
+    ),
+    t.LUSTRE: AwsKind(
+        id="fs-{hex17}",
+        arn="fsx:{region}:{account}:file-system/{id}",
+        replaces=("backupId", "copyTagsToBackups", "dataReadCacheConfiguration", "deploymentType",
+                  "driveCacheType", "efaEnabled", "exportPath", "fileSystemTypeVersion",
+                  "importPath", "importedFileChunkSize", "kmsKeyId", "securityGroupIds",
+                  "storageType", "subnetIds"),
+        rules=(
+            _capacity,
+            _throughput,
+            between("automaticBackupRetentionDays", 0, 90, "days"),
+            matches("weeklyMaintenanceStartTime", r"[1-7]:([01]\d|2[0-3]):[0-5]\d",
+                    "day:hour:minute such as 6:02:30"),
+            matches("dailyAutomaticBackupStartTime", r"([01]\d|2[0-3]):[0-5]\d", "HH:MM"),
+        ),
+        references=(links.subnet("subnetIds"), links.security_group(), links.key()),
+        computed=_lustre,
+        defaults={"deploymentType": "SCRATCH_1", "storageType": "SSD"},
+    ),
+    t.FILE_SYSTEM: AwsKind(
+        id="fs-{hex17}",
+        arn="elasticfilesystem:{region}:{account}:file-system/{id}",
+        replaces=("availabilityZoneName", "creationToken", "encrypted", "kmsKeyId",
+                  "performanceMode"),
+        rules=(
+            _throughput_mode,
+            sized("creationToken", 1, 64, "characters"),
+            when(equals("throughputMode", "provisioned"),
+                 between("provisionedThroughputInMibps", 1, 3414, "MiB/s")),
+        ),
+        references=(links.key(),),
+        unique=("creationToken",),
+        computed=_file_system,
+        defaults={"performanceMode": "generalPurpose", "throughputMode": "bursting",
+                  "encrypted": False},
+    ),
+    t.MOUNT_TARGET: AwsKind(
+        id="fsmt-{hex17}",
+        replaces=("fileSystemId", "ipAddress", "ipAddressType", "ipv6Address", "subnetId"),
+        rules=(address("ipAddress"), sized("securityGroups", 1, 5, "groups")),
+        references=(_SYSTEM, links.subnet("subnetId"), links.security_group("securityGroups[]")),
+        crosschecks=(_one_mount_target_per_zone,),
+        computed=_mount_target,
+    ),
+    t.ACCESS_POINT: AwsKind(
+        id="fsap-{hex17}",
+        arn="elasticfilesystem:{region}:{account}:access-point/{id}",
+        replaces=("fileSystemId", "posixUser", "rootDirectory"),
+        rules=(
+            between("posixUser.uid", 0, 4294967295),
+            between("posixUser.gid", 0, 4294967295),
+            sized("posixUser.secondaryGids", 0, 16),
+            matches("rootDirectory.creationInfo.permissions", r"[0-7]{3,4}", "octal such as 0750"),
+            matches("rootDirectory.path", r"/|(/(?!\.)[^$#<>;`|&?{}^*/\n]+){1,4}",
+                    "'/' or a path of at most four folders, such as /home/team"),
+            sized("rootDirectory.path", 1, 100, "characters"),
+        ),
+        references=(_SYSTEM_SETTING,),
+        computed=lambda resource: {
+            "ownerId": ACCOUNT,
+            "fileSystemArn": arn_of(resource, "elasticfilesystem",
+                                       f"file-system/{resource.string('fileSystemId')}"),
+        },
+    ),
+    "aws:efs/fileSystemPolicy:FileSystemPolicy": AwsKind(
+        id="{fileSystemId}",
+        replaces=("fileSystemId",),
+        rules=(policy("policy", RESOURCE, longest=20000, sids=False),),
+        references=(_SYSTEM_SETTING,),
+        unique=("fileSystemId",),
+    ),
+    "aws:efs/backupPolicy:BackupPolicy": AwsKind(
+        id="{fileSystemId}",
+        replaces=("fileSystemId",),
+        references=(_SYSTEM_SETTING,),
+        unique=("fileSystemId",),
     ),
 }  # fmt: skip

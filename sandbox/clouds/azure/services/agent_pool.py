@@ -17,7 +17,7 @@ from falaj.sandbox.clouds.azure import (
     subnets,
 )
 from falaj.sandbox.clouds.azure.kinds import AzureKind
-from falaj.sandbox.clouds.azure.services import capacity
+from falaj.sandbox.clouds.azure.services import compute
 from falaj.sandbox.clouds.inputs import Inputs, Resource
 from falaj.sandbox.clouds.model import Problem
 
@@ -200,7 +200,7 @@ def placement(resource: Resource, path: str, region: str | None) -> Iterator[Pro
     yield from links.same_region(resource, f"{base}capacityReservationGroupID", region)
     group = resource.optional_string(f"{base}capacityReservationGroupID")
     if group:
-        yield from capacity.reserved(
+        yield from compute.reserved(
             resource,
             f"{base}capacityReservationGroupID",
             group,

@@ -1,34 +1,112 @@
-"""Microsoft.ContainerService: clusters."""
+"""Microsoft.ContainerService: clusters, and when they may be maintained."""
 
 from __future__ import annotations
 
 import ipaddress
 import re
 from collections.abc import Iterator, Mapping
-from typing import Final
+from typing import Any, Final
 
-from falaj.sandbox.clouds.azure import checks, existing, keys, links, naming, places, subnets
+from falaj.sandbox.clouds.azure import (
+    arm,
+    checks,
+    existing,
+    generated,
+    keys,
+    links,
+    naming,
+    places,
+    subnets,
+)
 from falaj.sandbox.clouds.azure.kinds import AzureKind
 from falaj.sandbox.clouds.azure.results import location
-from falaj.sandbox.clouds.azure.services import agent_pool, cluster_outputs
+from falaj.sandbox.clouds.azure.services import agent_pool
 from falaj.sandbox.clouds.inputs import Inputs, Resource
 from falaj.sandbox.clouds.model import Problem
 from falaj.sandbox.clouds.rules import (
     absent,
     all_of,
+    between,
     equals,
     formed,
     given,
     is_off,
     is_on,
+    one_of,
     other_than,
     refused,
+    required,
     texts,
+    when,
 )
+
+_API: Final = "apiServerAccessProfile"
+# Whatever is made without a version gets one that is supported at the sandbox's date.
+_DEFAULT_VERSION: Final = "1.34"
+
+
+def compute(resource: Resource) -> dict[str, Any]:
+    """The outputs of a cluster."""
+    id, region = resource.id, location(resource) or "unknown"
+    name = id.rpartition("/")[2]
+    reference = arm.parse(id)
+    group = (reference.group if reference else None) or ""
+    prefix = (
+        resource.optional_string("dnsPrefix") or resource.optional_string("fqdnSubdomain") or name
+    )
+    label = f"{prefix.lower()}-{generated.digest(8, id)}"
+    private = resource.flag(f"{_API}.enablePrivateCluster")
+    resources = resource.optional_string("nodeResourceGroup") or f"MC_{group}_{name}_{region}"[:80]
+    kubelet = (
+        f"{arm.group_id(resources)}/providers/Microsoft.ManagedIdentity/"
+        f"userAssignedIdentities/{name}-agentpool"
+    )
+    version = resource.optional_string("kubernetesVersion") or _DEFAULT_VERSION
+    found: dict[str, Any] = {
+        "kubernetesVersion": version,
+        "currentKubernetesVersion": version if version.count(".") == 2 else f"{version}.1",
+        "nodeResourceGroup": resources,
+        "maxAgentPools": 100,
+        "resourceUID": generated.digest(24, "uid", id),
+        "powerState": {"code": "Running"},
+        "azurePortalFQDN": f"{label}.portal.hcp.{region}.azmk8s.io",
+        "agentPoolProfiles": [
+            {**item, **agent_pool.computed(resource, path, version)}
+            for path, item in resource.items("agentPoolProfiles")
+            if isinstance(item, Mapping)
+        ],
+        "identityProfile": resource.get(
+            "identityProfile",
+            {
+                "kubeletidentity": {
+                    "resourceId": kubelet,
+                    "clientId": generated.guid("client", kubelet),
+                    "objectId": generated.guid("principal", kubelet),
+                }
+            },
+        ),
+    }
+    if private:
+        zone = resource.optional_string(f"{_API}.privateDNSZone") or "system"
+        host = f"privatelink.{region}.azmk8s.io"
+        if zone.lower() not in ("system", "none"):
+            host = zone.rpartition("/")[2]
+        elif zone.lower() == "system":
+            host = f"{generated.guid('zone', id)}.{host}"
+        found["privateFQDN"] = f"{label}.{host}"
+    if not private or resource.at(f"{_API}.enablePrivateClusterPublicFQDN") is not False:
+        found["fqdn"] = f"{label}.hcp.{region}.azmk8s.io"
+    if resource.flag("oidcIssuerProfile.enabled"):
+        found["oidcIssuerProfile"] = {
+            "enabled": True,
+            "issuerURL": f"https://{region}.oic.prod-aks.azure.com/{generated.TENANT}/"
+            f"{generated.guid('issuer', id)}/",
+        }
+    return found
+
 
 CLUSTER: Final = "azure-native:containerservice:ManagedCluster"
 _NETWORK: Final = "networkProfile"
-_API: Final = "apiServerAccessProfile"
 _KMS: Final = "securityProfile.azureKeyVaultKms"
 # Source: aks/create-node-pools and the errors PropertyChangeNotAllowed of the service.
 _FIXED: Final = ("vmSize", "osDiskType", "osType", "vnetSubnetID", "podSubnetID", "maxPods")
@@ -140,7 +218,8 @@ def _service_addresses(inputs: Inputs, block: checks.Range | None) -> Iterator[P
 def _access(inputs: Inputs) -> Iterator[Problem]:
     if inputs.items(f"{_API}.authorizedIPRanges") and inputs.flag(f"{_API}.enablePrivateCluster"):
         yield Problem(
-            f"{_API}.authorizedIPRanges", "doesn't go with enablePrivateCluster; leave it out"
+            f"{_API}.authorizedIPRanges",
+            "doesn't go with enablePrivateCluster; leave it out",
         )
     for path, text in inputs.strings(f"{_API}.authorizedIPRanges"):
         if "/" in text:
@@ -273,6 +352,18 @@ def _service_overlap(resource: Resource) -> Iterator[Problem]:
                 )
 
 
+def _maintenance_problems(inputs: Inputs) -> Iterator[Problem]:
+    kinds = [
+        kind
+        for kind in ("daily", "weekly", "absoluteMonthly", "relativeMonthly")
+        if inputs.is_given(f"maintenanceWindow.schedule.{kind}")
+    ]
+    if len(kinds) > 1:
+        yield Problem(
+            "maintenanceWindow.schedule", f"gives {' and '.join(kinds)}; give one of them"
+        )
+
+
 KINDS: Final = (
     AzureKind(
         CLUSTER,
@@ -282,7 +373,13 @@ KINDS: Final = (
         replaces=(
             "diskEncryptionSetID", "dnsPrefix", "fqdnSubdomain", "linuxProfile",
             "nodeResourceGroup", "windowsProfile", "extendedLocation",
-            *(f"{_NETWORK}.{name}" for name in ("serviceCidr", "serviceCidrs", "dnsServiceIP", "networkMode", "networkPlugin", "networkPluginMode", "podCidr", "networkDataplane", "networkPolicy", "outboundType")),
+            *(
+                f"{_NETWORK}.{name}" for name in (
+                    "serviceCidr", "serviceCidrs", "dnsServiceIP", "networkMode", "networkPlugin",
+                    "networkPluginMode", "podCidr", "networkDataplane", "networkPolicy",
+                    "outboundType",
+                )
+            ),
         ),
         rules=(
             formed("kubernetesVersion", _VERSION, "isn't a version such as 1.34 or 1.34.2"),
@@ -359,6 +456,36 @@ KINDS: Final = (
         ),
         references=(links.to("diskEncryptionSetID", "Microsoft.Compute/diskEncryptionSets"),),
         crosschecks=(_conflicts,),
-        computed=cluster_outputs.compute,
+        computed=compute,
+    ),
+    AzureKind(
+        "azure-native:containerservice:MaintenanceConfiguration",
+        "Microsoft.ContainerService/managedClusters/{resourceName}/maintenanceConfigurations/"
+        "{configName}",
+        rules=(
+            one_of(
+                "configName",
+                ("default", "aksManagedAutoUpgradeSchedule", "aksManagedNodeOSUpgradeSchedule"),
+            ),
+            refused(
+                "maintenanceWindow", "doesn't go with 'default', which takes timeInWeek",
+                all_of(equals("configName", "default"), given("maintenanceWindow")),
+            ),
+            when(
+                other_than("configName", "default"),
+                required("maintenanceWindow.durationHours", "say how long"),
+                required("maintenanceWindow.startTime", "say when, such as 02:00"),
+            ),
+            between("maintenanceWindow.durationHours", 4, 24, "hours"),
+            formed(
+                "maintenanceWindow.startTime", r"(?:[01]\d|2[0-3]):[0-5]\d",
+                "isn't a time such as 02:00",
+            ),
+            formed(
+                "maintenanceWindow.utcOffset", r"[+-](?:0\d|1[0-4]):[0-5]\d",
+                "isn't an offset such as +04:00",
+            ),
+            _maintenance_problems,
+        ),
     ),
 )  # fmt: skip

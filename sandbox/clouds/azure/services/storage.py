@@ -1,11 +1,22 @@
-"""Microsoft.Storage: accounts."""
+"""Microsoft.Storage: accounts, and what they hold: containers, shares, policies."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import Any, Final
 
-from falaj.sandbox.clouds.azure import checks, generated, keys, links, naming, places, results
+from falaj.sandbox.clouds.azure import (
+    arm,
+    checks,
+    existing,
+    generated,
+    keys,
+    links,
+    naming,
+    places,
+    results,
+)
 from falaj.sandbox.clouds.azure.kinds import AzureKind
 from falaj.sandbox.clouds.azure.results import location
 from falaj.sandbox.clouds.inputs import Inputs, Resource
@@ -18,6 +29,7 @@ from falaj.sandbox.clouds.rules import (
     is_off,
     is_on,
     refused,
+    required,
     when,
 )
 
@@ -151,6 +163,189 @@ def _account_outputs(resource: Resource) -> dict[str, Any]:
     return found
 
 
+_PREFIXES: Final = re.compile(r"(?!-)[a-z0-9-]{3,63}(?<!-)|\$root|\$web|\$logs")
+
+
+def _container_problems(inputs: Inputs) -> Iterator[Problem]:
+    name = inputs.optional_string("containerName")
+    if name and not name.startswith("$"):
+        yield from naming.CONTAINER.check("containerName", name)
+    elif name and name not in ("$root", "$web", "$logs"):
+        yield Problem(
+            "containerName",
+            f"{name!r} isn't allowed; with a dollar there are $root, $web and $logs only",
+        )
+
+
+def _container_conflicts(resource: Resource) -> Iterator[Problem]:
+    account = _account(resource)
+    if account is None:
+        return
+    if resource.optional_string("publicAccess") in ("Blob", "Container") and (
+        account.at("allowBlobPublicAccess") in (None, False)
+    ):
+        yield Problem("publicAccess", "the account doesn't allow public access; set None")
+    if resource.flag("immutableStorageWithVersioning.enabled") and account.flag("isHnsEnabled"):
+        yield Problem(
+            "immutableStorageWithVersioning",
+            "doesn't go with the account's isHnsEnabled; use a container's policy instead",
+        )
+    scope = resource.optional_string("defaultEncryptionScope")
+    if scope and scope != "$account-encryption-key":
+        parent = resource.id.split("/blobServices/")[0]
+        if not existing.exists(resource.world, f"{parent}/encryptionScopes/{scope}"):
+            yield Problem(
+                "defaultEncryptionScope",
+                f"the account has no encryption scope {scope!r}; make it first",
+            )
+
+
+def _account(resource: Resource) -> Inputs | None:
+    segments = resource.id.split("/")
+    made = existing.by_id(resource.world, "/".join(segments[:9]))
+    return Inputs(made.inputs) if made else None
+
+
+def _service_problems(inputs: Inputs) -> Iterator[Problem]:
+    if inputs.flag("restorePolicy.enabled"):
+        yield from checks.needs(inputs, "restorePolicy.days", "say for how many days")
+        # Source: storage/blobs/point-in-time-restore-overview (prerequisites).
+        for needed in (
+            "isVersioningEnabled",
+            "changeFeed.enabled",
+            "deleteRetentionPolicy.enabled",
+        ):
+            if inputs.at(needed) in (None, False):
+                yield Problem(needed, "restorePolicy needs it; set it to true")
+        kept, back = (
+            inputs.number("deleteRetentionPolicy.days"),
+            inputs.number("restorePolicy.days"),
+        )
+        if kept is not None and back is not None and back >= kept:
+            yield Problem(
+                "restorePolicy.days",
+                f"{back:g} must be less than the {kept:g} days of deleteRetentionPolicy",
+            )
+
+
+def _service_conflicts(resource: Resource) -> Iterator[Problem]:
+    account = _account(resource)
+    if account and account.flag("isHnsEnabled"):
+        for path in ("isVersioningEnabled", "changeFeed.enabled", "restorePolicy.enabled"):
+            if resource.flag(path):
+                # Source: storage/blobs/storage-feature-support-in-storage-accounts.
+                yield Problem(path, "doesn't go with the account's isHnsEnabled; leave it out")
+
+
+def _lifecycle_problems(inputs: Inputs) -> Iterator[Problem]:
+    rules = inputs.items("policy.rules")
+    if not 1 <= len(rules) <= 100 and isinstance(inputs.at("policy.rules"), list):
+        yield Problem("policy.rules", f"{len(rules)} rules are given; allowed are 1 to 100")
+    names: set[str] = set()
+    for path, _ in rules:
+        name = inputs.optional_string(f"{path}.name")
+        if name and not re.fullmatch(r"[A-Za-z0-9-]{1,256}", name):
+            yield Problem(
+                f"{path}.name", f"{name!r} isn't allowed; allowed are letters, digits and hyphens"
+            )
+        if name in names:
+            yield Problem(f"{path}.name", f"{name!r} is used twice; give each rule its own name")
+        names.add(name or "")
+        actions = f"{path}.definition.actions"
+        if all(
+            inputs.is_absent(f"{actions}.{part}") for part in ("baseBlob", "snapshot", "version")
+        ):
+            yield Problem(actions, "is empty: say what happens to baseBlob, snapshot or version")
+        kinds = f"{path}.definition.filters.blobTypes"
+        for where, text in inputs.strings(kinds):
+            yield from checks.one_of(where, text, ("blockBlob", "appendBlob"))
+        yield from checks.needs(inputs, kinds, "name blockBlob or appendBlob")
+        for where, text in inputs.strings(f"{path}.definition.filters.prefixMatch"):
+            if not _PREFIXES.fullmatch(text.split("/")[0]):
+                yield Problem(where, f"{text!r} must start with the name of a container")
+
+
+def _share_problems(inputs: Inputs) -> Iterator[Problem]:
+    if (
+        inputs.optional_string("enabledProtocols") != "NFS"
+        and inputs.is_given("rootSquash")
+        and not (
+            inputs.is_given("enabledProtocols")
+            and inputs.optional_string("enabledProtocols") is None
+        )
+    ):
+        yield Problem("rootSquash", "goes with enabledProtocols NFS only")
+
+
+def _share_conflicts(resource: Resource) -> Iterator[Problem]:
+    account = _account(resource)
+    if account is None:
+        return
+    is_premium = account.optional_string("kind") == "FileStorage"
+    if resource.optional_string("enabledProtocols") == "NFS" and not is_premium:
+        yield Problem("enabledProtocols", "NFS needs an account of the kind FileStorage")
+    quota = resource.number("shareQuota")
+    if (
+        is_premium
+        and quota is not None
+        and quota < 100
+        and "V2" not in (account.optional_string("sku.name") or "")
+    ):
+        yield Problem("shareQuota", f"{quota:g} GiB is too small; premium shares start at 100 GiB")
+    tier = resource.optional_string("accessTier")
+    if tier == "Premium" and not is_premium:
+        yield Problem("accessTier", "Premium needs an account of the kind FileStorage")
+    if tier in ("Hot", "Cool", "TransactionOptimized") and is_premium:
+        yield Problem("accessTier", f"{tier} doesn't go with the kind FileStorage; leave it out")
+
+
+def _scope_problems(inputs: Inputs) -> Iterator[Problem]:
+    yield from keys.address(
+        "keyVaultProperties.keyUri", inputs.optional_string("keyVaultProperties.keyUri")
+    )
+
+
+def _scope_conflicts(resource: Resource) -> Iterator[Problem]:
+    uri = resource.optional_string("keyVaultProperties.keyUri")
+    yield from keys.usable(resource, "keyVaultProperties.keyUri", uri)
+
+
+def _container_obstacles(resource: Resource) -> Iterator[Problem]:
+    policies = "azure-native:storage:BlobContainerImmutabilityPolicy"
+    for made in resource.world.all(policies):
+        if arm.is_below(made.id, resource.id) and made.outputs.get("state") == "Locked":
+            yield Problem(
+                "",
+                "its immutability policy is locked; it can go when all that it holds "
+                "is past its time",
+            )
+
+
+def _container_outputs(inputs: Inputs) -> dict[str, Any]:
+    return {
+        "lastModifiedTime": generated.MOMENT,
+        "leaseState": "Available",
+        "leaseStatus": "Unlocked",
+        "hasImmutabilityPolicy": False,
+        "hasLegalHold": False,
+        "publicAccess": inputs.optional_string("publicAccess") or "None",
+    }
+
+
+def _policy_outputs(inputs: Inputs) -> dict[str, Any]:
+    del inputs
+    return {"state": "Unlocked"}
+
+
+def _stamped(inputs: Inputs) -> dict[str, Any]:
+    del inputs
+    return {"lastModifiedTime": generated.MOMENT}
+
+
+def _scope_outputs(inputs: Inputs) -> dict[str, Any]:
+    return {"creationTime": generated.MOMENT, **_stamped(inputs)}
+
+
 KINDS: Final = (
     AzureKind(
         ACCOUNT,
@@ -205,5 +400,90 @@ KINDS: Final = (
         ),
         crosschecks=(_account_conflicts,),
         computed=_account_outputs,
+    ),
+    AzureKind(
+        "azure-native:storage:BlobContainer",
+        f"{PATH}/blobServices/default/containers/{{containerName}}",
+        rules=(_container_problems,),
+        crosschecks=(_container_conflicts,),
+        delete_blockers=(_container_obstacles,),
+        computed=_container_outputs,
+    ),
+    AzureKind(
+        "azure-native:storage:BlobServiceProperties",
+        f"{PATH}/blobServices/{{blobServicesName}}",
+        name=naming.only("default"),
+        rules=(
+            between("deleteRetentionPolicy.days", 1, 365, "days"),
+            when(
+                is_on("deleteRetentionPolicy.enabled"),
+                required("deleteRetentionPolicy.days", "say for how many days"),
+            ),
+            between("containerDeleteRetentionPolicy.days", 1, 365, "days"),
+            when(
+                is_on("containerDeleteRetentionPolicy.enabled"),
+                required("containerDeleteRetentionPolicy.days", "say for how many days"),
+            ),
+            between("changeFeed.retentionInDays", 1, 146000, "days"),
+            _service_problems,
+        ),
+        crosschecks=(_service_conflicts,),
+    ),
+    AzureKind(
+        "azure-native:storage:FileServiceProperties",
+        f"{PATH}/fileServices/{{fileServicesName}}",
+        name=naming.only("default"),
+        rules=(between("shareDeleteRetentionPolicy.days", 1, 365, "days"),),
+    ),
+    AzureKind(
+        "azure-native:storage:BlobContainerImmutabilityPolicy",
+        f"{PATH}/blobServices/default/containers/{{containerName}}/immutabilityPolicies/"
+        "{immutabilityPolicyName}",
+        name=naming.only("default"),
+        rules=(
+            between("immutabilityPeriodSinceCreationInDays", 1, 146000, "days"),
+            refused(
+                "allowProtectedAppendWritesAll",
+                "goes without allowProtectedAppendWrites; set one of them",
+                all_of(
+                    is_on("allowProtectedAppendWrites"), is_on("allowProtectedAppendWritesAll"),
+                ),
+            ),
+        ),
+        computed=_policy_outputs,
+    ),
+    AzureKind(
+        "azure-native:storage:ManagementPolicy",
+        f"{PATH}/managementPolicies/{{managementPolicyName}}",
+        name=naming.only("default"),
+        rules=(_lifecycle_problems,),
+        computed=_stamped,
+    ),
+    AzureKind(
+        "azure-native:storage:FileShare",
+        f"{PATH}/fileServices/default/shares/{{shareName}}",
+        name=naming.CONTAINER,
+        replaces=("enabledProtocols",),
+        rules=(between("shareQuota", 1, 262144, "GiB"), _share_problems),
+        crosschecks=(_share_conflicts,),
+        computed=_stamped,
+    ),
+    AzureKind(
+        "azure-native:storage:EncryptionScope",
+        f"{PATH}/encryptionScopes/{{encryptionScopeName}}",
+        name=naming.NameRule(
+            3, 63, r"[A-Za-z0-9](?:-?[A-Za-z0-9])*",
+            "letters, digits and single hyphens, starting and ending with a letter or digit",
+        ),
+        replaces=("requireInfrastructureEncryption",),
+        rules=(
+            when(
+                equals("source", "Microsoft.KeyVault"),
+                required("keyVaultProperties.keyUri", "give the key's address"),
+            ),
+            _scope_problems,
+        ),
+        crosschecks=(_scope_conflicts,),
+        computed=_scope_outputs,
     ),
 )  # fmt: skip
