@@ -11,7 +11,7 @@ from falaj.engine.errors import EngineError
 from falaj.sandbox import diff, faults, urns
 from falaj.sandbox.charts.groups import Surroundings
 from falaj.sandbox.checker import Checker
-from falaj.sandbox.clouds.kubeconfigs import cluster_of
+from falaj.sandbox.clouds.kubernetes import cluster_of
 from falaj.sandbox.clouds.model import CloudModel, Made, Problem, Properties
 from falaj.sandbox.errors import ModelError, SandboxError
 from falaj.sandbox.properties import filled, leaves, plausible, previewed, without_nulls

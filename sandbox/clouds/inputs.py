@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Final, TypeAlias, cast
+from typing import Any, Final, Self, TypeAlias, cast
 
 from falaj.sandbox.clouds.model import Made, Properties, World
 from falaj.wire import Unknown
@@ -109,7 +109,7 @@ class Inputs:
         """Whether there is surely no value."""
         return self.at(path) is None
 
-    def parts(self, path: str) -> Iterator[Inputs]:
+    def parts(self, path: str) -> Iterator[Self]:
         """Each known object at a path, as inputs of its own; a list's items at ``rules[]``."""
         for where, value in self.each(path):
             if isinstance(value, Mapping):

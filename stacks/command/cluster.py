@@ -15,7 +15,7 @@ from falaj.engine.controlplane.plane import start, stop
 from falaj.engine.controlplane.pools import Distribution, Site
 from falaj.engine.controlplane.record import Record
 from falaj.engine.folders import data_home
-from falaj.sandbox.charts import library, modules
+from falaj.sandbox.charts import library
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 
@@ -113,7 +113,7 @@ def up(
     With --bare the charts that can be had from Go modules are put where stacks look for them.
     """
     if bare:
-        found = modules.add((), library.folder())
+        found = library.add((), library.folder())
         click.echo(f"charts for stacks of the sandbox: {', '.join(each.name for each in found)}")
     plane = start(
         folder,

@@ -13,7 +13,7 @@ import pytest
 from falaj.engine.errors import EngineError
 from falaj.sandbox import activation
 from falaj.sandbox.cloud import MARK
-from falaj.sandbox.schema.packages import SDKS
+from falaj.sandbox.schema.tables import SDKS
 from falaj.sandbox.state import made_in_sandbox, refuse_sandbox_state
 from falaj.stacks.command.project import Project, StackFile
 from falaj.stacks.command.pulumi import Pulumi

@@ -13,8 +13,7 @@ import pytest
 from falaj.engine.errors import EngineError
 from falaj.sandbox import faults, urns
 from falaj.sandbox.cloud import MARK, Cloud
-from falaj.sandbox.clouds.generic import GenericModel
-from falaj.sandbox.clouds.model import Made, Problem, Properties, World
+from falaj.sandbox.clouds.model import GenericModel, Made, Problem, Properties, World
 from falaj.sandbox.errors import FaultError, ModelError, SandboxError
 from falaj.sandbox.faults import Fault
 from falaj.sandbox.store import Store

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from falaj.sandbox.clouds.aws import tokens as t
-from falaj.sandbox.clouds.aws.naming import region_of
-from falaj.sandbox.clouds.aws.regions import catalogued, zone_id, zones_selling
+from falaj.sandbox.clouds.aws.regions import catalogued, region_of, zone_id, zones_selling
 from falaj.sandbox.clouds.inputs import Inputs
 from falaj.sandbox.clouds.kinds import Rule
 from falaj.sandbox.clouds.model import Problem, World

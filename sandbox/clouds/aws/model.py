@@ -6,17 +6,15 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
-from falaj.sandbox.clouds.aws import answers, quotas, relations, tags
-from falaj.sandbox.clouds.aws.addresses import region_name
+from falaj.sandbox.clouds.aws import queries, quotas, relations, tags
 from falaj.sandbox.clouds.aws.naming import (
     MissingError,
     automatic_name,
     fill,
     generic_arn,
     generic_id,
-    region_of,
 )
-from falaj.sandbox.clouds.aws.regions import known_region
+from falaj.sandbox.clouds.aws.regions import known_region, region_name, region_of
 from falaj.sandbox.clouds.aws.registry import kind_of, kinds
 from falaj.sandbox.clouds.aws.sdk import enumeration_rules, shape
 from falaj.sandbox.clouds.aws.tokens import canonical
@@ -137,7 +135,7 @@ class AwsModel:
         Raises:
             LookupError: the sandbox doesn't know the query, or what it asks for.
         """
-        return answers.answer(token, args, config, world)
+        return queries.answer(token, args, config, world)
 
 
 def _problems(wanted: Inputs) -> Iterator[Problem]:

@@ -7,11 +7,10 @@ import re
 from typing import Final
 
 from falaj.sandbox.clouds.aws.kinds import AutoName, AwsKind
-from falaj.sandbox.clouds.aws.regions import dns_suffix, partition_of
+from falaj.sandbox.clouds.aws.regions import dns_suffix, partition_of, region_of
 from falaj.sandbox.clouds.aws.sdk import Shape, shape
 from falaj.sandbox.clouds.inputs import Inputs
 from falaj.sandbox.clouds.model import Properties
-from falaj.wire import Unknown
 
 MARK = "0000"
 """How every EC2-style id of the sandbox begins, so that it can't be taken for a real one."""
@@ -48,17 +47,6 @@ def uuid(*seeds: str) -> str:
 
 ACCOUNT: Final = "000000000000"
 """The sandbox's account: twelve digits as AWS has them, and nobody's."""
-
-
-def region_of(inputs: Inputs) -> str:
-    """The resource's own region, else the provider's; empty when neither is known."""
-    for source in (inputs.values, inputs.config):
-        region = source.get("region")
-        if isinstance(region, str):
-            return region
-        if isinstance(region, Unknown):
-            return ""
-    return ""
 
 
 def partition(inputs: Inputs) -> str:

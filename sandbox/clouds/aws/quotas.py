@@ -9,7 +9,7 @@ from functools import cache
 from pathlib import Path
 from typing import Final
 
-from falaj.sandbox.clouds.aws.naming import region_of
+from falaj.sandbox.clouds.aws.regions import region_of
 from falaj.sandbox.clouds.inputs import Inputs
 from falaj.sandbox.clouds.model import Made, Problem, World
 

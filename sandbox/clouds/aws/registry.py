@@ -20,27 +20,9 @@ from falaj.sandbox.clouds.aws.services import (
 from falaj.sandbox.clouds.aws.tokens import canonical
 
 _SERVICES: Final = (
-    balancing,
-    balancing,
-    clusters,
-    compute,
-    balancing,
+    balancing, clusters, compute, containers, identity, network, observability, security_groups,
     storage,
-    security_groups,
-    network,
-    identity,
-    identity,
-    identity,
-    observability,
-    network,
-    clusters,
-    observability,
-    containers,
-    compute,
-    security_groups,
-    storage,
-    containers,
-)
+)  # fmt: skip
 
 
 @cache

@@ -8,7 +8,8 @@ from typing import Any, Final
 
 from falaj.sandbox.clouds.aws import tokens as t
 from falaj.sandbox.clouds.aws.kinds import AwsKind, AwsKinds
-from falaj.sandbox.clouds.aws.naming import ACCOUNT, MARK, region_of
+from falaj.sandbox.clouds.aws.naming import ACCOUNT, MARK
+from falaj.sandbox.clouds.aws.regions import region_of
 from falaj.sandbox.clouds.inputs import Inputs
 from falaj.sandbox.clouds.kinds import Reference
 from falaj.sandbox.clouds.model import Made, Problem, World

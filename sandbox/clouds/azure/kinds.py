@@ -1,13 +1,136 @@
-"""How Azure names and places one type of resource, as a row of a table."""
+"""How Azure names and places one type of resource: rules for names, and rows of a table."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final, Literal
 
-from falaj.sandbox.clouds.azure.naming import NameRule
 from falaj.sandbox.clouds.kinds import ResourceKind
+from falaj.sandbox.clouds.model import Problem
+
+
+@dataclass(frozen=True)
+class NameRule:
+    """The length and the characters of a name."""
+
+    shortest: int
+    longest: int
+    pattern: str
+    """The whole name must match it."""
+    text: str
+    """The characters, in words."""
+
+    def check(self, path: str, name: str) -> Iterator[Problem]:
+        """A problem when the service would refuse the name."""
+        fits = self.shortest <= len(name) <= self.longest
+        if fits and re.fullmatch(self.pattern, name):
+            return
+        length = (
+            f"{self.shortest} to {self.longest} characters"
+            if self.longest > self.shortest
+            else f"{self.longest} characters"
+        )
+        yield Problem(
+            path,
+            f"the name {name!r} ({len(name)} characters) isn't allowed; allowed are {length}, "
+            f"{self.text}; choose another name",
+        )
+
+
+def only(name: str) -> NameRule:
+    """The rule of a resource that can bear one name."""
+    return NameRule(len(name), len(name), re.escape(name), f"only {name!r}")
+
+
+GROUP: Final = NameRule(
+    1,
+    90,
+    r"[-\w._()]*[-\w_()]",
+    "letters, digits, underscores, hyphens, periods and parentheses, not ending in a period",
+)
+NETWORK: Final = NameRule(
+    1,
+    80,
+    r"[A-Za-z0-9](?:[-A-Za-z0-9_.]*[A-Za-z0-9_])?",
+    "letters, digits, underscores, periods and hyphens, starting with a letter or digit and "
+    "ending with a letter, digit or underscore",
+)
+VIRTUAL_NETWORK: Final = NameRule(2, 64, NETWORK.pattern, NETWORK.text)
+VAULT: Final = NameRule(
+    3,
+    24,
+    r"[A-Za-z](?:-?[A-Za-z0-9])*",
+    "letters, digits and single hyphens, starting with a letter and ending with a letter or digit",
+)
+VAULT_ITEM: Final = NameRule(1, 127, r"[-A-Za-z0-9]+", "letters, digits and hyphens")
+STORAGE_ACCOUNT: Final = NameRule(3, 24, r"[a-z0-9]+", "lower-case letters and digits")
+CONTAINER: Final = NameRule(
+    3,
+    63,
+    r"[a-z0-9](?:-?[a-z0-9])*",
+    "lower-case letters, digits and single hyphens, starting and ending with a letter or digit",
+)
+REGISTRY: Final = NameRule(5, 50, r"[A-Za-z0-9]+", "letters and digits")
+REGISTRY_ITEM: Final = NameRule(
+    5, 50, r"[-A-Za-z0-9_]+", "letters, digits, hyphens and underscores"
+)
+CLUSTER: Final = NameRule(
+    1,
+    63,
+    r"[A-Za-z0-9](?:[-A-Za-z0-9_]*[A-Za-z0-9])?",
+    "letters, digits, underscores and hyphens, starting and ending with a letter or digit",
+)
+AGENT_POOL: Final = NameRule(
+    1, 12, r"[a-z][a-z0-9]*", "lower-case letters and digits, starting with a letter"
+)
+IDENTITY: Final = NameRule(
+    3,
+    128,
+    r"[A-Za-z0-9][-A-Za-z0-9_]*",
+    "letters, digits, hyphens and underscores, starting with a letter or digit",
+)
+DISK: Final = NameRule(1, 80, r"[-A-Za-z0-9_.]+", "letters, digits, underscores and hyphens")
+COMPUTE: Final = NameRule(1, 80, NETWORK.pattern, NETWORK.text)
+MACHINE: Final = NameRule(
+    1,
+    64,
+    r"[A-Za-z0-9](?:[-A-Za-z0-9_.]*[A-Za-z0-9_])?",
+    "letters, digits, underscores, periods and hyphens, not ending in a period or hyphen",
+)
+WORKSPACE: Final = NameRule(
+    4,
+    63,
+    r"[A-Za-z0-9][-A-Za-z0-9]*[A-Za-z0-9]",
+    "letters, digits and hyphens, starting and ending with a letter or digit",
+)
+LOCK: Final = NameRule(
+    1,
+    90,
+    r"[-\w.()]*[-\w()]",
+    "letters, digits, periods, underscores, hyphens and parentheses, not ending in a period",
+)
+POLICY: Final = NameRule(
+    1, 128, r"[^<>*%&:?+/\\#]*[^<>*%&:?+/\\# .]", "none of <>*%&:?+/\\#, not ending in . or space"
+)
+FREE: Final = NameRule(
+    1, 260, r"[^<>*%&:?+/\\#]*[^<>*%&:?+/\\# .]", "none of <>*%&:?+/\\#, not ending in . or space"
+)
+GUID: Final = NameRule(
+    36,
+    36,
+    r"[0-9a-fA-F]{8}-(?:[0-9a-fA-F]{4}-){3}[0-9a-fA-F]{12}",
+    "a GUID such as 12345678-1234-1234-1234-123456789abc",
+)
+ZONE: Final = NameRule(
+    1,
+    253,
+    r"(?:[A-Za-z0-9_](?:[-A-Za-z0-9_]{0,61}[A-Za-z0-9_])?)"
+    r"(?:\.[A-Za-z0-9_](?:[-A-Za-z0-9_]{0,61}[A-Za-z0-9_])?){1,33}",
+    "2 to 34 labels of letters, digits, underscores and hyphens, separated by periods",
+)
+
 
 _PLACE: Final = re.compile(r"\{(\w+)\}")
 _NO_INPUT: Final = frozenset({"subscriptionId", "unnamed"})

@@ -8,22 +8,21 @@ from typing import Any, Final
 from falaj.sandbox.clouds.azure import (
     arm,
     checks,
-    conflicts,
     enums,
     generated,
-    generic,
     links,
     places,
     queries,
+    registry,
+    relations,
     results,
-    rows,
 )
 from falaj.sandbox.clouds.azure.kinds import AzureKind
-from falaj.sandbox.clouds.azure.shape import shape
+from falaj.sandbox.clouds.azure.results import shape
 from falaj.sandbox.clouds.inputs import Inputs, Resource
 from falaj.sandbox.clouds.model import Made, Problem, Properties, World
 
-SERVICES: Final = rows.SERVICES
+SERVICES: Final = registry.SERVICES
 
 
 class AzureModel:
@@ -43,7 +42,7 @@ class AzureModel:
         self, token: str, name: str, inputs: Properties, config: Properties, urn: str
     ) -> Properties:
         """The automatic name, and the region of the provider's settings."""
-        kind = generic.kind(token)
+        kind = registry.kind(token)
         added: dict[str, Any] = {}
         own = kind.own_name
         if own and inputs.get(own) is None:
@@ -56,7 +55,7 @@ class AzureModel:
 
     def problems(self, token: str, inputs: Properties, config: Properties) -> list[Problem]:
         """What the service refuses whatever else exists; skips what isn't known yet."""
-        kind = generic.kind(token)
+        kind = registry.kind(token)
         wanted = Inputs(inputs, config, token)
         found = [*_common_problems(kind, wanted), *links.ill_formed(kind, wanted)]
         for rule in kind.rules:
@@ -72,10 +71,10 @@ class AzureModel:
         id: str | None,
     ) -> list[Problem]:
         """What the service refuses given all that exists."""
-        kind = generic.kind(token)
+        kind = registry.kind(token)
         own = id or arm.build(kind, inputs, "_")
         resource = Resource(inputs, config, token, world=world, id=own)
-        found = list(conflicts.common(kind, resource, is_new=id is None))
+        found = list(relations.common(kind, resource, is_new=id is None))
         found += links.elsewhere(kind, resource, results.location(resource))
         for crosscheck in kind.crosschecks:
             found += crosscheck(resource)
@@ -83,8 +82,8 @@ class AzureModel:
 
     def delete_blockers(self, token: str, made: Made, world: World) -> list[Problem]:
         """What keeps a resource from being deleted."""
-        kind = generic.kind(token)
-        found = list(conflicts.delete_blockers(kind, made, world))
+        kind = registry.kind(token)
+        found = list(relations.delete_blockers(kind, made, world))
         for blocker in kind.delete_blockers:
             found += blocker(Resource.of(made, world))
         return found
@@ -94,7 +93,7 @@ class AzureModel:
     ) -> str:
         """The resource's id in Resource Manager."""
         del config
-        kind = generic.kind(token)
+        kind = registry.kind(token)
         return arm.build(kind, inputs, _automatic_name(kind, name, urn))
 
     def outputs(
@@ -106,18 +105,18 @@ class AzureModel:
         world: World,
     ) -> Properties:
         """All that the service answers with."""
-        kind = generic.kind(token)
+        kind = registry.kind(token)
         resource = Resource(inputs, config, token, world=world, id=id)
         computed = kind.computed(resource) if kind.computed is not None else {}
         return {**kind.defaults, **results.common(kind, resource), **computed}
 
     def is_shared(self, token: str) -> bool:
         """Whether it is a setting that every subscription has."""
-        return generic.kind(token).is_always_there
+        return registry.kind(token).is_always_there
 
     def replacements(self, token: str) -> frozenset[str]:
         """The path's inputs, the location, and what the type's row names."""
-        kind = generic.kind(token)
+        kind = registry.kind(token)
         path = {*kind.parameters, *({"resourceGroupName"} if kind.is_in_group else ())}
         return frozenset({*path, "location", *kind.replaces})
 
@@ -146,7 +145,7 @@ def _common_problems(kind: AzureKind, inputs: Inputs) -> Iterator[Problem]:
     yield from checks.zones("zones", inputs)
     group = inputs.optional_string("resourceGroupName")
     if group and kind.is_in_group:
-        group_kind = generic.kind("azure-native:resources:ResourceGroup")
+        group_kind = registry.kind("azure-native:resources:ResourceGroup")
         if group_kind.name:
             yield from group_kind.name.check("resourceGroupName", group)
     own = inputs.optional_string(kind.own_name) if kind.own_name else None

@@ -2,15 +2,78 @@
 
 from __future__ import annotations
 
+import base64
+import json
 import re
 from collections.abc import Callable, Mapping
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, Literal, TypeAlias
 
-from falaj.sandbox.clouds.azure import arm, existing, generated, generic, kubeconfig
+from falaj.sandbox.clouds.azure import arm, existing, generated, registry
+from falaj.sandbox.clouds.azure.results import shape
 from falaj.sandbox.clouds.azure.services import kubernetes, monitor, storage
-from falaj.sandbox.clouds.azure.shape import shape
 from falaj.sandbox.clouds.inputs import Inputs
 from falaj.sandbox.clouds.model import Made, Properties, World
+
+# The Entra application of every AKS API server. Source: aks/kubelogin-authentication.
+_SERVER_APPLICATION: Final = "6dae42f8-4368-4678-94ff-3960e28e3630"
+_CERTIFICATE: Final = (
+    "-----BEGIN CERTIFICATE-----\nnone: made by the sandbox\n-----END CERTIFICATE-----\n"
+)
+
+
+def entry(cluster: Made, name: Literal["clusterUser", "clusterAdmin"]) -> dict[str, str]:
+    """One of a cluster's kubeconfigs, its text in base64. JSON is YAML too."""
+    text = json.dumps(document(cluster, name), indent=2)
+    return {"name": name, "value": _encoded(text)}
+
+
+def document(cluster: Made, name: Literal["clusterUser", "clusterAdmin"]) -> dict[str, Any]:
+    """The kubeconfig of a cluster: with a made-up token, or with kubelogin where Entra is used."""
+    asked = Inputs(cluster.outputs)
+    host = (
+        asked.optional_string("privateFQDN") or asked.optional_string("fqdn") or "sandbox.invalid"
+    )
+    own = cluster.id.rpartition("/")[2]
+    user: dict[str, Any] = {"token": f"not-a-real-token-{generated.digest(32, cluster.id, name)}"}
+    if name == "clusterUser" and asked.is_given("aadProfile"):
+        user = {
+            "exec": {
+                "apiVersion": "client.authentication.k8s.io/v1beta1",
+                "command": "kubelogin",
+                "args": [
+                    "get-token",
+                    "--environment",
+                    "AzurePublicCloud",
+                    "--server-id",
+                    _SERVER_APPLICATION,
+                    "--tenant-id",
+                    generated.TENANT,
+                ],
+                "provideClusterInfo": False,
+            }
+        }
+    return {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "clusters": [
+            {
+                "name": own,
+                "cluster": {
+                    "server": f"https://{host}:443",
+                    "certificate-authority-data": _encoded(_CERTIFICATE),
+                },
+            }
+        ],
+        "users": [{"name": f"{name}_{own}", "user": user}],
+        "contexts": [{"name": own, "context": {"cluster": own, "user": f"{name}_{own}"}}],
+        "current-context": own,
+        "preferences": {},
+    }
+
+
+def _encoded(text: str) -> str:
+    return base64.b64encode(text.encode()).decode()
+
 
 Answer: TypeAlias = Callable[[Inputs, World], Mapping[str, Any]]
 
@@ -40,7 +103,7 @@ def answer(token: str, args: Properties, config: Properties, world: World) -> Pr
 
 def _get(resource: str, inputs: Inputs, world: World) -> dict[str, Any]:
     """What a resource's outputs are now."""
-    kind = generic.kind(resource)
+    kind = registry.kind(resource)
     id = arm.build(kind, inputs.values, "_")
     made = existing.by_id(world, id)
     if made is None:
@@ -73,7 +136,7 @@ def _client_token(inputs: Inputs, world: World) -> dict[str, Any]:
 
 
 def _find(inputs: Inputs, world: World, token: str) -> Made:
-    id = arm.build(generic.kind(token), inputs.values, "_")
+    id = arm.build(registry.kind(token), inputs.values, "_")
     made = existing.by_id(world, id)
     if made is None:
         raise LookupError(f"{id} doesn't exist in the sandbox; make it first")
@@ -117,7 +180,7 @@ def _secret(id: str, name: str) -> str:
 
 def _user_credentials(inputs: Inputs, world: World) -> dict[str, Any]:
     made = _find(inputs, world, kubernetes.CLUSTER)
-    return {"kubeconfigs": [kubeconfig.entry(made, "clusterUser")]}
+    return {"kubeconfigs": [entry(made, "clusterUser")]}
 
 
 def _admin_credentials(inputs: Inputs, world: World) -> dict[str, Any]:
@@ -127,7 +190,7 @@ def _admin_credentials(inputs: Inputs, world: World) -> dict[str, Any]:
             f"{made.id} has no local accounts (disableLocalAccounts is true); inputs "
             "listManagedClusterUserCredentials and sign in by Entra"
         )
-    return {"kubeconfigs": [kubeconfig.entry(made, "clusterAdmin")]}
+    return {"kubeconfigs": [entry(made, "clusterAdmin")]}
 
 
 def _registry_credentials(inputs: Inputs, world: World) -> dict[str, Any]:

@@ -7,19 +7,10 @@ from typing import Any
 
 import pytest
 
-from falaj.sandbox.clouds.azure import (
-    MODEL,
-    arm,
-    data,
-    enums,
-    generated,
-    quotas,
-    rows,
-    table,
-)
-from falaj.sandbox.clouds.azure.shape import shape
+from falaj.sandbox.clouds.azure import MODEL, arm, data, enums, generated, quotas, registry, table
+from falaj.sandbox.clouds.azure.results import shape
 
-assert rows.SERVICES
+assert registry.SERVICES
 
 ARM = re.compile(
     r"/subscriptions/[0-9a-f-]{36}(/resourceGroups/[-\w._()]+)?"

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from falaj.sandbox.clouds.azure import enums, generic, table
+from falaj.sandbox.clouds.azure import enums, registry, table
 from falaj.sandbox.clouds.inputs import Inputs, Resource, joined
 from falaj.sandbox.schema import types
 from falaj.sandbox.schema.tables import Tables
@@ -119,4 +119,4 @@ def test_tables_name_properties_that_exist() -> None:
 def test_a_derived_type_is_named_by_an_input_of_its_own(token: str) -> None:
     resource = TABLES.resource(token)
     assert resource is not None
-    assert set(generic.kind(token).parameters) <= set(resource.inputs.properties)
+    assert set(registry.kind(token).parameters) <= set(resource.inputs.properties)

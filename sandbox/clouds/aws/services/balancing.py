@@ -1,4 +1,4 @@
-"""Load balancers, certificates and DNS."""
+"""Load balancers and targets, scaling of services by demand, certificates, and DNS."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from typing import Any, Final
 from falaj.sandbox.clouds.aws import links
 from falaj.sandbox.clouds.aws import tokens as t
 from falaj.sandbox.clouds.aws.kinds import AutoName, AwsKind, AwsKinds
-from falaj.sandbox.clouds.aws.naming import ACCOUNT, arn_of, digits, hexdigits, letters, region_of
-from falaj.sandbox.clouds.aws.regions import dns_suffix
+from falaj.sandbox.clouds.aws.naming import ACCOUNT, arn_of, digits, hexdigits, letters
+from falaj.sandbox.clouds.aws.regions import dns_suffix, region_of
 from falaj.sandbox.clouds.inputs import Inputs, Resource
 from falaj.sandbox.clouds.kinds import Reference
 from falaj.sandbox.clouds.model import Problem

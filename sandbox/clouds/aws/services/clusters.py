@@ -7,12 +7,11 @@ from typing import Any, Final
 
 from falaj.sandbox.clouds.aws import links
 from falaj.sandbox.clouds.aws import tokens as t
-from falaj.sandbox.clouds.aws.addresses import cidr
 from falaj.sandbox.clouds.aws.documents import json_text, statements
 from falaj.sandbox.clouds.aws.kinds import AutoName, AwsKind, AwsKinds
 from falaj.sandbox.clouds.aws.machines import sold, sold_in_subnets
-from falaj.sandbox.clouds.aws.naming import arn_of, hexdigits, letters, marked, region_of, uuid
-from falaj.sandbox.clouds.aws.regions import dns_suffix
+from falaj.sandbox.clouds.aws.naming import arn_of, hexdigits, letters, marked, uuid
+from falaj.sandbox.clouds.aws.regions import cidr, dns_suffix, region_of
 from falaj.sandbox.clouds.aws.services.compute import launch_templates
 from falaj.sandbox.clouds.inputs import Inputs, Resource, as_list, as_map
 from falaj.sandbox.clouds.kinds import Crosscheck, Reference

@@ -1,4 +1,4 @@
-"""EC2: instances, launch templates, volumes, placement, and scaling groups."""
+"""Launch templates, instances, placement groups, reservations and scaling groups."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from typing import Any, Final
 
 from falaj.sandbox.clouds.aws import links
 from falaj.sandbox.clouds.aws import tokens as t
-from falaj.sandbox.clouds.aws.addresses import zone
 from falaj.sandbox.clouds.aws.kinds import AutoName, AwsKind, AwsKinds
 from falaj.sandbox.clouds.aws.machines import sold, sold_in_subnets
 from falaj.sandbox.clouds.aws.naming import ACCOUNT, arn_of, hexdigits, marked
+from falaj.sandbox.clouds.aws.regions import zone
 from falaj.sandbox.clouds.inputs import Inputs, Resource, as_list, as_map
 from falaj.sandbox.clouds.kinds import Reference
 from falaj.sandbox.clouds.model import Made, Problem, World

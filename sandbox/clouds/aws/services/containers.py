@@ -1,4 +1,4 @@
-"""ECR registries, and ECS: clusters, services and tasks."""
+"""ECR repositories and what is pulled through; ECS clusters, task definitions and services."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from falaj.sandbox.clouds.aws import links
 from falaj.sandbox.clouds.aws import tokens as t
 from falaj.sandbox.clouds.aws.documents import RESOURCE, json_text, policy
 from falaj.sandbox.clouds.aws.kinds import AutoName, AwsKind, AwsKinds
-from falaj.sandbox.clouds.aws.naming import ACCOUNT, arn_of, region_of
-from falaj.sandbox.clouds.aws.regions import dns_suffix
+from falaj.sandbox.clouds.aws.naming import ACCOUNT, arn_of
+from falaj.sandbox.clouds.aws.regions import dns_suffix, region_of
 from falaj.sandbox.clouds.aws.services.clusters import trusts
 from falaj.sandbox.clouds.inputs import Inputs, Resource, as_list, as_map
 from falaj.sandbox.clouds.kinds import Reference, Rule

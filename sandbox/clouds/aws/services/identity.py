@@ -1,4 +1,4 @@
-"""IAM, KMS and secrets, and how an account is governed."""
+"""IAM, KMS, Secrets Manager and Parameter Store; budgets, cost allocation and backup."""
 
 from __future__ import annotations
 

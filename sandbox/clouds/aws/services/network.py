@@ -1,4 +1,4 @@
-"""VPCs, subnets, routes, gateways and endpoints."""
+"""VPCs, subnets and what belongs to them; the ways in and out, and the record of what passed."""
 
 from __future__ import annotations
 
@@ -7,11 +7,21 @@ from typing import Any, Final
 
 from falaj.sandbox.clouds.aws import links
 from falaj.sandbox.clouds.aws import tokens as t
-from falaj.sandbox.clouds.aws.addresses import address, cidr, inside, network, zone
 from falaj.sandbox.clouds.aws.documents import ENDPOINT, policy
 from falaj.sandbox.clouds.aws.kinds import AwsKind, AwsKinds
-from falaj.sandbox.clouds.aws.naming import ACCOUNT, hexdigits, letters, marked, region_of
-from falaj.sandbox.clouds.aws.regions import dns_suffix, zone_id, zone_ids, zone_name
+from falaj.sandbox.clouds.aws.naming import ACCOUNT, hexdigits, letters, marked
+from falaj.sandbox.clouds.aws.regions import (
+    address,
+    cidr,
+    dns_suffix,
+    inside,
+    network,
+    region_of,
+    zone,
+    zone_id,
+    zone_ids,
+    zone_name,
+)
 from falaj.sandbox.clouds.inputs import Inputs, Resource, as_list
 from falaj.sandbox.clouds.kinds import Reference
 from falaj.sandbox.clouds.model import Problem

@@ -1,4 +1,4 @@
-"""Logs, alarms, trails and detectors; topics, queues and events."""
+"""CloudTrail, CloudWatch, EventBridge and GuardDuty; SNS and SQS."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from falaj.sandbox.clouds.aws import links
 from falaj.sandbox.clouds.aws import tokens as t
 from falaj.sandbox.clouds.aws.documents import RESOURCE, json_text, policy, statements
 from falaj.sandbox.clouds.aws.kinds import AutoName, AwsKind, AwsKinds
-from falaj.sandbox.clouds.aws.naming import ACCOUNT, region_of, uuid
+from falaj.sandbox.clouds.aws.naming import ACCOUNT, uuid
+from falaj.sandbox.clouds.aws.regions import region_of
 from falaj.sandbox.clouds.aws.services.clusters import trusts
 from falaj.sandbox.clouds.inputs import Inputs, Resource, as_list, as_map
 from falaj.sandbox.clouds.kinds import Reference, Rule

@@ -1,4 +1,4 @@
-"""Security groups, network firewalls and DNS firewalls."""
+"""Security groups and their rules, Network Firewall and WAF."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from typing import Any, Final
 
 from falaj.sandbox.clouds.aws import links
 from falaj.sandbox.clouds.aws import tokens as t
-from falaj.sandbox.clouds.aws.addresses import cidr
 from falaj.sandbox.clouds.aws.documents import RESOURCE, policy
 from falaj.sandbox.clouds.aws.kinds import AutoName, AwsKind, AwsKinds
-from falaj.sandbox.clouds.aws.naming import ACCOUNT, arn_of, marked, region_of, uuid
+from falaj.sandbox.clouds.aws.naming import ACCOUNT, arn_of, marked, uuid
+from falaj.sandbox.clouds.aws.regions import cidr, region_of
 from falaj.sandbox.clouds.aws.services.network import default_security_group
 from falaj.sandbox.clouds.inputs import Inputs, Resource, as_map
 from falaj.sandbox.clouds.kinds import Reference, Rule

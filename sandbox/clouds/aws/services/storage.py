@@ -1,4 +1,4 @@
-"""S3 buckets, and file systems: EFS and FSx."""
+"""S3: buckets and their settings; file systems: FSx for Lustre and EFS."""
 
 from __future__ import annotations
 
@@ -7,11 +7,10 @@ from typing import Any, Final
 
 from falaj.sandbox.clouds.aws import links
 from falaj.sandbox.clouds.aws import tokens as t
-from falaj.sandbox.clouds.aws.addresses import address
 from falaj.sandbox.clouds.aws.documents import RESOURCE, policy
 from falaj.sandbox.clouds.aws.kinds import AutoName, AwsKind, AwsKinds
-from falaj.sandbox.clouds.aws.naming import ACCOUNT, arn_of, hexdigits, letters, marked, region_of
-from falaj.sandbox.clouds.aws.regions import dns_suffix, zone_id
+from falaj.sandbox.clouds.aws.naming import ACCOUNT, arn_of, hexdigits, letters, marked
+from falaj.sandbox.clouds.aws.regions import address, dns_suffix, region_of, zone_id
 from falaj.sandbox.clouds.inputs import Inputs, Resource
 from falaj.sandbox.clouds.kinds import Reference
 from falaj.sandbox.clouds.model import Problem

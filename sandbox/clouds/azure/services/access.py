@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 from typing import Any, Final
 
-from falaj.sandbox.clouds.azure import arm, checks, existing, generated, naming
+from falaj.sandbox.clouds.azure import arm, checks, existing, generated, kinds
 from falaj.sandbox.clouds.azure.kinds import AzureKind
 from falaj.sandbox.clouds.inputs import Inputs, Resource
 from falaj.sandbox.clouds.model import Problem
@@ -253,7 +253,7 @@ KINDS: Final = (
     AzureKind(
         DEFINITION,
         "{scope}/providers/Microsoft.Authorization/roleDefinitions/{roleDefinitionId}",
-        name=naming.GUID,
+        name=kinds.GUID,
         autoname="uuid",
         rules=(
             refused(
@@ -275,7 +275,7 @@ KINDS: Final = (
     AzureKind(
         ASSIGNMENT,
         "{scope}/providers/Microsoft.Authorization/roleAssignments/{roleAssignmentName}",
-        name=naming.GUID,
+        name=kinds.GUID,
         autoname="uuid",
         replaces=("principalId", "roleDefinitionId", "principalType"),
         rules=(
@@ -301,7 +301,7 @@ KINDS: Final = (
     AzureKind(
         "azure-native:authorization:PolicyAssignment",
         "{scope}/providers/Microsoft.Authorization/policyAssignments/{policyAssignmentName}",
-        name=naming.POLICY,
+        name=kinds.POLICY,
         rules=(
             required("policyDefinitionId", "name the definition that is assigned"),
             sized("displayName", 0, 128, "characters"),
@@ -313,26 +313,26 @@ KINDS: Final = (
         "azure-native:authorization:PolicyDefinition",
         "/subscriptions/{subscriptionId}/providers/Microsoft.Authorization/policyDefinitions/"
         "{policyDefinitionName}",
-        name=naming.POLICY,
+        name=kinds.POLICY,
         is_held_by_references=True,
     ),
     AzureKind(
         "azure-native:authorization:ManagementLockByScope",
         f"{{scope}}/providers/{_LOCKS}",
-        name=naming.LOCK,
+        name=kinds.LOCK,
         rules=_LOCK_RULES,
         crosschecks=(_lock_conflicts,),
     ),
     AzureKind(
         "azure-native:authorization:ManagementLockAtResourceGroupLevel",
         _LOCKS,
-        name=naming.LOCK,
+        name=kinds.LOCK,
         rules=_LOCK_RULES,
     ),
     AzureKind(
         "azure-native:authorization:ManagementLockAtSubscriptionLevel",
         f"/subscriptions/{{subscriptionId}}/providers/{_LOCKS}",
-        name=naming.LOCK,
+        name=kinds.LOCK,
         rules=_LOCK_RULES,
     ),
     AzureKind(
@@ -340,20 +340,20 @@ KINDS: Final = (
         "/subscriptions/{subscriptionId}/resourceGroups/{resourceGroupName}/providers/"
         "{resourceProviderNamespace}/{parentResourcePath}/{resourceType}/{resourceName}/providers/"
         + _LOCKS,
-        name=naming.LOCK,
+        name=kinds.LOCK,
         rules=_LOCK_RULES,
     ),
     AzureKind(
         IDENTITY,
         "Microsoft.ManagedIdentity/userAssignedIdentities/{resourceName}",
-        name=naming.IDENTITY,
+        name=kinds.IDENTITY,
         computed=_outputs,
     ),
     AzureKind(
         FEDERATED,
         "Microsoft.ManagedIdentity/userAssignedIdentities/{resourceName}/"
         "federatedIdentityCredentials/{federatedIdentityCredentialResourceName}",
-        name=naming.NameRule(3, 120, naming.IDENTITY.pattern, naming.IDENTITY.text),
+        name=kinds.NameRule(3, 120, kinds.IDENTITY.pattern, kinds.IDENTITY.text),
         rules=(
             formed(
                 "issuer", r"https://[^\s/]+(?:/\S*)?",

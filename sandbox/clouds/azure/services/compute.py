@@ -11,9 +11,9 @@ from falaj.sandbox.clouds.azure import (
     existing,
     generated,
     keys,
+    kinds,
     links,
     machines,
-    naming,
     places,
     subnets,
 )
@@ -268,7 +268,7 @@ KINDS: Final = (
     AzureKind(
         "azure-native:compute:CapacityReservationGroup",
         "Microsoft.Compute/capacityReservationGroups/{capacityReservationGroupName}",
-        name=naming.COMPUTE,
+        name=kinds.COMPUTE,
         is_held_by_children=True,
         is_held_by_references=True,
         replaces=("zones",),
@@ -278,7 +278,7 @@ KINDS: Final = (
         RESERVATION,
         "Microsoft.Compute/capacityReservationGroups/{capacityReservationGroupName}/"
         "capacityReservations/{capacityReservationName}",
-        name=naming.COMPUTE,
+        name=kinds.COMPUTE,
         replaces=("zones", "sku.name"),
         rules=(
             required("sku.name", "name a size"),
@@ -296,14 +296,14 @@ KINDS: Final = (
     AzureKind(
         "azure-native:compute:ProximityPlacementGroup",
         "Microsoft.Compute/proximityPlacementGroups/{proximityPlacementGroupName}",
-        name=naming.COMPUTE,
+        name=kinds.COMPUTE,
         is_held_by_references=True,
         replaces=("zones", "proximityPlacementGroupType"),
     ),
     AzureKind(
         ENCRYPTION_SET,
         "Microsoft.Compute/diskEncryptionSets/{diskEncryptionSetName}",
-        name=naming.DISK,
+        name=kinds.DISK,
         is_held_by_references=True,
         replaces=("encryptionType",),
         rules=(
@@ -319,7 +319,7 @@ KINDS: Final = (
     AzureKind(
         SCALE_SET,
         "Microsoft.Compute/virtualMachineScaleSets/{vmScaleSetName}",
-        name=naming.MACHINE,
+        name=kinds.MACHINE,
         replaces=(
             "orchestrationMode", "zones", "proximityPlacementGroup", "platformFaultDomainCount",
             "extendedLocation", f"{_PROFILE}.priority", f"{_PROFILE}.osProfile.computerNamePrefix",

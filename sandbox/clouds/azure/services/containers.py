@@ -12,8 +12,8 @@ from falaj.sandbox.clouds.azure import (
     existing,
     generated,
     keys,
+    kinds,
     links,
-    naming,
     places,
     results,
     subnets,
@@ -430,7 +430,7 @@ KINDS: Final = (
     AzureKind(
         ENVIRONMENT,
         f"{_ENVIRONMENT_TYPE}/{{environmentName}}",
-        name=naming.NameRule(
+        name=kinds.NameRule(
             2, 60, r"[A-Za-z][-A-Za-z0-9]*[A-Za-z0-9]",
             "letters, digits and hyphens, starting with a letter, ending with a letter or digit",
         ),
@@ -469,7 +469,7 @@ KINDS: Final = (
     AzureKind(
         "azure-native:app:ContainerApp",
         "Microsoft.App/containerApps/{containerAppName}",
-        name=naming.NameRule(
+        name=kinds.NameRule(
             2, 32, r"[a-z](?:-?[a-z0-9])*",
             "lower-case letters, digits and single "
             "hyphens, starting with a letter, ending with a letter or digit",
@@ -506,12 +506,12 @@ KINDS: Final = (
     AzureKind(
         "azure-native:app:ManagedEnvironmentsStorage",
         f"{_ENVIRONMENT_TYPE}/{{environmentName}}/storages/{{storageName}}",
-        name=naming.NameRule(2, 32, r"[A-Za-z0-9-]+", "letters, digits and hyphens"),
+        name=kinds.NameRule(2, 32, r"[A-Za-z0-9-]+", "letters, digits and hyphens"),
     ),
     AzureKind(
         REGISTRY,
         _PATH,
-        name=naming.REGISTRY,
+        name=kinds.REGISTRY,
         is_global_name=True,
         # The key can be changed later, encryption can't be switched on or off
         # (container-registry/tutorial-enable-customer-managed-keys).
@@ -550,7 +550,7 @@ KINDS: Final = (
     AzureKind(
         REPLICATION,
         f"{_PATH}/replications/{{replicationName}}",
-        name=naming.REGISTRY,
+        name=kinds.REGISTRY,
         replaces=("zoneRedundancy",),
         rules=(_replication_problems,),
         crosschecks=(_replication_conflicts,),
@@ -558,7 +558,7 @@ KINDS: Final = (
     AzureKind(
         "azure-native:containerregistry:CacheRule",
         f"{_PATH}/cacheRules/{{cacheRuleName}}",
-        name=naming.NameRule(5, 50, r"[A-Za-z0-9-]*", "letters, digits and hyphens"),
+        name=kinds.NameRule(5, 50, r"[A-Za-z0-9-]*", "letters, digits and hyphens"),
         replaces=("sourceRepository", "targetRepository"),
         rules=(
             formed(
@@ -580,7 +580,7 @@ KINDS: Final = (
     AzureKind(
         "azure-native:containerregistry:CredentialSet",
         f"{_PATH}/credentialSets/{{credentialSetName}}",
-        name=naming.REGISTRY_ITEM,
+        name=kinds.REGISTRY_ITEM,
         is_held_by_references=True,
         replaces=("loginServer",),
         computed=_dated,
@@ -588,7 +588,7 @@ KINDS: Final = (
     AzureKind(
         "azure-native:containerregistry:ScopeMap",
         f"{_PATH}/scopeMaps/{{scopeMapName}}",
-        name=naming.REGISTRY_ITEM,
+        name=kinds.REGISTRY_ITEM,
         is_held_by_references=True,
         rules=(_scope_map_problems,),
         computed=_dated,
@@ -596,7 +596,7 @@ KINDS: Final = (
     AzureKind(
         "azure-native:containerregistry:Token",
         f"{_PATH}/tokens/{{tokenName}}",
-        name=naming.REGISTRY_ITEM,
+        name=kinds.REGISTRY_ITEM,
         rules=(required("scopeMapId", "say what the token may do"),),
         computed=_dated,
     ),

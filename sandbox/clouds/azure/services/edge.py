@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from falaj.sandbox.clouds.azure import arm, checks, generated, naming, places, subnets
+from falaj.sandbox.clouds.azure import arm, checks, generated, kinds, places, subnets
 from falaj.sandbox.clouds.azure.kinds import AzureKind
 from falaj.sandbox.clouds.azure.results import location
 from falaj.sandbox.clouds.azure.services import network
@@ -313,7 +313,7 @@ KINDS: Final = (
     AzureKind(
         "azure-native:network:PublicIPAddress",
         "Microsoft.Network/publicIPAddresses/{publicIpAddressName}",
-        name=naming.NETWORK,
+        name=kinds.NETWORK,
         is_held_by_references=True,
         replaces=("publicIPAddressVersion", "publicIPPrefix", "sku", "zones"),
         rules=(
@@ -331,14 +331,14 @@ KINDS: Final = (
     AzureKind(
         "azure-native:network:NatGateway",
         "Microsoft.Network/natGateways/{natGatewayName}",
-        name=naming.NETWORK,
+        name=kinds.NETWORK,
         is_held_by_references=True,
         replaces=("zones",),
     ),
     AzureKind(
         "azure-native:network:ApplicationGateway",
         "Microsoft.Network/applicationGateways/{applicationGatewayName}",
-        name=naming.NETWORK,
+        name=kinds.NETWORK,
         replaces=("zones",),
         rules=(
             refused(
@@ -393,7 +393,7 @@ KINDS: Final = (
     AzureKind(
         "azure-native:network:LoadBalancer",
         "Microsoft.Network/loadBalancers/{loadBalancerName}",
-        name=naming.NETWORK,
+        name=kinds.NETWORK,
         is_held_by_references=True,
         replaces=("sku",),
         rules=(
@@ -421,7 +421,7 @@ KINDS: Final = (
     AzureKind(
         "azure-native:network:AzureFirewall",
         "Microsoft.Network/azureFirewalls/{azureFirewallName}",
-        name=naming.NameRule(1, 56, naming.NETWORK.pattern, naming.NETWORK.text),
+        name=kinds.NameRule(1, 56, kinds.NETWORK.pattern, kinds.NETWORK.text),
         replaces=("zones",),
         rules=(
             refused(
@@ -437,7 +437,7 @@ KINDS: Final = (
     AzureKind(
         "azure-native:network:FirewallPolicy",
         "Microsoft.Network/firewallPolicies/{firewallPolicyName}",
-        name=naming.NETWORK,
+        name=kinds.NETWORK,
         is_held_by_references=True,
         rules=(texts("dnsSettings.servers[]", checks.address), _policy_problems),
     ),
@@ -445,7 +445,7 @@ KINDS: Final = (
         "azure-native:network:FirewallPolicyRuleCollectionGroup",
         "Microsoft.Network/firewallPolicies/{firewallPolicyName}/ruleCollectionGroups/"
         "{ruleCollectionGroupName}",
-        name=naming.NETWORK,
+        name=kinds.NETWORK,
         rules=(
             between("priority", 100, 65000),
             required("priority", "give each group its own, 100 to 65000"),
@@ -455,7 +455,7 @@ KINDS: Final = (
     AzureKind(
         "azure-native:network:IpGroup",
         "Microsoft.Network/ipGroups/{ipGroupsName}",
-        name=naming.NETWORK,
+        name=kinds.NETWORK,
         is_held_by_references=True,
     ),
 )  # fmt: skip

@@ -5,7 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Final
 
-from falaj.sandbox.clouds.azure import checks, existing, generated, keys, links, naming, subnets
+from falaj.sandbox.clouds.azure import (
+    checks,
+    existing,
+    generated,
+    keys,
+    kinds,
+    links,
+    subnets,
+)
 from falaj.sandbox.clouds.azure.kinds import AzureKind
 from falaj.sandbox.clouds.azure.results import location
 from falaj.sandbox.clouds.inputs import Inputs, Resource
@@ -30,7 +38,7 @@ _GIB: Final = 1024**3
 _ACCOUNT: Final = "Microsoft.NetApp/netAppAccounts/{accountName}"
 # MiB/s for each TiB of quota. Source: azure-netapp-files/azure-netapp-files-service-levels.
 _THROUGHPUT: Final = {"Standard": 16, "Premium": 64, "Ultra": 128}
-_ITEM: Final = naming.NameRule(
+_ITEM: Final = kinds.NameRule(
     1,
     64,
     r"[A-Za-z0-9][-A-Za-z0-9_]*",
@@ -228,7 +236,7 @@ KINDS: Final = (
     AzureKind(
         "azure-native:netapp:Account",
         _ACCOUNT,
-        name=naming.NameRule(1, 128, r"[A-Za-z0-9][-A-Za-z0-9_]*", _ITEM.text),
+        name=kinds.NameRule(1, 128, r"[A-Za-z0-9][-A-Za-z0-9_]*", _ITEM.text),
         is_held_by_children=True,
         rules=(
             when(
@@ -260,7 +268,7 @@ KINDS: Final = (
     AzureKind(
         "azure-native:netapp:CapacityPoolVolume",
         f"{_ACCOUNT}/capacityPools/{{poolName}}/volumes/{{volumeName}}",
-        name=naming.NameRule(
+        name=kinds.NameRule(
             1, 64, r"[A-Za-z][-A-Za-z0-9_]*",
             "letters, digits, hyphens and underscores, starting with a letter",
         ),
@@ -298,7 +306,7 @@ KINDS: Final = (
     AzureKind(
         "azure-native:storagecache:AmlFilesystem",
         "Microsoft.StorageCache/amlFilesystems/{amlFilesystemName}",
-        name=naming.NameRule(
+        name=kinds.NameRule(
             2, 80, r"[A-Za-z0-9](?:[-A-Za-z0-9_]*[A-Za-z0-9])",
             "letters, digits, hyphens and underscores, starting and ending with a letter or digit",
         ),

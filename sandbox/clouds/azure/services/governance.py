@@ -6,13 +6,13 @@ from collections.abc import Iterator
 from datetime import date, datetime
 from typing import Any, Final
 
-from falaj.sandbox.clouds.azure import arm, checks, generated, naming
+from falaj.sandbox.clouds.azure import arm, checks, generated, kinds
 from falaj.sandbox.clouds.azure.kinds import AzureKind
 from falaj.sandbox.clouds.inputs import Inputs, Resource
 from falaj.sandbox.clouds.model import Problem
 from falaj.sandbox.clouds.rules import all_of, equals, given, one_of, refused
 
-_BUDGET: Final = naming.NameRule(
+_BUDGET: Final = kinds.NameRule(
     1, 63, r"[-A-Za-z0-9_]+", "letters, digits, underscores and hyphens"
 )
 # Source: Microsoft Defender for Cloud REST API (pricings): names of plans.
@@ -131,7 +131,7 @@ KINDS: Final = (
         "azure-native:security:SecurityContact",
         "/subscriptions/{subscriptionId}/providers/Microsoft.Security/securityContacts/"
         "{securityContactName}",
-        name=naming.only("default"),
+        name=kinds.only("default"),
         is_always_there=True,
     ),
     AzureKind(
@@ -173,7 +173,7 @@ KINDS: Final = (
     AzureKind(
         "azure-native:resources:ResourceGroup",
         "/subscriptions/{subscriptionId}/resourceGroups/{resourceGroupName}",
-        name=naming.GROUP,
+        name=kinds.GROUP,
         autoname="random",
         computed=_outputs,
     ),

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 from typing import Any, Final
 
-from falaj.sandbox.clouds.azure import checks, generated, keys, naming
+from falaj.sandbox.clouds.azure import checks, generated, keys, kinds
 from falaj.sandbox.clouds.azure.kinds import AzureKind
 from falaj.sandbox.clouds.inputs import Inputs, Resource
 from falaj.sandbox.clouds.model import Problem
@@ -222,7 +222,7 @@ KINDS: Final = (
     AzureKind(
         keys.VAULT,
         "Microsoft.KeyVault/vaults/{vaultName}",
-        name=naming.VAULT,
+        name=kinds.VAULT,
         is_global_name=True,
         max_tags=15,
         replaces=("properties.tenantId",),
@@ -246,7 +246,7 @@ KINDS: Final = (
     AzureKind(
         keys.KEY,
         "Microsoft.KeyVault/vaults/{vaultName}/keys/{keyName}",
-        name=naming.VAULT_ITEM,
+        name=kinds.VAULT_ITEM,
         max_tags=15,
         replaces=("properties.kty", "properties.keySize", "properties.curveName"),
         rules=(
@@ -267,7 +267,7 @@ KINDS: Final = (
     AzureKind(
         "azure-native:keyvault:Secret",
         "Microsoft.KeyVault/vaults/{vaultName}/secrets/{secretName}",
-        name=naming.VAULT_ITEM,
+        name=kinds.VAULT_ITEM,
         max_tags=15,
         rules=(_secret_problems,),
         computed=_secret_outputs,
@@ -275,7 +275,7 @@ KINDS: Final = (
     AzureKind(
         keys.HSM,
         "Microsoft.KeyVault/managedHSMs/{name}",
-        name=naming.VAULT,
+        name=kinds.VAULT,
         is_global_name=True,
         replaces=("properties.tenantId", "properties.initialAdminObjectIds"),
         rules=(

@@ -13,21 +13,22 @@ from falaj.sandbox.clouds.azure import (
     existing,
     generated,
     keys,
+    kinds,
     links,
-    naming,
     places,
     subnets,
 )
 from falaj.sandbox.clouds.azure.kinds import AzureKind
 from falaj.sandbox.clouds.azure.results import location
-from falaj.sandbox.clouds.azure.services import agent_pool
-from falaj.sandbox.clouds.inputs import Inputs, Resource
+from falaj.sandbox.clouds.azure.services import node_pools
+from falaj.sandbox.clouds.inputs import Inputs, Resource, joined
 from falaj.sandbox.clouds.model import Problem
 from falaj.sandbox.clouds.rules import (
     absent,
     all_of,
     between,
     equals,
+    for_each,
     formed,
     given,
     is_off,
@@ -71,9 +72,8 @@ def compute(resource: Resource) -> dict[str, Any]:
         "powerState": {"code": "Running"},
         "azurePortalFQDN": f"{label}.portal.hcp.{region}.azmk8s.io",
         "agentPoolProfiles": [
-            {**item, **agent_pool.computed(resource, path, version)}
-            for path, item in resource.items("agentPoolProfiles")
-            if isinstance(item, Mapping)
+            {**pool.values, **node_pools.computed(pool, version)}
+            for pool in resource.parts("agentPoolProfiles[]")
         ],
         "identityProfile": resource.get(
             "identityProfile",
@@ -137,11 +137,10 @@ def _pools(inputs: Inputs) -> Iterator[Problem]:
             continue
         name = inputs.optional_string(f"{path}.name")
         if name:
-            yield from naming.AGENT_POOL.check(f"{path}.name", name)
+            yield from kinds.AGENT_POOL.check(f"{path}.name", name)
         if name in names:
             yield Problem(f"{path}.name", f"{name!r} is used twice; give each pool its own name")
         names.add(name or "")
-        yield from agent_pool.rules(inputs, path, places.region(inputs))
 
 
 def _network(inputs: Inputs) -> Iterator[Problem]:
@@ -307,8 +306,9 @@ def _conflicts(resource: Resource) -> Iterator[Problem]:
         delegated_to="Microsoft.ContainerService/managedClusters",
         least=28,
     )
-    for path, _ in resource.items("agentPoolProfiles"):
-        yield from agent_pool.placement(resource, path, where)
+    for pool in resource.parts("agentPoolProfiles[]"):
+        for problem in node_pools.placement(pool, where):
+            yield Problem(joined(pool.place, problem.path), problem.reason)
     yield from _pool_changes(resource)
     yield from _service_overlap(resource)
 
@@ -368,7 +368,7 @@ KINDS: Final = (
     AzureKind(
         CLUSTER,
         "Microsoft.ContainerService/managedClusters/{resourceName}",
-        name=naming.CLUSTER,
+        name=kinds.CLUSTER,
         # The vendor's own list: pulumi-azure-native, provider/pkg/gen/replacement.go.
         replaces=(
             "diskEncryptionSetID", "dnsPrefix", "fqdnSubdomain", "linuxProfile",
@@ -401,6 +401,7 @@ KINDS: Final = (
                 absent("identity", "servicePrincipalProfile"),
             ),
             _pools,
+            for_each("agentPoolProfiles[]", *node_pools.RULES),
             refused(
                 f"{_NETWORK}.networkPolicy", "azure doesn't go with the plugin kubenet",
                 all_of(
@@ -454,7 +455,10 @@ KINDS: Final = (
             _security,
             _problems,
         ),
-        references=(links.to("diskEncryptionSetID", "Microsoft.Compute/diskEncryptionSets"),),
+        references=(
+            *node_pools.references("agentPoolProfiles[]."),
+            links.to("diskEncryptionSetID", "Microsoft.Compute/diskEncryptionSets"),
+        ),
         crosschecks=(_conflicts,),
         computed=compute,
     ),

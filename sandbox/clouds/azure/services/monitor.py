@@ -12,8 +12,8 @@ from falaj.sandbox.clouds.azure import (
     existing,
     generated,
     keys,
+    kinds,
     links,
-    naming,
     places,
 )
 from falaj.sandbox.clouds.azure.kinds import AzureKind
@@ -425,15 +425,14 @@ def _activity_alert_problems(inputs: Inputs) -> Iterator[Problem]:
         )
 
 
-_MONITOR_INSIGHTS: Final = "Microsoft.Insights"
-_DIAGNOSTICS: Final = f"{_MONITOR_INSIGHTS}/diagnosticSettings/{{name}}"
+_DIAGNOSTICS: Final = f"{_INSIGHTS}/diagnosticSettings/{{name}}"
 
 
 KINDS: Final = (
     AzureKind(
         WORKSPACE,
         _PATH,
-        name=naming.WORKSPACE,
+        name=kinds.WORKSPACE,
         rules=(
             one_of("sku.capacityReservationLevel", _TIERS),
             when(
@@ -447,7 +446,7 @@ KINDS: Final = (
     AzureKind(
         CLUSTER,
         "Microsoft.OperationalInsights/clusters/{clusterName}",
-        name=naming.WORKSPACE,
+        name=kinds.WORKSPACE,
         is_held_by_references=True,
         replaces=("isDoubleEncryptionEnabled", "isAvailabilityZonesEnabled"),
         rules=(
@@ -480,7 +479,7 @@ KINDS: Final = (
     AzureKind(
         "azure-native:operationalinsights:Table",
         f"{_PATH}/tables/{{tableName}}",
-        name=naming.NameRule(
+        name=kinds.NameRule(
             1, 63, r"[A-Za-z][A-Za-z0-9_]*",
             "letters, digits and underscores, starting with a letter",
         ),
@@ -490,12 +489,12 @@ KINDS: Final = (
     AzureKind(
         "azure-native:operationalinsights:DataExport",
         f"{_PATH}/dataExports/{{dataExportName}}",
-        name=naming.WORKSPACE,
+        name=kinds.WORKSPACE,
     ),
     AzureKind(
         "azure-native:monitor:DataCollectionRule",
         f"{_INSIGHTS}/dataCollectionRules/{{dataCollectionRuleName}}",
-        name=naming.FREE,
+        name=kinds.FREE,
         is_held_by_references=True,
         replaces=("kind",),
         rules=(_collection_problems,),
@@ -507,7 +506,7 @@ KINDS: Final = (
     AzureKind(
         "azure-native:monitor:DataCollectionEndpoint",
         f"{_INSIGHTS}/dataCollectionEndpoints/{{dataCollectionEndpointName}}",
-        name=naming.FREE,
+        name=kinds.FREE,
         is_held_by_references=True,
         replaces=("kind",),
         computed=_endpoint_outputs,
@@ -521,13 +520,13 @@ KINDS: Final = (
     AzureKind(
         "azure-native:monitor:AzureMonitorWorkspace",
         "Microsoft.Monitor/accounts/{azureMonitorWorkspaceName}",
-        name=naming.WORKSPACE,
+        name=kinds.WORKSPACE,
         computed=_collection_workspace_outputs,
     ),
     AzureKind(
         SETTING,
         f"{{resourceUri}}/providers/{_DIAGNOSTICS}",
-        name=naming.FREE,
+        name=kinds.FREE,
         rules=(
             _destinations,
             refused(
@@ -545,7 +544,7 @@ KINDS: Final = (
     AzureKind(
         "azure-native:monitor:SubscriptionDiagnosticSetting",
         f"/subscriptions/{{subscriptionId}}/providers/{_DIAGNOSTICS}",
-        name=naming.FREE,
+        name=kinds.FREE,
         rules=(
             _destinations,
             required("logs[0]", "name at least one category"),
@@ -554,22 +553,22 @@ KINDS: Final = (
     ),
     AzureKind(
         "azure-native:monitor:ActionGroup",
-        f"{_MONITOR_INSIGHTS}/actionGroups/{{actionGroupName}}",
-        name=naming.FREE,
+        f"{_INSIGHTS}/actionGroups/{{actionGroupName}}",
+        name=kinds.FREE,
         location="any",
         rules=(sized("groupShortName", 0, 12, "characters"), _action_group_problems),
     ),
     AzureKind(
         "azure-native:monitor:AutoscaleSetting",
-        f"{_MONITOR_INSIGHTS}/autoscaleSettings/{{autoscaleSettingName}}",
-        name=naming.FREE,
+        f"{_INSIGHTS}/autoscaleSettings/{{autoscaleSettingName}}",
+        name=kinds.FREE,
         replaces=("targetResourceUri",),
         rules=(required("targetResourceUri", "name what is to be scaled"), _autoscale_problems),
     ),
     AzureKind(
         "azure-native:monitor:ActivityLogAlert",
-        f"{_MONITOR_INSIGHTS}/activityLogAlerts/{{activityLogAlertName}}",
-        name=naming.FREE,
+        f"{_INSIGHTS}/activityLogAlerts/{{activityLogAlertName}}",
+        name=kinds.FREE,
         location="any",
         rules=(
             refused(
@@ -585,25 +584,25 @@ KINDS: Final = (
     ),
     AzureKind(
         "azure-native:monitor:MetricAlert",
-        f"{_MONITOR_INSIGHTS}/metricAlerts/{{ruleName}}",
-        name=naming.FREE,
+        f"{_INSIGHTS}/metricAlerts/{{ruleName}}",
+        name=kinds.FREE,
         location="global",
     ),
     AzureKind(
         "azure-native:monitor:ScheduledQueryRule",
-        f"{_MONITOR_INSIGHTS}/scheduledQueryRules/{{ruleName}}",
-        name=naming.FREE,
+        f"{_INSIGHTS}/scheduledQueryRules/{{ruleName}}",
+        name=kinds.FREE,
     ),
     AzureKind(
         "azure-native:monitor:PrivateLinkScope",
-        f"{_MONITOR_INSIGHTS}/privateLinkScopes/{{scopeName}}",
-        name=naming.FREE,
+        f"{_INSIGHTS}/privateLinkScopes/{{scopeName}}",
+        name=kinds.FREE,
         location="global",
         is_held_by_children=True,
     ),
     AzureKind(
         "azure-native:monitor:PrivateLinkScopedResource",
-        f"{_MONITOR_INSIGHTS}/privateLinkScopes/{{scopeName}}/scopedResources/{{name}}",
-        name=naming.FREE,
+        f"{_INSIGHTS}/privateLinkScopes/{{scopeName}}/scopedResources/{{name}}",
+        name=kinds.FREE,
     ),
 )  # fmt: skip

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from falaj.sandbox.clouds.azure import arm, checks, existing, generated, links, naming
+from falaj.sandbox.clouds.azure import arm, checks, existing, generated, kinds, links
 from falaj.sandbox.clouds.azure.kinds import AzureKind
 from falaj.sandbox.clouds.azure.results import location
 from falaj.sandbox.clouds.inputs import Inputs, Resource
@@ -75,7 +75,7 @@ def _subnet_rules(inputs: Inputs, path: str) -> Iterator[Problem]:
     base = f"{path}." if path else ""
     name = inputs.optional_string(f"{base}name") if path else inputs.optional_string("subnetName")
     if path and name:
-        yield from naming.NETWORK.check(f"{base}name", name)
+        yield from kinds.NETWORK.check(f"{base}name", name)
     blocks = prefixes(inputs, path)
     for where, text in blocks:
         block = checks.address_range(text)
@@ -301,7 +301,7 @@ def rule(inputs: Inputs, path: str) -> Iterator[Problem]:
         yield from checks.needs(inputs, f"{base}priority", "give each rule its own, 100 to 4096")
         name = inputs.optional_string(f"{base}name")
         if name:
-            yield from naming.NETWORK.check(f"{base}name", name)
+            yield from kinds.NETWORK.check(f"{base}name", name)
     for side in ("source", "destination"):
         for where, text in inputs.strings(f"{base}{side}PortRange"):
             yield from ports(where, text)
@@ -538,7 +538,7 @@ KINDS: Final = (
     AzureKind(
         VIRTUAL_NETWORK,
         "Microsoft.Network/virtualNetworks/{virtualNetworkName}",
-        name=naming.VIRTUAL_NETWORK,
+        name=kinds.VIRTUAL_NETWORK,
         rules=(_network_problems,),
         delete_blockers=(_network_obstacles,),
         computed=_network_outputs,
@@ -546,7 +546,7 @@ KINDS: Final = (
     AzureKind(
         SUBNET,
         "Microsoft.Network/virtualNetworks/{virtualNetworkName}/subnets/{subnetName}",
-        name=naming.NETWORK,
+        name=kinds.NETWORK,
         inline=("subnets", "name"),
         is_held_by_references=True,
         rules=(
@@ -563,7 +563,7 @@ KINDS: Final = (
         "azure-native:network:VirtualNetworkPeering",
         "Microsoft.Network/virtualNetworks/{virtualNetworkName}/virtualNetworkPeerings/"
         "{virtualNetworkPeeringName}",
-        name=naming.NETWORK,
+        name=kinds.NETWORK,
         rules=(
             refused(
                 "useRemoteGateways",
@@ -578,7 +578,7 @@ KINDS: Final = (
     AzureKind(
         "azure-native:network:NetworkSecurityGroup",
         "Microsoft.Network/networkSecurityGroups/{networkSecurityGroupName}",
-        name=naming.NETWORK,
+        name=kinds.NETWORK,
         is_held_by_references=True,
         rules=(_group_problems,),
         computed=_group_outputs,
@@ -587,7 +587,7 @@ KINDS: Final = (
         RULE,
         "Microsoft.Network/networkSecurityGroups/{networkSecurityGroupName}/securityRules/"
         "{securityRuleName}",
-        name=naming.NETWORK,
+        name=kinds.NETWORK,
         inline=("securityRules", "name"),
         rules=(_rule_problems,),
         crosschecks=(_rule_conflicts,),
@@ -595,34 +595,34 @@ KINDS: Final = (
     AzureKind(
         "azure-native:network:ApplicationSecurityGroup",
         "Microsoft.Network/applicationSecurityGroups/{applicationSecurityGroupName}",
-        name=naming.NETWORK,
+        name=kinds.NETWORK,
         is_held_by_references=True,
     ),
     AzureKind(
         "azure-native:network:RouteTable",
         "Microsoft.Network/routeTables/{routeTableName}",
-        name=naming.NETWORK,
+        name=kinds.NETWORK,
         is_held_by_references=True,
         rules=(_table_problems,),
     ),
     AzureKind(
         "azure-native:network:Route",
         "Microsoft.Network/routeTables/{routeTableName}/routes/{routeName}",
-        name=naming.NETWORK,
+        name=kinds.NETWORK,
         inline=("routes", "name"),
         rules=(_route_problems,),
     ),
     AzureKind(
         WATCHER,
         "Microsoft.Network/networkWatchers/{networkWatcherName}",
-        name=naming.NETWORK,
+        name=kinds.NETWORK,
         is_held_by_children=True,
         crosschecks=(_watcher_conflicts,),
     ),
     AzureKind(
         FLOW_LOG,
         "Microsoft.Network/networkWatchers/{networkWatcherName}/flowLogs/{flowLogName}",
-        name=naming.NETWORK,
+        name=kinds.NETWORK,
         replaces=("targetResourceId",),
         rules=(
             between("retentionPolicy.days", 0, 365, "days"),

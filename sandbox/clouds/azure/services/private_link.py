@@ -12,8 +12,8 @@ from falaj.sandbox.clouds.azure import (
     data,
     existing,
     generated,
+    kinds,
     links,
-    naming,
     places,
     subnets,
 )
@@ -212,7 +212,7 @@ KINDS: Final = (
     AzureKind(
         ENDPOINT,
         "Microsoft.Network/privateEndpoints/{privateEndpointName}",
-        name=naming.NameRule(2, 64, naming.NETWORK.pattern, naming.NETWORK.text),
+        name=kinds.NameRule(2, 64, kinds.NETWORK.pattern, kinds.NETWORK.text),
         replaces=("subnet",),
         rules=(
             required("subnet.id", "an endpoint takes its address from a subnet"),
@@ -225,7 +225,7 @@ KINDS: Final = (
         "azure-native:network:PrivateDnsZoneGroup",
         "Microsoft.Network/privateEndpoints/{privateEndpointName}/privateDnsZoneGroups/"
         "{privateDnsZoneGroupName}",
-        name=naming.NETWORK,
+        name=kinds.NETWORK,
         rules=(
             refused(
                 "privateDnsZoneConfigs", "is missing: name at least one private DNS zone",
@@ -243,7 +243,7 @@ KINDS: Final = (
     AzureKind(
         ZONE,
         "Microsoft.Network/privateDnsZones/{privateZoneName}",
-        name=naming.ZONE,
+        name=kinds.ZONE,
         location="global",
         delete_blockers=(_zone_obstacles,),
         computed=_zone_outputs,
@@ -252,7 +252,7 @@ KINDS: Final = (
         LINK,
         "Microsoft.Network/privateDnsZones/{privateZoneName}/virtualNetworkLinks/"
         "{virtualNetworkLinkName}",
-        name=naming.NETWORK,
+        name=kinds.NETWORK,
         location="global",
         replaces=("virtualNetwork",),
         rules=(required("virtualNetwork.id", "name the network that may inputs the zone"),),

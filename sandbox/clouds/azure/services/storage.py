@@ -12,8 +12,8 @@ from falaj.sandbox.clouds.azure import (
     existing,
     generated,
     keys,
+    kinds,
     links,
-    naming,
     places,
     results,
 )
@@ -169,7 +169,7 @@ _PREFIXES: Final = re.compile(r"(?!-)[a-z0-9-]{3,63}(?<!-)|\$root|\$web|\$logs")
 def _container_problems(inputs: Inputs) -> Iterator[Problem]:
     name = inputs.optional_string("containerName")
     if name and not name.startswith("$"):
-        yield from naming.CONTAINER.check("containerName", name)
+        yield from kinds.CONTAINER.check("containerName", name)
     elif name and name not in ("$root", "$web", "$logs"):
         yield Problem(
             "containerName",
@@ -350,7 +350,7 @@ KINDS: Final = (
     AzureKind(
         ACCOUNT,
         PATH,
-        name=naming.STORAGE_ACCOUNT,
+        name=kinds.STORAGE_ACCOUNT,
         is_global_name=True,
         replaces=(
             "isHnsEnabled", "encryption.requireInfrastructureEncryption", "enableNfsV3",
@@ -412,7 +412,7 @@ KINDS: Final = (
     AzureKind(
         "azure-native:storage:BlobServiceProperties",
         f"{PATH}/blobServices/{{blobServicesName}}",
-        name=naming.only("default"),
+        name=kinds.only("default"),
         rules=(
             between("deleteRetentionPolicy.days", 1, 365, "days"),
             when(
@@ -432,14 +432,14 @@ KINDS: Final = (
     AzureKind(
         "azure-native:storage:FileServiceProperties",
         f"{PATH}/fileServices/{{fileServicesName}}",
-        name=naming.only("default"),
+        name=kinds.only("default"),
         rules=(between("shareDeleteRetentionPolicy.days", 1, 365, "days"),),
     ),
     AzureKind(
         "azure-native:storage:BlobContainerImmutabilityPolicy",
         f"{PATH}/blobServices/default/containers/{{containerName}}/immutabilityPolicies/"
         "{immutabilityPolicyName}",
-        name=naming.only("default"),
+        name=kinds.only("default"),
         rules=(
             between("immutabilityPeriodSinceCreationInDays", 1, 146000, "days"),
             refused(
@@ -455,14 +455,14 @@ KINDS: Final = (
     AzureKind(
         "azure-native:storage:ManagementPolicy",
         f"{PATH}/managementPolicies/{{managementPolicyName}}",
-        name=naming.only("default"),
+        name=kinds.only("default"),
         rules=(_lifecycle_problems,),
         computed=_stamped,
     ),
     AzureKind(
         "azure-native:storage:FileShare",
         f"{PATH}/fileServices/default/shares/{{shareName}}",
-        name=naming.CONTAINER,
+        name=kinds.CONTAINER,
         replaces=("enabledProtocols",),
         rules=(between("shareQuota", 1, 262144, "GiB"), _share_problems),
         crosschecks=(_share_conflicts,),
@@ -471,7 +471,7 @@ KINDS: Final = (
     AzureKind(
         "azure-native:storage:EncryptionScope",
         f"{PATH}/encryptionScopes/{{encryptionScopeName}}",
-        name=naming.NameRule(
+        name=kinds.NameRule(
             3, 63, r"[A-Za-z0-9](?:-?[A-Za-z0-9])*",
             "letters, digits and single hyphens, starting and ending with a letter or digit",
         ),

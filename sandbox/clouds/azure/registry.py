@@ -1,15 +1,40 @@
-"""Types that the table doesn't know: a path and a name derived from the SDK's own types."""
+"""All types that the model knows, and what is derived for those that it doesn't."""
 
 from __future__ import annotations
 
 import re
 from functools import cache
+from types import ModuleType
 from typing import Final
 
 from falaj.sandbox.clouds.azure import table
 from falaj.sandbox.clouds.azure.arm import SCOPES
 from falaj.sandbox.clouds.azure.kinds import AzureKind
-from falaj.sandbox.clouds.azure.shape import shape
+from falaj.sandbox.clouds.azure.results import shape
+from falaj.sandbox.clouds.azure.services import (
+    access,
+    compute,
+    containers,
+    edge,
+    files,
+    governance,
+    key_vault,
+    kubernetes,
+    monitor,
+    network,
+    node_pools,
+    private_link,
+    storage,
+)
+
+SERVICES: Final[tuple[ModuleType, ...]] = (
+    access, compute, containers, edge, files, governance, key_vault, kubernetes, monitor,
+    network, node_pools, private_link, storage,
+)  # fmt: skip
+
+for _service in SERVICES:
+    table.add(_service.KINDS)
+
 
 # The namespaces whose spelling isn't the module's with a capital letter. Letter case doesn't count
 # in an id; this is for the reader's sake.

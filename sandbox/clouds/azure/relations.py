@@ -1,4 +1,4 @@
-"""Conflicts that any type can have with what exists, and what keeps it from being deleted."""
+"""How resources depend on each other: references, names taken, locks, what stands in the way."""
 
 from __future__ import annotations
 
