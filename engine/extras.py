@@ -25,6 +25,7 @@ EXTRAS: Final[Mapping[str, frozenset[str]]] = {
     "falaj.components.local.provider.leftovers": frozenset({"local"}),
     "falaj.components.local.provider.resources": frozenset({"local"}),
     "falaj.components.local.supervision": frozenset({"local"}),
+    "falaj.stacks.command.cluster": frozenset({"kubernetes"}),
     "falaj.stacks.preflight.aws": frozenset({"aws"}),
     "falaj.stacks.preflight.azure": frozenset({"azure"}),
 }

@@ -19,16 +19,11 @@ from falaj.engine.install import Engine, ensure_engine
 from falaj.engine.launchers import PYTHON_VARIABLE
 from falaj.engine.locks import clear_stale_locks
 from falaj.engine.progress import Report, to_stderr
-from falaj.sandbox import activation
 
 
 def additions(engine: Engine, environ: Mapping[str, str] | None = None) -> dict[str, str]:
-    """What plain `pulumi` needs beside the variables `environ` (ours); none is a secret.
-
-    Raises EngineError when they are half the sandbox's and half real.
-    """
+    """What plain `pulumi` needs beside the variables `environ` (ours); none is a secret."""
     base = os.environ if environ is None else environ
-    activation.check(base)
     own = Path(sys.prefix) / "bin"
     before = [str(folder) for folder in [own, *engine.bin_dirs]]
     after = [part for part in base.get("PATH", os.defpath).split(os.pathsep) if part not in before]

@@ -13,7 +13,7 @@ import click
 
 from falaj.engine.commands import run
 from falaj.sandbox import activation, faults
-from falaj.sandbox.charts import library, modules
+from falaj.sandbox.charts import library
 from falaj.sandbox.clouds.model import Made
 from falaj.sandbox.drift import lose as lose_resource
 from falaj.sandbox.drift import set_property
@@ -168,7 +168,7 @@ def list_charts() -> None:
 def add_charts(names: tuple[str, ...]) -> None:
     """Put charts that lie in Go modules into the folder, such as kueue (default: all)."""
     folder = library.folder()
-    _tell_charts(folder, modules.add(list(names), folder))
+    _tell_charts(folder, library.add(list(names), folder))
 
 
 @sandbox.command()

@@ -11,7 +11,7 @@ from falaj.engine.errors import EngineError
 from falaj.sandbox import diff, faults, urns
 from falaj.sandbox.charts.groups import Surroundings
 from falaj.sandbox.checker import Checker
-from falaj.sandbox.clouds.kubeconfigs import cluster_of
+from falaj.sandbox.clouds.kubernetes import cluster_of
 from falaj.sandbox.clouds.model import CloudModel, Made, Problem, Properties
 from falaj.sandbox.errors import ModelError, SandboxError
 from falaj.sandbox.properties import filled, leaves, plausible, previewed, without_nulls
@@ -19,6 +19,7 @@ from falaj.sandbox.schema.tables import Tables
 from falaj.sandbox.settings import decode_settings, refuse_credentials
 from falaj.sandbox.store import Store
 from falaj.wire import UNKNOWN, has_unknown
+from falaj.wire.changes import PropertyChange
 
 MARK: Final = "__falajSandbox"
 """Output of everything that the sandbox made; the engine keeps it and shows it nowhere."""
@@ -102,7 +103,7 @@ class Cloud:
         new: Properties,
         id: str,
         ignored: list[str],
-    ) -> tuple[list[diff.Change], bool]:
+    ) -> tuple[list[PropertyChange], bool]:
         """What differs, and whether the old must go before a new one can be made."""
         token, name = urns.token(urn), urns.name(urn)
         changes = diff.compare(old, new, self._replacements(token), ignored)
@@ -240,9 +241,11 @@ class Cloud:
         with self.store.transaction():
             made = self._own(token, id, state)
             if made is not None:
-                found = self._ask(lambda: self._model.obstacles(token, made, self.store), name)
-                if found:
-                    raise SandboxError(found, f"{name} can't be deleted")
+                blockers = self._ask(
+                    lambda: self._model.delete_blockers(token, made, self.store), name
+                )
+                if blockers:
+                    raise SandboxError(blockers, f"{name} can't be deleted")
                 self.store.remove(token, self._kept(id), urn)
         if fault is not None:
             raise fault

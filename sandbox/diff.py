@@ -4,26 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Final
 
 from falaj.sandbox.checker import join
 from falaj.wire import Unknown
-
-ADD: Final = "add"
-DELETE: Final = "delete"
-UPDATE: Final = "update"
+from falaj.wire.changes import ChangeKind, PropertyChange
 
 _INDEX: Final = re.compile(r"\[\d+\]")
-
-
-@dataclass(frozen=True)
-class Change:
-    """One property that differs: its path, how, and whether the resource must be replaced."""
-
-    path: str
-    kind: str
-    replaces: bool
 
 
 def compare(
@@ -31,7 +18,7 @@ def compare(
     new: Mapping[str, Any],
     replacements: Collection[str] = frozenset(),
     ignored: Collection[str] = frozenset(),
-) -> list[Change]:
+) -> list[PropertyChange]:
     """Every property that differs, at the greatest depth where the difference can be told.
 
     Args:
@@ -39,7 +26,7 @@ def compare(
         ignored: paths of changes that don't count, as `ignore_changes` names them.
     """
     return [
-        Change(path, kind, any(_is_at(_plain(path), each) for each in replacements))
+        PropertyChange(path, kind, any(_is_at(_plain(path), each) for each in replacements))
         for path, kind in _objects(old, new, "")
         if not any(_is_at(path, each) or _is_at(_plain(path), each) for each in ignored)
     ]
@@ -47,18 +34,18 @@ def compare(
 
 def _objects(
     old: Mapping[str, Any], new: Mapping[str, Any], path: str
-) -> Iterable[tuple[str, str]]:
+) -> Iterable[tuple[str, ChangeKind]]:
     for name in sorted({*old, *new}):
         if not name.startswith("__"):
             yield from _values(old.get(name), new.get(name), join(path, name))
 
 
-def _values(old: Any, new: Any, path: str) -> Iterable[tuple[str, str]]:
+def _values(old: Any, new: Any, path: str) -> Iterable[tuple[str, ChangeKind]]:
     if isinstance(old, Unknown) or isinstance(new, Unknown):
-        yield path, ADD if old is None else UPDATE
+        yield path, "add" if old is None else "update"
     elif old is None or new is None:
         if old is not new:
-            yield path, ADD if old is None else DELETE
+            yield path, "add" if old is None else "delete"
     elif isinstance(old, Mapping) and isinstance(new, Mapping):
         yield from _objects(old, new, path)
     elif _is_list(old) and _is_list(new):
@@ -67,7 +54,7 @@ def _values(old: Any, new: Any, path: str) -> Iterable[tuple[str, str]]:
             after = new[index] if index < len(new) else None
             yield from _values(before, after, f"{path}[{index}]")
     elif isinstance(old, bool) != isinstance(new, bool) or old != new:
-        yield path, UPDATE
+        yield path, "update"
 
 
 def _is_list(value: Any) -> bool:

@@ -1,18 +1,17 @@
-"""The provider's face towards the engine: gRPC calls in, plain values to the sandbox's cloud."""
+"""The provider's face towards the engine: plain values in, to the sandbox's cloud."""
 
 from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Final, TypeVar
 
 import grpc
-import grpc.aio
-from google.protobuf import any_pb2, empty_pb2
+from google.protobuf import any_pb2
 from pulumi.runtime import proto
-from pulumi.runtime.proto import provider_pb2_grpc, status_pb2
+from pulumi.runtime.proto import status_pb2
 
 from falaj.engine.errors import EngineError
 from falaj.sandbox import diff, urns
@@ -24,24 +23,15 @@ from falaj.sandbox.clouds.model import Problem
 from falaj.sandbox.errors import PartialError, SandboxError
 from falaj.sandbox.foresight import Foresight
 from falaj.wire import Values, decode, encode
+from falaj.wire.changes import PropertyChange
+from falaj.wire.servicer import Changing, Failure, GrpcContext, Servicer
 
 Answer = TypeVar("Answer")
-GrpcContext = grpc.aio.ServicerContext[Any, Any]
-Changing = proto.CreateRequest | proto.UpdateRequest
 
 _THREADS: Final = 64
 
-_KINDS: Final = {
-    (diff.ADD, False): proto.PropertyDiff.ADD,
-    (diff.ADD, True): proto.PropertyDiff.ADD_REPLACE,
-    (diff.DELETE, False): proto.PropertyDiff.DELETE,
-    (diff.DELETE, True): proto.PropertyDiff.DELETE_REPLACE,
-    (diff.UPDATE, False): proto.PropertyDiff.UPDATE,
-    (diff.UPDATE, True): proto.PropertyDiff.UPDATE_REPLACE,
-}
 
-
-class SandboxServicer(provider_pb2_grpc.ResourceProviderServicer):
+class SandboxServicer(Servicer):
     """Answers the engine for one cloud.
 
     Args:
@@ -51,6 +41,8 @@ class SandboxServicer(provider_pb2_grpc.ResourceProviderServicer):
             those of a real cloud.
     """
 
+    takes_assets = True
+
     def __init__(
         self,
         cloud: Cloud,
@@ -58,6 +50,7 @@ class SandboxServicer(provider_pb2_grpc.ResourceProviderServicer):
         foresight: Foresight | None = None,
         warn_beside: Warn | None = None,
     ) -> None:
+        super().__init__(cloud.tables.package.version)
         self._cloud = cloud
         self._warn = warn
         self._warn_beside: Warn = warn_beside or (lambda text, _: warn(text))
@@ -66,194 +59,128 @@ class SandboxServicer(provider_pb2_grpc.ResourceProviderServicer):
         # One for each resource that the engine works on at a time, and more.
         self._threads = ThreadPoolExecutor(_THREADS) if cloud.waits else None
 
-    async def Handshake(  # noqa: N802 - the name is the protocol's
-        self, request: proto.ProviderHandshakeRequest, context: GrpcContext
-    ) -> proto.ProviderHandshakeResponse:
-        """Take secrets, but neither references nor output values: plain values are enough."""
-        del request, context
-        return proto.ProviderHandshakeResponse(accept_secrets=True)
-
-    async def GetPluginInfo(  # noqa: N802 - the name is the protocol's
-        self, request: empty_pb2.Empty, context: GrpcContext
-    ) -> proto.PluginInfo:
-        """The version is that of the SDK whose types are checked."""
-        del request, context
-        return proto.PluginInfo(version=self._cloud.tables.package.version)
-
-    async def GetSchema(  # noqa: N802 - the name is the protocol's
-        self, request: proto.GetSchemaRequest, context: GrpcContext
-    ) -> proto.GetSchemaResponse:
+    def schema(self) -> str:
         """No more than the name and the version: programs use the SDK that is installed."""
-        del request, context
         package = self._cloud.tables.package
-        document = {"name": package.name, "version": package.version}
-        return proto.GetSchemaResponse(schema=json.dumps(document))
+        return json.dumps({"name": package.name, "version": package.version})
 
-    async def Cancel(  # noqa: N802 - the name is the protocol's
-        self, request: empty_pb2.Empty, context: GrpcContext
-    ) -> empty_pb2.Empty:
+    def cancel(self) -> None:
         """Stop what waits for a control plane; nothing else takes long."""
-        del request, context
         self._cloud.cancel()
-        return empty_pb2.Empty()
 
-    async def CheckConfig(  # noqa: N802 - the name is the protocol's
-        self, request: proto.CheckRequest, context: GrpcContext
-    ) -> proto.CheckResponse:
-        """Check the provider's own settings."""
+    async def check_settings(self, given: Values) -> tuple[Values, Sequence[Failure]]:
+        """The provider's settings as they are, and what is wrong with them."""
+        return given, _failures(self._cloud.check_settings(given))
 
-        def work() -> proto.CheckResponse:
-            given, _ = decode(request.news)
-            problems = self._cloud.check_settings(given)
-            return proto.CheckResponse(inputs=request.news, failures=_failures(problems))
-
-        return await self._answer(work, context)
-
-    async def DiffConfig(  # noqa: N802 - the name is the protocol's
-        self, request: proto.DiffRequest, context: GrpcContext
-    ) -> proto.DiffResponse:
+    async def diff_settings(self, old: Values, new: Values) -> list[PropertyChange]:
         """Another region or account is another provider; its resources say what that means."""
-        old, _ = decode(request.old_inputs if request.old_inputs.fields else request.olds)
-        new, _ = decode(request.news)
-        return await self._answer(lambda: _diff_response(diff.compare(old, new), False), context)
+        return diff.compare(old, new)
 
-    async def Configure(  # noqa: N802 - the name is the protocol's
-        self, request: proto.ConfigureRequest, context: GrpcContext
-    ) -> proto.ConfigureResponse:
+    async def configure(self, given: Values) -> None:
         """Take over the provider's own settings, and say loudly that this is the sandbox."""
-
-        def work() -> proto.ConfigureResponse:
-            self._cloud.configure(decode(request.args)[0])
-            if self._foresight:
-                self._foresight.configure(decode(request.args)[0])
-            return proto.ConfigureResponse(
-                acceptSecrets=True,
-                supportsPreview=True,
-                acceptResources=False,
-                acceptOutputs=False,
-            )
-
         if not self._announced:
             self._announced = True
             self._warn(self._cloud.banner)
-        return await self._answer(work, context)
+        self._cloud.configure(given)
+        if self._foresight:
+            self._foresight.configure(given)
 
-    async def Check(  # noqa: N802 - the name is the protocol's
-        self, request: proto.CheckRequest, context: GrpcContext
-    ) -> proto.CheckResponse:
-        """Check a resource's inputs."""
+    async def check(
+        self, urn: str, given: Values, old: Values
+    ) -> tuple[Values, Sequence[Failure]]:
+        """The inputs with what the cloud fills in, and what it would refuse."""
 
-        def work() -> proto.CheckResponse:
-            given, secrets = decode(request.news, assets=True)
-            old, _ = decode(request.olds, assets=True)
-            if (warning := vendor.warning(urns.token(request.urn))) is not None:
-                self._warn_beside(warning, request.urn)
-            checked, problems = self._at(request.urn).check(request.urn, given, old)
-            return proto.CheckResponse(
-                inputs=encode(checked, secrets | self._secrets(request.urn)),
-                failures=_failures(problems),
-            )
+        def work() -> tuple[Values, Sequence[Failure]]:
+            if (warning := vendor.warning(urns.token(urn))) is not None:
+                self._warn_beside(warning, urn)
+            checked, problems = self._at(urn).check(urn, given, old)
+            return checked, _failures(problems)
 
-        return await self._answer(work, context)
+        return await self._done(work)
 
-    async def Diff(  # noqa: N802 - the name is the protocol's
-        self, request: proto.DiffRequest, context: GrpcContext
-    ) -> proto.DiffResponse:
+    async def diff(
+        self, urn: str, id: str, state: Values, old: Values, new: Values,
+        *, ignored: Sequence[str],
+    ) -> tuple[list[PropertyChange], bool]:  # fmt: skip
         """Compare a resource's inputs with those that are wanted."""
 
-        def work() -> proto.DiffResponse:
-            state, _ = decode(request.olds, assets=True)
-            old, _ = decode(request.old_inputs, assets=True)
-            new, _ = decode(request.news, assets=True)
-            self._at(request.urn).refuse_foreign(request.urn, request.id, state)
-            changes, delete_first = self._at(request.urn).difference(
-                request.urn, old, new, request.id, list(request.ignoreChanges)
-            )
-            return _diff_response(changes, delete_first)
+        def work() -> tuple[list[PropertyChange], bool]:
+            self._at(urn).refuse_foreign(urn, id, state)
+            return self._at(urn).difference(urn, old, new, id, list(ignored))
 
-        return await self._answer(work, context)
+        return await self._done(work)
 
-    async def Create(  # noqa: N802 - the name is the protocol's
-        self, request: proto.CreateRequest, context: GrpcContext
-    ) -> proto.CreateResponse:
+    async def create(
+        self, urn: str, inputs: Values, *, preview: bool, seconds: float
+    ) -> tuple[str, Values]:
         """Make a resource, or say what it would be like."""
 
-        def work() -> proto.CreateResponse:
-            inputs, secrets = decode(request.properties, assets=True)
-            secrets |= self._secrets(request.urn)
-            if request.preview:
-                previewed = self._at(request.urn).preview_create(request.urn, inputs)
-                foreseen = self._foresight and self._foresight.create(request.urn, inputs)
-                made, outputs = foreseen or ("", previewed)
-                return proto.CreateResponse(id=made, properties=encode(outputs, secrets))
+        def work() -> tuple[str, Values]:
+            if preview:
+                previewed = self._at(urn).preview_create(urn, inputs)
+                foreseen = self._foresight and self._foresight.create(urn, inputs)
+                return foreseen or ("", previewed)
             self._foresight = None
-            made, outputs = self._at(request.urn).create(
-                request.urn, inputs, seconds=request.timeout
-            )
-            return proto.CreateResponse(id=made, properties=encode(outputs, secrets))
+            return self._at(urn).create(urn, inputs, seconds=seconds)
 
-        return await self._answer(work, context, request)
+        return await self._done(work)
 
-    async def Read(  # noqa: N802 - the name is the protocol's
-        self, request: proto.ReadRequest, context: GrpcContext
-    ) -> proto.ReadResponse:
-        """Find out what is true of a resource; one that is gone has an empty id."""
+    async def read(
+        self, urn: str, id: str, state: Values, inputs: Values
+    ) -> tuple[Values, Values] | None:
+        """What is true of a resource."""
+        found = await self._done(lambda: self._at(urn).read(urn, id, state, inputs))
+        return None if found is None else (dict(found.outputs), dict(found.inputs))
 
-        def work() -> proto.ReadResponse:
-            state, secrets = decode(request.properties, assets=True)
-            secrets |= self._secrets(request.urn)
-            last, secret_inputs = decode(request.inputs, assets=True)
-            found = self._at(request.urn).read(request.urn, request.id, state, last)
-            if found is None:
-                return proto.ReadResponse()
-            outputs: Values = dict(found.outputs)
-            inputs: Values = dict(found.inputs)
-            return proto.ReadResponse(
-                id=request.id,
-                properties=encode(outputs, secrets),
-                inputs=encode(inputs, secrets | secret_inputs),
-            )
+    async def update(
+        self, urn: str, id: str, state: Values, old: Values, new: Values,
+        *, preview: bool, seconds: float,
+    ) -> Values:  # fmt: skip
+        """Bring a resource to the inputs that are wanted, or say what it would be like."""
 
-        return await self._answer(work, context)
+        def work() -> Values:
+            if preview:
+                previewed = self._at(urn).preview_update(urn, id, state, old, new)
+                foreseen = self._foresight and self._foresight.update(urn, id, state, new)
+                return foreseen or previewed
+            self._foresight = None
+            return self._at(urn).update(urn, id, state, new, seconds=seconds)
 
-    async def Update(  # noqa: N802 - the name is the protocol's
-        self, request: proto.UpdateRequest, context: GrpcContext
-    ) -> proto.UpdateResponse:
-        """Bring a resource to the inputs that are wanted."""
+        return await self._done(work)
 
-        def work() -> proto.UpdateResponse:
-            state, _ = decode(request.olds, assets=True)
-            old, _ = decode(request.old_inputs, assets=True)
-            new, secrets = decode(request.news, assets=True)
-            secrets |= self._secrets(request.urn)
-            if request.preview:
-                previewed = self._at(request.urn).preview_update(
-                    request.urn, request.id, state, old, new
-                )
-                foreseen = self._foresight and self._foresight.update(
-                    request.urn, request.id, state, new
-                )
-                outputs = foreseen or previewed
-            else:
-                self._foresight = None
-                outputs = self._at(request.urn).update(
-                    request.urn, request.id, state, new, seconds=request.timeout
-                )
-            return proto.UpdateResponse(properties=encode(outputs, secrets))
-
-        return await self._answer(work, context, request)
-
-    async def Delete(  # noqa: N802 - the name is the protocol's
-        self, request: proto.DeleteRequest, context: GrpcContext
-    ) -> empty_pb2.Empty:
+    async def delete(self, urn: str, id: str, state: Values, *, seconds: float) -> None:
         """Remove a resource."""
+        await self._done(lambda: self._at(urn).delete(urn, id, state, seconds=seconds))
 
-        def work() -> empty_pb2.Empty:
-            state, _ = decode(request.properties, assets=True)
-            self._at(request.urn).delete(request.urn, request.id, state, seconds=request.timeout)
-            return empty_pb2.Empty()
+    def secret_outputs(self, urn: str) -> frozenset[str]:
+        """What the vendor's provider always marks as secret."""
+        return vendor.secret_outputs(urns.token(urn))
 
-        return await self._answer(work, context)
+    def explained(self, error: Exception) -> str:
+        """A refusal's own words; what is none of them is a bug of the sandbox."""
+        if isinstance(error, EngineError | ValueError):
+            return str(error)
+        return f"an internal error of the sandbox: {type(error).__name__}: {error}; a bug"
+
+    def failure_details(self, error: Exception, changing: Changing) -> bytes | None:
+        """What exists although the operation failed (ErrorResourceInitFailed)."""
+        if not isinstance(error, PartialError) or error.state is None:
+            return None
+        made, outputs, _ = error.state
+        is_creation = isinstance(changing, proto.CreateRequest)
+        inputs = changing.properties if is_creation else changing.news
+        secrets = decode(inputs, assets=True)[1] | self.secret_outputs(changing.urn)
+        detail = proto.ErrorResourceInitFailed(
+            id=made,
+            properties=encode(dict(outputs), secrets),
+            reasons=[str(error)],
+            inputs=inputs,
+        )
+        packed = any_pb2.Any()
+        packed.Pack(detail)
+        status = status_pb2.Status(code=grpc.StatusCode.UNKNOWN.value[0], message=str(error))
+        status.details.append(packed)
+        return status.SerializeToString()
 
     async def Invoke(  # noqa: N802 - the name is the protocol's
         self, request: proto.InvokeRequest, context: GrpcContext
@@ -266,12 +193,16 @@ class SandboxServicer(provider_pb2_grpc.ResourceProviderServicer):
                 asked = self._foresight or self._cloud
                 answer: Values = asked.invoke(request.tok, arguments)
             except SandboxError as error:
-                return proto.InvokeResponse(failures=_failures(error.problems))
+                failures = [
+                    proto.CheckFailure(property=path, reason=reason)
+                    for path, reason in _failures(error.problems)
+                ]
+                return proto.InvokeResponse(failures=failures)
             response = proto.InvokeResponse()
             getattr(response, "return").CopyFrom(encode(answer))  # a word of Python's own
             return response
 
-        return await self._answer(work, context)
+        return await self.answer(lambda: self._done(work), context)
 
     async def Construct(  # noqa: N802 - the name is the protocol's
         self, request: proto.ConstructRequest, context: GrpcContext
@@ -285,88 +216,19 @@ class SandboxServicer(provider_pb2_grpc.ResourceProviderServicer):
             )
 
         version = self._cloud.tables.package.version
-        return await self._answered(
-            construct(request, version, build, self._warn_beside), context, None
+        return await self.answer(
+            lambda: construct(request, version, build, self._warn_beside), context
         )
 
     def _at(self, urn: str) -> Cloud:
         return self._cloud.of(urns.token(urn))
 
-    def _secrets(self, urn: str) -> frozenset[str]:
-        return vendor.secret_outputs(urns.token(urn))
-
-    async def _answer(
-        self,
-        work: Callable[[], Answer],
-        context: GrpcContext,
-        changing: Changing | None = None,
-    ) -> Answer:
-        """Do it, aside where it may take long; errors are told as `_answered` does."""
-
-        async def done() -> Answer:
-            if self._threads is not None:
-                return await asyncio.get_running_loop().run_in_executor(self._threads, work)
+    async def _done(self, work: Callable[[], Answer]) -> Answer:
+        """Do it, aside where it may take long."""
+        if self._threads is None:
             return work()
-
-        return await self._answered(done(), context, changing)
-
-    async def _answered(
-        self, work: Awaitable[Answer], context: GrpcContext, changing: Changing | None
-    ) -> Answer:
-        """Turn errors into one plain message; none of them shows a trace."""
-        try:
-            return await work
-        except PartialError as error:
-            if changing is not None:
-                _attach_state(error, context, changing, self._secrets(changing.urn))
-            message = str(error)
-        except (EngineError, ValueError) as error:
-            message = str(error)
-        except Exception as error:
-            message = f"an internal error of the sandbox: {type(error).__name__}: {error}; a bug"
-        await context.abort(grpc.StatusCode.UNKNOWN, message)
-        raise AssertionError("abort always raises")
+        return await asyncio.get_running_loop().run_in_executor(self._threads, work)
 
 
-def _attach_state(
-    error: PartialError, context: GrpcContext, changing: Changing, always_secret: frozenset[str]
-) -> None:
-    """Tell the engine what exists although the operation failed (ErrorResourceInitFailed)."""
-    if error.state is None:
-        return
-    made, outputs, _ = error.state
-    is_creation = isinstance(changing, proto.CreateRequest)
-    inputs = changing.properties if is_creation else changing.news
-    secrets = decode(inputs, assets=True)[1] | always_secret
-    detail = proto.ErrorResourceInitFailed(
-        id=made,
-        properties=encode(dict(outputs), secrets),
-        reasons=[str(error)],
-        inputs=inputs,
-    )
-    packed = any_pb2.Any()
-    packed.Pack(detail)
-    status = status_pb2.Status(code=grpc.StatusCode.UNKNOWN.value[0], message=str(error))
-    status.details.append(packed)
-    context.set_trailing_metadata((("grpc-status-details-bin", status.SerializeToString()),))
-
-
-def _failures(problems: tuple[Problem, ...] | list[Problem]) -> list[proto.CheckFailure]:
-    return [proto.CheckFailure(property=each.path, reason=each.reason) for each in problems]
-
-
-def _diff_response(changes: list[diff.Change], delete_first: bool) -> proto.DiffResponse:
-    tops = {change.path: change.path.partition(".")[0].partition("[")[0] for change in changes}
-    return proto.DiffResponse(
-        changes=proto.DiffResponse.DIFF_SOME if changes else proto.DiffResponse.DIFF_NONE,
-        diffs=list(dict.fromkeys(tops.values())),
-        replaces=list(dict.fromkeys(tops[each.path] for each in changes if each.replaces)),
-        deleteBeforeReplace=delete_first,
-        detailedDiff={
-            change.path: proto.PropertyDiff(
-                kind=_KINDS[change.kind, change.replaces], inputDiff=True
-            )
-            for change in changes
-        },
-        hasDetailedDiff=True,
-    )
+def _failures(problems: Iterable[Problem]) -> list[Failure]:
+    return [(each.path, each.reason) for each in problems]

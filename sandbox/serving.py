@@ -9,14 +9,11 @@ import argparse
 import asyncio
 import contextlib
 import os
-import signal
 import sys
 from pathlib import Path
-from typing import Final
 
 import grpc
-import grpc.aio
-from pulumi.runtime.proto import engine_pb2, engine_pb2_grpc, provider_pb2_grpc
+from pulumi.runtime.proto import engine_pb2, engine_pb2_grpc
 
 from falaj.engine.errors import EngineError
 from falaj.engine.languagehost.watch import parent_ended
@@ -25,8 +22,7 @@ from falaj.sandbox.cloud import Cloud
 from falaj.sandbox.foresight import Foresight
 from falaj.sandbox.servicer import SandboxServicer
 from falaj.sandbox.store import Store
-
-_MESSAGE_LIMIT: Final = 400 << 20  # the engine's own limit on messages
+from falaj.wire import servicer
 
 
 def serve(package: str, engine_address: str) -> None:
@@ -38,7 +34,10 @@ def serve(package: str, engine_address: str) -> None:
     activation.require_active(os.environ)
     store = Store(Path(os.environ[activation.CLOUD_VARIABLE]))
     cloud = _cloud(package, store)
-    asyncio.run(_serve(cloud, store, engine_address, os.getppid()))
+    parent = os.getppid()
+    asyncio.run(
+        servicer.serve(_servicer(cloud, store, engine_address, parent), parent_ended(parent))
+    )
 
 
 def _cloud(package: str, store: Store) -> Cloud:
@@ -53,36 +52,16 @@ def _cloud(package: str, store: Store) -> Cloud:
     return Cluster(model, store, Connection(Path(os.environ[activation.CLUSTER_VARIABLE])))
 
 
-async def _serve(cloud: Cloud, store: Store, engine_address: str, parent: int) -> None:
-    leaving = asyncio.Event()
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(number, leaving.set)
-    server = grpc.aio.server(
-        options=[
-            ("grpc.max_receive_message_length", _MESSAGE_LIMIT),
-            ("grpc.max_send_message_length", _MESSAGE_LIMIT),
-        ]
-    )
+def _servicer(cloud: Cloud, store: Store, engine_address: str, parent: int) -> SandboxServicer:
     # Each provider of a stack has a process of its own: one of them speaks for all.
     run = f"{parent} {engine_address}"
     warn = _Warnings(engine_address)
-    servicer = SandboxServicer(
+    return SandboxServicer(
         cloud,
         lambda text: warn(text) if store.is_first(f"{run} {cloud.waits}") else None,
         Foresight.of(cloud.package, os.environ),
         warn,
     )
-    provider_pb2_grpc.add_ResourceProviderServicer_to_server(servicer, server)
-    port = server.add_insecure_port("127.0.0.1:0")
-    await server.start()
-    sys.stdout.write(f"{port}\n")
-    sys.stdout.flush()
-    told, orphaned = asyncio.create_task(leaving.wait()), asyncio.create_task(parent_ended(parent))
-    await asyncio.wait({told, orphaned}, return_when=asyncio.FIRST_COMPLETED)
-    told.cancel()
-    orphaned.cancel()
-    await server.stop(None)
 
 
 class _Warnings:

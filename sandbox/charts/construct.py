@@ -13,7 +13,7 @@ from pulumi.runtime.proto import resource_pb2, resource_pb2_grpc
 
 from falaj.engine.errors import EngineError
 from falaj.sandbox.charts import groups
-from falaj.sandbox.charts.ordering import Declared
+from falaj.sandbox.charts.groups import Declared
 from falaj.wire import SIGNATURE, Values, decode, encode, has_unknown
 
 _REFERENCE: Final = "5cf8f73096256a8f31e491e813e4eb8e"

@@ -1,19 +1,116 @@
-"""The vendor's components that make objects: which ones, from what a program gives them."""
+"""What a chart or a file of manifests is made of, in the order of making."""
 
 from __future__ import annotations
 
 import glob
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
 from falaj.engine.errors import EngineError
 from falaj.engine.oci.tools import ensure
-from falaj.sandbox.charts import helm, library, texts
+from falaj.sandbox.charts import helm, library
 from falaj.sandbox.charts.helm import Rendering
-from falaj.sandbox.charts.ordering import Declared, declared
+from falaj.sandbox.clouds.kubernetes import has_namespace
+from falaj.sandbox.cluster.objects import SKIP_AWAIT
 from falaj.wire import ASSET, SIGNATURE
+
+_DEFINITION: Final = "CustomResourceDefinition"
+
+
+@dataclass(frozen=True)
+class Declared:
+    """One object of a group as a resource."""
+
+    token: str
+    name: str
+    manifest: Mapping[str, Any]
+    after: tuple[int, ...]
+    """Places in the list of those that have to be there first: all before this one."""
+
+    @property
+    def is_kept(self) -> bool:
+        """Whether it stays when the chart goes (``helm.sh/resource-policy: keep``)."""
+        annotations = self.manifest["metadata"].get("annotations") or {}
+        return annotations.get("helm.sh/resource-policy") == "keep"
+
+
+def token_of(manifest: Mapping[str, Any]) -> str:
+    """The type of the resource; the core group is written out."""
+    version = str(manifest["apiVersion"])
+    return f"kubernetes:{version if '/' in version else f'core/{version}'}:{manifest['kind']}"
+
+
+def declared(
+    manifests: Sequence[Mapping[str, Any]],
+    prefix: str,
+    namespace: str,
+    *,
+    skip_await: bool = False,
+) -> list[Declared]:
+    """The objects in an order in which they can be made: definitions and namespaces first.
+
+    Args:
+        prefix: before each resource's name, with a colon; none when empty.
+        namespace: of those that live in one and don't say which.
+        skip_await: let none of them be waited for.
+    """
+    scopes = {
+        (m["spec"]["group"], m["spec"]["names"]["kind"]): m["spec"].get("scope") == "Namespaced"
+        for m in manifests
+        if m["kind"] == _DEFINITION
+    }
+    found: list[Declared] = []
+    definitions: dict[tuple[str, str], int] = {}
+    namespaces: dict[str, int] = {}
+    for given in sorted(manifests, key=_rank):
+        manifest = _placed(given, scopes, namespace, skip_await)
+        metadata, key = manifest["metadata"], _kind_key(manifest)
+        places = (definitions.get(key), namespaces.get(str(metadata.get("namespace"))))
+        own = f"{metadata['namespace']}/{metadata['name']}" if "namespace" in metadata else None
+        name = own or str(metadata["name"])
+        found.append(
+            Declared(
+                token_of(manifest),
+                f"{prefix}:{name}" if prefix else name,
+                manifest,
+                tuple(place for place in places if place is not None),
+            )
+        )
+        if manifest["kind"] == _DEFINITION:
+            spec = manifest["spec"]
+            definitions[spec["group"], spec["names"]["kind"]] = len(found) - 1
+        elif manifest["kind"] == "Namespace" and manifest["apiVersion"] == "v1":
+            namespaces[name] = len(found) - 1
+    return found
+
+
+def _placed(
+    manifest: Mapping[str, Any],
+    scopes: Mapping[tuple[str, str], bool],
+    namespace: str,
+    skip_await: bool,
+) -> dict[str, Any]:
+    metadata = {key: value for key, value in manifest["metadata"].items() if value is not None}
+    lives = scopes.get(_kind_key(manifest))
+    lives = has_namespace(token_of(manifest)) if lives is None else lives
+    if lives and not metadata.get("namespace"):
+        metadata["namespace"] = namespace
+    if skip_await:
+        metadata["annotations"] = {**(metadata.get("annotations") or {}), SKIP_AWAIT: "true"}
+    return {**manifest, "metadata": metadata}
+
+
+def _kind_key(manifest: Mapping[str, Any]) -> tuple[str, str]:
+    return str(manifest["apiVersion"]).rpartition("/")[0], str(manifest["kind"])
+
+
+def _rank(manifest: Mapping[str, Any]) -> int:
+    order = (_DEFINITION, "Namespace")
+    kind = str(manifest["kind"])
+    return order.index(kind) if kind in order else len(order)
+
 
 CHART: Final = "kubernetes:helm.sh/v4:Chart"
 CONFIG_GROUP: Final = "kubernetes:yaml/v2:ConfigGroup"
@@ -99,7 +196,7 @@ def _chart(name: str, inputs: Mapping[str, Any], surroundings: Surroundings) -> 
         api_versions=surroundings.api_versions,
     )
     text = helm.render(ensure("helm"), found, rendering, charts)
-    manifests = texts.read_manifests(text, f"what chart {found.name} renders")
+    manifests = library.read_manifests(text, f"what chart {found.name} renders")
     warnings = []
     if library.metadata(found.path).get("deprecated"):
         warnings.append(f"{name}: the chart {found.name} is deprecated, as it says itself")
@@ -109,12 +206,12 @@ def _chart(name: str, inputs: Mapping[str, Any], surroundings: Surroundings) -> 
 def _config_group(name: str, inputs: Mapping[str, Any], surroundings: Surroundings) -> Group:
     manifests: list[dict[str, Any]] = []
     for each in inputs.get("objs") or []:
-        manifests += texts.expanded(each, f"{name}: objs")
+        manifests += library.expanded(each, f"{name}: objs")
     for pattern in inputs.get("files") or []:
         for path in sorted(glob.glob(str(pattern))) or [str(pattern)]:  # noqa: PTH207 - as given
             manifests += _file(path)
     if inputs.get("yaml"):
-        manifests += texts.read_manifests(str(inputs["yaml"]), f"{name}: yaml")
+        manifests += library.read_manifests(str(inputs["yaml"]), f"{name}: yaml")
     return Group(_declared(name, inputs, manifests, surroundings.namespace), [])
 
 
@@ -143,7 +240,7 @@ def _file(path: str) -> list[dict[str, Any]]:
         text = Path(path).read_text(encoding="utf-8")
     except (OSError, ValueError) as error:
         raise EngineError(f"the manifests in {path} can't be read: {error}") from error
-    return texts.read_manifests(text, path)
+    return library.read_manifests(text, path)
 
 
 def _text(name: str, asset: Any) -> str:

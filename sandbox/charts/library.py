@@ -1,18 +1,116 @@
-"""The charts that this machine has: a folder of archives and folders, by name and version."""
+"""The charts that this machine has, by name and version; some come from Go modules."""
 
 from __future__ import annotations
 
+import json
 import os
 import re
+import shutil
+import string
+import subprocess
 import tarfile
-from collections.abc import Mapping
-from dataclasses import dataclass
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from typing import Any, Final
 
-from falaj.engine.errors import EngineError
+import yaml
+
+from falaj.engine.errors import EngineError, explain_os_error
 from falaj.engine.folders import cache_home
-from falaj.sandbox.charts.texts import read_mapping
+from falaj.engine.gobuild import find_go
+
+# YAML 1.1 as Go's reader has it (sigs.k8s.io/yaml): no dates, no numbers in base 60, and `=` is a
+# text, all of which stand in definitions of well-known charts.
+_SCALARS: Final = (
+    ("bool", r"yes|Yes|YES|no|No|NO|true|True|TRUE|false|False|FALSE|on|On|ON|off|Off|OFF",
+     "yYnNtTfFoO"),
+    ("int", r"[-+]?(0b[01_]+|0o?[0-7_]+|0x[0-9a-fA-F_]+|0|[1-9][0-9_]*)", "-+0123456789"),
+    ("float", r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?|[-+]?\.(inf|Inf|INF)"
+     r"|\.(nan|NaN|NAN)", "-+.0123456789"),
+    ("null", r"~|null|Null|NULL|", "~nN\0"),
+    ("merge", r"<<", "<"),
+)  # fmt: skip
+
+
+class _Loader(yaml.CSafeLoader):
+    """Reads the plain values above, and takes everything else for texts."""
+
+
+_Loader.yaml_implicit_resolvers = {}
+for _tag, _pattern, _first in _SCALARS:
+    _Loader.add_implicit_resolver(
+        f"tag:yaml.org,2002:{_tag}",
+        re.compile(f"^(?:{_pattern})$"),
+        ["" if each == "\0" else each for each in _first],
+    )
+
+
+def _int(loader: Any, node: Any) -> int:
+    text = str(loader.construct_scalar(node)).replace("_", "")
+    digits = text.lstrip("+-")
+    if digits.startswith("0o"):
+        return int(text.replace("0o", "", 1), 8)
+    if len(digits) > 1 and digits.isdigit() and digits.startswith("0"):
+        return int(text, 8)
+    return int(text, 0)
+
+
+def _float(loader: Any, node: Any) -> float:
+    return float(str(loader.construct_scalar(node)).replace(".inf", "inf").replace(".nan", "nan"))
+
+
+_Loader.add_constructor("tag:yaml.org,2002:int", _int)
+_Loader.add_constructor("tag:yaml.org,2002:float", _float)
+
+
+def read_manifests(text: str, where: str) -> list[dict[str, Any]]:
+    """The objects of a text with any number of documents; lists are taken apart.
+
+    Raises:
+        EngineError: it is no YAML, or something in it is no object with a type and a name.
+    """
+    try:
+        documents = list(yaml.load_all(text, _Loader))
+    except (yaml.YAMLError, ValueError, RecursionError) as error:
+        raise EngineError(f"{where} is no YAML that can be read: {error}") from error
+    return [each for document in documents for each in expanded(document, where)]
+
+
+def read_mapping(text: str, where: str) -> dict[str, Any]:
+    """One mapping, such as a chart's values; empty for an empty text. Raises EngineError."""
+    try:
+        found = yaml.load(text, _Loader)  # noqa: S506 - derives from the safe one
+    except (yaml.YAMLError, ValueError, RecursionError) as error:
+        raise EngineError(f"{where} is no YAML that can be read: {error}") from error
+    if found is None:
+        return {}
+    if not isinstance(found, dict):
+        raise EngineError(f"{where}: expected a mapping, given {type(found).__name__}")
+    return found
+
+
+def expanded(document: Any, where: str) -> list[dict[str, Any]]:
+    """The objects of a document: none, one, or those of a list. Raises EngineError."""
+    if not document:
+        return []
+    kind = document.get("kind") if isinstance(document, dict) else None
+    if not isinstance(kind, str) or not isinstance(document.get("apiVersion"), str):
+        raise EngineError(f"{where}: {_short(document)} has no apiVersion and kind")
+    if kind.endswith("List") and isinstance(document.get("items"), list):
+        return [one for each in document["items"] for one in expanded(each, where)]
+    metadata = document.get("metadata")
+    if not isinstance(metadata, dict) or not isinstance(metadata.get("name"), str):
+        raise EngineError(f"{where}: {_short(document)} has no metadata.name")
+    return [document]
+
+
+def _short(document: Any) -> str:
+    text = str(document)
+    return text if len(text) <= 100 else f"{text[:97]}…"
+
 
 CHARTS_VARIABLE: Final = "FALAJ_CHARTS"
 """The folder of charts; ``charts`` in Falaj's cache by default."""
@@ -140,3 +238,106 @@ def _order(version: str) -> tuple[Any, ...]:
     """Versions in their order; one before its release is less than it."""
     core, _, rest = version.partition("+")[0].partition("-")
     return (*(int(part) for part in core.split(".")), not rest, rest)
+
+
+_TABLE = Path(__file__).with_name("modules.yaml")
+_SECONDS = 600
+
+
+@dataclass(frozen=True)
+class ChartModule:
+    """A chart in a Go module."""
+
+    name: str
+    module: str
+    version: str
+    sum: str
+    folder: str
+    chart: str
+    """The version under which the chart is published."""
+    values: dict[str, str] = field(default_factory=dict[str, str])
+
+
+@cache
+def known() -> dict[str, ChartModule]:
+    """The charts that can be had from Go modules, by name."""
+    rows: dict[str, dict[str, Any]] = yaml.safe_load(_TABLE.read_text(encoding="utf-8"))
+    return {name: ChartModule(name, **row) for name, row in rows.items()}
+
+
+def add(names: Sequence[str], charts: Path) -> list[Chart]:
+    """Put charts into the folder; those that are there already are left alone.
+
+    Args:
+        names: of `known` charts; none for all of them.
+
+    Raises:
+        EngineError: a name isn't known, or the module can't be had or isn't the pinned one.
+    """
+    table = known()
+    unknown = [name for name in names if name not in table]
+    if unknown:
+        raise EngineError(
+            f"no chart {', '.join(unknown)} is known in a Go module; known are "
+            f"{', '.join(table)}: get others with `helm pull`, and put them in {charts}"
+        )
+    try:
+        return [_added(table[name], charts) for name in names or table]
+    except OSError as error:
+        raise explain_os_error(error, f"putting charts into {charts}") from error
+
+
+def _added(chart: ChartModule, charts: Path) -> Chart:
+    target = charts / f"{chart.name}-{chart.chart}"
+    if not target.exists():
+        source = _module(chart) / chart.folder
+        charts.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(prefix=".unfinished-", dir=charts) as folder:
+            work = Path(folder) / chart.name
+            shutil.copytree(source, work, copy_function=shutil.copyfile)
+            for path in (work, *work.rglob("*")):  # Go's module cache is read-only
+                path.chmod(0o755 if path.is_dir() else 0o644)
+            _publish(chart, work)
+            work.rename(target)
+    return Chart(chart.name, chart.chart, target)
+
+
+def _publish(chart: ChartModule, work: Path) -> None:
+    """Do what the project does when it publishes the chart: versions and values are filled in."""
+    file = work / "Chart.yaml"
+    about = read_mapping(file.read_text(encoding="utf-8"), str(file))
+    about |= {"version": chart.chart, "appVersion": chart.version}
+    file.write_text(yaml.safe_dump(about, sort_keys=False), encoding="utf-8")
+    template = work / "values.tmpl.yaml"
+    if template.is_file():
+        text = string.Template(template.read_text(encoding="utf-8")).safe_substitute(chart.values)
+        (work / "values.yaml").write_text(text, encoding="utf-8")
+
+
+def _module(chart: ChartModule) -> Path:
+    """Where the module lies in Go's own cache, fetched if need be."""
+    go, _ = find_go()
+    wanted = f"{chart.module}@{chart.version}"
+    try:
+        done = subprocess.run(
+            [str(go), "mod", "download", "-json", wanted],
+            env={**os.environ, "GOWORK": "off", "GOFLAGS": "-mod=mod"},
+            cwd=tempfile.gettempdir(),
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=_SECONDS,
+            check=False,
+        )
+        answer = json.loads(done.stdout or "{}")
+    except (subprocess.TimeoutExpired, ValueError) as error:
+        raise EngineError(f"{wanted} can't be had: {error}") from error
+    if done.returncode != 0 or "Dir" not in answer:
+        said = answer.get("Error") or done.stderr.strip() or "no reason is given"
+        raise EngineError(f"{wanted} can't be had: {said}")
+    if answer.get("Sum") != chart.sum:
+        raise EngineError(
+            f"{wanted} isn't the one that is pinned: its checksum is {answer.get('Sum')}, "
+            f"expected {chart.sum}"
+        )
+    return Path(str(answer["Dir"]))

@@ -1,7 +1,4 @@
-"""What a Kubernetes API server would say, as far as a deployment needs it: names and identities.
-
-Admission, scheduling and controllers are not here: they need a real control plane.
-"""
+"""What a cluster would say of an object, and which cluster a kubeconfig means."""
 
 from __future__ import annotations
 
@@ -12,10 +9,50 @@ import uuid
 from collections.abc import Mapping
 from typing import Any, Final
 
-from falaj.sandbox.clouds.generic import GenericModel
-from falaj.sandbox.clouds.model import Problem, Properties, World
+import yaml
+
+from falaj.sandbox.clouds.model import GenericModel, Problem, Properties, World
 from falaj.sandbox.clouds.vendor import RELEASE
 from falaj.wire import Unknown, has_unknown
+
+
+def cluster_of(config: Mapping[str, Any]) -> str:
+    """A text that tells one cluster from another; empty for the one that nobody names.
+
+    It is the server where a kubeconfig is given as a text: credentials in it may change. Of a file
+    only the path and the context are known, for files of real clusters are never read here.
+    """
+    given, context = config.get("kubeconfig"), config.get("context")
+    named = str(context) if isinstance(context, str) else ""
+    if not isinstance(given, str) or not given.strip():
+        return named
+    document = _read(given)
+    if document is None:
+        return f"{given}#{named}" if named else given
+    contexts = _named(document.get("contexts"), "context")
+    chosen = contexts.get(named or str(document.get("current-context")), {})
+    wanted = str(config.get("cluster") or chosen.get("cluster") or "")
+    server = _named(document.get("clusters"), "cluster").get(wanted, {}).get("server")
+    return str(server or wanted or named)
+
+
+def _read(text: str) -> Mapping[str, Any] | None:
+    """The document; None for what is a path."""
+    try:
+        found = yaml.safe_load(text)
+    except yaml.YAMLError:
+        return None
+    return found if isinstance(found, Mapping) else None
+
+
+def _named(entries: Any, key: str) -> dict[str, Mapping[str, Any]]:
+    """Entries of a kubeconfig by their names."""
+    found: dict[str, Mapping[str, Any]] = {}
+    for each in entries if isinstance(entries, list) else ():
+        if isinstance(each, Mapping) and isinstance(each.get(key), Mapping):
+            found[str(each.get("name"))] = each[key]
+    return found
+
 
 # Kinds without a namespace; https://kubernetes.io/docs/reference/kubernetes-api/
 _CLUSTER_WIDE: Final = frozenset(

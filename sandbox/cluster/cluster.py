@@ -13,21 +13,20 @@ import threading
 from typing import Any, Final
 
 from falaj.engine.errors import EngineError
-from falaj.sandbox import diff, faults, urns
+from falaj.sandbox import faults, urns
 from falaj.sandbox.charts.groups import Surroundings
 from falaj.sandbox.cloud import MADE_IN, MARK, Cloud
 from falaj.sandbox.clouds.model import CloudModel, Made, Problem, Properties
 from falaj.sandbox.clouds.vendor import RELEASE
-from falaj.sandbox.cluster import objects, waiting
-from falaj.sandbox.cluster.addresses import Addresses
-from falaj.sandbox.cluster.connection import Connection
-from falaj.sandbox.cluster.errors import NotReadyError
-from falaj.sandbox.cluster.objects import Address, Object
+from falaj.sandbox.cluster import objects, readiness
+from falaj.sandbox.cluster.connection import Connection, NotReadyError
+from falaj.sandbox.cluster.objects import Address, Addresses, Object
 from falaj.sandbox.cluster.requests import Requests
 from falaj.sandbox.errors import SandboxError
 from falaj.sandbox.properties import filled
 from falaj.sandbox.store import Store
 from falaj.wire import Unknown, has_unknown
+from falaj.wire.changes import PropertyChange
 
 _MANAGER: Final = "__fieldManager"
 _IMPORTED: Final = "__imported"
@@ -87,7 +86,7 @@ class Cluster(Cloud):
 
     def difference(
         self, urn: str, old: Properties, new: Properties, id: str, ignored: list[str]
-    ) -> tuple[list[diff.Change], bool]:
+    ) -> tuple[list[PropertyChange], bool]:
         """What differs from the last inputs; the API server says what can't be changed."""
         token = urns.token(urn)
         with self._alone:
@@ -131,14 +130,14 @@ class Cluster(Cloud):
             FaultError: a fault was asked for.
         """
         token, name = urns.token(urn), urns.name(urn)
-        limit = waiting.limit(inputs, seconds)
+        limit = readiness.limit(inputs, seconds)
         fault = faults.meet(self.store, "create", token, name)
         if fault is not None and not fault.timed_out:
             raise fault
         address = self._addresses.wait_for(token, inputs, name)
         found = self._requests.get(address)
         if found is not None and found["metadata"].get("deletionTimestamp"):
-            waiting.until_gone(self._connection, address, found["metadata"]["uid"], limit)
+            readiness.until_gone(self._connection, address, found["metadata"]["uid"], limit)
             found = None
         self._refuse_taken(urn, address, found)
         if found is not None and self._known.get(urn) == address.id and not _is_patch(token):
@@ -186,7 +185,7 @@ class Cluster(Cloud):
     ) -> dict[str, Any]:
         """Apply an object again and wait until it is ready. Raises as `create` does."""
         token, name = urns.token(urn), urns.name(urn)
-        limit = waiting.limit(inputs, seconds)
+        limit = readiness.limit(inputs, seconds)
         fault = faults.meet(self.store, "update", token, name)
         if fault is not None and not fault.timed_out:
             raise fault
@@ -217,7 +216,7 @@ class Cluster(Cloud):
                 manager = str(state.get(_MANAGER) or _manager(urn, {}))
                 self._requests.apply(token, {}, address, manager)
             else:
-                self._requests.remove(address, found, state, waiting.limit(state, seconds))
+                self._requests.remove(address, found, state, readiness.limit(state, seconds))
                 self._addresses.changed(found)
         if fault is not None:
             raise fault
@@ -277,7 +276,7 @@ class Cluster(Cloud):
         found: Object = self._requests.apply(token, inputs, address, manager)
         self._addresses.changed(found)
         try:
-            found, why = waiting.until_ready(self._connection, address, found, seconds)
+            found, why = readiness.until_ready(self._connection, address, found, seconds)
         except EngineError as error:
             why = str(error)
         self._addresses.changed(found)

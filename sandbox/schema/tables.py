@@ -1,26 +1,202 @@
-"""The types of one SDK, by token, read when they are first asked for.
-
-Importing `pulumi_aws.ec2` takes more than a second and loading its subnet's type from a file takes
-one millisecond. A provider starts anew with each command of the engine, so what was read once is
-kept under the cache folder, by the SDK's version and by the code that reads it.
-"""
+"""The types of each package's resources, read once from the installed SDK and kept."""
 
 from __future__ import annotations
 
 import contextlib
 import hashlib
+import importlib
+import importlib.util
 import json
 import re
+import sys
 import warnings
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from functools import cache, cached_property
+from importlib import metadata
 from pathlib import Path
-from typing import Final
+from types import ModuleType
+from typing import Any, Final
 
+from falaj.engine.errors import EngineError
 from falaj.engine.files import replace_file
 from falaj.engine.folders import cache_home
-from falaj.sandbox.schema import codec, types
-from falaj.sandbox.schema.hints import HintReader
-from falaj.sandbox.schema.packages import Package
+from falaj.sandbox.schema import types
+from falaj.sandbox.schema import types as ours
+from falaj.sandbox.schema.types import HintReader
+
+SDKS: Final = {
+    "aws": "pulumi_aws",
+    "azure-native": "pulumi_azure_native",
+    "kubernetes": "pulumi_kubernetes",
+}
+"""The module of each package's SDK."""
+
+EXTRAS: Final = {"aws": "aws", "azure-native": "azure", "kubernetes": "kubernetes"}
+
+_FUNCTION: Final = re.compile(r"pulumi\.runtime\.invoke\(\s*'([^']+)'")
+_ARGUMENT: Final = re.compile(r"__args__\['([^']+)'\]")
+
+
+@dataclass(frozen=True)
+class Package:
+    """An installed SDK.
+
+    Raises:
+        EngineError: the SDK isn't installed, or isn't one that we know.
+    """
+
+    name: str
+    folder: Path = field(init=False)
+
+    def __post_init__(self) -> None:
+        module = SDKS.get(self.name)
+        if module is None:
+            raise EngineError(
+                f"{self.name!r} is no cloud that the sandbox stands in for; "
+                f"allowed: {', '.join(SDKS)}"
+            )
+        spec = importlib.util.find_spec(module)
+        if spec is None or spec.origin is None:
+            raise EngineError(
+                f"the Python SDK {module} isn't installed; install Falaj's extra "
+                f"{EXTRAS[self.name]!r} with `python engine/environment.py --extra "
+                f"{EXTRAS[self.name]}`"
+            )
+        object.__setattr__(self, "folder", Path(spec.origin).parent)
+
+    @property
+    def module(self) -> str:
+        """The SDK's top module."""
+        return SDKS[self.name]
+
+    @property
+    def version(self) -> str:
+        """The SDK's version."""
+        return metadata.version(self.module)
+
+    @cached_property
+    def classes(self) -> Mapping[str, tuple[str, str]]:
+        """The module and the class of each resource type's token."""
+        text = (self.folder / "__init__.py").read_text(encoding="utf-8")
+        found: dict[str, tuple[str, str]] = {}
+        listed = re.search(r'resource_modules="""(.*?)"""', text, re.DOTALL)
+        for entry in json.loads(listed.group(1)) if listed else []:
+            for token, class_name in entry["classes"].items():
+                found[token] = (entry["fqn"], class_name)
+        return found
+
+    def provider_class(self) -> type:
+        """The class of the provider's own settings."""
+        return _arguments_class(importlib.import_module(f"{self.module}.provider"))
+
+    def resource_class(self, token: str) -> type:
+        """The class of a resource; imports its part of the SDK. Raises KeyError."""
+        module, class_name = self.classes[token]
+        return getattr(importlib.import_module(module), class_name)
+
+    def arguments_class(self, resource: type) -> type:
+        """The class of a resource's arguments."""
+        return _arguments_class(sys.modules[resource.__module__])
+
+    def function_arguments(self, token: str) -> frozenset[str] | None:
+        """The names of a query's arguments; None for a query that the SDK doesn't have."""
+        # aws:ec2/getSubnet:getSubnet, azure-native:authorization:getClientConfig
+        parts = token.split(":")
+        if len(parts) != 3:
+            return None
+        section, name = parts[1].split("/")[0], parts[2]
+        folder = self.folder if section == "index" else self.folder / section
+        for source in (folder / f"{_snake(name)}.py", self.folder / f"{_snake(name)}.py"):
+            if source.is_file():
+                text = source.read_text(encoding="utf-8")
+                if token in _FUNCTION.findall(text):
+                    return frozenset(_ARGUMENT.findall(text))
+        return None
+
+
+def _arguments_class(module: ModuleType) -> type:
+    # The module of a resource lists its arguments' class first, then the resource's.
+    name = next(name for name in module.__all__ if name.endswith("Args"))
+    return getattr(module, name)
+
+
+def _snake(name: str) -> str:
+    split = re.sub(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", "_", name)
+    return split.lower()
+
+
+def dump(resource: ours.ResourceType, objects: Mapping[str, ours.ObjectType]) -> dict[str, Any]:
+    """A resource's type and every object type that it needs."""
+    return {
+        "token": resource.token,
+        "inputs": resource.inputs.name,
+        "outputs": _dump_properties(resource.outputs),
+        "objects": {name: _dump_properties(kind.properties) for name, kind in objects.items()},
+    }
+
+
+def load(document: Mapping[str, Any]) -> tuple[ours.ResourceType, dict[str, ours.ObjectType]]:
+    """What `dump` wrote.
+
+    Raises:
+        KeyError, TypeError, ValueError: the document was written by something else.
+    """
+    objects = {
+        name: ours.ObjectType(name, _load_properties(properties))
+        for name, properties in document["objects"].items()
+    }
+    outputs = _load_properties(document["outputs"])
+    return ours.ResourceType(document["token"], objects[document["inputs"]], outputs), objects
+
+
+def _dump_properties(properties: Mapping[str, ours.Property]) -> dict[str, Any]:
+    return {
+        name: [_dump_type(each.type), each.required, each.python_name]
+        for name, each in properties.items()
+    }
+
+
+def _load_properties(document: Mapping[str, Any]) -> dict[str, ours.Property]:
+    return {
+        name: ours.Property(_load_type(kind), required, python_name)
+        for name, (kind, required, python_name) in document.items()
+    }
+
+
+def _dump_type(kind: ours.Type) -> Any:
+    match kind:
+        case ours.Scalar(name):
+            return name
+        case ours.Choice(name, values, is_open):
+            return ["choice", name, list(values), is_open]
+        case ours.ListOf(item):
+            return ["list", _dump_type(item)]
+        case ours.MapOf(item):
+            return ["map", _dump_type(item)]
+        case ours.Reference(name):
+            return ["object", name]
+        case ours.Either(members):
+            return ["either", *(_dump_type(member) for member in members)]
+
+
+def _load_type(document: Any) -> ours.Type:
+    match document:
+        case str():
+            return ours.Scalar(document)
+        case ["choice", name, values, is_open]:
+            return ours.Choice(name, tuple(values), is_open)
+        case ["list", item]:
+            return ours.ListOf(_load_type(item))
+        case ["map", item]:
+            return ours.MapOf(_load_type(item))
+        case ["object", name]:
+            return ours.Reference(name)
+        case ["either", *members]:
+            return ours.Either(tuple(_load_type(member) for member in members))
+        case _:
+            raise ValueError(f"no type: {document!r}")
+
 
 # kubernetes:karpenter.sh/v1:NodePool
 _CUSTOM: Final = re.compile(r"kubernetes:[a-z0-9.-]+\.[a-z0-9-]+/v[0-9a-z]+:[A-Z][A-Za-z0-9]*")
@@ -112,7 +288,7 @@ class Tables:
     def _load(self, token: str) -> types.ResourceType | None:
         try:
             document = json.loads(self._file(token).read_text(encoding="utf-8"))
-            found, objects = codec.load(document)
+            found, objects = load(document)
         except (OSError, ValueError, KeyError, TypeError, AttributeError):
             return None  # not there yet, or damaged: it is read again and replaced
         self.objects |= objects
@@ -122,6 +298,10 @@ class Tables:
         # Without a folder to write to, each process reads the SDK anew.
         with contextlib.suppress(OSError):
             self._folder.mkdir(parents=True, exist_ok=True)
+            handle, temporary = tempfile.mkstemp(dir=self._folder)
+            with os.fdopen(handle, "w", encoding="utf-8") as file:
+                json.dump(dump(found, objects), file, separators=(",", ":"))
+            Path(temporary).replace(self._file(found.token))
             text = json.dumps(codec.dump(found, objects), separators=(",", ":"))
             replace_file(self._file(found.token), text, 0o600)
 

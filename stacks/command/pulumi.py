@@ -30,7 +30,11 @@ class Pulumi:
             sandbox: let the sandbox's providers answer, with a backend of their own.
             plugins: whether the engine may get the vendor's providers for the SDKs that are
                 installed. A local stack needs none of them.
+
+        Raises:
+            EngineError: there is no engine, or our variables are half the sandbox's.
         """
+        activation.check()
         self.stack = stack
         self.sandbox = sandbox
         self.engine = install.ensure_engine(say)

@@ -121,7 +121,7 @@ COMMANDS: Final[Mapping[str, Mapping[str, Entry]]] = {
     },
     "Clusters and the sandbox": {
         "cluster": Entry(
-            "engine.controlplane.__main__:cluster",
+            "stacks.command.cluster:cluster",
             "a Kubernetes control plane on this machine, with simulated machines",
         ),
         "images": Entry(
@@ -135,7 +135,7 @@ COMMANDS: Final[Mapping[str, Mapping[str, Entry]]] = {
     },
     "This installation": {
         "engine": Entry(
-            "engine.__main__:engine",
+            "stacks.command.engine:engine",
             "the Pulumi engine that is used, and what it needs",
         ),
         "completion": Entry(

@@ -10,7 +10,7 @@ import pytest
 
 from falaj.engine.controlplane import ControlPlane, start
 from falaj.engine.controlplane.objects import wait_for
-from falaj.sandbox.charts import library, modules
+from falaj.sandbox.charts import library
 from tests.cluster.leftovers import restored
 from tests.cluster.tenancy import kueue_settings
 
@@ -48,7 +48,7 @@ def cluster(control_plane: ControlPlane) -> Generator[ControlPlane]:
 def charts_of_modules(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with the charts that lie in Go modules, as their projects publish them."""
     folder = tmp_path_factory.mktemp("charts")
-    assert modules.add((), folder)
+    assert library.add((), folder)
     return folder
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import functools
 import os
 import signal
 import subprocess
@@ -15,12 +16,16 @@ from typing import Any
 import psutil
 import pytest
 
+from falaj.engine.commands import run
 from falaj.engine.controlplane import start, stop
-from falaj.engine.controlplane.__main__ import main
 from falaj.engine.controlplane.commands import Files
 from falaj.engine.controlplane.objects import wait_for
 from falaj.engine.controlplane.record import Record
 from falaj.engine.errors import EngineError
+from falaj.stacks.command.cluster import cluster
+
+#: One command as a person gives it; returns its exit status.
+main = functools.partial(run, cluster, "falaj cluster")
 
 pytestmark = [pytest.mark.cluster, pytest.mark.slow]
 

@@ -20,7 +20,7 @@ from falaj.engine.controlplane import binaries
 from falaj.engine.gobuild import module_folders
 from falaj.engine.oci.tools import ensure
 from falaj.engine.progress import to_stderr
-from falaj.sandbox.charts import modules
+from falaj.sandbox.charts import library
 from falaj.sandbox.charts.helm import Rendering, render
 from falaj.sandbox.charts.library import Chart, missing_dependencies
 from tests.components.kubernetes.platforms import spec, values
@@ -49,7 +49,7 @@ UNLISTED = {
 @pytest.fixture(scope="module")
 def published(charts_of_modules: Path) -> dict[str, Chart]:
     """The charts by release, as their projects publish them."""
-    found = {chart.name: chart for chart in modules.add((), charts_of_modules)}
+    found = {chart.name: chart for chart in library.add((), charts_of_modules)}
     return {release: found[name] for release, name in CHARTS.items()}
 
 

@@ -11,9 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from falaj.engine.errors import EngineError
-from falaj.sandbox.charts import groups, library, modules, staging, texts
-from falaj.sandbox.charts.groups import CHART, CONFIG_FILE, CONFIG_GROUP, Surroundings
-from falaj.sandbox.charts.ordering import declared
+from falaj.sandbox.charts import groups, helm, library
+from falaj.sandbox.charts.groups import CHART, CONFIG_FILE, CONFIG_GROUP, Surroundings, declared
 from falaj.wire import ASSET, SIGNATURE
 
 SPACE = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "ns"}}
@@ -64,12 +63,12 @@ def put(charts: Path, name: str, version: str, **about: Any) -> Path:
 )
 def test_manifests_that_are_none(text: str, reason: str) -> None:
     with pytest.raises(EngineError, match=f"here.*{reason}"):
-        texts.read_manifests(text, "here")
+        library.read_manifests(text, "here")
 
 
 def test_plain_values_are_read_as_the_api_server_reads_them() -> None:
     text = "{d: 2026-01-02, t: 1:30, e: =, o: 0644, h: 0x1f, f: 1e3, y: yes, n: ~, s: '1'}"
-    assert texts.read_mapping(text, "here") == {
+    assert library.read_mapping(text, "here") == {
         "d": "2026-01-02", "t": "1:30", "e": "=", "o": 420, "h": 31, "f": 1000.0, "y": True,
         "n": None, "s": "1",
     }  # fmt: skip
@@ -78,7 +77,7 @@ def test_plain_values_are_read_as_the_api_server_reads_them() -> None:
 @given(st.text(max_size=60))
 def test_any_text_is_read_or_refused(text: str) -> None:
     try:
-        found = texts.read_manifests(text, "here")
+        found = library.read_manifests(text, "here")
     except EngineError:
         return
     assert all(each["kind"] for each in found)
@@ -184,19 +183,19 @@ def test_charts_that_a_chart_needs(charts: Path, tmp_path: Path) -> None:
     ]
     chart = library.described(put(charts, "c", "1.0.0", dependencies=needs))
     with pytest.raises(EngineError, match=r"c 1.0.0 depends on other 1.0.0, which it doesn't"):
-        staging.staged(chart, {}, charts, tmp_path / "first")
+        helm.staged(chart, {}, charts, tmp_path / "first")
     put(charts, "other", "1.0.0")
     (tmp_path / "work").mkdir()
-    staged = staging.staged(chart, {}, charts, tmp_path / "work")
+    staged = helm.staged(chart, {}, charts, tmp_path / "work")
     assert [each["name"] for each in library.metadata(staged)["dependencies"]] == ["other"]
     assert library.missing_dependencies(staged) == []
     with pytest.raises(EngineError, match=r"depends on extra 1.0.0"):
-        staging.staged(chart, {"extra": {"enabled": True}}, charts, tmp_path / "last")
+        helm.staged(chart, {"extra": {"enabled": True}}, charts, tmp_path / "last")
 
 
 def test_chart_of_no_known_module_is_refused(charts: Path) -> None:
     with pytest.raises(EngineError, match="no chart nothing is known in a Go module; known are"):
-        modules.add(["nothing"], charts)
+        library.add(["nothing"], charts)
 
 
 @pytest.mark.thorough

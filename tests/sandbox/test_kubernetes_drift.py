@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from falaj.sandbox.cluster.drift import drifted, with_texts
+from falaj.sandbox.cluster.requests import drifted, with_texts
 
 VALUES = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text(max_size=3),

@@ -8,10 +8,9 @@ from typing import Any
 import pytest
 
 from falaj.engine.errors import EngineError
-from falaj.sandbox.cluster import readiness, waiting
-from falaj.sandbox.cluster.discovery import Kind
-from falaj.sandbox.cluster.errors import ApiError
-from falaj.sandbox.cluster.objects import Address
+from falaj.sandbox.cluster import readiness
+from falaj.sandbox.cluster.connection import ApiError
+from falaj.sandbox.cluster.objects import Address, Kind
 from falaj.sandbox.cluster.readiness import state
 
 
@@ -189,7 +188,7 @@ class Plane:
 def test_an_ingress_waits_a_while_for_its_services(
     monkeypatch: pytest.MonkeyPatch, services: dict[str, Any], slices: list[str], asked: int
 ) -> None:
-    monkeypatch.setattr(waiting, "_SETTLING_SECONDS", 0.2)
+    monkeypatch.setattr(readiness, "_SETTLING_SECONDS", 0.2)
     backend = {"service": {"name": "web", "port": {"number": 80}}}
     paths = [{"path": "/", "backend": backend}, {"path": "/x", "backend": {"resource": {}}}]
     found = made(
@@ -200,7 +199,7 @@ def test_an_ingress_waits_a_while_for_its_services(
     plane.ingress = found
     kind = Kind("networking.k8s.io/v1", "Ingress", "ingresses", namespaced=True)
     address = Address(kind, "team", "x")
-    assert waiting.until_ready(plane, address, found, 5) == (found, "")
+    assert readiness.until_ready(plane, address, found, 5) == (found, "")
     assert plane.asked >= asked
     assert (plane.asked > 2) is (asked > 2)
 
@@ -208,14 +207,14 @@ def test_an_ingress_waits_a_while_for_its_services(
 @pytest.mark.parametrize("text", ["soon", "-1", "0", "nan", "inf"])
 def test_time_out_that_is_none_is_refused(text: str) -> None:
     with pytest.raises(EngineError, match=r"timeoutSeconds: .* is no number of seconds above 0"):
-        waiting.limit({"metadata": {"annotations": {"pulumi.com/timeoutSeconds": text}}}, 0)
+        readiness.limit({"metadata": {"annotations": {"pulumi.com/timeoutSeconds": text}}}, 0)
 
 
 def test_time_out_of_the_resource_comes_before_the_annotation() -> None:
     annotated = {"metadata": {"annotations": {"pulumi.com/timeoutSeconds": "30"}}}
-    assert waiting.limit(annotated, 7) == 7
-    assert waiting.limit(annotated, 0) == 30
-    assert waiting.limit({}, 0) == 600
+    assert readiness.limit(annotated, 7) == 7
+    assert readiness.limit(annotated, 0) == 30
+    assert readiness.limit({}, 0) == 600
 
 
 @pytest.mark.parametrize(

@@ -11,12 +11,13 @@ from pathlib import Path
 import pytest
 
 from falaj.engine.errors import EngineError
-from falaj.engine.install import Engine
-from falaj.engine.launch import additions
 from falaj.sandbox import activation
 from falaj.sandbox.cloud import MARK
-from falaj.sandbox.schema.packages import SDKS
+from falaj.sandbox.schema.tables import SDKS
 from falaj.sandbox.state import made_in_sandbox, refuse_sandbox_state
+from falaj.stacks.command.project import Project, StackFile
+from falaj.stacks.command.pulumi import Pulumi
+from falaj.stacks.command.tree import falaj
 
 REAL = {
     "AWS_PROFILE": "prod",
@@ -89,6 +90,20 @@ def test_real_provider_on_the_path_is_refused(
         activation.check({**activation.activated(base), "PATH": path})
 
 
+def launches_refuse(
+    environ: dict[str, str], folder: Path, monkeypatch: pytest.MonkeyPatch, reason: str
+) -> None:
+    """No command of Falaj's runs the engine with those variables, or prints what it needs."""
+    (folder / "Pulumi.yaml").write_text("name: shop\nruntime: python\n")
+    stack = StackFile("dev", Project.find(folder))
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "environ", environ)
+        with pytest.raises(EngineError, match=reason):
+            Pulumi(stack)
+        with pytest.raises(EngineError, match=reason):
+            falaj.main(["engine", "env"], standalone_mode=False)
+
+
 def test_credentials_do_not_reach_the_sandbox(base: dict[str, str]) -> None:
     found = activation.activated(base)
     assert not set(found) & set(REAL)
@@ -128,7 +143,11 @@ def test_variable_alone_does_not_make_a_sandbox(base: dict[str, str]) -> None:
     ],
 )
 def test_sandbox_that_is_half_real_is_refused_by_program_launcher_and_provider(
-    base: dict[str, str], tmp_path: Path, name: str, value: str | None
+    base: dict[str, str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    name: str,
+    value: str | None,
 ) -> None:
     mixed = activation.activated(base)
     home = mixed["PULUMI_HOME"]
@@ -136,8 +155,7 @@ def test_sandbox_that_is_half_real_is_refused_by_program_launcher_and_provider(
     mixed |= {name: value} if value is not None else {}
     with pytest.raises(EngineError, match="asks for the sandbox, but"):
         activation.check(mixed)
-    with pytest.raises(EngineError, match="asks for the sandbox, but"):
-        additions(Engine(tmp_path / "pulumi", "3", "built", "falaj"), mixed)
+    launches_refuse(mixed, tmp_path, monkeypatch, "asks for the sandbox, but")
     with pytest.raises(EngineError, match="asks for the sandbox, but"):
         activation.require_active(mixed)
     if name in ("PULUMI_HOME", "AWS_ACCESS_KEY_ID"):  # each start of a process takes a second
@@ -156,13 +174,16 @@ def test_sandbox_that_is_half_real_is_refused_by_program_launcher_and_provider(
     ],
 )
 def test_real_run_that_is_half_the_sandboxs_is_refused(
-    base: dict[str, str], tmp_path: Path, name: str, reason: str
+    base: dict[str, str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    name: str,
+    reason: str,
 ) -> None:
     left = {**base, name: activation.activated(base)[name]}
     with pytest.raises(EngineError, match=f"{reason}, but this run isn't one in the sandbox"):
         activation.check(left)
-    with pytest.raises(EngineError, match=reason):
-        additions(Engine(tmp_path / "pulumi", "3", "built", "falaj"), left)
+    launches_refuse(left, tmp_path, monkeypatch, reason)
     activation.check(base)
 
 

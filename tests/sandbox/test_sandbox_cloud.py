@@ -13,8 +13,7 @@ import pytest
 from falaj.engine.errors import EngineError
 from falaj.sandbox import faults, urns
 from falaj.sandbox.cloud import MARK, Cloud
-from falaj.sandbox.clouds.generic import GenericModel
-from falaj.sandbox.clouds.model import Made, Problem, Properties, World
+from falaj.sandbox.clouds.model import GenericModel, Made, Problem, Properties, World
 from falaj.sandbox.errors import FaultError, ModelError, SandboxError
 from falaj.sandbox.faults import Fault
 from falaj.sandbox.store import Store
@@ -48,7 +47,7 @@ class TinyModel(GenericModel):
         taken = [made for made in world.find(token, displayName=shown) if made.id != id]
         return [Problem("displayName", "taken")] if shown and taken else []
 
-    def obstacles(self, token: str, made: Made, world: World) -> list[Problem]:
+    def delete_blockers(self, token: str, made: Made, world: World) -> list[Problem]:
         return [Problem("", f"{q.id} still needs it") for q in world.all(QUEUE)]
 
     def identity(

@@ -8,29 +8,30 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from falaj.sandbox.diff import ADD, DELETE, UPDATE, Change, compare
+from falaj.sandbox.diff import compare
 from falaj.wire import UNKNOWN
+from falaj.wire.changes import ChangeKind, PropertyChange
 
 
 @pytest.mark.parametrize(
     ("old", "new", "path", "kind"),
     [
-        ({"a": 1}, {"a": 2}, "a", UPDATE),
-        ({"a": 1}, {"a": True}, "a", UPDATE),
-        ({"a": 1}, {}, "a", DELETE),
-        ({}, {"a": 1}, "a", ADD),
-        ({"a": {"b": [1, 2]}}, {"a": {"b": [1, 3]}}, "a.b[1]", UPDATE),
-        ({"a": [1]}, {"a": [1, 2]}, "a[1]", ADD),
-        ({"a": [1, 2]}, {"a": [1]}, "a[1]", DELETE),
-        ({"t": {"x.y": 1}}, {"t": {"x.y": 2}}, 't["x.y"]', UPDATE),
-        ({"a": {"b": 1}}, {"a": "text"}, "a", UPDATE),
-        ({"a": 1}, {"a": UNKNOWN}, "a", UPDATE),
-        ({}, {"a": UNKNOWN}, "a", ADD),
-        ({"a": UNKNOWN}, {"a": UNKNOWN}, "a", UPDATE),
+        ({"a": 1}, {"a": 2}, "a", "update"),
+        ({"a": 1}, {"a": True}, "a", "update"),
+        ({"a": 1}, {}, "a", "delete"),
+        ({}, {"a": 1}, "a", "add"),
+        ({"a": {"b": [1, 2]}}, {"a": {"b": [1, 3]}}, "a.b[1]", "update"),
+        ({"a": [1]}, {"a": [1, 2]}, "a[1]", "add"),
+        ({"a": [1, 2]}, {"a": [1]}, "a[1]", "delete"),
+        ({"t": {"x.y": 1}}, {"t": {"x.y": 2}}, 't["x.y"]', "update"),
+        ({"a": {"b": 1}}, {"a": "text"}, "a", "update"),
+        ({"a": 1}, {"a": UNKNOWN}, "a", "update"),
+        ({}, {"a": UNKNOWN}, "a", "add"),
+        ({"a": UNKNOWN}, {"a": UNKNOWN}, "a", "update"),
     ],
 )
-def test_difference_is_told_at_its_path(old: Any, new: Any, path: str, kind: str) -> None:
-    assert compare(old, new) == [Change(path, kind, replaces=False)]
+def test_difference_is_told_at_its_path(old: Any, new: Any, path: str, kind: ChangeKind) -> None:
+    assert compare(old, new) == [PropertyChange(path, kind, replaces=False)]
 
 
 def test_null_is_absent_and_the_engines_own_properties_do_not_count() -> None:

@@ -7,8 +7,7 @@ from typing import Any
 
 import pytest
 
-from falaj.sandbox.clouds.kubeconfigs import cluster_of
-from falaj.sandbox.clouds.kubernetes import MODEL
+from falaj.sandbox.clouds.kubernetes import MODEL, cluster_of
 from falaj.sandbox.errors import SandboxError
 from falaj.sandbox.inprocess import Sandbox
 from falaj.sandbox.store import Store

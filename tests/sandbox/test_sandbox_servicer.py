@@ -13,9 +13,8 @@ from pulumi.runtime.proto import status_pb2
 
 from falaj.sandbox import faults, urns
 from falaj.sandbox.cloud import BANNER, MARK, Cloud
-from falaj.sandbox.clouds.generic import GenericModel
 from falaj.sandbox.clouds.kubernetes import KubernetesModel
-from falaj.sandbox.clouds.model import CloudModel
+from falaj.sandbox.clouds.model import CloudModel, GenericModel
 from falaj.sandbox.faults import Fault
 from falaj.sandbox.servicer import SandboxServicer
 from falaj.sandbox.store import Store

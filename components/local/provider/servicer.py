@@ -1,224 +1,219 @@
-"""The provider's face towards the engine: gRPC calls in, plain messages out.
-
-The SDK's servicer wraps every error in a stack trace and takes unknown values for texts. This one
-answers a person's mistake with its message alone, writes what is truly internal to a log file,
-and keeps unknowns and secrets right.
-"""
+"""The local provider: finds the handler of a resource's type and runs it in a thread."""
 
 from __future__ import annotations
 
 import asyncio
+import json
+import threading
 import traceback
-from collections.abc import Awaitable, Callable
-from typing import Any, Final, TypeVar
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import TypeVar
 
-import grpc
-import grpc.aio
-from google.protobuf import empty_pb2
-from pulumi.provider.experimental.server import ProviderServicer
-from pulumi.runtime import proto
-
-from falaj.components.local.machine.errors import InputsError, LocalError
-from falaj.components.local.provider.dispatch import LocalProvider
+from falaj.components.local.machine.errors import InputsError, LocalError, Refusal
+from falaj.components.local.provider import claims, fields, schema
 from falaj.components.local.provider.faults import record_fault
-from falaj.components.local.provider.handler import Change
-from falaj.wire.values import Values, decode, encode
+from falaj.components.local.provider.handler import Change, Context, Handler
+from falaj.wire.changes import ChangeKind, PropertyChange
+from falaj.wire.servicer import Failure, Servicer
+from falaj.wire.values import Values
 
-Answer = TypeVar("Answer")
-GrpcContext = grpc.aio.ServicerContext[Any, Any]
+PACKAGE = "falaj-local"
 
-_KINDS: Final = {
-    # (was there before, is there now, replaces)
-    (False, True, False): proto.PropertyDiff.ADD,
-    (False, True, True): proto.PropertyDiff.ADD_REPLACE,
-    (True, False, False): proto.PropertyDiff.DELETE,
-    (True, False, True): proto.PropertyDiff.DELETE_REPLACE,
-    (True, True, False): proto.PropertyDiff.UPDATE,
-    (True, True, True): proto.PropertyDiff.UPDATE_REPLACE,
+CONFIGURATION: fields.Table = {
+    "site": fields.Field(
+        "path", "Folder that holds everything of the stack; internal errors are logged below it."
+    ),
+    # The engine adds these two by itself.
+    "version": fields.Field("text", "Version of the provider."),
+    "pluginDownloadURL": fields.Field("text", "Not used: the provider ships with the project."),
 }
 
+Reporter = Callable[[str, str, bool], None]
+"""Sends a message to the engine: the resource's URN, the text, whether it is only passing."""
 
-class LocalServicer(ProviderServicer):
-    """Answers the engine for a `LocalProvider`."""
+Result = TypeVar("Result")
 
-    def __init__(self, provider: LocalProvider, version: str, engine_address: str) -> None:
-        super().__init__([], version, provider, engine_address)
-        self._local = provider
 
-    async def CheckConfig(  # noqa: N802 - the name is the protocol's
-        self, request: proto.CheckRequest, context: GrpcContext
-    ) -> proto.CheckResponse:
-        """Check the provider's own settings."""
+class LocalServicer(Servicer):
+    """Dispatches by resource type; work runs in threads, so that a cancellation gets through."""
 
-        async def work() -> proto.CheckResponse:
-            given, secrets = decode(request.news)
-            checked = self._local.check_configuration(given)
-            return proto.CheckResponse(inputs=encode(checked, secrets))
+    def __init__(self, handlers: Sequence[Handler], reporter: Reporter, version: str) -> None:
+        super().__init__(version)
+        self._handlers = {f"{PACKAGE}:index:{handler.type_name}": handler for handler in handlers}
+        self._reporter = reporter
+        self._cancelled = threading.Event()
+        # More than the engine's default of parallel resources would ever need at once here.
+        self._threads = ThreadPoolExecutor(max_workers=32, thread_name_prefix="resource")
+        self._site: Path | None = None
 
-        return await self._checked(work, context)
+    def schema(self) -> str:
+        """The package's schema, made from the handlers' tables of inputs and outputs."""
+        handlers = list(self._handlers.values())
+        return json.dumps(schema.document(PACKAGE, self._version, CONFIGURATION, handlers))
 
-    async def DiffConfig(  # noqa: N802 - the name is the protocol's
-        self, request: proto.DiffRequest, context: GrpcContext
-    ) -> proto.DiffResponse:
+    def cancel(self) -> None:
+        """Ask everything that runs to stop and keep what it has."""
+        self._cancelled.set()
+
+    async def check_settings(self, given: Values) -> tuple[Values, Sequence[Failure]]:
+        """The provider's own settings, checked."""
+        return _checked(lambda: fields.check(CONFIGURATION, given))
+
+    async def diff_settings(self, old: Values, new: Values) -> list[PropertyChange]:
         """The provider's settings never replace a resource: they only say where logs go."""
-        del context
-        changed = decode(request.olds)[0] != decode(request.news)[0]
-        return proto.DiffResponse(
-            changes=proto.DiffResponse.DIFF_SOME if changed else proto.DiffResponse.DIFF_NONE
+        return [
+            PropertyChange(key, _kind(old, new, key), replaces=False)
+            for key in sorted({*old, *new})
+            if old.get(key) != new.get(key)
+        ]
+
+    async def configure(self, given: Values) -> None:
+        """Take over the provider's own settings; an unknown folder is set by a later call."""
+        site = given.get("site")
+        if isinstance(site, str):
+            self._site = Path(site)
+
+    async def check(
+        self, urn: str, given: Values, old: Values
+    ) -> tuple[Values, Sequence[Failure]]:
+        """Checked inputs of a resource."""
+        return await self._in_thread(
+            lambda: _checked(lambda: self._handler(urn).check(given, old))
         )
 
-    async def Configure(  # noqa: N802 - the name is the protocol's
-        self, request: proto.ConfigureRequest, context: GrpcContext
-    ) -> proto.ConfigureResponse:
-        """Take over the provider's own settings."""
+    async def diff(
+        self, urn: str, id: str, state: Values, old: Values, new: Values,
+        *, ignored: Sequence[str],
+    ) -> tuple[list[PropertyChange], bool]:  # fmt: skip
+        """What differs between a resource's state and its wanted inputs."""
+        del id, old
+        handler = self._handler(urn)
+        changes = await self._in_thread(lambda: handler.diff(state, new))
+        found = [
+            _property_change(key, change, state, new)
+            for key, change in changes.items()
+            if key not in ignored
+        ]
+        return found, handler.delete_before_replace
 
-        async def work() -> proto.ConfigureResponse:
-            self._local.configure_site(decode(request.args)[0])
-            return proto.ConfigureResponse(
-                acceptSecrets=True,
-                supportsPreview=True,
-                acceptResources=False,
-                acceptOutputs=False,
+    async def create(
+        self, urn: str, inputs: Values, *, preview: bool, seconds: float
+    ) -> tuple[str, Values]:
+        """Create a resource; in a preview the id is empty and outputs are as far as known."""
+        del seconds
+        handler = self._handler(urn)
+        if preview:
+            return "", await self._in_thread(lambda: handler.preview(inputs, None))
+        context = self._context(urn)
+        context.stop_if_cancelled(f"the creation of {context.name}")
+        return await self._in_thread(lambda: _create(handler, context, inputs))
+
+    async def read(
+        self, urn: str, id: str, state: Values, inputs: Values
+    ) -> tuple[Values, Values] | None:
+        """State and inputs as they are on the machine; None when the resource is gone."""
+        del inputs
+        handler = self._handler(urn)
+        if not state:
+            raise LocalError(
+                f"{handler.type_name} can't be imported: it is made by `pulumi up`, which adopts "
+                "what is already there"
             )
+        found = await self._in_thread(lambda: handler.read(id, state))
+        return None if found is None else (found, handler.after_read(found))
 
-        return await self._plain(work, context)
+    async def update(
+        self, urn: str, id: str, state: Values, old: Values, new: Values,
+        *, preview: bool, seconds: float,
+    ) -> Values:  # fmt: skip
+        """Update a resource; in a preview outputs are as far as known."""
+        del old, seconds
+        handler = self._handler(urn)
+        if preview:
+            return await self._in_thread(lambda: handler.preview(new, state))
+        context = self._context(urn)
+        context.stop_if_cancelled(f"the update of {context.name}")
+        changed = await self._in_thread(lambda: handler.update(context, id, state, new))
+        return {**changed, claims.CLAIM: state.get(claims.CLAIM)}
 
-    async def Check(  # noqa: N802 - the name is the protocol's
-        self, request: proto.CheckRequest, context: GrpcContext
-    ) -> proto.CheckResponse:
-        """Check a resource's inputs."""
+    async def delete(self, urn: str, id: str, state: Values, *, seconds: float) -> None:
+        """Delete a resource."""
+        del seconds
+        handler = self._handler(urn)
+        context = self._context(urn)
+        await self._in_thread(lambda: _delete(handler, context, id, state))
 
-        async def work() -> proto.CheckResponse:
-            given, secrets = decode(request.news)
-            old, _ = decode(request.olds)
-            checked = await self._local.check_inputs(request.urn, given, old)
-            return proto.CheckResponse(inputs=encode(checked, secrets))
-
-        return await self._checked(work, context)
-
-    async def Diff(  # noqa: N802 - the name is the protocol's
-        self, request: proto.DiffRequest, context: GrpcContext
-    ) -> proto.DiffResponse:
-        """Compare a resource's state with the inputs that are wanted."""
-
-        async def work() -> proto.DiffResponse:
-            state, _ = decode(request.olds)
-            inputs, _ = decode(request.news)
-            difference = await self._local.difference(request.urn, state, inputs)
-            ignored = set(request.ignoreChanges)
-            changes = {k: v for k, v in difference.changes.items() if k not in ignored}
-            some = proto.DiffResponse.DIFF_SOME if changes else proto.DiffResponse.DIFF_NONE
-            return proto.DiffResponse(
-                changes=some,
-                diffs=list(changes),
-                replaces=[key for key, change in changes.items() if change.replaces],
-                deleteBeforeReplace=difference.delete_before_replace,
-                detailedDiff={
-                    key: _property_diff(key, change, state, inputs)
-                    for key, change in changes.items()
-                },
-                hasDetailedDiff=True,
-            )
-
-        return await self._plain(work, context)
-
-    async def Create(  # noqa: N802 - the name is the protocol's
-        self, request: proto.CreateRequest, context: GrpcContext
-    ) -> proto.CreateResponse:
-        """Make a resource, or say what it would be like."""
-
-        async def work() -> proto.CreateResponse:
-            inputs, secrets = decode(request.properties)
-            made, outputs = await self._local.make(request.urn, inputs, preview=request.preview)
-            return proto.CreateResponse(id=made, properties=encode(outputs, secrets))
-
-        return await self._plain(work, context)
-
-    async def Read(  # noqa: N802 - the name is the protocol's
-        self, request: proto.ReadRequest, context: GrpcContext
-    ) -> proto.ReadResponse:
-        """Find out what is true of a resource; one that is gone has an empty id."""
-
-        async def work() -> proto.ReadResponse:
-            state, secrets = decode(request.properties)
-            found = await self._local.look(request.urn, request.id, state)
-            if found is None:
-                return proto.ReadResponse()
-            return proto.ReadResponse(
-                id=request.id,
-                properties=encode(found[0], secrets),
-                inputs=encode(found[1], secrets),
-            )
-
-        return await self._plain(work, context)
-
-    async def Update(  # noqa: N802 - the name is the protocol's
-        self, request: proto.UpdateRequest, context: GrpcContext
-    ) -> proto.UpdateResponse:
-        """Bring a resource to the inputs that are wanted."""
-
-        async def work() -> proto.UpdateResponse:
-            state, _ = decode(request.olds)
-            inputs, secrets = decode(request.news)
-            outputs = await self._local.change(
-                request.urn, request.id, state, inputs, preview=request.preview
-            )
-            return proto.UpdateResponse(properties=encode(outputs, secrets))
-
-        return await self._plain(work, context)
-
-    async def Delete(  # noqa: N802 - the name is the protocol's
-        self, request: proto.DeleteRequest, context: GrpcContext
-    ) -> empty_pb2.Empty:
-        """Remove a resource."""
-
-        async def work() -> empty_pb2.Empty:
-            state, _ = decode(request.properties)
-            await self._local.remove(request.urn, request.id, state)
-            return empty_pb2.Empty()
-
-        return await self._plain(work, context)
-
-    async def _checked(
-        self, work: Callable[[], Awaitable[proto.CheckResponse]], context: GrpcContext
-    ) -> proto.CheckResponse:
-        """Turn refused inputs into the engine's list of failures."""
-
-        async def inner() -> proto.CheckResponse:
-            try:
-                return await work()
-            except InputsError as error:
-                failures = [
-                    proto.CheckFailure(property=refusal.property, reason=refusal.reason)
-                    for refusal in error.refusals
-                ]
-                return proto.CheckResponse(failures=failures)
-
-        return await self._plain(inner, context)
-
-    async def _plain(self, work: Callable[[], Awaitable[Answer]], context: GrpcContext) -> Answer:
-        """Turn errors into one plain message; traces of internal ones go to a log file."""
-        try:
-            return await work()
-        except (LocalError, InputsError) as error:
-            message = str(error)
+    def explained(self, error: Exception) -> str:
+        """A mistake's own words; traces of internal errors go to a log file."""
+        if isinstance(error, LocalError | InputsError):
             if isinstance(error, LocalError) and error.details:
-                place = record_fault(self._local.site, error.details)
-                message = f"{message}\nthe details are in {place}"
-        except asyncio.CancelledError:
-            raise
-        except Exception as error:
-            place = record_fault(self._local.site, traceback.format_exc())
-            message = (
-                f"an internal error of Falaj's local provider: {type(error).__name__}: {error}\n"
-                f"this is a bug; the details are in {place}"
+                return f"{error}\nthe details are in {record_fault(self._site, error.details)}"
+            return str(error)
+        place = record_fault(self._site, traceback.format_exc())
+        return (
+            f"an internal error of Falaj's local provider: {type(error).__name__}: {error}\n"
+            f"this is a bug; the details are in {place}"
+        )
+
+    def _handler(self, urn: str) -> Handler:
+        # A URN reads urn:pulumi:stack::project::parent$type::name.
+        token = urn.split("::")[2].rsplit("$", 1)[-1]
+        handler = self._handlers.get(token)
+        if handler is None:
+            raise InputsError(
+                [
+                    Refusal(
+                        "",
+                        f"unknown resource type {token!r}; allowed: "
+                        f"{', '.join(sorted(self._handlers))}",
+                    )
+                ]
             )
-        await context.abort(grpc.StatusCode.UNKNOWN, message)
-        raise AssertionError("abort always raises")
+        return handler
+
+    def _context(self, urn: str) -> Context:
+        return Context(
+            name=urn.rsplit("::", 1)[-1],
+            report=lambda message, passing: self._reporter(urn, message, passing),
+            cancelled=self._cancelled,
+        )
+
+    async def _in_thread(self, work: Callable[[], Result]) -> Result:
+        return await asyncio.get_running_loop().run_in_executor(self._threads, work)
 
 
-def _property_diff(key: str, change: Change, state: Values, inputs: Values) -> proto.PropertyDiff:
-    before = state.get(key) is not None
-    now = inputs.get(key) is not None if change.is_input else True
-    kind = _KINDS.get((before, now, change.replaces), proto.PropertyDiff.UPDATE)
-    return proto.PropertyDiff(kind=kind, inputDiff=change.is_input)
+def _checked(work: Callable[[], Values]) -> tuple[Values, Sequence[Failure]]:
+    """Turn refused inputs into the engine's list of failures."""
+    try:
+        return work(), ()
+    except InputsError as error:
+        return {}, [(refusal.property, refusal.reason) for refusal in error.refusals]
+
+
+def _property_change(key: str, change: Change, state: Values, inputs: Values) -> PropertyChange:
+    if not change.is_input:
+        kind: ChangeKind = "add" if state.get(key) is None else "update"
+        return PropertyChange(key, kind, change.replaces, is_input=False)
+    return PropertyChange(key, _kind(state, inputs, key), change.replaces)
+
+
+def _kind(before: Values, now: Values, key: str) -> ChangeKind:
+    if (before.get(key) is None) == (now.get(key) is None):
+        return "update"
+    return "add" if before.get(key) is None else "delete"
+
+
+def _create(handler: Handler, context: Context, inputs: Values) -> tuple[str, Values]:
+    resource_id, outputs = handler.create(context, inputs)
+    claim = claims.take(handler.site_of(inputs).path, handler.type_name, resource_id)
+    return resource_id, {**outputs, claims.CLAIM: claim}
+
+
+def _delete(handler: Handler, context: Context, resource_id: str, state: Values) -> None:
+    site = handler.site_of(state).path
+    if claims.is_lost(site, handler.type_name, resource_id, state.get(claims.CLAIM)):
+        return
+    handler.delete(context, resource_id, state)
+    claims.give_up(site, handler.type_name, resource_id)

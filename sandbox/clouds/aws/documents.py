@@ -12,8 +12,8 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any, Final, cast
 
-from falaj.sandbox.clouds.aws.draft import Draft, as_list, as_map
-from falaj.sandbox.clouds.aws.kinds import Rule
+from falaj.sandbox.clouds.inputs import Inputs, as_list, as_map
+from falaj.sandbox.clouds.kinds import Rule
 from falaj.sandbox.clouds.model import Problem
 
 _TOP: Final = {"Version", "Id", "Statement"}
@@ -56,8 +56,8 @@ def policy(path: str, kind: str, *, longest: int = 0, sids: bool = True) -> Rule
         sids: whether IAM's rule for Sid holds (letters and digits only; not for S3, KMS …).
     """
 
-    def rule(draft: Draft) -> Iterator[Problem]:
-        for where, value in draft.each(path):
+    def rule(inputs: Inputs) -> Iterator[Problem]:
+        for where, value in inputs.each(path):
             if isinstance(value, str):
                 for reason in complaints(value, kind, longest, sids=sids):
                     yield Problem(where, reason)
@@ -68,8 +68,8 @@ def policy(path: str, kind: str, *, longest: int = 0, sids: bool = True) -> Rule
 def json_text(path: str) -> Rule:
     """The text must be JSON."""
 
-    def rule(draft: Draft) -> Iterator[Problem]:
-        for where, value in draft.each(path):
+    def rule(inputs: Inputs) -> Iterator[Problem]:
+        for where, value in inputs.each(path):
             if isinstance(value, str):
                 _, reason = _parsed(value)
                 if reason:

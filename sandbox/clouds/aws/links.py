@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from falaj.sandbox.clouds.aws import tokens as t
-from falaj.sandbox.clouds.aws.kinds import Reference
+from falaj.sandbox.clouds.kinds import Reference
 
 
 def vpc(path: str = "vpcId") -> Reference:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from falaj.sandbox.clouds.aws import tokens as t
-from falaj.sandbox.clouds.aws.draft import Draft
-from falaj.sandbox.clouds.aws.kinds import Rule
-from falaj.sandbox.clouds.aws.regions import catalogued, zone_id, zones_selling
+from falaj.sandbox.clouds.aws.regions import catalogued, region_of, zone_id, zones_selling
+from falaj.sandbox.clouds.inputs import Inputs
+from falaj.sandbox.clouds.kinds import Rule
 from falaj.sandbox.clouds.model import Problem, World
 
 
@@ -17,9 +17,9 @@ def sold(path: str, *, zone: str = "") -> Rule:
     Regions that the catalogue doesn't hold sell everything, as far as it is known here.
     """
 
-    def rule(draft: Draft) -> Iterator[Problem]:
-        region = draft.region
-        for where, machine in draft.each(path):
+    def rule(inputs: Inputs) -> Iterator[Problem]:
+        region = region_of(inputs)
+        for where, machine in inputs.each(path):
             zones = zones_selling(region, machine) if isinstance(machine, str) else None
             if zones is None:
                 continue
@@ -27,7 +27,7 @@ def sold(path: str, *, zone: str = "") -> Rule:
                 if not zone:
                     yield Problem(where, f"{machine!r} isn't sold in {region}; {_sold(region)}")
                 continue
-            given = draft.text(zone) if zone else ""
+            given = inputs.string(zone) if zone else ""
             wanted = zone_id(region, given) or given
             if given and wanted not in zones:
                 yield Problem(

@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
-from falaj.sandbox.clouds.aws import answers, quotas, relations, tags
-from falaj.sandbox.clouds.aws.addresses import region_name
-from falaj.sandbox.clouds.aws.draft import Draft
-from falaj.sandbox.clouds.aws.enumerations import enumeration_rules
-from falaj.sandbox.clouds.aws.generic import generic_arn, generic_id
-from falaj.sandbox.clouds.aws.names import automatic_name
-from falaj.sandbox.clouds.aws.regions import known_region
+from falaj.sandbox.clouds.aws import queries, quotas, relations, tags
+from falaj.sandbox.clouds.aws.naming import (
+    MissingError,
+    automatic_name,
+    fill,
+    generic_arn,
+    generic_id,
+)
+from falaj.sandbox.clouds.aws.regions import known_region, region_name, region_of
 from falaj.sandbox.clouds.aws.registry import kind_of, kinds
-from falaj.sandbox.clouds.aws.sdk import shape
-from falaj.sandbox.clouds.aws.templates import MissingError, fill
+from falaj.sandbox.clouds.aws.sdk import enumeration_rules, shape
 from falaj.sandbox.clouds.aws.tokens import canonical
+from falaj.sandbox.clouds.inputs import Inputs, Resource
 from falaj.sandbox.clouds.model import Made, Problem, Properties, World
 from falaj.wire import UNKNOWN
 
@@ -52,60 +55,65 @@ class AwsModel:
 
     def problems(self, token: str, inputs: Properties, config: Properties) -> list[Problem]:
         """Enums, names, patterns, documents, addresses; what unknown values hide is skipped."""
-        return list(_problems(Draft(canonical(token), inputs, config)))
+        return list(_problems(Inputs(inputs, config, canonical(token))))
 
     def conflicts(
         self, token: str, inputs: Properties, config: Properties, world: World, id: str | None
     ) -> list[Problem]:
         """References, names taken, quotas, and what the services check of each other."""
-        draft = Draft(canonical(token), inputs, config)
+        resource = Resource(inputs, config, canonical(token), world=world, id=id or "")
         kind = kind_of(token)
-        found = list(quotas.exceeded(draft, world)) if id is None else []
+        found = list(quotas.exceeded(resource, world)) if id is None else []
         if kind is None:
             return found
-        found += relations.broken_references(kind, draft, world)
-        found += relations.taken(kind, draft, world, id)
+        found += relations.broken_references(kind, resource, world)
+        found += relations.taken(kind, resource, world, id)
         for crosscheck in kind.crosschecks:
-            found += crosscheck(draft, world, id)
+            found += crosscheck(resource)
         return found
 
-    def obstacles(self, token: str, made: Made, world: World) -> list[Problem]:
+    def delete_blockers(self, token: str, made: Made, world: World) -> list[Problem]:
         """What refers to the resource and keeps it from being deleted."""
-        return list(relations.standing_in_the_way(made, kinds(), world))
+        found = list(relations.standing_in_the_way(made, kinds(), world))
+        kind = kind_of(token)
+        for blocker in kind.delete_blockers if kind is not None else ():
+            found += blocker(Resource.of(made, world))
+        return found
 
     def identity(
         self, token: str, name: str, inputs: Properties, config: Properties, urn: str
     ) -> str:
         """The id, from the type's template; of the form ``name-digits`` where none is known."""
-        draft, kind = Draft(canonical(token), inputs, config), kind_of(token)
+        wanted, kind = Inputs(inputs, config, canonical(token)), kind_of(token)
         if kind is None or not kind.id:
-            return generic_id(draft, name, urn)
+            return generic_id(wanted, name, urn)
         if callable(kind.id):
-            return kind.id(draft) or generic_id(draft, name, urn)
+            return kind.id(wanted) or generic_id(wanted, name, urn)
         try:
-            found = fill(kind.id, _completed(draft, kind.defaults), seed=urn)
+            found = fill(kind.id, _completed(wanted, kind.defaults), seed=urn)
         except MissingError:
             found = ""
-        return found or generic_id(draft, name, urn)
+        return found or generic_id(wanted, name, urn)
 
     def outputs(
         self, token: str, id: str, inputs: Properties, config: Properties, world: World
     ) -> Properties:
         """The inputs, and the ARN, region, tags and whatever else the service computes."""
-        draft, kind, known = Draft(canonical(token), inputs, config), kind_of(token), shape(token)
+        wanted = Resource(inputs, config, canonical(token), world=world, id=id)
+        kind, known = kind_of(token), shape(token)
         found: dict[str, Any] = dict(known.unset) if known is not None else {}
         found |= kind.defaults if kind is not None else {}
         found |= {key: value for key, value in inputs.items() if value is not None}
-        if known is not None and "arn" in known.outputs and not draft.given("arn"):
-            arn = _arn(draft, id, kind.arn if kind is not None else "", found)
+        if known is not None and "arn" in known.outputs and not wanted.is_given("arn"):
+            arn = _arn(wanted, id, kind.arn if kind is not None else "", found)
             if arn is not None:
                 found["arn"] = arn
-        if known is not None and known.regional and draft.region:
-            found["region"] = draft.region
+        if known is not None and known.regional and region_of(wanted):
+            found["region"] = region_of(wanted)
         if known is not None and known.taggable:
             found["tagsAll"] = tags.merged(inputs, config)
         if kind is not None and kind.computed is not None:
-            for key, value in kind.computed(draft, id, world).items():
+            for key, value in kind.computed(wanted).items():
                 if key not in inputs or inputs[key] is None or isinstance(value, Mapping):
                     found[key] = value
         return found
@@ -127,36 +135,36 @@ class AwsModel:
         Raises:
             LookupError: the sandbox doesn't know the query, or what it asks for.
         """
-        return answers.answer(token, args, config, world)
+        return queries.answer(token, args, config, world)
 
 
-def _problems(draft: Draft) -> Iterator[Problem]:
-    kind, known = kind_of(draft.token), shape(draft.token)
+def _problems(wanted: Inputs) -> Iterator[Problem]:
+    kind, known = kind_of(wanted.token), shape(wanted.token)
     if known is not None and known.regional:
-        yield from region_name("region")(draft)
+        yield from region_name("region")(wanted)
     if known is not None and known.taggable:
-        yield from tags.problems(draft)
-    for rule in enumeration_rules(draft.token):
-        yield from rule(draft)
+        yield from tags.problems(wanted)
+    for rule in enumeration_rules(wanted.token):
+        yield from rule(wanted)
     if kind is not None:
-        yield from relations.ill_formed_references(kind, kinds(), draft)
+        yield from relations.ill_formed_references(kind, kinds(), wanted)
         for rule in kind.rules:
-            yield from rule(draft)
+            yield from rule(wanted)
 
 
-def _arn(draft: Draft, id: str, template: str, known: Mapping[str, Any]) -> Any:
+def _arn(wanted: Inputs, id: str, template: str, known: Mapping[str, Any]) -> Any:
     if template in ("", "*"):
-        return id if id.startswith("arn:") else generic_arn(draft, id)
+        return id if id.startswith("arn:") else generic_arn(wanted, id)
     try:
-        return fill("arn:{partition}:" + template, _completed(draft, known), id=id)
+        return fill("arn:{partition}:" + template, _completed(wanted, known), id=id)
     except MissingError:
         return UNKNOWN
 
 
-def _completed(draft: Draft, defaults: Mapping[str, Any]) -> Draft:
-    """The draft with what holds where it says nothing."""
-    given = {key: value for key, value in draft.inputs.items() if value is not None}
-    return Draft(draft.token, {**defaults, **given}, draft.config)
+def _completed(wanted: Inputs, defaults: Mapping[str, Any]) -> Inputs:
+    """The inputs with what holds where it says nothing."""
+    given = {key: value for key, value in wanted.values.items() if value is not None}
+    return replace(wanted, values={**defaults, **given})
 
 
 MODEL = AwsModel()

@@ -9,7 +9,8 @@ from functools import cache
 from pathlib import Path
 from typing import Final
 
-from falaj.sandbox.clouds.aws.draft import Draft, walk
+from falaj.sandbox.clouds.aws.regions import region_of
+from falaj.sandbox.clouds.inputs import Inputs
 from falaj.sandbox.clouds.model import Made, Problem, World
 
 _FILE: Final = Path(__file__).parent / "data" / "quotas.json"
@@ -50,19 +51,21 @@ def quotas() -> tuple[Quota, ...]:
     )
 
 
-def exceeded(draft: Draft, world: World) -> Iterator[Problem]:
+def exceeded(inputs: Inputs, world: World) -> Iterator[Problem]:
     """The quotas that one more resource would exceed."""
     for quota in quotas():
-        if quota.token != draft.token:
+        if quota.token != inputs.token:
             continue
-        if any(draft.get(path) != value for path, value in quota.only.items()):
+        if any(inputs.get(path) != value for path, value in quota.only.items()):
             continue
-        shared = draft.get(quota.per) if quota.per not in ("region", "account") else None
+        shared = inputs.get(quota.per) if quota.per not in ("region", "account") else None
         if quota.per not in ("region", "account") and not isinstance(shared, str):
             continue
-        count = sum(1 for made in world.all(draft.token) if _counts(made, quota, draft, shared))
+        count = sum(1 for made in world.all(inputs.token) if _counts(made, quota, inputs, shared))
         if count >= quota.limit:
-            where = {"region": draft.region, "account": "the account"}.get(quota.per, str(shared))
+            where = {"region": region_of(inputs), "account": "the account"}.get(
+                quota.per, str(shared)
+            )
             yield Problem(
                 quota.per if isinstance(shared, str) else "",
                 f"{where} has {count} already, and the quota {quota.name!r} is {quota.limit}; "
@@ -70,12 +73,15 @@ def exceeded(draft: Draft, world: World) -> Iterator[Problem]:
             )
 
 
-def _counts(made: Made, quota: Quota, draft: Draft, shared: object) -> bool:
-    if quota.per == "region" and made.region != draft.region:
+def _counts(made: Made, quota: Quota, inputs: Inputs, shared: object) -> bool:
+    if quota.per == "region" and made.region != region_of(inputs):
         return False
     values = made.outputs
-    if isinstance(shared, str) and shared not in [value for _, value in walk(values, quota.per)]:
+    if isinstance(shared, str) and shared not in [
+        value for _, value in Inputs(values).each(quota.per)
+    ]:
         return False
     return all(
-        value in [found for _, found in walk(values, path)] for path, value in quota.only.items()
+        value in [found for _, found in Inputs(values).each(path)]
+        for path, value in quota.only.items()
     )

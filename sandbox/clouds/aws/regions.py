@@ -1,19 +1,21 @@
-"""Every region that AWS has, and the zones and machine types of those that the catalogue knows.
-
-A region outside the country is a real region: the sandbox answers for it as AWS would, so that it
-is the components and the policies that refuse it, and their refusal can be tested.
-"""
+"""Regions and zones, and the forms of their names and of addresses."""
 
 from __future__ import annotations
 
+import ipaddress
 import json
 import re
+from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeAlias
 
 from falaj.components.catalogue import CatalogueError, place
 from falaj.components.catalogue.place import Place
+from falaj.sandbox.clouds.inputs import Inputs
+from falaj.sandbox.clouds.kinds import Rule
+from falaj.sandbox.clouds.model import Problem
+from falaj.wire import Unknown
 
 _LETTERS: Final = "abcdefghijklmnopqrstuvwxyz"
 _WORDS: Final = {
@@ -109,3 +111,107 @@ def _short(region: str) -> str:
     """The letters that begin a zone id: ``mec1`` for me-central-1, ``usgw1`` for us-gov-west-1."""
     first, *middle, number = region.split("-") if region.count("-") > 1 else (region, "1")
     return first + "".join(_WORDS.get(word, word[:1]) for word in middle) + number
+
+
+Network: TypeAlias = ipaddress.IPv4Network | ipaddress.IPv6Network
+
+
+def network(text: object) -> Network | None:
+    """The network that a text names; None for anything else."""
+    if not isinstance(text, str) or "/" not in text:
+        return None
+    try:
+        return ipaddress.ip_network(text, strict=True)
+    except ValueError:
+        return None
+
+
+def inside(part: Network, whole: Network) -> bool:
+    """Whether one network lies within another."""
+    first, last = int(part.network_address), int(part.broadcast_address)
+    return (
+        part.version == whole.version
+        and int(whole.network_address) <= first
+        and last <= int(whole.broadcast_address)
+    )
+
+
+def cidr(path: str, *, version: int = 4, largest: int = 0, smallest: int = 128) -> Rule:
+    """A network in CIDR notation with no host bits set, its prefix within the bounds."""
+
+    def rule(inputs: Inputs) -> Iterator[Problem]:
+        for where, value in inputs.each(path):
+            if not isinstance(value, str):
+                continue
+            found = network(value)
+            if found is None or found.version != version:
+                yield Problem(where, f"{value!r} is no IPv{version} network; {_mended(value)}")
+            elif not largest <= found.prefixlen <= smallest:
+                yield Problem(
+                    where,
+                    f"{value!r} has a prefix of /{found.prefixlen}; "
+                    f"allowed: /{largest} to /{min(smallest, found.max_prefixlen)}",
+                )
+
+    return rule
+
+
+def address(path: str) -> Rule:
+    """An IPv4 or IPv6 address."""
+
+    def rule(inputs: Inputs) -> Iterator[Problem]:
+        for where, value in inputs.each(path):
+            if isinstance(value, str):
+                try:
+                    ipaddress.ip_address(value)
+                except ValueError:
+                    yield Problem(where, f"{value!r} is no IP address; give one such as 10.0.0.4")
+
+    return rule
+
+
+def zone(path: str, *, by: str = "id") -> Rule:
+    """A zone of the region, by its id or its name; in regions that the catalogue knows."""
+
+    def rule(inputs: Inputs) -> Iterator[Problem]:
+        region = region_of(inputs)
+        if catalogued(region) is None:
+            return
+        ids = zone_ids(region)
+        allowed = ids if by == "id" else tuple(zone_name(region, item) for item in ids)
+        for where, value in inputs.each(path):
+            if isinstance(value, str) and value not in allowed:
+                yield Problem(
+                    where, f"{value!r} is no zone of {region}; allowed: {', '.join(allowed)}"
+                )
+
+    return rule
+
+
+def region_name(path: str) -> Rule:
+    """A region that AWS has, wherever it lies."""
+
+    def rule(inputs: Inputs) -> Iterator[Problem]:
+        for where, value in inputs.each(path):
+            if isinstance(value, str) and not known_region(value):
+                yield Problem(where, f"{value!r} is no AWS region; give one such as me-central-1")
+
+    return rule
+
+
+def _mended(value: str) -> str:
+    try:
+        return f"host bits are set; did you mean {ipaddress.ip_network(value, strict=False)}?"
+    except ValueError:
+        return "give one in CIDR notation such as 10.0.0.0/16 or fd00::/56"
+
+
+def region_of(inputs: Inputs) -> str:
+    """The resource's own region, else the provider's; empty when neither is known."""
+    for source in (inputs.values, inputs.config):
+        region = source.get("region")
+        if isinstance(region, str):
+            return region
+        if isinstance(region, Unknown):
+            return ""
+    return ""

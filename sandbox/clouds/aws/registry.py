@@ -5,61 +5,32 @@ from __future__ import annotations
 from functools import cache
 from typing import Final
 
-from falaj.sandbox.clouds.aws.kinds import Kind, Kinds
+from falaj.sandbox.clouds.aws.kinds import AwsKind, AwsKinds
 from falaj.sandbox.clouds.aws.services import (
     balancing,
-    certificates,
     clusters,
     compute,
-    dns,
-    files,
-    firewall,
-    gateways,
-    governance,
+    containers,
     identity,
-    keys,
-    messaging,
     network,
-    node_groups,
     observability,
-    registries,
-    scaling,
     security_groups,
     storage,
-    tasks,
 )
 from falaj.sandbox.clouds.aws.tokens import canonical
 
 _SERVICES: Final = (
-    balancing,
-    certificates,
-    clusters,
-    compute,
-    dns,
-    files,
-    firewall,
-    gateways,
-    governance,
-    identity,
-    keys,
-    messaging,
-    network,
-    node_groups,
-    observability,
-    registries,
-    scaling,
-    security_groups,
+    balancing, clusters, compute, containers, identity, network, observability, security_groups,
     storage,
-    tasks,
-)
+)  # fmt: skip
 
 
 @cache
-def kinds() -> Kinds:
+def kinds() -> AwsKinds:
     """Every described type by its token."""
     return {token: kind for service in _SERVICES for token, kind in service.KINDS.items()}
 
 
-def kind_of(token: str) -> Kind | None:
+def kind_of(token: str) -> AwsKind | None:
     """The description of a type; None for those of which only the SDK speaks."""
     return kinds().get(canonical(token))

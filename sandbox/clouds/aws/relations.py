@@ -7,9 +7,11 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from falaj.sandbox.clouds.aws import tokens as t
-from falaj.sandbox.clouds.aws.draft import ACCOUNT, Draft, walk
-from falaj.sandbox.clouds.aws.hashes import MARK
-from falaj.sandbox.clouds.aws.kinds import Kind, Kinds, Reference
+from falaj.sandbox.clouds.aws.kinds import AwsKind, AwsKinds
+from falaj.sandbox.clouds.aws.naming import ACCOUNT, MARK
+from falaj.sandbox.clouds.aws.regions import region_of
+from falaj.sandbox.clouds.inputs import Inputs
+from falaj.sandbox.clouds.kinds import Reference
 from falaj.sandbox.clouds.model import Made, Problem, World
 
 _OWN_ID: Final = re.compile(rf"(?:[a-z]+-)?{MARK}[0-9a-f]{{4,13}}(?:-[0-9a-f-]+)?")
@@ -30,19 +32,19 @@ _IMPLIED: Final[Mapping[str, tuple[tuple[str, str], ...]]] = {
 """What comes into being together with another resource, and where its id stands."""
 
 
-def broken_references(kind: Kind, draft: Draft, world: World) -> Iterator[Problem]:
+def broken_references(kind: AwsKind, inputs: Inputs, world: World) -> Iterator[Problem]:
     """Inputs that name what doesn't exist, or exists in another region."""
     for reference in kind.references:
-        for path, value in draft.each(reference.path):
+        for path, value in inputs.each(reference.path):
             if isinstance(value, str) and value and belongs_here(value, reference):
-                yield from _broken(path, value, reference, draft, world)
+                yield from _broken(path, value, reference, inputs, world)
 
 
-def ill_formed_references(kind: Kind, kinds: Kinds, draft: Draft) -> Iterator[Problem]:
+def ill_formed_references(kind: AwsKind, kinds: AwsKinds, inputs: Inputs) -> Iterator[Problem]:
     """Inputs that can't name what they are meant to: an ARN for an id, a subnet for a VPC."""
     for reference in kind.references:
         prefixes = _id_prefixes(reference, kinds)
-        for path, value in draft.each(reference.path):
+        for path, value in inputs.each(reference.path):
             if not isinstance(value, str):
                 continue
             if reference.by == ("arn",) and not value.startswith("arn:"):
@@ -57,13 +59,13 @@ def ill_formed_references(kind: Kind, kinds: Kinds, draft: Draft) -> Iterator[Pr
                 )
 
 
-def taken(kind: Kind, draft: Draft, world: World, id: str | None) -> Iterator[Problem]:
+def taken(kind: AwsKind, inputs: Inputs, world: World, id: str | None) -> Iterator[Problem]:
     """Names that another resource of the type has already."""
-    wanted = {path: draft.get(path) for path in kind.unique}
+    wanted = {path: inputs.get(path) for path in kind.unique}
     if all(value is None for value in wanted.values()):
         return
-    for made in _all(draft.token, world):
-        if made.id == id or (not kind.everywhere and made.region != draft.region):
+    for made in _all(inputs.token, world):
+        if made.id == id or (not kind.everywhere and made.region != region_of(inputs)):
             continue
         if all(_value(made, path) == value for path, value in wanted.items()):
             said = ", ".join(f"{path} {value!r}" for path, value in wanted.items() if value)
@@ -75,7 +77,7 @@ def taken(kind: Kind, draft: Draft, world: World, id: str | None) -> Iterator[Pr
             return
 
 
-def standing_in_the_way(made: Made, kinds: Kinds, world: World) -> Iterator[Problem]:
+def standing_in_the_way(made: Made, kinds: AwsKinds, world: World) -> Iterator[Problem]:
     """The resources that refer to one that is to be deleted and keep it from going."""
     wanted = t.canonical(made.token)
     for token, kind in kinds.items():
@@ -92,7 +94,7 @@ def standing_in_the_way(made: Made, kinds: Kinds, world: World) -> Iterator[Prob
 
 
 def _held(made: Made, other: Made, reference: Reference) -> Iterator[Problem]:
-    for path, value in walk(other.inputs, reference.path):
+    for path, value in Inputs(other.inputs).each(reference.path):
         if isinstance(value, str) and _is(made, value, reference):
             yield Problem(
                 "",
@@ -122,20 +124,20 @@ def belongs_here(value: str, reference: Reference) -> bool:
 
 
 def _broken(
-    path: str, value: str, reference: Reference, draft: Draft, world: World
+    path: str, value: str, reference: Reference, inputs: Inputs, world: World
 ) -> Iterator[Problem]:
     for token in reference.to:
         for made in _candidates(token, value, reference, world):
-            if reference.regional and made.region and draft.region not in ("", made.region):
+            if reference.regional and made.region and region_of(inputs) not in ("", made.region):
                 yield Problem(
                     path,
-                    f"{value!r} is in {made.region}, this resource in {draft.region}; "
+                    f"{value!r} is in {made.region}, this resource in {region_of(inputs)}; "
                     "both have to be in one region",
                 )
             return
         for other, place in _IMPLIED.get(token, ()):
             for made in world.all(other):
-                if any(found == value for _, found in walk(made.outputs, place)):
+                if any(found == value for _, found in Inputs(made.outputs).each(place)):
                     return
     yield Problem(
         path,
@@ -164,13 +166,13 @@ def _is(made: Made, value: str, reference: Reference) -> bool:
     )
 
 
-def _id_prefixes(reference: Reference, kinds: Kinds) -> tuple[str, ...]:
+def _id_prefixes(reference: Reference, kinds: AwsKinds) -> tuple[str, ...]:
     """How the ids of the types begin; nothing where that isn't the only way to refer to them."""
     if reference.by != ("id",):
         return ()
     found: list[str] = []
     for token in reference.to:
-        template = kinds.get(token, Kind()).id
+        template = kinds.get(token, AwsKind()).id
         if token == t.DEFAULT_SECURITY_GROUP:
             continue
         if not isinstance(template, str) or not re.match(r"[a-z]+-\{hex17\}$", template):
@@ -186,4 +188,4 @@ def _names(reference: Reference) -> str:
 
 
 def _value(made: Made, path: str) -> Any:
-    return next((value for _, value in walk(made.outputs, path)), None)
+    return next((value for _, value in Inputs(made.outputs).each(path)), None)

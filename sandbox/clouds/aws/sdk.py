@@ -1,12 +1,16 @@
-"""What the installed SDK says of a type: its inputs and outputs by name."""
+"""What the installed SDK says of a type: its properties, and the values of its lists."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
+from pathlib import Path
 from typing import Any, Final
 
+from falaj.sandbox.clouds.kinds import Rule
+from falaj.sandbox.clouds.rules import one_of
 from falaj.sandbox.schema import types
 from falaj.sandbox.schema.tables import Tables
 
@@ -61,3 +65,18 @@ def shape(token: str) -> Shape | None:
 @cache
 def _tables() -> Tables:
     return Tables("aws")
+
+
+_FILE: Final = Path(__file__).parent / "data" / "enumerations.json"
+
+
+@cache
+def enumerations() -> dict[str, dict[str, list[str | int]]]:
+    """For each type, the values of each path."""
+    return json.loads(_FILE.read_text("utf-8"))["types"]
+
+
+@cache
+def enumeration_rules(token: str) -> tuple[Rule, ...]:
+    """The rules that the table gives for a type."""
+    return tuple(one_of(path, values) for path, values in enumerations().get(token, {}).items())

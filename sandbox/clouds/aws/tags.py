@@ -7,9 +7,9 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from falaj.sandbox.clouds.aws.draft import Draft, as_map, or_unknown
+from falaj.sandbox.clouds.inputs import Inputs, as_map
 from falaj.sandbox.clouds.model import Problem, Properties
-from falaj.wire import UNKNOWN, Unknown
+from falaj.wire import UNKNOWN, Unknown, has_unknown
 
 # "Tag naming limits and requirements", AWS general reference (Tagging AWS resources).
 _MOST: Final = 50
@@ -27,7 +27,7 @@ def merged(inputs: Properties, config: Properties) -> Any:
     """
     own = inputs.get("tags")
     defaults = _setting(_setting(config.get("defaultTags")).get("tags"))
-    if isinstance(own, Unknown) or or_unknown([*as_map(own).values(), *defaults.values()]):
+    if isinstance(own, Unknown) or has_unknown([*as_map(own).values(), *defaults.values()]):
         return UNKNOWN
     ignored = _setting(config.get("ignoreTags"))
     keys = ignored.get("keys") or ()
@@ -39,16 +39,16 @@ def merged(inputs: Properties, config: Properties) -> Any:
     }
 
 
-def problems(draft: Draft) -> Iterator[Problem]:
+def problems(inputs: Inputs) -> Iterator[Problem]:
     """Too many tags, keys or values that are too long, reserved or ill-formed."""
-    everything = merged(draft.inputs, draft.config)
+    everything = merged(inputs.values, inputs.config)
     if isinstance(everything, Mapping) and len(as_map(everything)) > _MOST:
         yield Problem(
             "tags",
             f"{len(as_map(everything))} tags with the provider's; at most {_MOST} are allowed",
         )
-    strict = not draft.token.startswith(_ANY_CHARACTER)
-    for key, value in as_map(draft.inputs.get("tags")).items():
+    strict = not inputs.token.startswith(_ANY_CHARACTER)
+    for key, value in as_map(inputs.values.get("tags")).items():
         yield from _tag(f"tags.{key}", key, value, strict)
 
 

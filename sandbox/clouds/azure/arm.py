@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from typing import Any, Final
 from urllib.parse import quote
 
-from falaj.sandbox.clouds.azure.invented import SUBSCRIPTION
-from falaj.sandbox.clouds.azure.kind import Kind
+from falaj.sandbox.clouds.azure.generated import SUBSCRIPTION
+from falaj.sandbox.clouds.azure.kinds import AzureKind
 
 ID: Final = re.compile(
     r"(?:/subscriptions/[^/]+(?:/resourceGroups/[^/]+)?|/providers/Microsoft\.Management/"
@@ -76,7 +76,7 @@ def segment(name: str) -> str:
     return quote(name, safe=_SEGMENT) or "_"
 
 
-def build(kind: Kind, values: Mapping[str, Any], fallback: str) -> str:
+def build(kind: AzureKind, values: Mapping[str, Any], fallback: str) -> str:
     """The id of a resource of that kind; `fallback` stands where a name isn't known yet."""
 
     def part(match: re.Match[str]) -> str:

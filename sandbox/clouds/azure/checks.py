@@ -9,8 +9,9 @@ from collections.abc import Iterable, Iterator
 from typing import Final, TypeAlias
 
 from falaj.sandbox.clouds.azure import arm, places
-from falaj.sandbox.clouds.azure.ask import Ask
-from falaj.sandbox.clouds.azure.kind import Kind
+from falaj.sandbox.clouds.azure.kinds import AzureKind
+from falaj.sandbox.clouds.inputs import Inputs
+from falaj.sandbox.clouds.kinds import Rule
 from falaj.sandbox.clouds.model import Problem
 
 Range: TypeAlias = "ipaddress.IPv4Network | ipaddress.IPv6Network"
@@ -77,23 +78,25 @@ def one_of(path: str, text: str | None, allowed: Iterable[str]) -> Iterator[Prob
         yield Problem(path, f"{text!r} isn't allowed; allowed are {', '.join(values)}")
 
 
-def between(ask: Ask, path: str, least: float, most: float, unit: str = "") -> Iterator[Problem]:
+def between(
+    inputs: Inputs, path: str, least: float, most: float, unit: str = ""
+) -> Iterator[Problem]:
     """A problem when there is a number outside of the range."""
-    number = ask.number(path)
+    number = inputs.number(path)
     if number is not None and not least <= number <= most:
         suffix = f" {unit}" if unit else ""
         yield Problem(path, f"{number:g} isn't allowed; allowed is {least:g} to {most:g}{suffix}")
 
 
-def needs(ask: Ask, path: str, reason: str) -> Iterator[Problem]:
+def needs(inputs: Inputs, path: str, reason: str) -> Iterator[Problem]:
     """A problem when there is surely no value at the path."""
-    if ask.is_absent(path):
+    if inputs.is_absent(path):
         yield Problem(path, f"is missing: {reason}")
 
 
-def location(kind: Kind | None, ask: Ask) -> Iterator[Problem]:
+def location(kind: AzureKind | None, inputs: Inputs) -> Iterator[Problem]:
     """Problems of the resource's location and zones."""
-    given = ask.text("location")
+    given = inputs.optional_string("location")
     allowed = kind.location if kind else "any"
     if given is None:
         return
@@ -112,14 +115,14 @@ def location(kind: Kind | None, ask: Ask) -> Iterator[Problem]:
         yield Problem("location", f"{given!r} isn't a region of Azure: {hint}")
 
 
-def zones(path: str, ask: Ask) -> Iterator[Problem]:
+def zones(path: str, inputs: Inputs) -> Iterator[Problem]:
     """Problems of a list of availability zones."""
-    items = ask.texts(path)
+    items = inputs.strings(path)
     for where, zone in items:
         yield from one_of(where, zone, ("1", "2", "3"))
     if len({zone for _, zone in items}) < len(items):
         yield Problem(path, "names a zone twice; name each zone once")
-    region = ask.region
+    region = places.region(inputs)
     if items and region and places.has_zones(region) is False:
         yield Problem(
             path,
@@ -127,12 +130,17 @@ def zones(path: str, ask: Ask) -> Iterator[Problem]:
         )
 
 
-def tags(limit: int, ask: Ask) -> Iterator[Problem]:
+def zones_of(path: str) -> Rule:
+    """A list of availability zones that the region has."""
+    return lambda inputs: zones(path, inputs)
+
+
+def tags(limit: int, inputs: Inputs) -> Iterator[Problem]:
     """Problems of tags.
 
     Source: learn.microsoft.com, azure-resource-manager/management/tag-resources (limitations).
     """
-    names = ask.keys("tags")
+    names = inputs.keys("tags")
     if len(names) > limit:
         yield Problem("tags", f"{len(names)} tags are given; at most {limit} are allowed")
     if len({name.lower() for name in names}) < len(names):
@@ -143,7 +151,7 @@ def tags(limit: int, ask: Ask) -> Iterator[Problem]:
             yield Problem(where, f"the name has {len(name)} characters; allowed are 1 to 512")
         if any(sign in name for sign in "<>%&\\?/"):
             yield Problem(where, "the name has one of <>%&\\?/, which tags can't; leave it out")
-        values = ask.at("tags")
+        values = inputs.at("tags")
         value = values.get(name) if values else None
         if isinstance(value, str) and len(value) > 256:
             yield Problem(where, f"the value has {len(value)} characters; at most 256 are allowed")

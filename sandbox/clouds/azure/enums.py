@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from falaj.sandbox.clouds.azure import checks, data
-from falaj.sandbox.clouds.azure.ask import Ask
-from falaj.sandbox.clouds.azure.kind import Kind
+from falaj.sandbox.clouds.azure.kinds import AzureKind
+from falaj.sandbox.clouds.inputs import Inputs
 from falaj.sandbox.clouds.model import Problem
 
 
@@ -25,17 +25,17 @@ def tokens() -> list[str]:
     return list(_table())
 
 
-def check(kind: Kind, ask: Ask) -> Iterator[Problem]:
+def check(kind: AzureKind, inputs: Inputs) -> Iterator[Problem]:
     """A problem for each value that isn't in its list."""
     for path, allowed in paths(kind.token).items():
-        for where in _expand(ask, path):
-            yield from checks.one_of(where, ask.text(where), allowed)
+        for where in _expand(inputs, path):
+            yield from checks.one_of(where, inputs.optional_string(where), allowed)
 
 
-def _expand(ask: Ask, path: str) -> Iterator[str]:
+def _expand(inputs: Inputs, path: str) -> Iterator[str]:
     head, marker, rest = path.partition("[*]")
     if not marker:
         yield path
         return
-    for where, _ in ask.items(head):
-        yield from _expand(ask, where + rest)
+    for where, _ in inputs.items(head):
+        yield from _expand(inputs, where + rest)

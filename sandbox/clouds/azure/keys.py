@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
-from falaj.sandbox.clouds.azure import known
-from falaj.sandbox.clouds.azure.ask import Ask
+from falaj.sandbox.clouds.azure import existing
+from falaj.sandbox.clouds.inputs import Inputs, Resource
 from falaj.sandbox.clouds.model import Made, Problem, World
 
 VAULT: Final = "azure-native:keyvault:Vault"
@@ -65,7 +65,7 @@ def vault(world: World, found: KeyAddress) -> Made | None:
 
 
 def usable(
-    ask: Ask,
+    resource: Resource,
     path: str,
     uri: str | None,
     *,
@@ -78,9 +78,9 @@ def usable(
     `key` names the key where the address is the vault's; `region` is where the vault must be.
     """
     found = parse(uri) if uri else None
-    if ask.world is None or found is None:
+    if found is None:
         return
-    holder = vault(ask.world, found)
+    holder = vault(resource.world, found)
     if holder is None:
         yield Problem(
             path,
@@ -89,19 +89,19 @@ def usable(
         )
         return
     name = key or found.key
-    if name and not found.is_hsm and not _has_key(ask.world, holder, name):
+    if name and not found.is_hsm and not _has_key(resource.world, holder, name):
         yield Problem(
             path,
             f"the vault {found.vault!r} has no key {name!r}; make it first, and "
             "take the address from its outputs",
         )
-    if region and (place := known.region_of(holder)) and place != region:
+    if region and (place := existing.region_of(holder)) and place != region:
         yield Problem(
             path,
             f"the key's vault is in {place}, this resource in {region}; they must "
             "be in the same region",
         )
-    properties = Ask(holder.token, holder.inputs, {})
+    properties = Inputs(holder.inputs)
     if needs_purge_protection and properties.at("properties.enablePurgeProtection") is not True:
         yield Problem(
             path,
@@ -111,4 +111,4 @@ def usable(
 
 
 def _has_key(world: World, holder: Made, name: str) -> bool:
-    return known.by_id(world, f"{holder.id}/keys/{name}") is not None
+    return existing.by_id(world, f"{holder.id}/keys/{name}") is not None

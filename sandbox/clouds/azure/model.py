@@ -8,22 +8,21 @@ from typing import Any, Final
 from falaj.sandbox.clouds.azure import (
     arm,
     checks,
-    conflicts,
     enums,
-    generic,
-    invented,
-    obstacles,
+    generated,
+    links,
     places,
     queries,
+    registry,
+    relations,
     results,
-    rows,
 )
-from falaj.sandbox.clouds.azure.ask import Ask
-from falaj.sandbox.clouds.azure.kind import Kind
-from falaj.sandbox.clouds.azure.shape import shape
+from falaj.sandbox.clouds.azure.kinds import AzureKind
+from falaj.sandbox.clouds.azure.results import shape
+from falaj.sandbox.clouds.inputs import Inputs, Resource
 from falaj.sandbox.clouds.model import Made, Problem, Properties, World
 
-SERVICES: Final = rows.SERVICES
+SERVICES: Final = registry.SERVICES
 
 
 class AzureModel:
@@ -33,17 +32,17 @@ class AzureModel:
 
     def check_configuration(self, given: Properties) -> list[Problem]:
         """Problems of the provider's settings: region, subscription, tenant."""
-        ask = Ask("", given, {})
-        found = list(checks.location(None, ask))
+        inputs = Inputs(given)
+        found = list(checks.location(None, inputs))
         for name in ("subscriptionId", "tenantId", "clientId"):
-            found += checks.guid(name, ask.text(name))
+            found += checks.guid(name, inputs.optional_string(name))
         return found
 
     def defaults(
         self, token: str, name: str, inputs: Properties, config: Properties, urn: str
     ) -> Properties:
         """The automatic name, and the region of the provider's settings."""
-        kind = generic.kind(token)
+        kind = registry.kind(token)
         added: dict[str, Any] = {}
         own = kind.own_name
         if own and inputs.get(own) is None:
@@ -56,9 +55,12 @@ class AzureModel:
 
     def problems(self, token: str, inputs: Properties, config: Properties) -> list[Problem]:
         """What the service refuses whatever else exists; skips what isn't known yet."""
-        kind = generic.kind(token)
-        ask = Ask(token, inputs, config)
-        return [*_common_problems(kind, ask), *kind.problems(ask)]
+        kind = registry.kind(token)
+        wanted = Inputs(inputs, config, token)
+        found = [*_common_problems(kind, wanted), *links.ill_formed(kind, wanted)]
+        for rule in kind.rules:
+            found += rule(wanted)
+        return found
 
     def conflicts(
         self,
@@ -69,23 +71,29 @@ class AzureModel:
         id: str | None,
     ) -> list[Problem]:
         """What the service refuses given all that exists."""
-        kind = generic.kind(token)
+        kind = registry.kind(token)
         own = id or arm.build(kind, inputs, "_")
-        ask = Ask(token, inputs, config, world, own)
-        return [*conflicts.common(kind, ask, is_new=id is None), *kind.conflicts(ask)]
+        resource = Resource(inputs, config, token, world=world, id=own)
+        found = list(relations.common(kind, resource, is_new=id is None))
+        found += links.elsewhere(kind, resource, results.location(resource))
+        for crosscheck in kind.crosschecks:
+            found += crosscheck(resource)
+        return found
 
-    def obstacles(self, token: str, made: Made, world: World) -> list[Problem]:
-        """What still stands in the way of deletion."""
-        kind = generic.kind(token)
-        ask = Ask(token, made.inputs, {}, world, made.id)
-        return [*obstacles.common(kind, made, world), *kind.obstacles(ask)]
+    def delete_blockers(self, token: str, made: Made, world: World) -> list[Problem]:
+        """What keeps a resource from being deleted."""
+        kind = registry.kind(token)
+        found = list(relations.delete_blockers(kind, made, world))
+        for blocker in kind.delete_blockers:
+            found += blocker(Resource.of(made, world))
+        return found
 
     def identity(
         self, token: str, name: str, inputs: Properties, config: Properties, urn: str
     ) -> str:
         """The resource's id in Resource Manager."""
         del config
-        kind = generic.kind(token)
+        kind = registry.kind(token)
         return arm.build(kind, inputs, _automatic_name(kind, name, urn))
 
     def outputs(
@@ -97,17 +105,18 @@ class AzureModel:
         world: World,
     ) -> Properties:
         """All that the service answers with."""
-        kind = generic.kind(token)
-        ask = Ask(token, inputs, config, world, id)
-        return {**results.common(kind, ask), **kind.outputs(ask)}
+        kind = registry.kind(token)
+        resource = Resource(inputs, config, token, world=world, id=id)
+        computed = kind.computed(resource) if kind.computed is not None else {}
+        return {**kind.defaults, **results.common(kind, resource), **computed}
 
     def is_shared(self, token: str) -> bool:
         """Whether it is a setting that every subscription has."""
-        return generic.kind(token).is_always_there
+        return registry.kind(token).is_always_there
 
     def replacements(self, token: str) -> frozenset[str]:
         """The path's inputs, the location, and what the type's row names."""
-        kind = generic.kind(token)
+        kind = registry.kind(token)
         path = {*kind.parameters, *({"resourceGroupName"} if kind.is_in_group else ())}
         return frozenset({*path, "location", *kind.replaces})
 
@@ -120,26 +129,26 @@ class AzureModel:
         return queries.answer(token, args, config, world)
 
 
-def _automatic_name(kind: Kind, name: str, urn: str) -> str:
+def _automatic_name(kind: AzureKind, name: str, urn: str) -> str:
     # azure-native gives a resource at the top level its Pulumi name and eight random hexadecimal
     # digits, a child its Pulumi name alone, and role assignments and definitions a GUID.
     mode = kind.autoname or ("random" if len(kind.parameters) == 1 else "copy")
     if mode == "uuid":
-        return invented.guid("name", urn)
-    return name + invented.digest(8, "name", urn) if mode == "random" else name
+        return generated.guid("name", urn)
+    return name + generated.digest(8, "name", urn) if mode == "random" else name
 
 
-def _common_problems(kind: Kind, ask: Ask) -> Iterator[Problem]:
-    yield from checks.location(kind, ask)
-    if isinstance(ask.at("tags"), Mapping):
-        yield from checks.tags(kind.max_tags, ask)
-    yield from checks.zones("zones", ask)
-    group = ask.text("resourceGroupName")
+def _common_problems(kind: AzureKind, inputs: Inputs) -> Iterator[Problem]:
+    yield from checks.location(kind, inputs)
+    if isinstance(inputs.at("tags"), Mapping):
+        yield from checks.tags(kind.max_tags, inputs)
+    yield from checks.zones("zones", inputs)
+    group = inputs.optional_string("resourceGroupName")
     if group and kind.is_in_group:
-        group_kind = generic.kind("azure-native:resources:ResourceGroup")
+        group_kind = registry.kind("azure-native:resources:ResourceGroup")
         if group_kind.name:
             yield from group_kind.name.check("resourceGroupName", group)
-    own = ask.text(kind.own_name) if kind.own_name else None
+    own = inputs.optional_string(kind.own_name) if kind.own_name else None
     if kind.name and kind.own_name and own:
         yield from kind.name.check(kind.own_name, own)
-    yield from enums.check(kind, ask)
+    yield from enums.check(kind, inputs)

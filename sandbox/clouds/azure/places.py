@@ -6,6 +6,7 @@ import difflib
 from typing import Any, Final
 
 from falaj.sandbox.clouds.azure import data
+from falaj.sandbox.clouds.inputs import Inputs
 
 GLOBAL: Final = "global"
 """The location of what has no region, such as private DNS zones and action groups."""
@@ -43,3 +44,14 @@ def nearest(location: str) -> str | None:
     """The region that the name resembles most."""
     found = difflib.get_close_matches(normalise(location), list(_regions()), n=1, cutoff=0.6)
     return found[0] if found else None
+
+
+def region(inputs: Inputs) -> str | None:
+    """The normalised region of the resource, else its provider's; None when it isn't known."""
+    whole = inputs
+    while whole.parent is not None:
+        whole = whole.parent
+    given = whole.at("location")
+    if given is None:
+        given = whole.config.get("location")
+    return normalise(given) if isinstance(given, str) and given else None

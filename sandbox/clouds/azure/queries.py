@@ -2,17 +2,80 @@
 
 from __future__ import annotations
 
+import base64
+import json
 import re
 from collections.abc import Callable, Mapping
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, Literal, TypeAlias
 
-from falaj.sandbox.clouds.azure import arm, generic, invented, known, kubeconfig
-from falaj.sandbox.clouds.azure.ask import Ask
-from falaj.sandbox.clouds.azure.services import kubernetes, logs, storage
-from falaj.sandbox.clouds.azure.shape import shape
+from falaj.sandbox.clouds.azure import arm, existing, generated, registry
+from falaj.sandbox.clouds.azure.results import shape
+from falaj.sandbox.clouds.azure.services import kubernetes, monitor, storage
+from falaj.sandbox.clouds.inputs import Inputs
 from falaj.sandbox.clouds.model import Made, Properties, World
 
-Answer: TypeAlias = Callable[[Ask, World], Mapping[str, Any]]
+# The Entra application of every AKS API server. Source: aks/kubelogin-authentication.
+_SERVER_APPLICATION: Final = "6dae42f8-4368-4678-94ff-3960e28e3630"
+_CERTIFICATE: Final = (
+    "-----BEGIN CERTIFICATE-----\nnone: made by the sandbox\n-----END CERTIFICATE-----\n"
+)
+
+
+def entry(cluster: Made, name: Literal["clusterUser", "clusterAdmin"]) -> dict[str, str]:
+    """One of a cluster's kubeconfigs, its text in base64. JSON is YAML too."""
+    text = json.dumps(document(cluster, name), indent=2)
+    return {"name": name, "value": _encoded(text)}
+
+
+def document(cluster: Made, name: Literal["clusterUser", "clusterAdmin"]) -> dict[str, Any]:
+    """The kubeconfig of a cluster: with a made-up token, or with kubelogin where Entra is used."""
+    asked = Inputs(cluster.outputs)
+    host = (
+        asked.optional_string("privateFQDN") or asked.optional_string("fqdn") or "sandbox.invalid"
+    )
+    own = cluster.id.rpartition("/")[2]
+    user: dict[str, Any] = {"token": f"not-a-real-token-{generated.digest(32, cluster.id, name)}"}
+    if name == "clusterUser" and asked.is_given("aadProfile"):
+        user = {
+            "exec": {
+                "apiVersion": "client.authentication.k8s.io/v1beta1",
+                "command": "kubelogin",
+                "args": [
+                    "get-token",
+                    "--environment",
+                    "AzurePublicCloud",
+                    "--server-id",
+                    _SERVER_APPLICATION,
+                    "--tenant-id",
+                    generated.TENANT,
+                ],
+                "provideClusterInfo": False,
+            }
+        }
+    return {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "clusters": [
+            {
+                "name": own,
+                "cluster": {
+                    "server": f"https://{host}:443",
+                    "certificate-authority-data": _encoded(_CERTIFICATE),
+                },
+            }
+        ],
+        "users": [{"name": f"{name}_{own}", "user": user}],
+        "contexts": [{"name": own, "context": {"cluster": own, "user": f"{name}_{own}"}}],
+        "current-context": own,
+        "preferences": {},
+    }
+
+
+def _encoded(text: str) -> str:
+    return base64.b64encode(text.encode()).decode()
+
+
+Answer: TypeAlias = Callable[[Inputs, World], Mapping[str, Any]]
 
 _TOKEN: Final = re.compile(r"azure-native:(\w+)(?:/v\w+)?:get([A-Z]\w*)")
 
@@ -24,27 +87,27 @@ def answer(token: str, args: Properties, config: Properties, world: World) -> Pr
         LookupError: the query isn't known, what is asked for doesn't exist, or Azure would refuse
             to answer.
     """
-    ask = Ask(token, args, config, world)
+    inputs = Inputs(args, config, token)
     own = _ANSWERS.get(token)
     if own is not None:
-        return own(ask, world)
+        return own(inputs, world)
     matched = _TOKEN.fullmatch(token)
     resource = f"azure-native:{matched[1]}:{matched[2]}" if matched else ""
     if resource and shape(resource) is not None:
-        return _get(resource, ask, world)
+        return _get(resource, inputs, world)
     raise LookupError(
         f"the sandbox has no answer to the query {token}; it answers get queries of resources "
         f"that were made, and {', '.join(sorted(_ANSWERS))}"
     )
 
 
-def _get(resource: str, ask: Ask, world: World) -> dict[str, Any]:
+def _get(resource: str, inputs: Inputs, world: World) -> dict[str, Any]:
     """What a resource's outputs are now."""
-    kind = generic.kind(resource)
-    id = arm.build(kind, ask.inputs, "_")
-    made = known.by_id(world, id)
+    kind = registry.kind(resource)
+    id = arm.build(kind, inputs.values, "_")
+    made = existing.by_id(world, id)
     if made is None:
-        inline = known.inline(world, id)
+        inline = existing.inline(world, id)
         if inline is None:
             raise LookupError(
                 f"{id} doesn't exist in the sandbox; a query finds only what was made there, in "
@@ -54,35 +117,35 @@ def _get(resource: str, ask: Ask, world: World) -> dict[str, Any]:
     return {**made.outputs, "id": made.id}
 
 
-def _client_config(ask: Ask, world: World) -> dict[str, Any]:
-    del ask, world
+def _client_config(inputs: Inputs, world: World) -> dict[str, Any]:
+    del inputs, world
     return {
-        "clientId": invented.CLIENT,
-        "objectId": invented.PRINCIPAL,
-        "subscriptionId": invented.SUBSCRIPTION,
-        "tenantId": invented.TENANT,
+        "clientId": generated.CLIENT,
+        "objectId": generated.PRINCIPAL,
+        "subscriptionId": generated.SUBSCRIPTION,
+        "tenantId": generated.TENANT,
     }
 
 
-def _client_token(ask: Ask, world: World) -> dict[str, Any]:
-    del ask, world
+def _client_token(inputs: Inputs, world: World) -> dict[str, Any]:
+    del inputs, world
     raise LookupError(
         "the sandbox has no token to give: nobody is signed in to anything; leave the query out "
         "where the stack runs in the sandbox"
     )
 
 
-def _find(ask: Ask, world: World, token: str) -> Made:
-    id = arm.build(generic.kind(token), ask.inputs, "_")
-    made = known.by_id(world, id)
+def _find(inputs: Inputs, world: World, token: str) -> Made:
+    id = arm.build(registry.kind(token), inputs.values, "_")
+    made = existing.by_id(world, id)
     if made is None:
         raise LookupError(f"{id} doesn't exist in the sandbox; make it first")
     return made
 
 
-def _storage_keys(ask: Ask, world: World) -> dict[str, Any]:
-    made = _find(ask, world, storage.ACCOUNT)
-    if Ask("", made.inputs, {}).at("allowSharedKeyAccess") is False:
+def _storage_keys(inputs: Inputs, world: World) -> dict[str, Any]:
+    made = _find(inputs, world, storage.ACCOUNT)
+    if Inputs(made.inputs).at("allowSharedKeyAccess") is False:
         raise LookupError(
             f"{made.id} allows no shared keys (allowSharedKeyAccess is false), so its keys open "
             "nothing; use a managed identity and a role"
@@ -99,9 +162,9 @@ def _storage_keys(ask: Ask, world: World) -> dict[str, Any]:
     return {"keys": keys}
 
 
-def _workspace_keys(ask: Ask, world: World) -> dict[str, Any]:
-    made = _find(ask, world, logs.WORKSPACE)
-    if Ask("", made.inputs, {}).at("features.disableLocalAuth") is True:
+def _workspace_keys(inputs: Inputs, world: World) -> dict[str, Any]:
+    made = _find(inputs, world, monitor.WORKSPACE)
+    if Inputs(made.inputs).at("features.disableLocalAuth") is True:
         raise LookupError(
             f"{made.id} allows no keys (features.disableLocalAuth is true); use a managed identity"
         )
@@ -112,27 +175,27 @@ def _workspace_keys(ask: Ask, world: World) -> dict[str, Any]:
 
 
 def _secret(id: str, name: str) -> str:
-    return f"not-a-real-key-{invented.digest(32, 'secret', id, name)}"
+    return f"not-a-real-key-{generated.digest(32, 'secret', id, name)}"
 
 
-def _user_credentials(ask: Ask, world: World) -> dict[str, Any]:
-    made = _find(ask, world, kubernetes.CLUSTER)
-    return {"kubeconfigs": [kubeconfig.entry(made, "clusterUser")]}
+def _user_credentials(inputs: Inputs, world: World) -> dict[str, Any]:
+    made = _find(inputs, world, kubernetes.CLUSTER)
+    return {"kubeconfigs": [entry(made, "clusterUser")]}
 
 
-def _admin_credentials(ask: Ask, world: World) -> dict[str, Any]:
-    made = _find(ask, world, kubernetes.CLUSTER)
-    if Ask("", made.inputs, {}).at("disableLocalAccounts") is True:
+def _admin_credentials(inputs: Inputs, world: World) -> dict[str, Any]:
+    made = _find(inputs, world, kubernetes.CLUSTER)
+    if Inputs(made.inputs).at("disableLocalAccounts") is True:
         raise LookupError(
-            f"{made.id} has no local accounts (disableLocalAccounts is true); ask "
+            f"{made.id} has no local accounts (disableLocalAccounts is true); inputs "
             "listManagedClusterUserCredentials and sign in by Entra"
         )
-    return {"kubeconfigs": [kubeconfig.entry(made, "clusterAdmin")]}
+    return {"kubeconfigs": [entry(made, "clusterAdmin")]}
 
 
-def _registry_credentials(ask: Ask, world: World) -> dict[str, Any]:
-    made = _find(ask, world, "azure-native:containerregistry:Registry")
-    if Ask("", made.inputs, {}).at("adminUserEnabled") is not True:
+def _registry_credentials(inputs: Inputs, world: World) -> dict[str, Any]:
+    made = _find(inputs, world, "azure-native:containerregistry:Registry")
+    if Inputs(made.inputs).at("adminUserEnabled") is not True:
         raise LookupError(
             f"{made.id} has no admin user (adminUserEnabled is false); use a managed identity "
             "with the role AcrPull"

@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
 
-from falaj.sandbox.clouds.azure import arm, data, known, results
-from falaj.sandbox.clouds.azure.ask import Ask
-from falaj.sandbox.clouds.azure.kind import Kind
+from falaj.sandbox.clouds.azure import arm, data, existing, results
+from falaj.sandbox.clouds.azure.kinds import AzureKind
+from falaj.sandbox.clouds.inputs import Resource
 from falaj.sandbox.clouds.model import Problem
 
 
@@ -31,21 +31,21 @@ def table() -> dict[str, Quota]:
     }
 
 
-def check(kind: Kind, ask: Ask) -> Iterator[Problem]:
+def check(kind: AzureKind, resource: Resource) -> Iterator[Problem]:
     """A problem when one more of the type would exceed its limit."""
     quota = table().get(kind.token)
-    if quota is None or ask.world is None or ask.id is None:
+    if quota is None:
         return
-    exists = list(known.of_type(ask.world, kind.arm_type))
+    exists = list(existing.of_type(resource.world, kind.arm_type))
     if quota.per == "parent":
-        parent = ask.id.rsplit("/", 2)[0]
+        parent = resource.id.rsplit("/", 2)[0]
         exists = [made for made in exists if arm.is_below(made.id, parent)]
     elif quota.per == "region":
-        region = results.location(ask)
-        exists = [made for made in exists if known.region_of(made) == region]
+        region = results.location(resource)
+        exists = [made for made in exists if existing.region_of(made) == region]
     if len(exists) >= quota.most:
         yield Problem(
             "",
             f"there are {len(exists)} of these in this {quota.per} already, and Azure allows "
-            f"{quota.most} ({quota.source}); remove one or ask Azure for more",
+            f"{quota.most} ({quota.source}); remove one or resource Azure for more",
         )

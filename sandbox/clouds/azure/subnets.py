@@ -5,31 +5,33 @@ from __future__ import annotations
 import ipaddress
 from collections.abc import Iterator
 
-from falaj.sandbox.clouds.azure import arm, checks, invented, known
-from falaj.sandbox.clouds.azure.ask import Ask
+from falaj.sandbox.clouds.azure import arm, checks, existing, generated
+from falaj.sandbox.clouds.inputs import Inputs, Resource
 from falaj.sandbox.clouds.model import Problem, World
 
 TYPE = "Microsoft.Network/virtualNetworks/subnets"
 
 
-def find(world: World, id: str) -> Ask | None:
+def find(world: World, id: str) -> Inputs | None:
     """The subnet's declaration, made by itself or by its network; None when there is none."""
-    made = known.by_id(world, id)
+    made = existing.by_id(world, id)
     if made is not None:
-        return Ask("azure-native:network:Subnet", made.inputs, {}, world, made.id)
-    item = known.inline(world, id)
-    return Ask("azure-native:network:Subnet", item, {}, world, id) if item else None
+        return Inputs(made.inputs)
+    item = existing.inline(world, id)
+    return Inputs(item) if item else None
 
 
-def blocks(subnet: Ask) -> list[checks.Range]:
+def blocks(subnet: Inputs) -> list[checks.Range]:
     """The subnet's address blocks."""
-    texts = [*subnet.texts("addressPrefix"), *subnet.texts("addressPrefixes")]
+    texts = [*subnet.strings("addressPrefix"), *subnet.strings("addressPrefixes")]
     return [block for _, text in texts if (block := checks.address_range(text))]
 
 
-def delegations(subnet: Ask) -> set[str]:
+def delegations(subnet: Inputs) -> set[str]:
     """The services that the subnet is delegated to, in lower case."""
-    names = (subnet.text(f"{path}.serviceName") for path, _ in subnet.items("delegations"))
+    names = (
+        subnet.optional_string(f"{path}.serviceName") for path, _ in subnet.items("delegations")
+    )
     return {name.lower() for name in names if name}
 
 
@@ -37,11 +39,11 @@ def region(world: World, id: str) -> str | None:
     """The region of the subnet's network."""
     reference = arm.parse(id)
     parent = reference.parent if reference else None
-    return known.region_of(known.by_id(world, parent)) if parent else None
+    return existing.region_of(existing.by_id(world, parent)) if parent else None
 
 
 def fits(
-    ask: Ask,
+    resource: Resource,
     path: str,
     *,
     where: str | None,
@@ -55,16 +57,16 @@ def fits(
     `where` is the region that its network must be in, `delegated_to` the service that it must be
     delegated to, `least` the longest prefix that is large enough, `name` the only name allowed.
     """
-    id = ask.text(path)
+    id = resource.optional_string(path)
     if id is None:
         return
     yield from checks.resource_id(path, id, TYPE)
     if name and id.rpartition("/")[2] != name:
         yield Problem(path, f"the subnet must be called {name}; given is {id.rpartition('/')[2]}")
-    subnet = find(ask.world, id) if ask.world else None
-    if ask.world is None or subnet is None:
+    subnet = find(resource.world, id) if resource.world else None
+    if subnet is None:
         return
-    network = region(ask.world, id)
+    network = region(resource.world, id)
     if where and network and network != where:
         yield Problem(
             path,
@@ -93,10 +95,10 @@ def address(world: World | None, id: str, *seed: str) -> str | None:
         return None
     # The first four addresses and the last are Azure's own (virtual-networks-faq).
     free = max(ranges[0].num_addresses - 5, 1)
-    return str(ranges[0][4 + int(invented.digest(8, *seed), 16) % free])
+    return str(ranges[0][4 + int(generated.digest(8, *seed), 16) % free])
 
 
-def is_inside(subnet: Ask, text: str) -> bool:
+def is_inside(subnet: Inputs, text: str) -> bool:
     """Whether an address is one that the subnet can give out."""
     try:
         given = ipaddress.ip_address(text)

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import functools
 import json
 from pathlib import Path
 
 import pytest
 
+from falaj.engine.commands import run
 from falaj.engine.controlplane import ControlPlane, binaries, start, stop
-from falaj.engine.controlplane.__main__ import main
 from falaj.engine.controlplane.commands import Files
 from falaj.engine.controlplane.record import Record, Settings
 from falaj.engine.errors import EngineError
+from falaj.stacks.command.cluster import cluster
+
+#: One command as a person gives it; returns its exit status.
+main = functools.partial(run, cluster, "falaj cluster")
 
 
 def test_a_folder_with_other_things_is_left_alone(tmp_path: Path) -> None:

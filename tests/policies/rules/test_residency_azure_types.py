@@ -13,7 +13,7 @@ from falaj.policies.rules.residency.azure import RULES
 from falaj.policies.rules.residency.azure_global import CLASSIFIED, EDGE, Reach, may_be_global
 from falaj.policies.rules.residency.azure_locations import location
 from falaj.policies.rules.residency.azure_places import LOCATED
-from falaj.sandbox.schema.packages import Package
+from falaj.sandbox.schema.tables import Package
 
 #: Modules of version 2, whose types have other names in version 3.
 FORMER = ("cache", "devices", "documentdb", "insights", "network")

@@ -159,14 +159,14 @@ def test_what_is_used_can_not_be_deleted(
     whole: tuple[Sandbox, Made], target: str, user: str
 ) -> None:
     sandbox, made = whole
-    found = obstacles(sandbox, target, made)
+    found = delete_blockers(sandbox, target, made)
     assert any(made[user][0] in reason for reason in found), found
 
 
 @pytest.mark.parametrize("name", ["key", "logs", "pool", "topic", "s3", "lustre", "listener"])
 def test_what_nobody_holds_can_be_deleted(whole: tuple[Sandbox, Made], name: str) -> None:
     sandbox, made = whole
-    assert obstacles(sandbox, name, made) == []
+    assert delete_blockers(sandbox, name, made) == []
 
 
 @pytest.fixture(scope="module")
@@ -175,11 +175,11 @@ def whole() -> tuple[Sandbox, Made]:
     return sandbox, build(sandbox)
 
 
-def obstacles(sandbox: Sandbox, name: str, made: Made) -> list[str]:
+def delete_blockers(sandbox: Sandbox, name: str, made: Made) -> list[str]:
     store = sandbox.cloud.store
     found: Existing | None = store.by_id(token_of(name), made[name][0])
     assert found is not None
-    return [problem.reason for problem in MODEL.obstacles(token_of(name), found, store)]
+    return [problem.reason for problem in MODEL.delete_blockers(token_of(name), found, store)]
 
 
 def test_an_update_does_not_collide_with_itself(whole: tuple[Sandbox, Made]) -> None:
@@ -219,7 +219,7 @@ def test_a_type_is_one_type_under_each_of_its_names() -> None:
     store = sandbox.cloud.store
     known = store.by_id("aws:alb/targetGroup:TargetGroup", targets[0])
     assert known is not None
-    assert MODEL.obstacles(known.token, known, store)
+    assert MODEL.delete_blockers(known.token, known, store)
     with pytest.raises(SandboxError, match="is taken"):
         sandbox.create(
             "aws:lb/targetGroup:TargetGroup",

@@ -6,9 +6,9 @@ import re
 
 import pytest
 
-from falaj.sandbox.clouds.aws.enumerations import enumerations
 from falaj.sandbox.clouds.aws.quotas import quotas
 from falaj.sandbox.clouds.aws.registry import kinds
+from falaj.sandbox.clouds.aws.sdk import enumerations
 from falaj.sandbox.schema import types
 from falaj.sandbox.schema.tables import Tables
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from falaj.sandbox.clouds.azure import MODEL, arm, invented, known
+from falaj.sandbox.clouds.azure import MODEL, arm, existing, generated
 from falaj.sandbox.errors import SandboxError
 from falaj.sandbox.inprocess import Sandbox
 
@@ -20,12 +20,12 @@ def refusal(estate: Any, token: str, **inputs: Any) -> str:
     return str(error.value)
 
 
-def obstacles(estate: Any, key: str) -> list[str]:
+def delete_blockers(estate: Any, key: str) -> list[str]:
     made = estate.made[key]
     world = estate.sandbox.store
-    found = known.by_id(world, made.id)
+    found = existing.by_id(world, made.id)
     assert found is not None
-    return [problem.reason for problem in MODEL.obstacles(made.token, found, world)]
+    return [problem.reason for problem in MODEL.delete_blockers(made.token, found, world)]
 
 
 def test_a_group_that_does_not_exist(new_sandbox: Sandbox) -> None:
@@ -288,14 +288,14 @@ def test_a_limit_of_the_subscription(estate: Any, monkeypatch: pytest.MonkeyPatc
 
 
 def test_a_lock_keeps_all_below_it(estate: Any) -> None:
-    assert obstacles(estate, "secret") == []
+    assert delete_blockers(estate, "secret") == []
     estate.add(
         "lock", "authorization:ManagementLockByScope", scope=estate.id("vault"), lockName="l",
         level="CanNotDelete",
     )  # fmt: skip
-    assert any("take the lock away" in reason for reason in obstacles(estate, "secret"))
-    assert obstacles(estate, "lock") == []
-    assert obstacles(estate, "identity") == []
+    assert any("take the lock away" in reason for reason in delete_blockers(estate, "secret"))
+    assert delete_blockers(estate, "lock") == []
+    assert delete_blockers(estate, "identity") == []
 
 
 def test_a_read_only_lock_stops_changes(estate: Any) -> None:
@@ -318,7 +318,7 @@ def test_a_read_only_lock_stops_changes(estate: Any) -> None:
     ],
 )
 def test_what_is_in_use_stays(estate: Any, key: str, words: str) -> None:
-    assert any(words in reason for reason in obstacles(estate, key))
+    assert any(words in reason for reason in delete_blockers(estate, key))
 
 
 @pytest.mark.parametrize(
@@ -332,12 +332,12 @@ def test_what_is_in_use_stays(estate: Any, key: str, words: str) -> None:
     ],
 )
 def test_what_holds_something_stays(large_estate: Any, key: str, words: str) -> None:
-    assert any(words in reason for reason in obstacles(large_estate, key))
+    assert any(words in reason for reason in delete_blockers(large_estate, key))
 
 
 @pytest.mark.parametrize("key", ["app", "gpu", "volume", "share", "endpoint", "assignment"])
 def test_what_nothing_needs_may_go(large_estate: Any, key: str) -> None:
-    assert obstacles(large_estate, key) == []
+    assert delete_blockers(large_estate, key) == []
 
 
 def test_everything_can_be_taken_away_in_the_reverse_order(large_estate: Any) -> None:
@@ -350,8 +350,8 @@ def test_everything_can_be_taken_away_in_the_reverse_order(large_estate: Any) ->
 
 def test_the_network_watcher_of_a_region_is_there_by_itself(estate: Any) -> None:
     world = estate.sandbox.store
-    group = f"/subscriptions/{invented.SUBSCRIPTION}/resourceGroups/NetworkWatcherRG"
+    group = f"/subscriptions/{generated.SUBSCRIPTION}/resourceGroups/NetworkWatcherRG"
     watcher = f"{group}/providers/Microsoft.Network/networkWatchers/NetworkWatcher_uaenorth"
-    assert known.exists(world, group)
-    assert known.exists(world, watcher)
-    assert not known.exists(world, arm.group_id("other"))
+    assert existing.exists(world, group)
+    assert existing.exists(world, watcher)
+    assert not existing.exists(world, arm.group_id("other"))

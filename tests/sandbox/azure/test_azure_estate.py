@@ -7,19 +7,10 @@ from typing import Any
 
 import pytest
 
-from falaj.sandbox.clouds.azure import (
-    MODEL,
-    arm,
-    data,
-    enums,
-    invented,
-    quotas,
-    rows,
-    table,
-)
-from falaj.sandbox.clouds.azure.shape import shape
+from falaj.sandbox.clouds.azure import MODEL, arm, data, enums, generated, quotas, registry, table
+from falaj.sandbox.clouds.azure.results import shape
 
-assert rows.SERVICES
+assert registry.SERVICES
 
 ARM = re.compile(
     r"/subscriptions/[0-9a-f-]{36}(/resourceGroups/[-\w._()]+)?"
@@ -36,7 +27,7 @@ def test_every_id_is_one_of_resource_manager(whole_estate: Any) -> None:
     for key, resource in whole_estate.made.items():
         assert ARM.fullmatch(resource.id), (key, resource.id)
         assert arm.parse(resource.id), key
-        assert resource.id.startswith(f"/subscriptions/{invented.SUBSCRIPTION}")
+        assert resource.id.startswith(f"/subscriptions/{generated.SUBSCRIPTION}")
 
 
 def test_every_type_is_in_the_sdk_with_the_inputs_of_its_path() -> None:

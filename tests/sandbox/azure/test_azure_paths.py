@@ -9,21 +9,36 @@ from typing import Any
 
 import pytest
 
-from falaj.sandbox.clouds.azure import enums, generic, table
-from falaj.sandbox.clouds.azure.ask import Ask
+from falaj.sandbox.clouds.azure import enums, registry, table
+from falaj.sandbox.clouds.inputs import Inputs, Resource, joined
 from falaj.sandbox.schema import types
 from falaj.sandbox.schema.tables import Tables
 
 TABLES = Tables("azure-native")
 
 
-@dataclass(frozen=True)
-class Recorder(Ask):
-    """An `Ask` that remembers what it was asked for."""
+@dataclass(frozen=True, kw_only=True)
+class Recorder(Resource):
+    """A resource that remembers what it was asked for."""
 
     def at(self, path: str) -> Any:
-        SEEN.setdefault(self.token, set()).add(re.sub(r"\[\d+\]", "[]", path))
+        self._record(path)
         return super().at(path)
+
+    def each(self, path: str) -> Iterator[tuple[str, Any]]:
+        self._record(path)
+        return super().each(path)
+
+    def is_given(self, path: str) -> bool:
+        self._record(path)
+        return super().is_given(path)
+
+    def _record(self, path: str) -> None:
+        place, above = path, self.parent
+        whole: Inputs = self
+        while above is not None:
+            place, whole, above = joined(whole.place, place), above, above.parent
+        SEEN.setdefault(self.token, set()).add(re.sub(r"\[\d+\]", "[]", place))
 
 
 SEEN: dict[str, set[str]] = {}
@@ -58,11 +73,13 @@ def asked(whole_estate: Any) -> Iterator[tuple[str, str]]:
     for made in whole_estate.made.values():
         kind = table.kind(made.token)
         assert kind is not None
-        ask = Recorder(made.token, made.inputs, {}, whole_estate.sandbox.store, made.id)
-        list(kind.problems(ask))
-        list(kind.conflicts(ask))
-        list(kind.obstacles(ask))
-        dict(kind.outputs(ask))
+        resource = Recorder(
+            made.inputs, token=made.token, world=whole_estate.sandbox.store, id=made.id
+        )
+        for check in (*kind.rules, *kind.crosschecks, *kind.delete_blockers):
+            list(check(resource))
+        if kind.computed is not None:
+            dict(kind.computed(resource))
     for token, paths in SEEN.items():
         for path in sorted(paths):
             if table.kind(token) is not None:
@@ -102,4 +119,4 @@ def test_tables_name_properties_that_exist() -> None:
 def test_a_derived_type_is_named_by_an_input_of_its_own(token: str) -> None:
     resource = TABLES.resource(token)
     assert resource is not None
-    assert set(generic.kind(token).parameters) <= set(resource.inputs.properties)
+    assert set(registry.kind(token).parameters) <= set(resource.inputs.properties)

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from falaj.sandbox.clouds.azure import MODEL, arm, generic, kubeconfig, table
+from falaj.sandbox.clouds.azure import MODEL, arm, queries, registry, table
 from falaj.sandbox.clouds.model import Made
 from falaj.sandbox.store import Store
 from falaj.wire import UNKNOWN
@@ -60,8 +60,8 @@ def survive(token: str, inputs: dict[str, Any], world: Store) -> None:
     MODEL.conflicts(token, whole, config, world, None)
     outputs = MODEL.outputs(token, id, whole, config, world)
     made = Made(urn, token, id, whole, outputs, "", "s")
-    MODEL.obstacles(token, made, world)
-    kubeconfig.entry(made, "clusterUser")
+    MODEL.delete_blockers(token, made, world)
+    queries.entry(made, "clusterUser")
 
 
 def paths(value: Any, before: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
@@ -80,7 +80,7 @@ def paths(value: Any, before: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
 @given(token=st.sampled_from([*TOKENS, *OTHERS]), data=st.data())
 def test_no_inputs_make_the_model_fail(whole_estate: Any, token: str, data: st.DataObject) -> None:
     names = sorted(
-        {*generic.kind(token).parameters, "location", "tags", "identity", "resourceGroupName"}
+        {*registry.kind(token).parameters, "location", "tags", "identity", "resourceGroupName"}
     )
     keys = st.one_of(st.sampled_from(names), st.text(max_size=6))
     inputs = data.draw(st.dictionaries(keys, values, max_size=6))
@@ -131,7 +131,7 @@ def test_ids_are_told_apart_by_their_names(first: str, second: str) -> None:
     ],
 )
 def test_a_missing_name_is_made_as_the_vendor_makes_it(token: str, pattern: str) -> None:
-    own = generic.kind(token).own_name
+    own = registry.kind(token).own_name
     first, again, other = (
         MODEL.defaults(token, "name", {}, {}, urn)[own or ""] for urn in ("a", "a", "b")
     )

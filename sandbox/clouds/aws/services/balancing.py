@@ -1,4 +1,4 @@
-"""Load balancers, target groups, listeners; and scaling of services by demand."""
+"""Load balancers and targets, scaling of services by demand, certificates, and DNS."""
 
 from __future__ import annotations
 
@@ -7,43 +7,44 @@ from typing import Any, Final
 
 from falaj.sandbox.clouds.aws import links
 from falaj.sandbox.clouds.aws import tokens as t
-from falaj.sandbox.clouds.aws.draft import Draft
-from falaj.sandbox.clouds.aws.hashes import hexdigits, letters
-from falaj.sandbox.clouds.aws.kinds import AutoName, Kind, Kinds, Reference
-from falaj.sandbox.clouds.aws.regions import dns_suffix
-from falaj.sandbox.clouds.aws.rules import at_most, between, forbids, matches, sized
-from falaj.sandbox.clouds.model import Problem, World
+from falaj.sandbox.clouds.aws.kinds import AutoName, AwsKind, AwsKinds
+from falaj.sandbox.clouds.aws.naming import ACCOUNT, arn_of, digits, hexdigits, letters
+from falaj.sandbox.clouds.aws.regions import dns_suffix, region_of
+from falaj.sandbox.clouds.inputs import Inputs, Resource
+from falaj.sandbox.clouds.kinds import Reference
+from falaj.sandbox.clouds.model import Problem
+from falaj.sandbox.clouds.rules import at_most, between, forbids, matches, not_together, sized
 
 _SHORT: Final = {"application": "app", "network": "net", "gateway": "gwy"}
 _APPLICATION: Final = ("HTTP", "HTTPS")
 _NETWORK: Final = ("TCP", "TLS", "UDP", "TCP_UDP", "QUIC", "TCP_QUIC")
 
 
-def _short(draft: Draft) -> str:
-    return _SHORT.get(draft.text("loadBalancerType"), "app")
+def _short(inputs: Inputs) -> str:
+    return _SHORT.get(inputs.string("loadBalancerType"), "app")
 
 
-def _balancer(draft: Draft, id: str, world: World) -> Mapping[str, Any]:
-    name = draft.text("name")
-    scheme = "internal-" if draft.get("internal") is True else ""
-    subnet_id = draft.text("subnets[]") or draft.text("subnetMappings[].subnetId")
-    subnet = world.by_id(t.SUBNET, subnet_id)
-    host = (
-        f"{scheme}{name}-{int(hexdigits(8, id), 16)}.{draft.region}.elb.{dns_suffix(draft.region)}"
-    )
+def _balancer(resource: Resource) -> Mapping[str, Any]:
+    name = resource.string("name")
+    scheme = "internal-" if resource.get("internal") is True else ""
+    subnet_id = resource.string("subnets[]") or resource.string("subnetMappings[].subnetId")
+    subnet = resource.world.by_id(t.SUBNET, subnet_id)
+    region = region_of(resource)
+    number = int(hexdigits(8, resource.id), 16)
+    host = f"{scheme}{name}-{number}.{region}.elb.{dns_suffix(region)}"
     return {
-        "arnSuffix": id.split(":loadbalancer/", 1)[-1],
+        "arnSuffix": resource.id.split(":loadbalancer/", 1)[-1],
         "dnsName": host,
         "vpcId": subnet.outputs.get("vpcId", "") if subnet is not None else "",
-        "zoneId": "Z" + letters(13, "elb", draft.region, _short(draft)),
-        "ipAddressType": draft.get("ipAddressType") or "ipv4",
+        "zoneId": "Z" + letters(13, "elb", region_of(resource), _short(resource)),
+        "ipAddressType": resource.get("ipAddressType") or "ipv4",
     }
 
 
-def _zones(draft: Draft, world: World, _id: str | None) -> Iterator[Problem]:
+def _zones(resource: Resource) -> Iterator[Problem]:
     """Subnets of one VPC, one a zone; an application balancer needs two zones."""
-    ids = [*draft.each("subnets[]"), *draft.each("subnetMappings[].subnetId")]
-    subnets = [(path, world.by_id(t.SUBNET, str(id))) for path, id in ids]
+    ids = [*resource.each("subnets[]"), *resource.each("subnetMappings[].subnetId")]
+    subnets = [(path, resource.world.by_id(t.SUBNET, str(subnet_id))) for path, subnet_id in ids]
     seen: dict[str, str] = {}
     for path, subnet in subnets:
         if subnet is None:
@@ -52,7 +53,7 @@ def _zones(draft: Draft, world: World, _id: str | None) -> Iterator[Problem]:
         if zone in seen:
             yield Problem(path, f"{subnet.id} lies in {zone} as does {seen[zone]}; one a zone")
         seen[zone] = subnet.id
-    if len(seen) == 1 and draft.get("loadBalancerType") in (None, "application"):
+    if len(seen) == 1 and resource.get("loadBalancerType") in (None, "application"):
         yield Problem(
             "subnets", f"lie in {next(iter(seen))} only; an application load balancer needs two "
             "zones at least",
@@ -62,45 +63,49 @@ def _zones(draft: Draft, world: World, _id: str | None) -> Iterator[Problem]:
         yield Problem("subnets", f"are of several VPCs: {', '.join(sorted(vpcs))}")
 
 
-def _needs_subnets(draft: Draft) -> Iterator[Problem]:
-    if not draft.given("subnets") and not draft.given("subnetMappings"):
+def _needs_subnets(inputs: Inputs) -> Iterator[Problem]:
+    if not inputs.is_given("subnets") and not inputs.is_given("subnetMappings"):
         yield Problem("subnets", "is missing; give subnets or subnetMappings")
-    if draft.get("loadBalancerType") == "gateway" and draft.given("securityGroups"):
+    if inputs.get("loadBalancerType") == "gateway" and inputs.is_given("securityGroups"):
         yield Problem("securityGroups", "don't apply to a gateway load balancer; remove them")
 
 
-def _target_group(draft: Draft) -> Iterator[Problem]:
+def _target_group(inputs: Inputs) -> Iterator[Problem]:
     """Everything but a function needs a port, a protocol and a VPC."""
-    kind = draft.get("targetType") if draft.given("targetType") else "instance"
+    kind = inputs.get("targetType") if inputs.is_given("targetType") else "instance"
     if kind in ("instance", "ip", "alb"):
         for path in ("port", "protocol", "vpcId"):
-            if not draft.given(path):
+            if not inputs.is_given(path):
                 yield Problem(path, f"is missing; targets of type {kind!r} need it")
     elif kind == "lambda":
         for path in ("port", "protocol", "vpcId"):
-            if draft.given(path):
+            if inputs.is_given(path):
                 yield Problem(path, "doesn't apply to targets of type 'lambda'; remove it")
-    if kind == "alb" and draft.given("protocol") and draft.get("protocol") not in (None, "TCP"):
-        yield Problem("protocol", f"{draft.get('protocol')!r} isn't allowed for 'alb'; use TCP")
-    timeout, interval = draft.get("healthCheck.timeout"), draft.get("healthCheck.interval")
+    if (
+        kind == "alb"
+        and inputs.is_given("protocol")
+        and inputs.get("protocol") not in (None, "TCP")
+    ):
+        yield Problem("protocol", f"{inputs.get('protocol')!r} isn't allowed for 'alb'; use TCP")
+    timeout, interval = inputs.get("healthCheck.timeout"), inputs.get("healthCheck.interval")
     known = isinstance(timeout, int | float) and isinstance(interval, int | float)
-    if known and timeout >= interval and draft.get("protocol") in _APPLICATION:
+    if known and timeout >= interval and inputs.get("protocol") in _APPLICATION:
         yield Problem(
             "healthCheck.timeout",
             f"{timeout:g} s has to be less than the interval, {interval:g} s",
         )
 
 
-def _listener(draft: Draft) -> Iterator[Problem]:
+def _listener(inputs: Inputs) -> Iterator[Problem]:
     """Encrypted listeners have a certificate; others have neither that nor a policy."""
-    protocol = draft.get("protocol")
-    if protocol in ("HTTPS", "TLS") and not draft.given("certificateArn"):
+    protocol = inputs.get("protocol")
+    if protocol in ("HTTPS", "TLS") and not inputs.is_given("certificateArn"):
         yield Problem("certificateArn", f"is missing; a listener for {protocol} needs it")
     if protocol in ("HTTP", "TCP", "UDP", "TCP_UDP"):
         for path in ("certificateArn", "sslPolicy"):
-            if draft.given(path):
+            if inputs.is_given(path):
                 yield Problem(path, f"doesn't apply to {protocol}; remove it, or use HTTPS or TLS")
-    for path, action in draft.each("defaultActions[]"):
+    for path, action in inputs.each("defaultActions[]"):
         yield from _action(path, action)
 
 
@@ -116,12 +121,12 @@ def _action(path: str, action: object) -> Iterator[Problem]:
         )
 
 
-def _protocol_fits(draft: Draft, world: World, _id: str | None) -> Iterator[Problem]:
+def _protocol_fits(resource: Resource) -> Iterator[Problem]:
     """Application balancers speak HTTP, network balancers TCP, UDP and TLS."""
-    for made in world.find(t.LOAD_BALANCER, arn=draft.get("loadBalancerArn")):
+    for made in resource.world.find(t.LOAD_BALANCER, arn=resource.get("loadBalancerArn")):
         kind, protocol = (
             made.outputs.get("loadBalancerType") or "application",
-            draft.get("protocol"),
+            resource.get("protocol"),
         )
         allowed = {"application": _APPLICATION, "network": _NETWORK}.get(str(kind))
         if allowed and isinstance(protocol, str) and protocol not in allowed:
@@ -131,11 +136,11 @@ def _protocol_fits(draft: Draft, world: World, _id: str | None) -> Iterator[Prob
             )  # fmt: skip
 
 
-def _target_in_use(draft: Draft, world: World, _id: str | None) -> Iterator[Problem]:
+def _target_in_use(resource: Resource) -> Iterator[Problem]:
     """A listener's targets are in the balancer's VPC."""
-    for balancer in world.find(t.LOAD_BALANCER, arn=draft.get("loadBalancerArn")):
-        for path, arn in draft.each("defaultActions[].targetGroupArn"):
-            for group in world.find(t.TARGET_GROUP, arn=arn):
+    for balancer in resource.world.find(t.LOAD_BALANCER, arn=resource.get("loadBalancerArn")):
+        for path, arn in resource.each("defaultActions[].targetGroupArn"):
+            for group in resource.world.find(t.TARGET_GROUP, arn=arn):
                 mine, theirs = balancer.outputs.get("vpcId"), group.outputs.get("vpcId")
                 if mine and theirs and mine != theirs:
                     yield Problem(
@@ -154,12 +159,102 @@ def _balancer_name(path: str) -> tuple[Any, ...]:
 
 _GROUP: Final = (t.TARGET_GROUP,)
 
-KINDS: Final[Kinds] = {
-    t.LOAD_BALANCER: Kind(
-        id=lambda draft: draft.arn(
-            "elasticloadbalancing",
-            f"loadbalancer/{_short(draft)}/{draft.text('name')}/"
-            f"{hexdigits(16, 'lb', draft.region, draft.text('name'))}",
+
+def _listener_arn(inputs: Inputs, kind: str) -> str:
+    balancer = inputs.string("loadBalancerArn")
+    own = hexdigits(16, kind, balancer, str(inputs.get("port")))
+    return balancer.replace(":loadbalancer/", f":{kind}/") + f"/{own}" if balancer else ""
+
+
+_DOMAIN: Final = (
+    r"(\*\.)?(((?!-)[A-Za-z0-9-]{0,62}[A-Za-z0-9])\.)+((?!-)[A-Za-z0-9-]{1,62}[A-Za-z0-9])"
+)
+_PEM: Final = (
+    "-----BEGIN CERTIFICATE-----\n"
+    "U0FOREJPWDogbm8gY2VydGlmaWNhdGUsIG5vdGhpbmcgcmVhbCBpcyBiZWhpbmQgdGhpcw==\n"
+    "-----END CERTIFICATE-----\n"
+)
+"""In the form of a certificate, with a text in it that says that it is none."""
+
+
+def _source(inputs: Inputs) -> Iterator[Problem]:
+    """A certificate is imported, validated by DNS or e-mail, or of a private authority."""
+    imported = inputs.is_given("privateKey") or inputs.is_given("certificateBody")
+    if imported:
+        for path in ("privateKey", "certificateBody"):
+            if not inputs.is_given(path):
+                yield Problem(path, "is missing; an imported certificate needs both parts")
+        return
+    if not inputs.is_given("domainName"):
+        yield Problem("domainName", "is missing; give it, or import a certificate")
+    if not inputs.is_given("certificateAuthorityArn") and not inputs.is_given("validationMethod"):
+        yield Problem(
+            "validationMethod", "is missing; give DNS or EMAIL, or a certificateAuthorityArn"
+        )
+
+
+def _certificate(resource: Resource) -> Mapping[str, Any]:
+    private = bool(resource.string("certificateAuthorityArn"))
+    domain = resource.string("domainName")
+    host = domain.removeprefix("*.")
+    options: list[dict[str, str]] = []
+    if resource.get("validationMethod") == "DNS":
+        options = [{
+            "domainName": domain,
+            "resourceRecordName": f"_sandbox.{host}.",
+            "resourceRecordType": "CNAME",
+            "resourceRecordValue": "_sandbox.acm-validations.aws.",
+        }]  # fmt: skip
+    return {
+        "domainValidationOptions": options,
+        "status": "ISSUED" if private or not options else "PENDING_VALIDATION",
+        "type": "PRIVATE" if private else "AMAZON_ISSUED",
+        "keyAlgorithm": resource.get("keyAlgorithm") or "RSA_2048",
+        "renewalEligibility": "INELIGIBLE",
+        "validationEmails": [],
+    }
+
+
+_AUTHORITY: Final = Reference("certificateAuthorityArn", (t.AUTHORITY,), by=("arn",), holds=False)
+
+
+_QUERY_LOG: Final = "aws:route53/resolverQueryLogConfig:ResolverQueryLogConfig"
+
+
+def _zone(resource: Resource) -> Mapping[str, Any]:
+    servers = [f"ns-{digits(3, resource.id, str(n))}.awsdns-{n:02d}.{end}"
+               for n, end in enumerate(("com", "net", "org", "co.uk"))]  # fmt: skip
+    return {"zoneId": resource.id, "nameServers": servers, "primaryNameServer": servers[0]}
+
+
+def _record(resource: Resource) -> Mapping[str, Any]:
+    zone = resource.world.by_id(t.ZONE, resource.string("zoneId"))
+    domain = str(zone.outputs.get("name", "")).rstrip(".") if zone is not None else ""
+    name = resource.string("name").rstrip(".")
+    full = name if not domain or name == domain or name.endswith(f".{domain}") else (
+        f"{name}.{domain}" if name else domain
+    )  # fmt: skip
+    return {"fqdn": full}
+
+
+def _content(inputs: Inputs) -> Iterator[Problem]:
+    """A record has values with a lifetime, or is an alias."""
+    alias = inputs.is_given("aliases")
+    if alias:
+        for path in ("records", "ttl"):
+            if inputs.is_given(path):
+                yield Problem(path, "can't go with aliases; remove it")
+    elif not inputs.is_given("records"):
+        yield Problem("records", "is missing; give records and ttl, or aliases")
+    elif not inputs.is_given("ttl"):
+        yield Problem("ttl", "is missing; records need it")
+
+
+KINDS: Final[AwsKinds] = {
+    t.LOAD_BALANCER: AwsKind(
+        id=lambda inputs: arn_of(inputs, "elasticloadbalancing",
+            f"loadbalancer/{_short(inputs)}/{inputs.string('name')}/"
+            f"{hexdigits(16, 'lb', region_of(inputs), inputs.string('name'))}",
         ),
         arn="*",
         name=AutoName(longest=32),
@@ -183,11 +278,10 @@ KINDS: Final[Kinds] = {
         defaults={"loadBalancerType": "application", "internal": False, "idleTimeout": 60,
                   "enableDeletionProtection": False, "enableHttp2": True},
     ),
-    t.TARGET_GROUP: Kind(
-        id=lambda draft: draft.arn(
-            "elasticloadbalancing",
-            f"targetgroup/{draft.text('name')}/"
-            f"{hexdigits(16, 'tg', draft.region, draft.text('name'))}",
+    t.TARGET_GROUP: AwsKind(
+        id=lambda inputs: arn_of(inputs, "elasticloadbalancing",
+            f"targetgroup/{inputs.string('name')}/"
+            f"{hexdigits(16, 'tg', region_of(inputs), inputs.string('name'))}",
         ),
         arn="*",
         name=AutoName(longest=32),
@@ -206,13 +300,13 @@ KINDS: Final[Kinds] = {
         ),
         references=(links.vpc(),),
         unique=("name",),
-        computed=lambda _draft, id, _world: {
-            "arnSuffix": "targetgroup/" + id.split("targetgroup/")[-1]
+        computed=lambda resource: {
+            "arnSuffix": "targetgroup/" + resource.id.split("targetgroup/")[-1]
         },
         defaults={"targetType": "instance", "slowStart": 0, "loadBalancerArns": []},
     ),
-    t.LISTENER: Kind(
-        id=lambda draft: _listener_arn(draft, "listener"),
+    t.LISTENER: AwsKind(
+        id=lambda inputs: _listener_arn(inputs, "listener"),
         arn="*",
         replaces=("loadBalancerArn",),
         rules=(
@@ -231,10 +325,11 @@ KINDS: Final[Kinds] = {
         crosschecks=(_protocol_fits, _target_in_use),
         unique=("loadBalancerArn", "port"),
     ),
-    "aws:lb/listenerRule:ListenerRule": Kind(
-        id=lambda draft: (
-            draft.text("listenerArn").replace(":listener/", ":listener-rule/")
-            + "/" + hexdigits(16, "rule", draft.text("listenerArn"), str(draft.get("priority")))
+    "aws:lb/listenerRule:ListenerRule": AwsKind(
+        id=lambda inputs: (
+            inputs.string("listenerArn").replace(":listener/", ":listener-rule/")
+            + "/"
+            + hexdigits(16, "rule", inputs.string("listenerArn"), str(inputs.get("priority")))
         ),
         arn="*",
         replaces=("listenerArn",),
@@ -245,13 +340,13 @@ KINDS: Final[Kinds] = {
         ),
         unique=("listenerArn", "priority"),
     ),
-    "aws:lb/targetGroupAttachment:TargetGroupAttachment": Kind(
+    "aws:lb/targetGroupAttachment:TargetGroupAttachment": AwsKind(
         id="{targetGroupArn}-{digits26}",
         replaces=("availabilityZone", "port", "targetGroupArn", "targetId"),
         rules=(between("port", 1, 65535),),
         references=(Reference("targetGroupArn", _GROUP, by=("arn",), holds=False),),
     ),
-    "aws:lb/listenerCertificate:ListenerCertificate": Kind(
+    "aws:lb/listenerCertificate:ListenerCertificate": AwsKind(
         id="{listenerArn}_{certificateArn}",
         replaces=("certificateArn", "listenerArn"),
         references=(
@@ -259,7 +354,7 @@ KINDS: Final[Kinds] = {
             Reference("certificateArn", (t.CERTIFICATE,), by=("arn",)),
         ),
     ),
-    "aws:appautoscaling/target:Target": Kind(
+    "aws:appautoscaling/target:Target": AwsKind(
         id="{resourceId}",
         replaces=("resourceId", "scalableDimension", "serviceNamespace"),
         rules=(
@@ -268,20 +363,145 @@ KINDS: Final[Kinds] = {
         ),
         references=(links.role("roleArn"),),
         unique=("resourceId", "scalableDimension"),
-        computed=lambda draft, id, _world: {
-            "arn": draft.arn("application-autoscaling", f"scalable-target/{hexdigits(32, id)}")
+        computed=lambda resource: {
+            "arn": arn_of(
+                resource, "application-autoscaling",
+                f"scalable-target/{hexdigits(32, resource.id)}",
+            )
         },
     ),
-    "aws:appautoscaling/policy:Policy": Kind(
+    "aws:appautoscaling/policy:Policy": AwsKind(
         id="{name}",
         name=AutoName(longest=255),
         replaces=("name", "resourceId", "scalableDimension", "serviceNamespace"),
         unique=("name", "resourceId"),
     ),
+    t.CERTIFICATE: AwsKind(
+        id="arn:{partition}:acm:{region}:{account}:certificate/{uuid}",
+        arn="*",
+        replaces=("certificateAuthorityArn", "domainName", "keyAlgorithm", "options.export",
+                  "subjectAlternativeNames", "validationMethod"),
+        rules=(
+            _source,
+            matches("domainName", _DOMAIN, "a domain name such as models.example.ae"),
+            sized("domainName", 1, 253, "characters"),
+            sized("subjectAlternativeNames", 0, 100),
+            not_together("certificateAuthorityArn", "validationMethod"),
+        ),
+        references=(_AUTHORITY,),
+        computed=_certificate,
+    ),
+    "aws:acm/certificateValidation:CertificateValidation": AwsKind(
+        id="{certificateArn}",
+        replaces=("certificateArn", "validationRecordFqdns"),
+        references=(Reference("certificateArn", (t.CERTIFICATE,), by=("arn",), holds=False),),
+    ),
+    t.AUTHORITY: AwsKind(
+        id="arn:{partition}:acm-pca:{region}:{account}:certificate-authority/{uuid}",
+        arn="*",
+        replaces=("certificateAuthorityConfiguration", "keyStorageSecurityStandard", "type",
+                  "usageMode"),
+        rules=(
+            between("permanentDeletionTimeInDays", 7, 30, "days"),
+            between("revocationConfiguration.crlConfiguration.expirationInDays", 1, 5000, "days"),
+        ),
+        references=(links.bucket("revocationConfiguration.crlConfiguration.s3BucketName"),),
+        computed=lambda _: {
+            "certificate": "", "certificateChain": "",
+            "certificateSigningRequest": _PEM.replace("CERTIFICATE", "CERTIFICATE REQUEST"),
+            "notAfter": "2036-01-01T00:00:00Z", "notBefore": "2026-01-01T00:00:00Z", "serial": "1",
+        },
+        defaults={"type": "SUBORDINATE", "enabled": True, "usageMode": "GENERAL_PURPOSE"},
+    ),
+    t.AUTHORITY_ISSUED: AwsKind(
+        id="{certificateAuthorityArn}/certificate/{hex32}",
+        arn="*",
+        replaces=("apiPassthrough", "certificateAuthorityArn", "certificateSigningRequest",
+                  "signingAlgorithm", "templateArn", "validity"),
+        rules=(
+            matches("templateArn", r"arn:aws[a-z-]*:acm-pca:::template/[\w+-]+/V\d",
+                    "a template's ARN"),
+        ),
+        references=(_AUTHORITY,),
+        computed=lambda _: {"certificate": _PEM, "certificateChain": _PEM},
+    ),
+    "aws:acmpca/certificateAuthorityCertificate:CertificateAuthorityCertificate": AwsKind(
+        id="{certificateAuthorityArn}",
+        replaces=("certificate", "certificateAuthorityArn", "certificateChain"),
+        references=(_AUTHORITY,),
+    ),
+    t.ZONE: AwsKind(
+        id="Z{letters20}",
+        arn="route53:::hostedzone/{id}",
+        replaces=("delegationSetId", "name"),
+        rules=(
+            matches("name", r"([A-Za-z0-9_*-]{1,63}\.)*[A-Za-z0-9_-]{1,63}\.?", "a domain name"),
+            sized("name", 1, 1024, "characters"),
+            not_together("delegationSetId", "vpcs"),
+        ),
+        references=(links.vpc("vpcs[].vpcId"),),
+        computed=_zone,
+        defaults={"comment": "Managed by Pulumi", "forceDestroy": False},
+    ),
+    "aws:route53/zoneAssociation:ZoneAssociation": AwsKind(
+        id="{zoneId}:{vpcId}",
+        replaces=("vpcId", "vpcRegion", "zoneId"),
+        references=(links.vpc(), Reference("zoneId", (t.ZONE,), holds=False, regional=False)),
+        computed=lambda _: {"owningAccount": ACCOUNT},
+    ),
+    "aws:route53/record:Record": AwsKind(
+        id="{zoneId}_{name}_{type}",
+        replaces=("name", "setIdentifier", "zoneId"),
+        rules=(_content, between("ttl", 0, 2147483647, "seconds")),
+        references=(Reference("zoneId", (t.ZONE,), by=("zoneId",), regional=False),),
+        computed=_record,
+    ),
+    _QUERY_LOG: AwsKind(
+        id="rqlc-{hex17}",
+        arn="route53resolver:{region}:{account}:resolver-query-log-config/{id}",
+        replaces=("destinationArn", "name"),
+        rules=(
+            matches("name", r"(?!^[0-9]+$)[a-zA-Z0-9\-_' ]{1,64}",
+                    "up to 64 letters, digits, spaces and -_'"),
+            matches("destinationArn", r"arn:.+", "the ARN of a log group, bucket or stream"),
+        ),
+        references=(
+            Reference("destinationArn", (t.LOG_GROUP, t.BUCKET), by=("arn",), holds=False),
+        ),
+        computed=lambda _: {"ownerId": ACCOUNT, "shareStatus": "NOT_SHARED"},
+    ),
+    "aws:route53/resolverQueryLogConfigAssociation:ResolverQueryLogConfigAssociation": AwsKind(
+        id="rqlca-{hex17}",
+        replaces=("resolverQueryLogConfigId", "resourceId"),
+        references=(
+            Reference("resolverQueryLogConfigId", (_QUERY_LOG,)),
+            links.vpc("resourceId"),
+        ),
+        unique=("resolverQueryLogConfigId", "resourceId"),
+    ),
+    "aws:route53/resolverFirewallDomainList:ResolverFirewallDomainList": AwsKind(
+        id="rslvr-fdl-{hex15}",
+        arn="route53resolver:{region}:{account}:firewall-domain-list/{id}",
+        replaces=("name",),
+    ),
+    "aws:route53/resolverFirewallRuleGroup:ResolverFirewallRuleGroup": AwsKind(
+        id="rslvr-frg-{hex15}",
+        arn="route53resolver:{region}:{account}:firewall-rule-group/{id}",
+        replaces=("name",),
+        computed=lambda _: {"ownerId": ACCOUNT, "shareStatus": "NOT_SHARED"},
+    ),
+    ("aws:route53/resolverFirewallRuleGroupAssociation:"
+     "ResolverFirewallRuleGroupAssociation"): AwsKind(
+        id="rslvr-frgassoc-{hex15}",
+        arn="route53resolver:{region}:{account}:firewall-rule-group-association/{id}",
+        replaces=("firewallRuleGroupId", "vpcId"),
+        references=(links.vpc(),),
+    ),
+    "aws:route53/resolverEndpoint:ResolverEndpoint": AwsKind(
+        id="rslvr-in-{hex17}",
+        arn="route53resolver:{region}:{account}:resolver-endpoint/{id}",
+        replaces=("direction", "resolverEndpointType", "securityGroupIds"),
+        rules=(sized("ipAddresses", 2, 10),),
+        references=(links.security_group(), links.subnet("ipAddresses[].subnetId")),
+    ),
 }  # fmt: skip
-
-
-def _listener_arn(draft: Draft, kind: str) -> str:
-    balancer = draft.text("loadBalancerArn")
-    own = hexdigits(16, kind, balancer, str(draft.get("port")))
-    return balancer.replace(":loadbalancer/", f":{kind}/") + f"/{own}" if balancer else ""

@@ -1,4 +1,4 @@
-"""EKS: clusters, who may use them, what is added to them."""
+"""EKS: clusters, add-ons, access, node groups and Fargate profiles; whom roles trust."""
 
 from __future__ import annotations
 
@@ -7,17 +7,43 @@ from typing import Any, Final
 
 from falaj.sandbox.clouds.aws import links
 from falaj.sandbox.clouds.aws import tokens as t
-from falaj.sandbox.clouds.aws.addresses import cidr
-from falaj.sandbox.clouds.aws.documents import json_text
-from falaj.sandbox.clouds.aws.draft import Draft, as_map
-from falaj.sandbox.clouds.aws.hashes import hexdigits, letters, marked, uuid
-from falaj.sandbox.clouds.aws.kinds import AutoName, Kind, Kinds, Reference
-from falaj.sandbox.clouds.aws.regions import dns_suffix
-from falaj.sandbox.clouds.aws.rules import (
-    matches,
-)
-from falaj.sandbox.clouds.aws.services.trust import trusts
-from falaj.sandbox.clouds.model import Problem, World
+from falaj.sandbox.clouds.aws.documents import json_text, statements
+from falaj.sandbox.clouds.aws.kinds import AutoName, AwsKind, AwsKinds
+from falaj.sandbox.clouds.aws.machines import sold, sold_in_subnets
+from falaj.sandbox.clouds.aws.naming import arn_of, hexdigits, letters, marked, uuid
+from falaj.sandbox.clouds.aws.regions import cidr, dns_suffix, region_of
+from falaj.sandbox.clouds.aws.services.compute import launch_templates
+from falaj.sandbox.clouds.inputs import Inputs, Resource, as_list, as_map
+from falaj.sandbox.clouds.kinds import Crosscheck, Reference
+from falaj.sandbox.clouds.model import Problem
+from falaj.sandbox.clouds.rules import at_most, between, matches, not_together, sized
+
+
+def trusts(path: str, service: str, what: str) -> Crosscheck:
+    """The role's trust policy allows the service to assume it."""
+
+    def check(resource: Resource) -> Iterator[Problem]:
+        arn = resource.string(path)
+        for role in resource.world.find(t.ROLE, arn=arn) if arn else ():
+            if service not in _services(role.outputs.get("assumeRolePolicy")):
+                yield Problem(
+                    path,
+                    f"the role {role.id} can't be the {what}: its trust policy doesn't allow "
+                    f"{service}; add a statement that allows it sts:AssumeRole",
+                )
+
+    return check
+
+
+def _services(document: object) -> set[str]:
+    found: set[str] = set()
+    for statement in statements(document):
+        principal = statement.get("Principal")
+        service = as_map(principal).get("Service")
+        if statement.get("Effect") == "Allow":
+            found |= {service} if isinstance(service, str) else set(map(str, as_list(service)))
+    return found
+
 
 VERSION: Final = "1.34"
 """What a cluster gets that asks for none; the sandbox's figure, as AWS moves it several times a
@@ -29,27 +55,27 @@ def oidc_issuer(region: str, cluster_id: str) -> str:
     return f"https://oidc.eks.{region}.{dns_suffix(region)}/id/{letters(32, 'oidc', cluster_id)}"
 
 
-def _cluster(draft: Draft, id: str, world: World) -> Mapping[str, Any]:
-    subnet = world.by_id(t.SUBNET, draft.text("vpcConfig.subnetIds[]"))
-    digits = hexdigits(32, "endpoint", draft.region, id).upper()
-    host = f"{digits}.gr7.{draft.region}.eks.{dns_suffix(draft.region)}"
-    given = as_map(draft.inputs.get("vpcConfig"))
+def _cluster(resource: Resource) -> Mapping[str, Any]:
+    subnet = resource.world.by_id(t.SUBNET, resource.string("vpcConfig.subnetIds[]"))
+    digits = hexdigits(32, "endpoint", region_of(resource), resource.id).upper()
+    host = f"{digits}.gr7.{region_of(resource)}.eks.{dns_suffix(region_of(resource))}"
+    given = as_map(resource.values.get("vpcConfig"))
     network: dict[str, Any] = {
         "endpointPrivateAccess": False,
         "endpointPublicAccess": True,
         **{key: value for key, value in given.items() if value is not None},
-        "clusterSecurityGroupId": "sg-" + marked(17, "cluster", draft.region, id),
+        "clusterSecurityGroupId": "sg-" + marked(17, "cluster", region_of(resource), resource.id),
         "vpcId": subnet.outputs.get("vpcId", "") if subnet is not None else "",
     }
     access = {
         "authenticationMode": "CONFIG_MAP",
         "bootstrapClusterCreatorAdminPermissions": True,
-        **as_map(draft.inputs.get("accessConfig")),
+        **as_map(resource.values.get("accessConfig")),
     }
     service = {
         "ipFamily": "ipv4",
         "serviceIpv4Cidr": "172.20.0.0/16",
-        **as_map(draft.inputs.get("kubernetesNetworkConfig")),
+        **as_map(resource.values.get("kubernetesNetworkConfig")),
     }
     return {
         "accessConfig": access,
@@ -57,11 +83,11 @@ def _cluster(draft: Draft, id: str, world: World) -> Mapping[str, Any]:
         "certificateAuthorities": [{"data": _certificate()}],
         "createdAt": "2026-01-01T00:00:00Z",
         "endpoint": f"https://{host}",
-        "identities": [{"oidcs": [{"issuer": oidc_issuer(draft.region, id)}]}],
+        "identities": [{"oidcs": [{"issuer": oidc_issuer(region_of(resource), resource.id)}]}],
         "kubernetesNetworkConfig": service,
         "platformVersion": "eks.1",
         "status": "ACTIVE",
-        "version": draft.get("version") or VERSION,
+        "version": resource.get("version") or VERSION,
         "vpcConfig": network,
     }
 
@@ -71,29 +97,32 @@ def _certificate() -> str:
     return "U0FOREJPWDogbm8gY2VydGlmaWNhdGUsIG5vdGhpbmcgcmVhbCBpcyBiZWhpbmQgdGhpcw=="
 
 
-def _endpoint_access(draft: Draft) -> Iterator[Problem]:
+def _endpoint_access(inputs: Inputs) -> Iterator[Problem]:
     private, public = (
-        draft.get("vpcConfig.endpointPrivateAccess"),
-        draft.get("vpcConfig.endpointPublicAccess"),
+        inputs.get("vpcConfig.endpointPrivateAccess"),
+        inputs.get("vpcConfig.endpointPublicAccess"),
     )
-    if private is not True and not _hidden(draft, "endpointPrivateAccess") and public is False:
+    if private is not True and not _hidden(inputs, "endpointPrivateAccess") and public is False:
         yield Problem(
             "vpcConfig.endpointPublicAccess",
             "is false although endpointPrivateAccess isn't true: nobody could reach the cluster; "
             "set one of them to true",
         )
-    if public is False and draft.get("vpcConfig.publicAccessCidrs"):
+    if public is False and inputs.get("vpcConfig.publicAccessCidrs"):
         yield Problem("vpcConfig.publicAccessCidrs", "needs endpointPublicAccess to be true")
 
 
-def _hidden(draft: Draft, name: str) -> bool:
+def _hidden(inputs: Inputs, name: str) -> bool:
     path = f"vpcConfig.{name}"
-    return draft.given(path) and draft.get(path) is None
+    return inputs.is_given(path) and inputs.get(path) is None
 
 
-def _two_zones(draft: Draft, world: World, _id: str | None) -> Iterator[Problem]:
+def _two_zones(resource: Resource) -> Iterator[Problem]:
     """A cluster's subnets are of one VPC and lie in at least two zones (EKS user guide)."""
-    found = [world.by_id(t.SUBNET, str(id)) for _, id in draft.each("vpcConfig.subnetIds[]")]
+    found = [
+        resource.world.by_id(t.SUBNET, str(subnet_id))
+        for _, subnet_id in resource.each("vpcConfig.subnetIds[]")
+    ]
     subnets = [made for made in found if made is not None]
     if not subnets or len(subnets) != len(found):
         return
@@ -108,11 +137,15 @@ def _two_zones(draft: Draft, world: World, _id: str | None) -> Iterator[Problem]
         )
 
 
-def _addon(draft: Draft, id: str, _world: World) -> Mapping[str, Any]:
-    cluster, _, name = id.partition(":")
+def _addon(resource: Resource) -> Mapping[str, Any]:
+    cluster, _, name = resource.id.partition(":")
     return {
-        "arn": draft.arn("eks", f"addon/{cluster}/{name}/{uuid('addon', draft.region, id)}"),
-        "addonVersion": draft.get("addonVersion") or addon_version(name),
+        "arn": arn_of(
+            resource,
+            "eks",
+            f"addon/{cluster}/{name}/{uuid('addon', region_of(resource), resource.id)}",
+        ),
+        "addonVersion": resource.get("addonVersion") or addon_version(name),
         "createdAt": "2026-01-01T00:00:00Z",
         "modifiedAt": "2026-01-01T00:00:00Z",
     }
@@ -123,15 +156,18 @@ def addon_version(name: str) -> str:
     return f"v1.{1 + int(hexdigits(2, name), 16) % 30}.0-eksbuild.1"
 
 
-def _entry_for_policy(draft: Draft, world: World, _id: str | None) -> Iterator[Problem]:
+def _entry_for_policy(resource: Resource) -> Iterator[Problem]:
     """A policy is associated with a principal that has an access entry."""
-    cluster, principal = draft.text("clusterName"), draft.text("principalArn")
+    cluster, principal = (
+        resource.string("clusterName"),
+        resource.string("principalArn"),
+    )
     if (
         cluster
         and principal
         and not any(
             made.outputs.get("principalArn") == principal
-            for made in world.find(t.ACCESS_ENTRY, clusterName=cluster)
+            for made in resource.world.find(t.ACCESS_ENTRY, clusterName=cluster)
         )
     ):
         yield Problem(
@@ -141,9 +177,9 @@ def _entry_for_policy(draft: Draft, world: World, _id: str | None) -> Iterator[P
         )
 
 
-def _entry_mode(draft: Draft, world: World, _id: str | None) -> Iterator[Problem]:
+def _entry_mode(resource: Resource) -> Iterator[Problem]:
     """Access entries need the cluster's authentication mode to include the API."""
-    for made in world.find(t.CLUSTER, name=draft.text("clusterName")):
+    for made in resource.world.find(t.CLUSTER, name=resource.string("clusterName")):
         mode = as_map(made.outputs.get("accessConfig")).get("authenticationMode")
         if mode == "CONFIG_MAP":
             yield Problem(
@@ -153,16 +189,81 @@ def _entry_mode(draft: Draft, world: World, _id: str | None) -> Iterator[Problem
             )
 
 
-def _namespaces(draft: Draft) -> Iterator[Problem]:
-    if draft.get("accessScope.type") == "namespace" and not draft.given("accessScope.namespaces"):
+def _namespaces(inputs: Inputs) -> Iterator[Problem]:
+    if inputs.get("accessScope.type") == "namespace" and not inputs.is_given(
+        "accessScope.namespaces"
+    ):
         yield Problem("accessScope.namespaces", "is missing; a scope of namespaces names them")
 
 
 _SINGLE: Final = "aws:eks/accessPolicyAssociation:AccessPolicyAssociation"
 _POD_IDENTITY: Final = "aws:eks/podIdentityAssociation:PodIdentityAssociation"
 
-KINDS: Final[Kinds] = {
-    t.CLUSTER: Kind(
+
+_NODE_NAME: Final = r"[0-9A-Za-z][A-Za-z0-9_-]{0,62}"
+
+
+def _template_conflicts(resource: Resource) -> Iterator[Problem]:
+    """What stands in the launch template can't be asked for again by the node group."""
+    for made in launch_templates(resource, "launchTemplate", resource.world):
+        both = (("instanceTypes", "instanceType"), ("amiType", "imageId"))
+        for own, theirs in both:
+            if resource.is_given(own) and made.outputs.get(theirs) not in (None, ""):
+                if own == "amiType" and resource.get(own) == "CUSTOM":
+                    continue
+                yield Problem(
+                    own, f"is given here and as {theirs} in the launch template {made.id}; "
+                    "leave one of them out",
+                )  # fmt: skip
+        if made.outputs.get("iamInstanceProfile"):
+            yield Problem(
+                "launchTemplate", f"{made.id} has an instance profile; a node group brings its own"
+            )
+
+
+def _sold_in_zones(resource: Resource) -> Iterator[Problem]:
+    subnets = [str(subnet_id) for _, subnet_id in resource.each("subnetIds[]")]
+    for path, machine in resource.each("instanceTypes[]"):
+        if isinstance(machine, str):
+            yield from sold_in_subnets(path, machine, subnets, resource.world)
+    for made in launch_templates(resource, "launchTemplate", resource.world):
+        machine = made.outputs.get("instanceType")
+        if isinstance(machine, str):
+            yield from sold_in_subnets("launchTemplate", machine, subnets, resource.world)
+
+
+def _node_group(resource: Resource) -> Mapping[str, Any]:
+    cluster, _, name = resource.id.partition(":")
+    own = uuid("node group", region_of(resource), resource.id)
+    scaling = f"eks-{name}-{own}"
+    return {
+        "arn": arn_of(resource, "eks", f"nodegroup/{cluster}/{name}/{own}"),
+        "resources": [
+            {"autoscalingGroups": [{"name": scaling}], "remoteAccessSecurityGroupId": ""}
+        ],
+        "status": "ACTIVE",
+        "version": resource.get("version") or VERSION,
+        "releaseVersion": resource.get("releaseVersion") or f"{VERSION}.0-20260101",
+        "amiType": resource.get("amiType") or "AL2023_x86_64_STANDARD",
+        "capacityType": resource.get("capacityType") or "ON_DEMAND",
+    }
+
+
+def _capacity_block(inputs: Inputs) -> Iterator[Problem]:
+    if inputs.get("capacityType") == "CAPACITY_BLOCK" and not inputs.is_given("launchTemplate"):
+        yield Problem(
+            "launchTemplate",
+            "is missing; CAPACITY_BLOCK needs a launch template that names the reservation and "
+            "the market type 'capacity-block'",
+        )
+    if inputs.is_given("launchTemplate"):
+        for path in ("diskSize", "remoteAccess"):
+            if inputs.is_given(path):
+                yield Problem(path, "can't go with launchTemplate; put it into the template")
+
+
+KINDS: Final[AwsKinds] = {
+    t.CLUSTER: AwsKind(
         id="{name}",
         arn="eks:{region}:{account}:cluster/{name}",
         name=AutoName(longest=100),
@@ -191,7 +292,7 @@ KINDS: Final[Kinds] = {
         computed=_cluster,
         defaults={"bootstrapSelfManagedAddons": True, "enabledClusterLogTypes": []},
     ),
-    t.ACCESS_ENTRY: Kind(
+    t.ACCESS_ENTRY: AwsKind(
         id="{clusterName}:{principalArn}",
         replaces=("clusterName", "principalArn", "type"),
         rules=(
@@ -203,17 +304,19 @@ KINDS: Final[Kinds] = {
             Reference("principalArn", (t.ROLE, t.USER), by=("arn",), holds=False, regional=False),
         ),
         crosschecks=(_entry_mode,),
-        computed=lambda draft, id, _world: {
-            "accessEntryArn": draft.arn(
-                "eks", f"access-entry/{id.split(':', 1)[0]}/role/000000000000/"
-                f"{id.rsplit('/', 1)[-1]}/{uuid('entry', draft.region, id)}"
+        computed=lambda resource: {
+            "accessEntryArn": arn_of(
+                resource, "eks",
+                f"access-entry/{resource.id.split(':', 1)[0]}/role/000000000000/"
+                f"{resource.id.rsplit('/', 1)[-1]}/"
+                f"{uuid('entry', region_of(resource), resource.id)}",
             ),
             "createdAt": "2026-01-01T00:00:00Z",
             "modifiedAt": "2026-01-01T00:00:00Z",
         },
         defaults={"type": "STANDARD"},
     ),
-    _SINGLE: Kind(
+    _SINGLE: AwsKind(
         id="{clusterName}#{principalArn}#{policyArn}",
         replaces=("accessScope", "clusterName", "policyArn", "principalArn"),
         rules=(
@@ -223,11 +326,11 @@ KINDS: Final[Kinds] = {
         ),
         references=(links.cluster(),),
         crosschecks=(_entry_for_policy,),
-        computed=lambda _draft, _id, _world: {
+        computed=lambda _: {
             "associatedAt": "2026-01-01T00:00:00Z", "modifiedAt": "2026-01-01T00:00:00Z"
         },
     ),
-    t.ADDON: Kind(
+    t.ADDON: AwsKind(
         id="{clusterName}:{addonName}",
         replaces=("addonName", "clusterName"),
         rules=(
@@ -237,24 +340,76 @@ KINDS: Final[Kinds] = {
         references=(links.cluster(), links.role("serviceAccountRoleArn")),
         computed=_addon,
     ),
-    _POD_IDENTITY: Kind(
+    _POD_IDENTITY: AwsKind(
         id="a-{letters17}",
         replaces=("clusterName", "namespace", "serviceAccount"),
         references=(links.cluster(), links.role()),
         crosschecks=(trusts("roleArn", "pods.eks.amazonaws.com", "pods' role"),),
         unique=("clusterName", "namespace", "serviceAccount"),
-        computed=lambda draft, id, _world: {
-            "associationId": id,
-            "associationArn": draft.arn(
-                "eks", f"podidentityassociation/{draft.text('clusterName')}/{id}"
+        computed=lambda resource: {
+            "associationId": resource.id,
+            "associationArn": arn_of(
+                resource, "eks",
+                f"podidentityassociation/{resource.string('clusterName')}/{resource.id}",
             ),
         },
     ),
-    "aws:eks/identityProviderConfig:IdentityProviderConfig": Kind(
-        id=lambda draft: (
-            f"{draft.text('clusterName')}:{draft.text('oidc.identityProviderConfigName')}"
+    "aws:eks/identityProviderConfig:IdentityProviderConfig": AwsKind(
+        id=lambda inputs: (
+            f"{inputs.string('clusterName')}:{inputs.string('oidc.identityProviderConfigName')}"
         ),
         replaces=("clusterName", "oidc"),
         references=(links.cluster(),),
+    ),
+    t.NODE_GROUP: AwsKind(
+        id="{clusterName}:{nodeGroupName}",
+        arn="eks:{region}:{account}:nodegroup/{id}",
+        name=AutoName(property="nodeGroupName", longest=63, unless=("nodeGroupNamePrefix",)),
+        replaces=("amiType", "capacityType", "clusterName", "diskSize", "instanceTypes",
+                  "launchTemplate.id", "launchTemplate.name", "nodeGroupName",
+                  "nodeGroupNamePrefix", "nodeRoleArn", "remoteAccess", "subnetIds"),
+        rules=(
+            matches("nodeGroupName", _NODE_NAME, "up to 63 letters, digits, '-' and '_'"),
+            sized("nodeGroupNamePrefix", 1, 37, "characters"),
+            between("scalingConfig.minSize", 0, 450), between("scalingConfig.maxSize", 1, 450),
+            between("scalingConfig.desiredSize", 0, 450),
+            at_most("scalingConfig.minSize", "scalingConfig.desiredSize"),
+            at_most("scalingConfig.desiredSize", "scalingConfig.maxSize"),
+            at_most("scalingConfig.minSize", "scalingConfig.maxSize"),
+            not_together(
+                "launchTemplate.id", "launchTemplate.name"),
+            not_together("updateConfig.maxUnavailable", "updateConfig.maxUnavailablePercentage"),
+            between("updateConfig.maxUnavailable", 1, 100),
+            between("updateConfig.maxUnavailablePercentage", 1, 100),
+            sold("instanceTypes[]"),
+            sized("taints", 0, 50), sized("taints[].key", 1, 63, "characters"),
+            sized("taints[].value", 0, 63, "characters"),
+            sized("subnetIds", 1, 100),
+            _capacity_block,
+        ),
+        references=(
+            links.cluster(holds=True),
+            links.role("nodeRoleArn"),
+            links.subnet(),
+            Reference("launchTemplate.id", (t.LAUNCH_TEMPLATE,), holds=False),
+            Reference("launchTemplate.name", (t.LAUNCH_TEMPLATE,), by=("name",), holds=False),
+        ),
+        crosschecks=(
+            _template_conflicts, _sold_in_zones,
+            trusts("nodeRoleArn", "ec2.amazonaws.com", "nodes' role"),
+        ),
+        unique=("clusterName", "nodeGroupName"),
+        computed=_node_group,
+    ),
+    "aws:eks/fargateProfile:FargateProfile": AwsKind(
+        id="{clusterName}:{fargateProfileName}",
+        arn="eks:{region}:{account}:fargateprofile/{clusterName}/{fargateProfileName}",
+        name=AutoName(property="fargateProfileName", longest=63),
+        replaces=("clusterName", "fargateProfileName", "podExecutionRoleArn", "selectors",
+                  "subnetIds"),
+        references=(links.cluster(holds=True), links.role("podExecutionRoleArn"), links.subnet()),
+        crosschecks=(
+            trusts("podExecutionRoleArn", "eks-fargate-pods.amazonaws.com", "pods' role"),
+        ),
     ),
 }  # fmt: skip

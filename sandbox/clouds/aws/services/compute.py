@@ -1,4 +1,4 @@
-"""Launch templates, instances, placement groups, reservations, scaling groups."""
+"""Launch templates, instances, placement groups, reservations and scaling groups."""
 
 from __future__ import annotations
 
@@ -9,24 +9,19 @@ from typing import Any, Final
 
 from falaj.sandbox.clouds.aws import links
 from falaj.sandbox.clouds.aws import tokens as t
-from falaj.sandbox.clouds.aws.addresses import zone
-from falaj.sandbox.clouds.aws.draft import ACCOUNT, Draft
-from falaj.sandbox.clouds.aws.hashes import hexdigits, marked
-from falaj.sandbox.clouds.aws.kinds import AutoName, Kind, Kinds, Reference
+from falaj.sandbox.clouds.aws.kinds import AutoName, AwsKind, AwsKinds
 from falaj.sandbox.clouds.aws.machines import sold, sold_in_subnets
-from falaj.sandbox.clouds.aws.rules import (
-    between,
-    matches,
-    needs,
-    not_together,
-    sized,
-)
+from falaj.sandbox.clouds.aws.naming import ACCOUNT, arn_of, hexdigits, marked
+from falaj.sandbox.clouds.aws.regions import zone
+from falaj.sandbox.clouds.inputs import Inputs, Resource, as_list, as_map
+from falaj.sandbox.clouds.kinds import Reference
 from falaj.sandbox.clouds.model import Made, Problem, World
+from falaj.sandbox.clouds.rules import at_most, between, matches, needs, not_together, sized
 
 
-def _user_data(draft: Draft) -> Iterator[Problem]:
+def _user_data(inputs: Inputs) -> Iterator[Problem]:
     """A launch template takes its user data in base64, 16 KiB at most before encoding."""
-    text = draft.text("userData")
+    text = inputs.string("userData")
     try:
         size = len(base64.b64decode(text, validate=True))
     except (binascii.Error, ValueError):
@@ -36,15 +31,15 @@ def _user_data(draft: Draft) -> Iterator[Problem]:
         yield Problem("userData", f"has {size} bytes before encoding; allowed: 16384")
 
 
-def _interfaces(draft: Draft) -> Iterator[Problem]:
+def _interfaces(inputs: Inputs) -> Iterator[Problem]:
     """Security groups stand either on the template or on its interfaces."""
-    if draft.given("networkInterfaces") and draft.given("vpcSecurityGroupIds"):
+    if inputs.is_given("networkInterfaces") and inputs.is_given("vpcSecurityGroupIds"):
         yield Problem(
             "vpcSecurityGroupIds",
             "can't go with networkInterfaces; put the groups into each interface's securityGroups",
         )
     seen: set[tuple[object, object]] = set()
-    for path, item in draft.each("networkInterfaces[]"):
+    for path, item in inputs.each("networkInterfaces[]"):
         if not isinstance(item, Mapping):
             continue
         key = (item.get("networkCardIndex") or 0, item.get("deviceIndex") or 0)
@@ -57,12 +52,12 @@ def _interfaces(draft: Draft) -> Iterator[Problem]:
             seen.add(key)
 
 
-def _volumes(draft: Draft) -> Iterator[Problem]:
+def _volumes(inputs: Inputs) -> Iterator[Problem]:
     """What each type of volume takes ("Amazon EBS volume types", Amazon EBS user guide)."""
     limits = {"gp3": (1, 65536), "gp2": (1, 16384), "io1": (4, 16384), "io2": (4, 65536),
               "st1": (125, 16384), "sc1": (125, 16384), "standard": (1, 1024)}  # fmt: skip
     for root in ("blockDeviceMappings[].ebs", "rootBlockDevice", "ebsBlockDevices[]"):
-        for path, volume in draft.each(root):
+        for path, volume in inputs.each(root):
             if not isinstance(volume, Mapping):
                 continue
             kind, size = volume.get("volumeType"), volume.get("volumeSize")
@@ -88,23 +83,23 @@ def _volumes(draft: Draft) -> Iterator[Problem]:
                 yield Problem(f"{path}.kmsKeyId", "needs encrypted to be true; set it")
 
 
-def _placement(draft: Draft) -> Iterator[Problem]:
-    strategy = draft.get("strategy")
+def _placement(inputs: Inputs) -> Iterator[Problem]:
+    strategy = inputs.get("strategy")
     for path, needed in (("partitionCount", "partition"), ("spreadLevel", "spread")):
-        if draft.given(path) and isinstance(strategy, str) and strategy != needed:
+        if inputs.is_given(path) and isinstance(strategy, str) and strategy != needed:
             yield Problem(path, f"applies only to the strategy {needed!r}, not to {strategy!r}")
 
 
-def _template(draft: Draft, id: str, world: World) -> Mapping[str, Any]:
+def _template(resource: Resource) -> Mapping[str, Any]:
     """A template's version counts up with each change of what it launches, not of its tags."""
-    before = world.by_id(t.LAUNCH_TEMPLATE, id)
+    before = resource.world.by_id(t.LAUNCH_TEMPLATE, resource.id)
     if before is None:
         return {"latestVersion": 1, "defaultVersion": 1}
     latest = int(before.outputs.get("latestVersion") or 1)
-    if _launches(before.inputs) != _launches(draft.inputs):
+    if _launches(before.inputs) != _launches(resource.values):
         latest += 1
     first = int(before.outputs.get("defaultVersion") or 1)
-    newest = draft.get("updateDefaultVersion") is True
+    newest = resource.get("updateDefaultVersion") is True
     return {"latestVersion": latest, "defaultVersion": latest if newest else first}
 
 
@@ -113,34 +108,101 @@ def _launches(inputs: Mapping[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in inputs.items() if key not in own}
 
 
-def launch_templates(draft: Draft, path: str, world: World) -> Iterator[Made]:
+def launch_templates(inputs: Inputs, path: str, world: World) -> Iterator[Made]:
     """The launch template that is named under a path, by its id or its name."""
     for key in ("id", "launchTemplateId"):
-        found = world.by_id(t.LAUNCH_TEMPLATE, draft.text(f"{path}.{key}"))
+        found = world.by_id(t.LAUNCH_TEMPLATE, inputs.string(f"{path}.{key}"))
         if found is not None:
             yield found
     for key in ("name", "launchTemplateName"):
-        name = draft.text(f"{path}.{key}")
+        name = inputs.string(f"{path}.{key}")
         if name:
             yield from world.find(t.LAUNCH_TEMPLATE, name=name)
 
 
-def _instance_zone(draft: Draft, world: World, _id: str | None) -> Iterator[Problem]:
-    machine, subnet = draft.text("instanceType"), draft.text("subnetId")
+def _instance_zone(resource: Resource) -> Iterator[Problem]:
+    machine, subnet = (
+        resource.string("instanceType"),
+        resource.string("subnetId"),
+    )
     if machine and subnet:
-        yield from sold_in_subnets("instanceType", machine, [subnet], world)
+        yield from sold_in_subnets("instanceType", machine, [subnet], resource.world)
 
 
-def _reserved_zone(draft: Draft) -> Iterator[Problem]:
-    yield from sold("instanceType", zone="availabilityZone")(draft)
-    yield from sold("instanceType", zone="availabilityZoneId")(draft)
+def _reserved_zone(inputs: Inputs) -> Iterator[Problem]:
+    yield from sold("instanceType", zone="availabilityZone")(inputs)
+    yield from sold("instanceType", zone="availabilityZoneId")(inputs)
 
 
 _IMAGE: Final = r"ami-[0-9a-f]{8}([0-9a-f]{9})?|resolve:ssm:[A-Za-z0-9_./:-]+"
 
 
-KINDS: Final[Kinds] = {
-    t.LAUNCH_TEMPLATE: Kind(
+_SPECIFICATION: Final = "mixedInstancesPolicy.launchTemplate.launchTemplateSpecification"
+_OVERRIDES: Final = "mixedInstancesPolicy.launchTemplate.overrides[].instanceType"
+
+
+def _group(resource: Resource) -> Mapping[str, Any]:
+    zones: list[str] = []
+    for _, subnet_id in resource.each("vpcZoneIdentifiers[]"):
+        subnet = resource.world.by_id(t.SUBNET, str(subnet_id))
+        if subnet is not None:
+            zones.append(str(subnet.outputs.get("availabilityZone", "")))
+    found: dict[str, Any] = {
+        "arn": arn_of(
+            resource,
+            "autoscaling",
+            f"autoScalingGroup:{marked(8, resource.id)}-0000-4000-8000-"
+            f"{hexdigits(12, resource.id)}"
+            f":autoScalingGroupName/{resource.id}",
+        ),
+        "desiredCapacity": resource.get("minSize") or 0,
+    }
+    if zones:
+        found["availabilityZones"] = sorted(set(zones))
+    return found
+
+
+def _one_source(inputs: Inputs) -> Iterator[Problem]:
+    sources = ("launchTemplate", "launchConfiguration", "mixedInstancesPolicy")
+    given = [path for path in sources if inputs.is_given(path)]
+    if len(given) != 1:
+        yield Problem(
+            given[1] if given else "launchTemplate",
+            f"exactly one of {', '.join(sources)} must be given; given: "
+            f"{' and '.join(given) or 'none'}",
+        )
+
+
+def _template_sold(resource: Resource) -> Iterator[Problem]:
+    """The template's machine type is sold in the group's zones."""
+    subnets = [str(subnet_id) for _, subnet_id in resource.each("vpcZoneIdentifiers[]")]
+    for path in ("launchTemplate", _SPECIFICATION):
+        for made in launch_templates(resource, path, resource.world):
+            machine = made.outputs.get("instanceType")
+            if isinstance(machine, str):
+                yield from sold_in_subnets(path, machine, subnets, resource.world)
+    for where, machine in resource.each(_OVERRIDES):
+        if isinstance(machine, str):
+            yield from sold_in_subnets(where, machine, subnets, resource.world)
+
+
+def _tagged_group(resource: Resource) -> Iterator[Problem]:
+    """The group exists: made by a program, or by EKS for a node group."""
+    name = resource.string("autoscalingGroupName")
+    made = {as_map(group).get("name")
+            for node_group in resource.world.all(t.NODE_GROUP)
+            for part in as_list(node_group.outputs.get("resources"))
+            for group in as_list(as_map(part).get("autoscalingGroups"))}  # fmt: skip
+    if name not in made and not list(resource.world.find(t.AUTO_SCALING_GROUP, name=name)):
+        yield Problem(
+            "autoscalingGroupName",
+            f"{name!r} does not exist: there is no Group of that name, and no NodeGroup's; "
+            "create it first, in this stack or another",
+        )
+
+
+KINDS: Final[AwsKinds] = {
+    t.LAUNCH_TEMPLATE: AwsKind(
         id="lt-{hex17}",
         arn="ec2:{region}:{account}:launch-template/{id}",
         name=AutoName(longest=128),
@@ -175,7 +237,7 @@ KINDS: Final[Kinds] = {
         unique=("name",),
         computed=_template,
     ),
-    t.INSTANCE: Kind(
+    t.INSTANCE: AwsKind(
         id="i-{hex17}",
         arn="ec2:{region}:{account}:instance/{id}",
         replaces=("ami", "availabilityZone", "keyName", "subnetId", "placementGroup", "privateIp",
@@ -188,13 +250,13 @@ KINDS: Final[Kinds] = {
         ),
         references=(links.subnet("subnetId"), links.security_group("vpcSecurityGroupIds[]")),
         crosschecks=(_instance_zone,),
-        computed=lambda draft, id, _world: {
+        computed=lambda resource: {
             "instanceState": "running",
-            "privateIp": f"10.0.0.{4 + int(hexdigits(2, id), 16) % 250}",
-            "primaryNetworkInterfaceId": "eni-" + marked(17, id),
+            "privateIp": f"10.0.0.{4 + int(hexdigits(2, resource.id), 16) % 250}",
+            "primaryNetworkInterfaceId": "eni-" + marked(17, resource.id),
         },
     ),
-    t.PLACEMENT_GROUP: Kind(
+    t.PLACEMENT_GROUP: AwsKind(
         id="{name}",
         arn="ec2:{region}:{account}:placement-group/{name}",
         name=AutoName(longest=255),
@@ -204,17 +266,91 @@ KINDS: Final[Kinds] = {
             needs("partitionCount", "strategy"),
         ),
         unique=("name",),
-        computed=lambda _draft, id, _world: {"placementGroupId": "pg-" + marked(17, id)},
+        computed=lambda resource: {"placementGroupId": "pg-" + marked(17, resource.id)},
     ),
-    t.CAPACITY_RESERVATION: Kind(
+    t.CAPACITY_RESERVATION: AwsKind(
         id="cr-{hex17}",
         arn="ec2:{region}:{account}:capacity-reservation/{id}",
         replaces=("availabilityZone", "ebsOptimized", "ephemeralStorage", "instancePlatform",
                   "instanceType", "outpostArn", "placementGroupArn", "tenancy"),
         rules=(sold("instanceType"), zone("availabilityZone", by="name"), _reserved_zone,
                between("instanceCount", 1, 1000)),
-        computed=lambda _draft, _id, _world: {"ownerId": ACCOUNT},
+        computed=lambda _: {"ownerId": ACCOUNT},
         defaults={"endDateType": "unlimited", "instanceMatchCriteria": "open",
                   "tenancy": "default"},
+    ),
+    t.AUTO_SCALING_GROUP: AwsKind(
+        id="{name}",
+        name=AutoName(longest=255),
+        replaces=("name", "namePrefix"),
+        rules=(
+            sized("name", 1, 255, "characters"),
+            between("minSize", 0, 10000), between("maxSize", 0, 10000),
+            at_most("minSize", "maxSize"), at_most("minSize", "desiredCapacity"),
+            at_most("desiredCapacity", "maxSize"),
+            _one_source,
+            not_together("vpcZoneIdentifiers", "availabilityZones"),
+            matches("healthCheckType", r"(EBS|EC2|ELB|VPC_LATTICE)(,(EBS|EC2|ELB|VPC_LATTICE))*",
+                    "EC2, ELB, EBS or VPC_LATTICE"),
+            sold(_OVERRIDES),
+            sized("terminationPolicies", 0, 30),
+        ),
+        references=(
+            links.subnet("vpcZoneIdentifiers[]"),
+            Reference("targetGroupArns[]", (t.TARGET_GROUP,), by=("arn",), holds=False),
+            Reference("launchTemplate.id", (t.LAUNCH_TEMPLATE,), holds=False),
+            Reference("launchTemplate.name", (t.LAUNCH_TEMPLATE,), by=("name",), holds=False),
+            Reference(
+                "mixedInstancesPolicy.launchTemplate.launchTemplateSpecification.launchTemplateId",
+                (t.LAUNCH_TEMPLATE,), holds=False,
+            ),
+            Reference("placementGroup", (t.PLACEMENT_GROUP,), by=("name",)),
+        ),
+        crosschecks=(_template_sold,),
+        unique=("name",),
+        computed=_group,
+        defaults={"healthCheckGracePeriod": 300, "defaultCooldown": 300},
+    ),
+    "aws:autoscaling/policy:Policy": AwsKind(
+        id="{name}",
+        name=AutoName(longest=255),
+        replaces=("name", "autoscalingGroupName"),
+        references=(
+            Reference("autoscalingGroupName", (t.AUTO_SCALING_GROUP,), by=("name",), holds=False),
+        ),
+        unique=("autoscalingGroupName", "name"),
+        computed=lambda resource: {
+            "arn": arn_of(resource, "autoscaling",
+                f"scalingPolicy:{marked(8, resource.id)}-0000-4000-8000-"
+            f"{hexdigits(12, resource.id)}"
+                f":autoScalingGroupName/{resource.string('autoscalingGroupName')}:policyName/{resource.id}",
+            )
+        },
+    ),
+    "aws:autoscaling/lifecycleHook:LifecycleHook": AwsKind(
+        id="{name}",
+        name=AutoName(longest=255),
+        replaces=("name", "autoscalingGroupName"),
+        rules=(
+            matches("name", r"[A-Za-z0-9\-_/]{1,255}", "up to 255 letters, digits and -_/"),
+            between("heartbeatTimeout", 30, 7200, "seconds"),
+        ),
+        references=(
+            Reference("autoscalingGroupName", (t.AUTO_SCALING_GROUP,), by=("name",), holds=False),
+            links.role("roleArn"),
+        ),
+    ),
+    "aws:autoscaling/tag:Tag": AwsKind(
+        id=lambda inputs: f"{inputs.string('autoscalingGroupName')},{inputs.string('tag.key')}",
+        replaces=("autoscalingGroupName", "tag.key"),
+        crosschecks=(_tagged_group,),
+    ),
+    "aws:autoscaling/attachment:Attachment": AwsKind(
+        id="{autoscalingGroupName}-{hex26}",
+        replaces=("autoscalingGroupName", "elb", "lbTargetGroupArn"),
+        references=(
+            Reference("autoscalingGroupName", (t.AUTO_SCALING_GROUP,), by=("name",), holds=False),
+            Reference("lbTargetGroupArn", (t.TARGET_GROUP,), by=("arn",), holds=False),
+        ),
     ),
 }  # fmt: skip

@@ -1,17 +1,28 @@
-"""IAM: roles, policies, groups, federated identity."""
+"""IAM, KMS, Secrets Manager and Parameter Store; budgets, cost allocation and backup."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from decimal import Decimal, InvalidOperation
 from typing import Any, Final
 
+from falaj.sandbox.clouds.aws import links
 from falaj.sandbox.clouds.aws import tokens as t
-from falaj.sandbox.clouds.aws.documents import IDENTITY, TRUST, policy
-from falaj.sandbox.clouds.aws.draft import Draft
-from falaj.sandbox.clouds.aws.hashes import letters
-from falaj.sandbox.clouds.aws.kinds import AutoName, Kind, Kinds, Reference, Rule
-from falaj.sandbox.clouds.aws.rules import between, forbids, matches, not_together, sized
-from falaj.sandbox.clouds.model import Problem, World
+from falaj.sandbox.clouds.aws.documents import IDENTITY, RESOURCE, TRUST, policy
+from falaj.sandbox.clouds.aws.kinds import AutoName, AwsKind, AwsKinds
+from falaj.sandbox.clouds.aws.naming import ACCOUNT, arn_of, hexdigits, letters, partition, uuid
+from falaj.sandbox.clouds.inputs import Inputs, Resource, as_list, as_map
+from falaj.sandbox.clouds.kinds import Reference, Rule
+from falaj.sandbox.clouds.model import Problem
+from falaj.sandbox.clouds.rules import (
+    at_most,
+    between,
+    exactly_one,
+    forbids,
+    matches,
+    not_together,
+    sized,
+)
 
 # Sizes: "IAM and AWS STS quotas", IAM user guide. The trust policy may have 2,048 characters, and
 # 4,096 when the quota was raised; the sandbox takes the larger one, as it can't know.
@@ -35,12 +46,12 @@ def _path(path: str) -> Rule:
     return matches(path, r"/|/[!-~]{1,510}/", "'/' or a text that begins and ends with '/'")
 
 
-def _role(_draft: Draft, id: str, _world: World) -> Mapping[str, Any]:
-    return {"createDate": _MADE, "uniqueId": "AROA" + letters(17, "role", id)}
+def _role(resource: Resource) -> Mapping[str, Any]:
+    return {"createDate": _MADE, "uniqueId": "AROA" + letters(17, "role", resource.id)}
 
 
-def _policy(_draft: Draft, id: str, _world: World) -> Mapping[str, Any]:
-    return {"policyId": "ANPA" + letters(17, "policy", id), "attachmentCount": 0}
+def _policy(resource: Resource) -> Mapping[str, Any]:
+    return {"policyId": "ANPA" + letters(17, "policy", resource.id), "attachmentCount": 0}
 
 
 def _managed_policy_arn(path: str) -> Rule:
@@ -49,23 +60,27 @@ def _managed_policy_arn(path: str) -> Rule:
     )
 
 
-def _provider(draft: Draft) -> Iterator[Problem]:
-    url = draft.text("url")
+def _provider(inputs: Inputs) -> Iterator[Problem]:
+    url = inputs.string("url")
     if url and not url.startswith("https://"):
         yield Problem("url", f"{url!r} isn't allowed; it has to begin with https://")
 
 
-def _still_attached(draft: Draft, world: World, id: str | None) -> Iterator[Problem]:
+def _still_attached(resource: Resource) -> Iterator[Problem]:
     """A role takes a limited number of managed policies."""
-    role = draft.text("role")
-    others = [made for made in world.find(_ATTACHMENT, role=role) if made.id != id] if role else []
+    role = resource.string("role")
+    others = (
+        [made for made in resource.world.find(_ATTACHMENT, role=role) if made.id != resource.id]
+        if role
+        else []
+    )
     # "IAM and AWS STS quotas": 20 at most (10 by default, adjustable up to 25 in newer accounts).
     if len(others) >= 25:
         yield Problem(
             "role", f"{role!r} has {len(others)} managed policies; at most 25 are allowed"
         )
     for made in others:
-        if made.outputs.get("policyArn") == draft.get("policyArn"):
+        if made.outputs.get("policyArn") == resource.get("policyArn"):
             yield Problem(
                 "policyArn", f"is attached to {role!r} already ({made.urn}); attach it once"
             )
@@ -75,8 +90,80 @@ _ATTACHMENT: Final = "aws:iam/rolePolicyAttachment:RolePolicyAttachment"
 _ROLE: Final = Reference("role", (t.ROLE,), by=("name", "id", "arn"), regional=False)
 _BOUNDARY: Final = Reference("permissionsBoundary", (t.POLICY,), by=("arn",), regional=False)
 
-KINDS: Final[Kinds] = {
-    t.ROLE: Kind(
+
+_SYMMETRIC: Final = "SYMMETRIC_DEFAULT"
+
+
+def _rotation(inputs: Inputs) -> Iterator[Problem]:
+    """Only symmetric encryption keys rotate by themselves (KMS developer guide, "Rotate keys")."""
+    spec = inputs.get("customerMasterKeySpec") or _SYMMETRIC
+    if spec != _SYMMETRIC and inputs.get("enableKeyRotation") is True:
+        yield Problem(
+            "enableKeyRotation",
+            f"a key of {spec} can't rotate by itself; leave it out, or use {_SYMMETRIC}",
+        )
+    if inputs.is_given("rotationPeriodInDays") and inputs.get("enableKeyRotation") is False:
+        yield Problem("rotationPeriodInDays", "needs enableKeyRotation to be true; set it")
+
+
+def _alias(resource: Resource) -> Mapping[str, Any]:
+    target = resource.string("targetKeyId")
+    if target.startswith("arn:"):
+        return {"targetKeyArn": target, "targetKeyId": target.rsplit("/", 1)[-1]}
+    found = resource.world.by_id(t.KEY, target)
+    return {
+        "targetKeyArn": found.outputs.get("arn")
+        if found
+        else arn_of(resource, "kms", f"key/{target}")
+    }
+
+
+def _amount(inputs: Inputs) -> Iterator[Problem]:
+    text = inputs.get("limitAmount")
+    if isinstance(text, str):
+        try:
+            fits = Decimal(text) >= 0
+        except InvalidOperation:
+            fits = False
+        if not fits:
+            yield Problem("limitAmount", f"{text!r} is no amount; give one such as '1500.0'")
+
+
+def _notifications(inputs: Inputs) -> Iterator[Problem]:
+    """Each notification reaches somebody: at most ten addresses and one topic."""
+    for path, item in inputs.each("notifications[]"):
+        note = as_map(item)
+        mails, topics = note.get("subscriberEmailAddresses"), note.get("subscriberSnsTopicArns")
+        if mails is None and topics is None:
+            yield Problem(
+                path, "reaches nobody; give subscriberEmailAddresses or subscriberSnsTopicArns"
+            )
+        if len(as_list(mails)) > 10:
+            yield Problem(f"{path}.subscriberEmailAddresses", "has more than 10 addresses")
+        if len(as_list(topics)) > 1:
+            yield Problem(f"{path}.subscriberSnsTopicArns", "has more than one topic")
+        for mail in as_list(mails):
+            if isinstance(mail, str) and "@" not in mail:
+                yield Problem(f"{path}.subscriberEmailAddresses", f"{mail!r} is no address")
+
+
+def _lifecycle(inputs: Inputs) -> Iterator[Problem]:
+    """Cold storage is kept 90 days at least (AWS Backup developer guide, "Lifecycle")."""
+    for path, item in inputs.each("rules[].lifecycle"):
+        cold, gone = as_map(item).get("coldStorageAfter"), as_map(item).get("deleteAfter")
+        if (
+            isinstance(cold, int | float)
+            and isinstance(gone, int | float)
+            and 0 < gone < cold + 90
+        ):
+            yield Problem(
+                f"{path}.deleteAfter",
+                f"{gone:g} days is too soon; at least 90 days after coldStorageAfter, {cold:g}",
+            )
+
+
+KINDS: Final[AwsKinds] = {
+    t.ROLE: AwsKind(
         id="{name}",
         arn="iam::{account}:role{path}{name}",
         name=AutoName(longest=64),
@@ -103,7 +190,7 @@ KINDS: Final[Kinds] = {
         defaults={"path": "/", "maxSessionDuration": 3600, "forceDetachPolicies": False,
                   "description": ""},
     ),
-    t.POLICY: Kind(
+    t.POLICY: AwsKind(
         id="arn:{partition}:iam::{account}:policy{path}{name}",
         arn="*",
         name=AutoName(longest=128),
@@ -117,7 +204,7 @@ KINDS: Final[Kinds] = {
         computed=_policy,
         defaults={"path": "/"},
     ),
-    "aws:iam/rolePolicy:RolePolicy": Kind(
+    "aws:iam/rolePolicy:RolePolicy": AwsKind(
         id="{role}:{name}",
         name=AutoName(longest=128),
         replaces=("name", "namePrefix", "role"),
@@ -126,14 +213,14 @@ KINDS: Final[Kinds] = {
         unique=("role", "name"),
         everywhere=True,
     ),
-    _ATTACHMENT: Kind(
+    _ATTACHMENT: AwsKind(
         id="{role}/{policyArn}",
         replaces=("role", "policyArn"),
         rules=(_managed_policy_arn("policyArn"),),
         references=(_ROLE, Reference("policyArn", (t.POLICY,), by=("arn",), regional=False)),
         crosschecks=(_still_attached,),
     ),
-    t.INSTANCE_PROFILE: Kind(
+    t.INSTANCE_PROFILE: AwsKind(
         id="{name}",
         arn="iam::{account}:instance-profile{path}{name}",
         name=AutoName(longest=128),
@@ -142,15 +229,15 @@ KINDS: Final[Kinds] = {
         references=(_ROLE,),
         unique=("name",),
         everywhere=True,
-        computed=lambda _draft, id, _world: {
-            "createDate": _MADE, "uniqueId": "AIPA" + letters(17, "profile", id)
+        computed=lambda resource: {
+            "createDate": _MADE, "uniqueId": "AIPA" + letters(17, "profile", resource.id)
         },
         defaults={"path": "/"},
     ),
-    t.OIDC_PROVIDER: Kind(
-        id=lambda draft: (
-            f"arn:{draft.partition}:iam::000000000000:oidc-provider/"
-            + draft.text("url").removeprefix("https://")
+    t.OIDC_PROVIDER: AwsKind(
+        id=lambda inputs: (
+            f"arn:{partition(inputs)}:iam::000000000000:oidc-provider/"
+            + inputs.string("url").removeprefix("https://")
         ),
         arn="*",
         replaces=("url",),
@@ -162,24 +249,24 @@ KINDS: Final[Kinds] = {
         unique=("url",),
         everywhere=True,
     ),
-    t.GROUP: Kind(
+    t.GROUP: AwsKind(
         id="{name}",
         arn="iam::{account}:group{path}{name}",
         name=AutoName(longest=128),
         rules=(_name("name", 128), _path("path")),
         unique=("name",),
         everywhere=True,
-        computed=lambda _draft, id, _world: {"uniqueId": "AGPA" + letters(17, "group", id)},
+        computed=lambda resource: {"uniqueId": "AGPA" + letters(17, "group", resource.id)},
         defaults={"path": "/"},
     ),
-    "aws:iam/groupPolicy:GroupPolicy": Kind(
+    "aws:iam/groupPolicy:GroupPolicy": AwsKind(
         id="{group}:{name}",
         name=AutoName(longest=128),
         replaces=("group", "name", "namePrefix"),
         rules=(_name("name", 128), policy("policy", IDENTITY, longest=_INLINE_GROUP)),
         references=(Reference("group", (t.GROUP,), by=("name",), regional=False),),
     ),
-    "aws:iam/groupPolicyAttachment:GroupPolicyAttachment": Kind(
+    "aws:iam/groupPolicyAttachment:GroupPolicyAttachment": AwsKind(
         id="{group}/{policyArn}",
         replaces=("group", "policyArn"),
         rules=(_managed_policy_arn("policyArn"),),
@@ -188,7 +275,7 @@ KINDS: Final[Kinds] = {
             Reference("policyArn", (t.POLICY,), by=("arn",), regional=False),
         ),
     ),
-    t.USER: Kind(
+    t.USER: AwsKind(
         id="{name}",
         arn="iam::{account}:user{path}{name}",
         name=AutoName(longest=64),
@@ -196,17 +283,17 @@ KINDS: Final[Kinds] = {
         references=(_BOUNDARY,),
         unique=("name",),
         everywhere=True,
-        computed=lambda _draft, id, _world: {"uniqueId": "AIDA" + letters(17, "user", id)},
+        computed=lambda resource: {"uniqueId": "AIDA" + letters(17, "user", resource.id)},
         defaults={"path": "/"},
     ),
-    "aws:iam/userPolicy:UserPolicy": Kind(
+    "aws:iam/userPolicy:UserPolicy": AwsKind(
         id="{user}:{name}",
         name=AutoName(longest=128),
         replaces=("name", "namePrefix", "user"),
         rules=(_name("name", 128), policy("policy", IDENTITY, longest=_INLINE_USER)),
         references=(Reference("user", (t.USER,), by=("name",), regional=False),),
     ),
-    "aws:iam/serviceLinkedRole:ServiceLinkedRole": Kind(
+    "aws:iam/serviceLinkedRole:ServiceLinkedRole": AwsKind(
         id="arn:{partition}:iam::{account}:role/aws-service-role/{awsServiceName}/AWSServiceRole",
         arn="*",
         replaces=("awsServiceName", "customSuffix"),
@@ -216,5 +303,172 @@ KINDS: Final[Kinds] = {
         ),
         unique=("awsServiceName", "customSuffix"),
         everywhere=True,
+    ),
+    t.KEY: AwsKind(
+        id="{uuid}",
+        arn="kms:{region}:{account}:key/{id}",
+        replaces=("customerMasterKeySpec", "customKeyStoreId", "keyUsage", "multiRegion",
+                  "xksKeyId"),
+        rules=(
+            policy("policy", RESOURCE, longest=32768, sids=False),
+            between("deletionWindowInDays", 7, 30, "days"),
+            between("rotationPeriodInDays", 90, 2560, "days"),
+            sized("description", 0, 8192, "characters"),
+            _rotation,
+        ),
+        computed=lambda resource: {"keyId": resource.id},
+        defaults={
+            "customerMasterKeySpec": _SYMMETRIC,
+            "keyUsage": "ENCRYPT_DECRYPT",
+            "enableKeyRotation": False,
+            "isEnabled": True,
+            "multiRegion": False,
+            "rotationPeriodInDays": 365,
+        },
+    ),
+    t.KEY_ALIAS: AwsKind(
+        id="{name}",
+        arn="kms:{region}:{account}:{name}",
+        name=AutoName(longest=256, prefix="alias/"),
+        replaces=("name", "namePrefix"),
+        rules=(
+            matches("name", r"alias/[a-zA-Z0-9/_:-]{1,250}",
+                    "'alias/' and up to 250 of a-z, A-Z, 0-9, / _ - :"),
+            forbids("name", r"^alias/aws/", "alias/aws/ is kept for the keys of AWS"),
+        ),
+        references=(Reference("targetKeyId", (t.KEY,), by=("id", "arn", "keyId"), holds=False),),
+        unique=("name",),
+        computed=_alias,
+    ),
+    "aws:kms/keyPolicy:KeyPolicy": AwsKind(
+        id="{keyId}",
+        replaces=("keyId",),
+        rules=(policy("policy", RESOURCE, longest=32768, sids=False),),
+        references=(Reference("keyId", (t.KEY,), by=("id", "arn"), holds=False),),
+    ),
+    "aws:kms/grant:Grant": AwsKind(
+        id="{keyId}:{hex64}",
+        replaces=("constraints", "granteePrincipal", "grantCreationTokens", "keyId", "name",
+                  "operations", "retireOnDelete", "retiringPrincipal"),
+        references=(Reference("keyId", (t.KEY,), by=("id", "arn"), holds=False),),
+    ),
+    t.SECRET: AwsKind(
+        id="arn:{partition}:secretsmanager:{region}:{account}:secret:{name}-{letters6}",
+        arn="*",
+        name=AutoName(longest=512),
+        replaces=("name", "namePrefix"),
+        rules=(
+            matches("name", r"[A-Za-z0-9/_+=.@-]{1,512}",
+                    "up to 512 of letters, digits and /_+=.@-"),
+            policy("policy", RESOURCE, longest=20480, sids=False),
+            between("recoveryWindowInDays", 0, 30, "days"),
+        ),
+        references=(links.key(),),
+        unique=("name",),
+    ),
+    "aws:secretsmanager/secretVersion:SecretVersion": AwsKind(
+        id="{secretId}|terraform-{hex26}",
+        replaces=("secretId", "secretString", "secretBinary"),
+        references=(Reference("secretId", (t.SECRET,), by=("id", "arn", "name"), holds=False),),
+        computed=lambda resource: {"versionId": letters(32, resource.id).lower()},
+    ),
+    "aws:ssm/parameter:Parameter": AwsKind(
+        id="{name}",
+        arn="ssm:{region}:{account}:parameter/{name}",
+        name=AutoName(longest=1011),
+        replaces=("name", "dataType"),
+        rules=(
+            # "Constraints on parameter names", Systems Manager user guide.
+            matches("name", r"[a-zA-Z0-9_./-]{1,1011}", "up to 1011 of letters, digits and _./-"),
+            exactly_one("value", "insecureValue", "valueWo"),
+            forbids("name", r"^/?(?i:aws|ssm)", "names may not begin with aws or ssm"),
+        ),
+        references=(links.key("keyId"),),
+        unique=("name",),
+        computed=lambda _: {"version": 1},
+    ),
+    "aws:budgets/budget:Budget": AwsKind(
+        id="{account}:{name}",
+        arn="budgets::{account}:budget/{name}",
+        name=AutoName(longest=100),
+        replaces=("accountId", "name", "namePrefix"),
+        rules=(
+            matches("name", r"[^:\\]{1,100}", "up to 100 characters without ':' and '\\'"),
+            _amount,
+            _notifications,
+            sized("notifications", 0, 10),
+            between("notifications[].threshold", 0, 1000000000),
+            matches("timePeriodStart", r"\d{4}-\d\d-\d\d_\d\d:\d\d", "such as 2026-01-01_00:00"),
+            matches("timePeriodEnd", r"\d{4}-\d\d-\d\d_\d\d:\d\d", "such as 2087-06-15_00:00"),
+        ),
+        references=(links.topic("notifications[].subscriberSnsTopicArns[]"),),
+        unique=("name",),
+        everywhere=True,
+        computed=lambda _: {"accountId": ACCOUNT},
+    ),
+    "aws:costexplorer/costAllocationTag:CostAllocationTag": AwsKind(
+        id="{tagKey}",
+        replaces=("tagKey",),
+        unique=("tagKey",),
+        everywhere=True,
+        computed=lambda _: {"type": "UserDefined"},
+    ),
+    t.VAULT: AwsKind(
+        id="{name}",
+        arn="backup:{region}:{account}:backup-vault:{name}",
+        name=AutoName(longest=50),
+        replaces=("kmsKeyArn", "name"),
+        rules=(matches("name", r"[a-zA-Z0-9_-]{2,50}", "2 to 50 letters, digits, '-' and '_'"),),
+        references=(Reference("kmsKeyArn", (t.KEY,), by=("arn",), holds=False),),
+        unique=("name",),
+        computed=lambda _: {"recoveryPoints": 0},
+    ),
+    "aws:backup/vaultLockConfiguration:VaultLockConfiguration": AwsKind(
+        id="{backupVaultName}",
+        replaces=("backupVaultName", "changeableForDays", "maxRetentionDays", "minRetentionDays"),
+        rules=(
+            between("changeableForDays", 3, 36500, "days"),
+            between("minRetentionDays", 1, 36500, "days"),
+            between("maxRetentionDays", 1, 36500, "days"),
+            at_most("minRetentionDays", "maxRetentionDays"),
+        ),
+        references=(Reference("backupVaultName", (t.VAULT,), by=("name",), holds=False),),
+    ),
+    "aws:backup/vaultPolicy:VaultPolicy": AwsKind(
+        id="{backupVaultName}",
+        replaces=("backupVaultName",),
+        rules=(policy("policy", RESOURCE, sids=False),),
+        references=(Reference("backupVaultName", (t.VAULT,), by=("name",), holds=False),),
+    ),
+    t.BACKUP_PLAN: AwsKind(
+        id="{uuid}",
+        arn="backup:{region}:{account}:backup-plan:{id}",
+        name=AutoName(longest=50),
+        replaces=("name",),
+        rules=(
+            matches("name", r"[a-zA-Z0-9\-_.]{1,50}", "up to 50 letters, digits and -_."),
+            matches("rules[].schedule", r"(cron|rate)\(.+\)", "cron(…) or rate(…)"),
+            _lifecycle,
+        ),
+        references=(
+            Reference("rules[].targetVaultName", (t.VAULT,), by=("name",), holds=False),
+        ),
+        computed=lambda resource: {"version": hexdigits(48, resource.id)},
+    ),
+    "aws:backup/selection:Selection": AwsKind(
+        id="{uuid}",
+        name=AutoName(longest=50),
+        replaces=("conditions", "iamRoleArn", "name", "notResources", "planId", "resources",
+                  "selectionTags"),
+        rules=(matches("name", r"[a-zA-Z0-9\-_.]{1,50}", "up to 50 letters, digits and -_."),),
+        references=(
+            Reference("planId", (t.BACKUP_PLAN,)), links.role("iamRoleArn"),
+        ),
+    ),
+    "aws:costexplorer/anomalyMonitor:AnomalyMonitor": AwsKind(
+        id=lambda inputs: f"arn:aws:ce::{ACCOUNT}:anomalymonitor/{uuid(inputs.string('name'))}",
+        arn="*",
+        replaces=("monitorType", "monitorDimension"),
+        rules=(forbids("name", r"^\s*$", "it is empty"),),
     ),
 }  # fmt: skip

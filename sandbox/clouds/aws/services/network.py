@@ -1,4 +1,4 @@
-"""VPCs, subnets and what belongs to them."""
+"""VPCs, subnets and what belongs to them; the ways in and out, and the record of what passed."""
 
 from __future__ import annotations
 
@@ -7,13 +7,33 @@ from typing import Any, Final
 
 from falaj.sandbox.clouds.aws import links
 from falaj.sandbox.clouds.aws import tokens as t
-from falaj.sandbox.clouds.aws.addresses import address, cidr, inside, network, zone
-from falaj.sandbox.clouds.aws.draft import ACCOUNT, Draft
-from falaj.sandbox.clouds.aws.hashes import marked
-from falaj.sandbox.clouds.aws.kinds import Kind, Kinds, Reference
-from falaj.sandbox.clouds.aws.regions import zone_id, zone_ids, zone_name
-from falaj.sandbox.clouds.aws.rules import between, exactly_one, not_together, sized
-from falaj.sandbox.clouds.model import Problem, World
+from falaj.sandbox.clouds.aws.documents import ENDPOINT, policy
+from falaj.sandbox.clouds.aws.kinds import AwsKind, AwsKinds
+from falaj.sandbox.clouds.aws.naming import ACCOUNT, hexdigits, letters, marked
+from falaj.sandbox.clouds.aws.regions import (
+    address,
+    cidr,
+    dns_suffix,
+    inside,
+    network,
+    region_of,
+    zone,
+    zone_id,
+    zone_ids,
+    zone_name,
+)
+from falaj.sandbox.clouds.inputs import Inputs, Resource, as_list
+from falaj.sandbox.clouds.kinds import Reference
+from falaj.sandbox.clouds.model import Problem
+from falaj.sandbox.clouds.rules import (
+    between,
+    equals,
+    exactly_one,
+    matches,
+    not_together,
+    sized,
+    when,
+)
 
 
 def default_security_group(vpc_id: str) -> str:
@@ -31,26 +51,29 @@ def default_network_acl(vpc_id: str) -> str:
     return "acl-" + marked(17, vpc_id, "default network ACL")
 
 
-def _vpc(draft: Draft, id: str, _world: World) -> Mapping[str, Any]:
+def _vpc(resource: Resource) -> Mapping[str, Any]:
     found: dict[str, Any] = {
         "ownerId": ACCOUNT,
-        "defaultSecurityGroupId": default_security_group(id),
-        "defaultRouteTableId": default_route_table(id),
-        "mainRouteTableId": default_route_table(id),
-        "defaultNetworkAclId": default_network_acl(id),
-        "dhcpOptionsId": "dopt-" + marked(17, draft.region, "default DHCP options"),
+        "defaultSecurityGroupId": default_security_group(resource.id),
+        "defaultRouteTableId": default_route_table(resource.id),
+        "mainRouteTableId": default_route_table(resource.id),
+        "defaultNetworkAclId": default_network_acl(resource.id),
+        "dhcpOptionsId": "dopt-" + marked(17, region_of(resource), "default DHCP options"),
     }
-    if draft.get("assignGeneratedIpv6CidrBlock") is True:
-        digits = marked(17, id, "ipv6")
+    if resource.get("assignGeneratedIpv6CidrBlock") is True:
+        digits = marked(17, resource.id, "ipv6")
         found["ipv6CidrBlock"] = f"2a05:d000:{digits[4:8]}:{digits[8:10]}00::/56"
-        found["ipv6AssociationId"] = "vpc-cidr-assoc-" + marked(17, id, "ipv6")
+        found["ipv6AssociationId"] = "vpc-cidr-assoc-" + marked(17, resource.id, "ipv6")
     return found
 
 
-def _subnet(draft: Draft, id: str, _world: World) -> Mapping[str, Any]:
-    region = draft.region
+def _subnet(resource: Resource) -> Mapping[str, Any]:
+    region = region_of(resource)
     found: dict[str, Any] = {"ownerId": ACCOUNT}
-    by_id, by_name = draft.text("availabilityZoneId"), draft.text("availabilityZone")
+    by_id, by_name = (
+        resource.string("availabilityZoneId"),
+        resource.string("availabilityZone"),
+    )
     if by_id and not by_name:
         found["availabilityZone"] = zone_name(region, by_id)
     elif by_name and not by_id:
@@ -59,19 +82,21 @@ def _subnet(draft: Draft, id: str, _world: World) -> Mapping[str, Any]:
         chosen = zone_ids(region)[0]
         found["availabilityZoneId"] = chosen
         found["availabilityZone"] = zone_name(region, chosen)
-    if draft.given("ipv6CidrBlock"):
-        found["ipv6CidrBlockAssociationId"] = "subnet-cidr-assoc-" + marked(17, id, "ipv6")
+    if resource.is_given("ipv6CidrBlock"):
+        found["ipv6CidrBlockAssociationId"] = "subnet-cidr-assoc-" + marked(
+            17, resource.id, "ipv6"
+        )
     return found
 
 
-def _inside_vpc(draft: Draft, world: World, id: str | None) -> Iterator[Problem]:
+def _inside_vpc(resource: Resource) -> Iterator[Problem]:
     """A subnet lies inside its VPC's networks, and overlaps none of its siblings."""
-    vpc_id, block = draft.text("vpcId"), network(draft.get("cidrBlock"))
-    home = world.by_id(t.VPC, vpc_id)
+    vpc_id, block = resource.string("vpcId"), network(resource.get("cidrBlock"))
+    home = resource.world.by_id(t.VPC, vpc_id)
     if home is None or block is None:
         return
     blocks = [home.outputs.get("cidrBlock")]
-    for added in world.find(_SECOND_BLOCK, vpcId=vpc_id):
+    for added in resource.world.find(_SECOND_BLOCK, vpcId=vpc_id):
         blocks.append(added.outputs.get("cidrBlock"))
     homes = [found for found in map(network, blocks) if found is not None]
     if not any(inside(block, one) for one in homes):
@@ -80,9 +105,9 @@ def _inside_vpc(draft: Draft, world: World, id: str | None) -> Iterator[Problem]
             f"{block} is not inside the VPC {vpc_id}, which has "
             f"{', '.join(map(str, homes))}; choose a part of that",
         )
-    for sibling in world.find(t.SUBNET, vpcId=vpc_id):
+    for sibling in resource.world.find(t.SUBNET, vpcId=vpc_id):
         other = network(sibling.outputs.get("cidrBlock"))
-        if sibling.id != id and other is not None and block.overlaps(other):
+        if sibling.id != resource.id and other is not None and block.overlaps(other):
             yield Problem(
                 "cidrBlock",
                 f"{block} overlaps {other} of the subnet {sibling.id} in the same VPC; "
@@ -90,10 +115,10 @@ def _inside_vpc(draft: Draft, world: World, id: str | None) -> Iterator[Problem]
             )
 
 
-def _same_vpc(draft: Draft, world: World, _id: str | None) -> Iterator[Problem]:
+def _same_vpc(resource: Resource) -> Iterator[Problem]:
     """A route table and the subnet that it serves belong to one VPC."""
-    subnet = world.by_id(t.SUBNET, draft.text("subnetId"))
-    table = world.by_id(t.ROUTE_TABLE, draft.text("routeTableId"))
+    subnet = resource.world.by_id(t.SUBNET, resource.string("subnetId"))
+    table = resource.world.by_id(t.ROUTE_TABLE, resource.string("routeTableId"))
     if subnet is not None and table is not None:
         one, other = subnet.outputs.get("vpcId"), table.outputs.get("vpcId")
         if one != other:
@@ -104,10 +129,10 @@ def _same_vpc(draft: Draft, world: World, _id: str | None) -> Iterator[Problem]:
             )
 
 
-def _one_table_per_subnet(draft: Draft, world: World, id: str | None) -> Iterator[Problem]:
-    subnet = draft.text("subnetId")
-    for other in world.find(_TABLE_ASSOCIATION, subnetId=subnet) if subnet else ():
-        if other.id != id:
+def _one_table_per_subnet(resource: Resource) -> Iterator[Problem]:
+    subnet = resource.string("subnetId")
+    for other in resource.world.find(_TABLE_ASSOCIATION, subnetId=subnet) if subnet else ():
+        if other.id != resource.id:
             yield Problem(
                 "subnetId",
                 f"{subnet} is already associated with {other.outputs.get('routeTableId')}; "
@@ -115,14 +140,14 @@ def _one_table_per_subnet(draft: Draft, world: World, id: str | None) -> Iterato
             )
 
 
-def _endpoint_of_route(draft: Draft, world: World, _id: str | None) -> Iterator[Problem]:
+def _endpoint_of_route(resource: Resource) -> Iterator[Problem]:
     """A route may lead to a VPC endpoint or to an endpoint that a firewall has made."""
-    endpoint = draft.text("vpcEndpointId")
-    if not endpoint or world.by_id(t.VPC_ENDPOINT, endpoint) is not None:
+    endpoint = resource.string("vpcEndpointId")
+    if not endpoint or resource.world.by_id(t.VPC_ENDPOINT, endpoint) is not None:
         return
     made = {
         attachment["endpointId"]
-        for firewall in world.all(t.FIREWALL)
+        for firewall in resource.world.all(t.FIREWALL)
         for status in firewall.outputs.get("firewallStatuses", [])
         for state in status["syncStates"]
         for attachment in state["attachments"]
@@ -138,8 +163,122 @@ def _endpoint_of_route(draft: Draft, world: World, _id: str | None) -> Iterator[
 _TABLE_ASSOCIATION: Final = "aws:ec2/routeTableAssociation:RouteTableAssociation"
 _SECOND_BLOCK: Final = "aws:ec2/vpcIpv4CidrBlockAssociation:VpcIpv4CidrBlockAssociation"
 
-KINDS: Final[Kinds] = {
-    t.VPC: Kind(
+
+def _endpoint(resource: Resource) -> Mapping[str, Any]:
+    kind = resource.string("vpcEndpointType") or "Gateway"
+    found: dict[str, Any] = {"ownerId": ACCOUNT, "state": "available", "requesterManaged": False}
+    if kind == "Gateway":
+        found["prefixListId"] = "pl-" + marked(
+            8, region_of(resource), resource.string("serviceName")
+        )
+        found["cidrBlocks"] = ["198.51.100.0/24"]
+        return found
+    service = resource.string("serviceName").rsplit(".", 1)[-1]
+    host = f"{service}.{region_of(resource)}.vpce.{dns_suffix(region_of(resource))}"
+    subnets = [item for item in as_list(resource.values.get("subnetIds")) if isinstance(item, str)]
+    found["networkInterfaceIds"] = ["eni-" + marked(17, resource.id, subnet) for subnet in subnets]
+    found["dnsEntries"] = [
+        {
+            "dnsName": f"{resource.id}-{hexdigits(8, resource.id)}.{host}",
+            "hostedZoneId": "Z" + letters(13, host),
+        }
+    ]
+    if resource.get("privateDnsEnabled") is True:
+        found["dnsEntries"].append(
+            {
+                "dnsName": f"{service}.{region_of(resource)}.{dns_suffix(region_of(resource))}",
+                "hostedZoneId": "Z" + letters(13, resource.id),
+            }
+        )
+    return found
+
+
+def _endpoint_inputs(inputs: Inputs) -> Iterator[Problem]:
+    """What each type of endpoint takes."""
+    kind = inputs.get("vpcEndpointType") if inputs.is_given("vpcEndpointType") else "Gateway"
+    if kind == "Gateway":
+        wrong = ("subnetIds", "securityGroupIds", "privateDnsEnabled", "dnsOptions")
+    elif kind == "Interface":
+        wrong = ("routeTableIds",)
+    else:
+        wrong = ()
+    for path in wrong:
+        value = inputs.values.get(path)
+        if value is not None and value is not False and value != []:
+            yield Problem(
+                path, f"doesn't apply to a {kind} endpoint; remove it, or change the type"
+            )
+
+
+def _service_region(inputs: Inputs) -> Iterator[Problem]:
+    """An endpoint's service is in the endpoint's region unless serviceRegion says otherwise."""
+    name, region = inputs.string("serviceName"), region_of(inputs)
+    parts = name.split(".")
+    if inputs.is_given("serviceRegion") or not region or not name.startswith("com.amazonaws."):
+        return
+    if len(parts) > 3 and parts[2] not in (region, "vpce", "s3-global") and "-" in parts[2]:
+        yield Problem(
+            "serviceName",
+            f"{name!r} is a service of {parts[2]}, but the endpoint is in {region}; "
+            f"use com.amazonaws.{region}.{'.'.join(parts[3:])}",
+        )
+
+
+def _private_dns(resource: Resource) -> Iterator[Problem]:
+    """Private DNS needs both of the VPC's DNS settings."""
+    vpc = resource.world.by_id(t.VPC, resource.string("vpcId"))
+    if vpc is None or resource.get("privateDnsEnabled") is not True:
+        return
+    for setting in ("enableDnsSupport", "enableDnsHostnames"):
+        if vpc.outputs.get(setting) is not True:
+            yield Problem(
+                "privateDnsEnabled", f"needs {setting} on the VPC {vpc.id}; set it to true there"
+            )
+
+
+def _subnets_of_vpc(resource: Resource) -> Iterator[Problem]:
+    """An endpoint's subnets belong to its VPC, one in each zone."""
+    zones: dict[object, str] = {}
+    for path, own in resource.each("subnetIds[]"):
+        subnet = resource.world.by_id(t.SUBNET, own) if isinstance(own, str) else None
+        if subnet is None:
+            continue
+        if subnet.outputs.get("vpcId") != resource.get("vpcId"):
+            yield Problem(
+                path, f"{own} belongs to {subnet.outputs.get('vpcId')}, the endpoint to "
+                f"{resource.get('vpcId')}; use subnets of one VPC",
+            )  # fmt: skip
+        zone = subnet.outputs.get("availabilityZoneId")
+        if zone in zones:
+            yield Problem(
+                path,
+                f"{own} is in {zone} as is {zones[zone]}; an endpoint has one subnet a zone",
+            )
+        zones[zone] = own
+
+
+def _nat(resource: Resource) -> Mapping[str, Any]:
+    number = int(hexdigits(4, resource.id), 16)
+    return {
+        "networkInterfaceId": "eni-" + marked(17, resource.id),
+        "privateIp": f"10.{number >> 8}.{number & 255}.10",
+        "publicIp": ""
+        if resource.get("connectivityType") == "private"
+        else _public_address(resource.id),
+    }
+
+
+def _address(resource: Resource) -> Mapping[str, Any]:
+    return {"allocationId": resource.id, "publicIp": _public_address(resource.id), "domain": "vpc"}
+
+
+def _public_address(seed: str) -> str:
+    """An address of a block that is kept for documents (RFC 5737), so that it is nobody's."""
+    return f"203.0.113.{1 + int(hexdigits(2, seed), 16) % 254}"
+
+
+KINDS: Final[AwsKinds] = {
+    t.VPC: AwsKind(
         id="vpc-{hex17}",
         arn="ec2:{region}:{account}:vpc/{id}",
         replaces=("cidrBlock", "ipv4IpamPoolId", "ipv4NetmaskLength"),
@@ -159,13 +298,13 @@ KINDS: Final[Kinds] = {
             "assignGeneratedIpv6CidrBlock": False,
         },
     ),
-    _SECOND_BLOCK: Kind(
+    _SECOND_BLOCK: AwsKind(
         id="vpc-cidr-assoc-{hex17}",
         replaces=("cidrBlock", "vpcId", "ipv4IpamPoolId", "ipv4NetmaskLength"),
         rules=(cidr("cidrBlock", largest=16, smallest=28),),
         references=(links.vpc(),),
     ),
-    t.SUBNET: Kind(
+    t.SUBNET: AwsKind(
         id="subnet-{hex17}",
         arn="ec2:{region}:{account}:subnet/{id}",
         replaces=(
@@ -191,7 +330,7 @@ KINDS: Final[Kinds] = {
             "privateDnsHostnameTypeOnLaunch": "ip-name",
         },
     ),
-    t.ROUTE_TABLE: Kind(
+    t.ROUTE_TABLE: AwsKind(
         id="rtb-{hex17}",
         arn="ec2:{region}:{account}:route-table/{id}",
         replaces=("vpcId",),
@@ -202,16 +341,16 @@ KINDS: Final[Kinds] = {
             Reference("routes[].gatewayId", (t.INTERNET_GATEWAY,)),
             Reference("routes[].vpcEndpointId", (t.VPC_ENDPOINT,), holds=False),
         ),
-        computed=lambda _draft, _id, _world: {"ownerId": ACCOUNT},
+        computed=lambda _: {"ownerId": ACCOUNT},
         defaults={"routes": [], "propagatingVgws": []},
     ),
-    t.DEFAULT_ROUTE_TABLE: Kind(
+    t.DEFAULT_ROUTE_TABLE: AwsKind(
         id="{defaultRouteTableId}",
         arn="ec2:{region}:{account}:route-table/{id}",
         replaces=("defaultRouteTableId",),
         references=(links.route_table("defaultRouteTableId"),),
     ),
-    "aws:ec2/route:Route": Kind(
+    "aws:ec2/route:Route": AwsKind(
         id="r-{routeTableId}{hex10}",
         replaces=("routeTableId", "destinationCidrBlock", "destinationIpv6CidrBlock",
                   "destinationPrefixListId"),
@@ -235,9 +374,9 @@ KINDS: Final[Kinds] = {
         crosschecks=(_endpoint_of_route,),
         unique=("routeTableId", "destinationCidrBlock", "destinationIpv6CidrBlock",
                 "destinationPrefixListId"),
-        computed=lambda _draft, _id, _world: {"origin": "CreateRoute", "state": "active"},
+        computed=lambda _: {"origin": "CreateRoute", "state": "active"},
     ),
-    _TABLE_ASSOCIATION: Kind(
+    _TABLE_ASSOCIATION: AwsKind(
         id="rtbassoc-{hex17}",
         replaces=("subnetId", "gatewayId"),
         rules=(exactly_one("subnetId", "gatewayId"),),
@@ -248,28 +387,28 @@ KINDS: Final[Kinds] = {
         ),
         crosschecks=(_same_vpc, _one_table_per_subnet),
     ),
-    "aws:ec2/mainRouteTableAssociation:MainRouteTableAssociation": Kind(
+    "aws:ec2/mainRouteTableAssociation:MainRouteTableAssociation": AwsKind(
         id="rtbassoc-{hex17}",
         replaces=("vpcId",),
         references=(links.vpc(), links.route_table()),
-        computed=lambda draft, _id, _world: {
-            "originalRouteTableId": default_route_table(draft.text("vpcId"))
+        computed=lambda resource: {
+            "originalRouteTableId": default_route_table(resource.string("vpcId"))
         },
     ),
-    t.DHCP_OPTIONS: Kind(
+    t.DHCP_OPTIONS: AwsKind(
         id="dopt-{hex17}",
         arn="ec2:{region}:{account}:dhcp-options/{id}",
         replaces=("domainName", "domainNameServers", "ipv6AddressPreferredLeaseTime",
                   "netbiosNameServers", "netbiosNodeType", "ntpServers"),
         rules=(sized("domainNameServers", 1, 4, "servers"), sized("ntpServers", 1, 4, "servers")),
-        computed=lambda _draft, _id, _world: {"ownerId": ACCOUNT},
+        computed=lambda _: {"ownerId": ACCOUNT},
     ),
-    "aws:ec2/vpcDhcpOptionsAssociation:VpcDhcpOptionsAssociation": Kind(
+    "aws:ec2/vpcDhcpOptionsAssociation:VpcDhcpOptionsAssociation": AwsKind(
         id="{dhcpOptionsId}-{vpcId}",
         replaces=("vpcId",),
         references=(links.vpc(), Reference("dhcpOptionsId", (t.DHCP_OPTIONS,))),
     ),
-    t.NETWORK_ACL: Kind(
+    t.NETWORK_ACL: AwsKind(
         id="acl-{hex17}",
         arn="ec2:{region}:{account}:network-acl/{id}",
         replaces=("vpcId",),
@@ -280,18 +419,125 @@ KINDS: Final[Kinds] = {
             between("egress[].fromPort", 0, 65535), between("egress[].toPort", 0, 65535),
         ),
         references=(links.vpc(), Reference("subnetIds[]", (t.SUBNET,), holds=False)),
-        computed=lambda _draft, _id, _world: {"ownerId": ACCOUNT},
+        computed=lambda _: {"ownerId": ACCOUNT},
     ),
-    "aws:ec2/defaultNetworkAcl:DefaultNetworkAcl": Kind(
+    "aws:ec2/defaultNetworkAcl:DefaultNetworkAcl": AwsKind(
         id="{defaultNetworkAclId}",
         arn="ec2:{region}:{account}:network-acl/{id}",
         replaces=("defaultNetworkAclId",),
     ),
-    t.NETWORK_INTERFACE: Kind(
+    t.NETWORK_INTERFACE: AwsKind(
         id="eni-{hex17}",
         arn="ec2:{region}:{account}:network-interface/{id}",
         replaces=("subnetId", "interfaceType"),
         rules=(address("privateIps[]"), address("privateIp")),
         references=(links.subnet("subnetId"), links.security_group("securityGroups[]")),
+    ),
+    t.INTERNET_GATEWAY: AwsKind(
+        id="igw-{hex17}",
+        arn="ec2:{region}:{account}:internet-gateway/{id}",
+        references=(links.vpc(),),
+        unique=("vpcId",),
+        computed=lambda _: {"ownerId": ACCOUNT},
+    ),
+    t.NAT_GATEWAY: AwsKind(
+        id="nat-{hex17}",
+        replaces=("allocationId", "availabilityMode", "connectivityType", "privateIp", "subnetId",
+                  "vpcId"),
+        rules=(
+            when(equals("connectivityType", "private"), not_together("connectivityType",
+                                                                     "allocationId")),
+        ),
+        references=(
+            links.subnet("subnetId"),
+            links.vpc(),
+            Reference("allocationId", (t.ELASTIC_IP,), by=("id", "allocationId")),
+        ),
+        computed=_nat,
+        defaults={"connectivityType": "public"},
+    ),
+    t.ELASTIC_IP: AwsKind(
+        id="eipalloc-{hex17}",
+        arn="ec2:{region}:{account}:elastic-ip/{id}",
+        replaces=("address", "customerOwnedIpv4Pool", "domain", "ipamPoolId",
+                  "networkBorderGroup", "publicIpv4Pool"),
+        computed=_address,
+    ),
+    t.VPC_ENDPOINT: AwsKind(
+        id="vpce-{hex17}",
+        arn="ec2:{region}:{account}:vpc-endpoint/{id}",
+        replaces=("serviceName", "vpcEndpointType", "vpcId", "serviceRegion",
+                  "resourceConfigurationArn", "serviceNetworkArn"),
+        rules=(
+            policy("policy", ENDPOINT, longest=20480),
+            exactly_one("serviceName", "resourceConfigurationArn", "serviceNetworkArn"),
+            matches("serviceName", r"[A-Za-z0-9._-]+",
+                    "a service's name such as com.amazonaws.me-central-1.s3"),
+            _endpoint_inputs,
+            _service_region,
+        ),
+        references=(
+            links.vpc(),
+            links.subnet(),
+            links.security_group(),
+            Reference("routeTableIds[]", (t.ROUTE_TABLE, t.DEFAULT_ROUTE_TABLE)),
+        ),
+        crosschecks=(_private_dns, _subnets_of_vpc),
+        computed=_endpoint,
+        defaults={"vpcEndpointType": "Gateway", "privateDnsEnabled": False},
+    ),
+    "aws:ec2/vpcEndpointPolicy:VpcEndpointPolicy": AwsKind(
+        id="{vpcEndpointId}",
+        replaces=("vpcEndpointId",),
+        rules=(policy("policy", ENDPOINT, longest=20480),),
+        references=(Reference("vpcEndpointId", (t.VPC_ENDPOINT,), holds=False),),
+    ),
+    "aws:ec2/vpcEndpointRouteTableAssociation:VpcEndpointRouteTableAssociation": AwsKind(
+        id="a-{vpcEndpointId}{digits10}",
+        replaces=("routeTableId", "vpcEndpointId"),
+        references=(
+            links.route_table(), Reference("vpcEndpointId", (t.VPC_ENDPOINT,), holds=False)
+        ),
+    ),
+    "aws:ec2/vpcEndpointSubnetAssociation:VpcEndpointSubnetAssociation": AwsKind(
+        id="a-{vpcEndpointId}{digits10}",
+        replaces=("subnetId", "vpcEndpointId"),
+        references=(
+            links.subnet("subnetId"), Reference("vpcEndpointId", (t.VPC_ENDPOINT,), holds=False)
+        ),
+    ),
+    "aws:ec2/flowLog:FlowLog": AwsKind(
+        id="fl-{hex17}",
+        arn="ec2:{region}:{account}:vpc-flow-log/{id}",
+        replaces=("deliverCrossAccountRole", "destinationOptions", "eniId", "iamRoleArn",
+                  "logDestination", "logDestinationType", "logFormat",
+                  "maxAggregationInterval", "regionalNatGatewayId", "subnetId", "trafficType",
+                  "transitGatewayAttachmentId", "transitGatewayId", "vpcId"),
+        rules=(
+            exactly_one("eniId", "regionalNatGatewayId", "subnetId", "transitGatewayAttachmentId",
+                        "transitGatewayId", "vpcId"),
+        ),
+        references=(
+            links.vpc(),
+            links.subnet("subnetId"),
+            links.role("iamRoleArn"),
+            Reference("logDestination", (t.LOG_GROUP, t.BUCKET), by=("arn",), holds=False,
+                      regional=False),
+        ),
+        defaults={"logDestinationType": "cloud-watch-logs", "maxAggregationInterval": 600},
+    ),
+    t.PREFIX_LIST: AwsKind(
+        id="pl-{hex17}",
+        arn="ec2:{region}:{account}:prefix-list/{id}",
+        replaces=("addressFamily",),
+        computed=lambda _: {"ownerId": ACCOUNT, "version": 1},
+    ),
+    "aws:ec2/vpcPeeringConnection:VpcPeeringConnection": AwsKind(
+        id="pcx-{hex17}",
+        replaces=("peerOwnerId", "peerRegion", "peerVpcId", "vpcId"),
+        references=(links.vpc(),),
+    ),
+    "aws:ec2/egressOnlyInternetGateway:EgressOnlyInternetGateway": AwsKind(
+        id="eigw-{hex17}", replaces=("vpcId",), references=(links.vpc(),)
     ),
 }  # fmt: skip

@@ -1,4 +1,4 @@
-"""CloudTrail, CloudWatch, EventBridge, GuardDuty."""
+"""CloudTrail, CloudWatch, EventBridge and GuardDuty; SNS and SQS."""
 
 from __future__ import annotations
 
@@ -8,28 +8,24 @@ from typing import Final
 from falaj.sandbox.clouds.aws import links
 from falaj.sandbox.clouds.aws import tokens as t
 from falaj.sandbox.clouds.aws.documents import RESOURCE, json_text, policy, statements
-from falaj.sandbox.clouds.aws.draft import ACCOUNT, Draft, as_list, as_map
-from falaj.sandbox.clouds.aws.kinds import AutoName, Kind, Kinds, Reference
-from falaj.sandbox.clouds.aws.rules import (
-    between,
-    exactly_one,
-    forbids,
-    matches,
-    needs,
-    sized,
-)
-from falaj.sandbox.clouds.aws.services.trust import trusts
-from falaj.sandbox.clouds.model import Problem, World
+from falaj.sandbox.clouds.aws.kinds import AutoName, AwsKind, AwsKinds
+from falaj.sandbox.clouds.aws.naming import ACCOUNT, uuid
+from falaj.sandbox.clouds.aws.regions import region_of
+from falaj.sandbox.clouds.aws.services.clusters import trusts
+from falaj.sandbox.clouds.inputs import Inputs, Resource, as_list, as_map
+from falaj.sandbox.clouds.kinds import Reference, Rule
+from falaj.sandbox.clouds.model import Problem
+from falaj.sandbox.clouds.rules import between, exactly_one, forbids, matches, needs, sized
 
 _BUCKET_POLICY: Final = "aws:s3/bucketPolicy:BucketPolicy"
 
 
-def _bucket_lets_trail_write(draft: Draft, world: World, _id: str | None) -> Iterator[Problem]:
+def _bucket_lets_trail_write(resource: Resource) -> Iterator[Problem]:
     """CloudTrail checks the bucket's policy when a trail is made."""
-    name = draft.text("s3BucketName")
-    if world.by_id(t.BUCKET, name) is None:
+    name = resource.string("s3BucketName")
+    if resource.world.by_id(t.BUCKET, name) is None:
         return
-    for made in world.find(_BUCKET_POLICY, bucket=name):
+    for made in resource.world.find(_BUCKET_POLICY, bucket=name):
         for statement in statements(made.outputs.get("policy")):
             service = as_map(statement.get("Principal")).get("Service")
             named = {service} if isinstance(service, str) else set(map(str, as_list(service)))
@@ -42,45 +38,88 @@ def _bucket_lets_trail_write(draft: Draft, world: World, _id: str | None) -> Ite
     )
 
 
-def _one_detector(draft: Draft, world: World, id: str | None) -> Iterator[Problem]:
+def _one_detector(resource: Resource) -> Iterator[Problem]:
     """GuardDuty has one detector in each region of an account.
 
     https://docs.aws.amazon.com/guardduty/latest/APIReference/API_CreateDetector.html
     """
-    for made in world.all(t.DETECTOR):
-        if made.id != id and made.region == draft.region:
+    for made in resource.world.all(t.DETECTOR):
+        if made.id != resource.id and made.region == region_of(resource):
             yield Problem(
                 "",
-                f"a detector already exists for the account in {draft.region}: {made.id} of "
+                f"a detector already exists for the account in {region_of(resource)}: "
+                f"{made.id} of "
                 f"{made.urn}; use it (falaj:audit.detectorId: {made.id})",
             )
             return
 
 
-def _key_lets_logs_use_it(draft: Draft, world: World, _id: str | None) -> Iterator[Problem]:
+def _key_lets_logs_use_it(resource: Resource) -> Iterator[Problem]:
     """CloudWatch Logs checks that the key's policy names it."""
-    arn = draft.text("kmsKeyId")
-    for key in world.find(t.KEY, arn=arn) if arn else ():
+    arn = resource.string("kmsKeyId")
+    for key in resource.world.find(t.KEY, arn=arn) if arn else ():
         text = key.outputs.get("policy")
-        wanted = ("logs.amazonaws.com", f"logs.{draft.region}.amazonaws.com")
+        wanted = ("logs.amazonaws.com", f"logs.{region_of(resource)}.amazonaws.com")
         if isinstance(text, str) and text and not any(service in text for service in wanted):
             yield Problem(
                 "kmsKeyId",
-                f"the policy of the key {key.id} doesn't let logs.{draft.region}.amazonaws.com "
+                f"the policy of the key {key.id} doesn't let "
+                f"logs.{region_of(resource)}.amazonaws.com "
                 "use it; allow it kms:Encrypt*, kms:Decrypt*, kms:ReEncrypt*, "
                 "kms:GenerateDataKey* and kms:Describe*",
             )
 
 
-def _events(draft: Draft) -> Iterator[Problem]:
-    if not draft.given("eventPattern") and not draft.given("scheduleExpression"):
+def _events(inputs: Inputs) -> Iterator[Problem]:
+    if not inputs.is_given("eventPattern") and not inputs.is_given("scheduleExpression"):
         yield Problem("eventPattern", "is missing; give eventPattern or scheduleExpression")
 
 
 _RULE_NAME: Final = r"[.\-_A-Za-z0-9]{1,64}"
 
-KINDS: Final[Kinds] = {
-    t.TRAIL: Kind(
+
+_CONFIRMED: Final = ("email", "email-json", "http", "https")
+_NAME: Final = r"[A-Za-z0-9_-]{1,%d}(\.fifo)?"
+
+
+def _fifo(flag: str) -> Rule:
+    def rule(inputs: Inputs) -> Iterator[Problem]:
+        name, first = inputs.string("name"), inputs.get(flag) is True
+        if first and name and not name.endswith(".fifo"):
+            yield Problem("name", f"{name!r} has to end with '.fifo' as {flag} is true")
+        if not first and name.endswith(".fifo") and not inputs.is_given(flag):
+            yield Problem("name", f"{name!r} ends with '.fifo', which needs {flag} to be true")
+
+    return rule
+
+
+def _endpoint(inputs: Inputs) -> Iterator[Problem]:
+    protocol, endpoint = inputs.get("protocol"), inputs.string("endpoint")
+    if not endpoint:
+        return
+    if protocol in ("sqs", "lambda", "firehose", "application") and not endpoint.startswith(
+        "arn:"
+    ):
+        yield Problem("endpoint", f"{endpoint!r} is no ARN, which {protocol} needs")
+    if protocol in ("http", "https") and not endpoint.startswith(f"{protocol}://"):
+        yield Problem("endpoint", f"{endpoint!r} has to begin with {protocol}://")
+    if protocol in ("email", "email-json") and "@" not in endpoint:
+        yield Problem("endpoint", f"{endpoint!r} is no e-mail address")
+
+
+def _subscription(inputs: Inputs) -> str:
+    topic = inputs.string("topic")
+    if not topic:
+        return ""
+    return f"{topic}:{uuid(topic, str(inputs.get('protocol')), inputs.string('endpoint'))}"
+
+
+_KEY: Final = Reference("kmsMasterKeyId", (t.KEY, t.KEY_ALIAS), by=("arn", "keyId", "name"),
+                        holds=False)  # fmt: skip
+
+
+KINDS: Final[AwsKinds] = {
+    t.TRAIL: AwsKind(
         id="arn:{partition}:cloudtrail:{region}:{account}:trail/{name}",
         arn="*",
         name=AutoName(longest=128),
@@ -106,12 +145,12 @@ KINDS: Final[Kinds] = {
             trusts("cloudWatchLogsRoleArn", "cloudtrail.amazonaws.com", "trail's role"),
         ),
         unique=("name",),
-        computed=lambda draft, _id, _world: {"homeRegion": draft.region, "snsTopicArn": ""},
+        computed=lambda resource: {"homeRegion": region_of(resource), "snsTopicArn": ""},
         defaults={"enableLogFileValidation": False, "enableLogging": True,
                   "includeGlobalServiceEvents": True, "isMultiRegionTrail": False,
                   "isOrganizationTrail": False},
     ),
-    t.LOG_GROUP: Kind(
+    t.LOG_GROUP: AwsKind(
         id="{name}",
         arn="logs:{region}:{account}:log-group:{name}",
         name=AutoName(longest=512),
@@ -126,7 +165,7 @@ KINDS: Final[Kinds] = {
         unique=("name",),
         defaults={"retentionInDays": 0, "logGroupClass": "STANDARD", "skipDestroy": False},
     ),
-    "aws:cloudwatch/logStream:LogStream": Kind(
+    "aws:cloudwatch/logStream:LogStream": AwsKind(
         id="{name}",
         arn="logs:{region}:{account}:log-group:{logGroupName}:log-stream:{name}",
         name=AutoName(longest=512),
@@ -135,13 +174,13 @@ KINDS: Final[Kinds] = {
         references=(Reference("logGroupName", (t.LOG_GROUP,), by=("name",), holds=False),),
         unique=("logGroupName", "name"),
     ),
-    "aws:cloudwatch/logResourcePolicy:LogResourcePolicy": Kind(
+    "aws:cloudwatch/logResourcePolicy:LogResourcePolicy": AwsKind(
         id="{policyName}",
         replaces=("policyName", "resourceArn"),
         rules=(policy("policyDocument", RESOURCE, longest=5120, sids=False),),
         unique=("policyName",),
     ),
-    "aws:cloudwatch/logMetricFilter:LogMetricFilter": Kind(
+    "aws:cloudwatch/logMetricFilter:LogMetricFilter": AwsKind(
         id="{name}",
         name=AutoName(longest=512),
         replaces=("logGroupName", "name"),
@@ -149,7 +188,7 @@ KINDS: Final[Kinds] = {
         references=(Reference("logGroupName", (t.LOG_GROUP,), by=("name",), holds=False),),
         unique=("logGroupName", "name"),
     ),
-    "aws:cloudwatch/metricAlarm:MetricAlarm": Kind(
+    "aws:cloudwatch/metricAlarm:MetricAlarm": AwsKind(
         id="{name}",
         arn="cloudwatch:{region}:{account}:alarm:{name}",
         name=AutoName(longest=255),
@@ -164,7 +203,7 @@ KINDS: Final[Kinds] = {
         unique=("name",),
         defaults={"actionsEnabled": True, "treatMissingData": "missing"},
     ),
-    t.EVENT_RULE: Kind(
+    t.EVENT_RULE: AwsKind(
         id="{name}",
         arn="events:{region}:{account}:rule/{name}",
         name=AutoName(longest=64),
@@ -179,7 +218,7 @@ KINDS: Final[Kinds] = {
         unique=("eventBusName", "name"),
         defaults={"eventBusName": "default", "state": "ENABLED"},
     ),
-    "aws:cloudwatch/eventTarget:EventTarget": Kind(
+    "aws:cloudwatch/eventTarget:EventTarget": AwsKind(
         id="{rule}-{targetId}",
         name=AutoName(property="targetId", longest=64, unless=()),
         replaces=("eventBusName", "rule", "targetId"),
@@ -193,25 +232,88 @@ KINDS: Final[Kinds] = {
         ),
         unique=("rule", "targetId"),
     ),
-    t.DETECTOR: Kind(
+    t.DETECTOR: AwsKind(
         id="{hex32}",
         arn="guardduty:{region}:{account}:detector/{id}",
         crosschecks=(_one_detector,),
-        computed=lambda _draft, _id, _world: {"accountId": ACCOUNT},
+        computed=lambda _: {"accountId": ACCOUNT},
         defaults={"enable": True, "findingPublishingFrequency": "SIX_HOURS"},
     ),
-    "aws:guardduty/detectorFeature:DetectorFeature": Kind(
+    "aws:guardduty/detectorFeature:DetectorFeature": AwsKind(
         id="{detectorId}/{name}",
         replaces=("detectorId", "name"),
         references=(Reference("detectorId", (t.DETECTOR,), holds=False),),
         unique=("detectorId", "name"),
     ),
-    "aws:guardduty/publishingDestination:PublishingDestination": Kind(
+    "aws:guardduty/publishingDestination:PublishingDestination": AwsKind(
         id="{detectorId}:{hex32}",
         replaces=("destinationType", "detectorId"),
         references=(
             Reference("detectorId", (t.DETECTOR,), holds=False),
             Reference("kmsKeyArn", (t.KEY,), by=("arn",), holds=False),
         ),
+    ),
+    t.TOPIC: AwsKind(
+        id="arn:{partition}:sns:{region}:{account}:{name}",
+        arn="*",
+        name=AutoName(longest=256),
+        replaces=("fifoTopic", "name", "namePrefix"),
+        rules=(
+            matches("name", _NAME % 256, "up to 256 letters, digits, '-' and '_'"),
+            _fifo("fifoTopic"),
+            policy("policy", RESOURCE, longest=30720, sids=False),
+            sized("displayName", 0, 100, "characters"),
+        ),
+        references=(_KEY,),
+        unique=("name",),
+        computed=lambda _: {"owner": ACCOUNT, "beginningArchiveTime": ""},
+    ),
+    "aws:sns/topicPolicy:TopicPolicy": AwsKind(
+        id="{arn}",
+        replaces=("arn",),
+        rules=(policy("policy", RESOURCE, longest=30720, sids=False),),
+        references=(links.topic("arn"),),
+        unique=("arn",),
+        computed=lambda _: {"owner": ACCOUNT},
+    ),
+    "aws:sns/topicSubscription:TopicSubscription": AwsKind(
+        id=_subscription,
+        arn="*",
+        replaces=("endpoint", "protocol", "topic"),
+        rules=(_endpoint, json_text("filterPolicy"), json_text("redrivePolicy")),
+        references=(links.topic("topic"),),
+        computed=lambda resource: {
+            "ownerId": ACCOUNT,
+            "pendingConfirmation": resource.get("protocol") in _CONFIRMED,
+            "confirmationWasAuthenticated": False,
+        },
+    ),
+    t.QUEUE: AwsKind(
+        id=lambda inputs: (
+            f"https://sqs.{region_of(inputs)}.amazonaws.com/{ACCOUNT}/{inputs.string('name')}"
+        ),
+        arn="sqs:{region}:{account}:{name}",
+        name=AutoName(longest=80),
+        replaces=("fifoQueue", "name", "namePrefix"),
+        rules=(
+            matches("name", _NAME % 80, "up to 80 letters, digits, '-' and '_'"),
+            _fifo("fifoQueue"),
+            policy("policy", RESOURCE, longest=8192, sids=False),
+            json_text("redrivePolicy"),
+            between("visibilityTimeoutSeconds", 0, 43200, "seconds"),
+            between("messageRetentionSeconds", 60, 1209600, "seconds"),
+            between("delaySeconds", 0, 900, "seconds"),
+            between("receiveWaitTimeSeconds", 0, 20, "seconds"),
+            between("kmsDataKeyReusePeriodSeconds", 60, 86400, "seconds"),
+        ),
+        references=(_KEY,),
+        unique=("name",),
+        computed=lambda resource: {"url": resource.id},
+    ),
+    "aws:sqs/queuePolicy:QueuePolicy": AwsKind(
+        id="{queueUrl}",
+        replaces=("queueUrl",),
+        rules=(policy("policy", RESOURCE, longest=8192, sids=False),),
+        unique=("queueUrl",),
     ),
 }  # fmt: skip

@@ -1,18 +1,21 @@
-"""Security groups and their rules."""
+"""Security groups and their rules, Network Firewall and WAF."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Final
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
 
 from falaj.sandbox.clouds.aws import links
 from falaj.sandbox.clouds.aws import tokens as t
-from falaj.sandbox.clouds.aws.addresses import cidr
-from falaj.sandbox.clouds.aws.draft import ACCOUNT, Draft
-from falaj.sandbox.clouds.aws.kinds import AutoName, Kind, Kinds, Reference, Rule
-from falaj.sandbox.clouds.aws.rules import between, exactly_one, matches, needs
+from falaj.sandbox.clouds.aws.documents import RESOURCE, policy
+from falaj.sandbox.clouds.aws.kinds import AutoName, AwsKind, AwsKinds
+from falaj.sandbox.clouds.aws.naming import ACCOUNT, arn_of, marked, uuid
+from falaj.sandbox.clouds.aws.regions import cidr, region_of
 from falaj.sandbox.clouds.aws.services.network import default_security_group
-from falaj.sandbox.clouds.model import Problem, World
+from falaj.sandbox.clouds.inputs import Inputs, Resource, as_map
+from falaj.sandbox.clouds.kinds import Reference, Rule
+from falaj.sandbox.clouds.model import Problem
+from falaj.sandbox.clouds.rules import between, exactly_one, matches, needs, sized
 
 # "Security group names" and CreateSecurityGroup, Amazon EC2 API reference.
 _CHARACTERS: Final = r"[a-zA-Z0-9 ._\-:/()#,@\[\]+=&;{}!$*]"
@@ -23,12 +26,12 @@ _PROTOCOLS: Final = {"tcp", "udp", "icmp", "icmpv6", "all", "-1", "ah", "esp", "
 def ports(low: str, high: str, protocol: str) -> Rule:
     """Ports fit the protocol: 0 to 65535, in order; -1 only for ICMP and all protocols."""
 
-    def rule(draft: Draft) -> Iterator[Problem]:
-        kind = str(draft.get(protocol) or "").lower()
+    def rule(inputs: Inputs) -> Iterator[Problem]:
+        kind = str(inputs.get(protocol) or "").lower()
         if not kind:
             return
         any_port = kind in {"-1", "all", "icmp", "icmpv6", "1", "58"}
-        first, last = draft.get(low), draft.get(high)
+        first, last = inputs.get(low), inputs.get(high)
         for path, value in ((low, first), (high, last)):
             if isinstance(value, int | float) and not (-1 if any_port else 0) <= value <= 65535:
                 yield Problem(path, f"{value} is no port of {kind}; allowed: 0 to 65535")
@@ -54,8 +57,8 @@ def ports(low: str, high: str, protocol: str) -> Rule:
 def protocol(path: str) -> Rule:
     """A protocol by its name or its number, 0 to 255; -1 for all."""
 
-    def rule(draft: Draft) -> Iterator[Problem]:
-        for where, value in draft.each(path):
+    def rule(inputs: Inputs) -> Iterator[Problem]:
+        for where, value in inputs.each(path):
             text = str(value).lower()
             if text not in _PROTOCOLS and not (text.isdigit() and int(text) <= 255):
                 yield Problem(
@@ -66,25 +69,25 @@ def protocol(path: str) -> Rule:
     return rule
 
 
-def _rule_needs_ports(draft: Draft) -> Iterator[Problem]:
-    kind = str(draft.get("ipProtocol") or "").lower()
+def _rule_needs_ports(inputs: Inputs) -> Iterator[Problem]:
+    kind = str(inputs.get("ipProtocol") or "").lower()
     if kind in {"tcp", "udp", "6", "17", "icmp", "icmpv6"}:
         for path in ("fromPort", "toPort"):
-            if not draft.given(path):
+            if not inputs.is_given(path):
                 yield Problem(path, f"is missing; a rule for {kind} needs fromPort and toPort")
 
 
-def _reserved_name(draft: Draft) -> Iterator[Problem]:
-    name = draft.text("name")
+def _reserved_name(inputs: Inputs) -> Iterator[Problem]:
+    name = inputs.string("name")
     if name.startswith("sg-"):
         yield Problem("name", f"{name!r} begins with 'sg-', which is kept for ids; choose another")
     if name == "default":
         yield Problem("name", "'default' is the name of each VPC's own group; choose another")
 
 
-def _same_vpc(draft: Draft, world: World, _id: str | None) -> Iterator[Problem]:
-    one = world.by_id(t.SECURITY_GROUP, draft.text("securityGroupId"))
-    other = world.by_id(t.SECURITY_GROUP, draft.text("referencedSecurityGroupId"))
+def _same_vpc(resource: Resource) -> Iterator[Problem]:
+    one = resource.world.by_id(t.SECURITY_GROUP, resource.string("securityGroupId"))
+    other = resource.world.by_id(t.SECURITY_GROUP, resource.string("referencedSecurityGroupId"))
     if one is None or other is None:
         return
     mine, theirs = one.outputs.get("vpcId"), other.outputs.get("vpcId")
@@ -96,8 +99,8 @@ def _same_vpc(draft: Draft, world: World, _id: str | None) -> Iterator[Problem]:
         )
 
 
-def _rule(direction: str) -> Kind:
-    return Kind(
+def _rule(direction: str) -> AwsKind:
+    return AwsKind(
         id="sgr-{hex17}",
         arn="ec2:{region}:{account}:security-group-rule/{id}",
         replaces=("securityGroupId",),
@@ -124,14 +127,108 @@ def _rule(direction: str) -> Kind:
         crosschecks=(_same_vpc,),
         unique=("securityGroupId", "ipProtocol", "fromPort", "toPort", "cidrIpv4", "cidrIpv6",
                 "prefixListId", "referencedSecurityGroupId"),
-        computed=lambda _draft, id, _world: {
-            "securityGroupRuleId": id, "direction": direction
+        computed=lambda resource: {
+            "securityGroupRuleId": resource.id, "direction": direction
         },
     )  # fmt: skip
 
 
-KINDS: Final[Kinds] = {
-    t.SECURITY_GROUP: Kind(
+_ACTIONS: Final = ("aws:pass", "aws:drop", "aws:forward_to_sfe")
+_STATEFUL: Final = {
+    "aws:drop_strict", "aws:drop_established", "aws:alert_strict", "aws:alert_established",
+    "aws:drop_established_app_layer", "aws:alert_established_app_layer",
+}  # fmt: skip
+
+
+def _firewall(resource: Resource) -> Mapping[str, Any]:
+    """One endpoint in each subnet's zone, which routes point to."""
+    states: list[dict[str, Any]] = []
+    for _, subnet_id in resource.each("subnetMappings[].subnetId"):
+        subnet = resource.world.by_id(t.SUBNET, str(subnet_id))
+        zone = str(subnet.outputs.get("availabilityZone", "")) if subnet is not None else ""
+        attachment = {
+            "subnetId": subnet_id,
+            "endpointId": "vpce-" + marked(17, resource.id, str(subnet_id)),
+        }
+        states.append({"availabilityZone": zone, "attachments": [attachment]})
+    return {
+        "firewallStatuses": [{"syncStates": states, "transitGatewayAttachmentSyncStates": []}],
+        "updateToken": uuid(resource.id, "token"),
+    }
+
+
+def _one_subnet_per_zone(resource: Resource) -> Iterator[Problem]:
+    seen: dict[str, str] = {}
+    for path, subnet_id in resource.each("subnetMappings[].subnetId"):
+        subnet = resource.world.by_id(t.SUBNET, str(subnet_id))
+        if subnet is None:
+            continue
+        if subnet.outputs.get("vpcId") != resource.get("vpcId"):
+            yield Problem(
+                path, f"{subnet.id} belongs to {subnet.outputs.get('vpcId')}, the firewall to "
+                f"{resource.get('vpcId')}",
+            )  # fmt: skip
+        zone = str(subnet.outputs.get("availabilityZoneId"))
+        if zone in seen:
+            yield Problem(path, f"{subnet.id} lies in {zone} as does {seen[zone]}; one a zone")
+        seen[zone] = subnet.id
+
+
+def _stateless_actions(inputs: Inputs) -> Iterator[Problem]:
+    """Exactly one of the standard actions, with custom ones beside it."""
+    custom = {
+        str(as_map(item).get("actionName"))
+        for _, item in inputs.each("firewallPolicy.statelessCustomActions[]")
+    }
+    for name in ("statelessDefaultActions", "statelessFragmentDefaultActions"):
+        path = f"firewallPolicy.{name}"
+        given = [value for _, value in inputs.each(f"{path}[]") if isinstance(value, str)]
+        for value in given:
+            if value not in _ACTIONS and value not in custom:
+                yield Problem(path, f"{value!r} isn't allowed; allowed: {', '.join(_ACTIONS)}")
+        if len([value for value in given if value in _ACTIONS]) > 1:
+            yield Problem(path, f"has several of {', '.join(_ACTIONS)}; give one")
+
+
+def _stateful_actions(inputs: Inputs) -> Iterator[Problem]:
+    path = "firewallPolicy.statefulDefaultActions"
+    given = [value for _, value in inputs.each(f"{path}[]") if isinstance(value, str)]
+    for value in given:
+        if value not in _STATEFUL:
+            yield Problem(
+                path, f"{value!r} isn't allowed; allowed: {', '.join(sorted(_STATEFUL))}"
+            )
+    order = inputs.get("firewallPolicy.statefulEngineOptions.ruleOrder")
+    hidden = inputs.is_given("firewallPolicy.statefulEngineOptions.ruleOrder") and order is None
+    if given and order != "STRICT_ORDER" and not hidden:
+        yield Problem(path, "applies only with statefulEngineOptions.ruleOrder STRICT_ORDER")
+
+
+def _rule_source(inputs: Inputs) -> Iterator[Problem]:
+    if inputs.is_given("rules") == inputs.is_given("ruleGroup"):
+        yield Problem("ruleGroup", "exactly one of rules and ruleGroup must be given")
+
+
+def _targets(path: str) -> Rule:
+    # "RulesSourceList", Network Firewall API reference: a leading dot stands for all subdomains.
+    return matches(
+        path,
+        r"\.?([A-Za-z0-9_]([A-Za-z0-9_-]{0,61}[A-Za-z0-9_])?\.)*[A-Za-z0-9-]{1,63}\.?",
+        "a domain such as example.com, or .example.com for it and all below",
+    )
+
+
+def _scope(inputs: Inputs) -> Iterator[Problem]:
+    if inputs.get("scope") == "CLOUDFRONT" and region_of(inputs) not in ("", "us-east-1"):
+        yield Problem("scope", "'CLOUDFRONT' exists only in us-east-1; use 'REGIONAL'")
+
+
+_NAME: Final = r"[a-zA-Z0-9-]{1,128}"
+_LIST: Final = "ruleGroup.rulesSource.rulesSourceList.targets"
+
+
+KINDS: Final[AwsKinds] = {
+    t.SECURITY_GROUP: AwsKind(
         id="sg-{hex17}",
         arn="ec2:{region}:{account}:security-group/{id}",
         name=AutoName(longest=255),
@@ -159,22 +256,22 @@ KINDS: Final[Kinds] = {
             links.security_group("egress[].securityGroups[]"),
         ),
         unique=("vpcId", "name"),
-        computed=lambda _draft, _id, _world: {"ownerId": ACCOUNT},
+        computed=lambda _: {"ownerId": ACCOUNT},
         defaults={"description": "Managed by Pulumi", "revokeRulesOnDelete": False},
     ),
-    t.DEFAULT_SECURITY_GROUP: Kind(
-        id=lambda draft: default_security_group(draft.text("vpcId")),
+    t.DEFAULT_SECURITY_GROUP: AwsKind(
+        id=lambda inputs: default_security_group(inputs.string("vpcId")),
         arn="ec2:{region}:{account}:security-group/{id}",
         replaces=("vpcId",),
         rules=(cidr("ingress[].cidrBlocks[]"), cidr("egress[].cidrBlocks[]")),
         references=(Reference("vpcId", (t.VPC,), holds=False),),
-        computed=lambda _draft, _id, _world: {
+        computed=lambda _: {
             "ownerId": ACCOUNT, "name": "default", "description": "default VPC security group"
         },
     ),
     t.INGRESS_RULE: _rule("ingress"),
     t.EGRESS_RULE: _rule("egress"),
-    "aws:ec2/securityGroupRule:SecurityGroupRule": Kind(
+    "aws:ec2/securityGroupRule:SecurityGroupRule": AwsKind(
         id="sgrule-{digits10}",
         replaces=("cidrBlocks", "fromPort", "ipv6CidrBlocks", "prefixListIds", "protocol",
                   "securityGroupId", "self", "sourceSecurityGroupId", "toPort", "type"),
@@ -190,5 +287,114 @@ KINDS: Final[Kinds] = {
                       holds=False),
             links.security_group("sourceSecurityGroupId"),
         ),
+    ),
+    t.FIREWALL: AwsKind(
+        id="arn:{partition}:network-firewall:{region}:{account}:firewall/{name}",
+        arn="*",
+        name=AutoName(longest=128),
+        replaces=("name", "transitGatewayId", "vpcId"),
+        rules=(matches("name", _NAME, "up to 128 letters, digits and '-'"),),
+        references=(
+            links.vpc(),
+            links.subnet("subnetMappings[].subnetId"),
+            Reference("firewallPolicyArn", (t.FIREWALL_POLICY,), by=("arn",)),
+            Reference("encryptionConfiguration.keyId", (t.KEY,), by=("arn", "keyId"),
+                      holds=False),
+        ),
+        crosschecks=(_one_subnet_per_zone,),
+        unique=("name",),
+        computed=_firewall,
+        defaults={"deleteProtection": False, "subnetChangeProtection": False,
+                  "firewallPolicyChangeProtection": False},
+    ),
+    t.FIREWALL_POLICY: AwsKind(
+        id="arn:{partition}:network-firewall:{region}:{account}:firewall-policy/{name}",
+        arn="*",
+        name=AutoName(longest=128),
+        replaces=("name",),
+        rules=(
+            matches("name", _NAME, "up to 128 letters, digits and '-'"),
+            between("firewallPolicy.statefulRuleGroupReferences[].priority", 1, 65535),
+            between("firewallPolicy.statelessRuleGroupReferences[].priority", 1, 65535),
+            _stateless_actions,
+            _stateful_actions,
+        ),
+        references=(
+            Reference("firewallPolicy.statefulRuleGroupReferences[].resourceArn",
+                      (t.FIREWALL_RULES,), by=("arn",)),
+            Reference("firewallPolicy.statelessRuleGroupReferences[].resourceArn",
+                      (t.FIREWALL_RULES,), by=("arn",)),
+        ),
+        unique=("name",),
+        computed=lambda resource: {"updateToken": uuid(resource.id, "token")},
+    ),
+    t.FIREWALL_RULES: AwsKind(
+        id=lambda inputs: arn_of(inputs, "network-firewall",
+            f"{'stateless' if inputs.get('type') == 'STATELESS' else 'stateful'}-rulegroup/"
+            f"{inputs.string('name')}",
+        ),
+        arn="*",
+        name=AutoName(longest=128),
+        replaces=("capacity", "name", "type", "ruleGroup.statefulRuleOptions"),
+        rules=(
+            matches("name", _NAME, "up to 128 letters, digits and '-'"),
+            between("capacity", 1, 30000),
+            _rule_source,
+            _targets(f"{_LIST}[]"),
+            sized("rules", 1, 2000000, "characters"),
+        ),
+        unique=("name", "type"),
+        computed=lambda resource: {"updateToken": uuid(resource.id, "token")},
+    ),
+    "aws:networkfirewall/loggingConfiguration:LoggingConfiguration": AwsKind(
+        id="{firewallArn}",
+        replaces=("firewallArn",),
+        rules=(sized("loggingConfiguration.logDestinationConfigs", 1, 3),),
+        references=(Reference("firewallArn", (t.FIREWALL,), by=("arn",), holds=False),),
+        unique=("firewallArn",),
+    ),
+    "aws:networkfirewall/resourcePolicy:ResourcePolicy": AwsKind(
+        id="{resourceArn}",
+        replaces=("resourceArn",),
+        rules=(policy("policy", RESOURCE, sids=False),),
+    ),
+    t.WEB_ACL: AwsKind(
+        id="{uuid}",
+        arn="wafv2:{region}:{account}:regional/webacl/{name}/{id}",
+        name=AutoName(longest=128),
+        replaces=("name", "scope"),
+        rules=(
+            matches("name", r"[\w-]{1,128}", "up to 128 letters, digits, '-' and '_'"),
+            exactly_one("defaultAction.allow", "defaultAction.block"),
+            _scope,
+        ),
+        unique=("name", "scope"),
+        computed=lambda resource: {
+            "capacity": 0, "lockToken": uuid(resource.id, "lock"), "applicationIntegrationUrl": ""
+        },
+    ),
+    "aws:wafv2/webAclAssociation:WebAclAssociation": AwsKind(
+        id="{webAclArn},{resourceArn}",
+        replaces=("resourceArn", "webAclArn"),
+        references=(
+            Reference("webAclArn", (t.WEB_ACL,), by=("arn",)),
+            Reference("resourceArn", (t.LOAD_BALANCER,), by=("arn",), holds=False),
+        ),
+        unique=("resourceArn",),
+    ),
+    "aws:wafv2/webAclLoggingConfiguration:WebAclLoggingConfiguration": AwsKind(
+        id="{resourceArn}",
+        replaces=("resourceArn",),
+        rules=(sized("logDestinationConfigs", 1, 1),),
+        references=(Reference("resourceArn", (t.WEB_ACL,), by=("arn",), holds=False),),
+        unique=("resourceArn",),
+    ),
+    "aws:wafv2/ipSet:IpSet": AwsKind(
+        id="{uuid}",
+        arn="wafv2:{region}:{account}:regional/ipset/{name}/{id}",
+        name=AutoName(longest=128),
+        replaces=("ipAddressVersion", "name", "scope"),
+        rules=(_scope,),
+        unique=("name", "scope"),
     ),
 }  # fmt: skip

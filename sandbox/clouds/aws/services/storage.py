@@ -1,4 +1,4 @@
-"""S3: buckets, and the settings that are resources of their own."""
+"""S3: buckets and their settings; file systems: FSx for Lustre and EFS."""
 
 from __future__ import annotations
 
@@ -8,19 +8,22 @@ from typing import Any, Final
 from falaj.sandbox.clouds.aws import links
 from falaj.sandbox.clouds.aws import tokens as t
 from falaj.sandbox.clouds.aws.documents import RESOURCE, policy
-from falaj.sandbox.clouds.aws.draft import Draft
-from falaj.sandbox.clouds.aws.hashes import hexdigits
-from falaj.sandbox.clouds.aws.kinds import AutoName, Kind, Kinds, Reference
-from falaj.sandbox.clouds.aws.regions import dns_suffix
-from falaj.sandbox.clouds.aws.rules import (
+from falaj.sandbox.clouds.aws.kinds import AutoName, AwsKind, AwsKinds
+from falaj.sandbox.clouds.aws.naming import ACCOUNT, arn_of, hexdigits, letters, marked
+from falaj.sandbox.clouds.aws.regions import address, dns_suffix, region_of, zone_id
+from falaj.sandbox.clouds.inputs import Inputs, Resource
+from falaj.sandbox.clouds.kinds import Reference
+from falaj.sandbox.clouds.model import Problem
+from falaj.sandbox.clouds.rules import (
     between,
+    equals,
     exactly_one,
     forbids,
     matches,
     not_together,
     sized,
+    when,
 )
-from falaj.sandbox.clouds.model import Problem, World
 
 _VERSIONING: Final = "aws:s3/bucketVersioning:BucketVersioning"
 _OBJECT_LOCK: Final = "aws:s3/bucketObjectLockConfiguration:BucketObjectLockConfiguration"
@@ -39,21 +42,21 @@ def bucket_name(path: str) -> tuple[Any, ...]:
     )  # fmt: skip
 
 
-def _bucket(draft: Draft, id: str, _world: World) -> Mapping[str, Any]:
-    suffix = dns_suffix(draft.region)
+def _bucket(resource: Resource) -> Mapping[str, Any]:
+    suffix = dns_suffix(region_of(resource))
     return {
-        "bucketDomainName": f"{id}.s3.{suffix}",
-        "bucketRegionalDomainName": f"{id}.s3.{draft.region}.{suffix}",
-        "bucketRegion": draft.region,
+        "bucketDomainName": f"{resource.id}.s3.{suffix}",
+        "bucketRegionalDomainName": f"{resource.id}.s3.{region_of(resource)}.{suffix}",
+        "bucketRegion": region_of(resource),
         # Made up as the rest: real zone ids of S3 endpoints are a fixed table of AWS.
-        "hostedZoneId": "Z" + hexdigits(13, "s3", draft.region).upper(),
+        "hostedZoneId": "Z" + hexdigits(13, "s3", region_of(resource)).upper(),
     }
 
 
-def _lifecycle(draft: Draft) -> Iterator[Problem]:
+def _lifecycle(inputs: Inputs) -> Iterator[Problem]:
     """Each rule has its own id, and does something."""
     seen: set[str] = set()
-    for path, rule in draft.each("rules[]"):
+    for path, rule in inputs.each("rules[]"):
         if not isinstance(rule, Mapping):
             continue
         name = rule.get("id")
@@ -71,9 +74,9 @@ def _given(value: object) -> bool:
     return value not in (None, [], {})
 
 
-def _infrequent_access(draft: Draft) -> Iterator[Problem]:
+def _infrequent_access(inputs: Inputs) -> Iterator[Problem]:
     """Objects stay 30 days before they move to an infrequent-access class."""
-    for path, move in draft.each("rules[].transitions[]"):
+    for path, move in inputs.each("rules[].transitions[]"):
         days = move.get("days") if isinstance(move, Mapping) else None
         if (
             isinstance(days, int | float)
@@ -85,13 +88,13 @@ def _infrequent_access(draft: Draft) -> Iterator[Problem]:
             )
 
 
-def _versioned(draft: Draft, world: World, _id: str | None) -> Iterator[Problem]:
+def _versioned(resource: Resource) -> Iterator[Problem]:
     """Object lock needs a versioned bucket."""
-    name = draft.text("bucket")
-    found = world.by_id(t.BUCKET, name)
+    name = resource.string("bucket")
+    found = resource.world.by_id(t.BUCKET, name)
     if found is None or found.outputs.get("objectLockEnabled") is True:
         return
-    for versioning in world.find(_VERSIONING, bucket=name):
+    for versioning in resource.world.find(_VERSIONING, bucket=name):
         settings = versioning.outputs.get("versioningConfiguration")
         if isinstance(settings, Mapping) and settings.get("status") == "Enabled":
             return
@@ -102,9 +105,9 @@ def _versioned(draft: Draft, world: World, _id: str | None) -> Iterator[Problem]
     )
 
 
-def _setting(*rules: Any, more: tuple[Reference, ...] = ()) -> Kind:
+def _setting(*rules: Any, more: tuple[Reference, ...] = ()) -> AwsKind:
     """A setting of a bucket: one of each kind per bucket, and its id is the bucket's name."""
-    return Kind(
+    return AwsKind(
         id="{bucket}",
         replaces=("bucket",),
         rules=rules,
@@ -113,8 +116,147 @@ def _setting(*rules: Any, more: tuple[Reference, ...] = ()) -> Kind:
     )
 
 
-KINDS: Final[Kinds] = {
-    t.BUCKET: Kind(
+def _etag(resource: Resource) -> Mapping[str, Any]:
+    return {"etag": hexdigits(32, resource.id, str(resource.get("content")))}
+
+
+_THROUGHPUT: Final = {
+    ("PERSISTENT_1", "SSD"): (50, 100, 200),
+    ("PERSISTENT_1", "HDD"): (12, 40),
+    ("PERSISTENT_2", "SSD"): (125, 250, 500, 1000),
+}
+"""MB/s per TiB (FSx for Lustre user guide, "File system storage options")."""
+
+
+def _capacity(inputs: Inputs) -> Iterator[Problem]:
+    """Sizes in GiB ("CreateFileSystem", FSx API reference, StorageCapacity)."""
+    size, kind = inputs.get("storageCapacity"), inputs.get("deploymentType") or "SCRATCH_1"
+    if not isinstance(size, int | float) or inputs.get("storageType") == "INTELLIGENT_TIERING":
+        return
+    if inputs.get("storageType") == "HDD":
+        step = 1800 if inputs.get("perUnitStorageThroughput") == 40 else 6000
+        allowed, fits = f"multiples of {step}", size > 0 and size % step == 0
+    elif kind == "SCRATCH_1":
+        allowed = "1200, 2400 or multiples of 3600"
+        fits = size in (1200, 2400) or (size > 0 and size % 3600 == 0)
+    else:
+        allowed = "1200 or multiples of 2400"
+        fits = size == 1200 or (size > 0 and size % 2400 == 0)
+    if not fits:
+        yield Problem("storageCapacity", f"{size:g} GiB isn't allowed; allowed: {allowed}")
+
+
+def _throughput(inputs: Inputs) -> Iterator[Problem]:
+    kind = inputs.get("deploymentType") or "SCRATCH_1"
+    storage = inputs.get("storageType") or "SSD"
+    given = inputs.get("perUnitStorageThroughput")
+    if storage == "INTELLIGENT_TIERING" or not isinstance(kind, str):
+        return
+    if kind.startswith("SCRATCH"):
+        if inputs.is_given("perUnitStorageThroughput"):
+            yield Problem("perUnitStorageThroughput", f"doesn't apply to {kind}; remove it")
+        if inputs.is_given("kmsKeyId"):
+            yield Problem("kmsKeyId", f"{kind} takes no key of one's own; use PERSISTENT_2")
+        return
+    allowed = _THROUGHPUT.get((kind, str(storage)))
+    if allowed is None:
+        return
+    if not inputs.is_given("perUnitStorageThroughput"):
+        yield Problem(
+            "perUnitStorageThroughput", f"is missing; {kind} needs one of {_listed(allowed)}"
+        )
+    elif isinstance(given, int | float) and given not in allowed:
+        yield Problem(
+            "perUnitStorageThroughput",
+            f"{given:g} MB/s per TiB isn't sold for {kind} on {storage}; "
+            f"allowed: {_listed(allowed)}",
+        )
+
+
+def _listed(values: tuple[int, ...]) -> str:
+    return ", ".join(map(str, values))
+
+
+def _lustre(resource: Resource) -> Mapping[str, Any]:
+    subnet = resource.world.by_id(t.SUBNET, resource.string("subnetIds"))
+    return {
+        "dnsName": f"{resource.id}.fsx.{region_of(resource)}.{dns_suffix(region_of(resource))}",
+        "mountName": "fsx" if resource.get("deploymentType") == "SCRATCH_1"
+        else letters(8, resource.id, "mount").lower(),
+        "networkInterfaceIds": ["eni-" + marked(17, resource.id)],
+        "ownerId": ACCOUNT,
+        "vpcId": subnet.outputs.get("vpcId", "") if subnet is not None else "",
+    }  # fmt: skip
+
+
+def _file_system(resource: Resource) -> Mapping[str, Any]:
+    zone = resource.string("availabilityZoneName")
+    return {
+        "dnsName": f"{resource.id}.efs.{region_of(resource)}.{dns_suffix(region_of(resource))}",
+        "ownerId": ACCOUNT,
+        "availabilityZoneId": (zone_id(region_of(resource), zone) or "") if zone else "",
+        "numberOfMountTargets": 0,
+        "name": str(resource.get("tags.Name") or ""),
+    }
+
+
+def _throughput_mode(inputs: Inputs) -> Iterator[Problem]:
+    given = inputs.is_given("provisionedThroughputInMibps")
+    provisioned = inputs.get("throughputMode") == "provisioned"
+    if provisioned and not given:
+        yield Problem("provisionedThroughputInMibps", "is missing; 'provisioned' needs it")
+    if given and inputs.get("throughputMode") in ("bursting", "elastic"):
+        yield Problem(
+            "provisionedThroughputInMibps", "applies only to throughputMode 'provisioned'"
+        )
+    if inputs.get("performanceMode") == "maxIO" and inputs.get("throughputMode") == "elastic":
+        yield Problem("performanceMode", "'maxIO' can't go with 'elastic'; use generalPurpose")
+    if (
+        inputs.is_given("kmsKeyId")
+        and inputs.get("encrypted") is not True
+        and (not inputs.is_given("encrypted") or inputs.get("encrypted") is False)
+    ):
+        yield Problem("kmsKeyId", "needs encrypted to be true; set it")
+
+
+def _mount_target(resource: Resource) -> Mapping[str, Any]:
+    subnet = resource.world.by_id(t.SUBNET, resource.string("subnetId"))
+    zone = str(subnet.outputs.get("availabilityZone", "")) if subnet is not None else ""
+    zone_of = str(subnet.outputs.get("availabilityZoneId", "")) if subnet is not None else ""
+    system = resource.string("fileSystemId")
+    host = f"{system}.efs.{region_of(resource)}.{dns_suffix(region_of(resource))}"
+    return {
+        "availabilityZoneName": zone,
+        "availabilityZoneId": zone_of,
+        "dnsName": host,
+        "mountTargetDnsName": f"{zone}.{host}",
+        "networkInterfaceId": "eni-" + marked(17, resource.id),
+        "fileSystemArn": arn_of(resource, "elasticfilesystem", f"file-system/{system}"),
+        "ownerId": ACCOUNT,
+    }
+
+
+def _one_mount_target_per_zone(resource: Resource) -> Iterator[Problem]:
+    subnet = resource.world.by_id(t.SUBNET, resource.string("subnetId"))
+    if subnet is None:
+        return
+    for other in resource.world.find(t.MOUNT_TARGET, fileSystemId=resource.get("fileSystemId")):
+        theirs = resource.world.by_id(t.SUBNET, str(other.outputs.get("subnetId")))
+        zone = subnet.outputs.get("availabilityZoneId")
+        if other.id != resource.id and theirs and theirs.outputs.get("availabilityZoneId") == zone:
+            yield Problem(
+                "subnetId",
+                f"the file system has a mount target in {zone} already ({other.id}); "
+                "it takes one in each zone",
+            )
+
+
+_SYSTEM: Final = Reference("fileSystemId", (t.FILE_SYSTEM,))
+_SYSTEM_SETTING: Final = Reference("fileSystemId", (t.FILE_SYSTEM,), holds=False)
+
+
+KINDS: Final[AwsKinds] = {
+    t.BUCKET: AwsKind(
         id="{bucket}",
         arn="s3:::{bucket}",
         name=AutoName(property="bucket", longest=63, lower=True, unless=("bucketPrefix",)),
@@ -137,7 +279,7 @@ KINDS: Final[Kinds] = {
         policy("policy", RESOURCE, longest=20480, sids=False)
     ),
     "aws:s3/bucketOwnershipControls:BucketOwnershipControls": _setting(),
-    "aws:s3/bucketAcl:BucketAcl": Kind(
+    "aws:s3/bucketAcl:BucketAcl": AwsKind(
         id="{bucket}",
         replaces=("bucket", "expectedBucketOwner"),
         rules=(exactly_one("acl", "accessControlPolicy"),),
@@ -150,7 +292,7 @@ KINDS: Final[Kinds] = {
         sized("rules[].id", 1, 255, "characters"),
         between("rules[].abortIncompleteMultipartUpload.daysAfterInitiation", 1, 36500, "days"),
     ),
-    _OBJECT_LOCK: Kind(
+    _OBJECT_LOCK: AwsKind(
         id="{bucket}",
         replaces=("bucket", "expectedBucketOwner", "objectLockEnabled"),
         rules=(
@@ -164,16 +306,16 @@ KINDS: Final[Kinds] = {
         defaults={"objectLockEnabled": "Enabled"},
     ),
     "aws:s3/bucketLogging:BucketLogging": _setting(more=(links.bucket("targetBucket"),)),
-    "aws:s3/bucketNotification:BucketNotification": Kind(
+    "aws:s3/bucketNotification:BucketNotification": AwsKind(
         id="{bucket}", replaces=("bucket",), references=(links.bucket(),), unique=("bucket",)
     ),
-    "aws:s3/bucketReplicationConfig:BucketReplicationConfig": Kind(
+    "aws:s3/bucketReplicationConfig:BucketReplicationConfig": AwsKind(
         id="{bucket}",
         replaces=("bucket",),
         references=(links.bucket(), links.role("role")),
         unique=("bucket",),
     ),
-    "aws:s3/bucketObjectv2:BucketObjectv2": Kind(
+    "aws:s3/bucketObjectv2:BucketObjectv2": AwsKind(
         id="{bucket}/{key}",
         arn="s3:::{bucket}/{key}",
         replaces=("bucket", "key"),
@@ -182,20 +324,20 @@ KINDS: Final[Kinds] = {
             not_together("content", "contentBase64", "source"),
         ),
         references=(links.bucket(), links.key()),
-        computed=lambda draft, id, _world: {"etag": hexdigits(32, id, str(draft.get("content")))},
+        computed=_etag,
     ),
-    "aws:s3/bucketObject:BucketObject": Kind(
+    "aws:s3/bucketObject:BucketObject": AwsKind(
         id="{key}",
         arn="s3:::{bucket}/{key}",
         replaces=("bucket", "key"),
         rules=(sized("key", 1, 1024, "characters"),),
         references=(links.bucket(), links.key()),
-        computed=lambda draft, id, _world: {"etag": hexdigits(32, id, str(draft.get("content")))},
+        computed=_etag,
     ),
-    "aws:s3/accountPublicAccessBlock:AccountPublicAccessBlock": Kind(
+    "aws:s3/accountPublicAccessBlock:AccountPublicAccessBlock": AwsKind(
         id="{account}", replaces=("accountId",)
     ),
-    "aws:s3/accessPoint:AccessPoint": Kind(
+    "aws:s3/accessPoint:AccessPoint": AwsKind(
         id="{account}:{name}",
         arn="s3:{region}:{account}:accesspoint/{name}",
         name=AutoName(longest=50, lower=True),
@@ -205,5 +347,82 @@ KINDS: Final[Kinds] = {
             policy("policy", RESOURCE, longest=20480, sids=False),
         ),
         references=(Reference("bucket", (t.BUCKET,), by=("bucket",)),),
+    ),
+    t.LUSTRE: AwsKind(
+        id="fs-{hex17}",
+        arn="fsx:{region}:{account}:file-system/{id}",
+        replaces=("backupId", "copyTagsToBackups", "dataReadCacheConfiguration", "deploymentType",
+                  "driveCacheType", "efaEnabled", "exportPath", "fileSystemTypeVersion",
+                  "importPath", "importedFileChunkSize", "kmsKeyId", "securityGroupIds",
+                  "storageType", "subnetIds"),
+        rules=(
+            _capacity,
+            _throughput,
+            between("automaticBackupRetentionDays", 0, 90, "days"),
+            matches("weeklyMaintenanceStartTime", r"[1-7]:([01]\d|2[0-3]):[0-5]\d",
+                    "day:hour:minute such as 6:02:30"),
+            matches("dailyAutomaticBackupStartTime", r"([01]\d|2[0-3]):[0-5]\d", "HH:MM"),
+        ),
+        references=(links.subnet("subnetIds"), links.security_group(), links.key()),
+        computed=_lustre,
+        defaults={"deploymentType": "SCRATCH_1", "storageType": "SSD"},
+    ),
+    t.FILE_SYSTEM: AwsKind(
+        id="fs-{hex17}",
+        arn="elasticfilesystem:{region}:{account}:file-system/{id}",
+        replaces=("availabilityZoneName", "creationToken", "encrypted", "kmsKeyId",
+                  "performanceMode"),
+        rules=(
+            _throughput_mode,
+            sized("creationToken", 1, 64, "characters"),
+            when(equals("throughputMode", "provisioned"),
+                 between("provisionedThroughputInMibps", 1, 3414, "MiB/s")),
+        ),
+        references=(links.key(),),
+        unique=("creationToken",),
+        computed=_file_system,
+        defaults={"performanceMode": "generalPurpose", "throughputMode": "bursting",
+                  "encrypted": False},
+    ),
+    t.MOUNT_TARGET: AwsKind(
+        id="fsmt-{hex17}",
+        replaces=("fileSystemId", "ipAddress", "ipAddressType", "ipv6Address", "subnetId"),
+        rules=(address("ipAddress"), sized("securityGroups", 1, 5, "groups")),
+        references=(_SYSTEM, links.subnet("subnetId"), links.security_group("securityGroups[]")),
+        crosschecks=(_one_mount_target_per_zone,),
+        computed=_mount_target,
+    ),
+    t.ACCESS_POINT: AwsKind(
+        id="fsap-{hex17}",
+        arn="elasticfilesystem:{region}:{account}:access-point/{id}",
+        replaces=("fileSystemId", "posixUser", "rootDirectory"),
+        rules=(
+            between("posixUser.uid", 0, 4294967295),
+            between("posixUser.gid", 0, 4294967295),
+            sized("posixUser.secondaryGids", 0, 16),
+            matches("rootDirectory.creationInfo.permissions", r"[0-7]{3,4}", "octal such as 0750"),
+            matches("rootDirectory.path", r"/|(/(?!\.)[^$#<>;`|&?{}^*/\n]+){1,4}",
+                    "'/' or a path of at most four folders, such as /home/team"),
+            sized("rootDirectory.path", 1, 100, "characters"),
+        ),
+        references=(_SYSTEM_SETTING,),
+        computed=lambda resource: {
+            "ownerId": ACCOUNT,
+            "fileSystemArn": arn_of(resource, "elasticfilesystem",
+                                       f"file-system/{resource.string('fileSystemId')}"),
+        },
+    ),
+    "aws:efs/fileSystemPolicy:FileSystemPolicy": AwsKind(
+        id="{fileSystemId}",
+        replaces=("fileSystemId",),
+        rules=(policy("policy", RESOURCE, longest=20000, sids=False),),
+        references=(_SYSTEM_SETTING,),
+        unique=("fileSystemId",),
+    ),
+    "aws:efs/backupPolicy:BackupPolicy": AwsKind(
+        id="{fileSystemId}",
+        replaces=("fileSystemId",),
+        references=(_SYSTEM_SETTING,),
+        unique=("fileSystemId",),
     ),
 }  # fmt: skip

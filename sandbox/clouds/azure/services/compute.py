@@ -1,4 +1,4 @@
-"""Microsoft.Compute: disk encryption sets, and scale sets."""
+"""Microsoft.Compute: disk encryption sets, scale sets, reserved capacity and placement."""
 
 from __future__ import annotations
 
@@ -8,18 +8,83 @@ from typing import Any, Final
 
 from falaj.sandbox.clouds.azure import (
     checks,
-    invented,
+    existing,
+    generated,
     keys,
-    known,
+    kinds,
+    links,
     machines,
-    naming,
+    places,
     subnets,
 )
-from falaj.sandbox.clouds.azure.ask import Ask
-from falaj.sandbox.clouds.azure.kind import Kind
+from falaj.sandbox.clouds.azure.kinds import AzureKind
 from falaj.sandbox.clouds.azure.results import location
-from falaj.sandbox.clouds.azure.services import capacity
+from falaj.sandbox.clouds.inputs import Inputs, Resource
 from falaj.sandbox.clouds.model import Problem
+from falaj.sandbox.clouds.rules import (
+    absent,
+    all_of,
+    between,
+    equals,
+    formed,
+    given,
+    is_on,
+    longer_than,
+    refused,
+    required,
+    sized,
+    texts,
+    when,
+)
+
+RESERVATION: Final = "azure-native:compute:CapacityReservation"
+
+
+def reserved(resource: Resource, path: str, group: str, size: str | None) -> Iterator[Problem]:
+    """A problem when a group of reservations holds none of the size."""
+    if size is None or existing.by_id(resource.world, group) is None:
+        return
+    sizes = {
+        Inputs(made.inputs).optional_string("sku.name")
+        for made in resource.world.all(RESERVATION)
+        if made.id.lower().startswith(group.lower() + "/")
+    }
+    if size not in sizes:
+        held = ", ".join(sorted(item for item in sizes if item)) or "nothing"
+        yield Problem(
+            path, f"the group reserves {held}, not {size}; add a reservation of that size"
+        )
+
+
+def _reservation_problems(inputs: Inputs) -> Iterator[Problem]:
+    yield from machines.sold("sku.name", places.region(inputs), inputs.optional_string("sku.name"))
+
+
+def _reservation_conflicts(resource: Resource) -> Iterator[Problem]:
+    parent = existing.by_id(resource.world, resource.id.rsplit("/", 2)[0]) if resource.id else None
+    if parent is None:
+        return
+    allowed = {text for _, text in Inputs(parent.inputs).strings("zones")}
+    given = {text for _, text in resource.strings("zones")}
+    if given - allowed or (allowed and not given):
+        listed = ", ".join(sorted(allowed)) or "none"
+        yield Problem(
+            "zones", f"the group's zones are {listed}; the reservation must be in one of them"
+        )
+
+
+def _reservation_outputs(resource: Resource) -> dict[str, Any]:
+    return {
+        "reservationId": generated.guid("reservation", resource.id),
+        "provisioningTime": generated.MOMENT,
+        "timeCreated": generated.MOMENT,
+    }
+
+
+def _group_outputs(inputs: Inputs) -> dict[str, Any]:
+    del inputs
+    return {"capacityReservations": [], "virtualMachinesAssociated": []}
+
 
 ENCRYPTION_SET: Final = "azure-native:compute:DiskEncryptionSet"
 SCALE_SET: Final = "azure-native:compute:VirtualMachineScaleSet"
@@ -31,27 +96,27 @@ _TIME: Final = re.compile(r"PT(?=.)(?:\d+H)?(?:\d+M)?(?:\d+S)?")
 _SPOT: Final = ("Spot", "Low")
 
 
-def _set_problems(ask: Ask) -> Iterator[Problem]:
-    yield from checks.needs(ask, "activeKey.keyUrl", "name the key that encrypts the disks")
-    rotates = ask.flag("rotationToLatestKeyVersionEnabled")
+def _set_problems(inputs: Inputs) -> Iterator[Problem]:
+    rotates = inputs.flag("rotationToLatestKeyVersionEnabled")
     yield from keys.address(
-        "activeKey.keyUrl", ask.text("activeKey.keyUrl"), versioned=None if rotates else True
+        "activeKey.keyUrl",
+        inputs.optional_string("activeKey.keyUrl"),
+        versioned=None if rotates else True,
     )
-    yield from checks.resource_id(
-        "activeKey.sourceVault.id",
-        ask.text("activeKey.sourceVault.id"),
-        "Microsoft.KeyVault/vaults",
-    )
-    yield from checks.needs(ask, "identity.type", "the set reads its key by a managed identity")
-    yield from checks.guid("federatedClientId", ask.text("federatedClientId"))
 
 
-def _set_conflicts(ask: Ask) -> Iterator[Problem]:
+def _set_conflicts(resource: Resource) -> Iterator[Problem]:
     # Source: virtual-machines/disk-encryption (restrictions): same region, purge protection.
     yield from keys.usable(
-        ask, "activeKey.keyUrl", ask.text("activeKey.keyUrl"), region=location(ask)
+        resource,
+        "activeKey.keyUrl",
+        resource.optional_string("activeKey.keyUrl"),
+        region=location(resource),
     )
-    source, uri = ask.text("activeKey.sourceVault.id"), ask.text("activeKey.keyUrl")
+    source, uri = (
+        resource.optional_string("activeKey.sourceVault.id"),
+        resource.optional_string("activeKey.keyUrl"),
+    )
     found = keys.parse(uri) if uri else None
     if source and found and source.rpartition("/")[2].lower() != found.vault.lower():
         yield Problem(
@@ -61,42 +126,25 @@ def _set_conflicts(ask: Ask) -> Iterator[Problem]:
         )
 
 
-def _set_outputs(ask: Ask) -> dict[str, Any]:
-    del ask
-    return {"previousKeys": [], "lastKeyRotationTimestamp": invented.MOMENT}
+def _set_outputs(inputs: Inputs) -> dict[str, Any]:
+    del inputs
+    return {"previousKeys": [], "lastKeyRotationTimestamp": generated.MOMENT}
 
 
-def _scale_set_problems(ask: Ask) -> Iterator[Problem]:
-    size = ask.text("sku.name")
-    yield from checks.needs(ask, "sku.name", "name a size, such as Standard_D8s_v6")
-    yield from machines.sold("sku.name", ask.region, size)
-    yield from checks.between(ask, "sku.capacity", 0, 1000)
-    if ask.flag("singlePlacementGroup"):
-        yield from checks.between(ask, "sku.capacity", 0, 100)
-    yield from _priority(ask)
-    yield from _disks(ask, size)
-    yield from _upgrade(ask)
-    prefix = ask.text(f"{_PROFILE}.osProfile.computerNamePrefix")
-    is_windows = ask.is_given(f"{_PROFILE}.osProfile.windowsConfiguration")
-    longest = 9 if is_windows else 58
-    if prefix and not re.fullmatch(r"[A-Za-z0-9-]+", prefix):
-        yield Problem(
-            f"{_PROFILE}.osProfile.computerNamePrefix",
-            f"{prefix!r} isn't allowed; allowed are letters, digits and hyphens",
-        )
-    if prefix and len(prefix) > longest:
-        yield Problem(
-            f"{_PROFILE}.osProfile.computerNamePrefix",
-            f"has {len(prefix)} characters; at most {longest} are allowed",
-        )
+def _scale_set_problems(inputs: Inputs) -> Iterator[Problem]:
+    size = inputs.optional_string("sku.name")
+    yield from machines.sold("sku.name", places.region(inputs), size)
+    yield from _disks(inputs, size)
     security = f"{_PROFILE}.securityProfile"
-    if ask.is_given(f"{security}.uefiSettings") and ask.is_absent(f"{security}.securityType"):
+    if inputs.is_given(f"{security}.uefiSettings") and inputs.is_absent(
+        f"{security}.securityType"
+    ):
         yield Problem(
             f"{security}.securityType",
             "is missing: uefiSettings need TrustedLaunch or ConfidentialVM",
         )
     linux = f"{_PROFILE}.osProfile.linuxConfiguration"
-    if ask.flag(f"{linux}.disablePasswordAuthentication") and ask.is_absent(
+    if inputs.flag(f"{linux}.disablePasswordAuthentication") and inputs.is_absent(
         f"{linux}.ssh.publicKeys[0]"
     ):
         yield Problem(
@@ -105,31 +153,25 @@ def _scale_set_problems(ask: Ask) -> Iterator[Problem]:
         )
 
 
-def _priority(ask: Ask) -> Iterator[Problem]:
-    priority = ask.text(f"{_PROFILE}.priority")
+def _priority(inputs: Inputs) -> Iterator[Problem]:
+    priority = inputs.optional_string(f"{_PROFILE}.priority")
     spot_only = ("evictionPolicy", "billingProfile")
-    if priority == "Spot" and ask.is_absent(f"{_PROFILE}.evictionPolicy"):
-        yield Problem(
-            f"{_PROFILE}.evictionPolicy",
-            "is missing: spot machines are stopped "
-            "(Deallocate) or deleted (Delete) when taken away",
-        )
     for name in spot_only:
         if (
             priority in (None, "Regular")
-            and ask.is_given(f"{_PROFILE}.{name}")
-            and not (priority is None and ask.is_given(f"{_PROFILE}.priority"))
+            and inputs.is_given(f"{_PROFILE}.{name}")
+            and not (priority is None and inputs.is_given(f"{_PROFILE}.priority"))
         ):
             yield Problem(f"{_PROFILE}.{name}", "goes with the priority Spot only")
-    if priority in _SPOT and ask.is_given(f"{_PROFILE}.capacityReservation"):
+    if priority in _SPOT and inputs.is_given(f"{_PROFILE}.capacityReservation"):
         yield Problem(f"{_PROFILE}.capacityReservation", "doesn't go with the priority Spot")
 
 
-def _disks(ask: Ask, size: str | None) -> Iterator[Problem]:
+def _disks(inputs: Inputs, size: str | None) -> Iterator[Problem]:
     os_disk = f"{_PROFILE}.storageProfile.osDisk"
-    disks = [os_disk, *(path for path, _ in ask.items(f"{_PROFILE}.storageProfile.dataDisks"))]
+    disks = [os_disk, *(path for path, _ in inputs.items(f"{_PROFILE}.storageProfile.dataDisks"))]
     for path in disks:
-        kind = ask.text(f"{path}.managedDisk.storageAccountType")
+        kind = inputs.optional_string(f"{path}.managedDisk.storageAccountType")
         if kind and kind.startswith("Premium") and size and not machines.has_premium_storage(size):
             yield Problem(
                 f"{path}.managedDisk.storageAccountType",
@@ -137,31 +179,33 @@ def _disks(ask: Ask, size: str | None) -> Iterator[Problem]:
             )
         yield from checks.resource_id(
             f"{path}.managedDisk.diskEncryptionSet.id",
-            ask.text(f"{path}.managedDisk.diskEncryptionSet.id"),
+            inputs.optional_string(f"{path}.managedDisk.diskEncryptionSet.id"),
             _DISK_SET,
         )
-    yield from checks.between(ask, f"{os_disk}.diskSizeGB", 1, 4095, "GiB")
-    if ask.is_given(f"{os_disk}.diffDiskSettings") and ask.text(f"{os_disk}.caching") not in (
+    yield from checks.between(inputs, f"{os_disk}.diskSizeGB", 1, 4095, "GiB")
+    if inputs.is_given(f"{os_disk}.diffDiskSettings") and inputs.optional_string(
+        f"{os_disk}.caching"
+    ) not in (
         "ReadOnly",
         None,
     ):
         yield Problem(f"{os_disk}.caching", "an ephemeral disk needs ReadOnly")
     if (
-        ask.is_given(f"{_PROFILE}.storageProfile")
-        and ask.is_absent(f"{_PROFILE}.storageProfile.imageReference")
-        and ask.text("orchestrationMode") != "Flexible"
+        inputs.is_given(f"{_PROFILE}.storageProfile")
+        and inputs.is_absent(f"{_PROFILE}.storageProfile.imageReference")
+        and inputs.optional_string("orchestrationMode") != "Flexible"
     ):
         yield Problem(f"{_PROFILE}.storageProfile.imageReference", "is missing: name an image")
 
 
-def _upgrade(ask: Ask) -> Iterator[Problem]:
-    mode = ask.text("upgradePolicy.mode")
-    is_flexible = ask.text("orchestrationMode") == "Flexible"
-    if not is_flexible and ask.is_absent("upgradePolicy.mode") and ask.is_given(_PROFILE):
+def _upgrade(inputs: Inputs) -> Iterator[Problem]:
+    mode = inputs.optional_string("upgradePolicy.mode")
+    is_flexible = inputs.optional_string("orchestrationMode") == "Flexible"
+    if not is_flexible and inputs.is_absent("upgradePolicy.mode") and inputs.is_given(_PROFILE):
         yield Problem(
             "upgradePolicy.mode", "is missing: a uniform set needs Automatic, Manual or Rolling"
         )
-    lacks_health = ask.is_absent(f"{_PROFILE}.networkProfile.healthProbe") and ask.is_absent(
+    lacks_health = inputs.is_absent(f"{_PROFILE}.networkProfile.healthProbe") and inputs.is_absent(
         f"{_PROFILE}.extensionProfile"
     )
     if mode == "Rolling" and lacks_health:
@@ -170,24 +214,13 @@ def _upgrade(ask: Ask) -> Iterator[Problem]:
             "Rolling needs to know the machines' health: give a "
             f"{_PROFILE}.networkProfile.healthProbe or the health extension",
         )
-    if ask.flag("automaticRepairsPolicy.enabled") and lacks_health:
+    if inputs.flag("automaticRepairsPolicy.enabled") and lacks_health:
         yield Problem(
             "automaticRepairsPolicy",
             "needs to know the machines' health: give a "
             f"{_PROFILE}.networkProfile.healthProbe or the health extension",
         )
-    for name in ("maxBatchInstancePercent", "maxUnhealthyInstancePercent"):
-        yield from checks.between(ask, f"upgradePolicy.rollingUpgradePolicy.{name}", 5, 100, "%")
-    yield from checks.between(
-        ask, "upgradePolicy.rollingUpgradePolicy.maxUnhealthyUpgradedInstancePercent", 0, 100, "%"
-    )
-    pause = ask.text("upgradePolicy.rollingUpgradePolicy.pauseTimeBetweenBatches")
-    if pause and not _TIME.fullmatch(pause):
-        yield Problem(
-            "upgradePolicy.rollingUpgradePolicy.pauseTimeBetweenBatches",
-            f"{pause!r} isn't a duration such as PT30S",
-        )
-    grace = ask.text("automaticRepairsPolicy.gracePeriod")
+    grace = inputs.optional_string("automaticRepairsPolicy.gracePeriod")
     minutes = _minutes(grace) if grace else None
     if grace and (minutes is None or not 10 <= minutes <= 90):
         yield Problem(
@@ -203,73 +236,131 @@ def _minutes(duration: str) -> int | None:
     return int(matched[1]) if matched[1] else int(matched[2]) * 60 + int(matched[3] or 0)
 
 
-def _scale_set_conflicts(ask: Ask) -> Iterator[Problem]:
-    where = location(ask)
+def _scale_set_conflicts(resource: Resource) -> Iterator[Problem]:
+    where = location(resource)
     base = f"{_PROFILE}.networkProfile.networkInterfaceConfigurations"
-    for interface, _ in ask.items(base):
-        for path, _ in ask.items(f"{interface}.ipConfigurations"):
-            yield from subnets.fits(ask, f"{path}.subnet.id", where=where)
-    yield from same_region(
-        ask, f"{_PROFILE}.storageProfile.osDisk.managedDisk.diskEncryptionSet.id", where
+    for interface, _ in resource.items(base):
+        for path, _ in resource.items(f"{interface}.ipConfigurations"):
+            yield from subnets.fits(resource, f"{path}.subnet.id", where=where)
+    yield from links.same_region(
+        resource, f"{_PROFILE}.storageProfile.osDisk.managedDisk.diskEncryptionSet.id", where
     )
-    group = ask.text(f"{_PROFILE}.capacityReservation.capacityReservationGroup.id")
+    group = resource.optional_string(f"{_PROFILE}.capacityReservation.capacityReservationGroup.id")
     if group:
-        yield from capacity.reserved(
-            ask,
+        yield from reserved(
+            resource,
             f"{_PROFILE}.capacityReservation.capacityReservationGroup.id",
             group,
-            ask.text("sku.name"),
+            resource.optional_string("sku.name"),
         )
 
 
-def same_region(ask: Ask, path: str, region: str | None) -> Iterator[Problem]:
-    """A problem when the resource whose id stands at a path is in another region."""
-    id = ask.text(path)
-    place = known.region_of(known.by_id(ask.world, id)) if ask.world and id else None
-    if region and place and place != region:
-        yield Problem(
-            path, f"is in {place}, this resource in {region}; they must be in the same region"
-        )
-
-
-def _scale_set_outputs(ask: Ask) -> dict[str, Any]:
-    sku = {**ask.mapping("sku"), "tier": ask.text("sku.tier") or "Standard"}
+def _scale_set_outputs(resource: Resource) -> dict[str, Any]:
+    sku = {**resource.mapping("sku"), "tier": resource.optional_string("sku.tier") or "Standard"}
     return {
-        "uniqueId": invented.guid("guid", ask.id or ""),
-        "timeCreated": invented.MOMENT,
+        "uniqueId": generated.guid("guid", resource.id),
+        "timeCreated": generated.MOMENT,
         "sku": sku,
     }
 
 
 KINDS: Final = (
-    Kind(
+    AzureKind(
+        "azure-native:compute:CapacityReservationGroup",
+        "Microsoft.Compute/capacityReservationGroups/{capacityReservationGroupName}",
+        name=kinds.COMPUTE,
+        is_held_by_children=True,
+        is_held_by_references=True,
+        replaces=("zones",),
+        computed=_group_outputs,
+    ),
+    AzureKind(
+        RESERVATION,
+        "Microsoft.Compute/capacityReservationGroups/{capacityReservationGroupName}/"
+        "capacityReservations/{capacityReservationName}",
+        name=kinds.COMPUTE,
+        replaces=("zones", "sku.name"),
+        rules=(
+            required("sku.name", "name a size"),
+            required("sku.capacity", "say how many machines"),
+            between("sku.capacity", 0, 1000),
+            refused(
+                "zones", "a reservation is in one zone; make one for each",
+                longer_than("zones", 1),
+            ),
+            _reservation_problems,
+        ),
+        crosschecks=(_reservation_conflicts,),
+        computed=_reservation_outputs,
+    ),
+    AzureKind(
+        "azure-native:compute:ProximityPlacementGroup",
+        "Microsoft.Compute/proximityPlacementGroups/{proximityPlacementGroupName}",
+        name=kinds.COMPUTE,
+        is_held_by_references=True,
+        replaces=("zones", "proximityPlacementGroupType"),
+    ),
+    AzureKind(
         ENCRYPTION_SET,
         "Microsoft.Compute/diskEncryptionSets/{diskEncryptionSetName}",
-        name=naming.DISK,
+        name=kinds.DISK,
         is_held_by_references=True,
-        replaces=frozenset({"encryptionType"}),
-        problems=_set_problems,
-        conflicts=_set_conflicts,
-        outputs=_set_outputs,
+        replaces=("encryptionType",),
+        rules=(
+            required("activeKey.keyUrl", "name the key that encrypts the disks"),
+            required("identity.type", "the set reads its key by a managed identity"),
+            texts("federatedClientId", checks.guid),
+            _set_problems,
+        ),
+        references=(links.to("activeKey.sourceVault.id", "Microsoft.KeyVault/vaults"),),
+        crosschecks=(_set_conflicts,),
+        computed=_set_outputs,
     ),
-    Kind(
+    AzureKind(
         SCALE_SET,
         "Microsoft.Compute/virtualMachineScaleSets/{vmScaleSetName}",
-        name=naming.MACHINE,
-        replaces=frozenset(
-            {
-                "orchestrationMode",
-                "zones",
-                "proximityPlacementGroup",
-                "platformFaultDomainCount",
-                "extendedLocation",
-                f"{_PROFILE}.priority",
-                f"{_PROFILE}.osProfile.computerNamePrefix",
-                f"{_PROFILE}.osProfile.adminUsername",
-            }
+        name=kinds.MACHINE,
+        replaces=(
+            "orchestrationMode", "zones", "proximityPlacementGroup", "platformFaultDomainCount",
+            "extendedLocation", f"{_PROFILE}.priority", f"{_PROFILE}.osProfile.computerNamePrefix",
+            f"{_PROFILE}.osProfile.adminUsername",
         ),
-        problems=_scale_set_problems,
-        conflicts=_scale_set_conflicts,
-        outputs=_scale_set_outputs,
+        rules=(
+            required("sku.name", "name a size, such as Standard_D8s_v6"),
+            between("sku.capacity", 0, 1000),
+            when(is_on("singlePlacementGroup"), between("sku.capacity", 0, 100)),
+            refused(
+                f"{_PROFILE}.evictionPolicy",
+                "is missing: spot machines are stopped "
+                "(Deallocate) or deleted (Delete) when taken away",
+                all_of(
+                    equals(f"{_PROFILE}.priority", "Spot"), absent(f"{_PROFILE}.evictionPolicy"),
+                ),
+            ),
+            _priority,
+            between("upgradePolicy.rollingUpgradePolicy.maxBatchInstancePercent", 5, 100, "%"),
+            between("upgradePolicy.rollingUpgradePolicy.maxUnhealthyInstancePercent", 5, 100, "%"),
+            between(
+                "upgradePolicy.rollingUpgradePolicy.maxUnhealthyUpgradedInstancePercent", 0, 100,
+                "%",
+            ),
+            formed(
+                "upgradePolicy.rollingUpgradePolicy.pauseTimeBetweenBatches", _TIME,
+                "isn't a duration such as PT30S",
+            ),
+            _upgrade,
+            formed(
+                f"{_PROFILE}.osProfile.computerNamePrefix", r"[A-Za-z0-9-]+",
+                "isn't allowed; allowed are letters, digits and hyphens",
+            ),
+            sized(f"{_PROFILE}.osProfile.computerNamePrefix", 0, 58, "characters"),
+            when(
+                given(f"{_PROFILE}.osProfile.windowsConfiguration"),
+                sized(f"{_PROFILE}.osProfile.computerNamePrefix", 0, 9, "characters"),
+            ),
+            _scale_set_problems,
+        ),
+        crosschecks=(_scale_set_conflicts,),
+        computed=_scale_set_outputs,
     ),
-)
+)  # fmt: skip

@@ -1,4 +1,4 @@
-"""Microsoft.App: environments and apps of Container Apps."""
+"""Microsoft.App and ContainerRegistry: container apps, and registries of images."""
 
 from __future__ import annotations
 
@@ -6,11 +6,35 @@ import re
 from collections.abc import Iterator
 from typing import Any, Final
 
-from falaj.sandbox.clouds.azure import arm, checks, invented, known, naming, places, subnets
-from falaj.sandbox.clouds.azure.ask import Ask
-from falaj.sandbox.clouds.azure.kind import Kind
+from falaj.sandbox.clouds.azure import (
+    arm,
+    checks,
+    existing,
+    generated,
+    keys,
+    kinds,
+    links,
+    places,
+    results,
+    subnets,
+)
+from falaj.sandbox.clouds.azure.kinds import AzureKind
 from falaj.sandbox.clouds.azure.results import location
+from falaj.sandbox.clouds.inputs import Inputs, Resource
 from falaj.sandbox.clouds.model import Problem
+from falaj.sandbox.clouds.rules import (
+    absent,
+    all_of,
+    any_of,
+    between,
+    equals,
+    formed,
+    is_on,
+    refused,
+    required,
+    texts,
+    when,
+)
 
 ENVIRONMENT: Final = "azure-native:app:ManagedEnvironment"
 _ENVIRONMENT_TYPE: Final = "Microsoft.App/managedEnvironments"
@@ -36,111 +60,86 @@ _CONSUMPTION: Final = "Consumption"
 _MEMORY: Final = re.compile(r"(\d+(?:\.\d+)?)Gi")
 
 
-def _environment_problems(ask: Ask) -> Iterator[Problem]:
-    for path, _ in ask.items("workloadProfiles"):
-        kind = ask.text(f"{path}.workloadProfileType")
+def _environment_problems(inputs: Inputs) -> Iterator[Problem]:
+    for path, _ in inputs.items("workloadProfiles"):
+        kind = inputs.optional_string(f"{path}.workloadProfileType")
         yield from checks.one_of(f"{path}.workloadProfileType", kind, _PROFILES)
-        low, high = ask.number(f"{path}.minimumCount"), ask.number(f"{path}.maximumCount")
+        low, high = inputs.number(f"{path}.minimumCount"), inputs.number(f"{path}.maximumCount")
         if kind and kind.startswith(_CONSUMPTION) and (low is not None or high is not None):
             yield Problem(
                 path, f"{kind} scales by itself; leave minimumCount and maximumCount out"
             )
         if low is not None and high is not None and low > high:
             yield Problem(f"{path}.maximumCount", f"{high:g} is less than minimumCount {low:g}")
-        name = ask.text(f"{path}.name")
+        name = inputs.optional_string(f"{path}.name")
         if name and not re.fullmatch(r"[A-Za-z0-9-]{1,15}", name):
             yield Problem(
                 f"{path}.name",
                 f"{name!r} isn't allowed; allowed are 1 to 15 letters, digits and hyphens",
             )
-    region = ask.region
-    if ask.flag("zoneRedundant"):
+    region = places.region(inputs)
+    if inputs.flag("zoneRedundant"):
         if region and places.has_zones(region) is False:
             yield Problem(
                 "zoneRedundant",
                 f"{places.display_name(region)} has no availability zones; leave it out",
             )
         yield from checks.needs(
-            ask, "vnetConfiguration.infrastructureSubnetId", "zone redundancy needs an own subnet"
-        )
-    if ask.flag("vnetConfiguration.internal"):
-        yield from checks.needs(
-            ask,
+            inputs,
             "vnetConfiguration.infrastructureSubnetId",
-            "an internal environment needs a subnet",
+            "zone redundancy needs an own subnet",
         )
-    yield from checks.resource_id(
-        "vnetConfiguration.infrastructureSubnetId",
-        ask.text("vnetConfiguration.infrastructureSubnetId"),
-        subnets.TYPE,
-    )
-    destination = ask.text("appLogsConfiguration.destination")
-    base = "appLogsConfiguration.logAnalyticsConfiguration"
-    if destination == "log-analytics":
-        for name in ("customerId", "sharedKey"):
-            yield from checks.needs(ask, f"{base}.{name}", "log-analytics needs it")
-    yield from checks.guid(f"{base}.customerId", ask.text(f"{base}.customerId"))
 
 
-def _environment_conflicts(ask: Ask) -> Iterator[Problem]:
+def _environment_conflicts(resource: Resource) -> Iterator[Problem]:
     # Source: container-apps/networking (subnet): /27 and a delegation with workload profiles, /23
     # and none without them.
-    profiles = ask.is_given("workloadProfiles")
+    profiles = resource.is_given("workloadProfiles")
     yield from subnets.fits(
-        ask,
+        resource,
         "vnetConfiguration.infrastructureSubnetId",
-        where=location(ask),
+        where=location(resource),
         delegated_to="Microsoft.App/environments" if profiles else None,
         least=27 if profiles else 23,
     )
 
 
-def _app_problems(ask: Ask) -> Iterator[Problem]:
-    if ask.is_absent("environmentId") and ask.is_absent("managedEnvironmentId"):
-        yield Problem("environmentId", "is missing: name the environment that the app runs in")
-    for name in ("environmentId", "managedEnvironmentId"):
-        yield from checks.resource_id(
-            name, ask.text(name), _ENVIRONMENT_TYPE, "Microsoft.App/connectedEnvironments"
-        )
-    if ask.is_absent("template.containers[0]"):
-        yield Problem("template.containers", "is missing: an app needs a container")
+def _app_problems(inputs: Inputs) -> Iterator[Problem]:
     names: set[str] = set()
-    for path, _ in ask.items("template.containers"):
-        yield from _container(ask, path)
-        name = ask.text(f"{path}.name")
+    for path, _ in inputs.items("template.containers"):
+        yield from _container(inputs, path)
+        name = inputs.optional_string(f"{path}.name")
         if name in names:
             yield Problem(f"{path}.name", f"{name!r} is used twice")
         names.add(name or "")
-    low = ask.number("template.scale.minReplicas")
-    high = ask.number("template.scale.maxReplicas")
-    yield from checks.between(ask, "template.scale.minReplicas", 0, 1000)
-    yield from checks.between(ask, "template.scale.maxReplicas", 1, 1000)
+    low = inputs.number("template.scale.minReplicas")
+    high = inputs.number("template.scale.maxReplicas")
     if low is not None and high is not None and low > high:
         yield Problem("template.scale.maxReplicas", f"{high:g} is less than minReplicas {low:g}")
-    yield from checks.between(ask, "configuration.ingress.targetPort", 1, 65535)
-    if ask.text("configuration.ingress.transport") == "tcp":
-        yield from checks.between(ask, "configuration.ingress.exposedPort", 1, 65535)
     weights = [
-        ask.number(f"{path}.weight") for path, _ in ask.items("configuration.ingress.traffic")
+        inputs.number(f"{path}.weight")
+        for path, _ in inputs.items("configuration.ingress.traffic")
     ]
     if weights and None not in weights and sum(item or 0 for item in weights) != 100:
         yield Problem("configuration.ingress.traffic", "the weights must add up to 100")
-    yield from _secrets(ask)
 
 
-def _container(ask: Ask, path: str) -> Iterator[Problem]:
-    yield from checks.needs(ask, f"{path}.image", "name the image")
-    name = ask.text(f"{path}.name")
+def _container(inputs: Inputs, path: str) -> Iterator[Problem]:
+    yield from checks.needs(inputs, f"{path}.image", "name the image")
+    name = inputs.optional_string(f"{path}.name")
     if name and not re.fullmatch(r"[a-z0-9](?:[-a-z0-9]{0,44}[a-z0-9])?", name):
         yield Problem(
             f"{path}.name",
             f"{name!r} isn't allowed; allowed are 1 to 46 lower-case letters, digits and hyphens",
         )
-    cpu, memory = ask.number(f"{path}.resources.cpu"), ask.text(f"{path}.resources.memory")
+    cpu, memory = (
+        inputs.number(f"{path}.resources.cpu"),
+        inputs.optional_string(f"{path}.resources.memory"),
+    )
     size = _MEMORY.fullmatch(memory) if memory else None
     if memory and size is None:
         yield Problem(f"{path}.resources.memory", f"{memory!r} isn't a size such as 2Gi")
-    if cpu is None or size is None or ask.is_given("workloadProfileName"):
+    if cpu is None or size is None or inputs.is_given("workloadProfileName"):
         return
     # Source: container-apps/containers (configuration): 0.25 to 4 processors in steps of 0.25,
     # with twice as many GiB.
@@ -156,10 +155,10 @@ def _container(ask: Ask, path: str) -> Iterator[Problem]:
         )
 
 
-def _secrets(ask: Ask) -> Iterator[Problem]:
+def _secrets(inputs: Inputs) -> Iterator[Problem]:
     known_names: set[str] = set()
-    for path, _ in ask.items("configuration.secrets"):
-        name = ask.text(f"{path}.name")
+    for path, _ in inputs.items("configuration.secrets"):
+        name = inputs.optional_string(f"{path}.name")
         known_names.add(name or "")
         if name and not re.fullmatch(r"[a-z0-9](?:[-a-z0-9.]{0,251}[a-z0-9])?", name):
             yield Problem(
@@ -167,34 +166,41 @@ def _secrets(ask: Ask) -> Iterator[Problem]:
                 f"{name!r} isn't allowed; allowed are lower-case "
                 "letters, digits, hyphens and periods",
             )
-        if ask.is_given(f"{path}.keyVaultUrl"):
+        if inputs.is_given(f"{path}.keyVaultUrl"):
             yield from checks.needs(
-                ask, f"{path}.identity", "say which identity reads the vault ('system' or an id)"
+                inputs,
+                f"{path}.identity",
+                "say which identity reads the vault ('system' or an id)",
             )
-    for path, _ in ask.items("configuration.registries"):
-        secret = ask.text(f"{path}.passwordSecretRef")
+    for path, _ in inputs.items("configuration.registries"):
+        secret = inputs.optional_string(f"{path}.passwordSecretRef")
         if secret and secret not in known_names:
             yield Problem(
                 f"{path}.passwordSecretRef",
                 f"there is no secret {secret!r}; add it to configuration.secrets",
             )
-        if ask.is_absent(f"{path}.identity") and ask.is_absent(f"{path}.username"):
+        if inputs.is_absent(f"{path}.identity") and inputs.is_absent(f"{path}.username"):
             yield Problem(path, "has neither an identity nor a username; give one")
 
 
-def _app_conflicts(ask: Ask) -> Iterator[Problem]:
-    id = ask.text("environmentId") or ask.text("managedEnvironmentId")
-    made = known.by_id(ask.world, id) if ask.world and id else None
+def _app_conflicts(resource: Resource) -> Iterator[Problem]:
+    id = resource.optional_string("environmentId") or resource.optional_string(
+        "managedEnvironmentId"
+    )
+    made = existing.by_id(resource.world, id) if id else None
     if made is None:
         return
-    region, place = location(ask), known.region_of(made)
+    region, place = location(resource), existing.region_of(made)
     if region and place and region != place:
         yield Problem(
             "location", f"{region} isn't the environment's {place}; they must be the same"
         )
-    environment = Ask(ENVIRONMENT, made.inputs, {})
-    wanted = ask.text("workloadProfileName")
-    names = {environment.text(f"{path}.name") for path, _ in environment.items("workloadProfiles")}
+    environment = Inputs(made.inputs)
+    wanted = resource.optional_string("workloadProfileName")
+    names = {
+        environment.optional_string(f"{path}.name")
+        for path, _ in environment.items("workloadProfiles")
+    }
     if wanted and wanted not in names and not (wanted == _CONSUMPTION and not names):
         listed = ", ".join(sorted(item for item in names if item)) or "none"
         yield Problem(
@@ -202,11 +208,11 @@ def _app_conflicts(ask: Ask) -> Iterator[Problem]:
         )
 
 
-def _environment_outputs(ask: Ask) -> dict[str, Any]:
-    id, region = ask.id or "", location(ask) or "unknown"
-    label = f"sandbox-{invented.digest(8, id)}"
-    subnet = ask.text("vnetConfiguration.infrastructureSubnetId")
-    address = subnets.address(ask.world, subnet, id) if subnet else None
+def _environment_outputs(resource: Resource) -> dict[str, Any]:
+    id, region = resource.id, location(resource) or "unknown"
+    label = f"sandbox-{generated.digest(8, id)}"
+    subnet = resource.optional_string("vnetConfiguration.infrastructureSubnetId")
+    address = subnets.address(resource.world, subnet, id) if subnet else None
     name = id.rpartition("/")[2]
     reference = arm.parse(id)
     group = reference.group if reference else ""
@@ -214,36 +220,38 @@ def _environment_outputs(ask: Ask) -> dict[str, Any]:
         "defaultDomain": f"{label}.{region}.azurecontainerapps.io",
         "staticIp": address or "203.0.113.1",
         "eventStreamEndpoint": f"https://{region}.azurecontainerapps.dev{id}/eventstream",
-        "customDomainConfiguration": ask.known(
+        "customDomainConfiguration": resource.get(
             "customDomainConfiguration",
-            {"customDomainVerificationId": invented.digest(64, "domain", id)},
+            {"customDomainVerificationId": generated.digest(64, "domain", id)},
         ),
-        "infrastructureResourceGroup": ask.text("infrastructureResourceGroup")
+        "infrastructureResourceGroup": resource.optional_string("infrastructureResourceGroup")
         or f"ME_{name}_{group}_{region}",
         "privateEndpointConnections": [],
     }
 
 
-def _app_outputs(ask: Ask) -> dict[str, Any]:
-    id = ask.id or ""
+def _app_outputs(resource: Resource) -> dict[str, Any]:
+    id = resource.id
     name = id.rpartition("/")[2]
-    environment = ask.text("environmentId") or ask.text("managedEnvironmentId")
-    made = known.by_id(ask.world, environment) if ask.world and environment else None
-    domain = Ask("", made.outputs, {}).text("defaultDomain") if made else None
-    suffix = ask.text("template.revisionSuffix") or invented.digest(7, id)
+    environment = resource.optional_string("environmentId") or resource.optional_string(
+        "managedEnvironmentId"
+    )
+    made = existing.by_id(resource.world, environment) if environment else None
+    domain = Inputs(made.outputs).optional_string("defaultDomain") if made else None
+    suffix = resource.optional_string("template.revisionSuffix") or generated.digest(7, id)
     revision = f"{name}--{suffix}"
     found: dict[str, Any] = {
         "latestRevisionName": revision,
         "latestReadyRevisionName": revision,
         "runningStatus": "Running",
-        "customDomainVerificationId": invented.digest(64, "domain", id),
+        "customDomainVerificationId": generated.digest(64, "domain", id),
         "outboundIpAddresses": ["203.0.113.1"],
-        "eventStreamEndpoint": f"https://{location(ask)}.azurecontainerapps.dev{id}/eventstream",
+        "eventStreamEndpoint": f"https://{location(resource)}.azurecontainerapps.dev{id}/eventstream",
     }
-    if domain and ask.is_given("configuration.ingress"):
-        part = "" if ask.flag("configuration.ingress.external") else ".internal"
+    if domain and resource.is_given("configuration.ingress"):
+        part = "" if resource.flag("configuration.ingress.external") else ".internal"
         found["latestRevisionFqdn"] = f"{revision}{part}.{domain}"
-        configuration, ingress = ask.at("configuration"), ask.at("configuration.ingress")
+        configuration, ingress = resource.at("configuration"), resource.at("configuration.ingress")
         if isinstance(configuration, dict) and isinstance(ingress, dict):
             found["configuration"] = {
                 **configuration,
@@ -252,49 +260,344 @@ def _app_outputs(ask: Ask) -> dict[str, Any]:
     return found
 
 
+REGISTRY: Final = "azure-native:containerregistry:Registry"
+REPLICATION: Final = "azure-native:containerregistry:Replication"
+_PATH: Final = "Microsoft.ContainerRegistry/registries/{registryName}"
+# What a Premium registry alone has. Source: container-registry/container-registry-skus.
+_PREMIUM: Final = {
+    "encryption.keyVaultProperties": "an own key",
+    "networkRuleSet": "network rules",
+    "policies.retentionPolicy": "a retention policy",
+    "policies.trustPolicy": "content trust",
+    "policies.quarantinePolicy": "quarantine",
+    "policies.exportPolicy": "an export policy",
+}
+_SOURCE: Final = re.compile(r"[a-z0-9.-]+(?::\d+)?(?:/[a-z0-9._*/-]+)+")
+_ACTION: Final = re.compile(
+    r"repositories/[^/\s].*/(?:content|metadata)/(?:read|write|delete)"
+    r"|gateway/[^/]+/(?:config|message)/(?:read|write)"
+)
+
+
+def _problems(inputs: Inputs) -> Iterator[Problem]:
+    sku = inputs.optional_string("sku.name")
+    if sku not in (None, "Premium"):
+        for path, what in _PREMIUM.items():
+            given = inputs.at(f"{path}.status")
+            if inputs.is_given(path) and given not in ("disabled", "Disabled"):
+                yield Problem(path, f"{what} needs the SKU Premium; given is {sku}")
+        for path, value in (
+            ("publicNetworkAccess", "Disabled"),
+            ("zoneRedundancy", "Enabled"),
+            ("dataEndpointEnabled", True),
+        ):
+            if inputs.at(path) == value:
+                yield Problem(path, f"{value} needs the SKU Premium; given is {sku}")
+    region = places.region(inputs)
+    if (
+        inputs.optional_string("zoneRedundancy") == "Enabled"
+        and region
+        and places.has_zones(region) is False
+    ):
+        yield Problem(
+            "zoneRedundancy",
+            f"{places.display_name(region)} has no availability zones; leave it out",
+        )
+    if (
+        inputs.optional_string("policies.exportPolicy.status") == "disabled"
+        and inputs.optional_string("publicNetworkAccess") != "Disabled"
+        and not (
+            inputs.is_given("publicNetworkAccess")
+            and inputs.optional_string("publicNetworkAccess") is None
+        )
+    ):
+        # Source: container-registry/data-loss-prevention.
+        yield Problem(
+            "publicNetworkAccess", "exports can be stopped only where it is Disabled; set it"
+        )
+    for path, _ in inputs.items("networkRuleSet.ipRules"):
+        text = inputs.optional_string(f"{path}.iPAddressOrRange")
+        if text and "/" in text:
+            yield from checks.cidr(f"{path}.iPAddressOrRange", text)
+
+
+def _encryption(inputs: Inputs) -> Iterator[Problem]:
+    base = "encryption.keyVaultProperties"
+    yield from keys.address(
+        f"{base}.keyIdentifier", inputs.optional_string(f"{base}.keyIdentifier")
+    )
+
+
+def _conflicts(resource: Resource) -> Iterator[Problem]:
+    path = "encryption.keyVaultProperties.keyIdentifier"
+    yield from keys.usable(resource, path, resource.optional_string(path))
+    client = resource.optional_string("encryption.keyVaultProperties.identity")
+    names = results.identity_names(resource)
+    if client and names and client not in {generated.guid("client", item) for item in names}:
+        yield Problem(
+            "encryption.keyVaultProperties.identity",
+            "isn't the client id of one of the "
+            "registry's own identities; take it from the identity's outputs",
+        )
+
+
+def _replication_problems(inputs: Inputs) -> Iterator[Problem]:
+    region = places.region(inputs)
+    if (
+        inputs.optional_string("zoneRedundancy") == "Enabled"
+        and region
+        and places.has_zones(region) is False
+    ):
+        yield Problem(
+            "zoneRedundancy",
+            f"{places.display_name(region)} has no availability zones; leave it out",
+        )
+
+
+def _parent(resource: Resource) -> Inputs | None:
+    made = existing.by_id(resource.world, resource.id.rsplit("/", 2)[0])
+    return Inputs(made.inputs) if made else None
+
+
+def _replication_conflicts(resource: Resource) -> Iterator[Problem]:
+    parent = _parent(resource)
+    if parent is None:
+        return
+    if parent.optional_string("sku.name") not in (None, "Premium"):
+        yield Problem("registryName", "a replica needs a registry of the SKU Premium")
+    if places.region(parent) and places.region(parent) == places.region(resource):
+        yield Problem("location", "is the registry's own region; a replica is in another")
+
+
+def _cache_problems(inputs: Inputs) -> Iterator[Problem]:
+    source = inputs.optional_string("sourceRepository")
+    target = inputs.optional_string("targetRepository")
+    if source and target and ("*" in source) != ("*" in target):
+        yield Problem("targetRepository", "a wildcard must stand in both repositories or in none")
+
+
+def _cache_conflicts(resource: Resource) -> Iterator[Problem]:
+    target, id = resource.optional_string("targetRepository"), resource.id
+    rules = resource.world.all("azure-native:containerregistry:CacheRule")
+    for made in rules:
+        if arm.same(made.id, id) or not arm.is_below(made.id, id.rsplit("/", 2)[0]):
+            continue
+        if target and made.inputs.get("targetRepository") == target:
+            yield Problem(
+                "targetRepository",
+                f"{target!r} is filled by {made.id.rpartition('/')[2]!r} already; choose another",
+            )
+
+
+def _scope_map_problems(inputs: Inputs) -> Iterator[Problem]:
+    for path, text in inputs.strings("actions"):
+        if not _ACTION.fullmatch(text):
+            yield Problem(
+                path, f"{text!r} isn't an action such as repositories/models/content/read"
+            )
+
+
+def _outputs(resource: Resource) -> dict[str, Any]:
+    name = resource.id.rpartition("/")[2].lower()
+    region = location(resource) or ""
+    sku = resource.at("sku")
+    found: dict[str, Any] = {
+        "loginServer": f"{name}.azurecr.io",
+        "creationDate": generated.MOMENT,
+        "status": {
+            "displayStatus": "Ready",
+            "message": "The registry is ready.",
+            "timestamp": generated.MOMENT,
+        },
+        "dataEndpointHostNames": [f"{name}.{region}.data.azurecr.io"]
+        if resource.flag("dataEndpointEnabled")
+        else [],
+        "privateEndpointConnections": [],
+        "adminUserEnabled": bool(resource.flag("adminUserEnabled")),
+        "zoneRedundancy": resource.optional_string("zoneRedundancy") or "Disabled",
+    }
+    if isinstance(sku, dict):
+        found["sku"] = {**sku, "tier": sku.get("name")}
+    return found
+
+
+def _dated(inputs: Inputs) -> dict[str, Any]:
+    del inputs
+    return {"creationDate": generated.MOMENT}
+
+
 KINDS: Final = (
-    Kind(
+    AzureKind(
         ENVIRONMENT,
         f"{_ENVIRONMENT_TYPE}/{{environmentName}}",
-        name=naming.NameRule(
-            2,
-            60,
-            r"[A-Za-z][-A-Za-z0-9]*[A-Za-z0-9]",
+        name=kinds.NameRule(
+            2, 60, r"[A-Za-z][-A-Za-z0-9]*[A-Za-z0-9]",
             "letters, digits and hyphens, starting with a letter, ending with a letter or digit",
         ),
         is_held_by_references=True,
         # The forced replacements of pulumi-azure-native (reports/forceNewTypes.json).
-        replaces=frozenset(
-            {
-                "vnetConfiguration",
-                "zoneRedundant",
-                "infrastructureResourceGroup",
-                "customDomainConfiguration.dnsSuffix",
-                "availabilityZones",
-            }
+        replaces=(
+            "vnetConfiguration", "zoneRedundant", "infrastructureResourceGroup",
+            "customDomainConfiguration.dnsSuffix", "availabilityZones",
         ),
-        problems=_environment_problems,
-        conflicts=_environment_conflicts,
-        outputs=_environment_outputs,
+        rules=(
+            when(
+                is_on("vnetConfiguration.internal"),
+                required(
+                    "vnetConfiguration.infrastructureSubnetId",
+                    "an internal environment needs a subnet",
+                ),
+            ),
+            when(
+                equals("appLogsConfiguration.destination", "log-analytics"),
+                required(
+                    "appLogsConfiguration.logAnalyticsConfiguration.customerId",
+                    "log-analytics needs it",
+                ),
+                required(
+                    "appLogsConfiguration.logAnalyticsConfiguration.sharedKey",
+                    "log-analytics needs it",
+                ),
+            ),
+            texts("appLogsConfiguration.logAnalyticsConfiguration.customerId", checks.guid),
+            _environment_problems,
+        ),
+        references=(links.to("vnetConfiguration.infrastructureSubnetId", subnets.TYPE),),
+        crosschecks=(_environment_conflicts,),
+        computed=_environment_outputs,
     ),
-    Kind(
+    AzureKind(
         "azure-native:app:ContainerApp",
         "Microsoft.App/containerApps/{containerAppName}",
-        name=naming.NameRule(
-            2,
-            32,
-            r"[a-z](?:-?[a-z0-9])*",
+        name=kinds.NameRule(
+            2, 32, r"[a-z](?:-?[a-z0-9])*",
             "lower-case letters, digits and single "
             "hyphens, starting with a letter, ending with a letter or digit",
         ),
-        replaces=frozenset({"environmentId", "managedEnvironmentId", "extendedLocation"}),
-        problems=_app_problems,
-        conflicts=_app_conflicts,
-        outputs=_app_outputs,
+        replaces=("environmentId", "managedEnvironmentId", "extendedLocation"),
+        rules=(
+            refused(
+                "environmentId", "is missing: name the environment that the app runs in",
+                absent("environmentId", "managedEnvironmentId"),
+            ),
+            refused(
+                "template.containers", "is missing: an app needs a container",
+                absent("template.containers[0]"),
+            ),
+            between("template.scale.minReplicas", 0, 1000),
+            between("template.scale.maxReplicas", 1, 1000),
+            between("configuration.ingress.targetPort", 1, 65535),
+            when(
+                equals("configuration.ingress.transport", "tcp"),
+                between("configuration.ingress.exposedPort", 1, 65535),
+            ),
+            _secrets,
+            _app_problems,
+        ),
+        references=(
+            links.to("environmentId", _ENVIRONMENT_TYPE, "Microsoft.App/connectedEnvironments"),
+            links.to(
+                "managedEnvironmentId", _ENVIRONMENT_TYPE, "Microsoft.App/connectedEnvironments",
+            ),
+        ),
+        crosschecks=(_app_conflicts,),
+        computed=_app_outputs,
     ),
-    Kind(
+    AzureKind(
         "azure-native:app:ManagedEnvironmentsStorage",
         f"{_ENVIRONMENT_TYPE}/{{environmentName}}/storages/{{storageName}}",
-        name=naming.NameRule(2, 32, r"[A-Za-z0-9-]+", "letters, digits and hyphens"),
+        name=kinds.NameRule(2, 32, r"[A-Za-z0-9-]+", "letters, digits and hyphens"),
     ),
-)
+    AzureKind(
+        REGISTRY,
+        _PATH,
+        name=kinds.REGISTRY,
+        is_global_name=True,
+        # The key can be changed later, encryption can't be switched on or off
+        # (container-registry/tutorial-enable-customer-managed-keys).
+        replaces=("encryption.status", "zoneRedundancy"),
+        rules=(
+            between("policies.retentionPolicy.days", 0, 365, "days"),
+            between("policies.softDeletePolicy.retentionDays", 1, 90, "days"),
+            refused(
+                "policies.softDeletePolicy", "doesn't go with the retention policy; choose one",
+                all_of(
+                    equals("policies.retentionPolicy.status", "enabled"),
+                    equals("policies.softDeletePolicy.status", "enabled"),
+                ),
+            ),
+            when(
+                equals("encryption.status", "enabled"),
+                required("encryption.keyVaultProperties.keyIdentifier", "name the key"),
+                required(
+                    "encryption.keyVaultProperties.identity",
+                    "give the client id of the identity that reads the key",
+                ),
+                refused(
+                    "identity",
+                    "an own key needs a user-assigned identity: the key must be "
+                    "readable before the registry exists",
+                    any_of(equals("identity.type", "SystemAssigned"), absent("identity")),
+                ),
+            ),
+            texts("encryption.keyVaultProperties.identity", checks.guid),
+            _encryption,
+            _problems,
+        ),
+        crosschecks=(_conflicts,),
+        computed=_outputs,
+    ),
+    AzureKind(
+        REPLICATION,
+        f"{_PATH}/replications/{{replicationName}}",
+        name=kinds.REGISTRY,
+        replaces=("zoneRedundancy",),
+        rules=(_replication_problems,),
+        crosschecks=(_replication_conflicts,),
+    ),
+    AzureKind(
+        "azure-native:containerregistry:CacheRule",
+        f"{_PATH}/cacheRules/{{cacheRuleName}}",
+        name=kinds.NameRule(5, 50, r"[A-Za-z0-9-]*", "letters, digits and hyphens"),
+        replaces=("sourceRepository", "targetRepository"),
+        rules=(
+            formed(
+                "sourceRepository", _SOURCE,
+                "isn't a repository with its registry, such as docker.io/library/busybox",
+            ),
+            required("sourceRepository", "a cache rule names both repositories"),
+            required("targetRepository", "a cache rule names both repositories"),
+            _cache_problems,
+        ),
+        references=(
+            links.to(
+                "credentialSetResourceId", "Microsoft.ContainerRegistry/registries/credentialSets",
+            ),
+        ),
+        crosschecks=(_cache_conflicts,),
+        computed=_dated,
+    ),
+    AzureKind(
+        "azure-native:containerregistry:CredentialSet",
+        f"{_PATH}/credentialSets/{{credentialSetName}}",
+        name=kinds.REGISTRY_ITEM,
+        is_held_by_references=True,
+        replaces=("loginServer",),
+        computed=_dated,
+    ),
+    AzureKind(
+        "azure-native:containerregistry:ScopeMap",
+        f"{_PATH}/scopeMaps/{{scopeMapName}}",
+        name=kinds.REGISTRY_ITEM,
+        is_held_by_references=True,
+        rules=(_scope_map_problems,),
+        computed=_dated,
+    ),
+    AzureKind(
+        "azure-native:containerregistry:Token",
+        f"{_PATH}/tokens/{{tokenName}}",
+        name=kinds.REGISTRY_ITEM,
+        rules=(required("scopeMapId", "say what the token may do"),),
+        computed=_dated,
+    ),
+)  # fmt: skip

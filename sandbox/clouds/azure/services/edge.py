@@ -1,15 +1,28 @@
-"""Microsoft.Network: application gateways, load balancers and public addresses."""
+"""Microsoft.Network: gateways, load balancers, public addresses and firewalls."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from falaj.sandbox.clouds.azure import checks, invented, naming, places, subnets
-from falaj.sandbox.clouds.azure.ask import Ask
-from falaj.sandbox.clouds.azure.kind import Kind
+from falaj.sandbox.clouds.azure import arm, checks, generated, kinds, places, subnets
+from falaj.sandbox.clouds.azure.kinds import AzureKind
 from falaj.sandbox.clouds.azure.results import location
+from falaj.sandbox.clouds.azure.services import network
+from falaj.sandbox.clouds.inputs import Inputs, Resource
 from falaj.sandbox.clouds.model import Problem
+from falaj.sandbox.clouds.rules import (
+    absent,
+    all_of,
+    between,
+    equals,
+    for_each,
+    given,
+    refused,
+    required,
+    texts,
+    when,
+)
 
 _V2: Final = ("Standard_v2", "WAF_v2")
 # Documentation addresses (RFC 5737): nothing answers there.
@@ -29,16 +42,16 @@ _LISTS: Final = {
 }  # fmt: skip
 
 
-def parts(ask: Ask, kind: str) -> dict[str, Any]:
+def parts(resource: Resource, kind: str) -> dict[str, Any]:
     """The lists of a gateway or balancer, each part with the id that Azure gives it."""
     found: dict[str, Any] = {}
     for name in _LISTS[kind]:
-        items = [item for _, item in ask.items(name) if isinstance(item, Mapping)]
+        items = [item for _, item in resource.items(name) if isinstance(item, Mapping)]
         if items:
             found[name] = [
                 {
                     **item,
-                    "id": f"{ask.id}/{name}/{item.get('name')}",
+                    "id": f"{resource.id}/{name}/{item.get('name')}",
                     "provisioningState": "Succeeded",
                 }
                 for item in items
@@ -46,17 +59,17 @@ def parts(ask: Ask, kind: str) -> dict[str, Any]:
     return found
 
 
-def _own_parts(ask: Ask, kind: str) -> Iterator[Problem]:
+def _own_parts(inputs: Inputs, kind: str) -> Iterator[Problem]:
     """Parts that name another part of the same resource name one that is there."""
     declared = {
         (name.lower(), str(item.get("name")).lower())
         for name in _LISTS[kind]
-        for _, item in ask.items(name)
+        for _, item in inputs.items(name)
         if isinstance(item, Mapping)
     }
-    named = [item for item in _LISTS[kind] if ask.items(item)]
+    named = [item for item in _LISTS[kind] if inputs.items(item)]
     for name in named:
-        for path, item in ask.items(name):
+        for path, item in inputs.items(name):
             for key, value in item.items() if isinstance(item, Mapping) else ():
                 for where, id in _ids(value, f"{path}.{key}"):
                     tail = id.split(f"/{kind}/")[-1].split("/")
@@ -79,20 +92,17 @@ def _ids(value: Any, path: str) -> Iterator[tuple[str, str]]:
             yield from _ids(item, f"{path}[{index}]")
 
 
-def _public_ip_problems(ask: Ask) -> Iterator[Problem]:
-    sku = ask.text("sku.name")
-    if sku == "Basic":
-        # Source: virtual-network/ip-services/public-ip-basic-upgrade-guidance (30 Sept 2025).
-        yield Problem(
-            "sku.name", "Basic addresses can't be made since 30 September 2025; choose Standard"
-        )
-    if sku in ("Standard", "StandardV2") and ask.text("publicIPAllocationMethod") == "Dynamic":
+def _public_ip_problems(inputs: Inputs) -> Iterator[Problem]:
+    sku = inputs.optional_string("sku.name")
+    if (
+        sku in ("Standard", "StandardV2")
+        and inputs.optional_string("publicIPAllocationMethod") == "Dynamic"
+    ):
         yield Problem("publicIPAllocationMethod", f"Dynamic doesn't go with {sku}; choose Static")
-    yield from checks.between(ask, "idleTimeoutInMinutes", 4, 30, "minutes")
 
 
-def _gateway_problems(ask: Ask) -> Iterator[Problem]:
-    sku, tier = ask.text("sku.name"), ask.text("sku.tier")
+def _gateway_problems(inputs: Inputs) -> Iterator[Problem]:
+    sku, tier = inputs.optional_string("sku.name"), inputs.optional_string("sku.tier")
     if sku and tier and not sku.startswith(tier) and sku not in _V2:
         yield Problem("sku.tier", f"{tier} doesn't go with the SKU {sku}")
     if sku in _V2 and tier is not None and tier != sku:
@@ -102,45 +112,22 @@ def _gateway_problems(ask: Ask) -> Iterator[Problem]:
         yield Problem(
             "sku.name", f"{sku} is of the retired first version; choose Standard_v2 or WAF_v2"
         )
-    if ask.is_absent("sku.capacity") and ask.is_absent("autoscaleConfiguration"):
-        yield Problem("sku.capacity", "is missing: give a capacity or an autoscaleConfiguration")
-    if ask.is_given("sku.capacity") and ask.is_given("autoscaleConfiguration"):
-        yield Problem("sku.capacity", "doesn't go with autoscaleConfiguration; give one of them")
-    yield from checks.between(ask, "sku.capacity", 1, 125)
-    low = ask.number("autoscaleConfiguration.minCapacity")
-    high = ask.number("autoscaleConfiguration.maxCapacity")
-    yield from checks.between(ask, "autoscaleConfiguration.minCapacity", 0, 125)
-    yield from checks.between(ask, "autoscaleConfiguration.maxCapacity", 2, 125)
+    low = inputs.number("autoscaleConfiguration.minCapacity")
+    high = inputs.number("autoscaleConfiguration.maxCapacity")
     if low is not None and high is not None and low > high:
         yield Problem("autoscaleConfiguration.maxCapacity", f"{high:g} is less than minCapacity")
-    for name in (
-        "gatewayIPConfigurations",
-        "frontendIPConfigurations",
-        "frontendPorts",
-        "backendAddressPools",
-        "httpListeners",
-        "requestRoutingRules",
-    ):
-        if ask.is_absent(f"{name}[0]"):
-            yield Problem(name, "is missing: a gateway needs at least one")
-    yield from _listeners(ask)
-    yield from _own_parts(ask, "applicationGateways")
+    yield from _own_parts(inputs, "applicationGateways")
 
 
-def _listeners(ask: Ask) -> Iterator[Problem]:
-    for path, _ in ask.items("requestRoutingRules"):
-        if ask.text("sku.name") in _V2 and ask.is_absent(f"{path}.priority"):
+def _listeners(inputs: Inputs) -> Iterator[Problem]:
+    for path, _ in inputs.items("requestRoutingRules"):
+        if inputs.optional_string("sku.name") in _V2 and inputs.is_absent(f"{path}.priority"):
             yield Problem(f"{path}.priority", "is missing: each rule needs one, 1 to 20000")
-        yield from checks.between(ask, f"{path}.priority", 1, 20000)
-    for path, _ in ask.items("httpListeners"):
-        if ask.text(f"{path}.protocol") == "Https" and ask.is_absent(f"{path}.sslCertificate"):
-            yield Problem(f"{path}.sslCertificate", "is missing: an Https listener needs one")
-    for path, _ in ask.items("frontendPorts"):
-        yield from checks.between(ask, f"{path}.port", 1, 65199)
-    for path, _ in ask.items("sslCertificates"):
-        if ask.is_absent(f"{path}.data") and ask.is_absent(f"{path}.keyVaultSecretId"):
+        yield from checks.between(inputs, f"{path}.priority", 1, 20000)
+    for path, _ in inputs.items("sslCertificates"):
+        if inputs.is_absent(f"{path}.data") and inputs.is_absent(f"{path}.keyVaultSecretId"):
             yield Problem(path, "has neither data nor keyVaultSecretId; give one of them")
-        if ask.is_given(f"{path}.keyVaultSecretId") and ask.is_absent("identity"):
+        if inputs.is_given(f"{path}.keyVaultSecretId") and inputs.is_absent("identity"):
             yield Problem(
                 "identity",
                 "is missing: the gateway reads its certificate from the "
@@ -148,126 +135,327 @@ def _listeners(ask: Ask) -> Iterator[Problem]:
             )
 
 
-def _gateway_conflicts(ask: Ask) -> Iterator[Problem]:
-    for path, _ in ask.items("gatewayIPConfigurations"):
+def _gateway_conflicts(resource: Resource) -> Iterator[Problem]:
+    for path, _ in resource.items("gatewayIPConfigurations"):
         yield from subnets.fits(
-            ask,
+            resource,
             f"{path}.subnet.id",
-            where=location(ask),
+            where=location(resource),
             # Network isolation asks for this delegation (application-gateway-private-deployment).
             delegated_to=None,
             may_be_delegated=True,
         )
-    for path, _ in ask.items("frontendIPConfigurations"):
-        text, id = ask.text(f"{path}.privateIPAddress"), ask.text(f"{path}.subnet.id")
-        subnet = subnets.find(ask.world, id) if ask.world and id else None
+    for path, _ in resource.items("frontendIPConfigurations"):
+        text, id = (
+            resource.optional_string(f"{path}.privateIPAddress"),
+            resource.optional_string(f"{path}.subnet.id"),
+        )
+        subnet = subnets.find(resource.world, id) if id else None
         if subnet and text and not subnets.is_inside(subnet, text):
             yield Problem(f"{path}.privateIPAddress", f"{text} isn't an address of the subnet")
 
 
-def _balancer_problems(ask: Ask) -> Iterator[Problem]:
-    sku = ask.text("sku.name")
-    if sku == "Basic":
-        # Source: load-balancer/load-balancer-basic-upgrade-guidance (30 September 2025).
-        yield Problem(
-            "sku.name", "Basic balancers can't be made since 30 September 2025; choose Standard"
-        )
-    for path, _ in ask.items("frontendIPConfigurations"):
-        if ask.is_given(f"{path}.subnet") and ask.is_given(f"{path}.publicIPAddress"):
+def _balancer_problems(inputs: Inputs) -> Iterator[Problem]:
+    for path, _ in inputs.items("frontendIPConfigurations"):
+        if inputs.is_given(f"{path}.subnet") and inputs.is_given(f"{path}.publicIPAddress"):
             yield Problem(path, "has a subnet and a public address; a frontend has one of them")
-        if ask.text(f"{path}.privateIPAllocationMethod") == "Static" and ask.is_absent(
-            f"{path}.privateIPAddress"
-        ):
+        if inputs.optional_string(
+            f"{path}.privateIPAllocationMethod"
+        ) == "Static" and inputs.is_absent(f"{path}.privateIPAddress"):
             yield Problem(f"{path}.privateIPAddress", "is missing: a Static frontend needs it")
-        yield from checks.address(f"{path}.privateIPAddress", ask.text(f"{path}.privateIPAddress"))
-        yield from checks.zones(f"{path}.zones", ask)
-    for path, _ in ask.items("loadBalancingRules"):
-        yield from checks.between(ask, f"{path}.frontendPort", 0, 65534)
-        yield from checks.between(ask, f"{path}.backendPort", 0, 65535)
-        yield from checks.between(ask, f"{path}.idleTimeoutInMinutes", 4, 100, "minutes")
-    for path, _ in ask.items("probes"):
-        yield from checks.between(ask, f"{path}.port", 1, 65535)
-        if ask.text(f"{path}.protocol") in ("Http", "Https"):
-            yield from checks.needs(ask, f"{path}.requestPath", "a web probe needs a path")
-    yield from _own_parts(ask, "loadBalancers")
-
-
-def _balancer_conflicts(ask: Ask) -> Iterator[Problem]:
-    for path, _ in ask.items("frontendIPConfigurations"):
-        yield from subnets.fits(
-            ask, f"{path}.subnet.id", where=location(ask), may_be_delegated=True
+        yield from checks.address(
+            f"{path}.privateIPAddress", inputs.optional_string(f"{path}.privateIPAddress")
         )
-        text, id = ask.text(f"{path}.privateIPAddress"), ask.text(f"{path}.subnet.id")
-        subnet = subnets.find(ask.world, id) if ask.world and id else None
+        yield from checks.zones(f"{path}.zones", inputs)
+    yield from _own_parts(inputs, "loadBalancers")
+
+
+def _balancer_conflicts(resource: Resource) -> Iterator[Problem]:
+    for path, _ in resource.items("frontendIPConfigurations"):
+        yield from subnets.fits(
+            resource, f"{path}.subnet.id", where=location(resource), may_be_delegated=True
+        )
+        text, id = (
+            resource.optional_string(f"{path}.privateIPAddress"),
+            resource.optional_string(f"{path}.subnet.id"),
+        )
+        subnet = subnets.find(resource.world, id) if id else None
         if subnet and text and not subnets.is_inside(subnet, text):
             yield Problem(f"{path}.privateIPAddress", f"{text} isn't an address of the subnet")
 
 
-def _public_ip_outputs(ask: Ask) -> dict[str, Any]:
-    last = int(invented.digest(4, ask.id or ""), 16) % 254 + 1
+def _public_ip_outputs(resource: Resource) -> dict[str, Any]:
+    last = int(generated.digest(4, resource.id), 16) % 254 + 1
     found: dict[str, Any] = {"ipAddress": f"{_PUBLIC}{last}"}
-    label = ask.text("dnsSettings.domainNameLabel")
-    region = location(ask)
-    settings = ask.at("dnsSettings")
+    label = resource.optional_string("dnsSettings.domainNameLabel")
+    region = location(resource)
+    settings = resource.at("dnsSettings")
     if label and region and isinstance(settings, dict):
         host = f"{label}.{places.normalise(region)}.cloudapp.azure.com"
         found["dnsSettings"] = {**settings, "fqdn": host}
     return found
 
 
-def _frontends(ask: Ask, kind: str) -> dict[str, Any]:
-    found = parts(ask, kind)
+def _frontends(resource: Resource, kind: str) -> dict[str, Any]:
+    found = parts(resource, kind)
     for index, item in enumerate(found.get("frontendIPConfigurations", [])):
         path = f"frontendIPConfigurations[{index}]"
-        subnet = ask.text(f"{path}.subnet.id")
+        subnet = resource.optional_string(f"{path}.subnet.id")
         if subnet and item.get("privateIPAddress") is None:
-            address = subnets.address(ask.world, subnet, ask.id or "", path)
+            address = subnets.address(resource.world, subnet, resource.id, path)
             item.update({"privateIPAddress": address} if address else {})
     return found
 
 
-def _gateway_outputs(ask: Ask) -> dict[str, Any]:
-    return {"operationalState": "Running", **_frontends(ask, "applicationGateways")}
+def _gateway_outputs(resource: Resource) -> dict[str, Any]:
+    return {"operationalState": "Running", **_frontends(resource, "applicationGateways")}
 
 
-def _balancer_outputs(ask: Ask) -> dict[str, Any]:
-    return _frontends(ask, "loadBalancers")
+def _balancer_outputs(resource: Resource) -> dict[str, Any]:
+    return _frontends(resource, "loadBalancers")
+
+
+def _firewall_problems(inputs: Inputs) -> Iterator[Problem]:
+    is_hub = inputs.optional_string("sku.name") == "AZFW_Hub"
+    configurations = inputs.items("ipConfigurations")
+    if not is_hub and inputs.is_absent("ipConfigurations[0]"):
+        yield Problem("ipConfigurations", "is missing: a firewall needs its subnet and an address")
+    with_subnet = [path for path, _ in configurations if inputs.is_given(f"{path}.subnet.id")]
+    lacks_subnet = all(inputs.is_absent(f"{path}.subnet.id") for path, _ in configurations)
+    if configurations and lacks_subnet and not is_hub:
+        yield Problem("ipConfigurations[0].subnet.id", "is missing: name AzureFirewallSubnet")
+    if len(with_subnet) > 1:
+        yield Problem(
+            f"{with_subnet[1].split('.')[0]}.subnet",
+            "the first configuration alone names the subnet; leave it out here",
+        )
+    if inputs.is_given("firewallPolicy"):
+        for name in ("applicationRuleCollections", "networkRuleCollections", "natRuleCollections"):
+            if inputs.items(name):
+                yield Problem(name, "don't go together with a firewallPolicy; put the rules there")
+
+
+def _firewall_conflicts(resource: Resource) -> Iterator[Problem]:
+    where = location(resource)
+    for path, _ in resource.items("ipConfigurations"):
+        yield from subnets.fits(
+            resource, f"{path}.subnet.id", where=where, least=26, name="AzureFirewallSubnet"
+        )
+    yield from subnets.fits(
+        resource,
+        "managementIpConfiguration.subnet.id",
+        where=where,
+        least=26,
+        name="AzureFirewallManagementSubnet",
+    )
+
+
+def _policy_problems(inputs: Inputs) -> Iterator[Problem]:
+    tier = inputs.optional_string("sku.tier") or "Standard"
+    if tier != "Premium":
+        for path in ("intrusionDetection", "transportSecurity"):
+            if inputs.is_given(path) and inputs.is_given("sku.tier"):
+                yield Problem(path, f"needs the tier Premium; given is {tier}")
+    if tier == "Basic" and inputs.flag("dnsSettings.enableProxy"):
+        yield Problem("dnsSettings.enableProxy", "needs the tier Standard or Premium")
+
+
+def _rule_group_problems(inputs: Inputs) -> Iterator[Problem]:
+    for path, _ in inputs.items("ruleCollections"):
+        yield from checks.between(inputs, f"{path}.priority", 100, 65000)
+        yield from checks.needs(inputs, f"{path}.name", "each collection needs a name")
+        kinds = {
+            inputs.optional_string(f"{rule}.ruleType") for rule, _ in inputs.items(f"{path}.rules")
+        }
+        if {"ApplicationRule", "NetworkRule"} <= kinds:
+            yield Problem(
+                f"{path}.rules",
+                "mixes rules for applications and networks; make a collection of each",
+            )
+        for rule, _ in inputs.items(f"{path}.rules"):
+            yield from _firewall_rule(inputs, rule)
+
+
+def _firewall_rule(inputs: Inputs, path: str) -> Iterator[Problem]:
+    for where, text in inputs.strings(f"{path}.sourceAddresses"):
+        if text != "*" and "-" not in text and "/" in text:
+            yield from checks.cidr(where, text)
+    if inputs.is_absent(f"{path}.sourceAddresses[0]") and inputs.is_absent(
+        f"{path}.sourceIpGroups[0]"
+    ):
+        yield Problem(f"{path}.sourceAddresses", "is missing: say whom the rule is for")
+    if inputs.optional_string(f"{path}.ruleType") == "ApplicationRule":
+        targets = ("targetFqdns", "fqdnTags", "targetUrls", "webCategories")
+        if all(inputs.is_absent(f"{path}.{name}[0]") for name in targets):
+            yield Problem(f"{path}.targetFqdns", "is missing: name the hosts that are allowed")
+        for where, text in inputs.strings(f"{path}.targetFqdns"):
+            if "://" in text or "/" in text:
+                yield Problem(where, f"{text!r} isn't a host name; leave out the scheme and path")
+    if inputs.optional_string(f"{path}.ruleType") == "NetworkRule":
+        for where, text in inputs.strings(f"{path}.destinationPorts"):
+            yield from network.ports(where, text)
+
+
+def _firewall_outputs(resource: Resource) -> dict[str, Any]:
+    configurations: list[Any] = []
+    for path, item in resource.items("ipConfigurations"):
+        if not isinstance(item, Mapping):
+            continue
+        address = subnets.address(
+            resource.world, resource.optional_string(f"{path}.subnet.id") or "", resource.id
+        )
+        own = f"{resource.id}/azureFirewallIpConfigurations/{arm.segment(str(item.get('name')))}"
+        configurations.append({**item, "id": own, "privateIPAddress": address})
+    return {"ipConfigurations": configurations, "ipGroups": []}
 
 
 KINDS: Final = (
-    Kind(
+    AzureKind(
         "azure-native:network:PublicIPAddress",
         "Microsoft.Network/publicIPAddresses/{publicIpAddressName}",
-        name=naming.NETWORK,
+        name=kinds.NETWORK,
         is_held_by_references=True,
-        replaces=frozenset({"publicIPAddressVersion", "publicIPPrefix", "sku", "zones"}),
-        problems=_public_ip_problems,
-        outputs=_public_ip_outputs,
+        replaces=("publicIPAddressVersion", "publicIPPrefix", "sku", "zones"),
+        rules=(
+            # Source: virtual-network/ip-services/public-ip-basic-upgrade-guidance (30 Sept 2025).
+            refused(
+                "sku.name",
+                "Basic addresses can't be made since 30 September 2025; choose Standard",
+                equals("sku.name", "Basic"),
+            ),
+            between("idleTimeoutInMinutes", 4, 30, "minutes"),
+            _public_ip_problems,
+        ),
+        computed=_public_ip_outputs,
     ),
-    Kind(
+    AzureKind(
         "azure-native:network:NatGateway",
         "Microsoft.Network/natGateways/{natGatewayName}",
-        name=naming.NETWORK,
+        name=kinds.NETWORK,
         is_held_by_references=True,
-        replaces=frozenset({"zones"}),
+        replaces=("zones",),
     ),
-    Kind(
+    AzureKind(
         "azure-native:network:ApplicationGateway",
         "Microsoft.Network/applicationGateways/{applicationGatewayName}",
-        name=naming.NETWORK,
-        replaces=frozenset({"zones"}),
-        problems=_gateway_problems,
-        conflicts=_gateway_conflicts,
-        outputs=_gateway_outputs,
+        name=kinds.NETWORK,
+        replaces=("zones",),
+        rules=(
+            refused(
+                "sku.capacity", "is missing: give a capacity or an autoscaleConfiguration",
+                absent("sku.capacity", "autoscaleConfiguration"),
+            ),
+            refused(
+                "sku.capacity", "doesn't go with autoscaleConfiguration; give one of them",
+                all_of(given("sku.capacity"), given("autoscaleConfiguration")),
+            ),
+            between("sku.capacity", 1, 125),
+            between("autoscaleConfiguration.minCapacity", 0, 125),
+            between("autoscaleConfiguration.maxCapacity", 2, 125),
+            refused(
+                "gatewayIPConfigurations", "is missing: a gateway needs at least one",
+                absent("gatewayIPConfigurations[0]"),
+            ),
+            refused(
+                "frontendIPConfigurations", "is missing: a gateway needs at least one",
+                absent("frontendIPConfigurations[0]"),
+            ),
+            refused(
+                "frontendPorts", "is missing: a gateway needs at least one",
+                absent("frontendPorts[0]"),
+            ),
+            refused(
+                "backendAddressPools", "is missing: a gateway needs at least one",
+                absent("backendAddressPools[0]"),
+            ),
+            refused(
+                "httpListeners", "is missing: a gateway needs at least one",
+                absent("httpListeners[0]"),
+            ),
+            refused(
+                "requestRoutingRules", "is missing: a gateway needs at least one",
+                absent("requestRoutingRules[0]"),
+            ),
+            for_each(
+                "httpListeners[]",
+                refused(
+                    "sslCertificate", "is missing: an Https listener needs one",
+                    all_of(equals("protocol", "Https"), absent("sslCertificate")),
+                ),
+            ),
+            between("frontendPorts[].port", 1, 65199),
+            _listeners,
+            _gateway_problems,
+        ),
+        crosschecks=(_gateway_conflicts,),
+        computed=_gateway_outputs,
     ),
-    Kind(
+    AzureKind(
         "azure-native:network:LoadBalancer",
         "Microsoft.Network/loadBalancers/{loadBalancerName}",
-        name=naming.NETWORK,
+        name=kinds.NETWORK,
         is_held_by_references=True,
-        replaces=frozenset({"sku"}),
-        problems=_balancer_problems,
-        conflicts=_balancer_conflicts,
-        outputs=_balancer_outputs,
+        replaces=("sku",),
+        rules=(
+            # Source: load-balancer/load-balancer-basic-upgrade-guidance (30 September 2025).
+            refused(
+                "sku.name",
+                "Basic balancers can't be made since 30 September 2025; choose Standard",
+                equals("sku.name", "Basic"),
+            ),
+            between("loadBalancingRules[].frontendPort", 0, 65534),
+            between("loadBalancingRules[].backendPort", 0, 65535),
+            between("loadBalancingRules[].idleTimeoutInMinutes", 4, 100, "minutes"),
+            for_each(
+                "probes[]", between("port", 1, 65535),
+                when(
+                    equals("protocol", "Http", "Https"),
+                    required("requestPath", "a web probe needs a path"),
+                ),
+            ),
+            _balancer_problems,
+        ),
+        crosschecks=(_balancer_conflicts,),
+        computed=_balancer_outputs,
     ),
-)
+    AzureKind(
+        "azure-native:network:AzureFirewall",
+        "Microsoft.Network/azureFirewalls/{azureFirewallName}",
+        name=kinds.NameRule(1, 56, kinds.NETWORK.pattern, kinds.NETWORK.text),
+        replaces=("zones",),
+        rules=(
+            refused(
+                "managementIpConfiguration",
+                "is missing: the tier Basic needs its own management subnet and address",
+                all_of(equals("sku.tier", "Basic"), absent("managementIpConfiguration")),
+            ),
+            _firewall_problems,
+        ),
+        crosschecks=(_firewall_conflicts,),
+        computed=_firewall_outputs,
+    ),
+    AzureKind(
+        "azure-native:network:FirewallPolicy",
+        "Microsoft.Network/firewallPolicies/{firewallPolicyName}",
+        name=kinds.NETWORK,
+        is_held_by_references=True,
+        rules=(texts("dnsSettings.servers[]", checks.address), _policy_problems),
+    ),
+    AzureKind(
+        "azure-native:network:FirewallPolicyRuleCollectionGroup",
+        "Microsoft.Network/firewallPolicies/{firewallPolicyName}/ruleCollectionGroups/"
+        "{ruleCollectionGroupName}",
+        name=kinds.NETWORK,
+        rules=(
+            between("priority", 100, 65000),
+            required("priority", "give each group its own, 100 to 65000"),
+            _rule_group_problems,
+        ),
+    ),
+    AzureKind(
+        "azure-native:network:IpGroup",
+        "Microsoft.Network/ipGroups/{ipGroupsName}",
+        name=kinds.NETWORK,
+        is_held_by_references=True,
+    ),
+)  # fmt: skip

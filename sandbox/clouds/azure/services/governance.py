@@ -1,4 +1,4 @@
-"""Budgets (Microsoft.Consumption, Microsoft.CostManagement) and Defender's plans."""
+"""Resource groups, budgets and Defender's plans."""
 
 from __future__ import annotations
 
@@ -6,12 +6,13 @@ from collections.abc import Iterator
 from datetime import date, datetime
 from typing import Any, Final
 
-from falaj.sandbox.clouds.azure import checks, naming
-from falaj.sandbox.clouds.azure.ask import Ask
-from falaj.sandbox.clouds.azure.kind import Kind
+from falaj.sandbox.clouds.azure import arm, checks, generated, kinds
+from falaj.sandbox.clouds.azure.kinds import AzureKind
+from falaj.sandbox.clouds.inputs import Inputs, Resource
 from falaj.sandbox.clouds.model import Problem
+from falaj.sandbox.clouds.rules import all_of, equals, given, one_of, refused
 
-_BUDGET: Final = naming.NameRule(
+_BUDGET: Final = kinds.NameRule(
     1, 63, r"[-A-Za-z0-9_]+", "letters, digits, underscores and hyphens"
 )
 # Source: Microsoft Defender for Cloud REST API (pricings): names of plans.
@@ -29,11 +30,13 @@ def _day(text: str) -> date | None:
         return None
 
 
-def _budget_problems(ask: Ask) -> Iterator[Problem]:
-    amount = ask.number("amount")
+def _budget_problems(inputs: Inputs) -> Iterator[Problem]:
+    amount = inputs.number("amount")
     if amount is not None and amount <= 0:
         yield Problem("amount", f"{amount:g} isn't allowed; a budget is more than 0")
-    given = {name: ask.text(f"timePeriod.{name}") for name in ("startDate", "endDate")}
+    given = {
+        name: inputs.optional_string(f"timePeriod.{name}") for name in ("startDate", "endDate")
+    }
     days = {name: _day(text) if text else None for name, text in given.items()}
     for name, text in given.items():
         if text and days[name] is None:
@@ -51,21 +54,22 @@ def _budget_problems(ask: Ask) -> Iterator[Problem]:
         yield Problem("timePeriod.startDate", f"{start} is before June 2017")
     if start is not None and end is not None and end <= start:
         yield Problem("timePeriod.endDate", f"{end} isn't after the start {start}")
-    if len(ask.keys("notifications")) > 5:
+    if len(inputs.keys("notifications")) > 5:
         yield Problem(
-            "notifications", f"{len(ask.keys('notifications'))} are given; at most 5 are allowed"
+            "notifications",
+            f"{len(inputs.keys('notifications'))} are given; at most 5 are allowed",
         )
-    for key in ask.keys("notifications"):
-        yield from _notification(ask, key)
+    for key in inputs.keys("notifications"):
+        yield from _notification(inputs, key)
 
 
-def _notification(ask: Ask, key: str) -> Iterator[Problem]:
-    notifications = ask.at("notifications")
+def _notification(inputs: Inputs, key: str) -> Iterator[Problem]:
+    notifications = inputs.at("notifications")
     inner = notifications.get(key)
     where = f"notifications.{key}"
     if not isinstance(inner, dict):
         return
-    one = Ask(ask.token, inner, ask.config)
+    one = Inputs(inner)
     share = one.number("threshold")
     if share is not None and not 0 < share <= 1000:
         yield Problem(
@@ -80,59 +84,97 @@ def _notification(ask: Ask, key: str) -> Iterator[Problem]:
         )
     if len(one.items("contactEmails")) > 50:
         yield Problem(f"{where}.contactEmails", "names more than 50, which is the most")
-    for path, text in one.texts("contactEmails"):
+    for path, text in one.strings("contactEmails"):
         if "@" not in text:
             yield Problem(f"{where}.{path}", f"{text!r} isn't an e-mail address")
-    for path, text in one.texts("contactGroups"):
+    for path, text in one.strings("contactGroups"):
         for problem in checks.resource_id(path, text, "Microsoft.Insights/actionGroups"):
             yield Problem(f"{where}.{problem.path}", problem.reason)
 
 
-def _pricing_problems(ask: Ask) -> Iterator[Problem]:
-    yield from checks.one_of("pricingName", ask.text("pricingName"), _PLANS)
-    if ask.is_given("subPlan") and ask.text("pricingTier") == "Free":
-        yield Problem("subPlan", "goes with pricingTier Standard only")
-
-
-def _budget_outputs(ask: Ask) -> dict[str, Any]:
-    del ask
+def _budget_outputs(inputs: Inputs) -> dict[str, Any]:
+    del inputs
     return {"currentSpend": {"amount": 0, "unit": "USD"}}
 
 
-def _pricing_outputs(ask: Ask) -> dict[str, Any]:
-    del ask
+def _pricing_outputs(inputs: Inputs) -> dict[str, Any]:
+    del inputs
     return {"freeTrialRemainingTime": "PT0S", "deprecated": False, "inherited": "False"}
 
 
+def _outputs(inputs: Inputs) -> dict[str, Any]:
+    del inputs
+    return {
+        "type": "Microsoft.Resources/resourceGroups",
+        "properties": {"provisioningState": "Succeeded"},
+    }
+
+
+def _resource_outputs(resource: Resource) -> dict[str, Any]:
+    """What a resource of any type answers; keys of a managed HSM are made by it."""
+    reference = arm.parse(resource.id)
+    given = resource.at("properties")
+    found: dict[str, Any] = {"type": reference.type if reference else ""}
+    if reference and reference.type.lower() == "microsoft.keyvault/managedhsms/keys":
+        uri = f"https://{reference.names[0].lower()}.managedhsm.azure.net/keys/{reference.name}"
+        version = generated.digest(32, "version", reference.id)
+        found["properties"] = {
+            **(given if isinstance(given, dict) else {}),
+            "keyUri": uri,
+            "keyUriWithVersion": f"{uri}/{version}",
+        }
+    return found
+
+
 KINDS: Final = (
-    Kind(
+    AzureKind(
         "azure-native:security:SecurityContact",
         "/subscriptions/{subscriptionId}/providers/Microsoft.Security/securityContacts/"
         "{securityContactName}",
-        name=naming.only("default"),
+        name=kinds.only("default"),
         is_always_there=True,
     ),
-    Kind(
+    AzureKind(
         "azure-native:consumption:Budget",
         "{scope}/providers/Microsoft.Consumption/budgets/{budgetName}",
         name=_BUDGET,
-        replaces=frozenset({"timeGrain", "timePeriod.startDate"}),
-        problems=_budget_problems,
-        outputs=_budget_outputs,
+        replaces=("timeGrain", "timePeriod.startDate"),
+        rules=(_budget_problems,),
+        computed=_budget_outputs,
     ),
-    Kind(
+    AzureKind(
         "azure-native:costmanagement:Budget",
         "{scope}/providers/Microsoft.CostManagement/budgets/{budgetName}",
         name=_BUDGET,
-        replaces=frozenset({"timeGrain", "timePeriod.startDate"}),
-        problems=_budget_problems,
-        outputs=_budget_outputs,
+        replaces=("timeGrain", "timePeriod.startDate"),
+        rules=(_budget_problems,),
+        computed=_budget_outputs,
     ),
-    Kind(
+    AzureKind(
         "azure-native:security:Pricing",
         "{scopeId}/providers/Microsoft.Security/pricings/{pricingName}",
         is_always_there=True,
-        problems=_pricing_problems,
-        outputs=_pricing_outputs,
+        rules=(
+            one_of("pricingName", _PLANS),
+            refused(
+                "subPlan", "goes with pricingTier Standard only",
+                all_of(given("subPlan"), equals("pricingTier", "Free")),
+            ),
+        ),
+        computed=_pricing_outputs,
     ),
-)
+    AzureKind(
+        "azure-native:resources:Resource",
+        "/subscriptions/{subscriptionId}/resourceGroups/{resourceGroupName}/providers/"
+        "{resourceProviderNamespace}/{parentResourcePath}/{resourceType}/{resourceName}",
+        location="any",
+        computed=_resource_outputs,
+    ),
+    AzureKind(
+        "azure-native:resources:ResourceGroup",
+        "/subscriptions/{subscriptionId}/resourceGroups/{resourceGroupName}",
+        name=kinds.GROUP,
+        autoname="random",
+        computed=_outputs,
+    ),
+)  # fmt: skip

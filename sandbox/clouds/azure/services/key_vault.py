@@ -6,10 +6,20 @@ import re
 from collections.abc import Iterator
 from typing import Any, Final
 
-from falaj.sandbox.clouds.azure import checks, invented, keys, naming
-from falaj.sandbox.clouds.azure.ask import Ask
-from falaj.sandbox.clouds.azure.kind import Kind
+from falaj.sandbox.clouds.azure import checks, generated, keys, kinds
+from falaj.sandbox.clouds.azure.kinds import AzureKind
+from falaj.sandbox.clouds.inputs import Inputs, Resource
 from falaj.sandbox.clouds.model import Problem
+from falaj.sandbox.clouds.rules import (
+    absent,
+    all_of,
+    between,
+    equals,
+    is_on,
+    one_of,
+    refused,
+    texts,
+)
 
 # Source: key-vault/keys/about-keys (key types, sizes and curves).
 _RSA_SIZES: Final = (2048, 3072, 4096)
@@ -27,80 +37,58 @@ def days(duration: str) -> int | None:
     return years * 365 + months * 30 + rest
 
 
-def _vault_problems(ask: Ask) -> Iterator[Problem]:
-    yield from checks.guid("properties.tenantId", ask.text("properties.tenantId"))
-    if ask.at("properties.enablePurgeProtection") is False:
-        yield Problem(
-            "properties.enablePurgeProtection",
-            "false isn't allowed: protection is "
-            "either on for good or not mentioned; leave it out or set it to true",
-        )
-    if ask.at("properties.enableSoftDelete") is False:
-        yield Problem(
-            "properties.enableSoftDelete", "false isn't allowed for new vaults; leave it out"
-        )
-    yield from checks.between(ask, "properties.softDeleteRetentionInDays", 7, 90, "days")
-    policies = ask.items("properties.accessPolicies")
+def _vault_problems(inputs: Inputs) -> Iterator[Problem]:
+    policies = inputs.items("properties.accessPolicies")
     if len(policies) > 1024:
         yield Problem(
             "properties.accessPolicies", f"{len(policies)} are given; at most 1024 are allowed"
         )
-    if policies and ask.flag("properties.enableRbacAuthorization"):
+    if policies and inputs.flag("properties.enableRbacAuthorization"):
         yield Problem(
             "properties.accessPolicies",
             "are ignored with enableRbacAuthorization; leave them out and assign roles",
         )
     if (
-        ask.is_absent("properties.accessPolicies")
-        and ask.at("properties.enableRbacAuthorization") in (None, False)
-        and ask.text("properties.createMode") != "recover"
+        inputs.is_absent("properties.accessPolicies")
+        and inputs.at("properties.enableRbacAuthorization") in (None, False)
+        and inputs.optional_string("properties.createMode") != "recover"
     ):
         yield Problem(
             "properties.accessPolicies",
             "is missing: without enableRbacAuthorization a "
             "vault needs a list of policies, which may be empty",
         )
-    yield from _network("properties.networkAcls", ask)
+    yield from _network("properties.networkAcls", inputs)
 
 
-def _network(path: str, ask: Ask) -> Iterator[Problem]:
-    for where, _ in ask.items(f"{path}.ipRules"):
-        text = ask.text(f"{where}.value")
+def _network(path: str, inputs: Inputs) -> Iterator[Problem]:
+    for where, _ in inputs.items(f"{path}.ipRules"):
+        text = inputs.optional_string(f"{where}.value")
         if text and "/" in text:
             yield from checks.cidr(f"{where}.value", text)
-    for where, _ in ask.items(f"{path}.virtualNetworkRules"):
+    for where, _ in inputs.items(f"{path}.virtualNetworkRules"):
         yield from checks.resource_id(
-            f"{where}.id", ask.text(f"{where}.id"), "Microsoft.Network/virtualNetworks/subnets"
+            f"{where}.id",
+            inputs.optional_string(f"{where}.id"),
+            "Microsoft.Network/virtualNetworks/subnets",
         )
 
 
-def _key_problems(ask: Ask) -> Iterator[Problem]:
-    kind = ask.text("properties.kty")
-    size, curve = ask.number("properties.keySize"), ask.at("properties.curveName")
+def _key_problems(inputs: Inputs) -> Iterator[Problem]:
+    kind = inputs.optional_string("properties.kty")
+    size, curve = inputs.number("properties.keySize"), inputs.at("properties.curveName")
     is_rsa = kind is not None and kind.startswith("RSA")
-    if kind is None and ask.is_absent("properties.kty"):
+    if kind is None and inputs.is_absent("properties.kty"):
         yield Problem("properties.kty", "is missing: name the type, such as RSA or RSA-HSM")
-    if size is not None and size not in _RSA_SIZES:
-        yield Problem(
-            "properties.keySize", f"{size:g} isn't allowed; allowed are 2048, 3072, 4096"
-        )
     if size is not None and kind is not None and not is_rsa:
         yield Problem("properties.keySize", f"goes with RSA keys only; given is {kind}")
     if curve is not None and is_rsa:
         yield Problem("properties.curveName", f"goes with EC keys only; given is {kind}")
-    if ask.at("properties.attributes.exportable") is True and ask.is_absent(
-        "properties.releasePolicy"
-    ):
-        yield Problem(
-            "properties.releasePolicy",
-            "is missing: an exportable key needs a policy of who may get it",
-        )
-    yield from _rotation(ask)
 
 
-def _rotation(ask: Ask) -> Iterator[Problem]:
+def _rotation(inputs: Inputs) -> Iterator[Problem]:
     base = "properties.rotationPolicy"
-    expiry = ask.text(f"{base}.attributes.expiryTime")
+    expiry = inputs.optional_string(f"{base}.attributes.expiryTime")
     lifetime = days(expiry) if expiry else None
     if expiry and lifetime is None:
         yield Problem(
@@ -110,10 +98,10 @@ def _rotation(ask: Ask) -> Iterator[Problem]:
         yield Problem(
             f"{base}.attributes.expiryTime", f"{expiry} is less than 28 days; choose a longer time"
         )
-    for path, _ in ask.items(f"{base}.lifetimeActions"):
-        after = ask.text(f"{path}.trigger.timeAfterCreate")
-        before = ask.text(f"{path}.trigger.timeBeforeExpiry")
-        if ask.is_given(f"{path}.trigger.timeAfterCreate") and ask.is_given(
+    for path, _ in inputs.items(f"{base}.lifetimeActions"):
+        after = inputs.optional_string(f"{path}.trigger.timeAfterCreate")
+        before = inputs.optional_string(f"{path}.trigger.timeBeforeExpiry")
+        if inputs.is_given(f"{path}.trigger.timeAfterCreate") and inputs.is_given(
             f"{path}.trigger.timeBeforeExpiry"
         ):
             yield Problem(
@@ -135,20 +123,12 @@ def _rotation(ask: Ask) -> Iterator[Problem]:
                 )
 
 
-def _hsm_problems(ask: Ask) -> Iterator[Problem]:
-    yield from checks.guid("properties.tenantId", ask.text("properties.tenantId"))
-    if ask.is_absent("properties.initialAdminObjectIds[0]"):
-        yield Problem(
-            "properties.initialAdminObjectIds", "is missing: name who administers the HSM first"
-        )
-    for path, text in ask.texts("properties.initialAdminObjectIds"):
-        yield from checks.guid(path, text)
-    yield from checks.between(ask, "properties.softDeleteRetentionInDays", 7, 90, "days")
-    yield from _network("properties.networkAcls", ask)
+def _hsm_problems(inputs: Inputs) -> Iterator[Problem]:
+    yield from _network("properties.networkAcls", inputs)
 
 
-def _secret_problems(ask: Ask) -> Iterator[Problem]:
-    value = ask.text("properties.value")
+def _secret_problems(inputs: Inputs) -> Iterator[Problem]:
+    value = inputs.optional_string("properties.value")
     # Source: key-vault/secrets/about-secrets: 25 KB at most.
     if value is not None and len(value.encode()) > 25 * 1024:
         yield Problem(
@@ -156,78 +136,78 @@ def _secret_problems(ask: Ask) -> Iterator[Problem]:
         )
 
 
-def _key_conflicts(ask: Ask) -> Iterator[Problem]:
-    from_hsm = (ask.text("properties.kty") or "").endswith("-HSM")
-    if ask.world is None or ask.id is None or not from_hsm:
+def _key_conflicts(resource: Resource) -> Iterator[Problem]:
+    from_hsm = (resource.optional_string("properties.kty") or "").endswith("-HSM")
+    if not from_hsm:
         return
-    for made in ask.world.all(keys.VAULT):
-        holder = Ask(keys.VAULT, made.inputs, {})
-        own = ask.id.lower().startswith(made.id.lower() + "/")
-        if own and holder.text("properties.sku.name") == "standard":
+    for made in resource.world.all(keys.VAULT):
+        holder = Inputs(made.inputs)
+        own = resource.id.lower().startswith(made.id.lower() + "/")
+        if own and holder.optional_string("properties.sku.name") == "standard":
             yield Problem(
                 "properties.kty",
                 "keys in an HSM need a vault of the SKU premium; this one is standard",
             )
 
 
-def _host(ask: Ask) -> str:
-    return (ask.id or "").split("/vaults/")[-1].split("/")[0].lower()
+def _host(resource: Resource) -> str:
+    return resource.id.split("/vaults/")[-1].split("/")[0].lower()
 
 
-def _vault_outputs(ask: Ask) -> dict[str, Any]:
-    properties = ask.mapping("properties")
+def _vault_outputs(resource: Resource) -> dict[str, Any]:
+    properties = resource.mapping("properties")
     defaults = {
         "enableSoftDelete": True,
         "softDeleteRetentionInDays": 90,
         "enableRbacAuthorization": False,
         "publicNetworkAccess": "Enabled",
-        "vaultUri": f"https://{_host(ask)}.vault.azure.net/",
+        "vaultUri": f"https://{_host(resource)}.vault.azure.net/",
         "provisioningState": "Succeeded",
         "hsmPoolResourceId": "",
     }
     return {"properties": {**defaults, **properties}}
 
 
-def _key_outputs(ask: Ask) -> dict[str, Any]:
-    name = (ask.id or "").rpartition("/")[2]
-    uri = f"https://{_host(ask)}.vault.azure.net/keys/{name}"
-    kind = ask.text("properties.kty") or "RSA"
+def _key_outputs(resource: Resource) -> dict[str, Any]:
+    name = resource.id.rpartition("/")[2]
+    uri = f"https://{_host(resource)}.vault.azure.net/keys/{name}"
+    kind = resource.optional_string("properties.kty") or "RSA"
     found: dict[str, Any] = {
         "keyUri": uri,
-        "keyUriWithVersion": f"{uri}/{invented.digest(32, 'version', ask.id or '')}",
+        "keyUriWithVersion": f"{uri}/{generated.digest(32, 'version', resource.id)}",
         "kty": kind,
         "attributes": {
-            "enabled": ask.at("properties.attributes.enabled") is not False,
+            "enabled": resource.at("properties.attributes.enabled") is not False,
             "created": 1767225600,
             "updated": 1767225600,
             "recoveryLevel": "Recoverable",
-            "exportable": bool(ask.flag("properties.attributes.exportable")),
+            "exportable": bool(resource.flag("properties.attributes.exportable")),
         },
-        "keyOps": ask.known(
+        "keyOps": resource.get(
             "properties.keyOps", ["encrypt", "decrypt", "sign", "verify", "wrapKey", "unwrapKey"]
         ),
-        "rotationPolicy": ask.at("properties.rotationPolicy"),
+        "rotationPolicy": resource.at("properties.rotationPolicy"),
     }
     if kind.startswith("RSA"):
-        found["keySize"] = ask.number("properties.keySize") or 2048
+        found["keySize"] = resource.number("properties.keySize") or 2048
     else:
-        found["curveName"] = ask.text("properties.curveName") or "P-256"
+        found["curveName"] = resource.optional_string("properties.curveName") or "P-256"
     return found
 
 
-def _secret_outputs(ask: Ask) -> dict[str, Any]:
-    name = (ask.id or "").rpartition("/")[2]
-    uri = f"https://{_host(ask)}.vault.azure.net/secrets/{name}"
-    properties = ask.mapping("properties")
-    version = invented.digest(32, "version", ask.id or "")
+def _secret_outputs(resource: Resource) -> dict[str, Any]:
+    name = resource.id.rpartition("/")[2]
+    uri = f"https://{_host(resource)}.vault.azure.net/secrets/{name}"
+    properties = resource.mapping("properties")
+    version = generated.digest(32, "version", resource.id)
     return {
         "properties": {**properties, "secretUri": uri, "secretUriWithVersion": f"{uri}/{version}"}
     }
 
 
-def _hsm_outputs(ask: Ask) -> dict[str, Any]:
-    properties = ask.mapping("properties")
-    name = (ask.id or "").rpartition("/")[2].lower()
+def _hsm_outputs(resource: Resource) -> dict[str, Any]:
+    properties = resource.mapping("properties")
+    name = resource.id.rpartition("/")[2].lower()
     return {
         "properties": {
             **properties,
@@ -239,51 +219,86 @@ def _hsm_outputs(ask: Ask) -> dict[str, Any]:
 
 
 KINDS: Final = (
-    Kind(
+    AzureKind(
         keys.VAULT,
         "Microsoft.KeyVault/vaults/{vaultName}",
-        name=naming.VAULT,
+        name=kinds.VAULT,
         is_global_name=True,
         max_tags=15,
-        replaces=frozenset({"properties.tenantId"}),
-        problems=_vault_problems,
-        outputs=_vault_outputs,
+        replaces=("properties.tenantId",),
+        rules=(
+            texts("properties.tenantId", checks.guid),
+            refused(
+                "properties.enablePurgeProtection",
+                "false isn't allowed: protection is "
+                "either on for good or not mentioned; leave it out or set it to true",
+                equals("properties.enablePurgeProtection", False),
+            ),
+            refused(
+                "properties.enableSoftDelete", "false isn't allowed for new vaults; leave it out",
+                equals("properties.enableSoftDelete", False),
+            ),
+            between("properties.softDeleteRetentionInDays", 7, 90, "days"),
+            _vault_problems,
+        ),
+        computed=_vault_outputs,
     ),
-    Kind(
+    AzureKind(
         keys.KEY,
         "Microsoft.KeyVault/vaults/{vaultName}/keys/{keyName}",
-        name=naming.VAULT_ITEM,
+        name=kinds.VAULT_ITEM,
         max_tags=15,
-        replaces=frozenset({"properties.kty", "properties.keySize", "properties.curveName"}),
-        problems=_key_problems,
-        conflicts=_key_conflicts,
-        outputs=_key_outputs,
+        replaces=("properties.kty", "properties.keySize", "properties.curveName"),
+        rules=(
+            one_of("properties.keySize", _RSA_SIZES),
+            refused(
+                "properties.releasePolicy",
+                "is missing: an exportable key needs a policy of who may get it",
+                all_of(
+                    is_on("properties.attributes.exportable"), absent("properties.releasePolicy"),
+                ),
+            ),
+            _rotation,
+            _key_problems,
+        ),
+        crosschecks=(_key_conflicts,),
+        computed=_key_outputs,
     ),
-    Kind(
+    AzureKind(
         "azure-native:keyvault:Secret",
         "Microsoft.KeyVault/vaults/{vaultName}/secrets/{secretName}",
-        name=naming.VAULT_ITEM,
+        name=kinds.VAULT_ITEM,
         max_tags=15,
-        problems=_secret_problems,
-        outputs=_secret_outputs,
+        rules=(_secret_problems,),
+        computed=_secret_outputs,
     ),
-    Kind(
+    AzureKind(
         keys.HSM,
         "Microsoft.KeyVault/managedHSMs/{name}",
-        name=naming.VAULT,
+        name=kinds.VAULT,
         is_global_name=True,
-        replaces=frozenset({"properties.tenantId", "properties.initialAdminObjectIds"}),
-        problems=_hsm_problems,
-        outputs=_hsm_outputs,
+        replaces=("properties.tenantId", "properties.initialAdminObjectIds"),
+        rules=(
+            texts("properties.tenantId", checks.guid),
+            refused(
+                "properties.initialAdminObjectIds",
+                "is missing: name who administers the HSM first",
+                absent("properties.initialAdminObjectIds[0]"),
+            ),
+            texts("properties.initialAdminObjectIds[]", checks.guid),
+            between("properties.softDeleteRetentionInDays", 7, 90, "days"),
+            _hsm_problems,
+        ),
+        computed=_hsm_outputs,
     ),
-    Kind(
+    AzureKind(
         "azure-native:keyvault:PrivateEndpointConnection",
         "Microsoft.KeyVault/vaults/{vaultName}/privateEndpointConnections/"
         "{privateEndpointConnectionName}",
     ),
-    Kind(
+    AzureKind(
         "azure-native:keyvault:MHSMPrivateEndpointConnection",
         "Microsoft.KeyVault/managedHSMs/{name}/privateEndpointConnections/"
         "{privateEndpointConnectionName}",
     ),
-)
+)  # fmt: skip

@@ -1,22 +1,112 @@
-"""Microsoft.ContainerService: clusters."""
+"""Microsoft.ContainerService: clusters, and when they may be maintained."""
 
 from __future__ import annotations
 
 import ipaddress
 import re
 from collections.abc import Iterator, Mapping
-from typing import Final
+from typing import Any, Final
 
-from falaj.sandbox.clouds.azure import checks, keys, known, naming, subnets
-from falaj.sandbox.clouds.azure.ask import Ask
-from falaj.sandbox.clouds.azure.kind import Kind
+from falaj.sandbox.clouds.azure import (
+    arm,
+    checks,
+    existing,
+    generated,
+    keys,
+    kinds,
+    links,
+    places,
+    subnets,
+)
+from falaj.sandbox.clouds.azure.kinds import AzureKind
 from falaj.sandbox.clouds.azure.results import location
-from falaj.sandbox.clouds.azure.services import agent_pool, cluster_outputs, compute
+from falaj.sandbox.clouds.azure.services import node_pools
+from falaj.sandbox.clouds.inputs import Inputs, Resource, joined
 from falaj.sandbox.clouds.model import Problem
+from falaj.sandbox.clouds.rules import (
+    absent,
+    all_of,
+    between,
+    equals,
+    for_each,
+    formed,
+    given,
+    is_off,
+    is_on,
+    one_of,
+    other_than,
+    refused,
+    required,
+    texts,
+    when,
+)
+
+_API: Final = "apiServerAccessProfile"
+# Whatever is made without a version gets one that is supported at the sandbox's date.
+_DEFAULT_VERSION: Final = "1.34"
+
+
+def compute(resource: Resource) -> dict[str, Any]:
+    """The outputs of a cluster."""
+    id, region = resource.id, location(resource) or "unknown"
+    name = id.rpartition("/")[2]
+    reference = arm.parse(id)
+    group = (reference.group if reference else None) or ""
+    prefix = (
+        resource.optional_string("dnsPrefix") or resource.optional_string("fqdnSubdomain") or name
+    )
+    label = f"{prefix.lower()}-{generated.digest(8, id)}"
+    private = resource.flag(f"{_API}.enablePrivateCluster")
+    resources = resource.optional_string("nodeResourceGroup") or f"MC_{group}_{name}_{region}"[:80]
+    kubelet = (
+        f"{arm.group_id(resources)}/providers/Microsoft.ManagedIdentity/"
+        f"userAssignedIdentities/{name}-agentpool"
+    )
+    version = resource.optional_string("kubernetesVersion") or _DEFAULT_VERSION
+    found: dict[str, Any] = {
+        "kubernetesVersion": version,
+        "currentKubernetesVersion": version if version.count(".") == 2 else f"{version}.1",
+        "nodeResourceGroup": resources,
+        "maxAgentPools": 100,
+        "resourceUID": generated.digest(24, "uid", id),
+        "powerState": {"code": "Running"},
+        "azurePortalFQDN": f"{label}.portal.hcp.{region}.azmk8s.io",
+        "agentPoolProfiles": [
+            {**pool.values, **node_pools.computed(pool, version)}
+            for pool in resource.parts("agentPoolProfiles[]")
+        ],
+        "identityProfile": resource.get(
+            "identityProfile",
+            {
+                "kubeletidentity": {
+                    "resourceId": kubelet,
+                    "clientId": generated.guid("client", kubelet),
+                    "objectId": generated.guid("principal", kubelet),
+                }
+            },
+        ),
+    }
+    if private:
+        zone = resource.optional_string(f"{_API}.privateDNSZone") or "system"
+        host = f"privatelink.{region}.azmk8s.io"
+        if zone.lower() not in ("system", "none"):
+            host = zone.rpartition("/")[2]
+        elif zone.lower() == "system":
+            host = f"{generated.guid('zone', id)}.{host}"
+        found["privateFQDN"] = f"{label}.{host}"
+    if not private or resource.at(f"{_API}.enablePrivateClusterPublicFQDN") is not False:
+        found["fqdn"] = f"{label}.hcp.{region}.azmk8s.io"
+    if resource.flag("oidcIssuerProfile.enabled"):
+        found["oidcIssuerProfile"] = {
+            "enabled": True,
+            "issuerURL": f"https://{region}.oic.prod-aks.azure.com/{generated.TENANT}/"
+            f"{generated.guid('issuer', id)}/",
+        }
+    return found
+
 
 CLUSTER: Final = "azure-native:containerservice:ManagedCluster"
 _NETWORK: Final = "networkProfile"
-_API: Final = "apiServerAccessProfile"
 _KMS: Final = "securityProfile.azureKeyVaultKms"
 # Source: aks/create-node-pools and the errors PropertyChangeNotAllowed of the service.
 _FIXED: Final = ("vmSize", "osDiskType", "osType", "vnetSubnetID", "podSubnetID", "maxPods")
@@ -24,70 +114,47 @@ _VERSION: Final = re.compile(r"1\.\d{1,2}(?:\.\d{1,3})?")
 _PREFIX: Final = re.compile(r"[A-Za-z0-9](?:[-A-Za-z0-9]{0,52}[A-Za-z0-9])?")
 
 
-def _problems(ask: Ask) -> Iterator[Problem]:
-    version = ask.text("kubernetesVersion")
-    if version and not _VERSION.fullmatch(version):
-        yield Problem("kubernetesVersion", f"{version!r} isn't a version such as 1.34 or 1.34.2")
-    prefix = ask.text("dnsPrefix")
-    if prefix and not _PREFIX.fullmatch(prefix):
-        yield Problem(
-            "dnsPrefix",
-            f"{prefix!r} isn't allowed; allowed are 1 to 54 letters, digits "
-            "and hyphens, starting and ending with a letter or digit",
-        )
-    if ask.is_absent("dnsPrefix") and ask.is_absent("fqdnSubdomain"):
-        yield Problem("dnsPrefix", "is missing: the API server's host name begins with it")
-    if ask.is_given("dnsPrefix") and ask.is_given("fqdnSubdomain"):
-        yield Problem("fqdnSubdomain", "doesn't go with dnsPrefix; give one of them")
-    if ask.is_absent("identity") and ask.is_absent("servicePrincipalProfile"):
-        yield Problem("identity", "is missing: a cluster needs a managed identity")
-    yield from checks.resource_id(
-        "diskEncryptionSetID",
-        ask.text("diskEncryptionSetID"),
-        "Microsoft.Compute/diskEncryptionSets",
-    )
-    group = ask.text("nodeResourceGroup")
+def _problems(inputs: Inputs) -> Iterator[Problem]:
+    group = inputs.optional_string("nodeResourceGroup")
     if group and (len(group) > 80 or not re.fullmatch(r"[-\w._()]*[-\w_()]", group)):
         yield Problem(
             "nodeResourceGroup",
             f"{group!r} isn't a name for a resource group of at most 80 characters",
         )
-    yield from _pools(ask)
-    yield from _network(ask)
-    yield from _access(ask)
-    yield from _security(ask)
 
 
-def _pools(ask: Ask) -> Iterator[Problem]:
-    pools = ask.items("agentPoolProfiles")
-    if ask.is_absent("agentPoolProfiles[0]"):
+def _pools(inputs: Inputs) -> Iterator[Problem]:
+    pools = inputs.items("agentPoolProfiles")
+    if inputs.is_absent("agentPoolProfiles[0]"):
         yield Problem("agentPoolProfiles", "is missing: a cluster needs one pool for its system")
         return
-    modes = [ask.at(f"{path}.mode") for path, _ in pools]
+    modes = [inputs.at(f"{path}.mode") for path, _ in pools]
     if modes and all(mode is None or mode in ("User", "Gateway") for mode in modes):
         yield Problem("agentPoolProfiles[0].mode", "no pool is of the mode System; one must be")
     names: set[str] = set()
     for path, item in pools:
         if not isinstance(item, Mapping):
             continue
-        name = ask.text(f"{path}.name")
+        name = inputs.optional_string(f"{path}.name")
         if name:
-            yield from naming.AGENT_POOL.check(f"{path}.name", name)
+            yield from kinds.AGENT_POOL.check(f"{path}.name", name)
         if name in names:
             yield Problem(f"{path}.name", f"{name!r} is used twice; give each pool its own name")
         names.add(name or "")
-        yield from agent_pool.rules(ask, path, ask.region)
 
 
-def _network(ask: Ask) -> Iterator[Problem]:
-    plugin, policy = ask.text(f"{_NETWORK}.networkPlugin"), ask.text(f"{_NETWORK}.networkPolicy")
-    dataplane = ask.text(f"{_NETWORK}.networkDataplane")
-    mode = ask.text(f"{_NETWORK}.networkPluginMode")
+def _network(inputs: Inputs) -> Iterator[Problem]:
+    plugin, policy = (
+        inputs.optional_string(f"{_NETWORK}.networkPlugin"),
+        inputs.optional_string(f"{_NETWORK}.networkPolicy"),
+    )
+    dataplane = inputs.optional_string(f"{_NETWORK}.networkDataplane")
+    mode = inputs.optional_string(f"{_NETWORK}.networkPluginMode")
     if mode == "overlay" and plugin not in ("azure", None):
         yield Problem(
             f"{_NETWORK}.networkPluginMode", f"overlay needs the plugin azure; given is {plugin}"
         )
-    if policy == "cilium" and ask.at(f"{_NETWORK}.networkDataplane") in (None, "azure"):
+    if policy == "cilium" and inputs.at(f"{_NETWORK}.networkDataplane") in (None, "azure"):
         yield Problem(
             f"{_NETWORK}.networkDataplane",
             "is missing: the policy cilium needs the data plane cilium",
@@ -102,11 +169,9 @@ def _network(ask: Ask) -> Iterator[Problem]:
             f"{_NETWORK}.networkPlugin",
             f"{plugin} doesn't go with the data plane cilium; choose azure",
         )
-    if policy == "azure" and plugin == "kubenet":
-        yield Problem(f"{_NETWORK}.networkPolicy", "azure doesn't go with the plugin kubenet")
     blocks: list[tuple[str, checks.Range]] = []
     for name in ("podCidr", "serviceCidr"):
-        text = ask.text(f"{_NETWORK}.{name}")
+        text = inputs.optional_string(f"{_NETWORK}.{name}")
         if text is None:
             continue
         yield from checks.cidr(f"{_NETWORK}.{name}", text)
@@ -117,25 +182,20 @@ def _network(ask: Ask) -> Iterator[Problem]:
             f"{_NETWORK}.podCidr",
             f"{blocks[0][1]} overlaps serviceCidr {blocks[1][1]}; choose disjoint blocks",
         )
-    yield from _service_addresses(ask, dict(blocks).get("serviceCidr"))
-    outbound = ask.text(f"{_NETWORK}.outboundType")
+    yield from _service_addresses(inputs, dict(blocks).get("serviceCidr"))
+    outbound = inputs.optional_string(f"{_NETWORK}.outboundType")
     lacks_subnet = any(
-        ask.is_absent(f"{path}.vnetSubnetID") for path, _ in ask.items("agentPoolProfiles")
+        inputs.is_absent(f"{path}.vnetSubnetID") for path, _ in inputs.items("agentPoolProfiles")
     )
     if outbound in ("userDefinedRouting", "userAssignedNATGateway") and lacks_subnet:
         yield Problem(
             f"{_NETWORK}.outboundType",
             f"{outbound} needs own subnets: give each pool a vnetSubnetID",
         )
-    if ask.text(f"{_NETWORK}.loadBalancerSku") == "basic":
-        yield Problem(
-            f"{_NETWORK}.loadBalancerSku",
-            "basic balancers were retired on 30 September 2025; choose standard",
-        )
 
 
-def _service_addresses(ask: Ask, block: checks.Range | None) -> Iterator[Problem]:
-    text = ask.text(f"{_NETWORK}.dnsServiceIP")
+def _service_addresses(inputs: Inputs, block: checks.Range | None) -> Iterator[Problem]:
+    text = inputs.optional_string(f"{_NETWORK}.dnsServiceIP")
     if block is not None and block.prefixlen < 12:
         # Source: aks/configure-azure-cni (service address range: smaller than /12).
         yield Problem(f"{_NETWORK}.serviceCidr", f"{block} is too large; at most /12 is allowed")
@@ -154,30 +214,27 @@ def _service_addresses(ask: Ask, block: checks.Range | None) -> Iterator[Problem
         )
 
 
-def _access(ask: Ask) -> Iterator[Problem]:
-    private = ask.at(f"{_API}.enablePrivateCluster")
-    for name in ("privateDNSZone", "enablePrivateClusterPublicFQDN"):
-        if ask.is_given(f"{_API}.{name}") and private in (None, False):
-            yield Problem(f"{_API}.{name}", "goes with enablePrivateCluster only")
-    if ask.items(f"{_API}.authorizedIPRanges") and ask.flag(f"{_API}.enablePrivateCluster"):
+def _access(inputs: Inputs) -> Iterator[Problem]:
+    if inputs.items(f"{_API}.authorizedIPRanges") and inputs.flag(f"{_API}.enablePrivateCluster"):
         yield Problem(
-            f"{_API}.authorizedIPRanges", "doesn't go with enablePrivateCluster; leave it out"
+            f"{_API}.authorizedIPRanges",
+            "doesn't go with enablePrivateCluster; leave it out",
         )
-    for path, text in ask.texts(f"{_API}.authorizedIPRanges"):
+    for path, text in inputs.strings(f"{_API}.authorizedIPRanges"):
         if "/" in text:
             yield from checks.cidr(path, text)
-    zone = ask.text(f"{_API}.privateDNSZone")
+    zone = inputs.optional_string(f"{_API}.privateDNSZone")
     if zone and zone.lower() not in ("system", "none"):
         yield from checks.resource_id(
             f"{_API}.privateDNSZone", zone, "Microsoft.Network/privateDnsZones"
         )
-        if ask.text("identity.type") == "SystemAssigned":
+        if inputs.optional_string("identity.type") == "SystemAssigned":
             yield Problem(
                 "identity.type",
                 "an own private DNS zone needs a UserAssigned identity that may write to it",
             )
         host = zone.rpartition("/")[2].lower()
-        region = ask.region
+        region = places.region(inputs)
         # Source: aks/private-clusters (custom private DNS zone).
         fits = not region or re.fullmatch(
             rf"(?:[a-z0-9-]{{1,32}}\.)?(?:privatelink|private)\.{region}\.azmk8s\.io", host
@@ -188,59 +245,42 @@ def _access(ask: Ask) -> Iterator[Problem]:
                 f"the zone {host} must be called "
                 f"privatelink.{region}.azmk8s.io, or have one label before that",
             )
-    if ask.flag(f"{_API}.enableVnetIntegration"):
+    if inputs.flag(f"{_API}.enableVnetIntegration"):
         yield from (
             checks.needs(
-                ask,
+                inputs,
                 f"{_API}.subnetId",
                 "the API server's subnet is needed for enableVnetIntegration",
             )
-            if ask.is_given("agentPoolProfiles[0].vnetSubnetID")
+            if inputs.is_given("agentPoolProfiles[0].vnetSubnetID")
             else ()
         )
 
 
-def _security(ask: Ask) -> Iterator[Problem]:
-    if ask.flag("aadProfile.enableAzureRBAC") and ask.at("enableRBAC") is False:
-        yield Problem("enableRBAC", "aadProfile.enableAzureRBAC needs it; leave it out")
-    if ask.flag("disableLocalAccounts") and ask.is_absent("aadProfile"):
-        yield Problem("aadProfile", "is missing: without local accounts people sign in by Entra")
-    for path, text in ask.texts("aadProfile.adminGroupObjectIDs"):
-        yield from checks.guid(path, text)
-    yield from checks.guid("aadProfile.tenantID", ask.text("aadProfile.tenantID"))
-    if ask.flag("securityProfile.workloadIdentity.enabled") and ask.at(
-        "oidcIssuerProfile.enabled"
-    ) in (None, False):
-        yield Problem("oidcIssuerProfile.enabled", "workload identity needs it; set it to true")
-    if ask.flag(f"{_KMS}.enabled"):
-        yield from checks.needs(ask, f"{_KMS}.keyId", "name the key that encrypts the secrets")
-        yield from keys.address(f"{_KMS}.keyId", ask.text(f"{_KMS}.keyId"), versioned=True)
-        if ask.text("identity.type") == "SystemAssigned":
+def _security(inputs: Inputs) -> Iterator[Problem]:
+    if inputs.flag(f"{_KMS}.enabled"):
+        yield from checks.needs(inputs, f"{_KMS}.keyId", "name the key that encrypts the secrets")
+        yield from keys.address(
+            f"{_KMS}.keyId", inputs.optional_string(f"{_KMS}.keyId"), versioned=True
+        )
+        if inputs.optional_string("identity.type") == "SystemAssigned":
             # Source: aks/use-kms-etcd-encryption (limitations).
             yield Problem(
                 "identity.type",
                 "a key for the secrets needs a UserAssigned identity: "
                 "the key must be readable before the cluster exists",
             )
-        if ask.text(f"{_KMS}.keyVaultNetworkAccess") == "Private":
+        if inputs.optional_string(f"{_KMS}.keyVaultNetworkAccess") == "Private":
             yield from checks.needs(
-                ask, f"{_KMS}.keyVaultResourceId", "a private vault is named by its id too"
+                inputs, f"{_KMS}.keyVaultResourceId", "a private vault is named by its id too"
             )
-            if ask.at(f"{_API}.enableVnetIntegration") in (None, False):
+            if inputs.at(f"{_API}.enableVnetIntegration") in (None, False):
                 yield Problem(
                     f"{_API}.enableVnetIntegration",
                     "a private vault can be reached "
                     "with API server VNet integration only; set it to true",
                 )
-    channel = ask.text("autoUpgradeProfile.nodeOSUpgradeChannel")
-    if channel not in (None, "NodeImage") and ask.text("autoUpgradeProfile.upgradeChannel") == (
-        "node-image"
-    ):
-        yield Problem(
-            "autoUpgradeProfile.nodeOSUpgradeChannel",
-            "must be NodeImage with the upgradeChannel node-image",
-        )
-    if ask.text("supportPlan") == "AKSLongTermSupport" and ask.at("sku.tier") in (
+    if inputs.optional_string("supportPlan") == "AKSLongTermSupport" and inputs.at("sku.tier") in (
         None,
         "Free",
         "Standard",
@@ -248,39 +288,47 @@ def _security(ask: Ask) -> Iterator[Problem]:
         yield Problem("sku.tier", "the support plan AKSLongTermSupport needs the tier Premium")
 
 
-def _conflicts(ask: Ask) -> Iterator[Problem]:
-    where = location(ask)
+def _conflicts(resource: Resource) -> Iterator[Problem]:
+    where = location(resource)
     # Source: aks/use-kms-etcd-encryption; the vault's purge protection is advice there, no rule.
     yield from keys.usable(
-        ask, f"{_KMS}.keyId", ask.text(f"{_KMS}.keyId"), region=where, needs_purge_protection=False
+        resource,
+        f"{_KMS}.keyId",
+        resource.optional_string(f"{_KMS}.keyId"),
+        region=where,
+        needs_purge_protection=False,
     )
-    yield from compute.same_region(ask, "diskEncryptionSetID", where)
+    yield from links.same_region(resource, "diskEncryptionSetID", where)
     yield from subnets.fits(
-        ask,
+        resource,
         f"{_API}.subnetId",
         where=where,
         delegated_to="Microsoft.ContainerService/managedClusters",
         least=28,
     )
-    for path, _ in ask.items("agentPoolProfiles"):
-        yield from agent_pool.placement(ask, path, where)
-    yield from _pool_changes(ask)
-    yield from _service_overlap(ask)
+    for pool in resource.parts("agentPoolProfiles[]"):
+        for problem in node_pools.placement(pool, where):
+            yield Problem(joined(pool.place, problem.path), problem.reason)
+    yield from _pool_changes(resource)
+    yield from _service_overlap(resource)
 
 
-def _pool_changes(ask: Ask) -> Iterator[Problem]:
+def _pool_changes(resource: Resource) -> Iterator[Problem]:
     """AKS refuses to change what an existing pool is made of; it must be made anew."""
-    before = known.by_id(ask.world, ask.id) if ask.world and ask.id else None
-    old = Ask(CLUSTER, before.inputs, {}) if before else None
+    before = existing.by_id(resource.world, resource.id) if resource.id else None
+    old = Inputs(before.inputs) if before else None
     was = (
-        {old.text(f"{path}.name"): path for path, _ in old.items("agentPoolProfiles")}
+        {old.optional_string(f"{path}.name"): path for path, _ in old.items("agentPoolProfiles")}
         if old
         else {}
     )
-    for path, _ in ask.items("agentPoolProfiles"):
-        there = was.get(ask.text(f"{path}.name"))
+    for path, _ in resource.items("agentPoolProfiles"):
+        there = was.get(resource.optional_string(f"{path}.name"))
         for name in _FIXED if old and there else ():
-            mine, theirs = ask.at(f"{path}.{name}"), old.at(f"{there}.{name}") if old else None
+            mine, theirs = (
+                resource.at(f"{path}.{name}"),
+                old.at(f"{there}.{name}") if old else None,
+            )
             if mine != theirs:
                 yield Problem(
                     f"{path}.{name}",
@@ -289,12 +337,12 @@ def _pool_changes(ask: Ask) -> Iterator[Problem]:
                 )
 
 
-def _service_overlap(ask: Ask) -> Iterator[Problem]:
-    text = ask.text(f"{_NETWORK}.serviceCidr")
+def _service_overlap(resource: Resource) -> Iterator[Problem]:
+    text = resource.optional_string(f"{_NETWORK}.serviceCidr")
     block = checks.address_range(text) if text else None
-    for path, _ in ask.items("agentPoolProfiles"):
-        id = ask.text(f"{path}.vnetSubnetID")
-        subnet = subnets.find(ask.world, id) if ask.world and id else None
+    for path, _ in resource.items("agentPoolProfiles"):
+        id = resource.optional_string(f"{path}.vnetSubnetID")
+        subnet = subnets.find(resource.world, id) if id else None
         for used in subnets.blocks(subnet) if subnet else ():
             if block and used.version == block.version and used.overlaps(block):
                 yield Problem(
@@ -304,40 +352,144 @@ def _service_overlap(ask: Ask) -> Iterator[Problem]:
                 )
 
 
+def _maintenance_problems(inputs: Inputs) -> Iterator[Problem]:
+    kinds = [
+        kind
+        for kind in ("daily", "weekly", "absoluteMonthly", "relativeMonthly")
+        if inputs.is_given(f"maintenanceWindow.schedule.{kind}")
+    ]
+    if len(kinds) > 1:
+        yield Problem(
+            "maintenanceWindow.schedule", f"gives {' and '.join(kinds)}; give one of them"
+        )
+
+
 KINDS: Final = (
-    Kind(
+    AzureKind(
         CLUSTER,
         "Microsoft.ContainerService/managedClusters/{resourceName}",
-        name=naming.CLUSTER,
+        name=kinds.CLUSTER,
         # The vendor's own list: pulumi-azure-native, provider/pkg/gen/replacement.go.
-        replaces=frozenset(
-            {
-                "diskEncryptionSetID",
-                "dnsPrefix",
-                "fqdnSubdomain",
-                "linuxProfile",
-                "nodeResourceGroup",
-                "windowsProfile",
-                "extendedLocation",
-                *(
-                    f"{_NETWORK}.{name}"
-                    for name in (
-                        "serviceCidr",
-                        "serviceCidrs",
-                        "dnsServiceIP",
-                        "networkMode",
-                        "networkPlugin",
-                        "networkPluginMode",
-                        "podCidr",
-                        "networkDataplane",
-                        "networkPolicy",
-                        "outboundType",
-                    )
-                ),
-            }
+        replaces=(
+            "diskEncryptionSetID", "dnsPrefix", "fqdnSubdomain", "linuxProfile",
+            "nodeResourceGroup", "windowsProfile", "extendedLocation",
+            *(
+                f"{_NETWORK}.{name}" for name in (
+                    "serviceCidr", "serviceCidrs", "dnsServiceIP", "networkMode", "networkPlugin",
+                    "networkPluginMode", "podCidr", "networkDataplane", "networkPolicy",
+                    "outboundType",
+                )
+            ),
         ),
-        problems=_problems,
-        conflicts=_conflicts,
-        outputs=cluster_outputs.compute,
+        rules=(
+            formed("kubernetesVersion", _VERSION, "isn't a version such as 1.34 or 1.34.2"),
+            formed(
+                "dnsPrefix", _PREFIX,
+                "isn't allowed; allowed are 1 to 54 letters, digits and hyphens, "
+                "starting and ending with a letter or digit",
+            ),
+            refused(
+                "dnsPrefix", "is missing: the API server's host name begins with it",
+                absent("dnsPrefix", "fqdnSubdomain"),
+            ),
+            refused(
+                "fqdnSubdomain", "doesn't go with dnsPrefix; give one of them",
+                all_of(given("dnsPrefix"), given("fqdnSubdomain")),
+            ),
+            refused(
+                "identity", "is missing: a cluster needs a managed identity",
+                absent("identity", "servicePrincipalProfile"),
+            ),
+            _pools,
+            for_each("agentPoolProfiles[]", *node_pools.RULES),
+            refused(
+                f"{_NETWORK}.networkPolicy", "azure doesn't go with the plugin kubenet",
+                all_of(
+                    equals(f"{_NETWORK}.networkPolicy", "azure"),
+                    equals(f"{_NETWORK}.networkPlugin", "kubenet"),
+                ),
+            ),
+            refused(
+                f"{_NETWORK}.loadBalancerSku",
+                "basic balancers were retired on 30 September 2025; choose standard",
+                equals(f"{_NETWORK}.loadBalancerSku", "basic"),
+            ),
+            _network,
+            refused(
+                f"{_API}.privateDNSZone", "goes with enablePrivateCluster only",
+                all_of(given(f"{_API}.privateDNSZone"), is_off(f"{_API}.enablePrivateCluster")),
+            ),
+            refused(
+                f"{_API}.enablePrivateClusterPublicFQDN", "goes with enablePrivateCluster only",
+                all_of(
+                    given(f"{_API}.enablePrivateClusterPublicFQDN"),
+                    is_off(f"{_API}.enablePrivateCluster"),
+                ),
+            ),
+            _access,
+            refused(
+                "enableRBAC", "aadProfile.enableAzureRBAC needs it; leave it out",
+                all_of(is_on("aadProfile.enableAzureRBAC"), equals("enableRBAC", False)),
+            ),
+            refused(
+                "aadProfile", "is missing: without local accounts people sign in by Entra",
+                all_of(is_on("disableLocalAccounts"), absent("aadProfile")),
+            ),
+            texts("aadProfile.adminGroupObjectIDs[]", checks.guid),
+            texts("aadProfile.tenantID", checks.guid),
+            refused(
+                "oidcIssuerProfile.enabled", "workload identity needs it; set it to true",
+                all_of(
+                    is_on("securityProfile.workloadIdentity.enabled"),
+                    is_off("oidcIssuerProfile.enabled"),
+                ),
+            ),
+            refused(
+                "autoUpgradeProfile.nodeOSUpgradeChannel",
+                "must be NodeImage with the upgradeChannel node-image",
+                all_of(
+                    other_than("autoUpgradeProfile.nodeOSUpgradeChannel", "NodeImage"),
+                    equals("autoUpgradeProfile.upgradeChannel", "node-image"),
+                ),
+            ),
+            _security,
+            _problems,
+        ),
+        references=(
+            *node_pools.references("agentPoolProfiles[]."),
+            links.to("diskEncryptionSetID", "Microsoft.Compute/diskEncryptionSets"),
+        ),
+        crosschecks=(_conflicts,),
+        computed=compute,
     ),
-)
+    AzureKind(
+        "azure-native:containerservice:MaintenanceConfiguration",
+        "Microsoft.ContainerService/managedClusters/{resourceName}/maintenanceConfigurations/"
+        "{configName}",
+        rules=(
+            one_of(
+                "configName",
+                ("default", "aksManagedAutoUpgradeSchedule", "aksManagedNodeOSUpgradeSchedule"),
+            ),
+            refused(
+                "maintenanceWindow", "doesn't go with 'default', which takes timeInWeek",
+                all_of(equals("configName", "default"), given("maintenanceWindow")),
+            ),
+            when(
+                other_than("configName", "default"),
+                required("maintenanceWindow.durationHours", "say how long"),
+                required("maintenanceWindow.startTime", "say when, such as 02:00"),
+            ),
+            between("maintenanceWindow.durationHours", 4, 24, "hours"),
+            formed(
+                "maintenanceWindow.startTime", r"(?:[01]\d|2[0-3]):[0-5]\d",
+                "isn't a time such as 02:00",
+            ),
+            formed(
+                "maintenanceWindow.utcOffset", r"[+-](?:0\d|1[0-4]):[0-5]\d",
+                "isn't an offset such as +04:00",
+            ),
+            _maintenance_problems,
+        ),
+    ),
+)  # fmt: skip

@@ -1,16 +1,251 @@
-"""Microsoft.Insights: diagnostic settings, alerts, and scaling."""
+"""Azure Monitor: workspaces, collection, diagnostic settings, alerts and scaling."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from typing import Final
+from typing import Any, Final
 
-from falaj.sandbox.clouds.azure import arm, checks, known, naming, places
-from falaj.sandbox.clouds.azure.ask import Ask
-from falaj.sandbox.clouds.azure.kind import Kind
-from falaj.sandbox.clouds.azure.services import compute
+from falaj.sandbox.clouds.azure import (
+    arm,
+    checks,
+    existing,
+    generated,
+    keys,
+    kinds,
+    links,
+    places,
+)
+from falaj.sandbox.clouds.azure.kinds import AzureKind
+from falaj.sandbox.clouds.azure.results import location
+from falaj.sandbox.clouds.inputs import Inputs, Resource
 from falaj.sandbox.clouds.model import Problem
+from falaj.sandbox.clouds.rules import (
+    absent,
+    all_of,
+    equals,
+    given,
+    one_of,
+    refused,
+    required,
+    sized,
+    when,
+)
+
+WORKSPACE: Final = "azure-native:operationalinsights:Workspace"
+CLUSTER: Final = "azure-native:operationalinsights:Cluster"
+_PATH: Final = "Microsoft.OperationalInsights/workspaces/{workspaceName}"
+# Source: azure-monitor/logs/cost-logs (commitment tiers), logs-dedicated-clusters (from 100).
+_TIERS: Final = (100, 200, 300, 400, 500, 1000, 2000, 5000, 10000, 25000, 50000)
+# Source: azure-monitor/logs/data-retention-configure: analytics 4 to 730, in all to 12 years.
+_TOTAL: Final = (
+    *range(4, 731), 1095, 1460, 1826, 2191, 2556, 2922, 3288, 3653, 4018, 4383,
+)  # fmt: skip
+
+
+def _workspace_problems(inputs: Inputs) -> Iterator[Problem]:
+    sku = inputs.optional_string("sku.name")
+    days = inputs.number("retentionInDays")
+    if days is not None and days != -1:
+        if sku == "Free" and days != 7:
+            yield Problem("retentionInDays", f"{days:g} isn't allowed; Free keeps 7 days")
+        elif sku != "Free" and not 30 <= days <= 730:
+            yield Problem("retentionInDays", f"{days:g} isn't allowed; allowed are 30 to 730 days")
+    if sku in ("Free", "Standard", "Premium", "PerNode", "Standalone"):
+        yield Problem("sku.name", f"{sku} can't be chosen for new workspaces; choose PerGB2018")
+    quota = inputs.number("workspaceCapping.dailyQuotaGb")
+    if quota is not None and quota != -1 and quota < 0.023:
+        yield Problem(
+            "workspaceCapping.dailyQuotaGb",
+            f"{quota:g} isn't allowed; allowed are -1 (no cap) and 0.023 GB or more",
+        )
+
+
+def _cluster_problems(inputs: Inputs) -> Iterator[Problem]:
+    base = "keyVaultProperties"
+    uri = inputs.optional_string(f"{base}.keyVaultUri")
+    if uri and keys.parse(uri) is None:
+        yield Problem(
+            f"{base}.keyVaultUri",
+            f"{uri!r} isn't the address of a vault; it looks like https://NAME.vault.azure.net/",
+        )
+
+
+def _cluster_conflicts(resource: Resource) -> Iterator[Problem]:
+    base = "keyVaultProperties"
+    # Source: azure-monitor/logs/customer-managed-keys: same region, purge protection.
+    yield from keys.usable(
+        resource,
+        f"{base}.keyVaultUri",
+        resource.optional_string(f"{base}.keyVaultUri"),
+        key=resource.optional_string(f"{base}.keyName"),
+        region=location(resource),
+    )
+
+
+def _linked_problems(inputs: Inputs) -> Iterator[Problem]:
+    if (inputs.optional_string("linkedServiceName") or "").lower() == "cluster":
+        yield from checks.needs(
+            inputs, "writeAccessResourceId", "a link to a cluster names it here, not in resourceId"
+        )
+
+
+def _linked_conflicts(resource: Resource) -> Iterator[Problem]:
+    target = resource.optional_string("writeAccessResourceId")
+    if target is None:
+        return
+    workspace = existing.by_id(resource.world, resource.id.rsplit("/", 2)[0])
+    cluster = existing.by_id(resource.world, target)
+    here, there = existing.region_of(workspace), existing.region_of(cluster)
+    if here and there and here != there:
+        yield Problem(
+            "writeAccessResourceId",
+            f"the cluster is in {there}, the workspace in {here}; they must be in the same region",
+        )
+
+
+def _table_problems(inputs: Inputs) -> Iterator[Problem]:
+    kept, total = inputs.number("retentionInDays"), inputs.number("totalRetentionInDays")
+    if kept is not None and kept != -1 and not 4 <= kept <= 730:
+        yield Problem(
+            "retentionInDays",
+            f"{kept:g} isn't allowed; allowed are 4 to 730 days, or -1 for the workspace's",
+        )
+    if total is not None and total != -1 and total not in _TOTAL:
+        yield Problem(
+            "totalRetentionInDays",
+            f"{total:g} isn't allowed; allowed are 4 to 730 "
+            "days, or 3 to 12 years as 1095, 1460, 1826, 2191, 2556, 2922, 3288, 3653, "
+            "4018, 4383",
+        )
+    if kept is not None and total is not None and -1 not in (kept, total) and total < kept:
+        yield Problem("totalRetentionInDays", f"{total:g} is less than retentionInDays {kept:g}")
+    name = inputs.optional_string("schema.name")
+    if (
+        name
+        and inputs.optional_string("tableName")
+        and name != inputs.optional_string("tableName")
+    ):
+        yield Problem("schema.name", f"{name!r} isn't the table's name")
+    own = inputs.optional_string("tableName")
+    if own and inputs.items("schema.columns") and not re.search(r"_(?:CL|RST|SRCH)$", own):
+        yield Problem("tableName", f"{own!r} must end in _CL: so do own tables")
+
+
+def _workspace_outputs(resource: Resource) -> dict[str, Any]:
+    return {
+        "customerId": generated.guid("workspace", resource.id),
+        "createdDate": generated.MOMENT,
+        "modifiedDate": generated.MOMENT,
+        "retentionInDays": resource.number("retentionInDays") or 30,
+        "sku": resource.get("sku", {"name": "PerGB2018", "lastSkuUpdate": generated.MOMENT}),
+        "publicNetworkAccessForIngestion": resource.optional_string(
+            "publicNetworkAccessForIngestion"
+        )
+        or "Enabled",
+        "publicNetworkAccessForQuery": resource.optional_string("publicNetworkAccessForQuery")
+        or "Enabled",
+        "workspaceCapping": resource.get("workspaceCapping", {"dailyQuotaGb": -1}),
+    }
+
+
+def _cluster_outputs(resource: Resource) -> dict[str, Any]:
+    return {
+        "clusterId": generated.guid("cluster", resource.id),
+        "createdDate": generated.MOMENT,
+        "lastModifiedDate": generated.MOMENT,
+        "associatedWorkspaces": [],
+    }
+
+
+def _table_outputs(inputs: Inputs) -> dict[str, Any]:
+    kept = inputs.number("retentionInDays")
+    days = 30 if kept in (None, -1) else kept
+    total = inputs.number("totalRetentionInDays")
+    whole = days if total in (None, -1) else total
+    return {
+        "retentionInDays": days,
+        "totalRetentionInDays": whole,
+        "archiveRetentionInDays": (whole or 0) - (days or 0),
+        "retentionInDaysAsDefault": kept in (None, -1),
+        "totalRetentionInDaysAsDefault": total in (None, -1),
+        "plan": inputs.optional_string("plan") or "Analytics",
+    }
+
+
+_NAMED_BY: Final = (
+    "a key is named by vault, name and version (an empty version follows the newest)"
+)
+
+
+def _collection_problems(inputs: Inputs) -> Iterator[Problem]:
+    names: set[str] = set()
+    destinations = inputs.at("destinations")
+    for kind in inputs.keys("destinations"):
+        value = destinations.get(kind)
+        for path, _ in inputs.items(f"destinations.{kind}"):
+            names.add(inputs.optional_string(f"{path}.name") or "")
+        if isinstance(value, dict):
+            names.add(inputs.optional_string(f"destinations.{kind}.name") or "")
+    for path, _ in inputs.items("dataFlows"):
+        for where, text in inputs.strings(f"{path}.destinations"):
+            if names and text not in names:
+                yield Problem(
+                    where,
+                    f"there is no destination {text!r}; name one of "
+                    f"{', '.join(sorted(item for item in names if item))}",
+                )
+        if inputs.is_absent(f"{path}.streams[0]"):
+            yield Problem(f"{path}.streams", "is missing: name the streams that flow")
+
+
+def _association_problems(inputs: Inputs) -> Iterator[Problem]:
+    given = [
+        name
+        for name in ("dataCollectionRuleId", "dataCollectionEndpointId")
+        if inputs.is_given(name)
+    ]
+    if len(given) != 1:
+        yield Problem(
+            "dataCollectionRuleId", "must be given, or dataCollectionEndpointId; one of them"
+        )
+    if given == ["dataCollectionEndpointId"]:
+        yield from checks.one_of(
+            "associationName",
+            inputs.optional_string("associationName"),
+            ("configurationAccessEndpoint",),
+        )
+
+
+def _rule_outputs(resource: Resource) -> dict[str, Any]:
+    return {"immutableId": f"dcr-{generated.digest(32, resource.id)}"}
+
+
+def _endpoint_outputs(resource: Resource) -> dict[str, Any]:
+    id, region = resource.id, location(resource) or "unknown"
+    host = f"{id.rpartition('/')[2].lower()}-{generated.digest(4, id)}.{region}-1"
+    return {
+        "immutableId": f"dce-{generated.digest(32, id)}",
+        "logsIngestion": {"endpoint": f"https://{host}.ingest.monitor.azure.com"},
+        "metricsIngestion": {"endpoint": f"https://{host}.metrics.ingest.monitor.azure.com"},
+        "configurationAccess": {"endpoint": f"https://{host}.handler.control.monitor.azure.com"},
+    }
+
+
+def _collection_workspace_outputs(resource: Resource) -> dict[str, Any]:
+    id, region = resource.id, location(resource) or "unknown"
+    name = f"{id.rpartition('/')[2].lower()}-{generated.digest(4, id)}"
+    return {
+        "accountId": generated.guid("account", id),
+        "metrics": {
+            "internalId": generated.digest(32, id),
+            "prometheusQueryEndpoint": f"https://{name}.{region}.prometheus.monitor.azure.com",
+        },
+    }
+
+
+_INSIGHTS: Final = "Microsoft.Insights"
+
 
 SETTING: Final = "azure-native:monitor:DiagnosticSetting"
 _DESTINATIONS: Final = {
@@ -35,47 +270,40 @@ _ACTIVITY: Final = (
 )
 
 
-def _setting_problems(ask: Ask) -> Iterator[Problem]:
-    yield from _destinations(ask)
-    if ask.is_absent("logs[0]") and ask.is_absent("metrics[0]"):
-        yield Problem("logs", "is missing: name at least one category of logs or metrics")
+def _setting_problems(inputs: Inputs) -> Iterator[Problem]:
     for name in ("logs", "metrics"):
-        for path, _ in ask.items(name):
-            days = ask.number(f"{path}.retentionPolicy.days")
-            if days and ask.flag(f"{path}.retentionPolicy.enabled"):
+        for path, _ in inputs.items(name):
+            days = inputs.number(f"{path}.retentionPolicy.days")
+            if days and inputs.flag(f"{path}.retentionPolicy.enabled"):
                 # Source: azure-monitor/essentials/migrate-to-azure-storage-lifecycle-policy.
                 yield Problem(
                     f"{path}.retentionPolicy",
                     "isn't taken any more; keep logs by the workspace's retention or the "
                     "account's lifecycle",
                 )
-    if ask.is_given("logAnalyticsDestinationType") and ask.is_absent("workspaceId"):
-        yield Problem("logAnalyticsDestinationType", "goes with a workspaceId only")
 
 
-def _destinations(ask: Ask) -> Iterator[Problem]:
-    if all(ask.is_absent(name) for name in _DESTINATIONS):
+def _destinations(inputs: Inputs) -> Iterator[Problem]:
+    if all(inputs.is_absent(name) for name in _DESTINATIONS):
         yield Problem(
             "workspaceId",
             "is missing: name where the logs go (a workspace, a storage account or an event hub)",
         )
     for name, kind in _DESTINATIONS.items():
         if kind:
-            yield from checks.resource_id(name, ask.text(name), kind)
-    for path, _ in ask.items("logs"):
+            yield from checks.resource_id(name, inputs.optional_string(name), kind)
+    for path, _ in inputs.items("logs"):
         names = [f"{path}.{part}" for part in ("category", "categoryGroup")]
-        if all(map(ask.is_absent, names)) or all(map(ask.is_given, names)):
+        if all(map(inputs.is_absent, names)) or all(map(inputs.is_given, names)):
             yield Problem(path, "must name either a category or a categoryGroup")
 
 
-def _setting_conflicts(ask: Ask) -> Iterator[Problem]:
-    if ask.world is None or ask.id is None:
-        return
-    target = ask.id.lower().split("/providers/microsoft.insights/diagnosticsettings/")[0]
+def _setting_conflicts(resource: Resource) -> Iterator[Problem]:
+    target = resource.id.lower().split("/providers/microsoft.insights/diagnosticsettings/")[0]
     others = [
         made
-        for made in ask.world.all(SETTING)
-        if not arm.same(made.id, ask.id)
+        for made in resource.world.all(SETTING)
+        if not arm.same(made.id, resource.id)
         and made.id.lower().split("/providers/microsoft.insights/diagnosticsettings/")[0] == target
     ]
     # Source: azure-monitor/essentials/diagnostic-settings (up to five for each resource).
@@ -83,46 +311,36 @@ def _setting_conflicts(ask: Ask) -> Iterator[Problem]:
         yield Problem("resourceUri", "has five settings already, which is the most")
     for made in others:
         for name in ("workspaceId", "storageAccountId"):
-            mine, theirs = ask.text(name), made.inputs.get(name)
+            mine, theirs = resource.optional_string(name), made.inputs.get(name)
             if (
                 mine
                 and isinstance(theirs, str)
                 and arm.same(mine, theirs)
-                and (_categories(ask) & _categories(Ask(SETTING, made.inputs, {})))
+                and (_categories(resource) & _categories(Inputs(made.inputs)))
             ):
                 yield Problem(
                     name,
                     f"{made.id.rpartition('/')[2]!r} sends the same category there "
                     "already; leave it out of one of them",
                 )
-    resource = known.by_id(ask.world, target)
-    yield from compute.same_region(ask, "storageAccountId", known.region_of(resource))
+    watched = existing.by_id(resource.world, target)
+    yield from links.same_region(resource, "storageAccountId", existing.region_of(watched))
 
 
-def _categories(ask: Ask) -> set[str]:
+def _categories(inputs: Inputs) -> set[str]:
     found: set[str] = set()
     for name in ("logs", "metrics"):
-        for path, _ in ask.items(name):
-            category = ask.text(f"{path}.category") or ask.text(f"{path}.categoryGroup")
-            if category and ask.at(f"{path}.enabled") is not False:
+        for path, _ in inputs.items(name):
+            category = inputs.optional_string(f"{path}.category") or inputs.optional_string(
+                f"{path}.categoryGroup"
+            )
+            if category and inputs.at(f"{path}.enabled") is not False:
                 found.add(category)
     return found
 
 
-def _activity_problems(ask: Ask) -> Iterator[Problem]:
-    yield from _destinations(ask)
-    yield from checks.needs(ask, "logs[0]", "name at least one category")
-    for path, _ in ask.items("logs"):
-        yield from checks.one_of(f"{path}.category", ask.text(f"{path}.category"), _ACTIVITY)
-
-
-def _action_group_problems(ask: Ask) -> Iterator[Problem]:
-    name = ask.text("groupShortName")
-    if name and len(name) > 12:
-        yield Problem(
-            "groupShortName", f"{name!r} has {len(name)} characters; at most 12 are allowed"
-        )
-    region = ask.region
+def _action_group_problems(inputs: Inputs) -> Iterator[Problem]:
+    region = places.region(inputs)
     # Source: azure-monitor/alerts/action-groups (regional processing).
     allowed = (
         places.GLOBAL,
@@ -142,31 +360,30 @@ def _action_group_problems(ask: Ask) -> Iterator[Problem]:
         )
     names: set[str] = set()
     for kind in ("emailReceivers", "webhookReceivers", "smsReceivers", "armRoleReceivers"):
-        for path, _ in ask.items(kind):
-            receiver = ask.text(f"{path}.name")
+        for path, _ in inputs.items(kind):
+            receiver = inputs.optional_string(f"{path}.name")
             if receiver in names:
                 yield Problem(
                     f"{path}.name", f"{receiver!r} is used twice; give each receiver its own name"
                 )
             names.add(receiver or "")
-    for path, _ in ask.items("emailReceivers"):
-        text = ask.text(f"{path}.emailAddress")
+    for path, _ in inputs.items("emailReceivers"):
+        text = inputs.optional_string(f"{path}.emailAddress")
         if text and not _EMAIL.fullmatch(text):
             yield Problem(f"{path}.emailAddress", f"{text!r} isn't an e-mail address")
 
 
-def _autoscale_problems(ask: Ask) -> Iterator[Problem]:
-    profiles = ask.items("profiles")
-    if isinstance(ask.at("profiles"), list) and not 1 <= len(profiles) <= 20:
+def _autoscale_problems(inputs: Inputs) -> Iterator[Problem]:
+    profiles = inputs.items("profiles")
+    if isinstance(inputs.at("profiles"), list) and not 1 <= len(profiles) <= 20:
         yield Problem("profiles", f"{len(profiles)} are given; allowed are 1 to 20")
-    yield from checks.needs(ask, "targetResourceUri", "name what is to be scaled")
     for path, _ in profiles:
         counts = {
-            part: _count(ask, f"{path}.capacity.{part}")
+            part: _count(inputs, f"{path}.capacity.{part}")
             for part in ("minimum", "default", "maximum")
         }
         for part, count in counts.items():
-            if ask.text(f"{path}.capacity.{part}") and count is None:
+            if inputs.optional_string(f"{path}.capacity.{part}") and count is None:
                 yield Problem(
                     f"{path}.capacity.{part}", "isn't a whole number in quotes, such as '2'"
                 )
@@ -175,7 +392,7 @@ def _autoscale_problems(ask: Ask) -> Iterator[Problem]:
             yield Problem(f"{path}.capacity.maximum", f"{high} is less than the minimum {low}")
         elif None not in (low, middle, high) and not (low or 0) <= (middle or 0) <= (high or 0):
             yield Problem(f"{path}.capacity.default", f"{middle} isn't between {low} and {high}")
-        rules = ask.items(f"{path}.rules")
+        rules = inputs.items(f"{path}.rules")
         if len(rules) > 10:
             yield Problem(f"{path}.rules", f"{len(rules)} are given; at most 10 are allowed")
         for rule, _ in rules:
@@ -184,98 +401,208 @@ def _autoscale_problems(ask: Ask) -> Iterator[Problem]:
                 "metricTrigger.timeWindow",
                 "scaleAction.cooldown",
             ):
-                text = ask.text(f"{rule}.{name}")
+                text = inputs.optional_string(f"{rule}.{name}")
                 if text and not _DURATION.fullmatch(text):
                     yield Problem(f"{rule}.{name}", f"{text!r} isn't a duration such as PT5M")
             yield from checks.resource_id(
                 f"{rule}.metricTrigger.metricResourceUri",
-                ask.text(f"{rule}.metricTrigger.metricResourceUri"),
+                inputs.optional_string(f"{rule}.metricTrigger.metricResourceUri"),
             )
 
 
-def _count(ask: Ask, path: str) -> int | None:
-    text = ask.text(path)
+def _count(inputs: Inputs, path: str) -> int | None:
+    text = inputs.optional_string(path)
     return int(text) if text and re.fullmatch(r"\d{1,6}", text) else None
 
 
-def _activity_alert_problems(ask: Ask) -> Iterator[Problem]:
-    if ask.is_absent("condition.allOf[0]"):
-        yield Problem("condition.allOf", "is missing: one condition must name the category")
-    fields = {ask.text(f"{path}.field") for path, _ in ask.items("condition.allOf")}
-    if ask.items("condition.allOf") and None not in fields and "category" not in fields:
+def _activity_alert_problems(inputs: Inputs) -> Iterator[Problem]:
+    fields = {
+        inputs.optional_string(f"{path}.field") for path, _ in inputs.items("condition.allOf")
+    }
+    if inputs.items("condition.allOf") and None not in fields and "category" not in fields:
         yield Problem(
             "condition.allOf", "names no category; one condition must be of the field 'category'"
         )
-    for path, text in ask.texts("scopes"):
-        yield from checks.resource_id(path, text)
-    for path, _ in ask.items("actions.actionGroups"):
-        yield from checks.resource_id(
-            f"{path}.actionGroupId",
-            ask.text(f"{path}.actionGroupId"),
-            "Microsoft.Insights/actionGroups",
-        )
 
 
-_INSIGHTS: Final = "Microsoft.Insights"
 _DIAGNOSTICS: Final = f"{_INSIGHTS}/diagnosticSettings/{{name}}"
 
 
 KINDS: Final = (
-    Kind(
+    AzureKind(
+        WORKSPACE,
+        _PATH,
+        name=kinds.WORKSPACE,
+        rules=(
+            one_of("sku.capacityReservationLevel", _TIERS),
+            when(
+                equals("sku.name", "CapacityReservation"),
+                required("sku.capacityReservationLevel", "CapacityReservation needs it"),
+            ),
+            _workspace_problems,
+        ),
+        computed=_workspace_outputs,
+    ),
+    AzureKind(
+        CLUSTER,
+        "Microsoft.OperationalInsights/clusters/{clusterName}",
+        name=kinds.WORKSPACE,
+        is_held_by_references=True,
+        replaces=("isDoubleEncryptionEnabled", "isAvailabilityZonesEnabled"),
+        rules=(
+            required("identity.type", "a cluster reads its key by a managed identity"),
+            one_of("sku.capacity", _TIERS),
+            one_of("keyVaultProperties.keyRsaSize", (2048, 3072, 4096)),
+            when(
+                given("keyVaultProperties.keyVaultUri"),
+                required("keyVaultProperties.keyName", _NAMED_BY),
+                required("keyVaultProperties.keyVersion", _NAMED_BY),
+            ),
+            _cluster_problems,
+        ),
+        crosschecks=(_cluster_conflicts,),
+        computed=_cluster_outputs,
+    ),
+    AzureKind(
+        "azure-native:operationalinsights:LinkedService",
+        f"{_PATH}/linkedServices/{{linkedServiceName}}",
+        rules=(
+            one_of("linkedServiceName", ("Cluster", "cluster", "Automation", "automation")),
+            refused(
+                "writeAccessResourceId", "is missing: name what the workspace is linked to",
+                absent("resourceId", "writeAccessResourceId"),
+            ),
+            _linked_problems,
+        ),
+        crosschecks=(_linked_conflicts,),
+    ),
+    AzureKind(
+        "azure-native:operationalinsights:Table",
+        f"{_PATH}/tables/{{tableName}}",
+        name=kinds.NameRule(
+            1, 63, r"[A-Za-z][A-Za-z0-9_]*",
+            "letters, digits and underscores, starting with a letter",
+        ),
+        rules=(_table_problems,),
+        computed=_table_outputs,
+    ),
+    AzureKind(
+        "azure-native:operationalinsights:DataExport",
+        f"{_PATH}/dataExports/{{dataExportName}}",
+        name=kinds.WORKSPACE,
+    ),
+    AzureKind(
+        "azure-native:monitor:DataCollectionRule",
+        f"{_INSIGHTS}/dataCollectionRules/{{dataCollectionRuleName}}",
+        name=kinds.FREE,
+        is_held_by_references=True,
+        replaces=("kind",),
+        rules=(_collection_problems,),
+        references=(
+            links.to("dataCollectionEndpointId", "Microsoft.Insights/dataCollectionEndpoints"),
+        ),
+        computed=_rule_outputs,
+    ),
+    AzureKind(
+        "azure-native:monitor:DataCollectionEndpoint",
+        f"{_INSIGHTS}/dataCollectionEndpoints/{{dataCollectionEndpointName}}",
+        name=kinds.FREE,
+        is_held_by_references=True,
+        replaces=("kind",),
+        computed=_endpoint_outputs,
+    ),
+    AzureKind(
+        "azure-native:monitor:DataCollectionRuleAssociation",
+        f"{{resourceUri}}/providers/{_INSIGHTS}/dataCollectionRuleAssociations/"
+        "{associationName}",
+        rules=(_association_problems,),
+    ),
+    AzureKind(
+        "azure-native:monitor:AzureMonitorWorkspace",
+        "Microsoft.Monitor/accounts/{azureMonitorWorkspaceName}",
+        name=kinds.WORKSPACE,
+        computed=_collection_workspace_outputs,
+    ),
+    AzureKind(
         SETTING,
         f"{{resourceUri}}/providers/{_DIAGNOSTICS}",
-        name=naming.FREE,
-        problems=_setting_problems,
-        conflicts=_setting_conflicts,
+        name=kinds.FREE,
+        rules=(
+            _destinations,
+            refused(
+                "logs", "is missing: name at least one category of logs or metrics",
+                absent("logs[0]", "metrics[0]"),
+            ),
+            refused(
+                "logAnalyticsDestinationType", "goes with a workspaceId only",
+                all_of(given("logAnalyticsDestinationType"), absent("workspaceId")),
+            ),
+            _setting_problems,
+        ),
+        crosschecks=(_setting_conflicts,),
     ),
-    Kind(
+    AzureKind(
         "azure-native:monitor:SubscriptionDiagnosticSetting",
         f"/subscriptions/{{subscriptionId}}/providers/{_DIAGNOSTICS}",
-        name=naming.FREE,
-        problems=_activity_problems,
+        name=kinds.FREE,
+        rules=(
+            _destinations,
+            required("logs[0]", "name at least one category"),
+            one_of("logs[].category", _ACTIVITY),
+        ),
     ),
-    Kind(
+    AzureKind(
         "azure-native:monitor:ActionGroup",
         f"{_INSIGHTS}/actionGroups/{{actionGroupName}}",
-        name=naming.FREE,
+        name=kinds.FREE,
         location="any",
-        problems=_action_group_problems,
+        rules=(sized("groupShortName", 0, 12, "characters"), _action_group_problems),
     ),
-    Kind(
+    AzureKind(
         "azure-native:monitor:AutoscaleSetting",
         f"{_INSIGHTS}/autoscaleSettings/{{autoscaleSettingName}}",
-        name=naming.FREE,
-        replaces=frozenset({"targetResourceUri"}),
-        problems=_autoscale_problems,
+        name=kinds.FREE,
+        replaces=("targetResourceUri",),
+        rules=(required("targetResourceUri", "name what is to be scaled"), _autoscale_problems),
     ),
-    Kind(
+    AzureKind(
         "azure-native:monitor:ActivityLogAlert",
         f"{_INSIGHTS}/activityLogAlerts/{{activityLogAlertName}}",
-        name=naming.FREE,
+        name=kinds.FREE,
         location="any",
-        problems=_activity_alert_problems,
+        rules=(
+            refused(
+                "condition.allOf", "is missing: one condition must name the category",
+                absent("condition.allOf[0]"),
+            ),
+            _activity_alert_problems,
+        ),
+        references=(
+            links.to("scopes[]"),
+            links.to("actions.actionGroups[].actionGroupId", "Microsoft.Insights/actionGroups"),
+        ),
     ),
-    Kind(
+    AzureKind(
         "azure-native:monitor:MetricAlert",
         f"{_INSIGHTS}/metricAlerts/{{ruleName}}",
-        name=naming.FREE,
+        name=kinds.FREE,
         location="global",
     ),
-    Kind(
+    AzureKind(
         "azure-native:monitor:ScheduledQueryRule",
         f"{_INSIGHTS}/scheduledQueryRules/{{ruleName}}",
-        name=naming.FREE,
+        name=kinds.FREE,
     ),
-    Kind(
+    AzureKind(
         "azure-native:monitor:PrivateLinkScope",
         f"{_INSIGHTS}/privateLinkScopes/{{scopeName}}",
-        name=naming.FREE,
+        name=kinds.FREE,
         location="global",
         is_held_by_children=True,
     ),
-    Kind(
+    AzureKind(
         "azure-native:monitor:PrivateLinkScopedResource",
         f"{_INSIGHTS}/privateLinkScopes/{{scopeName}}/scopedResources/{{name}}",
-        name=naming.FREE,
+        name=kinds.FREE,
     ),
-)
+)  # fmt: skip

@@ -10,16 +10,18 @@ from falaj.sandbox.clouds.azure import (
     arm,
     checks,
     data,
-    invented,
-    known,
-    naming,
+    existing,
+    generated,
+    kinds,
+    links,
     places,
     subnets,
 )
-from falaj.sandbox.clouds.azure.ask import Ask
-from falaj.sandbox.clouds.azure.kind import Kind
+from falaj.sandbox.clouds.azure.kinds import AzureKind
 from falaj.sandbox.clouds.azure.results import location
+from falaj.sandbox.clouds.inputs import Inputs, Resource
 from falaj.sandbox.clouds.model import Problem
+from falaj.sandbox.clouds.rules import absent, between, one_of, refused, required
 
 ENDPOINT: Final = "azure-native:network:PrivateEndpoint"
 ZONE: Final = "azure-native:privatedns:PrivateZone"
@@ -33,21 +35,20 @@ def groups(arm_type: str) -> dict[str, str]:
     return next((row for name, row in rows.items() if name.lower() == arm_type.lower()), {})
 
 
-def _endpoint_problems(ask: Ask) -> Iterator[Problem]:
-    yield from checks.needs(ask, "subnet.id", "an endpoint takes its address from a subnet")
-    if all(ask.is_absent(f"{name}[0]") for name in _LISTS):
+def _endpoint_problems(inputs: Inputs) -> Iterator[Problem]:
+    if all(inputs.is_absent(f"{name}[0]") for name in _LISTS):
         yield Problem(_LISTS[0], "is missing: name the resource that the endpoint leads to")
     for name in _LISTS:
-        for path, _ in ask.items(name):
-            yield from checks.needs(ask, f"{path}.name", "each connection needs a name")
+        for path, _ in inputs.items(name):
+            yield from checks.needs(inputs, f"{path}.name", "each connection needs a name")
             yield from checks.needs(
-                ask, f"{path}.privateLinkServiceId", "give the id of the resource to reach"
+                inputs, f"{path}.privateLinkServiceId", "give the id of the resource to reach"
             )
-            yield from _connection(ask, path)
+            yield from _connection(inputs, path)
 
 
-def _connection(ask: Ask, path: str) -> Iterator[Problem]:
-    target = ask.text(f"{path}.privateLinkServiceId")
+def _connection(inputs: Inputs, path: str) -> Iterator[Problem]:
+    target = inputs.optional_string(f"{path}.privateLinkServiceId")
     if target is None:
         return
     reference = arm.parse(target)
@@ -55,10 +56,10 @@ def _connection(ask: Ask, path: str) -> Iterator[Problem]:
         yield from checks.resource_id(f"{path}.privateLinkServiceId", target)
         return
     allowed = groups(reference.type)
-    given = ask.texts(f"{path}.groupIds")
+    given = inputs.strings(f"{path}.groupIds")
     for where, text in given if allowed else ():
         yield from checks.one_of(where, text, allowed)
-    if allowed and ask.is_absent(f"{path}.groupIds[0]"):
+    if allowed and inputs.is_absent(f"{path}.groupIds[0]"):
         yield Problem(
             f"{path}.groupIds", f"is missing: {reference.type} needs one of {', '.join(allowed)}"
         )
@@ -69,94 +70,78 @@ def _connection(ask: Ask, path: str) -> Iterator[Problem]:
         )
 
 
-def _endpoint_conflicts(ask: Ask) -> Iterator[Problem]:
-    where = location(ask)
-    yield from subnets.fits(ask, "subnet.id", where=where, may_be_delegated=True)
-    subnet_id = ask.text("subnet.id")
-    subnet = subnets.find(ask.world, subnet_id) if ask.world and subnet_id else None
+def _endpoint_conflicts(resource: Resource) -> Iterator[Problem]:
+    where = location(resource)
+    yield from subnets.fits(resource, "subnet.id", where=where, may_be_delegated=True)
+    subnet_id = resource.optional_string("subnet.id")
+    subnet = subnets.find(resource.world, subnet_id) if subnet_id else None
     if subnet and "microsoft.netapp/volumes" in subnets.delegations(subnet):
         yield Problem(
             "subnet.id",
             "the subnet is delegated to Azure NetApp Files, which allows "
             "no private endpoints in it; choose another subnet",
         )
-    for path, _ in ask.items("ipConfigurations"):
-        text = ask.text(f"{path}.privateIPAddress")
+    for path, _ in resource.items("ipConfigurations"):
+        text = resource.optional_string(f"{path}.privateIPAddress")
         if subnet and text and not subnets.is_inside(subnet, text):
             yield Problem(f"{path}.privateIPAddress", f"{text} isn't an address of the subnet")
 
 
-def _endpoint_outputs(ask: Ask) -> dict[str, Any]:
-    id = ask.id or ""
+def _endpoint_outputs(resource: Resource) -> dict[str, Any]:
+    id = resource.id
     configs: list[dict[str, Any]] = []
     for name in _LISTS:
-        for path, _ in ask.items(name):
-            target = arm.parse(ask.text(f"{path}.privateLinkServiceId") or "")
-            for _, part in ask.texts(f"{path}.groupIds") if target else ():
+        for path, _ in resource.items(name):
+            target = arm.parse(resource.optional_string(f"{path}.privateLinkServiceId") or "")
+            for _, part in resource.strings(f"{path}.groupIds") if target else ():
                 zone = groups(target.type).get(part, "") if target else ""
-                address = subnets.address(ask.world, ask.text("subnet.id") or "", id, part)
+                address = subnets.address(
+                    resource.world, resource.optional_string("subnet.id") or "", id, part
+                )
                 if zone and target:
                     host = f"{target.name}.{zone.removeprefix('privatelink.')}".lower()
                     configs.append({"fqdn": host, "ipAddresses": [address] if address else []})
-    name = ask.text("customNetworkInterfaceName") or f"{id.rpartition('/')[2]}.nic"
+    name = resource.optional_string("customNetworkInterfaceName") or f"{id.rpartition('/')[2]}.nic"
     group = id.partition("/providers/")[0]
     nic = f"{group}/providers/Microsoft.Network/networkInterfaces/{arm.segment(name)}"
     return {
         "networkInterfaces": [{"id": nic}],
-        "customDnsConfigs": ask.known("customDnsConfigs", configs),
+        "customDnsConfigs": resource.get("customDnsConfigs", configs),
     }
 
 
-def _zone_group_problems(ask: Ask) -> Iterator[Problem]:
-    if ask.is_absent("privateDnsZoneConfigs[0]"):
-        yield Problem("privateDnsZoneConfigs", "is missing: name at least one private DNS zone")
-    for path, _ in ask.items("privateDnsZoneConfigs"):
-        yield from checks.needs(ask, f"{path}.name", "each zone's configuration needs a name")
-        yield from checks.resource_id(
-            f"{path}.privateDnsZoneId",
-            ask.text(f"{path}.privateDnsZoneId"),
-            "Microsoft.Network/privateDnsZones",
-        )
-
-
-def _zone_group_conflicts(ask: Ask) -> Iterator[Problem]:
+def _zone_group_conflicts(resource: Resource) -> Iterator[Problem]:
     # A zone that doesn't answer for the endpoint's part is accepted by Azure, but the name then
     # leads to the public address; Azure refuses only two groups for one endpoint.
-    if ask.world is None or ask.id is None:
-        return
-    endpoint = ask.id.rsplit("/", 2)[0]
-    for made in ask.world.all("azure-native:network:PrivateDnsZoneGroup"):
-        if arm.is_below(made.id, endpoint) and not arm.same(made.id, ask.id):
+    endpoint = resource.id.rsplit("/", 2)[0]
+    for made in resource.world.all("azure-native:network:PrivateDnsZoneGroup"):
+        if arm.is_below(made.id, endpoint) and not arm.same(made.id, resource.id):
             yield Problem(
                 "privateEndpointName",
                 "the endpoint has a zone group already; add the zone to that one",
             )
 
 
-def _record_problems(ask: Ask) -> Iterator[Problem]:
-    kind = ask.text("recordType")
-    yield from checks.one_of(
-        "recordType", kind, ("A", "AAAA", "CNAME", "MX", "PTR", "SOA", "SRV", "TXT")
-    )
-    yield from checks.needs(ask, "ttl", "give the seconds that an answer may be kept")
-    yield from checks.between(ask, "ttl", 1, 2147483647, "seconds")
-    for path, _ in ask.items("aRecords"):
-        text = ask.text(f"{path}.ipv4Address")
+def _record_problems(inputs: Inputs) -> Iterator[Problem]:
+    for path, _ in inputs.items("aRecords"):
+        text = inputs.optional_string(f"{path}.ipv4Address")
         try:
             ipaddress.IPv4Address(text or "0.0.0.0")  # noqa: S104 - no address is bound
         except ValueError:
             yield Problem(f"{path}.ipv4Address", f"{text!r} isn't an IPv4 address")
 
 
-def _link_conflicts(ask: Ask) -> Iterator[Problem]:
-    world, id, network = ask.world, ask.id, ask.text("virtualNetwork.id")
-    if world is None or id is None or network is None:
+def _link_conflicts(resource: Resource) -> Iterator[Problem]:
+    world, id, network = resource.world, resource.id, resource.optional_string("virtualNetwork.id")
+    if network is None:
         return
     zone = id.rsplit("/", 2)[0]
     name = zone.rpartition("/")[2].lower()
     for made in world.all(LINK):
-        other = Ask(LINK, made.inputs, {})
-        if arm.same(made.id, id) or not arm.same(other.text("virtualNetwork.id") or "", network):
+        other = Inputs(made.inputs)
+        if arm.same(made.id, id) or not arm.same(
+            other.optional_string("virtualNetwork.id") or "", network
+        ):
             continue
         taken = made.id.rsplit("/", 2)[0]
         if arm.same(taken, zone):
@@ -171,25 +156,18 @@ def _link_conflicts(ask: Ask) -> Iterator[Problem]:
                 f"the network is linked to another zone called "
                 f"{name}; a network can be linked to one zone of a name",
             )
-        elif ask.flag("registrationEnabled") and other.flag("registrationEnabled"):
+        elif resource.flag("registrationEnabled") and other.flag("registrationEnabled"):
             yield Problem(
                 "registrationEnabled",
                 "the network registers its machines in another zone; it can do so in one only",
             )
 
 
-def _link_problems(ask: Ask) -> Iterator[Problem]:
-    yield from checks.needs(ask, "virtualNetwork.id", "name the network that may ask the zone")
-    yield from checks.resource_id(
-        "virtualNetwork.id", ask.text("virtualNetwork.id"), "Microsoft.Network/virtualNetworks"
-    )
-
-
-def _zone_outputs(ask: Ask) -> dict[str, Any]:
+def _zone_outputs(resource: Resource) -> dict[str, Any]:
     # Limits from azure-subscription-service-limits, Azure DNS (private zones).
     return {
         "location": places.GLOBAL,
-        "internalId": invented.guid("zone", ask.id or ""),
+        "internalId": generated.guid("zone", resource.id),
         "maxNumberOfRecordSets": 25000,
         "maxNumberOfVirtualNetworkLinks": 1000,
         "maxNumberOfVirtualNetworkLinksWithRegistration": 100,
@@ -199,16 +177,16 @@ def _zone_outputs(ask: Ask) -> dict[str, Any]:
     }
 
 
-def _link_outputs(ask: Ask) -> dict[str, Any]:
-    del ask
+def _link_outputs(inputs: Inputs) -> dict[str, Any]:
+    del inputs
     return {"location": places.GLOBAL, "virtualNetworkLinkState": "Completed"}
 
 
-def _record_outputs(ask: Ask) -> dict[str, Any]:
-    zone = ask.text("privateZoneName") or ""
-    own = ask.text("relativeRecordSetName") or "@"
+def _record_outputs(inputs: Inputs) -> dict[str, Any]:
+    zone = inputs.optional_string("privateZoneName") or ""
+    own = inputs.optional_string("relativeRecordSetName") or "@"
     host = f"{zone}." if own == "@" else f"{own}.{zone}."
-    kind = ask.text("recordType") or "A"
+    kind = inputs.optional_string("recordType") or "A"
     return {
         "fqdn": host,
         "isAutoRegistered": False,
@@ -216,13 +194,13 @@ def _record_outputs(ask: Ask) -> dict[str, Any]:
     }
 
 
-def _zone_obstacles(ask: Ask) -> Iterator[Problem]:
+def _zone_obstacles(resource: Resource) -> Iterator[Problem]:
     for made in (
-        known.of_type(ask.world, "Microsoft.Network/privateDnsZones/virtualNetworkLinks")
-        if ask.world
+        existing.of_type(resource.world, "Microsoft.Network/privateDnsZones/virtualNetworkLinks")
+        if resource.world
         else ()
     ):
-        if ask.id and arm.is_below(made.id, ask.id):
+        if arm.is_below(made.id, resource.id):
             yield Problem(
                 "",
                 f"the network link {made.id.rpartition('/')[2]!r} stands below it; "
@@ -231,46 +209,66 @@ def _zone_obstacles(ask: Ask) -> Iterator[Problem]:
 
 
 KINDS: Final = (
-    Kind(
+    AzureKind(
         ENDPOINT,
         "Microsoft.Network/privateEndpoints/{privateEndpointName}",
-        name=naming.NameRule(2, 64, naming.NETWORK.pattern, naming.NETWORK.text),
-        replaces=frozenset({"subnet"}),
-        problems=_endpoint_problems,
-        conflicts=_endpoint_conflicts,
-        outputs=_endpoint_outputs,
+        name=kinds.NameRule(2, 64, kinds.NETWORK.pattern, kinds.NETWORK.text),
+        replaces=("subnet",),
+        rules=(
+            required("subnet.id", "an endpoint takes its address from a subnet"),
+            _endpoint_problems,
+        ),
+        crosschecks=(_endpoint_conflicts,),
+        computed=_endpoint_outputs,
     ),
-    Kind(
+    AzureKind(
         "azure-native:network:PrivateDnsZoneGroup",
         "Microsoft.Network/privateEndpoints/{privateEndpointName}/privateDnsZoneGroups/"
         "{privateDnsZoneGroupName}",
-        name=naming.NETWORK,
-        problems=_zone_group_problems,
-        conflicts=_zone_group_conflicts,
+        name=kinds.NETWORK,
+        rules=(
+            refused(
+                "privateDnsZoneConfigs", "is missing: name at least one private DNS zone",
+                absent("privateDnsZoneConfigs[0]"),
+            ),
+            required("privateDnsZoneConfigs[].name", "each zone's configuration needs a name"),
+        ),
+        references=(
+            links.to(
+                "privateDnsZoneConfigs[].privateDnsZoneId", "Microsoft.Network/privateDnsZones",
+            ),
+        ),
+        crosschecks=(_zone_group_conflicts,),
     ),
-    Kind(
+    AzureKind(
         ZONE,
         "Microsoft.Network/privateDnsZones/{privateZoneName}",
-        name=naming.ZONE,
+        name=kinds.ZONE,
         location="global",
-        obstacles=_zone_obstacles,
-        outputs=_zone_outputs,
+        delete_blockers=(_zone_obstacles,),
+        computed=_zone_outputs,
     ),
-    Kind(
+    AzureKind(
         LINK,
         "Microsoft.Network/privateDnsZones/{privateZoneName}/virtualNetworkLinks/"
         "{virtualNetworkLinkName}",
-        name=naming.NETWORK,
+        name=kinds.NETWORK,
         location="global",
-        replaces=frozenset({"virtualNetwork"}),
-        problems=_link_problems,
-        conflicts=_link_conflicts,
-        outputs=_link_outputs,
+        replaces=("virtualNetwork",),
+        rules=(required("virtualNetwork.id", "name the network that may inputs the zone"),),
+        references=(links.to("virtualNetwork.id", "Microsoft.Network/virtualNetworks"),),
+        crosschecks=(_link_conflicts,),
+        computed=_link_outputs,
     ),
-    Kind(
+    AzureKind(
         "azure-native:privatedns:PrivateRecordSet",
         "Microsoft.Network/privateDnsZones/{privateZoneName}/{recordType}/{relativeRecordSetName}",
-        problems=_record_problems,
-        outputs=_record_outputs,
+        rules=(
+            one_of("recordType", ("A", "AAAA", "CNAME", "MX", "PTR", "SOA", "SRV", "TXT")),
+            required("ttl", "give the seconds that an answer may be kept"),
+            between("ttl", 1, 2147483647, "seconds"),
+            _record_problems,
+        ),
+        computed=_record_outputs,
     ),
-)
+)  # fmt: skip

@@ -1,15 +1,37 @@
-"""Microsoft.Storage: accounts."""
+"""Microsoft.Storage: accounts, and what they hold: containers, shares, policies."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import Any, Final
 
-from falaj.sandbox.clouds.azure import checks, invented, keys, naming, places
-from falaj.sandbox.clouds.azure.ask import Ask
-from falaj.sandbox.clouds.azure.kind import Kind
+from falaj.sandbox.clouds.azure import (
+    arm,
+    checks,
+    existing,
+    generated,
+    keys,
+    kinds,
+    links,
+    places,
+    results,
+)
+from falaj.sandbox.clouds.azure.kinds import AzureKind
 from falaj.sandbox.clouds.azure.results import location
+from falaj.sandbox.clouds.inputs import Inputs, Resource
 from falaj.sandbox.clouds.model import Problem
+from falaj.sandbox.clouds.rules import (
+    absent,
+    all_of,
+    between,
+    equals,
+    is_off,
+    is_on,
+    refused,
+    required,
+    when,
+)
 
 ACCOUNT: Final = "azure-native:storage:StorageAccount"
 PATH: Final = "Microsoft.Storage/storageAccounts/{accountName}"
@@ -43,86 +65,63 @@ _SKUS: Final = {
 }
 
 
-def _account_problems(ask: Ask) -> Iterator[Problem]:
-    kind, sku = ask.text("kind"), ask.text("sku.name")
+def _account_problems(inputs: Inputs) -> Iterator[Problem]:
+    kind, sku = inputs.optional_string("kind"), inputs.optional_string("sku.name")
     if kind in _SKUS and sku and sku not in _SKUS[kind]:
         yield Problem(
             "sku.name",
             f"{sku} doesn't go with the kind {kind}; allowed are {', '.join(_SKUS[kind])}",
         )
-    region = ask.region
+    region = places.region(inputs)
     if sku and "ZRS" in sku and region and places.has_zones(region) is False:
         yield Problem(
             "sku.name",
             f"{sku} needs availability zones, which "
             f"{places.display_name(region)} doesn't have; choose Standard_LRS",
         )
-    if ask.is_given("accessTier") and kind in ("Storage", "FileStorage"):
+    if inputs.is_given("accessTier") and kind in ("Storage", "FileStorage"):
         yield Problem("accessTier", f"doesn't go with the kind {kind}; leave it out")
-    if ask.is_absent("accessTier") and kind == "BlobStorage":
-        yield Problem("accessTier", "is missing: the kind BlobStorage needs one, such as Hot")
-    if ask.text("minimumTlsVersion") == "TLS1_3":
-        yield Problem(
-            "minimumTlsVersion",
-            "TLS1_3 isn't supported by the service as a minimum; choose TLS1_2",
-        )
-    if ask.flag("isSftpEnabled") and ask.at("isHnsEnabled") in (None, False):
-        yield Problem("isSftpEnabled", "needs isHnsEnabled; set it too")
-    if ask.flag("enableNfsV3"):
-        if ask.at("isHnsEnabled") in (None, False):
-            yield Problem("enableNfsV3", "needs isHnsEnabled; set it too")
-        if ask.at("networkRuleSet.defaultAction") == "Allow":
-            yield Problem(
-                "networkRuleSet.defaultAction",
-                "an account with NFS must be closed to the public; set Deny and allow subnets",
-            )
-    yield from _encryption(ask)
-    yield from _immutability(ask)
-    for path, _ in ask.items("networkRuleSet.virtualNetworkRules"):
-        yield from checks.resource_id(
-            f"{path}.virtualNetworkResourceId",
-            ask.text(f"{path}.virtualNetworkResourceId"),
-            "Microsoft.Network/virtualNetworks/subnets",
-        )
-    for path, _ in ask.items("networkRuleSet.ipRules"):
-        text = ask.text(f"{path}.iPAddressOrRange")
+    for path, _ in inputs.items("networkRuleSet.ipRules"):
+        text = inputs.optional_string(f"{path}.iPAddressOrRange")
         if text and "/" in text:
             yield from checks.cidr(f"{path}.iPAddressOrRange", text)
 
 
-def _encryption(ask: Ask) -> Iterator[Problem]:
-    source = ask.text("encryption.keySource")
+def _encryption(inputs: Inputs) -> Iterator[Problem]:
+    source = inputs.optional_string("encryption.keySource")
     base = "encryption.keyVaultProperties"
     if source == "Microsoft.Keyvault":
         for name in ("keyName", "keyVaultUri"):
             yield from checks.needs(
-                ask, f"{base}.{name}", "an own key is named by its vault's address and its name"
+                inputs, f"{base}.{name}", "an own key is named by its vault's address and its name"
             )
-        if ask.is_absent("identity.type") or ask.text("identity.type") == "None":
+        if inputs.is_absent("identity.type") or inputs.optional_string("identity.type") == "None":
             yield Problem(
                 "identity",
                 "is missing: the account reads its key by a managed identity; give it one",
             )
-        own = ask.text("encryption.encryptionIdentity.encryptionUserAssignedIdentity")
-        if ask.text("identity.type") == "UserAssigned" and ask.is_absent(
+        own = inputs.optional_string(
+            "encryption.encryptionIdentity.encryptionUserAssignedIdentity"
+        )
+        if inputs.optional_string("identity.type") == "UserAssigned" and inputs.is_absent(
             "encryption.encryptionIdentity.encryptionUserAssignedIdentity"
         ):
             yield Problem(
                 "encryption.encryptionIdentity.encryptionUserAssignedIdentity",
                 "is missing: name which of the account's identities reads the key",
             )
-        names = [item.lower() for item in ask.names("identity.userAssignedIdentities")]
+        names = [item.lower() for item in results.identity_names(inputs)]
         if own and names and own.lower() not in names:
             yield Problem(
                 "encryption.encryptionIdentity.encryptionUserAssignedIdentity",
                 "isn't among the account's own identities; add it to "
                 "identity.userAssignedIdentities",
             )
-    elif ask.is_given(base) and source is not None:
+    elif inputs.is_given(base) and source is not None:
         yield Problem(
             "encryption.keySource", f"{source} takes no key of a vault; set Microsoft.Keyvault"
         )
-    uri = ask.text(f"{base}.keyVaultUri")
+    uri = inputs.optional_string(f"{base}.keyVaultUri")
     if uri and keys.parse(uri) is None:
         yield Problem(
             f"{base}.keyVaultUri",
@@ -130,43 +129,33 @@ def _encryption(ask: Ask) -> Iterator[Problem]:
         )
 
 
-def _immutability(ask: Ask) -> Iterator[Problem]:
-    base = "immutableStorageWithVersioning"
-    if ask.flag(f"{base}.enabled") and ask.flag("isHnsEnabled"):
-        # Source: storage/blobs/immutable-version-level-worm-policies (hierarchical namespace).
-        yield Problem(f"{base}.enabled", "doesn't go with isHnsEnabled; choose one")
-    yield from checks.between(
-        ask, f"{base}.immutabilityPolicy.immutabilityPeriodSinceCreationInDays", 1, 146000, "days"
-    )
-
-
-def _account_conflicts(ask: Ask) -> Iterator[Problem]:
+def _account_conflicts(resource: Resource) -> Iterator[Problem]:
     base = "encryption.keyVaultProperties"
-    if ask.text("encryption.keySource") == "Microsoft.Keyvault":
+    if resource.optional_string("encryption.keySource") == "Microsoft.Keyvault":
         # The vault may be in another region: storage/common/customer-managed-keys-overview.
         yield from keys.usable(
-            ask,
+            resource,
             f"{base}.keyVaultUri",
-            ask.text(f"{base}.keyVaultUri"),
-            key=ask.text(f"{base}.keyName"),
+            resource.optional_string(f"{base}.keyVaultUri"),
+            key=resource.optional_string(f"{base}.keyName"),
         )
 
 
-def _account_outputs(ask: Ask) -> dict[str, Any]:
-    name = (ask.id or "").rpartition("/")[2].lower()
-    region, sku = location(ask), ask.text("sku.name") or ""
+def _account_outputs(resource: Resource) -> dict[str, Any]:
+    name = resource.id.rpartition("/")[2].lower()
+    region, sku = location(resource), resource.optional_string("sku.name") or ""
     endpoints = {part: f"https://{name}.{part}.core.windows.net/" for part in _SERVICES}
     endpoints["web"] = f"https://{name}.z1.web.core.windows.net/"
     found: dict[str, Any] = {
         "primaryEndpoints": endpoints,
         "primaryLocation": region,
         "statusOfPrimary": "available",
-        "creationTime": invented.MOMENT,
-        "keyCreationTime": {"key1": invented.MOMENT, "key2": invented.MOMENT},
+        "creationTime": generated.MOMENT,
+        "keyCreationTime": {"key1": generated.MOMENT, "key2": generated.MOMENT},
         "privateEndpointConnections": [],
         "sku": {"name": sku, "tier": "Premium" if sku.startswith("Premium") else "Standard"},
-        "enableHttpsTrafficOnly": ask.at("enableHttpsTrafficOnly") is not False,
-        "isHnsEnabled": ask.at("isHnsEnabled"),
+        "enableHttpsTrafficOnly": resource.at("enableHttpsTrafficOnly") is not False,
+        "isHnsEnabled": resource.at("isHnsEnabled"),
     }
     if "GRS" in sku or "GZRS" in sku:
         pair = {"uaenorth": "uaecentral", "uaecentral": "uaenorth"}.get(region or "")
@@ -174,24 +163,327 @@ def _account_outputs(ask: Ask) -> dict[str, Any]:
     return found
 
 
+_PREFIXES: Final = re.compile(r"(?!-)[a-z0-9-]{3,63}(?<!-)|\$root|\$web|\$logs")
+
+
+def _container_problems(inputs: Inputs) -> Iterator[Problem]:
+    name = inputs.optional_string("containerName")
+    if name and not name.startswith("$"):
+        yield from kinds.CONTAINER.check("containerName", name)
+    elif name and name not in ("$root", "$web", "$logs"):
+        yield Problem(
+            "containerName",
+            f"{name!r} isn't allowed; with a dollar there are $root, $web and $logs only",
+        )
+
+
+def _container_conflicts(resource: Resource) -> Iterator[Problem]:
+    account = _account(resource)
+    if account is None:
+        return
+    if resource.optional_string("publicAccess") in ("Blob", "Container") and (
+        account.at("allowBlobPublicAccess") in (None, False)
+    ):
+        yield Problem("publicAccess", "the account doesn't allow public access; set None")
+    if resource.flag("immutableStorageWithVersioning.enabled") and account.flag("isHnsEnabled"):
+        yield Problem(
+            "immutableStorageWithVersioning",
+            "doesn't go with the account's isHnsEnabled; use a container's policy instead",
+        )
+    scope = resource.optional_string("defaultEncryptionScope")
+    if scope and scope != "$account-encryption-key":
+        parent = resource.id.split("/blobServices/")[0]
+        if not existing.exists(resource.world, f"{parent}/encryptionScopes/{scope}"):
+            yield Problem(
+                "defaultEncryptionScope",
+                f"the account has no encryption scope {scope!r}; make it first",
+            )
+
+
+def _account(resource: Resource) -> Inputs | None:
+    segments = resource.id.split("/")
+    made = existing.by_id(resource.world, "/".join(segments[:9]))
+    return Inputs(made.inputs) if made else None
+
+
+def _service_problems(inputs: Inputs) -> Iterator[Problem]:
+    if inputs.flag("restorePolicy.enabled"):
+        yield from checks.needs(inputs, "restorePolicy.days", "say for how many days")
+        # Source: storage/blobs/point-in-time-restore-overview (prerequisites).
+        for needed in (
+            "isVersioningEnabled",
+            "changeFeed.enabled",
+            "deleteRetentionPolicy.enabled",
+        ):
+            if inputs.at(needed) in (None, False):
+                yield Problem(needed, "restorePolicy needs it; set it to true")
+        kept, back = (
+            inputs.number("deleteRetentionPolicy.days"),
+            inputs.number("restorePolicy.days"),
+        )
+        if kept is not None and back is not None and back >= kept:
+            yield Problem(
+                "restorePolicy.days",
+                f"{back:g} must be less than the {kept:g} days of deleteRetentionPolicy",
+            )
+
+
+def _service_conflicts(resource: Resource) -> Iterator[Problem]:
+    account = _account(resource)
+    if account and account.flag("isHnsEnabled"):
+        for path in ("isVersioningEnabled", "changeFeed.enabled", "restorePolicy.enabled"):
+            if resource.flag(path):
+                # Source: storage/blobs/storage-feature-support-in-storage-accounts.
+                yield Problem(path, "doesn't go with the account's isHnsEnabled; leave it out")
+
+
+def _lifecycle_problems(inputs: Inputs) -> Iterator[Problem]:
+    rules = inputs.items("policy.rules")
+    if not 1 <= len(rules) <= 100 and isinstance(inputs.at("policy.rules"), list):
+        yield Problem("policy.rules", f"{len(rules)} rules are given; allowed are 1 to 100")
+    names: set[str] = set()
+    for path, _ in rules:
+        name = inputs.optional_string(f"{path}.name")
+        if name and not re.fullmatch(r"[A-Za-z0-9-]{1,256}", name):
+            yield Problem(
+                f"{path}.name", f"{name!r} isn't allowed; allowed are letters, digits and hyphens"
+            )
+        if name in names:
+            yield Problem(f"{path}.name", f"{name!r} is used twice; give each rule its own name")
+        names.add(name or "")
+        actions = f"{path}.definition.actions"
+        if all(
+            inputs.is_absent(f"{actions}.{part}") for part in ("baseBlob", "snapshot", "version")
+        ):
+            yield Problem(actions, "is empty: say what happens to baseBlob, snapshot or version")
+        kinds = f"{path}.definition.filters.blobTypes"
+        for where, text in inputs.strings(kinds):
+            yield from checks.one_of(where, text, ("blockBlob", "appendBlob"))
+        yield from checks.needs(inputs, kinds, "name blockBlob or appendBlob")
+        for where, text in inputs.strings(f"{path}.definition.filters.prefixMatch"):
+            if not _PREFIXES.fullmatch(text.split("/")[0]):
+                yield Problem(where, f"{text!r} must start with the name of a container")
+
+
+def _share_problems(inputs: Inputs) -> Iterator[Problem]:
+    if (
+        inputs.optional_string("enabledProtocols") != "NFS"
+        and inputs.is_given("rootSquash")
+        and not (
+            inputs.is_given("enabledProtocols")
+            and inputs.optional_string("enabledProtocols") is None
+        )
+    ):
+        yield Problem("rootSquash", "goes with enabledProtocols NFS only")
+
+
+def _share_conflicts(resource: Resource) -> Iterator[Problem]:
+    account = _account(resource)
+    if account is None:
+        return
+    is_premium = account.optional_string("kind") == "FileStorage"
+    if resource.optional_string("enabledProtocols") == "NFS" and not is_premium:
+        yield Problem("enabledProtocols", "NFS needs an account of the kind FileStorage")
+    quota = resource.number("shareQuota")
+    if (
+        is_premium
+        and quota is not None
+        and quota < 100
+        and "V2" not in (account.optional_string("sku.name") or "")
+    ):
+        yield Problem("shareQuota", f"{quota:g} GiB is too small; premium shares start at 100 GiB")
+    tier = resource.optional_string("accessTier")
+    if tier == "Premium" and not is_premium:
+        yield Problem("accessTier", "Premium needs an account of the kind FileStorage")
+    if tier in ("Hot", "Cool", "TransactionOptimized") and is_premium:
+        yield Problem("accessTier", f"{tier} doesn't go with the kind FileStorage; leave it out")
+
+
+def _scope_problems(inputs: Inputs) -> Iterator[Problem]:
+    yield from keys.address(
+        "keyVaultProperties.keyUri", inputs.optional_string("keyVaultProperties.keyUri")
+    )
+
+
+def _scope_conflicts(resource: Resource) -> Iterator[Problem]:
+    uri = resource.optional_string("keyVaultProperties.keyUri")
+    yield from keys.usable(resource, "keyVaultProperties.keyUri", uri)
+
+
+def _container_obstacles(resource: Resource) -> Iterator[Problem]:
+    policies = "azure-native:storage:BlobContainerImmutabilityPolicy"
+    for made in resource.world.all(policies):
+        if arm.is_below(made.id, resource.id) and made.outputs.get("state") == "Locked":
+            yield Problem(
+                "",
+                "its immutability policy is locked; it can go when all that it holds "
+                "is past its time",
+            )
+
+
+def _container_outputs(inputs: Inputs) -> dict[str, Any]:
+    return {
+        "lastModifiedTime": generated.MOMENT,
+        "leaseState": "Available",
+        "leaseStatus": "Unlocked",
+        "hasImmutabilityPolicy": False,
+        "hasLegalHold": False,
+        "publicAccess": inputs.optional_string("publicAccess") or "None",
+    }
+
+
+def _policy_outputs(inputs: Inputs) -> dict[str, Any]:
+    del inputs
+    return {"state": "Unlocked"}
+
+
+def _stamped(inputs: Inputs) -> dict[str, Any]:
+    del inputs
+    return {"lastModifiedTime": generated.MOMENT}
+
+
+def _scope_outputs(inputs: Inputs) -> dict[str, Any]:
+    return {"creationTime": generated.MOMENT, **_stamped(inputs)}
+
+
 KINDS: Final = (
-    Kind(
+    AzureKind(
         ACCOUNT,
         PATH,
-        name=naming.STORAGE_ACCOUNT,
+        name=kinds.STORAGE_ACCOUNT,
         is_global_name=True,
-        replaces=frozenset(
-            {
-                "isHnsEnabled",
-                "encryption.requireInfrastructureEncryption",
-                "enableNfsV3",
-                "immutableStorageWithVersioning.enabled",
-                "dnsEndpointType",
-                "extendedLocation",
-            }
+        replaces=(
+            "isHnsEnabled", "encryption.requireInfrastructureEncryption", "enableNfsV3",
+            "immutableStorageWithVersioning.enabled", "dnsEndpointType", "extendedLocation",
         ),
-        problems=_account_problems,
-        conflicts=_account_conflicts,
-        outputs=_account_outputs,
+        rules=(
+            refused(
+                "accessTier", "is missing: the kind BlobStorage needs one, such as Hot",
+                all_of(absent("accessTier"), equals("kind", "BlobStorage")),
+            ),
+            refused(
+                "minimumTlsVersion",
+                "TLS1_3 isn't supported by the service as a minimum; choose TLS1_2",
+                equals("minimumTlsVersion", "TLS1_3"),
+            ),
+            refused(
+                "isSftpEnabled", "needs isHnsEnabled; set it too",
+                all_of(is_on("isSftpEnabled"), is_off("isHnsEnabled")),
+            ),
+            when(
+                is_on("enableNfsV3"),
+                refused("enableNfsV3", "needs isHnsEnabled; set it too", is_off("isHnsEnabled")),
+                refused(
+                    "networkRuleSet.defaultAction",
+                    "an account with NFS must be closed to the public; set Deny and allow subnets",
+                    equals("networkRuleSet.defaultAction", "Allow"),
+                ),
+            ),
+            _encryption,
+            # Source: storage/blobs/immutable-version-level-worm-policies (hierarchical namespace).
+            refused(
+                "immutableStorageWithVersioning.enabled",
+                "doesn't go with isHnsEnabled; choose one",
+                all_of(is_on("immutableStorageWithVersioning.enabled"), is_on("isHnsEnabled")),
+            ),
+            between(
+                "immutableStorageWithVersioning.immutabilityPolicy.immutabilityPeriodSinceCreationInDays",
+                1, 146000, "days",
+            ),
+            _account_problems,
+        ),
+        references=(
+            links.to(
+                "networkRuleSet.virtualNetworkRules[].virtualNetworkResourceId",
+                "Microsoft.Network/virtualNetworks/subnets",
+            ),
+        ),
+        crosschecks=(_account_conflicts,),
+        computed=_account_outputs,
     ),
-)
+    AzureKind(
+        "azure-native:storage:BlobContainer",
+        f"{PATH}/blobServices/default/containers/{{containerName}}",
+        rules=(_container_problems,),
+        crosschecks=(_container_conflicts,),
+        delete_blockers=(_container_obstacles,),
+        computed=_container_outputs,
+    ),
+    AzureKind(
+        "azure-native:storage:BlobServiceProperties",
+        f"{PATH}/blobServices/{{blobServicesName}}",
+        name=kinds.only("default"),
+        rules=(
+            between("deleteRetentionPolicy.days", 1, 365, "days"),
+            when(
+                is_on("deleteRetentionPolicy.enabled"),
+                required("deleteRetentionPolicy.days", "say for how many days"),
+            ),
+            between("containerDeleteRetentionPolicy.days", 1, 365, "days"),
+            when(
+                is_on("containerDeleteRetentionPolicy.enabled"),
+                required("containerDeleteRetentionPolicy.days", "say for how many days"),
+            ),
+            between("changeFeed.retentionInDays", 1, 146000, "days"),
+            _service_problems,
+        ),
+        crosschecks=(_service_conflicts,),
+    ),
+    AzureKind(
+        "azure-native:storage:FileServiceProperties",
+        f"{PATH}/fileServices/{{fileServicesName}}",
+        name=kinds.only("default"),
+        rules=(between("shareDeleteRetentionPolicy.days", 1, 365, "days"),),
+    ),
+    AzureKind(
+        "azure-native:storage:BlobContainerImmutabilityPolicy",
+        f"{PATH}/blobServices/default/containers/{{containerName}}/immutabilityPolicies/"
+        "{immutabilityPolicyName}",
+        name=kinds.only("default"),
+        rules=(
+            between("immutabilityPeriodSinceCreationInDays", 1, 146000, "days"),
+            refused(
+                "allowProtectedAppendWritesAll",
+                "goes without allowProtectedAppendWrites; set one of them",
+                all_of(
+                    is_on("allowProtectedAppendWrites"), is_on("allowProtectedAppendWritesAll"),
+                ),
+            ),
+        ),
+        computed=_policy_outputs,
+    ),
+    AzureKind(
+        "azure-native:storage:ManagementPolicy",
+        f"{PATH}/managementPolicies/{{managementPolicyName}}",
+        name=kinds.only("default"),
+        rules=(_lifecycle_problems,),
+        computed=_stamped,
+    ),
+    AzureKind(
+        "azure-native:storage:FileShare",
+        f"{PATH}/fileServices/default/shares/{{shareName}}",
+        name=kinds.CONTAINER,
+        replaces=("enabledProtocols",),
+        rules=(between("shareQuota", 1, 262144, "GiB"), _share_problems),
+        crosschecks=(_share_conflicts,),
+        computed=_stamped,
+    ),
+    AzureKind(
+        "azure-native:storage:EncryptionScope",
+        f"{PATH}/encryptionScopes/{{encryptionScopeName}}",
+        name=kinds.NameRule(
+            3, 63, r"[A-Za-z0-9](?:-?[A-Za-z0-9])*",
+            "letters, digits and single hyphens, starting and ending with a letter or digit",
+        ),
+        replaces=("requireInfrastructureEncryption",),
+        rules=(
+            when(
+                equals("source", "Microsoft.KeyVault"),
+                required("keyVaultProperties.keyUri", "give the key's address"),
+            ),
+            _scope_problems,
+        ),
+        crosschecks=(_scope_conflicts,),
+        computed=_scope_outputs,
+    ),
+)  # fmt: skip
