@@ -59,6 +59,7 @@ ELSEWHERE: Final[Mapping[str, str]] = {
         "a part of what .ci/run runs"
     ),
     ".venv/bin/pytest tests/components/kubernetes": "a part of what .ci/run runs",
+    ".venv/bin/pytest tests/documents": "a part of what .ci/run runs",
     ".venv/bin/falaj settings --schema stacks/settings/stack.schema.json": (
         "tests/stacks compare the file with what the command writes"
     ),

@@ -27,6 +27,9 @@ def test_a_preview_of_a_cloud_needs_no_account(machine: Machine) -> None:
     printed = machine.run(preview)
     assert re.search(r"(?m)^Changes +\d+ to create$", printed)
     assert re.search(r"(?m)^Policies +no violations: ", printed)
+    # The page shows what is printed, but for what it leaves out.
+    for piece in documents.other("preview", "text").split("…"):
+        assert " ".join(piece.split()) in " ".join(printed.split())
     for mentioned in MENTIONED["preview"]:
         command = mentioned.replace("FILE", "out/prices.yaml")
         assert "h200" in machine.run(f".venv/bin/{command} --stack aws-cluster --sandbox")
