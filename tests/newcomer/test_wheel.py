@@ -60,6 +60,10 @@ def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator
 def test_it_holds_what_is_needed_under_one_name(wheel: Path) -> None:
     with zipfile.ZipFile(wheel) as archive:
         names = archive.namelist()
+        (about,) = (name for name in names if name.endswith(".dist-info/METADATA"))
+        description = archive.read(about).decode()
+    # Its description is the README, whose last words say where its links lead.
+    assert "Links are paths in the repository." in description
     tops = {name.partition("/")[0] for name in names}
     assert {top for top in tops if not top.endswith(".dist-info")} == {"falaj"}
     for needed in (
