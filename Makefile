@@ -17,7 +17,7 @@ SIDE_BY_SIDE = -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 # Property tests run in both: with a quarter of their examples, and with all (tests/conftest.py).
 ALL_EXAMPLES = --hypothesis-profile=thorough
 NODES ?= h200=4,l4=4,cpu=4
-.PHONY: help up preview draw refresh down status check report demo shell token rollback logs new environment environment-dev cluster cluster-down ensure-test test test-all test-cluster test-fast test-gpu lint format bench lock clean
+.PHONY: help up preview draw refresh down status check report demo shell token rollback logs new environment environment-dev cluster cluster-down ensure-test test test-all test-cluster test-fast test-gpu lint format docs bench lock clean
 
 help: ## Show what can be made
 	@sed -n 's/^\([a-z-]*\):.*## /\1	/p' $(MAKEFILE_LIST) | expand -t 14
@@ -69,7 +69,7 @@ environment:
 	@$(PYTHON) engine/environment.py
 
 environment-dev:
-	@$(PYTHON) engine/environment.py $(foreach extra,local aws azure kubernetes dev,--extra $(extra))
+	@$(PYTHON) engine/environment.py $(foreach extra,local aws azure kubernetes dev docs,--extra $(extra))
 
 cluster: environment ## A Kubernetes control plane on this machine (NODES="h200=64,l4=16,cpu=20"; BARE=1 for whole platforms)
 	@$(FALAJ) cluster up --nodes "$(NODES)" $(if $(filter 1 true yes,$(BARE)),--bare)
@@ -110,13 +110,19 @@ format: environment-dev ## Put the code into its standard form
 	@$(VENV)/bin/ruff check --fix .
 	@$(VENV)/bin/ruff format .
 
+# The reference is made from the components and settings: the SDKs that they import have to be there.
+docs: ## The documentation as pages to read without a network: out/docs/index.html
+	@$(PYTHON) engine/environment.py $(foreach extra,aws azure kubernetes docs,--extra $(extra))
+	@$(VENV)/bin/sphinx-build -q -W --keep-going -E -b html docs out/docs
+	@echo "documentation: out/docs/index.html"
+
 bench: environment-dev ## Measure the server, quantisation, training and a no-op `up`
 	@$(FALAJ) engine ensure
 	@$(FALAJ) cluster ensure
 	@$(VENV)/bin/python -m pytest tests/benchmarks -o python_files='bench_*.py' --benchmark-only -q -s
 
 lock: ## Pin the requirements again
-	@for name in bootstrap base local aws azure kubernetes dev checkov image-inference image-training; do \
+	@for name in bootstrap base local aws azure kubernetes dev docs checkov image-inference image-training; do \
 	  $(VENV)/bin/uv pip compile -q --upgrade --generate-hashes --universal --python-version 3.11 --no-emit-index-url \
 	    --custom-compile-command "make lock" requirements/$$name.in -o requirements/$$name.txt; done
 

@@ -33,7 +33,7 @@ def test_locks_carry_hashes_and_no_hosts(lock: Path) -> None:
 
 def test_no_requirement_is_pinned_twice_for_one_environment() -> None:
     pins: dict[tuple[str, str], set[str]] = {}
-    for name in ("base", "local", "aws", "azure", "kubernetes", "dev"):
+    for name in ("base", "local", "aws", "azure", "kubernetes", "dev", "docs"):
         text = (ROOT / "requirements" / f"{name}.txt").read_text(encoding="utf-8")
         for line in re.findall(r"^[A-Za-z0-9._-]+(?:\[.*?\])?==[^\\\n]+", text, re.MULTILINE):
             package, _, version = line.partition("==")

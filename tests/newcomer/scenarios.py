@@ -1,12 +1,11 @@
-"""Which commands of the README are run by which test; the README itself says what they are."""
+"""Which commands of the documents are run by which test; the documents say what they are."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Final
 
-#: Commands within the README's sentences and tables, by the scenario whose test runs them as they
-#: stand there.
+#: Commands within sentences and tables, by the scenario whose test runs them as they stand there.
 MENTIONED: Final[Mapping[str, tuple[str, ...]]] = {
     "local": (
         "make up", "make demo", "make status", "make token", "make logs", "make preview",
@@ -14,7 +13,9 @@ MENTIONED: Final[Mapping[str, tuple[str, ...]]] = {
         "pulumi up --yes", "pulumi stack output", "falaj token --scope observe --minutes 10",
         "falaj completion bash",
     ),
-    "preview": ("falaj preview --details",),
+    "preview": (
+        "falaj preview --details", "falaj preview --costs", "falaj preview --unknown-prices FILE",
+    ),
     "wheel": ("falaj new shop", "falaj up", "falaj check"),
     "table": ("make up STACK=shop",),
     "template": ("falaj new --list", "pulumi new FOLDER-OF-A-TEMPLATE"),
@@ -24,7 +25,9 @@ MENTIONED: Final[Mapping[str, tuple[str, ...]]] = {
     "reference": (
         ".venv/bin/falaj --help", ".venv/bin/falaj settings", ".venv/bin/falaj policies",
         ".venv/bin/falaj policies --coverage", ".venv/bin/falaj policies --suppress checkov",
+        ".venv/bin/falaj settings gpuPools",
     ),
+    "docs": ("make help", "make docs"),
     "pydoc": (".venv/bin/python -m pydoc falaj.components.azure.gpu_node_pool",),
     "audit": (".venv/bin/python -m falaj.workloads.inference audit --logs DIR",),
 }  # fmt: skip
@@ -34,6 +37,8 @@ ELSEWHERE: Final[Mapping[str, str]] = {
     "make test": ".ci/run",
     "make test-all": ".ci/run",
     "make lint": ".ci/run",
+    "make environment-dev": "what `make lint` begins with, which .ci/run runs",
+    "make format": "changes what ruff says; .ci/run asks that it says nothing",
     "make test-fast": "a part of what .ci/run runs",
     "make test-cluster": "a part of what .ci/run runs",
     "make test-gpu": "a machine with a GPU",
@@ -48,6 +53,20 @@ ELSEWHERE: Final[Mapping[str, str]] = {
     "pulumi up": "what `make up` calls",
     "pulumi refresh": "what `make refresh` calls",
     "python -m falaj.workloads.training": "what pods run: tests/components/kubernetes",
+    ".venv/bin/pre-commit install": "tests/documents/test_hooks.py installs it in a repository",
+    ".venv/bin/pytest tests/policies/rules": "a part of what .ci/run runs",
+    ".venv/bin/pytest tests/components/specification tests/components/test_cloud_parity.py": (
+        "a part of what .ci/run runs"
+    ),
+    ".venv/bin/pytest tests/components/kubernetes": "a part of what .ci/run runs",
+    ".venv/bin/pytest tests/documents": "a part of what .ci/run runs",
+    ".venv/bin/falaj settings --schema stacks/settings/stack.schema.json": (
+        "tests/stacks compare the file with what the command writes"
+    ),
+    "pip install 'dist/falaj-0.1.0-py3-none-any.whl[local,azure]'": (
+        "tests/newcomer/test_wheel.py install it with uv, and pinned versions"
+    ),
+    "uv tool install": "tests/newcomer/test_wheel.py have it with the wheel that they make",
     "pulumi package add /path/to/falaj/components/aws": (
         "generates a package by the vendor's plugins: tests/components/aws read the schema instead"
     ),

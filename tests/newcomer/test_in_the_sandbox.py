@@ -1,4 +1,4 @@
-"""The README's commands for clouds and clusters, each in an environment that it made alone."""
+"""The documents' commands for clouds and clusters, each in an environment that it made alone."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.newcomer import readme
+from tests.newcomer import documents
 from tests.newcomer.machine import Machine
 from tests.newcomer.scenarios import MENTIONED
 
@@ -23,17 +23,22 @@ def finished(printed: str) -> str:
 
 
 def test_a_preview_of_a_cloud_needs_no_account(machine: Machine) -> None:
-    (preview,) = readme.commands("preview")
+    (preview,) = documents.commands("preview")
     printed = machine.run(preview)
     assert re.search(r"(?m)^Changes +\d+ to create$", printed)
     assert re.search(r"(?m)^Policies +no violations: ", printed)
-    (every,) = MENTIONED["preview"]
-    assert "h200" in machine.run(f".venv/bin/{every} --stack aws-cluster --sandbox")
+    # The page shows what is printed, but for what it leaves out.
+    for piece in documents.other("preview", "text").split("…"):
+        assert " ".join(piece.split()) in " ".join(printed.split())
+    for mentioned in MENTIONED["preview"]:
+        command = mentioned.replace("FILE", "../prices.yaml")
+        assert "h200" in machine.run(f".venv/bin/{command} --stack aws-cluster --sandbox")
+    assert "prices:" in (machine.clone.parent / "prices.yaml").read_text()
     assert machine.clean_status() == ""
 
 
 def test_two_stacks_stand_beside_each_other(machine: Machine) -> None:
-    up, beside, refresh, *downs = readme.commands("cloud")
+    up, beside, refresh, *downs = documents.commands("cloud")
     assert re.search(r"\d+ created", machine.run(up))
     assert re.search(r"\d+ created", machine.run(beside))
     assert "no drift" in machine.run(refresh)
@@ -46,7 +51,7 @@ def test_two_stacks_stand_beside_each_other(machine: Machine) -> None:
 
 def test_preflight_without_credentials_says_so(machine: Machine) -> None:
     machine.run("make environment")
-    (preflight,) = readme.commands("preflight")
+    (preflight,) = documents.commands("preflight")
     printed = machine.run(preflight, 2)
     assert "could not be asked" in printed
     assert "nothing was confirmed" in printed
@@ -54,12 +59,12 @@ def test_preflight_without_credentials_says_so(machine: Machine) -> None:
 
 def test_the_catalogue_needs_nothing_but_the_base(machine: Machine) -> None:
     machine.run("make environment")
-    for command in readme.commands("catalogue"):
+    for command in documents.commands("catalogue"):
         assert "GPU" in machine.run(command)
 
 
 def test_the_sandbox_is_looked_at_changed_and_made_to_fail(machine: Machine) -> None:
-    up, listed, drift, fault, told = readme.commands("sandbox")
+    up, listed, drift, fault, told = documents.commands("sandbox")
     machine.run(up)
     assert "aws:kms/key:Key" in machine.run(listed)
     assert "changed" in machine.run(drift)
@@ -71,7 +76,7 @@ def test_the_sandbox_is_looked_at_changed_and_made_to_fail(machine: Machine) -> 
 
 def test_a_stack_is_drawn_before_and_after_it_is_made(machine: Machine) -> None:
     machine.run("make environment")
-    planned, now, exported, made = readme.commands("draw")
+    planned, now, exported, made = documents.commands("draw")
     assert "──▶" in machine.run(planned)
     picture = machine.clone / "out" / "aws-smb.svg"
     assert picture.read_text(encoding="utf-8").startswith("<?xml")
@@ -88,7 +93,7 @@ def test_a_stack_is_drawn_before_and_after_it_is_made(machine: Machine) -> None:
 
 def test_a_project_from_a_template(machine: Machine) -> None:
     machine.run("make environment")
-    new, up, down = readme.commands("template")
+    new, up, down = documents.commands("template")
     assert "falaj up --sandbox --stack dev" in machine.run(new)
     assert re.search(r"\d+ created", machine.run(up))
     assert "stack dev is down" in machine.run(down)
@@ -108,7 +113,7 @@ def test_every_template_through_pulumi_new(machine: Machine, template: str) -> N
     port: list[str] = []
     if template == "local":
         shell = "make shell"
-        # The README's own tests may use the port of the template at the same time.
+        # Tests of other documents may use the port of the template at the same time.
         port = ["falaj config set falaj:service.port 28443 || exit 1"]
     lines = [
         f"cd {folder}",
@@ -126,19 +131,19 @@ def test_every_template_through_pulumi_new(machine: Machine, template: str) -> N
 
 def test_the_components_in_a_program_of_ones_own(machine: Machine) -> None:
     machine.run("make environment")
-    (install,) = readme.commands("library")
+    (install,) = documents.commands("library")
     machine.run(install)
     folder = machine.clone.parent / "own"
     # A folder with the name of one of Falaj's is the program's own.
     (folder / "components").mkdir(parents=True)
     (folder / "components" / "__init__.py").write_text("OWN = 'mine'\n")
-    program = readme.other("library", "python")
+    program = documents.other("library", "python")
     (folder / "__main__.py").write_text(f"import components\n{program}\nprint(components.OWN)\n")
     (folder / "Pulumi.yaml").write_text("name: own\nruntime: python\n")
     (folder / "Pulumi.dev.yaml").write_text("config: {}\n")
     printed = machine.run("../falaj/.venv/bin/falaj check --stack dev", 1, folder=folder)
     assert re.search(r"own/dev: \d+ resources judged by \d+ rules", printed)
-    # As the README says of this program.
+    # As the page says of this program.
     assert "zero-trust-azure-diagnostics" in printed
     assert "17 resources: 1 violation (x)" in printed
     (pydoc,) = MENTIONED["pydoc"]
@@ -147,21 +152,21 @@ def test_the_components_in_a_program_of_ones_own(machine: Machine) -> None:
 
 
 def test_a_platform_without_a_cluster(machine: Machine) -> None:
-    (preview,) = readme.commands("onprem")
+    (preview,) = documents.commands("onprem")
     assert re.search(r"\d{3} to create", machine.run(preview))
     (images,) = MENTIONED["onprem"]
     assert "images and charts" in machine.run(f".venv/bin/{images}")
 
 
 def test_a_teams_workloads_bring_what_they_stand_on(machine: Machine) -> None:
-    (preview,) = readme.commands("workloads")
+    (preview,) = documents.commands("workloads")
     printed = machine.run(preview)
     assert "aws-workloads stands on aws-cluster" in printed
     assert re.search(r"\d+ to create", printed)
 
 
 def test_a_platform_on_a_control_plane_of_this_machine(machine: Machine) -> None:
-    start, up, down, end = readme.commands("cluster")
+    start, up, down, end = documents.commands("cluster")
     assert "ready: export KUBECONFIG=" in machine.run(start)
     assert re.search(r"\d{3} created", machine.run(up))
     assert "is down" in machine.run(down)
@@ -170,7 +175,7 @@ def test_a_platform_on_a_control_plane_of_this_machine(machine: Machine) -> None
 
 
 def test_all_stacks_are_checked(machine: Machine) -> None:
-    (check,) = readme.commands("check")
+    (check,) = documents.commands("check")
     assert "12 stacks" in machine.run(check)
     assert machine.clean_status() == ""
 
@@ -183,8 +188,38 @@ def test_evidence_of_one_stack(machine: Machine) -> None:
     assert machine.clean_status() == ""
 
 
+def test_evidence_is_kept_written_again_and_signed(machine: Machine) -> None:
+    machine.run("make environment")
+    check, arabic, make_key, public, sign, verify, other = documents.commands("evidence")
+    assert "no findings" in machine.run(check)
+    machine.run(arabic)
+    page = machine.clone / "evidence.html"
+    assert '<html lang="ar" dir="rtl"' in page.read_text(encoding="utf-8")
+    machine.run(make_key)
+    machine.run(public)
+    machine.run(sign)
+    assert '<html lang="en" dir="ltr"' in page.read_text(encoding="utf-8")
+    machine.run(verify)
+    assert "Verified Successfully" in machine.run(other)
+    page.write_text(page.read_text(encoding="utf-8").replace("Falaj", "Falai"), encoding="utf-8")
+    machine.run(verify, 1)
+    machine.run(other, 1)
+    assert machine.clean_status() == ""
+
+
+def test_the_documentation_is_built_with_every_page(machine: Machine) -> None:
+    told, build = MENTIONED["docs"]
+    assert re.search(r"(?m)^docs +The documentation", machine.run(told))
+    assert "out/docs/index.html" in machine.run(build)
+    built = machine.clone / "out" / "docs"
+    for page in (machine.clone / "docs").rglob("*.md"):
+        name = page.relative_to(machine.clone / "docs").with_suffix(".html")
+        assert (built / name).is_file(), name
+    assert machine.clean_status() == ""
+
+
 def test_packs_judge_any_project(machine: Machine) -> None:
-    preview, foreign, state, live, formats = readme.commands("packs")
+    preview, foreign, state, live, formats = documents.commands("packs")
     own = machine.clone.parent / "your-program"
     own.mkdir()
     (own / "Pulumi.yaml").write_text("name: yours\nruntime: python\n")
@@ -226,9 +261,10 @@ def test_packs_judge_any_project(machine: Machine) -> None:
 
 def test_what_there_is_is_listed_by_the_base(machine: Machine) -> None:
     machine.run("make environment")
-    top, settings, rules, coverage, suppress = MENTIONED["reference"]
+    top, settings, rules, coverage, suppress, some = MENTIONED["reference"]
     assert "The life of a stack" in machine.run(top)
     assert "falaj:gpuPools.NAME.maxNodes" in machine.run(settings)
+    assert "falaj:gpuPools.NAME.maxNodes" in machine.run(some)
     assert "residency-aws-region" in machine.run(rules)
     assert "ISO/IEC 27001 Annex A" in machine.run(coverage)
     assert "CKV" in machine.run(suppress)
@@ -236,5 +272,5 @@ def test_what_there_is_is_listed_by_the_base(machine: Machine) -> None:
 
 def test_each_part_explains_itself(machine: Machine) -> None:
     machine.run("python3 engine/environment.py --extra local")
-    for command in readme.commands("parts"):
+    for command in documents.commands("parts"):
         assert re.search("(?i)usage: ", machine.run(command)), command

@@ -1,6 +1,6 @@
-"""The README's first commands, from an empty home folder to a served model and back to nothing.
+"""The documents' first commands, from an empty home folder to a served model and back to nothing.
 
-They use the port that the README names, so that no two of these tests may run at once: tests of
+They use the port that the documents name, so that no two of these tests may run at once: tests of
 one file are run by one worker.
 """
 
@@ -19,13 +19,14 @@ from pathlib import Path
 import pytest
 import yaml
 
-from tests.newcomer import readme
+from tests.newcomer import documents
 from tests.newcomer.machine import Machine, newcomer
 from tests.newcomer.scenarios import MENTIONED
 
 pytestmark = [pytest.mark.engine, pytest.mark.timeout(1_800)]
 
-UP, _, CALL = readme.commands("local")
+UP, _ = documents.commands("local")
+(CALL,) = documents.commands("call")
 #: What each command prints, within the life of the stack that `make up` makes.
 SAYS: Mapping[str, str] = {
     "make demo": r"accuracy through the endpoint: \d+/\d+ = 9\d\.\d\d%",
@@ -96,13 +97,42 @@ def test_a_change_a_rollback_and_a_shell(machine: Machine) -> None:
     gone(machine)
 
 
+#: What the tutorial's commands come to, in their order: the status, and something that is printed.
+TUTORIAL: Sequence[tuple[str, int, str]] = (
+    ("make up", 0, "Serving digits version 1 at "),
+    ("make status", 0, r"endpoint +open"),
+    ("make demo", 0, r"accuracy through the endpoint: \d+/\d+ = 9\d"),
+    ("falaj config set", 0, "epochs: 12"),
+    ("make preview", 0, r"[1-9]\d* to (create|replace)"),
+    ("make up", 0, "Serving digits version 2 at "),
+    ("make rollback", 0, "the server follows"),
+    ("make preview", 0, r"(?m)^Policies +no violations: "),
+    ("make up", 0, r"\d+ created"),
+    ("falaj config set", 2, "westeurope"),
+    ("make check", 0, "azure-smb"),
+    ("make down", 0, "is down"),
+    ("make down", 0, "is down"),
+)
+
+
+@pytest.mark.thorough
+def test_the_tutorial(machine: Machine) -> None:
+    commands = documents.commands("tutorial")
+    for command, (start, status, pattern) in zip(commands, TUTORIAL, strict=True):
+        assert start in command
+        assert re.search(pattern, machine.run(command, status)), command
+    assert not list(machine.data.glob("stacks/*"))
+    assert machine.processes() == []
+    assert machine.clean_status() == ""
+
+
 @pytest.mark.thorough
 def test_a_table_of_ones_own(machine: Machine) -> None:
-    make, listed, put, remove = readme.commands("table")
+    make, listed, put, remove = documents.commands("table")
     machine.run(make)
     assert machine.clean_status() == ""
     file = machine.clone / "stacks" / "Pulumi.shop.yaml"
-    table = readme.other("table", "yaml")
+    table = documents.other("table", "yaml")
     file.write_text(table)
     rows = ["age,plan,churned", *(f"{20 + n % 50},{'ab'[n % 2]},{n % 2}" for n in range(120))]
     (machine.clone / "data").mkdir()

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.newcomer import readme
+from tests.newcomer import documents
 from tests.newcomer.machine import Machine, newcomer
 from tests.newcomer.scenarios import MENTIONED
 
@@ -28,11 +28,11 @@ PACKAGES = ("components", "engine", "policies", "sandbox", "stacks", "wire", "wo
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     with newcomer(tmp_path_factory.mktemp("wheel")) as machine:
         machine.run("make environment")
-        (build,) = readme.commands("wheel")
+        (build,) = documents.commands("wheel")
         machine.run(build)
         assert machine.clean_status() == ""
         (found,) = (machine.clone / "dist").glob("*.whl")
-        assert f"dist/{found.name}" in readme.text()
+        assert f"dist/{found.name}" in documents.text()
         return found
 
 
@@ -60,6 +60,10 @@ def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator
 def test_it_holds_what_is_needed_under_one_name(wheel: Path) -> None:
     with zipfile.ZipFile(wheel) as archive:
         names = archive.namelist()
+        (about,) = (name for name in names if name.endswith(".dist-info/METADATA"))
+        description = archive.read(about).decode()
+    # Its description is the README, whose last words say where its links lead.
+    assert "Links are paths in the repository." in description
     tops = {name.partition("/")[0] for name in names}
     assert {top for top in tops if not top.endswith(".dist-info")} == {"falaj"}
     for needed in (
@@ -97,7 +101,7 @@ def test_a_local_stack_from_new_to_down(installed: Machine) -> None:
     printed = installed.run(new)
     assert "falaj up" in printed
     folder = installed.clone / "shop"
-    # The README's own tests may use the port of the template at the same time.
+    # Tests of other documents may use the port of the template at the same time.
     installed.run("falaj config set falaj:service.port 18443", folder=folder)
     served = installed.run(up, folder=folder)
     assert "Serving digits version 1 at https://localhost:" in served
@@ -129,7 +133,7 @@ def test_a_program_with_components_of_its_own(installed: Machine) -> None:
     folder = installed.clone / "own"
     (folder / "components").mkdir(parents=True)
     (folder / "components" / "__init__.py").write_text("OWN = 'mine'\n")
-    program = readme.other("library", "python")
+    program = documents.other("library", "python")
     (folder / "__main__.py").write_text(
         f"import components\n{program}\nassert components.OWN == 'mine'\n"
     )
@@ -137,7 +141,7 @@ def test_a_program_with_components_of_its_own(installed: Machine) -> None:
     (folder / "Pulumi.dev.yaml").write_text("config: {}\n")
     printed = installed.run("falaj check --stack dev", 1, folder=folder)
     assert re.search(r"own/dev: \d+ resources judged by \d+ rules", printed)
-    # As the README says of this program.
+    # As the page says of this program.
     assert "zero-trust-azure-diagnostics" in printed
     assert "17 resources: 1 violation (x)" in printed
 
