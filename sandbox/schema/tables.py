@@ -298,11 +298,7 @@ class Tables:
         # Without a folder to write to, each process reads the SDK anew.
         with contextlib.suppress(OSError):
             self._folder.mkdir(parents=True, exist_ok=True)
-            handle, temporary = tempfile.mkstemp(dir=self._folder)
-            with os.fdopen(handle, "w", encoding="utf-8") as file:
-                json.dump(dump(found, objects), file, separators=(",", ":"))
-            Path(temporary).replace(self._file(found.token))
-            text = json.dumps(codec.dump(found, objects), separators=(",", ":"))
+            text = json.dumps(dump(found, objects), separators=(",", ":"))
             replace_file(self._file(found.token), text, 0o600)
 
     def _file(self, token: str) -> Path:
