@@ -11,14 +11,12 @@ from typing import Any
 
 import pytest
 
-from falaj.workloads.inference import model, relayed, settings, spill
+from falaj.workloads.inference import model, remote, settings
 from falaj.workloads.inference.__main__ import main
 from falaj.workloads.inference.auth import Authenticator
-from falaj.workloads.inference.backends import watch_runtime
-from falaj.workloads.inference.cores import available
-from falaj.workloads.inference.remote import Remote
+from falaj.workloads.inference.remote import Breaker, RelayedModel, Remote, Spill, schema_of
 from falaj.workloads.inference.service import Service
-from falaj.workloads.inference.spill import Breaker, Spill
+from falaj.workloads.inference.worker import available, watch_runtime
 from tests.workloads.inference import models
 from tests.workloads.inference.runtime import Runtime, listen, runtime
 from tests.workloads.inference.serving import Site
@@ -49,7 +47,7 @@ class Tiers:
 
         loaded.run = longer  # type: ignore[method-assign]
         self.next = runtime(content, "mlp", "2")
-        self.schema = relayed.schema_of("mlp", "2", models.fields(content), limits)
+        self.schema = schema_of("mlp", "2", models.fields(content), limits)
         self.above = above
         self.make = lambda remote: Service(
             configuration,
@@ -208,7 +206,7 @@ def test_a_client_that_left_frees_its_place(site: Site) -> None:
 
 def test_the_breaker_tries_one_call_after_its_pause(monkeypatch: pytest.MonkeyPatch) -> None:
     now = 1000.0
-    monkeypatch.setattr(spill, "time", SimpleNamespace(monotonic=lambda: now))
+    monkeypatch.setattr(remote, "time", SimpleNamespace(monotonic=lambda: now))
     breaker = Breaker(failures=2, pause_seconds=5)
     for _ in range(2):
         assert breaker.allows()
@@ -235,10 +233,10 @@ def test_the_breaker_tries_one_call_after_its_pause(monkeypatch: pytest.MonkeyPa
 
 def beside(site: Site, port: int) -> Service:
     configuration = settings.read(site.config)
-    schema = relayed.schema_of("mlp", "1", models.fields(models.mlp()), configuration.limits)
+    schema = schema_of("mlp", "1", models.fields(models.mlp()), configuration.limits)
     return Service(
         configuration,
-        model=relayed.RelayedModel(schema),
+        model=RelayedModel(schema),
         authenticator=Authenticator(configuration.auth),
         pool=ThreadPoolExecutor(1),
         threads=1,
