@@ -59,7 +59,8 @@ def _run(options: argparse.Namespace) -> int:
     if options.command == "serve":
         return _serve(options.config)
     if options.command == "configure":
-        print(f"wrote {settings.configure(options)}")
+        made = settings.configure(options)
+        print(made.decode() if options.json else f"wrote {options.config}")
         return 0
     if options.command == "token":
         minted = auth.mint(

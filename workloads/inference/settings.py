@@ -16,6 +16,7 @@ from typing import Any, cast
 
 import orjson
 
+from falaj.workloads.bounds import SERVICE
 from falaj.workloads.files import write_atomic
 from falaj.workloads.inference.errors import InferenceError
 
@@ -60,6 +61,14 @@ class Section:
         if not isinstance(value, int) or isinstance(value, bool) or not low <= value <= high:
             raise self.error(key, value, f"a whole number from {low} to {high}")
         return value
+
+    def bounded(self, key: str, default: float) -> float:
+        """A number whose bound `falaj.workloads.bounds` states."""
+        value, bound = self.take(key, default), SERVICE[key]
+        if not bound.allows(value):
+            kind = "a whole number" if bound.whole else "a number"
+            raise self.error(key, value, f"{kind} from {bound.words}")
+        return cast("float", value)
 
     def seconds(self, key: str, low: float, high: float, default: float) -> float:
         """A number of seconds between two limits."""
@@ -260,9 +269,9 @@ def _auth(section: Section) -> AuthSettings:
 def _limits(section: Section) -> Limits:
     known = Limits()
     settings = Limits(
-        max_body_bytes=section.whole("max_body_bytes", 1024, 2**30, known.max_body_bytes),
-        max_rows=section.whole("max_rows", 1, 2**20, known.max_rows),
-        drain_seconds=section.seconds("drain_seconds", 0, 600, known.drain_seconds),
+        max_body_bytes=int(section.bounded("max_body_bytes", known.max_body_bytes)),
+        max_rows=int(section.bounded("max_rows", known.max_rows)),
+        drain_seconds=section.bounded("drain_seconds", known.drain_seconds),
         header_timeout_seconds=section.seconds(
             "header_timeout_seconds", 0.1, 600, known.header_timeout_seconds
         ),
@@ -302,8 +311,8 @@ def parse(path: Path, content: bytes) -> Settings:
         name=top.text("name"),
         host=top.text("host", "127.0.0.1"),
         port=top.whole("port", 0, 65535),
-        workers=top.whole("workers", 1, 256, 1),
-        threads=top.whole("threads", 1, 256, 1),
+        workers=int(top.bounded("workers", 1)),
+        threads=int(top.bounded("threads", 1)),
         registry=top.file("registry"),
         model=top.text("model"),
         alias=top.text("alias", "production"),
@@ -355,37 +364,50 @@ def add_options(command: argparse.ArgumentParser) -> None:
     command.add_argument("--issuer", required=True, help="of tokens")
     command.add_argument("--audience", required=True, help="of tokens")
     command.add_argument(
-        "--client", action="append", default=[], metavar="NAME=SCOPE[,SCOPE]",
+        "--client", action="append", default=[], metavar="NAME=[SCOPE[,SCOPE]]",
         help="what a client certificate may do; may be repeated",
     )  # fmt: skip
-    command.add_argument(
-        "--cpus", type=float, required=True, help="cores that the server has for itself"
-    )
+    command.add_argument("--cpus", type=float, help="cores that the server has for itself")
     command.add_argument(
         "--workers", type=int, help="processes, each with the model; default: one for each core"
     )
-    command.add_argument("--max-body-bytes", type=int, default=8 * 1024 * 1024)
-    command.add_argument("--max-rows", type=int, default=1024)
-    command.add_argument("--drain-seconds", type=float, default=10)
-    command.add_argument("--load-seconds", type=float, default=300)
+    command.add_argument(
+        "--threads", type=int, default=_THREADS, help="of each worker's runtime (default 1)"
+    )
+    known = Limits()
+    command.add_argument("--max-body-bytes", type=int, default=known.max_body_bytes)
+    command.add_argument("--max-rows", type=int, default=known.max_rows)
+    command.add_argument("--drain-seconds", type=float, default=known.drain_seconds)
+    command.add_argument("--load-seconds", type=float, default=known.load_seconds)
     command.add_argument("--upstream", help="http://127.0.0.1:PORT of the model's runtime")
     command.add_argument("--spill-to", help="https://HOST:PORT of the next tier")
     command.add_argument("--spill-version", type=int, help="the version that it serves")
     command.add_argument("--spill-above-ms", type=float, help="expected time in the queue")
     command.add_argument("--spill-timeout-ms", type=float, default=1000)
+    command.add_argument(
+        "--json", action="store_true", help="print it as one JSON object, and write nothing"
+    )
 
 
-def configure(options: argparse.Namespace) -> Path:
+def configure(options: argparse.Namespace) -> bytes:
     """Write the configuration, once it has been read back as the server would.
+
+    With ``--json`` nothing is written.
+
+    Returns:
+        The configuration, as JSON; with ``--json`` on one line.
 
     Raises:
         InferenceError: an option's value isn't one that the server takes.
         WorkloadError: it can't be written.
     """
-    content = orjson.dumps(document(options), option=orjson.OPT_INDENT_2)
+    found = document(options)
+    content = orjson.dumps(found, option=orjson.OPT_INDENT_2)
     parse(options.config, content)
+    if options.json:
+        return orjson.dumps(found)
     write_atomic(options.config, content)
-    return options.config
+    return content
 
 
 def document(options: argparse.Namespace) -> dict[str, Any]:
@@ -394,17 +416,13 @@ def document(options: argparse.Namespace) -> dict[str, Any]:
     Raises:
         InferenceError: options that don't go together.
     """
-    if not math.isfinite(options.cpus) or options.cpus <= 0:
-        raise InferenceError(f"--cpus must be a number over 0; got {options.cpus}")
-    # A proxy's work is small, and one process knows best how much is under way.
-    own = 1 if options.upstream else max(1, math.floor(options.cpus))
     found: dict[str, Any] = {
         "format": FORMAT,
         "name": options.name,
         "host": options.host,
         "port": options.port,
-        "workers": own if options.workers is None else options.workers,
-        "threads": _THREADS,
+        "workers": _workers(options),
+        "threads": options.threads,
         "registry": str(options.registry),
         "model": options.model,
         "alias": options.alias,
@@ -443,11 +461,24 @@ def document(options: argparse.Namespace) -> dict[str, Any]:
     return found
 
 
+def _workers(options: argparse.Namespace) -> int:
+    cpus: float | None = options.cpus
+    if cpus is not None and (not math.isfinite(cpus) or cpus <= 0):
+        raise InferenceError(f"--cpus must be a number over 0; got {cpus}")
+    if options.workers is not None:
+        return options.workers
+    if cpus is None:
+        raise InferenceError("give --cpus, from which the number of workers follows, or --workers")
+    # A proxy's work is small, and one process knows best how much is under way.
+    return 1 if options.upstream else max(1, math.floor(cpus))
+
+
 def _clients_of_options(given: list[str]) -> dict[str, list[str]]:
     clients: dict[str, list[str]] = {}
     for text in given:
-        name, equals, scopes = text.partition("=")
-        if not name or not equals or not scopes:
-            raise InferenceError(f"--client must be NAME=SCOPE[,SCOPE]; got {text!r}")
-        clients[name] = scopes.split(",")
+        # No scope has a "=", a certificate's name may have one.
+        name, equals, scopes = text.rpartition("=")
+        if not name or not equals:
+            raise InferenceError(f"--client must be NAME=[SCOPE[,SCOPE]]; got {text!r}")
+        clients[name] = scopes.split(",") if scopes else []
     return clients

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import time
 from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -320,6 +321,29 @@ def test_a_configuration_is_what_the_server_reads(site: Site) -> None:
     assert settings.read(site.root / "made.json").workers == 1
 
 
+def test_a_configuration_can_be_looked_at_without_writing_it(
+    site: Site, capsys: pytest.CaptureFixture[str]
+) -> None:
+    clients = ["--client", "a=b=observe,predict", "--client", "c="]
+    more = ["--workers", "3", "--threads", "2", *clients, "--json"]
+    assert main(options(site, *more)) == 0
+    (line,) = capsys.readouterr().out.splitlines()
+    made = json.loads(line)
+    assert (made["workers"], made["threads"]) == (3, 2)
+    assert made["auth"]["clients"] == {"a=b": ["observe", "predict"], "c": []}
+    assert not (site.root / "made.json").exists()
+
+
+def test_the_number_of_workers_has_to_follow_from_something(
+    site: Site, capsys: pytest.CaptureFixture[str]
+) -> None:
+    given = options(site)
+    del given[given.index("--cpus") : given.index("--cpus") + 2]
+    assert main(given) == 2
+    assert "--cpus" in capsys.readouterr().err
+    assert main([*given, "--workers", "1"]) == 0
+
+
 @pytest.mark.parametrize(
     ("more", "words"),
     [
@@ -334,6 +358,7 @@ def test_a_configuration_is_what_the_server_reads(site: Site) -> None:
           "--spill-version", "1", "--spill-above-ms", "1"], "runs the model itself"),
         (["--client", "prometheus"], "--client must be"),
         (["--client", "p=write"], "predict, observe, admin"),
+        (["--client", "=predict"], "--client must be"),
         (["--cpus", "nan"], "--cpus must be"),
         (["--cpus", "-1"], "--cpus must be"),
         (["--workers", "0"], "workers"),
