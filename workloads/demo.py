@@ -20,9 +20,9 @@ from numpy.typing import NDArray
 
 from falaj.workloads.errors import WorkloadError
 from falaj.workloads.files import read_json
-from falaj.workloads.inference.tokens import mint
+from falaj.workloads.inference.auth import mint
 from falaj.workloads.registry.keyring import KeyRing
-from falaj.workloads.training.rows import Rows, load_rows
+from falaj.workloads.training.snapshot import Rows, load_rows
 
 _SHADES = " .:-=+*#%@"
 

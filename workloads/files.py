@@ -1,11 +1,17 @@
-"""Files that are either wholly there or not there, private, and removable for good."""
+"""Files that are either wholly there or not there, private, and removable for good.
+
+Also advisory locks between processes, which the kernel frees when one dies, and whether a folder
+lies in memory, as plain models must.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import errno
+import fcntl
 import json
 import os
+import re
 import secrets
 import stat
 import tempfile
@@ -23,6 +29,9 @@ TEMPORARY_PREFIX = ".tmp-"
 # EFBIG: the process's file size limit (RLIMIT_FSIZE) or the file system's.
 _FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 _SHRED_BLOCK = 1 << 20
+_IN_MEMORY = frozenset({"tmpfs", "ramfs"})
+_MOUNTS = Path("/proc/self/mountinfo")
+_ESCAPE = re.compile(r"\\([0-7]{3})")
 
 
 @contextlib.contextmanager
@@ -161,3 +170,79 @@ def shred(path: Path) -> None:
                 os.fsync(file.fileno())
         path.unlink()
         sync_folder(path.parent)
+
+
+@contextlib.contextmanager
+def locked(path: Path, *, shared: bool = False) -> Generator[None, None, None]:
+    """Hold flock(2) on the file ``path`` (made if missing), waiting until it is free.
+
+    ``shared`` holders get in together and keep exclusive ones out. Not re-entrant: the holder of
+    an exclusive lock that asks again waits for itself.
+
+    Raises:
+        WorkloadError: the lock file can't be made or opened.
+    """
+    with storage_errors(path):
+        descriptor = _open_lock(path)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_SH if shared else fcntl.LOCK_EX)
+        except BaseException:
+            os.close(descriptor)
+            raise
+    try:
+        yield
+    finally:
+        # Closing alone would leave the lock to a child that was forked meanwhile.
+        fcntl.flock(descriptor, fcntl.LOCK_UN)
+        os.close(descriptor)
+
+
+def _open_lock(path: Path) -> int:
+    try:
+        # Reading is enough for flock(2), so a read-only mount with a lock file in it works.
+        return os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    except FileNotFoundError:
+        flags = os.O_RDONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
+        return os.open(path, flags, PRIVATE_FILE)
+
+
+def file_system_of(path: Path) -> str:
+    """Return the type of the file system that ``path`` is, or would be, in.
+
+    Raises:
+        WorkloadError: the system doesn't say.
+    """
+    place = path.absolute()
+    while not place.exists():
+        place = place.parent
+    place = place.resolve()
+    found = ""
+    try:
+        lines = _MOUNTS.read_text().splitlines()
+    except OSError as error:
+        raise WorkloadError(f"can't read {_MOUNTS}: {error.strerror}") from error
+    longest = -1
+    for line in lines:
+        # proc_pid_mountinfo(5): the mount point is the fifth field, the type follows " - ".
+        front, _, back = line.partition(" - ")
+        point = Path(_ESCAPE.sub(lambda hit: chr(int(hit[1], 8)), front.split(" ")[4]))
+        # Of two mounts on one point the later one covers the earlier.
+        if place.is_relative_to(point) and len(point.parts) >= longest:
+            longest, found = len(point.parts), back.split(" ")[0]
+    if not found:
+        raise WorkloadError(f"can't tell which file system {path} is in")
+    return found
+
+
+def require_memory(path: Path) -> None:
+    """Refuse a folder that isn't in a memory file system.
+
+    Raises:
+        WorkloadError: it is on a disk.
+    """
+    kind = file_system_of(path)
+    if kind not in _IN_MEMORY:
+        raise WorkloadError(
+            f"{path} is in a file system of type {kind}, and a model may be written in plain to "
+            f"memory only ({', '.join(sorted(_IN_MEMORY))}): mount one there, or give --allow-disk"
+        )

@@ -124,7 +124,8 @@ class Place:
         found = region_data.machines(self._file).get(name)
         if found is None:
             elsewhere = [p.name for p in all_places() if name in region_data.machines(p._file)]
-            raise NotSoldError(refusals.machine(self, name, self._refused(name), elsewhere))
+            why = self._refused(name)
+            raise NotSoldError(refusals.machine(self.name, self._machines, name, why, elsewhere))
         return found
 
     def offers(
@@ -186,7 +187,9 @@ class Place:
         if not found:
             anywhere = demand.with_zones(None)
             elsewhere = [p for p in all_places() if p is not self and p.satisfying(anywhere)]
-            raise NotSoldError(refusals.demand(self, demand, [p.name for p in elsewhere]))
+            others = [p.name for p in elsewhere]
+            sold = self.machines("gpu" if demand.wants_gpu else "cpu")
+            raise NotSoldError(refusals.demand(self.name, sold, demand, others))
         return found[0]
 
     def zone_ids(self, zones: Sequence[str]) -> tuple[str, ...]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from falaj.stacks.command import advice, installation
+from falaj.stacks.command import installation
 from falaj.stacks.command.project import Project, StackFile
 from falaj.stacks.errors import StackError
 from falaj.stacks.settings import NAMESPACE, CloudSettings, LocalSettings, Settings
@@ -93,7 +93,7 @@ def groups(found: Sequence[Subject]) -> list[list[Subject]]:
 def _all(project: Project) -> list[str]:
     names = project.stack_names
     if not names:
-        how = advice.falaj("new") if project.templates else "pulumi stack init"
+        how = installation.call("new") if project.templates else "pulumi stack init"
         raise StackError(
             f"there is no stack in {project.stack_folder}: nothing to check; expected a file "
             f"Pulumi.NAME.yaml\n  make one with: {how}"

@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import shlex
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from falaj.stacks.command import installation
-
-if TYPE_CHECKING:
-    from falaj.stacks.command.project import StackFile
+from falaj.stacks.command.project import StackFile
 
 #: The stack that commands are for where none is named, in a clone.
 _DEFAULT = "local"
@@ -36,16 +33,14 @@ def command(verb: str, stack: StackFile, *, sandbox: bool = False, quiet: bool =
     return falaj(verb, stack) + (" --sandbox" if sandbox else "")
 
 
-def falaj(words: str, stack: StackFile | None = None) -> str:
-    """A call of ``falaj`` itself.
+def falaj(words: str, stack: StackFile) -> str:
+    """A call of ``falaj`` itself, for a stack.
 
     Args:
         words: what follows its name, quoted for a shell.
         stack: the stack that it is for.
     """
-    text = f"{installation.program()} {words}"
-    if stack is None:
-        return text
+    text = installation.call(words)
     if stack.name != stack.project.default_stack_or_none:
         text += f" --stack {shlex.quote(stack.name)}"
     if Path.cwd() != stack.project.root:

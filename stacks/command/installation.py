@@ -39,6 +39,11 @@ def program() -> str:
     return shown(own)
 
 
+def call(words: str) -> str:
+    """A call of ``falaj``, to be pasted into a shell; ``words`` follow its name, quoted."""
+    return f"{program()} {words}"
+
+
 def python() -> str:
     """This installation's interpreter, as a person calls it from where they are."""
     return shown(Path(sys.prefix) / "bin" / "python")

@@ -11,7 +11,7 @@ import yaml
 
 from falaj.engine.files import replace_file
 from falaj.engine.folders import stack_home
-from falaj.stacks.command import advice
+from falaj.stacks.command import installation
 from falaj.stacks.command.installation import ROOT
 from falaj.stacks.documents import mapping
 from falaj.stacks.errors import StackError
@@ -52,7 +52,7 @@ class Project:
             )
             raise StackError(
                 f"{where}; allowed: a folder that has one\n"
-                f"  make one with: {advice.falaj('new FOLDER --template local')}"
+                f"  make one with: {installation.call('new FOLDER --template local')}"
             ) from None
         except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
             raise StackError(f"{path} cannot be read: {' '.join(str(error).split())}") from None
@@ -151,9 +151,8 @@ class StackFile:
             )
             if templates:
                 make = f"new --stack {self.name} --template {next(iter(templates))}"
-                message += (
-                    f"; templates: {', '.join(templates)}\n  make one with: {advice.falaj(make)}"
-                )
+                how = installation.call(make)
+                message += f"; templates: {', '.join(templates)}\n  make one with: {how}"
             raise StackError(message)
         self.create_from(templates[self.name])
         return True

@@ -13,7 +13,7 @@ from typing import Any, Final
 import yaml
 
 from falaj.engine.folders import OWN_PROJECT
-from falaj.stacks.command import advice
+from falaj.stacks.command import advice, installation
 from falaj.stacks.command.console import say, table
 from falaj.stacks.command.installation import ROOT, is_clone
 from falaj.stacks.command.project import Project, StackFile
@@ -60,7 +60,7 @@ def show_templates() -> int:
     rows = [("template", "what it is")]
     rows += [(each.name, each.title) for each in templates().values()]
     say(table(rows))
-    say(f"\nmake a project with: {advice.falaj('new FOLDER --template NAME')}")
+    say(f"\nmake a project with: {installation.call('new FOLDER --template NAME')}")
     return 0
 
 
@@ -91,9 +91,10 @@ def make(
             )
         return _make_project(folder, stack or _FIRST, _named(template), _given(values))
     if not is_clone() and project is None and not (Path.cwd() / _FILE).is_file():
+        how = installation.call(f"new FOLDER --template {template}")
         raise StackError(
             f"there is no project here: no {_FILE} in {Path.cwd()}\n"
-            f"  make one in a folder with: {advice.falaj(f'new FOLDER --template {template}')}"
+            f"  make one in a folder with: {how}"
         )
     if values:
         raise StackError("--set: given without FOLDER; allowed: with one\n  edit the file instead")
@@ -107,7 +108,7 @@ def _make_stack(stack: StackFile, template: str) -> int:
         raise StackError(
             f"template: given {template!r}; allowed: {', '.join(found) or 'none here'}\n"
             f"  for a project of its own ({projects}): "
-            f"{advice.falaj('new FOLDER --template NAME')}"
+            f"{installation.call('new FOLDER --template NAME')}"
         )
     if stack.path.exists():
         raise StackError(
@@ -157,7 +158,8 @@ def _make_project(folder: Path, stack: str, template: Template, values: Mapping[
     say(f"made {folder}: {template.title}")
     for line in str(template.document["template"].get("quickstart", "")).rstrip().splitlines():
         say(f"  {line.replace('NAME', stack)}")
-    say(f"edit {folder / f'Pulumi.{stack}.yaml'} before; every key: {advice.falaj('settings')}")
+    file = folder / f"Pulumi.{stack}.yaml"
+    say(f"edit {file} before; every key: {installation.call('settings')}")
     return 0
 
 

@@ -9,9 +9,10 @@
 from __future__ import annotations
 
 from falaj.stacks.costs.billing import Billed, Charge, Meter, billed
-from falaj.stacks.costs.costs import Costs, Total, Unclassified, of
+from falaj.stacks.costs.costs import of
 from falaj.stacks.costs.prices import NO_PRICES, Price, PriceError, Prices, read_prices
 from falaj.stacks.costs.pricing import Line
+from falaj.stacks.costs.report import Costs, Total, Unclassified
 
 __all__ = [
     "NO_PRICES",

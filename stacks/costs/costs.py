@@ -1,135 +1,21 @@
-"""What a stack costs at least and at most: its lines, its totals, and what nobody knows."""
+"""What a stack costs, from its resources: its charges, and what nobody knows."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from decimal import Decimal
-from typing import Any, Final
+from collections.abc import Iterable, Sequence
+from typing import Final
 
-from falaj.components.catalogue.cost import HOURS_PER_MONTH
-from falaj.policies.model import Resource, Stack, is_unknown, text
+from falaj.policies.model import Resource, Stack
 from falaj.policies.reading.place import place_of
-from falaj.policies.reading.tags import tags_of
-from falaj.stacks.costs import billing, machines, machines_azure, report, shares
+from falaj.stacks.costs import billing, machines, machines_azure, shares
 from falaj.stacks.costs.billing import Charge
 from falaj.stacks.costs.prices import NO_PRICES, Prices
 from falaj.stacks.costs.pricing import Line, line
+from falaj.stacks.costs.report import Costs, Unclassified
 from falaj.stacks.resources import State, made_by_others, stack_of
 
 #: Types whose amounts take more than a row of a table to read.
 READERS: Final = {**machines.READERS, **machines_azure.READERS, **shares.READERS}
-#: Tags and labels that say who pays, the first that is there.
-COST_CENTER: Final = ("falaj:cost-center", "falaj.io/cost-center", "cost-center", "costCenter")
-
-
-@dataclass(frozen=True)
-class Unclassified:
-    """A resource of a type that no table knows, and for which no price file has a price."""
-
-    resource: Resource
-
-    @property
-    def type(self) -> str:
-        """Its type, as the engine writes it."""
-        return self.resource.type
-
-
-@dataclass(frozen=True)
-class Total:
-    """Sums of what is known, in US dollars an hour."""
-
-    least: Decimal
-    most: Decimal
-
-    @property
-    def monthly_least(self) -> Decimal:
-        """At least, for a month of 730 hours."""
-        return self.least * HOURS_PER_MONTH
-
-    @property
-    def monthly_most(self) -> Decimal:
-        """At most, for a month of 730 hours."""
-        return self.most * HOURS_PER_MONTH
-
-
-@dataclass(frozen=True)
-class Costs:
-    """What a stack costs."""
-
-    name: str
-    """Of the stack; empty where nobody says."""
-    place: str
-    lines: tuple[Line, ...]
-    """Every charge, in the order of its resource's URN."""
-    unclassified: tuple[Unclassified, ...]
-    """Resources of which nobody knows whether they cost."""
-    free: int
-    """How many resources cost nothing by themselves."""
-    runs_on_machines_of_others: bool = False
-    """Whether it has objects of a cluster whose machines another stack, or nobody here, has."""
-
-    @property
-    def total(self) -> Total:
-        """The sum of every line whose price and amount are known, at its least and its most."""
-        return total_of(self.lines)
-
-    @property
-    def unknown(self) -> tuple[Line, ...]:
-        """Lines that have no price or no amount, so that no total has them whole."""
-        return tuple(
-            each
-            for each in self.lines
-            if not each.is_by_use and (each.least is None or each.most is None)
-        )
-
-    @property
-    def by_use(self) -> tuple[Line, ...]:
-        """Lines that only use decides, for which nobody said how much is expected."""
-        return tuple(each for each in self.lines if each.is_by_use)
-
-    def by_cost_center(self) -> dict[str, Total]:
-        """Totals by the tag that says who pays (`COST_CENTER`); empty text: none says."""
-        found: dict[str, list[Line]] = {}
-        for each in self.lines:
-            found.setdefault(cost_center(each.charge.resource), []).append(each)
-        return {name: total_of(found[name]) for name in sorted(found)}
-
-    def summary(self) -> str:
-        """The total in one sentence, with the name of everything that it lacks."""
-        return report.summary(self)
-
-    def as_text(self, width: int = 80) -> str:
-        """Lines and total for a terminal of so many columns (40 at least)."""
-        return report.as_text(self, max(width, 40))
-
-    def as_json(self) -> dict[str, Any]:
-        """The same as plain data; amounts of money are texts, so that nothing is rounded."""
-        return report.as_json(self)
-
-    def as_price_file(self) -> str:
-        """A price file (YAML) with a row for each price that is unknown, to be filled in."""
-        return report.as_price_file(self)
-
-
-def total_of(lines: Iterable[Line]) -> Total:
-    """The sum of what is known of lines."""
-    known = [each for each in lines if not each.is_by_use]
-    return Total(
-        sum((each.least for each in known if each.least is not None), Decimal(0)),
-        sum((each.most for each in known if each.most is not None), Decimal(0)),
-    )
-
-
-def cost_center(resource: Resource) -> str:
-    """Who pays for a resource, as its tags or labels say; empty where they don't."""
-    tags: Mapping[str, Any] = tags_of(resource) or {}
-    found = {**resource.tags, **tags}
-    for key in COST_CENTER:
-        value = found.get(key)
-        if not is_unknown(value) and text(value):
-            return text(value)
-    return ""
 
 
 def of(resources: Iterable[State], place: str = "", prices: Prices = NO_PRICES) -> Costs:

@@ -1,21 +1,20 @@
-"""Costs for people and for programs: text, one sentence, plain data, a price file to fill in."""
+"""A stack's costs and their totals: as text, one sentence, plain data, a price file to fill in."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import ROUND_HALF_UP, Decimal
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import yaml
 
 from falaj.components.catalogue.cost import HOURS_PER_MONTH
+from falaj.policies.model import Resource, is_unknown, text
+from falaj.policies.reading.tags import tags_of
 from falaj.stacks.costs.amounts import Amount
+from falaj.stacks.costs.pricing import Line
 from falaj.stacks.lettering import clean, columns, isolated, wrap
-
-if TYPE_CHECKING:
-    from falaj.stacks.costs.costs import Costs, Total
-    from falaj.stacks.costs.pricing import Line
 
 #: Names of resources that are written out in the one sentence; the text has all of them.
 _MOST_NAMED: Final = 2
@@ -28,6 +27,117 @@ _NO_PRICE: Final = (
     "Without taxes, support, traffic to other places and commitments that no price file states. "
     f"A month has {HOURS_PER_MONTH} hours."
 )
+#: Tags and labels that say who pays, the first that is there.
+COST_CENTER: Final = ("falaj:cost-center", "falaj.io/cost-center", "cost-center", "costCenter")
+
+
+@dataclass(frozen=True)
+class Unclassified:
+    """A resource of a type that no table knows, and for which no price file has a price."""
+
+    resource: Resource
+
+    @property
+    def type(self) -> str:
+        """Its type, as the engine writes it."""
+        return self.resource.type
+
+
+@dataclass(frozen=True)
+class Total:
+    """Sums of what is known, in US dollars an hour."""
+
+    least: Decimal
+    most: Decimal
+
+    @property
+    def monthly_least(self) -> Decimal:
+        """At least, for a month of 730 hours."""
+        return self.least * HOURS_PER_MONTH
+
+    @property
+    def monthly_most(self) -> Decimal:
+        """At most, for a month of 730 hours."""
+        return self.most * HOURS_PER_MONTH
+
+
+@dataclass(frozen=True)
+class Costs:
+    """What a stack costs."""
+
+    name: str
+    """Of the stack; empty where nobody says."""
+    place: str
+    lines: tuple[Line, ...]
+    """Every charge, in the order of its resource's URN."""
+    unclassified: tuple[Unclassified, ...]
+    """Resources of which nobody knows whether they cost."""
+    free: int
+    """How many resources cost nothing by themselves."""
+    runs_on_machines_of_others: bool = False
+    """Whether it has objects of a cluster whose machines another stack, or nobody here, has."""
+
+    @property
+    def total(self) -> Total:
+        """The sum of every line whose price and amount are known, at its least and its most."""
+        return total_of(self.lines)
+
+    @property
+    def unknown(self) -> tuple[Line, ...]:
+        """Lines that have no price or no amount, so that no total has them whole."""
+        return tuple(
+            each
+            for each in self.lines
+            if not each.is_by_use and (each.least is None or each.most is None)
+        )
+
+    @property
+    def by_use(self) -> tuple[Line, ...]:
+        """Lines that only use decides, for which nobody said how much is expected."""
+        return tuple(each for each in self.lines if each.is_by_use)
+
+    def by_cost_center(self) -> dict[str, Total]:
+        """Totals by the tag that says who pays (`COST_CENTER`); empty text: none says."""
+        found: dict[str, list[Line]] = {}
+        for each in self.lines:
+            found.setdefault(cost_center(each.charge.resource), []).append(each)
+        return {name: total_of(found[name]) for name in sorted(found)}
+
+    def summary(self) -> str:
+        """The total in one sentence, with the name of everything that it lacks."""
+        return summary(self)
+
+    def as_text(self, width: int = 80) -> str:
+        """Lines and total for a terminal of so many columns (40 at least)."""
+        return as_text(self, max(width, 40))
+
+    def as_json(self) -> dict[str, Any]:
+        """The same as plain data; amounts of money are texts, so that nothing is rounded."""
+        return as_json(self)
+
+    def as_price_file(self) -> str:
+        """A price file (YAML) with a row for each price that is unknown, to be filled in."""
+        return as_price_file(self)
+
+
+def total_of(lines: Iterable[Line]) -> Total:
+    """The sum of what is known of lines."""
+    known = [each for each in lines if not each.is_by_use]
+    return Total(
+        sum((each.least for each in known if each.least is not None), Decimal(0)),
+        sum((each.most for each in known if each.most is not None), Decimal(0)),
+    )
+
+
+def cost_center(resource: Resource) -> str:
+    """Who pays for a resource, as its tags or labels say; empty where they don't."""
+    tags: Mapping[str, Any] = tags_of(resource) or {}
+    found = {**resource.tags, **tags}
+    for key in COST_CENTER:
+        value = found.get(key)
+        if not is_unknown(value) and text(value):
+            return text(value)
+    return ""
 
 
 @dataclass(frozen=True)

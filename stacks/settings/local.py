@@ -8,6 +8,7 @@ from typing import Annotated, ClassVar, Final, Literal
 from pydantic import Field
 
 from falaj.components.specification.limits import Between, TextRule
+from falaj.components.specification.workload_bounds import bound
 from falaj.stacks.settings.section import DataClass, Section
 
 #: What needs no file: 1,797 scans that ship inside scikit-learn.
@@ -23,7 +24,6 @@ MODEL: Final = TextRule(
     "1 to 63 lower-case letters, digits and '-', not at either end",
     "churn",
 )
-Seed = Annotated[int, Between(0, 2**31 - 1)]
 #: Paths and columns: any text that isn't blank.
 Named = Annotated[str, TextRule(r"^.*\S.*$", "text that is not empty", "digits")]
 
@@ -32,23 +32,23 @@ class SplitSettings(Section):
     """How the rows are divided into those that are learned from and those that judge."""
 
     described_by: ClassVar = "falaj.components.local.dataset.DatasetArgs"
-    seed: Seed = 7
-    holdout: Annotated[float, Between(0.05, 0.5)] = 0.2
+    seed: Annotated[int, bound("dataset", "seed")] = 7
+    holdout: Annotated[float, bound("dataset", "holdout")] = 0.2
 
 
 class TrainingSettings(Section):
     """Hyperparameters; one that is left out takes the default of the data's model family."""
 
     described_by: ClassVar = "falaj.components.local.training_run.TrainingRunArgs"
-    epochs: Annotated[int, Between(1, 10_000)] | None = None
-    batch_size: Annotated[int, Between(1, 65_536)] | None = None
-    learning_rate: Annotated[float, Between(0, 10, above=True)] | None = None
-    weight_decay: Annotated[float, Between(0, 10)] | None = None
-    patience: Annotated[int, Between(1, 10_000)] | None = None
-    gradient_clip: Annotated[float, Between(0, 1_000_000)] | None = None
-    width: Annotated[int, Between(4, 4_096)] | None = None
-    seed: Seed | None = None
-    processes: Annotated[int, Between(1, 64)] = 1
+    epochs: Annotated[int, bound("training", "epochs")] | None = None
+    batch_size: Annotated[int, bound("training", "batch_size")] | None = None
+    learning_rate: Annotated[float, bound("training", "learning_rate")] | None = None
+    weight_decay: Annotated[float, bound("training", "weight_decay")] | None = None
+    patience: Annotated[int, bound("training", "patience")] | None = None
+    gradient_clip: Annotated[float, bound("training", "gradient_clip")] | None = None
+    width: Annotated[int, bound("training", "width")] | None = None
+    seed: Annotated[int, bound("training", "seed")] | None = None
+    processes: Annotated[int, bound("training", "processes")] = 1
     precision: Literal["auto", "float32", "bfloat16", "float16"] = "auto"
 
 
@@ -57,7 +57,7 @@ class OptimizationSettings(Section):
 
     described_by: ClassVar = "falaj.components.local.model_package.ModelPackageArgs"
     quantise: Literal["auto", "never"] = "auto"
-    max_accuracy_drop: Annotated[float, Between(0, 100)] = 0.5
+    max_accuracy_drop: Annotated[float, bound("optimization", "max_accuracy_drop")] = 0.5
     """How much quantisation may cost, in percentage points of accuracy; for regression in percent
     of the RMSE."""
 
@@ -73,15 +73,15 @@ class ServiceSettings(Section):
     server."""
     names: list[Annotated[str, HOST]] = Field(default_factory=list)
     """Further names of the machine that its certificate is valid for."""
-    workers: Annotated[int, Between(1, 64)] = 1
+    workers: Annotated[int, bound("service", "workers")] = 1
     """Worker processes, each with the model."""
-    threads: Annotated[int, Between(1, 64)] = 1
+    threads: Annotated[int, bound("service", "threads")] = 1
     """Threads of each worker."""
-    max_rows: Annotated[int, Between(1, 1_000_000)] = 1_024
+    max_rows: Annotated[int, bound("service", "max_rows")] = 1_024
     """Most rows in a request."""
-    max_body_bytes: Annotated[int, Between(1_024, 1 << 30)] = 8 << 20
+    max_body_bytes: Annotated[int, bound("service", "max_body_bytes")] = 8 << 20
     """Largest request, in bytes."""
-    drain_seconds: Annotated[int, Between(1, 600)] = 10
+    drain_seconds: Annotated[int, bound("service", "drain_seconds")] = 10
     """How long an old version may finish its requests, in seconds."""
 
 

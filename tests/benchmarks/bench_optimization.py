@@ -16,8 +16,8 @@ from typing import Any
 import pytest
 from pytest_benchmark.fixture import BenchmarkFixture
 
-from falaj.workloads.optimization.evaluate import score
-from falaj.workloads.optimization.export import export_module
+from falaj.workloads.optimization.comparison import score
+from falaj.workloads.optimization.export import assemble, export_module
 from falaj.workloads.optimization.pipeline import serving_of
 from falaj.workloads.optimization.quantise import pick_rows, quantise
 from falaj.workloads.optimization.runtime import (
@@ -25,8 +25,7 @@ from falaj.workloads.optimization.runtime import (
     open_session,
     relevant_cpu_flags,
 )
-from falaj.workloads.optimization.served_graph import assemble
-from falaj.workloads.training.artifacts import load_rows, load_trained
+from falaj.workloads.training.checkpoint import load_rows, load_trained
 
 pytestmark = pytest.mark.benchmark_suite
 

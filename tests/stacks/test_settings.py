@@ -41,12 +41,12 @@ def test_unknown_namespace_suggests_the_right_one() -> None:
 @pytest.mark.parametrize(
     ("section", "value", "given_text", "allowed"),
     [
-        ({"epochs": "many"}, "training.epochs", "'many'", "a whole number from 1 to 10000"),
-        ({"epochs": 0}, "training.epochs", "0", "a whole number from 1 to 10000"),
-        ({"epochs": True}, "training.epochs", "true", "a whole number from 1 to 10000"),
-        ({"batchSize": 2.5}, "training.batchSize", "2.5", "a whole number from 1 to 65536"),
-        ({"learningRate": 0}, "training.learningRate", "0", "a number above 0 up to 10"),
-        ({"learningRate": float("nan")}, "training.learningRate", "NaN", "a number above 0"),
+        ({"epochs": "many"}, "training.epochs", "'many'", "a whole number from 1 to 100000"),
+        ({"epochs": 0}, "training.epochs", "0", "a whole number from 1 to 100000"),
+        ({"epochs": True}, "training.epochs", "true", "a whole number from 1 to 100000"),
+        ({"batchSize": 2.5}, "training.batchSize", "2.5", "a whole number from 1 to 1000000"),
+        ({"learningRate": 0}, "training.learningRate", "0", "a number from 1e-09 to 10"),
+        ({"learningRate": float("nan")}, "training.learningRate", "NaN", "a number from 1e-09"),
         ({"precision": "int4"}, "training.precision", "'int4'", "bfloat16, float16"),
     ],
 )

@@ -11,8 +11,8 @@ from falaj.workloads.errors import WorkloadError
 from falaj.workloads.files import read_bytes, read_json
 from falaj.workloads.statuses import REFUSED
 from falaj.workloads.training.progress import Progress
+from falaj.workloads.training.snapshot import open_keyring
 from falaj.workloads.training.stopping import StopRequest
-from falaj.workloads.training.storage import open_keyring
 
 _DIGEST = re.compile(r"^[0-9a-f]{64}$")
 _PLACE = re.compile(r"^(\[[0-9a-fA-F:.]+\]|[A-Za-z0-9.-]+):(\d{1,5})$")

@@ -21,14 +21,13 @@ from falaj.workloads.registry.keyring import KeyRing
 from falaj.workloads.statuses import LOST, STOPPED
 from falaj.workloads.training import launcher
 from falaj.workloads.training import record as records
-from falaj.workloads.training.finishing import Setting, evaluate, finish, report_finished
+from falaj.workloads.training.batches import PreparedData, prepare
 from falaj.workloads.training.loop import Position
-from falaj.workloads.training.materials import Materials, prepare
 from falaj.workloads.training.options import Parameters, Requested
 from falaj.workloads.training.progress import Progress
-from falaj.workloads.training.snapshot import Dataset
+from falaj.workloads.training.session import Setting, evaluate, finish, report_finished
+from falaj.workloads.training.snapshot import Dataset, digest, make_folder
 from falaj.workloads.training.stopping import StopRequest
-from falaj.workloads.training.storage import digest, make_folder
 
 PRIVACY = "privacy.json"
 DELTA = 1e-5
@@ -42,7 +41,7 @@ class Federation:
     Attributes:
         task: what is learned.
         dataset: the reference rows, on which the model is judged.
-        materials: the reference rows as tensors.
+        prepared: the reference rows as tensors.
         parameters: of a run on the reference rows, for its record.
         rules: when a round is over.
         output: folder of the run.
@@ -52,7 +51,7 @@ class Federation:
 
     task: Task
     dataset: Dataset
-    materials: Materials
+    prepared: PreparedData
     parameters: Parameters
     rules: Rules
     output: Path
@@ -80,9 +79,9 @@ def federation(
         learning_rate=plan.learning_rate, device="cpu", precision="float32",
     )  # fmt: skip
     parameters = launcher.resolve(requested, dataset)
-    materials = prepare(dataset, parameters)
-    task = task_of(dataset, materials, plan)
-    return Federation(task, dataset, materials, parameters, rules, output, keyring, patience)
+    prepared = prepare(dataset, parameters)
+    task = task_of(dataset, prepared, plan)
+    return Federation(task, dataset, prepared, parameters, rules, output, keyring, patience)
 
 
 def run(
@@ -176,7 +175,7 @@ def _module(it: Federation, rounds: Rounds) -> Any:
 def _judge(
     it: Federation, rounds: Rounds, position: Position, closed: dict[str, Any], progress: Progress
 ) -> None:
-    figures = evaluate(it.dataset, it.materials, _module(it, rounds))
+    figures = evaluate(it.dataset, it.prepared, _module(it, rounds))
     name = "accuracy" if it.dataset.task == "classification" else "rmse"
     value = float(figures[name])
     if not math.isfinite(closed["loss"]):
@@ -200,5 +199,5 @@ def _leave(it: Federation, rounds: Rounds, position: Position, progress: Progres
         "rounds": it.task.plan.rounds, "delta": DELTA, "epsilon": spent,
     }  # fmt: skip
     write_json_atomic(it.output / PRIVACY, privacy)
-    record = finish(setting, it.materials, _module(it, rounds), position, {})
+    record = finish(setting, it.prepared, _module(it, rounds), position, {})
     report_finished(record, it.output, progress)

@@ -10,7 +10,7 @@ from torch import nn
 
 from falaj.workloads.errors import WorkloadError
 from falaj.workloads.training import models
-from falaj.workloads.training.materials import Materials
+from falaj.workloads.training.batches import PreparedData
 from falaj.workloads.training.models import Architecture
 from falaj.workloads.training.preprocessing import TablePreprocessing
 from falaj.workloads.training.snapshot import Dataset
@@ -107,13 +107,13 @@ class Task:
             raise WorkloadError(f"the coordinator's task can't be read: {error}") from error
 
 
-def task_of(dataset: Dataset, materials: Materials, plan: Plan) -> Task:
+def task_of(dataset: Dataset, prepared: PreparedData, plan: Plan) -> Task:
     """The task that a reference dataset sets."""
     return Task(
         plan,
-        materials.architecture,
-        materials.preprocessing,
-        materials.target_scale,
+        prepared.architecture,
+        prepared.preprocessing,
+        prepared.target_scale,
         dataset.task,
         dataset.classes,
         sorted(dataset.inputs),

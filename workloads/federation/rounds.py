@@ -19,7 +19,7 @@ from falaj.workloads.federation.updates import Update
 from falaj.workloads.registry.keyring import KeyRing
 from falaj.workloads.registry.sealed import artifact_path
 from falaj.workloads.training import checkpoint
-from falaj.workloads.training.storage import digest
+from falaj.workloads.training.snapshot import digest
 
 STATE = "federation"
 

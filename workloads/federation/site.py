@@ -17,9 +17,8 @@ from falaj.workloads.errors import WorkloadError
 from falaj.workloads.federation import updates
 from falaj.workloads.federation.plan import Task, check_fit
 from falaj.workloads.statuses import LOST, STOPPED
-from falaj.workloads.training.batches import Augmentation, Batches
+from falaj.workloads.training.batches import Augmentation, Batches, features
 from falaj.workloads.training.loop import row_losses
-from falaj.workloads.training.materials import features
 from falaj.workloads.training.options import default_threads
 from falaj.workloads.training.progress import Progress
 from falaj.workloads.training.snapshot import Dataset

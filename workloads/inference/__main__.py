@@ -14,7 +14,7 @@ import psutil
 import uvloop
 
 from falaj.workloads.errors import WorkloadError
-from falaj.workloads.inference import audit, configure, settings, tokens
+from falaj.workloads.inference import auth, logs, settings
 from falaj.workloads.inference.master import Master
 
 
@@ -23,7 +23,7 @@ def _parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(dest="command", required=True)
     serve = commands.add_parser("serve", help="serve a model until SIGTERM")
     serve.add_argument("--config", type=Path, required=True, help="the service.json")
-    configure.add_arguments(commands.add_parser("configure", help="write a service.json"))
+    settings.add_options(commands.add_parser("configure", help="write a service.json"))
     token = commands.add_parser("token", help="make a bearer token")
     token.add_argument("--key", type=Path, required=True, help="the token key (tokens.pem)")
     token.add_argument("--issuer", required=True)
@@ -59,10 +59,11 @@ def _run(options: argparse.Namespace) -> int:
     if options.command == "serve":
         return _serve(options.config)
     if options.command == "configure":
-        print(f"wrote {configure.write(options)}")
+        made = settings.configure(options)
+        print(made.decode() if options.json else f"wrote {options.config}")
         return 0
     if options.command == "token":
-        minted = tokens.mint(
+        minted = auth.mint(
             options.key,
             issuer=options.issuer,
             audience=options.audience,
@@ -74,8 +75,8 @@ def _run(options: argparse.Namespace) -> int:
         return 0
     if options.command == "status":
         return _status(options.config, as_json=options.json)
-    report = audit.verify(options.logs)
-    print(json.dumps(report) if options.json else audit.words(report))
+    report = logs.verify(options.logs)
+    print(json.dumps(report) if options.json else logs.words(report))
     return 0
 
 

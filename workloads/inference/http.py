@@ -1,11 +1,29 @@
-"""The bytes of HTTP/1.1 answers."""
+"""HTTP/1.1: from bytes to requests, and from answers to bytes.
+
+llhttp (`httptools`) decides what a well-formed message is.
+
+On top of it: limits on sizes, the refusals that HTTP itself asks for, and admission by the
+service before a body is read. Errors that leave the stream in doubt are *fatal*: what came
+before them is answered, then they are, then the connection ends.
+"""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable
+from collections import deque
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
 from email.utils import formatdate
 from http import HTTPStatus
+from typing import Any, NamedTuple
+
+import httptools
+
+from falaj.workloads.inference import router
+from falaj.workloads.inference.auth import Identity
+from falaj.workloads.inference.errors import RequestError
+from falaj.workloads.inference.remote import MARK
+from falaj.workloads.inference.router import Route
 
 JSON = b"application/json"
 BINARY = b"application/octet-stream"
@@ -50,3 +68,309 @@ class Answers:
         lines.append(b"Content-Type: %b\r\nContent-Length: %d\r\n\r\n" % (content_type, len(body)))
         lines.append(body)
         return b"".join(lines)
+
+
+class Answer(NamedTuple):
+    """What goes back: the connection turns it into bytes."""
+
+    status: int
+    body: bytes
+    content_type: bytes = JSON
+    headers: tuple[bytes, ...] = ()
+    close: bool = False
+
+
+@dataclass(slots=True)
+class Exchange:
+    """What is known of a request once its head has been read.
+
+    ``received`` counts the bytes of the body; ``started`` is on the monotonic clock.
+    """
+
+    method: bytes = b""
+    url: bytes = b""
+    version: str = "1.1"
+    headers: dict[bytes, bytes] = field(default_factory=dict[bytes, bytes])
+    header_count: int = 0
+    header_bytes: int = 0
+    head_complete: bool = False
+    keep_alive: bool = True
+    route: Route | None = None
+    identity: Identity | None = None
+    header_length: int | None = None
+    refusal: RequestError | None = None
+    parts: list[bytes] = field(default_factory=list[bytes])
+    received: int = 0
+    started: float = 0.0
+    raw_head: bytes | None = None
+    """The head's bytes, where they came in one piece from the start of a message."""
+
+    @classmethod
+    def of(cls, head: Head, started: float) -> Exchange:
+        """Return a request with a known head and a body that has been read."""
+        return cls(
+            method=head.method,
+            url=head.url,
+            route=head.route,
+            identity=head.identity,
+            received=head.length,
+            started=started,
+        )
+
+    def expects(self) -> bool:
+        """Tell whether the client waits for `100 Continue` before it sends the body."""
+        return self.headers.get(b"expect", b"").lower() == b"100-continue"
+
+    def is_plain(self) -> bool:
+        """Tell whether the raw head is exactly what the parser saw: one line per header.
+
+        Then its end is where the parser found it, and its bytes alone stand for it.
+        """
+        head = self.raw_head
+        return (
+            head is not None
+            and self.keep_alive
+            and head.startswith(b"%b %b HTTP/1.1\r\n" % (self.method, self.url))
+            and head.count(b"\r\n") == head.count(b"\n") == self.header_count + 2
+            and b"content-length" in self.headers
+            and b"transfer-encoding" not in self.headers
+            and b"expect" not in self.headers
+        )
+
+    def body(self) -> bytes:
+        """Return the whole body."""
+        return self.parts[0] if len(self.parts) == 1 else b"".join(self.parts)
+
+
+class Head:
+    """A request head that has been parsed, routed and authorised once.
+
+    Parsing is a function of the bytes alone, so a head with the same bytes needs none of it
+    again: keep-alive clients send the same one with every request. Only the expiry of the
+    credentials is looked at each time (``expires``, on the monotonic clock).
+    """
+
+    __slots__ = ("expires", "header_length", "identity", "length", "log", "method", "route", "url")
+
+    def __init__(self, exchange: Exchange, identity: Identity, expires: float, log: bytes) -> None:
+        assert exchange.route is not None  # noqa: S101 - heads without a route aren't kept
+        self.method = exchange.method
+        self.url = exchange.url
+        self.route: Route = exchange.route
+        self.identity = identity
+        self.header_length = exchange.header_length
+        self.length = exchange.received
+        self.expires = expires
+        self.log = log
+
+
+class Heads(dict[bytes, Head]):
+    """Known heads by their bytes; a class of its own so that it can be held weakly."""
+
+    __slots__ = ("__weakref__",)
+
+
+MAX_HEAD_BYTES = 16 * 1024
+MAX_URL_BYTES = 4 * 1024
+MAX_HEADERS = 100
+SWALLOWED_BODY_BYTES = 64 * 1024
+"""A refused request's body of up to this size is read to keep the connection."""
+_MALFORMED = "the request is not well-formed HTTP/1.1"
+_NO_UPGRADES = "this server speaks HTTP/1.1 only, without upgrades"
+_WANTED = frozenset(
+    {
+        b"authorization", b"content-length", b"content-encoding", b"transfer-encoding", b"expect",
+        b"host", b"inference-header-content-length", MARK,
+    }
+)  # fmt: skip
+
+
+class Reader:
+    """Reads the requests of one connection into ``queue``.
+
+    Args:
+        max_body_bytes: limit of a body.
+        admit: checks a complete head (route, caller); raises RequestError to refuse it.
+        proceed: told of an admitted head and its stated body size in bytes (0: none or
+            chunked), before the body is read.
+    """
+
+    def __init__(
+        self,
+        max_body_bytes: int,
+        admit: Callable[[Exchange], None],
+        proceed: Callable[[Exchange, int], None],
+    ) -> None:
+        self.queue: deque[Exchange] = deque()
+        self.at_boundary = True
+        self.exchange: Exchange | None = None  # the one whose bytes are being read
+        self.fatal: RequestError | None = None
+        self.fatal_exchange: Exchange | None = None
+        self._max_body_bytes = max_body_bytes
+        self._admit = admit
+        self._proceed = proceed
+        self._raw_head: bytes | None = None
+        self._parser: Any = httptools.HttpRequestParser(self)
+
+    def feed(self, data: bytes, raw_head: bytes | None) -> None:
+        """Take bytes; ``raw_head`` is the head that they start with, if they do so."""
+        if self.fatal is not None:
+            return
+        before = self.exchange
+        self._raw_head = raw_head
+        try:
+            self._parser.feed_data(data)
+        except httptools.HttpParserUpgrade:
+            self.fail(RequestError(400, _NO_UPGRADES, close=True))
+        except httptools.HttpParserError:
+            self.fail(RequestError(400, _MALFORMED, close=True))
+        self._raw_head = None
+        exchange = self.exchange
+        if exchange is not None and not exchange.head_complete and exchange is before:
+            # A header is reported when it is whole: what is still coming is counted here.
+            exchange.received += len(data)
+            if exchange.received > MAX_HEAD_BYTES:
+                self.fail(_head_too_large())
+
+    def fail(self, error: RequestError) -> None:
+        """End the connection with this error, once what came before it is answered."""
+        if self.fatal is None:
+            self.fatal = error
+            self.fatal_exchange = self.exchange
+            self.exchange = None
+
+    # -- callbacks of the parser -------------------------------------------------------------
+
+    def on_message_begin(self) -> None:
+        """Start a new request."""
+        if self.fatal is None:
+            self.exchange = Exchange(raw_head=self._raw_head)
+        self._raw_head = None
+        self.at_boundary = False
+
+    def on_url(self, url: bytes) -> None:
+        """Take a piece of the request target."""
+        exchange = self.exchange
+        if exchange is not None and len(exchange.url) <= MAX_URL_BYTES:
+            exchange.url += url
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        """Take a header; only those that mean something here are kept."""
+        exchange = self.exchange
+        if exchange is None:
+            return
+        exchange.header_count += 1
+        exchange.header_bytes += len(name) + len(value)
+        name = name.lower()
+        if name in _WANTED:
+            if name in exchange.headers and exchange.refusal is None:
+                exchange.refusal = RequestError(
+                    400, f"the header {name.decode()} is there more than once", close=True
+                )
+            exchange.headers[name] = value
+
+    def on_headers_complete(self) -> None:
+        """Decide from the head alone whether the request is refused."""
+        exchange = self.exchange
+        if exchange is None:
+            return
+        parser = self._parser
+        exchange.head_complete = True
+        exchange.received = 0
+        exchange.method = parser.get_method()
+        exchange.version = parser.get_http_version()
+        exchange.keep_alive = parser.should_keep_alive() and exchange.version == "1.1"
+        size = 0
+        try:
+            if exchange.refusal is not None:
+                raise exchange.refusal
+            if parser.should_upgrade():
+                raise RequestError(400, _NO_UPGRADES, close=True)
+            size = self._check_head(exchange)
+            self._admit(exchange)
+            _check_body_head(exchange)
+        except RequestError as error:
+            exchange.refusal = error
+            chunked = b"transfer-encoding" in exchange.headers
+            if error.close or chunked or size > SWALLOWED_BODY_BYTES or exchange.expects():
+                error.close = True
+                self.fail(error)
+            return
+        self._proceed(exchange, size)
+
+    def on_body(self, body: bytes) -> None:
+        """Take a piece of the body, up to the limit."""
+        exchange = self.exchange
+        if exchange is None:
+            return
+        exchange.received += len(body)
+        if exchange.refusal is not None:
+            return
+        if exchange.received > self._max_body_bytes:
+            exchange.parts.clear()
+            self.fail(self._too_large())
+            return
+        exchange.parts.append(body)
+
+    def on_message_complete(self) -> None:
+        """Queue the whole request."""
+        exchange = self.exchange
+        self.exchange = None
+        self.at_boundary = True
+        if exchange is not None:
+            exchange.started = time.perf_counter()
+            self.queue.append(exchange)
+
+    # -- checks --------------------------------------------------------------------------------
+
+    def _check_head(self, exchange: Exchange) -> int:
+        """Check what HTTP itself asks for and return the body's stated size."""
+        headers = exchange.headers
+        if len(exchange.url) > MAX_URL_BYTES:
+            raise RequestError(414, f"the URL is longer than {MAX_URL_BYTES} bytes", close=True)
+        if exchange.header_count > MAX_HEADERS or exchange.header_bytes > MAX_HEAD_BYTES:
+            raise _head_too_large()
+        if exchange.version == "1.1" and b"host" not in headers:
+            raise RequestError(400, "the Host header is missing", close=True)
+        if b"expect" in headers and not exchange.expects():
+            raise RequestError(417, "the only expectation known is 100-continue", close=True)
+        coding = headers.get(b"transfer-encoding")
+        if coding is not None and coding.lower() != b"chunked":
+            raise RequestError(400, "the only transfer coding known is chunked", close=True)
+        size = int(headers.get(b"content-length", b"0"))
+        if size > self._max_body_bytes:
+            raise self._too_large()
+        return size
+
+    def _too_large(self) -> RequestError:
+        return RequestError(
+            413,
+            f"the body is larger than the {self._max_body_bytes} bytes allowed; send fewer rows",
+            close=True,
+        )
+
+
+def _head_too_large() -> RequestError:
+    return RequestError(
+        431,
+        f"the request's head is larger than {MAX_HEAD_BYTES} bytes or {MAX_HEADERS} headers",
+        close=True,
+    )
+
+
+def _check_body_head(exchange: Exchange) -> None:
+    headers = exchange.headers
+    route = exchange.route
+    if route is None or route.name != router.INFER:
+        return
+    if b"content-length" not in headers and b"transfer-encoding" not in headers:
+        raise RequestError(411, "send the body's size as Content-Length")
+    if headers.get(b"content-encoding", b"identity").lower() != b"identity":
+        raise RequestError(415, "compressed bodies are not accepted; send it as it is")
+    given = headers.get(b"inference-header-content-length")
+    if given is not None:
+        if not given.isdigit() or len(given) > 18:
+            raise RequestError(
+                400, "Inference-Header-Content-Length must be a whole number of bytes"
+            )
+        exchange.header_length = int(given)

@@ -1,4 +1,7 @@
-"""The master process: listening socket, workers, versions, logs.
+"""The master process: listening socket, workers, versions, logs, and `state.json`.
+
+All workers accept from the one socket, so a connection that waits in its queue is never lost
+when a worker goes (it would be with one SO_REUSEPORT socket per worker).
 
 It does no inference and decrypts nothing. A *generation* is the workers of one configuration
 and version. A new one is loaded and warmed up beside the old one, then accepts, and only then
@@ -8,26 +11,251 @@ the old one drains; if it can't be loaded, the old one goes on and `state.json` 
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import errno
 import os
 import signal
 import socket
 import sys
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import orjson
 
 from falaj.workloads.errors import WorkloadError
-from falaj.workloads.inference import channel, listener, settings
+from falaj.workloads.files import make_private_folder, write_json_atomic
+from falaj.workloads.inference import channel, settings
+from falaj.workloads.inference.channel import Channel
 from falaj.workloads.inference.errors import InferenceError
-from falaj.workloads.inference.handle import WorkerHandle
 from falaj.workloads.inference.logs import Logs
 from falaj.workloads.inference.metrics import Totals
 from falaj.workloads.inference.settings import Settings
-from falaj.workloads.inference.state import StateFile
 from falaj.workloads.registry.store import Store
+
+
+class StateFile:
+    """Writes the state atomically whenever it changes; a full disk is told once."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._written: dict[str, Any] = {}
+        self._told = False
+        self._since = ""
+
+    def write(
+        self,
+        *,
+        port: int,
+        status: str,
+        model: str,
+        version: int | None,
+        workers: list[dict[str, Any]],
+        error: str | None,
+    ) -> None:
+        """Write the state, unless nothing in it has changed."""
+        facts: dict[str, Any] = {
+            "pid": os.getpid(),
+            "port": port,
+            "status": status,
+            "model": model,
+            "version": version,
+            "workers": workers,
+            "error": error,
+        }
+        if facts == self._written:
+            return
+        now = datetime.now(UTC).isoformat(timespec="milliseconds")
+        if self._written.get("status") != status or self._written.get("version") != version:
+            self._since = now
+        try:
+            make_private_folder(self.path.parent)
+            write_json_atomic(self.path, facts | {"since": self._since, "updated": now})
+        except WorkloadError as problem:
+            if not self._told:
+                self._told = True
+                print(f"warning: {problem}; serving goes on", file=sys.stderr, flush=True)
+            return
+        self._told = False
+        self._written = facts
+
+
+BACKLOG = 1024
+RETRY_SECONDS = 5.0
+"""How long the workers of a killed master may keep the port."""
+
+
+def listen(host: str, port: int, *, patient: bool = False) -> socket.socket:
+    """Bind and listen; port 0 takes any free one.
+
+    Args:
+        host: name or address; the first that it resolves to is used.
+        port: TCP port.
+        patient: try for RETRY_SECONDS when the port is taken.
+
+    Raises:
+        InferenceError: the address is unknown, or another program holds the port.
+    """
+    try:
+        family, kind, protocol, _, address = socket.getaddrinfo(
+            host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )[0]
+    except socket.gaierror as error:
+        raise InferenceError(f"the host '{host}' is unknown: {error.strerror}") from error
+    deadline = time.monotonic() + (RETRY_SECONDS if patient else 0)
+    while True:
+        listener = socket.socket(family, kind, protocol)
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            listener.bind(address)
+            listener.listen(BACKLOG)
+        except OSError as error:
+            listener.close()
+            if error.errno == errno.EADDRINUSE and time.monotonic() < deadline:
+                time.sleep(0.05)
+                continue
+            raise _explained(host, port, error) from error
+        listener.setblocking(False)
+        return listener
+
+
+def _explained(host: str, port: int, error: OSError) -> InferenceError:
+    if error.errno == errno.EADDRINUSE:
+        return InferenceError(
+            f"port {port} on {host} is in use by another program; stop it, or choose another port"
+        )
+    if error.errno == errno.EACCES:
+        return InferenceError(f"port {port} needs rights that this user lacks; use one over 1023")
+    return InferenceError(f"can't listen on {host} port {port}: {error.strerror}")
+
+
+LAST_WORDS_SECONDS = 5.0
+KILL_SECONDS = 5.0
+"""Time after the end of a drain before a worker that hangs is killed."""
+
+
+class WorkerHandle:
+    """Starts a worker and talks with it.
+
+    ``state`` is one of starting, ready, serving, draining, ended.
+    """
+
+    def __init__(
+        self,
+        version: int,
+        received: Callable[[WorkerHandle, int, bytes], None],
+        ended: Callable[[WorkerHandle], None],
+    ) -> None:
+        self.version = version
+        self.state = "starting"
+        self.error: str | None = None
+        self.pid = 0
+        self._received = received
+        self._ended = ended
+        self._channel = Channel(self._message, lambda: None)
+        self._changed = asyncio.Event()
+        self._process: asyncio.subprocess.Process | None = None
+        self._watch: asyncio.Task[None] | None = None
+
+    def facts(self) -> dict[str, Any]:
+        """Return what `state.json` says of this worker."""
+        return {"pid": self.pid, "version": self.version, "state": self.state}
+
+    async def start(self, listener: socket.socket, path: str, configuration: bytes) -> None:
+        """Start the process and send it its configuration."""
+        ours, theirs = socket.socketpair()
+        ours.setblocking(False)
+        try:
+            self._process = await asyncio.create_subprocess_exec(
+                sys.executable,
+                "-m",
+                "falaj.workloads.inference.worker",
+                str(listener.fileno()),
+                str(theirs.fileno()),
+                str(os.getpid()),
+                stdin=asyncio.subprocess.DEVNULL,
+                pass_fds=(listener.fileno(), theirs.fileno()),
+            )
+        finally:
+            theirs.close()
+        self.pid = self._process.pid
+        await asyncio.get_running_loop().create_connection(lambda: self._channel, sock=ours)
+        document = {"path": path, "settings": configuration.decode(), "version": self.version}
+        self._channel.send(channel.CONFIGURE, orjson.dumps(document))
+        self._watch = asyncio.create_task(self._watch_process())
+
+    async def _watch_process(self) -> None:
+        assert self._process is not None  # noqa: S101 - started
+        status = await self._process.wait()
+        if self.state == "starting" and self.error is None:
+            # The worker had no chance to say why: killed, or a fault of ours (trace on stderr).
+            self.error = f"the worker ended while loading ({_reason(status)})"
+        # The stream may still hold the worker's last access lines.
+        await self._channel.over(LAST_WORDS_SECONDS)
+        self._channel.close()
+        self._set("ended")
+        self._ended(self)
+
+    def _message(self, kind: int, payload: bytes) -> None:
+        if kind == channel.READY:
+            self._set("ready")
+        elif kind == channel.ACCEPTING:
+            self._set("serving")
+        elif kind == channel.FAILED:
+            self.error = str(orjson.loads(payload)["error"])
+        else:
+            self._received(self, kind, payload)
+
+    def _set(self, state: str) -> None:
+        if self.state != "ended" and not (self.state == "draining" and state != "ended"):
+            self.state = state
+        self._changed.set()
+
+    async def reach(self, *states: str, seconds: float) -> bool:
+        """Wait until the worker is in one of the states; False if it ended or took too long."""
+        try:
+            async with asyncio.timeout(seconds):
+                while self.state not in states:
+                    if self.state == "ended":
+                        return False
+                    self._changed.clear()
+                    await self._changed.wait()
+        except TimeoutError:
+            self.error = self.error or f"the worker wasn't {states[0]} after {seconds:g} s"
+            return False
+        return True
+
+    def accept(self) -> None:
+        """Let the worker take connections."""
+        self._channel.send(channel.ACCEPT)
+
+    def send_metrics(self, text: bytes) -> None:
+        """Answer a worker that asked for the metrics."""
+        self._channel.send(channel.METRICS_TEXT, text)
+
+    async def drain(self, seconds: float, *, leaving: bool) -> None:
+        """Let the worker answer what comes for some time, then end it."""
+        self._set("draining")
+        self._channel.send(channel.DRAIN, orjson.dumps({"seconds": seconds, "leaving": leaving}))
+        if not await self.reach("ended", seconds=seconds + KILL_SECONDS):
+            self.kill()
+            await self.reach("ended", seconds=KILL_SECONDS)
+
+    def kill(self) -> None:
+        """End the process at once."""
+        if self._process is not None and self.state != "ended":
+            with contextlib.suppress(ProcessLookupError):
+                self._process.kill()
+
+
+def _reason(status: int) -> str:
+    if status < 0:
+        return f"signal {signal.Signals(-status).name}"
+    return f"exit status {status}; see the server's log"
+
 
 POLL_SECONDS = 0.5
 QUICK_DEATH_SECONDS = 30.0
@@ -103,7 +331,7 @@ class Master:
 
     async def _start(self) -> None:
         patient = self._was_killed()
-        bound = listener.listen(self.settings.host, self.settings.port, patient=patient)
+        bound = listen(self.settings.host, self.settings.port, patient=patient)
         self._port = int(bound.getsockname()[1])
         self._logs = Logs(self.settings.logs)
         self._logs.event("started", service=self.settings.name, port=self._port, pid=os.getpid())
@@ -218,7 +446,7 @@ class Master:
         before = current.settings
         if (wanted.host, wanted.port) == (before.host, before.port):
             return current.listener
-        return listener.listen(wanted.host, wanted.port)
+        return listen(wanted.host, wanted.port)
 
     async def _load(self, generation: Generation) -> str | None:
         """Start the workers of a generation up to readiness; return what went wrong, if it did."""

@@ -1,23 +1,172 @@
-"""`service.json`, read strictly: unknown keys, wrong types and impossible values are refused."""
+"""`service.json`: read strictly, and written from a command line.
+
+Unknown keys, wrong types and impossible values are refused, also before a file is written.
+"""
 
 from __future__ import annotations
 
+import argparse
 import hashlib
+import math
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
 
 import orjson
 
+from falaj.workloads.bounds import SERVICE
+from falaj.workloads.files import write_atomic
 from falaj.workloads.inference.errors import InferenceError
-from falaj.workloads.inference.relay_settings import (
-    SpillSettings,
-    UpstreamSettings,
-    spill_settings,
-    upstream_settings,
-)
-from falaj.workloads.inference.section import Section
+
+
+class Section:
+    """One JSON object of the file: takes keys out one by one and refuses what is left."""
+
+    def __init__(self, path: Path, where: str, value: object) -> None:
+        self.path = path
+        self.where = where
+        if not isinstance(value, dict):
+            raise self.error("", value, "an object")
+        self.values = dict(cast("dict[str, object]", value))
+
+    def error(self, key: str, given: object, allowed: str) -> InferenceError:
+        """An error about the value under ``key``."""
+        place = ".".join(part for part in (self.where, key) if part) or "the whole file"
+        shown = orjson.dumps(given, default=str).decode()[:80]
+        return InferenceError(f"{self.path}: {place}: got {shown}, allowed is {allowed}")
+
+    def take(self, key: str, default: object = None) -> object:
+        """Take the value of ``key`` out."""
+        if key not in self.values and default is None:
+            place = ".".join(part for part in (self.where, key) if part)
+            raise InferenceError(f"{self.path}: {place} is missing")
+        return self.values.pop(key, default)
+
+    def text(self, key: str, default: str | None = None) -> str:
+        """A text that isn't empty."""
+        value = self.take(key, default)
+        if not isinstance(value, str) or not value:
+            raise self.error(key, value, "a text that isn't empty")
+        return value
+
+    def file(self, key: str) -> Path:
+        """A path."""
+        return Path(self.text(key))
+
+    def whole(self, key: str, low: int, high: int, default: int | None = None) -> int:
+        """A whole number between two limits."""
+        value = self.take(key, default)
+        if not isinstance(value, int) or isinstance(value, bool) or not low <= value <= high:
+            raise self.error(key, value, f"a whole number from {low} to {high}")
+        return value
+
+    def bounded(self, key: str, default: float) -> float:
+        """A number whose bound `falaj.workloads.bounds` states."""
+        value, bound = self.take(key, default), SERVICE[key]
+        if not bound.allows(value):
+            kind = "a whole number" if bound.whole else "a number"
+            raise self.error(key, value, f"{kind} from {bound.words}")
+        return cast("float", value)
+
+    def seconds(self, key: str, low: float, high: float, default: float) -> float:
+        """A number of seconds between two limits."""
+        value = self.take(key, default)
+        if not isinstance(value, int | float) or isinstance(value, bool):
+            raise self.error(key, value, "a number of seconds")
+        if not low <= value <= high:
+            raise self.error(key, value, f"a number of seconds from {low:g} to {high:g}")
+        return float(value)
+
+    def section(self, key: str, default: object = None) -> Section:
+        """The object under ``key``."""
+        where = ".".join(part for part in (self.where, key) if part)
+        return Section(self.path, where, self.take(key, default))
+
+    def optional(self, key: str) -> Section | None:
+        """The object under ``key``; None where there is no such key, or null."""
+        value = self.values.pop(key, None)
+        if value is None:
+            return None
+        return Section(self.path, ".".join(part for part in (self.where, key) if part), value)
+
+    def finish(self, allowed: tuple[str, ...]) -> None:
+        """Refuse what is left; ``allowed`` are the keys that may be there."""
+        if self.values:
+            key = sorted(self.values)[0]
+            place = ".".join(part for part in (self.where, key) if part)
+            raise InferenceError(
+                f"{self.path}: {place} is not a known key; allowed here: {', '.join(allowed)}"
+            )
+
+
+_LOOPBACK = re.compile(r"http://(127\.0\.0\.1|localhost|\[::1\]):\d{1,5}")
+_TLS = re.compile(r"https://[A-Za-z0-9]([A-Za-z0-9.-]{0,252})?(:\d{1,5})?")
+
+
+@dataclass(frozen=True)
+class UpstreamSettings:
+    """A server on the loopback interface that runs the model, and that only this one reaches."""
+
+    url: str
+    timeout_seconds: float
+    connections: int
+
+
+@dataclass(frozen=True)
+class SpillSettings:
+    """A server that takes requests over when the queue here is too long."""
+
+    url: str
+    version: int
+    above_seconds: float
+    timeout_seconds: float
+    connections: int
+
+
+def upstream_settings(section: Section | None) -> UpstreamSettings | None:
+    """Read ``upstream``. Without TLS nothing but the loopback interface is allowed.
+
+    Raises:
+        InferenceError: a key is unknown or wrong.
+    """
+    if section is None:
+        return None
+    url = section.text("url")
+    if not _LOOPBACK.fullmatch(url):
+        raise section.error("url", url, "http://127.0.0.1 with a port: it is neither "
+                            "encrypted nor authenticated")  # fmt: skip
+    settings = UpstreamSettings(
+        url,
+        section.seconds("timeout_seconds", 0.01, 3600, 60),
+        section.whole("connections", 1, 4096, 128),
+    )
+    section.finish(tuple(UpstreamSettings.__dataclass_fields__))
+    return settings
+
+
+def spill_settings(section: Section | None) -> SpillSettings | None:
+    """Read ``spill``: TLS always, with the server's own certificate as the client's.
+
+    Raises:
+        InferenceError: a key is unknown or wrong.
+    """
+    if section is None:
+        return None
+    url = section.text("url")
+    if not _TLS.fullmatch(url):
+        raise section.error("url", url, "https:// with a host and a port")
+    settings = SpillSettings(
+        url,
+        section.whole("version", 1, 999_999_999),
+        section.seconds("above_seconds", 0.0001, 600, 0.05),
+        section.seconds("timeout_seconds", 0.001, 600, 1),
+        section.whole("connections", 1, 4096, 64),
+    )
+    section.finish(tuple(SpillSettings.__dataclass_fields__))
+    return settings
+
 
 FORMAT = "falaj.service/1"
 SCOPES = ("predict", "observe", "admin")
@@ -120,9 +269,9 @@ def _auth(section: Section) -> AuthSettings:
 def _limits(section: Section) -> Limits:
     known = Limits()
     settings = Limits(
-        max_body_bytes=section.whole("max_body_bytes", 1024, 2**30, known.max_body_bytes),
-        max_rows=section.whole("max_rows", 1, 2**20, known.max_rows),
-        drain_seconds=section.seconds("drain_seconds", 0, 600, known.drain_seconds),
+        max_body_bytes=int(section.bounded("max_body_bytes", known.max_body_bytes)),
+        max_rows=int(section.bounded("max_rows", known.max_rows)),
+        drain_seconds=section.bounded("drain_seconds", known.drain_seconds),
         header_timeout_seconds=section.seconds(
             "header_timeout_seconds", 0.1, 600, known.header_timeout_seconds
         ),
@@ -162,8 +311,8 @@ def parse(path: Path, content: bytes) -> Settings:
         name=top.text("name"),
         host=top.text("host", "127.0.0.1"),
         port=top.whole("port", 0, 65535),
-        workers=top.whole("workers", 1, 256, 1),
-        threads=top.whole("threads", 1, 256, 1),
+        workers=int(top.bounded("workers", 1)),
+        threads=int(top.bounded("threads", 1)),
         registry=top.file("registry"),
         model=top.text("model"),
         alias=top.text("alias", "production"),
@@ -185,3 +334,151 @@ def parse(path: Path, content: bytes) -> Settings:
     own = {"digest", "content"}
     top.finish(tuple(k for k in ("format", *Settings.__dataclass_fields__) if k not in own))
     return settings
+
+
+#: Threads of one session that wait for each other gain little on the small models of the CPU tier,
+#: and lose much when the machine is loaded: so workers are what fills the cores.
+_THREADS = 1
+
+
+def add_options(command: argparse.ArgumentParser) -> None:
+    """The options of ``python -m falaj.workloads.inference configure``."""
+    folders = {
+        "config": "the service.json to write",
+        "registry": "the registry of packages",
+        "keyring": "the key ring",
+        "certificate": "the server's certificate, PEM",
+        "private-key": "its private key, PEM",
+        "jwks": "the public keys of tokens",
+        "logs": "folder of the logs",
+        "state": "file that says what the server does",
+    }
+    for name, text in folders.items():
+        command.add_argument(f"--{name}", type=Path, required=True, help=text)
+    command.add_argument("--client-ca", type=Path, help="authority of client certificates")
+    command.add_argument("--name", required=True, help="the service's name")
+    command.add_argument("--model", required=True)
+    command.add_argument("--alias", default="production", help="default: %(default)s")
+    command.add_argument("--host", default="127.0.0.1", help="default: %(default)s")
+    command.add_argument("--port", type=int, required=True)
+    command.add_argument("--issuer", required=True, help="of tokens")
+    command.add_argument("--audience", required=True, help="of tokens")
+    command.add_argument(
+        "--client", action="append", default=[], metavar="NAME=[SCOPE[,SCOPE]]",
+        help="what a client certificate may do; may be repeated",
+    )  # fmt: skip
+    command.add_argument("--cpus", type=float, help="cores that the server has for itself")
+    command.add_argument(
+        "--workers", type=int, help="processes, each with the model; default: one for each core"
+    )
+    command.add_argument(
+        "--threads", type=int, default=_THREADS, help="of each worker's runtime (default 1)"
+    )
+    known = Limits()
+    command.add_argument("--max-body-bytes", type=int, default=known.max_body_bytes)
+    command.add_argument("--max-rows", type=int, default=known.max_rows)
+    command.add_argument("--drain-seconds", type=float, default=known.drain_seconds)
+    command.add_argument("--load-seconds", type=float, default=known.load_seconds)
+    command.add_argument("--upstream", help="http://127.0.0.1:PORT of the model's runtime")
+    command.add_argument("--spill-to", help="https://HOST:PORT of the next tier")
+    command.add_argument("--spill-version", type=int, help="the version that it serves")
+    command.add_argument("--spill-above-ms", type=float, help="expected time in the queue")
+    command.add_argument("--spill-timeout-ms", type=float, default=1000)
+    command.add_argument(
+        "--json", action="store_true", help="print it as one JSON object, and write nothing"
+    )
+
+
+def configure(options: argparse.Namespace) -> bytes:
+    """Write the configuration, once it has been read back as the server would.
+
+    With ``--json`` nothing is written.
+
+    Returns:
+        The configuration, as JSON; with ``--json`` on one line.
+
+    Raises:
+        InferenceError: an option's value isn't one that the server takes.
+        WorkloadError: it can't be written.
+    """
+    found = document(options)
+    content = orjson.dumps(found, option=orjson.OPT_INDENT_2)
+    parse(options.config, content)
+    if options.json:
+        return orjson.dumps(found)
+    write_atomic(options.config, content)
+    return content
+
+
+def document(options: argparse.Namespace) -> dict[str, Any]:
+    """Return the configuration.
+
+    Raises:
+        InferenceError: options that don't go together.
+    """
+    found: dict[str, Any] = {
+        "format": FORMAT,
+        "name": options.name,
+        "host": options.host,
+        "port": options.port,
+        "workers": _workers(options),
+        "threads": options.threads,
+        "registry": str(options.registry),
+        "model": options.model,
+        "alias": options.alias,
+        "keyring": str(options.keyring),
+        "tls": {
+            "certificate": str(options.certificate),
+            "private_key": str(options.private_key),
+            **({"client_ca": str(options.client_ca)} if options.client_ca else {}),
+        },
+        "auth": {
+            "issuer": options.issuer,
+            "audience": options.audience,
+            "jwks": str(options.jwks),
+            "clients": _clients_of_options(options.client),
+        },
+        "limits": {
+            "max_body_bytes": options.max_body_bytes,
+            "max_rows": options.max_rows,
+            "drain_seconds": options.drain_seconds,
+            "load_seconds": options.load_seconds,
+        },
+        "logs": str(options.logs),
+        "state": str(options.state),
+    }
+    if options.upstream:
+        found["upstream"] = {"url": options.upstream}
+    if options.spill_to:
+        if options.spill_version is None or options.spill_above_ms is None:
+            raise InferenceError("--spill-to needs --spill-version and --spill-above-ms")
+        found["spill"] = {
+            "url": options.spill_to,
+            "version": options.spill_version,
+            "above_seconds": options.spill_above_ms / 1000,
+            "timeout_seconds": options.spill_timeout_ms / 1000,
+        }
+    return found
+
+
+def _workers(options: argparse.Namespace) -> int:
+    cpus: float | None = options.cpus
+    if cpus is not None and (not math.isfinite(cpus) or cpus <= 0):
+        raise InferenceError(f"--cpus must be a number over 0; got {cpus}")
+    if options.workers is not None:
+        return options.workers
+    if cpus is None:
+        raise InferenceError("give --cpus, from which the number of workers follows, or --workers")
+    # A proxy's work is small, and one process knows best how much is under way.
+    return 1 if options.upstream else max(1, math.floor(cpus))
+
+
+def _clients_of_options(given: list[str]) -> dict[str, list[str]]:
+    clients: dict[str, list[str]] = {}
+    for text in given:
+        # No scope has a "=", a certificate's name may have one.
+        name, equals, scopes = text.rpartition("=")
+        if not name or not equals:
+            raise InferenceError(f"--client must be NAME=[SCOPE[,SCOPE]]; got {text!r}")
+        clients[name] = scopes.split(",") if scopes else []
+    return clients

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import ctypes
 import gc
+import math
 import os
 import resource
 import signal
@@ -19,6 +20,7 @@ import time
 import traceback
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -26,16 +28,110 @@ import orjson
 import uvloop
 
 from falaj.workloads.errors import WorkloadError
-from falaj.workloads.inference import channel, settings, tls
+from falaj.workloads.inference import channel, model, settings, tls
 from falaj.workloads.inference.auth import Authenticator
-from falaj.workloads.inference.backends import backends_of, watch_runtime
 from falaj.workloads.inference.channel import Channel
-from falaj.workloads.inference.cores import available
+from falaj.workloads.inference.connection import Connection
 from falaj.workloads.inference.errors import RequestError
-from falaj.workloads.inference.protocol import Connection
+from falaj.workloads.inference.model import Model
+from falaj.workloads.inference.remote import RelayedModel, Remote, Spill, client_context, schema_of
 from falaj.workloads.inference.service import Service
+from falaj.workloads.inference.settings import Settings
 from falaj.workloads.registry.keyring import KeyRing
+from falaj.workloads.registry.package import Package
 from falaj.workloads.registry.store import Store
+
+_QUOTA = Path("/sys/fs/cgroup/cpu.max")
+
+
+def available(quota: Path = _QUOTA) -> int:
+    """Return the cores of the process's own set, or of its control group's quota if fewer.
+
+    Threads beyond the quota are stopped together, in the middle of a run:
+    https://docs.kernel.org/admin-guide/cgroup-v2.html#cpu-interface-files
+    """
+    cores = len(os.sched_getaffinity(0))
+    try:
+        limit, period = quota.read_text().split()
+        return max(1, min(cores, math.floor(int(limit) / int(period))))
+    except (OSError, ValueError):  # no control group of version 2, or "max"
+        return cores
+
+
+WATCH_SECONDS = 1.0
+
+
+@dataclass(frozen=True)
+class Backends:
+    """Who runs the model."""
+
+    model: Model | RelayedModel
+    upstream: Remote | None
+    spill: Spill | None
+
+
+def backends_of(configuration: Settings, package: Package) -> Backends:
+    """Load the model, or prepare the calls to who runs it instead.
+
+    With a runtime beside, the package isn't opened here: its signed manifest says what requests
+    have to be.
+
+    Raises:
+        WorkloadError: the package, its model or a certificate can't be used.
+    """
+    name, version = package.model, str(package.version)
+    limits = configuration.limits
+    upstream = configuration.upstream
+    if upstream is not None:
+        schema = schema_of(name, version, package.manifest, limits)
+        remote = Remote(
+            upstream.url,
+            schema,
+            timeout_seconds=upstream.timeout_seconds,
+            connections=upstream.connections,
+        )
+        return Backends(RelayedModel(schema), remote, None)
+    loaded = model.load(
+        package.read(model.MODEL_FILE),
+        name=name,
+        version=version,
+        manifest=package.manifest,
+        threads=configuration.threads,
+        limits=limits,
+    )
+    spill = configuration.spill
+    if spill is None:
+        return Backends(loaded, None, None)
+    there = Remote(
+        spill.url,
+        schema_of(name, str(spill.version), package.manifest, limits),
+        timeout_seconds=spill.timeout_seconds,
+        connections=spill.connections,
+        context=client_context(configuration.tls),
+    )
+    return Backends(loaded, None, Spill(there, spill.above_seconds))
+
+
+async def watch_runtime(service: Service) -> None:
+    """Keep the readiness and the queue of a runtime beside up to date."""
+    upstream = service.runs.upstream
+    if upstream is None:
+        return
+    count, seconds = 0, 0.0
+    while True:
+        try:
+            service.runtime_ready = await upstream.is_ready()
+            seen = await upstream.statistics() if service.runtime_ready else None
+            if seen is not None:
+                # A runtime that was started anew counts from zero.
+                more, longer = seen[0] - count, seen[1] - seconds
+                if more > 0 and longer >= 0:
+                    service.counters.queued(longer, more)
+                count, seconds = seen
+        except Exception:  # what is watched must not end the watching
+            traceback.print_exc()
+        await asyncio.sleep(WATCH_SECONDS)
+
 
 FLUSH_SECONDS = 0.5
 SWEEP_SECONDS = 0.25

@@ -82,7 +82,7 @@ def summary(result: dict[str, Any]) -> str:
 def _optimise(options: argparse.Namespace) -> dict[str, Any]:
     # Imported late: torch takes seconds, and --help and wrong options should not.
     from falaj.workloads.optimization.pipeline import Request, optimise  # noqa: PLC0415
-    from falaj.workloads.training.storage import open_keyring  # noqa: PLC0415
+    from falaj.workloads.training.snapshot import open_keyring  # noqa: PLC0415
 
     request = Request(
         run=options.run,

@@ -1,4 +1,11 @@
-"""From a trained torch module to an ONNX graph of its own operators, all in memory."""
+"""From a trained torch module to the served graph: raw inputs in, answers in a person's terms out.
+
+A served graph holds known operators and its own weights, and nothing beside the file.
+
+The nodes compute `TablePreprocessing.transform`: all numeric columns are joined and treated at
+once, since per column a node for each step would cost more than the model itself; the texts are
+looked up column by column and become one-hot features in one comparison.
+"""
 
 from __future__ import annotations
 
@@ -6,14 +13,123 @@ import contextlib
 import io
 import logging
 import warnings
-from collections.abc import Generator
+from collections.abc import Generator, Iterator
+from dataclasses import dataclass, field
+from typing import Any, Literal
 
+import numpy as np
 import onnx
+import onnx.compose
 import onnx.shape_inference
 import torch
+from google.protobuf.message import DecodeError
+from numpy.typing import NDArray
+from onnx import TensorProto, helper, numpy_helper
 
 from falaj.workloads.errors import WorkloadError
-from falaj.workloads.optimization.safety import check_graph
+from falaj.workloads.training.preprocessing import (
+    CategoricalColumn,
+    NumericColumn,
+    TablePreprocessing,
+)
+
+ALLOWED_DOMAINS = frozenset({"", "ai.onnx", "ai.onnx.ml"})
+"""The operator sets of the ONNX standard; custom operators would need code beside the model."""
+
+MAXIMUM_BYTES = 2**31 - 1
+"""Protocol buffers end at 2 GiB; a larger model needs external data, which is refused."""
+
+MAXIMUM_DEPTH = 8
+"""Nested subgraphs (of If, Loop, Scan); the models exported here have none."""
+
+
+class UnsafeModelError(WorkloadError):
+    """The bytes are no ONNX model, or one that reaches outside itself."""
+
+
+def check_model(model: bytes) -> onnx.ModelProto:
+    """Parse ``model`` and refuse external data, functions and operators beyond the standard's.
+
+    The bytes are parsed without a base folder, so nothing beside them is ever opened.
+
+    Returns:
+        The parsed model.
+
+    Raises:
+        UnsafeModelError: says what was found and where.
+    """
+    if len(model) > MAXIMUM_BYTES:
+        raise UnsafeModelError(f"the model has {len(model):,} bytes; at most {MAXIMUM_BYTES:,}")
+    try:
+        parsed = onnx.ModelProto.FromString(model)
+    except DecodeError:
+        raise UnsafeModelError("not an ONNX model: damaged, or another kind of file") from None
+    if not parsed.graph.node or not parsed.opset_import:
+        raise UnsafeModelError("the ONNX model is not whole: damaged, or another kind of file")
+    check_graph(parsed)
+    return parsed
+
+
+def check_graph(model: onnx.ModelProto) -> None:
+    """Refuse external data, functions and foreign operators anywhere in ``model``.
+
+    Raises:
+        UnsafeModelError: says what was found and where.
+    """
+    if model.functions:
+        raise UnsafeModelError(
+            f"the model defines its own function {model.functions[0].name!r}; "
+            "allowed are operators of the ONNX standard only"
+        )
+    foreign = sorted({item.domain for item in model.opset_import} - ALLOWED_DOMAINS)
+    if foreign:
+        raise UnsafeModelError(_foreign(f"imports the operator set {foreign[0]!r}"))
+    for graph in _graphs(model.graph, 0):
+        for tensor in _tensors(graph):
+            if tensor.data_location == onnx.TensorProto.EXTERNAL or tensor.external_data:
+                raise UnsafeModelError(
+                    f"the tensor {tensor.name!r} keeps its values in another file; "
+                    "a served model must hold all of its weights"
+                )
+        for node in graph.node:
+            if node.domain not in ALLOWED_DOMAINS:
+                raise UnsafeModelError(_foreign(f"uses {node.op_type!r} of {node.domain!r}"))
+
+
+def _foreign(what: str) -> str:
+    allowed = ", ".join(repr(name) for name in sorted(ALLOWED_DOMAINS) if name)
+    return f"the model {what}; allowed are the standard operator sets {allowed}"
+
+
+def _graphs(graph: onnx.GraphProto, depth: int) -> Iterator[onnx.GraphProto]:
+    if depth > MAXIMUM_DEPTH:
+        raise UnsafeModelError(f"subgraphs are nested deeper than {MAXIMUM_DEPTH}")
+    yield graph
+    for node in graph.node:
+        for attribute in node.attribute:
+            if attribute.HasField("g"):
+                yield from _graphs(attribute.g, depth + 1)
+            for inner in attribute.graphs:
+                yield from _graphs(inner, depth + 1)
+
+
+def _tensors(graph: onnx.GraphProto) -> Iterator[onnx.TensorProto]:
+    yield from graph.initializer
+    for sparse in graph.sparse_initializer:
+        yield sparse.values
+        yield sparse.indices
+    for node in graph.node:
+        for attribute in node.attribute:
+            if attribute.HasField("t"):
+                yield attribute.t
+            yield from attribute.tensors
+            if attribute.HasField("sparse_tensor"):
+                yield attribute.sparse_tensor.values
+                yield attribute.sparse_tensor.indices
+            for sparse in attribute.sparse_tensors:
+                yield sparse.values
+                yield sparse.indices
+
 
 INPUT = "input"
 OUTPUT = "output"
@@ -92,3 +208,266 @@ def _quiet() -> Generator[None]:
             yield
     finally:
         logger.setLevel(level)
+
+
+ML_DOMAIN = "ai.onnx.ml"
+ML_OPSET = 4
+
+UNKNOWN = 0
+"""The position, within a text column's block of features, of missing and unknown texts."""
+
+
+@dataclass
+class GraphPart:
+    """Nodes and constants to be joined with others into one graph.
+
+    Attributes:
+        prefix: begins every name made by `name` and `constant`.
+    """
+
+    prefix: str
+    nodes: list[onnx.NodeProto] = field(default_factory=list[onnx.NodeProto])
+    initializers: list[onnx.TensorProto] = field(default_factory=list[onnx.TensorProto])
+
+    def name(self, name: str) -> str:
+        """Return an inner name that no column can have."""
+        return f"{self.prefix}{name}"
+
+    def constant(self, name: str, values: NDArray[np.generic]) -> str:
+        """Add a constant; return its name."""
+        self.initializers.append(numpy_helper.from_array(values, self.name(name)))
+        return self.name(name)
+
+    def node(self, operator: str, inputs: list[str], output: str, **attributes: Any) -> str:
+        """Add a node whose single output has the full name ``output``; return that name."""
+        made = helper.make_node(operator, inputs, [output], name=f"{output}:node", **attributes)
+        self.nodes.append(made)
+        return output
+
+
+def build_inputs(
+    preprocessing: TablePreprocessing, batch: str
+) -> tuple[list[onnx.ValueInfoProto], GraphPart, str]:
+    """Build the graph from raw columns to features.
+
+    Args:
+        preprocessing: the recipe that was fixed in training.
+        batch: the name of the free first axis.
+
+    Returns:
+        The graph's inputs, (N, 1) each, float32 for numbers (NaN: missing) and strings for
+        texts ("": missing), in the order of ``preprocessing``; the nodes; and the name of their
+        result, float32 (N, F) in the order that `TablePreprocessing` documents.
+    """
+    part = GraphPart(free_prefix([item.name for item in every_column(preprocessing)]))
+    inputs = [
+        helper.make_tensor_value_info(
+            item.name,
+            TensorProto.FLOAT if isinstance(item, NumericColumn) else TensorProto.STRING,
+            [batch, 1],
+        )
+        for item in every_column(preprocessing)
+    ]
+    features: list[str] = []
+    if preprocessing.numeric:
+        features.append(_numbers(part, preprocessing.numeric))
+    if preprocessing.categorical:
+        features.append(_texts(part, preprocessing.categorical))
+    result = part.node("Concat", features, part.name("features"), axis=1)
+    return inputs, part, result
+
+
+def every_column(preprocessing: TablePreprocessing) -> list[NumericColumn | CategoricalColumn]:
+    """Return the columns in the order of the features."""
+    return [*preprocessing.numeric, *preprocessing.categorical]
+
+
+def free_prefix(names: list[str]) -> str:
+    """Return a prefix for inner names that none of ``names`` begins with."""
+    prefix = "falaj/"
+    while any(name.startswith(prefix) for name in names):
+        prefix = f"_{prefix}"
+    return prefix
+
+
+def _numbers(part: GraphPart, columns: list[NumericColumn]) -> str:
+    fill, mean, scale = (
+        np.array([[getattr(item, key) for item in columns]], dtype=np.float32)
+        for key in ("fill", "mean", "scale")
+    )
+    joined = part.node("Concat", [item.name for item in columns], part.name("numbers"), axis=1)
+    missing = part.node("IsNaN", [joined], part.name("missing"))
+    filled = part.node(
+        "Where", [missing, part.constant("fill", fill), joined], part.name("filled")
+    )
+    centred = part.node("Sub", [filled, part.constant("mean", mean)], part.name("centred"))
+    return part.node("Div", [centred, part.constant("scale", scale)], part.name("standardised"))
+
+
+def _texts(part: GraphPart, columns: list[CategoricalColumn]) -> str:
+    positions: list[str] = []
+    for index, column in enumerate(columns):
+        positions.append(_position(part, column, index))
+    joined = part.node("Concat", positions, part.name("positions"), axis=1)
+    widths = [len(item.categories) + 1 for item in columns]
+    # Feature f belongs to column owner[f]; it is 1 where that column's text has position own[f].
+    owner = np.repeat(np.arange(len(columns)), widths)
+    own = np.concatenate([np.arange(width) for width in widths])[np.newaxis, :]
+    spread = part.node(
+        "Gather", [joined, part.constant("owner", owner)], part.name("spread"), axis=1
+    )
+    hit = part.node("Equal", [spread, part.constant("own", own)], part.name("hit"))
+    return part.node("Cast", [hit], part.name("one_hot"), to=TensorProto.FLOAT)
+
+
+def _position(part: GraphPart, column: CategoricalColumn, index: int) -> str:
+    output = part.name(f"position_{index}")
+    if not column.categories:  # LabelEncoder refuses empty keys; every text is unknown
+        shape = part.node("Shape", [column.name], part.name(f"shape_{index}"))
+        zero = helper.make_tensor("value", TensorProto.INT64, [1], [UNKNOWN])
+        return part.node("ConstantOfShape", [shape], output, value=zero)
+    return part.node(
+        "LabelEncoder",
+        [column.name],
+        output,
+        domain=ML_DOMAIN,
+        keys_strings=[text.encode() for text in column.categories],
+        values_int64s=list(range(1, len(column.categories) + 1)),
+        default_int64=UNKNOWN,
+    )
+
+
+IMAGE = "image"
+
+Role = Literal["probabilities", "label", "prediction"]
+
+_DATATYPES: dict[int, str] = {
+    TensorProto.FLOAT: "FP32",
+    TensorProto.INT64: "INT64",
+    TensorProto.STRING: "BYTES",
+}
+
+
+@dataclass(frozen=True)
+class Serving:
+    """What stands around the core.
+
+    Attributes:
+        preprocessing: a table's recipe; None for images, whose core takes the served input.
+        shape: one row of the core's input.
+        classes: the classes in the order of the core's outputs; None for a regression.
+        text_labels: answer the class's text; else its number.
+        target: mean and scale of a regression's target, from standardised to real units.
+    """
+
+    preprocessing: TablePreprocessing | None
+    shape: tuple[int, ...]
+    classes: list[str] | None
+    text_labels: bool
+    target: tuple[float, float] | None
+
+    def input_names(self) -> list[str]:
+        """Return the served inputs' names in their order."""
+        if self.preprocessing is None:
+            return [IMAGE]
+        return [item.name for item in every_column(self.preprocessing)]
+
+    def output_name(self, role: Role) -> str:
+        """Return the output's name: its role, unless a column is already called that."""
+        name: str = role
+        while name in self.input_names():
+            name = f"predicted_{name}"
+        return name
+
+
+def assemble(core: onnx.ModelProto, serving: Serving) -> onnx.ModelProto:
+    """Put ``serving``'s input and output nodes around ``core``.
+
+    Args:
+        core: float or quantised, from the input ``input`` to the output ``output``.
+        serving: what stands around it.
+
+    Returns:
+        A checked model. Inputs: ``image`` float32 (N, *shape), or one (N, 1) per column.
+        Outputs: ``probabilities`` float32 (N, classes) and ``label`` (N,); or ``prediction``
+        float32 (N, 1) in real units.
+    """
+    prefix = free_prefix(serving.input_names())
+    inner = onnx.compose.add_prefix(core, prefix + "core/")
+    part = GraphPart(prefix)
+    if serving.preprocessing is None:
+        inputs = [helper.make_tensor_value_info(IMAGE, TensorProto.FLOAT, [BATCH, *serving.shape])]
+        features = IMAGE
+    else:
+        inputs, part, features = build_inputs(serving.preprocessing, BATCH)
+    part.node("Identity", [features], f"{prefix}core/{INPUT}")
+    part.nodes.extend(inner.graph.node)
+    part.initializers.extend(inner.graph.initializer)
+    outputs = _answers(part, f"{prefix}core/{OUTPUT}", serving)
+    graph = helper.make_graph(part.nodes, "falaj", inputs, outputs, part.initializers)
+    opsets = {item.domain: item.version for item in core.opset_import}
+    opsets[ML_DOMAIN] = ML_OPSET
+    used = {node.domain for node in part.nodes}
+    model = helper.make_model(
+        graph,
+        opset_imports=[
+            helper.make_opsetid(domain, version)
+            for domain, version in opsets.items()
+            if domain in used
+        ],
+        ir_version=core.ir_version,
+        producer_name="falaj",
+    )
+    strip_notes(model)
+    check_graph(model)
+    onnx.checker.check_model(model, full_check=True)
+    return model
+
+
+def describe_inputs(model: onnx.ModelProto) -> list[dict[str, Any]]:
+    """Return the inputs as the Open Inference Protocol does: name, datatype, shape (-1: free)."""
+    return [_describe(value) for value in model.graph.input]
+
+
+def describe_outputs(model: onnx.ModelProto, serving: Serving) -> list[dict[str, Any]]:
+    """Return the outputs likewise, each with its ``role``."""
+    roles: tuple[Role, ...] = ("probabilities", "label", "prediction")
+    by_name = {serving.output_name(role): role for role in roles}
+    return [{**_describe(value), "role": by_name[value.name]} for value in model.graph.output]
+
+
+def _answers(part: GraphPart, raw: str, serving: Serving) -> list[onnx.ValueInfoProto]:
+    if serving.classes is None:
+        prediction = serving.output_name("prediction")
+        mean, scale = serving.target or (0.0, 1.0)
+        factor = part.constant("target_scale", np.array([scale], dtype=np.float32))
+        offset = part.constant("target_mean", np.array([mean], dtype=np.float32))
+        scaled = part.node("Mul", [raw, factor], part.name("scaled"))
+        part.node("Add", [scaled, offset], prediction)
+        return [helper.make_tensor_value_info(prediction, TensorProto.FLOAT, [BATCH, 1])]
+    probabilities, label = serving.output_name("probabilities"), serving.output_name("label")
+    part.node("Softmax", [raw], probabilities, axis=-1)
+    number = part.name("class") if serving.text_labels else label
+    part.node("ArgMax", [raw], number, axis=1, keepdims=0)
+    if serving.text_labels:
+        part.node(
+            "LabelEncoder",
+            [number],
+            label,
+            domain=ML_DOMAIN,
+            keys_int64s=list(range(len(serving.classes))),
+            values_strings=[text.encode() for text in serving.classes],
+            default_string=b"",
+        )
+    kind = TensorProto.STRING if serving.text_labels else TensorProto.INT64
+    size = len(serving.classes)
+    return [
+        helper.make_tensor_value_info(probabilities, TensorProto.FLOAT, [BATCH, size]),
+        helper.make_tensor_value_info(label, kind, [BATCH]),
+    ]
+
+
+def _describe(value: onnx.ValueInfoProto) -> dict[str, Any]:
+    tensor = value.type.tensor_type
+    shape = [item.dim_value if item.HasField("dim_value") else -1 for item in tensor.shape.dim]
+    return {"name": value.name, "datatype": _DATATYPES[tensor.elem_type], "shape": shape}

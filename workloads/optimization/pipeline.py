@@ -12,12 +12,27 @@ import numpy as np
 import torch
 
 from falaj.workloads.errors import WorkloadError
-from falaj.workloads.files import read_json
-from falaj.workloads.optimization import record as records
-from falaj.workloads.optimization.evaluate import check_parity, core_rows, metric_of, score
-from falaj.workloads.optimization.export import export_module
-from falaj.workloads.optimization.gate import Decision, Measured, check_bound, decide
-from falaj.workloads.optimization.latency import compare
+from falaj.workloads.files import make_private_folder, read_json, storage_errors, write_json_atomic
+from falaj.workloads.optimization.comparison import (
+    Decision,
+    Measured,
+    Metric,
+    check_bound,
+    check_parity,
+    compare,
+    core_rows,
+    decide,
+    metric_of,
+    score,
+)
+from falaj.workloads.optimization.export import (
+    Serving,
+    assemble,
+    check_model,
+    describe_inputs,
+    describe_outputs,
+    export_module,
+)
 from falaj.workloads.optimization.quantise import pick_rows, quantise
 from falaj.workloads.optimization.runtime import (
     Feed,
@@ -26,19 +41,202 @@ from falaj.workloads.optimization.runtime import (
     relevant_cpu_flags,
     versions,
 )
-from falaj.workloads.optimization.safety import check_model
-from falaj.workloads.optimization.served_graph import (
-    Serving,
-    assemble,
-    describe_inputs,
-    describe_outputs,
-)
-from falaj.workloads.training.artifacts import Rows, Trained, load_rows, load_trained
-from falaj.workloads.training.snapshot import DESCRIPTION
-from falaj.workloads.training.storage import digest
+from falaj.workloads.registry.sealed import SUFFIX, artifact_path, read_artifact, write_artifact
+from falaj.workloads.training.checkpoint import Rows, Trained, load_rows, load_trained
+from falaj.workloads.training.record import code_version
+from falaj.workloads.training.snapshot import DESCRIPTION, digest
 
 if TYPE_CHECKING:
     from falaj.workloads.registry.keyring import KeyRing
+
+FORMAT = "falaj.optimization/1"
+RECORD = "optimization.json"
+FIELDS = "fields.json"
+MODEL = "model.onnx"
+FLOAT_MODEL = "model.float.onnx"
+
+
+def context_of(run: str, name: str) -> bytes:
+    """Return the role that a sealed file is bound to.
+
+    Args:
+        run: the identity of the training run.
+        name: `MODEL` or `FLOAT_MODEL`.
+    """
+    return f"optimization:{run}:{name}".encode()
+
+
+def code_digest() -> str:
+    """Return the SHA-256 over the code of this package."""
+    state = hashlib.sha256()
+    for path in sorted(Path(__file__).parent.glob("*.py")):
+        content = path.read_bytes()
+        state.update(f"{path.name} {len(content)}\n".encode() + content)
+    return state.hexdigest()
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """Everything that was found out.
+
+    Attributes:
+        key: the digest of what went in.
+        metric: what the scores are.
+        original: the float model's figures.
+        quantised: the 8-bit model's; None if there is none.
+        decision: what is served and why.
+        bound_points: what the 8-bit model may lose.
+        threads: inside an operator, while latency was measured.
+        calibration_rows: rows of the training part that ranges were measured on; 0 without.
+        reduced_range: whether 8-bit weights were kept to 7 bits.
+        parity: the largest difference between graph and module, as a share.
+    """
+
+    key: str
+    metric: Metric
+    original: Measured
+    quantised: Measured | None
+    decision: Decision
+    bound_points: float
+    threads: int
+    calibration_rows: int
+    reduced_range: bool
+    parity: float
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it as the plain JSON values of optimization.json, without places and files."""
+        return {
+            "format": FORMAT,
+            "key": self.key,
+            "accepted": self.decision.accepted,
+            "reason": self.decision.reason,
+            "metric_name": self.metric,
+            "float": self._figures(self.original),
+            "int8": self._figures(self.quantised) if self.quantised is not None else None,
+            "bound_points": self.bound_points,
+            "threads": self.threads,
+            "calibration": {"part": "train", "rows": self.calibration_rows},
+            "reduced_range": self.reduced_range,
+            "parity": self.parity,
+            "runtime": versions(),
+            "cpu_flags": relevant_cpu_flags(),
+            "code": {"version": code_version()["version"], "digest": code_digest()},
+        }
+
+    def _figures(self, measured: Measured) -> dict[str, float | int]:
+        return {
+            self.metric: measured.score,
+            "size_bytes": measured.size_bytes,
+            "latency_us": round(measured.latency_us, 3),
+        }
+
+
+def manifest_fields(
+    optimization: dict[str, Any],
+    training: dict[str, Any],
+    description: dict[str, Any],
+    data_class: str,
+) -> dict[str, Any]:
+    """Return what the registry puts into the manifest of the package.
+
+    Args:
+        optimization: the content of optimization.json.
+        training: the content of the run's record.json.
+        description: the content of dataset.json.
+        data_class: of the data that the model was made from.
+    """
+    name: str = optimization["metric_name"]
+    served = optimization[optimization["accepted"]][name]
+    return {
+        "family": training["family"],
+        "task": training["task"],
+        "classes": training["classes"],
+        "inputs": optimization["inputs"],
+        "outputs": optimization["outputs"],
+        "statistics": description["statistics"],
+        "dataset": {
+            **training["dataset"],
+            "target": description["target"],
+            "features": description["features"],
+            "excluded": description["excluded"],
+        },
+        "code": {**training["code"], "optimization_digest": optimization["code"]["digest"]},
+        "parameters": training["parameters"],
+        "metrics": {**training["metrics"], "served": {"metric_name": name, name: served}},
+        "lineage": {"run": training["identity"], "dataset": training["dataset"]["digest"]},
+        "quantisation": {
+            key: optimization[key]
+            for key in (
+                "accepted", "reason", "metric_name", "float", "int8", "bound_points", "threads",
+                "calibration", "reduced_range", "runtime", "cpu_flags",
+            )
+        },
+        "data_class": data_class,
+    }  # fmt: skip
+
+
+def finished(output: Path, key: str, run: str, keyring: KeyRing | None) -> dict[str, Any] | None:
+    """Return the record in ``output`` if it was made from the same and its files are whole.
+
+    Args:
+        output: the folder of the optimisation.
+        key: the digest of what would go in now.
+        run: the identity of the training run.
+        keyring: the keys that the models are sealed with; None for plain ones.
+    """
+    try:
+        record = read_json(output / RECORD, "optimisation's record")
+        read_json(output / FIELDS, "package's fields")
+        if record.get("key") != key:
+            return None
+        for name in (MODEL, FLOAT_MODEL):
+            data = read_artifact(output / name, keyring, context_of(run, name))
+            if hashlib.sha256(data).hexdigest() != record["files"][name]["sha256"]:
+                return None
+    except (WorkloadError, KeyError, TypeError, AttributeError):  # damaged: made again
+        return None
+    return record
+
+
+def write(
+    output: Path,
+    models: dict[str, bytes],
+    record: dict[str, Any],
+    fields: dict[str, Any],
+    *,
+    run: str,
+    keyring: KeyRing | None,
+) -> None:
+    """Write the models, then the fields, then the record: with it, the rest is complete.
+
+    What an earlier optimisation left in ``output`` goes first, so that no record ever stands
+    beside files that it doesn't describe.
+
+    Raises:
+        StorageFullError: there is no space; nothing half written stays.
+        WorkloadError: the folder can't be written.
+    """
+    make_private_folder(output)
+    with storage_errors(output):
+        for name in (RECORD, FIELDS, *models):
+            (output / name).unlink(missing_ok=True)
+            (output / (name + SUFFIX)).unlink(missing_ok=True)
+    for name, data in models.items():
+        write_artifact(output / name, data, keyring, context_of(run, name))
+    write_json_atomic(output / FIELDS, fields)
+    write_json_atomic(output / RECORD, record)
+
+
+def paths(output: Path, keyring: KeyRing | None) -> dict[str, str]:
+    """Return where the files of an optimisation lie, by role."""
+    return {
+        "path": str(output),
+        "model": str(artifact_path(output / MODEL, keyring)),
+        "float_model": str(artifact_path(output / FLOAT_MODEL, keyring)),
+        "fields": str(output / FIELDS),
+        "record": str(output / RECORD),
+    }
+
 
 QUANTISE = ("auto", "never")
 DATA_CLASSES = ("public", "internal", "confidential", "restricted")
@@ -91,10 +289,10 @@ def optimise(request: Request, report: Callable[[str], None]) -> dict[str, Any]:
     held_out = load_rows(request.dataset, request.keyring, "held_out")
     run = trained.record["identity"]
     key = _key(request, trained)
-    existing = records.finished(request.output, key, run, request.keyring)
+    existing = finished(request.output, key, run, request.keyring)
     if existing is not None:
         report(f"done before with the same inputs: {existing['reason']}")
-        return {**existing, **records.paths(request.output, request.keyring)}
+        return {**existing, **paths(request.output, request.keyring)}
 
     serving = serving_of(trained, held_out)
     report("exporting to ONNX")
@@ -107,7 +305,7 @@ def optimise(request: Request, report: Callable[[str], None]) -> dict[str, Any]:
     )
     outcome = replace(outcome, key=key, parity=parity)
     accepted = quantised if outcome.decision.accepted == "int8" and quantised else original
-    models = {records.MODEL: accepted, records.FLOAT_MODEL: original}
+    models = {MODEL: accepted, FLOAT_MODEL: original}
     record = {
         **outcome.to_json(),
         "inputs": describe_inputs(served),
@@ -117,10 +315,10 @@ def optimise(request: Request, report: Callable[[str], None]) -> dict[str, Any]:
             for name, data in models.items()
         },
     }
-    fields = records.manifest_fields(record, trained.record, description, request.data_class)
-    records.write(request.output, models, record, fields, run=run, keyring=request.keyring)
+    fields = manifest_fields(record, trained.record, description, request.data_class)
+    write(request.output, models, record, fields, run=run, keyring=request.keyring)
     report(outcome.decision.reason)
-    return {**record, **records.paths(request.output, request.keyring)}
+    return {**record, **paths(request.output, request.keyring)}
 
 
 def serving_of(trained: Trained, rows: Rows) -> Serving:
@@ -147,7 +345,7 @@ def _compare(
     held_out: Rows,
     *,
     report: Callable[[str], None],
-) -> tuple[records.Outcome, bytes | None]:
+) -> tuple[Outcome, bytes | None]:
     """Make the 8-bit model, measure both, decide; the outcome still lacks key and parity."""
     core, original = float_model
     metric = metric_of(serving)
@@ -173,7 +371,7 @@ def _compare(
         decision = decide(metric, measured["float"], measured["int8"], bound)
     else:
         decision = Decision("float", refusal)
-    outcome = records.Outcome(
+    outcome = Outcome(
         key="",
         metric=metric,
         original=measured["float"],
@@ -255,6 +453,6 @@ def _key(request: Request, trained: Trained) -> str:
             "data_class": request.data_class,
             "runtime": versions(),
             "cpu_flags": relevant_cpu_flags(),
-            "code": records.code_digest(),
+            "code": code_digest(),
         }
     )

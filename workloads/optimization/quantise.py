@@ -20,8 +20,7 @@ from onnxruntime.quantization.calibrate import TensorsData
 from onnxruntime.quantization.qdq_quantizer import QDQQuantizer
 
 from falaj.workloads.errors import WorkloadError
-from falaj.workloads.optimization.export import INPUT, strip_notes
-from falaj.workloads.optimization.safety import check_graph
+from falaj.workloads.optimization.export import INPUT, check_graph, strip_notes
 
 OPERATORS = ("Conv", "Gemm", "MatMul")
 """The only ones that 8-bit kernels speed up; the rest stays in float."""

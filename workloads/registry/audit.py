@@ -16,8 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from falaj.workloads.errors import IntegrityError
-from falaj.workloads.files import PRIVATE_FILE, read_bytes, storage_errors
-from falaj.workloads.registry.locking import locked
+from falaj.workloads.files import PRIVATE_FILE, locked, read_bytes, storage_errors
 
 AUDIT = "audit.jsonl"
 FIRST = "0" * 64

@@ -1,15 +1,25 @@
-"""The keys of one site: versioned key-encryption keys, the signing key and the token key."""
+"""The keys of one site: versioned key-encryption keys, the signing key and the token key.
+
+What a server needs goes through a secret store to where it runs: the key-encryption keys, the key
+that verifies packages and the public keys of tokens. Who holds the archive can read models, and
+can neither sign a package nor make a token.
+"""
 
 from __future__ import annotations
 
+import base64
+import binascii
 import contextlib
+import io
 import os
 import re
+import tarfile
 from collections.abc import Generator
 from contextlib import AbstractContextManager
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, Protocol, cast
 
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.asymmetric.ed25519 import (
@@ -20,6 +30,7 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 from falaj.workloads.errors import IntegrityError, WorkloadError
 from falaj.workloads.files import (
+    locked,
     make_private_folder,
     read_bytes,
     read_json,
@@ -28,8 +39,6 @@ from falaj.workloads.files import (
     write_atomic,
     write_json_atomic,
 )
-from falaj.workloads.registry.keyservice import KEY_BYTES, WrappedKey
-from falaj.workloads.registry.locking import locked
 from falaj.workloads.registry.signing import (
     check_private,
     key_id,
@@ -39,6 +48,62 @@ from falaj.workloads.registry.signing import (
     read_public_key,
     write_public_key,
 )
+
+KEY_BYTES = 32
+"""AES-256, for key-encryption keys and data keys alike."""
+
+
+@dataclass(frozen=True, slots=True)
+class WrappedKey:
+    """A data key, encrypted under the key-encryption key ``key_id``.
+
+    ``ciphertext`` is opaque: what the key service needs to unwrap it.
+    """
+
+    key_id: str
+    ciphertext: bytes
+
+    def to_json(self) -> dict[str, str]:
+        """Return ``{"key_id", "ciphertext"}``, the latter in base64."""
+        encoded = base64.b64encode(self.ciphertext).decode()
+        return {"key_id": self.key_id, "ciphertext": encoded}
+
+    @classmethod
+    def from_json(cls, value: object, what: str) -> WrappedKey:
+        """Read back :meth:`to_json`; ``what`` names the place in errors.
+
+        Raises:
+            IntegrityError: not such a value.
+        """
+        match value:
+            case {"key_id": str(version), "ciphertext": str(text), **rest} if not rest:
+                with contextlib.suppress(binascii.Error, ValueError):
+                    return cls(version, base64.b64decode(text, validate=True))
+            case _:
+                pass
+        raise IntegrityError(f"the wrapped key of {what} is malformed: it was changed")
+
+
+class KeyService(Protocol):
+    """What wraps data keys: the key ring here, a cloud's key management service elsewhere."""
+
+    @property
+    def primary(self) -> str:
+        """The id of the key that new data keys are wrapped under."""
+        ...
+
+    def wrap(self, key: bytes, context: bytes) -> WrappedKey:
+        """Encrypt a data key; the same ``context`` must be shown to unwrap it."""
+        ...
+
+    def unwrap(self, wrapped: WrappedKey, context: bytes) -> bytes:
+        """Return the data key, or raise :class:`IntegrityError`."""
+        ...
+
+    def steady(self) -> AbstractContextManager[None]:
+        """Hold off the end of a rotation, so that no key is retired while the block runs."""
+        ...
+
 
 KEYRING_FORMAT = "falaj.keyring/1"
 _NONCE_BYTES = 12  # NIST SP 800-38D: 96 bits, at random; far fewer than 2^32 wraps per key
@@ -302,3 +367,68 @@ def _binding(version: str, context: bytes) -> bytes:
 
 def _now() -> str:
     return datetime.now(UTC).isoformat(timespec="seconds")
+
+
+MAX_BYTES = 1 << 20
+"""Secret stores take some tens of KiB (AWS Secrets Manager 64 KiB, Kubernetes 1 MiB)."""
+_NAME = re.compile(r"keyring\.json|kek-[1-9][0-9]{0,8}\.key|signing\.pub\.pem|tokens\.jwks\.json")
+_ARCHIVE_INDEX = "keyring.json"
+
+
+def pack(keyring: KeyRing) -> bytes:
+    """Return the archive: a tar file, the same bytes for the same keys.
+
+    Raises:
+        WorkloadError: a file of the key ring is missing.
+    """
+    buffer = io.BytesIO()
+    with keyring.steady(), tarfile.open(fileobj=buffer, mode="w") as archive:
+        for path in sorted(keyring.path.iterdir()):
+            if _NAME.fullmatch(path.name):
+                data = read_bytes(path, "the key ring")
+                member = tarfile.TarInfo(path.name)
+                member.size, member.mode = len(data), 0o600
+                archive.addfile(member, io.BytesIO(data))
+    return buffer.getvalue()
+
+
+def unpack(source: Path, target: Path) -> KeyRing:
+    """Lay out an archive as a key ring in ``target``, a private folder; what is there is replaced.
+
+    Raises:
+        WorkloadError: it is no such archive, or what it holds is no key ring.
+    """
+    files = _read(source)
+    make_private_folder(target)
+    # The index comes last: until then there is no key ring.
+    for name in sorted(files, key=lambda each: (each == _ARCHIVE_INDEX, each)):
+        write_atomic(target / name, files[name])
+    keyring = KeyRing.open(target)
+    keyring.verify_key()
+    return keyring
+
+
+def _read(source: Path) -> dict[str, bytes]:
+    data = read_bytes(source, "the packed key ring")
+    if len(data) > MAX_BYTES:
+        raise WorkloadError(f"{source} has {len(data)} bytes; a packed key ring has at most "
+                            f"{MAX_BYTES}")  # fmt: skip
+    files: dict[str, bytes] = {}
+    try:
+        with tarfile.open(fileobj=io.BytesIO(data), mode="r:") as archive:
+            for member in archive:
+                content = archive.extractfile(member) if member.isreg() else None
+                if content is None or not _NAME.fullmatch(member.name) or member.name in files:
+                    raise WorkloadError(
+                        f"{source} holds {member.name!r}, which belongs to no packed key ring; "
+                        "make it with: python -m falaj.workloads.registry keyring pack"
+                    )
+                files[member.name] = content.read()
+    except tarfile.TarError as error:
+        raise WorkloadError(
+            f"{source} is no packed key ring: {error}. Is it still in base64? The secret store's "
+            "text has to be decoded (decodingStrategy: Base64)"
+        ) from error
+    if _ARCHIVE_INDEX not in files:
+        raise WorkloadError(f"{source} holds no {_ARCHIVE_INDEX}: it is no packed key ring")
+    return files

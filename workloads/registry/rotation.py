@@ -14,11 +14,10 @@ from pathlib import Path
 
 from falaj.workloads.errors import StorageFullError, WorkloadError
 from falaj.workloads.files import TEMPORARY_PREFIX, storage_errors
-from falaj.workloads.registry.keylist import rewrap_package_keys
 from falaj.workloads.registry.keyring import KeyRing
-from falaj.workloads.registry.numbering import REMOVED, STAGING
-from falaj.workloads.registry.package import FILES, KEYS, MANIFEST, SIGNATURE
+from falaj.workloads.registry.package import FILES, KEYS, MANIFEST, SIGNATURE, rewrap_package_keys
 from falaj.workloads.registry.sealed import SUFFIX, rewrap
+from falaj.workloads.registry.store import REMOVED, STAGING
 
 _SHOWN_PROBLEMS = 10
 

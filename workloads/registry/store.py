@@ -9,34 +9,172 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import shutil
-from collections.abc import Iterable, Mapping
+import tempfile
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
 from falaj.workloads.errors import IntegrityError, WorkloadError
 from falaj.workloads.files import (
+    locked,
     make_private_folder,
+    read_bytes,
+    read_json,
+    shred,
     storage_errors,
     sync_folder,
+    write_json_atomic,
 )
-from falaj.workloads.registry import audit, numbering
-from falaj.workloads.registry.aliases import Alias, read_aliases, write_aliases
-from falaj.workloads.registry.keyring import KeyRing
-from falaj.workloads.registry.keyservice import KeyService
-from falaj.workloads.registry.locking import locked
-from falaj.workloads.registry.manifest import Manifest, check_fields
-from falaj.workloads.registry.names import (
+from falaj.workloads.registry import audit
+from falaj.workloads.registry.keyring import KeyRing, KeyService
+from falaj.workloads.registry.manifest import (
+    Manifest,
     check_alias,
+    check_fields,
     check_file_name,
     check_model_name,
     is_version,
 )
-from falaj.workloads.registry.package import Package, open_package, write_package
-from falaj.workloads.registry.stream import CHUNK_BYTES
+from falaj.workloads.registry.package import KEYS, MANIFEST, Package, open_package, write_package
+from falaj.workloads.registry.sealed import CHUNK_BYTES
+
+ALIASES = "aliases.json"
+MAX_HISTORY = 100
+"""Versions that an alias remembers; older ones are forgotten."""
+
+
+@dataclass(frozen=True, slots=True)
+class Alias:
+    """Where an alias points.
+
+    Attributes:
+        version: the version it stands for.
+        history: versions it stood for before, oldest first; a rollback takes the last.
+        changed: when, ISO 8601, UTC.
+    """
+
+    version: int
+    history: tuple[int, ...]
+    changed: str
+
+    @property
+    def previous(self) -> int | None:
+        """The version that a rollback goes to, if there is one."""
+        return self.history[-1] if self.history else None
+
+    def promoted(self, version: int) -> Alias:
+        """Return the alias pointing at ``version``, its own version remembered."""
+        return Alias(version, (*self.history, self.version)[-MAX_HISTORY:], _now())
+
+    def rolled_back(self, exists: Callable[[int], bool]) -> Alias | None:
+        """Return the alias one step back, past versions that were pruned; None if none is left."""
+        history = [version for version in self.history if exists(version)]
+        while history:
+            version = history.pop()
+            if version != self.version:
+                return Alias(version, tuple(history), _now())
+        return None
+
+    @classmethod
+    def first(cls, version: int) -> Alias:
+        """Return an alias that has never pointed anywhere else."""
+        return cls(version, (), _now())
+
+
+def read_aliases(folder: Path) -> dict[str, Alias]:
+    """Return a model's aliases by name; none if nothing was promoted yet.
+
+    Raises:
+        WorkloadError: the file is damaged.
+    """
+    path = folder / ALIASES
+    if not path.exists():
+        return {}
+    document: Any = read_json(path, "the list of aliases")
+    if not isinstance(document, dict):
+        raise WorkloadError(f"{path} isn't a list of aliases: restore it or promote again")
+    entries = cast(dict[str, Any], document)
+    return {check_alias(name): _alias(path, name, value) for name, value in entries.items()}
+
+
+def write_aliases(folder: Path, aliases: Mapping[str, Alias]) -> None:
+    """Replace a model's aliases atomically; the caller holds the model's lock."""
+    document = {
+        name: {"version": alias.version, "history": list(alias.history), "changed": alias.changed}
+        for name, alias in sorted(aliases.items())
+    }
+    write_json_atomic(folder / ALIASES, document)
+
+
+def _alias(path: Path, name: str, value: object) -> Alias:
+    match value:
+        case {"version": int(version), "history": [*history], "changed": str(changed)}:
+            entries = cast(list[object], history)
+            versions = [entry for entry in entries if isinstance(entry, int) and entry > 0]
+            if version > 0 and len(versions) == len(entries):
+                return Alias(version, tuple(versions), changed)
+        case _:
+            pass
+    raise WorkloadError(f"{path}: the alias {name!r} is malformed; restore it or promote again")
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat(timespec="seconds")
+
+
+COUNTER = "counter.json"
+STAGING = ".staging-"
+REMOVED = ".removed-"
+
+
+def next_version(folder: Path, existing: Iterable[int]) -> int:
+    """Return the number after the highest that was ever used; the model's lock is held.
+
+    Raises:
+        WorkloadError: the counter is damaged.
+    """
+    return max([_last_used(folder), *existing]) + 1
+
+
+def note_used(folder: Path, version: int) -> None:
+    """Remember that ``version`` was used, so that it isn't given again once it is removed."""
+    last = _last_used(folder)
+    if version > last:
+        write_json_atomic(folder / COUNTER, {"last": version})
+
+
+def make_staging(folder: Path) -> Path:
+    """Make an empty private folder in which a version is prepared, on the same file system."""
+    with storage_errors(folder):
+        return Path(tempfile.mkdtemp(prefix=STAGING, dir=folder))
+
+
+def remove_leftovers(folder: Path) -> None:
+    """Remove what interrupted publications and prunings left; the model's lock is held."""
+    for entry in folder.iterdir():
+        if entry.is_symlink() or not entry.name.startswith((STAGING, REMOVED)):
+            continue
+        # Without its wrapped keys, what is left of a package can't be read any more.
+        shred(entry / KEYS)
+        with storage_errors(entry):
+            shutil.rmtree(entry)
+
+
+def _last_used(folder: Path) -> int:
+    path = folder / COUNTER
+    if not path.exists():
+        return 0
+    match read_json(path, "the version counter"):
+        case {"last": int(number)} if number >= 0:
+            return number
+        case _:
+            message = f"{path} is malformed; restore it, or write the highest version ever used"
+            raise WorkloadError(f'{message} as {{"last": N}}')
+
 
 PRODUCTION = "production"
 
@@ -171,14 +309,14 @@ class Store:
         check_fields(manifest_fields, "the package's fields")
         self._make_folders(folder)
         with locked(folder / ".lock"), keyring.steady():
-            numbering.remove_leftovers(folder)
+            remove_leftovers(folder)
             existing = self._find(model, files, manifest_fields, keyring)
             if existing is not None:
                 return existing
-            version = numbering.next_version(folder, self.versions(model))
+            version = next_version(folder, self.versions(model))
             now = datetime.now(UTC).isoformat(timespec="seconds")
             draft = Manifest(model, version, now, keyring.signing_key_id, {}, manifest_fields)
-            stage = numbering.make_staging(folder)
+            stage = make_staging(folder)
             try:
                 write_package(
                     stage,
@@ -200,7 +338,7 @@ class Store:
             except BaseException:
                 shutil.rmtree(stage, ignore_errors=True)
                 raise
-            numbering.note_used(folder, version)
+            note_used(folder, version)
         return Published(model, version, target, package.digest, created=True)
 
     def promote(self, model: str, version: int, alias: str = PRODUCTION) -> Moved:
@@ -256,10 +394,10 @@ class Store:
         if not self.versions(model):
             raise WorkloadError(f"{self.root} has no versions of {model}")
         with locked(folder / ".lock"):
-            numbering.remove_leftovers(folder)
+            remove_leftovers(folder)
             versions = self.versions(model)
             # Written before anything goes: a removed version's number is never given again.
-            numbering.note_used(folder, versions[-1])
+            note_used(folder, versions[-1])
             kept = {*versions[-keep:], *protect}
             for alias in read_aliases(folder).values():
                 back = alias.rolled_back(set(versions).__contains__)
@@ -269,9 +407,9 @@ class Store:
                 audit.append(self.root, "prune", {"model": model, "version": version})
                 path = folder / "versions" / str(version)
                 with storage_errors(path):
-                    path.rename(folder / f"{numbering.REMOVED}{version}")
+                    path.rename(folder / f"{REMOVED}{version}")
                     sync_folder(folder)
-            numbering.remove_leftovers(folder)
+            remove_leftovers(folder)
         return removed
 
     def _folder(self, model: str) -> Path:
@@ -308,3 +446,66 @@ class Store:
                 package.verify()
                 return Published(model, version, package.path, package.digest, created=False)
         return None
+
+
+def describe_version(store: Store, model: str, version: int) -> dict[str, Any]:
+    """Return model, version, path and aliases with digest and manifest, or with ``error``.
+
+    Raises:
+        WorkloadError: there is no such version.
+    """
+    path = store.path(model, version)
+    aliases = [name for name, alias in store.aliases(model).items() if alias.version == version]
+    found: dict[str, Any] = {
+        "model": model,
+        "version": version,
+        "path": str(path),
+        "aliases": aliases,
+    }
+    try:
+        data = read_bytes(path / MANIFEST, "the manifest")
+        manifest = Manifest.from_bytes(data, str(path / MANIFEST)).to_json()
+    except WorkloadError as error:
+        return {**found, "error": str(error)}
+    return {**found, "digest": hashlib.sha256(data).hexdigest(), "manifest": manifest}
+
+
+def describe(store: Store, only: str | None) -> tuple[dict[str, Any], str]:
+    """Return all models, or one, with their versions: as JSON values and as text.
+
+    Raises:
+        WorkloadError: ``only`` names a model that isn't there.
+    """
+    models = store.models()
+    if only is not None:
+        if not store.versions(only):
+            have = ", ".join(models) or "none"
+            raise WorkloadError(f"{store.root} has no model {only!r}; it has: {have}")
+        models = [only]
+    listed: list[dict[str, Any]] = []
+    lines: list[str] = []
+    for model in models:
+        versions = [_summary(store, model, number) for number in store.versions(model)]
+        listed.append({"model": model, "versions": versions})
+        lines += [_line(model, version) for version in versions]
+    return {"models": listed}, "\n".join(lines) or f"{store.root} holds no models"
+
+
+def _summary(store: Store, model: str, version: int) -> dict[str, Any]:
+    found = describe_version(store, model, version)
+    if "error" in found:
+        return {key: found[key] for key in ("version", "aliases", "error")}
+    manifest = found["manifest"]
+    return {
+        "version": version,
+        "aliases": found["aliases"],
+        "created": manifest["created"],
+        "digest": found["digest"],
+        "metrics": manifest.get("metrics", {}),
+    }
+
+
+def _line(model: str, version: dict[str, Any]) -> str:
+    state = version.get("created") or f"damaged: {version['error']}"
+    aliases = f"  <- {', '.join(version['aliases'])}" if version["aliases"] else ""
+    return f"{model}  {version['version']}  {state}{aliases}"

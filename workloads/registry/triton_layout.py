@@ -19,7 +19,7 @@ from typing import Any
 
 from falaj.workloads.errors import WorkloadError
 from falaj.workloads.files import make_private_folder, storage_errors, write_atomic
-from falaj.workloads.inference import graph
+from falaj.workloads.inference import model
 from falaj.workloads.registry.package import Package
 
 MODEL_FILE = "model.onnx"
@@ -60,7 +60,7 @@ def write_repository(package: Package, target: Path, running: Running) -> Path:
     """
     config = configuration(package.model, package.version, package.manifest, running)
     content = package.read(MODEL_FILE)
-    graph.check(content)
+    model.check(content)
     folder = target / package.model
     make_private_folder(target)
     with storage_errors(folder):

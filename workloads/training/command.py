@@ -1,20 +1,114 @@
-"""The command line of training: options in, exit status out."""
+"""The command lines of training and of sweeps: options in, exit status out."""
 
 from __future__ import annotations
 
 import argparse
 import json
 import os
+import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
 from falaj.workloads.errors import WorkloadError
-from falaj.workloads.statuses import REFUSED
-from falaj.workloads.training import sweep_command
+from falaj.workloads.statuses import REFUSED, STOPPED
 from falaj.workloads.training.options import CLASS_WEIGHTS, DEVICES, PRECISIONS, Requested, check
 from falaj.workloads.training.stopping import StopRequest
-from falaj.workloads.training.target import TASKS
+from falaj.workloads.training.tables import TASKS
+
+_PRUNERS = ("median", "hyperband", "none")
+_POLL_SECONDS = 0.2
+
+
+def _add_sweep(commands: Any) -> None:
+    """Add the commands ``trial``, ``sweep`` and ``study``."""
+    trial = commands.add_parser("trial", help="do one trial of a sweep")
+    _add_common(trial)
+    trial.add_argument("--index", type=int, help="number of the trial (default: of the pod)")
+    sweep = commands.add_parser("sweep", help="do trials side by side on this machine")
+    _add_common(sweep)
+    sweep.add_argument("--trials", type=int, default=20, help="how many (default 20)")
+    sweep.add_argument("--parallel", type=int, default=1, help="at a time (default 1)")
+    study = commands.add_parser("study", help="tell how the trials of a sweep ended")
+    study.add_argument("--dataset", type=Path, required=True, help="the snapshot's folder")
+    study.add_argument("--output", type=Path, required=True, help="folder of the sweep")
+
+
+def _add_common(parser: argparse.ArgumentParser) -> None:
+    option = parser.add_argument
+    option("--dataset", type=Path, required=True, help="a snapshot's folder")
+    option(
+        "--output", type=Path, required=True, help="folder of the sweep; each trial has its own"
+    )
+    option(
+        "--search", action="append", default=[], metavar="NAME=VALUES",
+        help="learning_rate=1e-4..1e-1:log, width=8|16|32 …; may be given more than once",
+    )  # fmt: skip
+    option("--seed", type=int, default=0, help="of the runs, and the first of the sampler's")
+    option("--pruner", choices=_PRUNERS, default="median", help="ends bad trials early")
+    option(
+        "run_options", nargs="*", metavar="-- RUN OPTION",
+        help="after --: options of every run, as --epochs 20",
+    )  # fmt: skip
+
+
+def _run_sweep(options: argparse.Namespace) -> int:
+    """Run one of the three commands."""
+    from falaj.workloads.training import sweep  # noqa: PLC0415 - optuna takes a second to import
+
+    if options.command == "study":
+        if not (options.output / sweep.JOURNAL).exists():
+            raise WorkloadError(f"{options.output} holds no study: there is no {sweep.JOURNAL}")
+        study = sweep.open_study(options.output, options.dataset, 0, "none")
+        print(json.dumps(sweep.summary(study), indent=2))
+        return 0
+    _refuse_ours(options.run_options)
+    stop = StopRequest()
+    stop.install()
+    if options.command == "trial":
+        return sweep.run(options, options.run_options, stop)
+    for name in ("trials", "parallel"):
+        if getattr(options, name) < 1:
+            raise WorkloadError(f"--{name} is {getattr(options, name)}: allowed is 1 or more")
+    return _side_by_side(options, stop)
+
+
+def _side_by_side(options: argparse.Namespace, stop: StopRequest) -> int:
+    """Start trials as processes of their own; return 0, 75, or the worst status of a trial."""
+    waiting = list(range(options.trials))
+    running: list[subprocess.Popen[bytes]] = []
+    codes: set[int] = set()
+    while waiting or running:
+        for process in [each for each in running if each.poll() is not None]:
+            running.remove(process)
+            codes.add(process.returncode)
+        if stop.asked():
+            waiting.clear()
+            for process in running:
+                process.terminate()
+        while waiting and len(running) < options.parallel:
+            running.append(subprocess.Popen(_trial(options, waiting.pop(0))))
+        time.sleep(_POLL_SECONDS)
+    if stop.asked():
+        return STOPPED
+    return max(codes, default=0)
+
+
+def _trial(options: argparse.Namespace, index: int) -> list[str]:
+    return [
+        sys.executable, "-m", "falaj.workloads.training", "trial", "--index", str(index),
+        "--dataset", str(options.dataset), "--output", str(options.output),
+        "--seed", str(options.seed), "--pruner", options.pruner,
+        *(part for text in options.search for part in ("--search", text)),
+        "--", *options.run_options,
+    ]  # fmt: skip
+
+
+def _refuse_ours(words: list[str]) -> None:
+    for word in words:
+        if word.partition("=")[0] in ("--dataset", "--output", "--progress", "--json", "--seed"):
+            raise WorkloadError(f"{word} is an option of the sweep: leave it out after --")
 
 
 def main(arguments: list[str]) -> int:
@@ -23,7 +117,7 @@ def main(arguments: list[str]) -> int:
     try:
         if options.command == "dataset":
             return _dataset(options)
-        return _run(options, arguments) if options.command == "run" else sweep_command.run(options)
+        return _run(options, arguments) if options.command == "run" else _run_sweep(options)
     except WorkloadError as error:
         if os.environ.get("RANK", "0") == "0":  # of several processes one speaks
             print(f"error: {error}", file=sys.stderr)
@@ -44,7 +138,7 @@ def build_parser() -> argparse.ArgumentParser:
     )
     _add_dataset(commands.add_parser("dataset", help="make a dataset snapshot"))
     _add_run(commands.add_parser("run", help="train a model on a snapshot"))
-    sweep_command.add(commands)
+    _add_sweep(commands)
     return parser
 
 
@@ -103,7 +197,7 @@ def _add_run(parser: argparse.ArgumentParser) -> None:
 
 def _dataset(options: argparse.Namespace) -> int:
     from falaj.workloads.training import dataset as datasets  # noqa: PLC0415 - keeps --help fast
-    from falaj.workloads.training.storage import open_keyring  # noqa: PLC0415
+    from falaj.workloads.training.snapshot import open_keyring  # noqa: PLC0415
 
     output: Path | None = None if options.dry_run else options.output
     if output is None and not options.dry_run:

@@ -13,21 +13,149 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from falaj.workloads import bounds
 from falaj.workloads.errors import WorkloadError
 from falaj.workloads.files import TEMPORARY_PREFIX, storage_errors, write_json_atomic
 from falaj.workloads.registry.keyring import KeyRing
 from falaj.workloads.registry.sealed import artifact_path, write_artifact
-from falaj.workloads.training import digits, snapshot, statistics
-from falaj.workloads.training.columns import Column, Excluded, interpret, useless
-from falaj.workloads.training.split import generator, strata_of, stratified
-from falaj.workloads.training.storage import make_folder
-from falaj.workloads.training.tables import read_table
-from falaj.workloads.training.target import TASKS, interpret_target
+from falaj.workloads.training import snapshot
+from falaj.workloads.training.snapshot import make_folder
+from falaj.workloads.training.tables import (
+    TASKS,
+    Column,
+    Excluded,
+    interpret,
+    interpret_target,
+    read_table,
+    useless,
+)
+
+LARGEST_PIXEL = 16.0
+"""Each pixel counts the inked points of a 4x4 block of the 32x32 scan."""
+
+SOURCE = "digits"
+IMAGE = "image"
+TARGET = "digit"
+
+
+def load() -> tuple[NDArray[np.float32], NDArray[np.int64]]:
+    """Return the images, (1797, 1, 8, 8) with pixels from 0 to 16, and the digits, (1797,)."""
+    from sklearn.datasets import load_digits  # noqa: PLC0415 - half a second, only for digits
+
+    bunch: Any = load_digits()
+    images = np.asarray(bunch.images, dtype=np.float32)[:, None]
+    return images, np.asarray(bunch.target, dtype=np.int64)
+
+
+Indices = NDArray[np.int64]
+
+_TARGET_BINS = 10
+
+
+def generator(*entropy: int) -> np.random.Generator:
+    """Return the generator that ``entropy`` (non-negative integers) fixes."""
+    return np.random.Generator(np.random.PCG64(np.random.SeedSequence(entropy)))
+
+
+def strata_of(labels: NDArray[np.generic], classification: bool) -> NDArray[np.int64]:
+    """Return each row's stratum: its class, or its decile of a continuous target."""
+    if classification:
+        return labels.astype(np.int64)
+    values = labels.astype(np.float64)
+    edges = np.quantile(values, np.linspace(0, 1, _TARGET_BINS + 1)[1:-1])
+    return np.searchsorted(edges, values, side="right").astype(np.int64)
+
+
+def stratified(
+    strata: NDArray[np.int64], fraction: float, random: np.random.Generator
+) -> tuple[Indices, Indices]:
+    """Split rows so that each stratum gives ``fraction`` of its rows to the second part.
+
+    A stratum of one row stays in the first part; a larger one gives at least one row and keeps
+    at least one. Both parts are shuffled.
+
+    Args:
+        strata: stratum of each row, shape (rows,).
+        fraction: share of the second part, between 0 and 1.
+        random: the source of the shuffle.
+
+    Returns:
+        The row numbers of the first and of the second part.
+    """
+    kept: list[Indices] = []
+    given: list[Indices] = []
+    for stratum in np.unique(strata):
+        rows = random.permutation(np.flatnonzero(strata == stratum))
+        count = len(rows)
+        share = 0 if count == 1 else min(max(1, round(fraction * count)), count - 1)
+        given.append(rows[:share])
+        kept.append(rows[share:])
+    first, second = np.concatenate(kept), np.concatenate(given)
+    return random.permutation(first), random.permutation(second)
+
+
+_BINS = 10
+_CATEGORIES = 100
+
+
+def of_numbers(values: NDArray[np.floating[Any]]) -> dict[str, Any]:
+    """Describe numbers: moments, range, deciles and the share of rows in each decile bin.
+
+    Args:
+        values: the training rows' values, any shape, NaN where missing.
+
+    Returns:
+        count, missing, mean, standard_deviation (population), minimum, maximum, edges (inner
+        bin edges, ascending and distinct) and shares (one more than edges, sum 1).
+    """
+    flat = values.reshape(-1).astype(np.float64)
+    present = flat[~np.isnan(flat)]
+    if len(present) == 0:
+        return {"kind": "numeric", "count": 0, "missing": len(flat)}
+    edges = np.unique(np.quantile(present, np.linspace(0, 1, _BINS + 1)[1:-1]))
+    bins = np.searchsorted(edges, present, side="right")
+    shares = np.bincount(bins, minlength=len(edges) + 1) / len(present)
+    return {
+        "kind": "numeric",
+        "count": len(present),
+        "missing": len(flat) - len(present),
+        "mean": float(present.mean()),
+        "standard_deviation": float(present.std()),
+        "minimum": float(present.min()),
+        "maximum": float(present.max()),
+        "edges": edges.tolist(),
+        "shares": shares.tolist(),
+    }
+
+
+def of_texts(values: NDArray[Any]) -> dict[str, Any]:
+    """Describe texts: the counts of the most frequent ones, the rest and the missing together.
+
+    Args:
+        values: the training rows' texts, shape (rows,), "" where missing.
+    """
+    missing = int((values == "").sum())
+    names, counts = np.unique(values[values != ""].astype(str), return_counts=True)
+    order = np.lexsort((names, -counts))[:_CATEGORIES]
+    frequent = {str(names[index]): int(counts[index]) for index in order}
+    return {
+        "kind": "text",
+        "count": len(values) - missing,
+        "missing": missing,
+        "distinct": len(names),
+        "categories": frequent,
+        "others": int(counts.sum()) - sum(frequent.values()),
+    }
+
+
+def of_classes(labels: NDArray[np.int64], classes: list[str]) -> dict[str, Any]:
+    """Return how many rows of each class there are."""
+    counts = np.bincount(labels, minlength=len(classes))
+    return {"kind": "classes", "counts": dict(zip(classes, counts.tolist(), strict=True))}
+
 
 MINIMUM_ROWS = 20
 """With fewer rows neither part of the split says anything."""
-
-HOLDOUT_RANGE = (0.05, 0.5)
 
 
 @dataclass(frozen=True)
@@ -67,7 +195,7 @@ def build(source: Source) -> snapshot.Dataset:
         WorkloadError: an option is out of range, or the data can't be learned from.
     """
     _check_options(source)
-    rows = _digits(source) if source.location == digits.SOURCE else _table(source)
+    rows = _digits(source) if source.location == SOURCE else _table(source)
     count = len(rows.labels)
     if count < MINIMUM_ROWS:
         raise WorkloadError(
@@ -135,38 +263,36 @@ def write(dataset: snapshot.Dataset, output: Path, keyring: KeyRing | None) -> P
 
 
 def _check_options(source: Source) -> None:
-    low, high = HOLDOUT_RANGE
-    if not low <= source.holdout <= high:
-        raise WorkloadError(f"--holdout is {source.holdout}: allowed is {low} to {high}")
-    if not 0 <= source.seed < 2**63:
-        raise WorkloadError(f"--seed is {source.seed}: allowed is 0 to 2^63 - 1")
+    for option, bound in bounds.DATASET.items():
+        value = getattr(source, option)
+        if not bound.allows(value):
+            raise WorkloadError(f"--{option} is {value}: allowed is {bound.words}")
     if source.task not in TASKS:
         raise WorkloadError(f"--task is {source.task!r}: allowed are {', '.join(TASKS)}")
 
 
 def _digits(source: Source) -> _Rows:
-    if source.target not in {None, digits.TARGET}:
+    if source.target not in {None, TARGET}:
         raise WorkloadError(
-            f"the digits have one target, {digits.TARGET!r}, not {source.target!r}: "
-            "leave --target away"
+            f"the digits have one target, {TARGET!r}, not {source.target!r}: leave --target away"
         )
     if source.task == "regression":
         raise WorkloadError("the digits are classified: use --task auto or classification")
-    images, labels = digits.load()
+    images, labels = load()
     fields = {
-        "source": {"kind": digits.SOURCE, "name": "scikit-learn digits"},
+        "source": {"kind": SOURCE, "name": "scikit-learn digits"},
         "family": "images",
         "task": "classification",
-        "target": digits.TARGET,
+        "target": TARGET,
         "classes": [str(digit) for digit in range(10)],
         "features": [
-            {"name": digits.IMAGE, "kind": "image", "shape": list(images.shape[1:]),
-             "largest": digits.LARGEST_PIXEL},
+            {"name": IMAGE, "kind": "image", "shape": list(images.shape[1:]),
+             "largest": LARGEST_PIXEL},
         ],
         "excluded": [],
         "dropped": 0,
     }  # fmt: skip
-    return _Rows({digits.IMAGE: images}, labels, fields)
+    return _Rows({IMAGE: images}, labels, fields)
 
 
 def _table(source: Source) -> _Rows:
@@ -222,15 +348,13 @@ def _statistics(
     inputs: dict[str, NDArray[Any]], labels: NDArray[Any], fields: dict[str, Any], train: int
 ) -> dict[str, Any]:
     features = {
-        name: statistics.of_texts(values[:train])
-        if values.dtype == object
-        else statistics.of_numbers(values[:train])
+        name: of_texts(values[:train]) if values.dtype == object else of_numbers(values[:train])
         for name, values in inputs.items()
     }
     target = (
-        statistics.of_classes(labels[:train], fields["classes"])
+        of_classes(labels[:train], fields["classes"])
         if fields["classes"] is not None
-        else statistics.of_numbers(labels[:train])
+        else of_numbers(labels[:train])
     )
     return {"features": features, "target": target}
 

@@ -17,21 +17,18 @@ from falaj.workloads.errors import WorkloadError
 from falaj.workloads.registry.keyring import KeyRing
 from falaj.workloads.registry.sealed import artifact_path
 from falaj.workloads.statuses import HARDWARE, LOST
-from falaj.workloads.training import batches, distributed, hardware, nodes, rendezvous
+from falaj.workloads.training import batches, distributed, hardware, rendezvous
 from falaj.workloads.training import record as records
-from falaj.workloads.training.exporter import listening
-from falaj.workloads.training.finishing import Setting, report_finished
 from falaj.workloads.training.options import (
     Parameters,
     Requested,
     default_threads,
     family_defaults,
 )
-from falaj.workloads.training.progress import Progress
-from falaj.workloads.training.session import Session
-from falaj.workloads.training.snapshot import Dataset, open_dataset
+from falaj.workloads.training.progress import Progress, listening
+from falaj.workloads.training.session import Session, Setting, report_finished
+from falaj.workloads.training.snapshot import Dataset, make_folder, open_dataset, open_keyring
 from falaj.workloads.training.stopping import StopRequest
-from falaj.workloads.training.storage import make_folder, open_keyring
 
 _LOCK = ".lock"
 
@@ -77,7 +74,7 @@ def run(
     if not distributed.is_member():
         meeting = rendezvous.from_environment(os.environ, parameters.processes)
         if meeting is not None:
-            return nodes.take_part(arguments, meeting, stop)
+            return rendezvous.take_part(arguments, meeting, stop)
         if parameters.processes > 1:
             return distributed.launch(arguments, parameters.processes, stop)
     with _only_run(output) if leads else contextlib.nullcontext():

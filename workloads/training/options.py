@@ -1,4 +1,4 @@
-"""The parameters of a training run: defaults by family and size, ranges, identity."""
+"""The parameters of a training run: defaults by family and size, checks, identity."""
 
 from __future__ import annotations
 
@@ -6,8 +6,9 @@ import os
 from dataclasses import asdict, dataclass, fields
 from typing import Any
 
+from falaj.workloads.bounds import TRAINING
 from falaj.workloads.errors import WorkloadError
-from falaj.workloads.training.storage import digest
+from falaj.workloads.training.snapshot import digest
 
 PRECISIONS = ("auto", "float32", "bfloat16", "float16")
 DEVICES = ("auto", "cpu", "cuda")
@@ -16,22 +17,6 @@ CLASS_WEIGHTS = ("auto", "tempered", "balanced", "none")
 _WITHOUT_EFFECT = {"processes", "threads", "device", "accumulation", "checkpoint_every"}
 
 _ONE_THREAD_ROWS = 64
-
-RANGES: dict[str, tuple[float, float]] = {
-    "epochs": (1, 100_000),
-    "batch_size": (1, 1_000_000),
-    "learning_rate": (1e-9, 10.0),
-    "weight_decay": (0.0, 10.0),
-    "patience": (1, 100_000),
-    "gradient_clip": (0.0, 1e6),
-    "label_smoothing": (0.0, 0.5),
-    "accumulation": (1, 10_000),
-    "seed": (0, 2**63 - 1),
-    "processes": (1, 1_024),
-    "width": (1, 4_096),
-    "checkpoint_every": (1, 100_000),
-    "threads": (1, 1_024),
-}
 
 
 @dataclass(frozen=True)
@@ -121,11 +106,9 @@ def check(requested: Requested) -> None:
     for field in fields(requested):
         value = getattr(requested, field.name)
         option = "--" + field.name.replace("_", "-")
-        if value is None or field.name not in RANGES:
-            continue
-        low, high = RANGES[field.name]
-        if not low <= value <= high:
-            raise WorkloadError(f"{option} is {value}: allowed is {low:,g} to {high:,g}")
+        bound = TRAINING.get(field.name)
+        if value is not None and bound is not None and not bound.allows(value):
+            raise WorkloadError(f"{option} is {value}: allowed is {bound.words}")
     choices = {"precision": PRECISIONS, "device": DEVICES, "class_weights": CLASS_WEIGHTS}
     for name, allowed in choices.items():
         if getattr(requested, name) not in allowed:

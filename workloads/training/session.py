@@ -2,28 +2,140 @@
 
 from __future__ import annotations
 
+import datetime
 import json
 import math
 import time
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
+from torch import nn
 
 from falaj.workloads.errors import WorkloadError
-from falaj.workloads.files import storage_errors, write_atomic
+from falaj.workloads.files import storage_errors, write_atomic, write_json_atomic
+from falaj.workloads.registry.keyring import KeyRing
 from falaj.workloads.statuses import STOPPED
-from falaj.workloads.training import checkpoint, distributed, hardware, models
+from falaj.workloads.training import checkpoint, distributed, hardware, loop, models
 from falaj.workloads.training import record as records
-from falaj.workloads.training.batches import Batches
+from falaj.workloads.training.batches import Batches, PreparedData, features, prepare
 from falaj.workloads.training.distributed import Team
-from falaj.workloads.training.exporter import Exporter
-from falaj.workloads.training.finishing import Setting, finish, report_finished
 from falaj.workloads.training.loop import Optimisation, Position, predict, row_losses
-from falaj.workloads.training.materials import prepare
-from falaj.workloads.training.progress import Progress, duration, finite_or_none
+from falaj.workloads.training.options import Parameters
+from falaj.workloads.training.progress import (
+    Exporter,
+    Progress,
+    Telemetry,
+    duration,
+    finite_or_none,
+)
+from falaj.workloads.training.snapshot import Dataset
 from falaj.workloads.training.stopping import StopRequest
-from falaj.workloads.training.telemetry import Telemetry
+
+
+@dataclass(frozen=True)
+class Setting:
+    """What a run is given.
+
+    Attributes:
+        dataset: the rows.
+        parameters: the resolved parameters.
+        output: the run's folder.
+        keyring: seals the run's files; None leaves them plain.
+        identity: names the run by its data and parameters.
+        resume: whether a checkpoint in the folder is to be continued; the leader's counts.
+        metrics: address and port that figures for Prometheus are served on; None: nowhere.
+    """
+
+    dataset: Dataset
+    parameters: Parameters
+    output: Path
+    keyring: KeyRing | None
+    identity: str
+    resume: bool
+    metrics: str | None = None
+
+
+def finish(
+    setting: Setting,
+    prepared: PreparedData,
+    module: nn.Module,
+    position: Position,
+    utilisation: dict[str, Any],
+) -> dict[str, Any]:
+    """Evaluate ``module``, write the model and then the record, and return the record.
+
+    Raises:
+        StorageFullError: no space; the checkpoint is still there, so running again ends the run.
+    """
+    dataset = setting.dataset
+    state = {
+        "format": records.MODEL_FORMAT,
+        "identity": setting.identity,
+        "architecture": json.dumps(prepared.architecture.to_json()),
+        "state": {name: tensor.cpu() for name, tensor in module.state_dict().items()},
+    }
+    context = records.context_of(setting.identity, records.MODEL)
+    checkpoint.save(setting.output / records.MODEL, state, setting.keyring, context)
+    recipe = prepared.preprocessing
+    named = ("digest", "content_digest", "split_digest", "rows", "seed", "source")
+    record = {
+        "format": records.FORMAT,
+        "status": "finished",
+        "identity": setting.identity,
+        "family": dataset.family,
+        "task": dataset.task,
+        "classes": dataset.classes,
+        "target": prepared.target_scale,
+        "target_name": dataset.description["target"],
+        "preprocessing": recipe.to_json() if recipe is not None else None,
+        "parameters": setting.parameters.to_json(),
+        "dataset": {key: dataset.description[key] for key in named},
+        "model": {
+            "architecture": prepared.architecture.to_json(),
+            "parameters": models.parameter_count(module),
+        },
+        "metrics": {
+            "held_out": evaluate(dataset, prepared, module),
+            "validation": {"loss": position.best_loss, "epoch": position.best_epoch + 1},
+        },
+        "epochs": position.epoch,
+        "ended": position.ended,
+        "timings": {"training_seconds": round(position.seconds, 3)},
+        "utilisation": utilisation,
+        "environment": hardware.describe(setting.parameters.device),
+        "code": records.code_version(),
+        "created": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+    }
+    write_json_atomic(setting.output / records.RECORD, record)
+    return record
+
+
+def evaluate(dataset: Dataset, prepared: PreparedData, module: nn.Module) -> dict[str, Any]:
+    """Return the figures of ``module`` on the held-out part, in the target's own unit."""
+    device = next(module.parameters()).device
+    inputs = features(dataset, "held_out", prepared.preprocessing).to(device)
+    outputs = predict(module.eval(), inputs).cpu()
+    labels = dataset.labels[dataset.rows("held_out")]
+    if dataset.classes is not None:
+        return loop.classification(labels, outputs.argmax(1).numpy(), dataset.classes)
+    scale = prepared.target_scale or {"mean": 0.0, "scale": 1.0}
+    values = outputs.squeeze(1).double().numpy() * scale["scale"] + scale["mean"]
+    return loop.regression(labels, values)
+
+
+def report_finished(record: dict[str, Any], output: Path, progress: Progress) -> None:
+    """Emit the last event of a run that is done."""
+    figure = records.headline(record)
+    name = figure["metric_name"]
+    shown = f"{100 * figure[name]:.2f} %" if name == "accuracy" else f"{figure[name]:.4g}"
+    progress.emit(
+        "finished",
+        f"held-out {name} {shown} after {record['epochs']} epochs; record in {output}",
+        epoch=record["epochs"], epochs=record["parameters"]["epochs"], seconds_left=0,
+        path=str(output), **figure,
+    )  # fmt: skip
 
 
 class Session:
@@ -42,14 +154,14 @@ class Session:
         self._setting, self._team, self._stop, self._progress = setting, team, stop, progress
         parameters = setting.parameters
         hardware.make_deterministic(parameters.seed, parameters.threads)
-        self._materials = prepare(setting.dataset, parameters)
-        module = models.build(self._materials.architecture)
-        inputs, labels = (tensor.to(team.device) for tensor in self._materials.fit)
-        self._validation = tuple(tensor.to(team.device) for tensor in self._materials.validation)
+        self._prepared = prepare(setting.dataset, parameters)
+        module = models.build(self._prepared.architecture)
+        inputs, labels = (tensor.to(team.device) for tensor in self._prepared.fit)
+        self._validation = tuple(tensor.to(team.device) for tensor in self._prepared.validation)
         self._batches = Batches(
-            inputs, labels, self._materials.fit_weights,
+            inputs, labels, self._prepared.fit_weights,
             batch_size=parameters.batch_size, accumulation=parameters.accumulation,
-            augmentation=self._materials.augmentation, seed=parameters.seed,
+            augmentation=self._prepared.augmentation, seed=parameters.seed,
             rank=team.rank, processes=team.processes,
         )  # fmt: skip
         task = setting.dataset.task
@@ -78,7 +190,7 @@ class Session:
             self._position.seconds = self._seconds()
             module = self._optimisation.average
             module.load_state_dict(self._optimisation.best)
-            record = finish(self._setting, self._materials, module, self._position, utilisation)
+            record = finish(self._setting, self._prepared, module, self._position, utilisation)
             report_finished(record, self._setting.output, self._progress)
         self._team.wait()
         return 0
@@ -164,7 +276,7 @@ class Session:
         if task == "classification":
             accuracy = float((outputs.argmax(1) == labels).double().mean())
             return {"loss": loss, "accuracy": accuracy}
-        scale = (self._materials.target_scale or {"scale": 1.0})["scale"]
+        scale = (self._prepared.target_scale or {"scale": 1.0})["scale"]
         return {"loss": loss, "rmse": float(losses.double().mean()) ** 0.5 * scale}
 
     def _restore(self) -> bool:

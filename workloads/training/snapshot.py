@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import io
+import json
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import pyarrow as pa
@@ -14,10 +15,40 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from falaj.workloads.errors import WorkloadError
-from falaj.workloads.files import read_json
+from falaj.workloads.files import PRIVATE_FOLDER, read_json, storage_errors
 from falaj.workloads.registry.keyring import KeyRing
 from falaj.workloads.registry.sealed import read_artifact
-from falaj.workloads.training.storage import digest
+
+if TYPE_CHECKING:
+    from falaj.workloads.registry.keyring import KeyRing
+
+
+def open_keyring(path: Path | None) -> KeyRing | None:
+    """Return the key ring in folder ``path``, or None where no path is given.
+
+    Raises:
+        WorkloadError: there is no usable key ring.
+    """
+    return None if path is None else KeyRing.open(path)
+
+
+def make_folder(path: Path) -> Path:
+    """Make ``path`` (mode 0700) where it is missing; one that exists keeps its mode.
+
+    Raises:
+        StorageFullError: no space.
+        WorkloadError: a file stands there, or no permission.
+    """
+    with storage_errors(path):
+        path.mkdir(parents=True, exist_ok=True, mode=PRIVATE_FOLDER)
+    return path
+
+
+def digest(value: Any) -> str:
+    """Return the SHA-256 (hex) of ``value``'s canonical JSON: sorted keys, no white space."""
+    text = json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+    return hashlib.sha256(text.encode()).hexdigest()
+
 
 FORMAT = "falaj.dataset/1"
 DESCRIPTION = "dataset.json"
@@ -165,3 +196,35 @@ def _decode(
             inputs[feature["name"]] = column.to_numpy(zero_copy_only=False)
     labels = table.column(description["target"]).to_numpy()
     return inputs, labels
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Rows as the served model gets them.
+
+    Attributes:
+        inputs: by name. Images: float32 (N, 1, 8, 8), pixels 0 to 16. Tables: one (N, 1) array
+            per column, float32 with NaN where missing or str objects with "" where missing.
+        labels: int64 class numbers, or float32 values, (N,).
+    """
+
+    inputs: dict[str, NDArray[Any]]
+    labels: NDArray[Any]
+
+
+def load_rows(dataset_dir: Path, keyring: KeyRing | None, part: Part) -> Rows:
+    """Read one part of a dataset snapshot as served inputs.
+
+    Raises:
+        WorkloadError: as `snapshot.open_dataset`.
+    """
+    dataset = open_dataset(dataset_dir, keyring)
+    rows = dataset.rows(part)
+    inputs: dict[str, NDArray[Any]] = {}
+    for name, values in dataset.inputs.items():
+        chosen = values[rows]
+        if chosen.dtype != object:
+            chosen = chosen.astype(np.float32)
+        inputs[name] = chosen if chosen.ndim > 1 else chosen[:, None]
+    labels = dataset.labels[rows]
+    return Rows(inputs, labels.astype(np.int64 if dataset.classes is not None else np.float32))

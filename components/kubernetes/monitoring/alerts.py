@@ -12,7 +12,7 @@ from typing import Any, Final
 SERVING_OBJECTIVE: Final = 0.99
 """Share of requests that are answered within `LATENCY_BOUND`."""
 LATENCY_BOUND: Final = 0.1024
-"""Seconds; a bound of the server's own histogram (workloads/inference/counters.py)."""
+"""Seconds; a bound of the server's own histogram (workloads/inference/metrics.py)."""
 _WINDOW_DAYS: Final = 30
 
 

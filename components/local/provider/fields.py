@@ -11,6 +11,8 @@ from pathlib import Path
 from typing import Literal, cast
 
 from falaj.components.local.machine.errors import InputsError, Refusal
+from falaj.components.specification.limits import plain_number
+from falaj.components.specification.workload_bounds import bound
 from falaj.wire.values import UNKNOWN, Unknown, Value, Values, has_unknown
 
 Kind = Literal["text", "path", "whole", "number", "flag", "texts", "wholes", "lists"]
@@ -56,6 +58,32 @@ class Field:
 
 
 Table = Mapping[str, Field]
+
+
+def bounded(
+    workload: str,
+    option: str,
+    summary: str,
+    *,
+    default: Value = None,
+    replaces: bool = False,
+    whole: bool | None = None,
+) -> Field:
+    """A number that may be what the workload says of its option.
+
+    Args:
+        workload: as `falaj.components.specification.workload_bounds.bound` takes it.
+        option: likewise.
+        summary: one sentence for the schema.
+        default: what stands in when it isn't given; None leaves it out.
+        replaces: whether a change makes a new resource.
+        whole: whether it has to be a whole number. Default: as the workload says.
+    """
+    found = bound(workload, option)
+    kind: Kind = "whole" if (found.whole if whole is None else whole) else "number"
+    return Field(
+        kind, summary, default=default, minimum=found.low, maximum=found.high, replaces=replaces
+    )
 
 
 def check(table: Table, given: Mapping[str, Value]) -> Values:
@@ -147,13 +175,13 @@ def _allowed(field: Field) -> str:
     text = KIND_NAMES[field.kind]
     if field.pattern_hint:
         text += f" of {field.pattern_hint}"
-    if field.minimum is not None and field.maximum is not None:
-        return f"{text} from {field.minimum:g} to {field.maximum:g}"
-    if field.minimum is not None:
-        return f"{text} of at least {field.minimum:g}"
-    if field.maximum is not None:
-        return f"{text} of at most {field.maximum:g}"
-    return text
+    low = None if field.minimum is None else plain_number(field.minimum)
+    high = None if field.maximum is None else plain_number(field.maximum)
+    if low is not None and high is not None:
+        return f"{text} from {low} to {high}"
+    if low is not None:
+        return f"{text} of at least {low}"
+    return text if high is None else f"{text} of at most {high}"
 
 
 def _show(value: Value) -> str:

@@ -12,7 +12,7 @@ from typing import Any, Final
 from falaj.components.local.machine import files
 from falaj.components.local.machine.errors import LocalError
 from falaj.components.local.provider import workloads
-from falaj.components.local.provider.fields import text, whole
+from falaj.components.local.provider.fields import text, texts, whole
 from falaj.components.local.provider.handler import Context
 from falaj.components.local.provider.service_process import ServiceFiles
 from falaj.components.local.provider.site import Site
@@ -21,6 +21,7 @@ from falaj.wire.values import Values
 
 ALIAS: Final = "production"
 _REGISTRY: Final = "falaj.workloads.registry"
+_INFERENCE: Final = "falaj.workloads.inference"
 #: Loading, verifying, decrypting and warming up takes seconds; a busy machine takes longer.
 _SERVED_LIMIT_S: Final = 180.0
 _POLL_S: Final = 0.1
@@ -194,35 +195,41 @@ def promoted(config: Mapping[str, Any]) -> int | None:
     return int(version) if version is not None else None
 
 
-def configuration(service: ServiceFiles, inputs: Values, site: Site) -> dict[str, Any]:
-    """The content of ``service.json``."""
-    return {
-        "format": "falaj.service/1",
+def configuration(
+    context: Context, service: ServiceFiles, inputs: Values, site: Site
+) -> dict[str, Any]:
+    """The content of ``service.json``, as the server itself puts it together and checks it.
+
+    Raises:
+        LocalError: the server would refuse it.
+    """
+    options: dict[str, object] = {
+        "config": service.config,
         "name": text(inputs, "name"),
         "host": text(inputs, "host"),
         "port": whole(inputs, "port"),
         "workers": whole(inputs, "workers"),
         "threads": whole(inputs, "threads"),
-        "registry": str(site.registry),
+        "registry": site.registry,
         "model": text(inputs, "model"),
         "alias": ALIAS,
         "keyring": text(inputs, "keyring"),
-        "tls": {
-            "certificate": text(inputs, "certificate"),
-            "private_key": text(inputs, "privateKey"),
-            "client_ca": text(inputs, "clientCa"),
-        },
-        "auth": {
-            "issuer": text(inputs, "issuer"),
-            "audience": text(inputs, "audience"),
-            "jwks": str(site.keyring / "tokens.jwks.json"),
-            "clients": inputs.get("clients") or {},
-        },
-        "limits": {
-            "max_body_bytes": whole(inputs, "maxBodyBytes"),
-            "max_rows": whole(inputs, "maxRows"),
-            "drain_seconds": whole(inputs, "drainSeconds"),
-        },
-        "logs": str(service.logs),
-        "state": str(service.state),
+        "certificate": text(inputs, "certificate"),
+        "private-key": text(inputs, "privateKey"),
+        "client-ca": text(inputs, "clientCa"),
+        "issuer": text(inputs, "issuer"),
+        "audience": text(inputs, "audience"),
+        "jwks": site.keyring / "tokens.jwks.json",
+        "max-body-bytes": whole(inputs, "maxBodyBytes"),
+        "max-rows": whole(inputs, "maxRows"),
+        "drain-seconds": whole(inputs, "drainSeconds"),
+        "logs": service.logs,
+        "state": service.state,
     }
+    clients = inputs.get("clients")
+    granted = clients if isinstance(clients, Mapping) else {}
+    # In one word each: a text that starts with a "-" is no option.
+    arguments = [f"--{name}={value}" for name, value in options.items()]
+    arguments += [f"--client={name}={','.join(texts(granted, name))}" for name in granted]
+    command = ["configure", *arguments, "--json"]
+    return workloads.run(context, _INFERENCE, command, what="the service's configuration")

@@ -12,8 +12,7 @@ from falaj.components.kubernetes.addons.available import ADDONS
 from falaj.components.kubernetes.addons.installation import manifests
 from falaj.components.kubernetes.monitoring.alerts import GROUPS, LATENCY_BOUND, Alert, Record
 from falaj.components.kubernetes.monitoring.dashboards import DASHBOARDS, dashboard
-from falaj.workloads.inference.counters import BOUNDS, Counters
-from falaj.workloads.inference.metrics import Totals
+from falaj.workloads.inference.metrics import BOUNDS, Counters, Totals
 from tests.components.kubernetes.platforms import spec
 
 #: DCGM's counters: etc/default-counters.csv of dcgm-exporter, and its own.

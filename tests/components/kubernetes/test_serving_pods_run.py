@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 from cryptography.x509.oid import ExtendedKeyUsageOID
 
-from falaj.workloads.inference import tokens
+from falaj.workloads.inference import auth
 from falaj.workloads.registry.__main__ import main as registry_command
 from falaj.workloads.registry.keyring import KeyRing
 from falaj.workloads.registry.store import Store
@@ -66,7 +66,7 @@ class Site:
         self.contents = {"secret": self.secret, "tls": self.tls, "package": self.package}
 
     def token(self, audience: str = AUDIENCE) -> str:
-        return tokens.mint(
+        return auth.mint(
             self.keyring.path / "tokens.pem", issuer=ISSUER, audience=audience, subject="scoring",
             scopes=["predict"], minutes=10,
         )  # fmt: skip

@@ -10,7 +10,7 @@ import pytest
 from falaj.components.kubernetes import sweep
 from falaj.components.kubernetes._objects import Manifest
 from falaj.workloads.training.command import build_parser
-from falaj.workloads.training.search import spaces
+from falaj.workloads.training.sweep import spaces
 from tests.components.kubernetes.cluster_parts import difference, same_as_golden, shown
 from tests.components.kubernetes.training_jobs import (
     CPU,

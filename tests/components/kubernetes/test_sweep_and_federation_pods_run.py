@@ -13,7 +13,7 @@ import pytest
 from falaj.components.kubernetes import federated_training, sweep
 from falaj.components.kubernetes._objects import Manifest
 from falaj.workloads.training import dataset as datasets
-from falaj.workloads.training import trial
+from falaj.workloads.training.sweep import open_study, summary
 from tests.components.kubernetes.pod_processes import Machine, finish
 from tests.components.kubernetes.training_jobs import CPU, arguments, pod_of, the
 from tests.ports import free_port
@@ -43,8 +43,8 @@ def test_two_trials_run_side_by_side_and_share_the_study(tmp_path: Path, digits:
     template = pod_of(sweep.manifests(sweep.check("tuning", given)))
     machine = _machine(tmp_path, digits)
     assert finish([machine.start(template, index) for index in (0, 1)], 300) == [0, 0]
-    study = trial.open_study(tmp_path / "runs/tuning", digits, 0, "none")
-    found = trial.summary(study)
+    study = open_study(tmp_path / "runs/tuning", digits, 0, "none")
+    found = summary(study)
     assert found["trials"]["complete"] == 2
     assert set(found["best"]["parameters"]) == {"width", "learning_rate"}
 

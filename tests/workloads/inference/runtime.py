@@ -19,9 +19,9 @@ import orjson
 
 from falaj.workloads.inference import model, router
 from falaj.workloads.inference.auth import Identity
-from falaj.workloads.inference.exchange import Answer, Exchange
+from falaj.workloads.inference.connection import Connection
+from falaj.workloads.inference.http import Answer, Exchange
 from falaj.workloads.inference.oip import Inference
-from falaj.workloads.inference.protocol import Connection
 from falaj.workloads.inference.service import Service
 from falaj.workloads.inference.settings import (
     AuthSettings,

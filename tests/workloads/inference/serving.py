@@ -23,7 +23,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
-from falaj.workloads.inference import tokens
+from falaj.workloads.inference import auth
 from falaj.workloads.registry.keyring import KeyRing
 from falaj.workloads.registry.store import Store
 from tests.workloads.inference import models
@@ -86,7 +86,7 @@ class Site:
     def token(
         self, *scopes: str, minutes: float = 60, audience: str = AUDIENCE, issuer: str = ISSUER
     ) -> str:
-        return tokens.mint(
+        return auth.mint(
             self.root / "keyring" / "tokens.pem",
             issuer=issuer,
             audience=audience,

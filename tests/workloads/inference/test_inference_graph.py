@@ -6,7 +6,7 @@ import onnx
 import pytest
 from onnx import TensorProto, helper
 
-from falaj.workloads.inference import graph, model
+from falaj.workloads.inference import model
 from falaj.workloads.inference.errors import InferenceError
 from falaj.workloads.inference.settings import Limits
 from tests.workloads.inference import models
@@ -64,20 +64,20 @@ def foreign() -> bytes:
 )
 def test_unsafe_graphs_are_refused(content: bytes, words: str) -> None:
     with pytest.raises(InferenceError, match=words):
-        graph.check(content)
+        model.check(content)
 
 
 def test_deep_subgraphs_are_refused() -> None:
-    graph.check(nested(3))
+    model.check(nested(3))
     deep = onnx.load_model_from_string(nested(1))
-    for _ in range(graph.MAX_DEPTH):
+    for _ in range(model.MAX_DEPTH):
         level = onnx.GraphProto()
         level.CopyFrom(deep.graph)
         node = helper.make_node("If", ["c"], ["y"], then_branch=level)
         del deep.graph.node[:]
         deep.graph.node.append(node)
     with pytest.raises(InferenceError, match="nested deeper"):
-        graph.check(deep.SerializeToString())
+        model.check(deep.SerializeToString())
 
 
 def load(content: bytes, manifest: dict[str, object] | None = None) -> model.Model:

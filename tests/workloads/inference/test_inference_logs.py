@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from falaj.workloads.errors import IntegrityError
-from falaj.workloads.inference import audit, logs
+from falaj.workloads.inference import logs
 from falaj.workloads.inference.errors import InferenceError
 from falaj.workloads.inference.logs import Logs
 
@@ -50,16 +50,16 @@ def test_every_change_is_found(folder: Path, name: str) -> None:
     file, change = CHANGES[name]
     edit(folder / file, change)
     with pytest.raises(IntegrityError):
-        audit.verify(folder)
+        logs.verify(folder)
 
 
 def test_no_log_is_a_clear_error(tmp_path: Path) -> None:
     with pytest.raises(InferenceError, match="no audit log"):
-        audit.verify(tmp_path)
+        logs.verify(tmp_path)
 
 
 def test_untouched_logs_are_intact(folder: Path) -> None:
-    assert audit.verify(folder) == {"records": 6, "access_lines": 12, "removed_lines": 0}
+    assert logs.verify(folder) == {"records": 6, "access_lines": 12, "removed_lines": 0}
 
 
 def test_the_chain_goes_on_after_a_restart(folder: Path) -> None:
@@ -67,7 +67,7 @@ def test_the_chain_goes_on_after_a_restart(folder: Path) -> None:
     again.event("started")
     again.access(b"{}\n")
     again.close()
-    assert audit.verify(folder)["records"] == 8
+    assert logs.verify(folder)["records"] == 8
 
 
 def test_a_record_cut_short_by_a_power_cut_is_told(folder: Path) -> None:
@@ -78,7 +78,7 @@ def test_a_record_cut_short_by_a_power_cut_is_told(folder: Path) -> None:
     again.close()
     records = path.read_text().splitlines()[-2:]
     assert json.loads(records[0])["event"] == "recovered"
-    assert audit.verify(folder)["records"] == 7
+    assert logs.verify(folder)["records"] == 7
 
 
 def test_rotated_files_are_part_of_the_chain(
@@ -90,7 +90,7 @@ def test_rotated_files_are_part_of_the_chain(
     for batch in range(100):
         written.access(b'{"batch":%d,"filler":"%b"}\n' % (batch, b"x" * 300))
     written.close()
-    report = audit.verify(tmp_path / "logs")
+    report = logs.verify(tmp_path / "logs")
     assert report["records"] == 100
     assert report["access_lines"] + report["removed_lines"] == 100
     assert report["removed_lines"] > 0
@@ -99,7 +99,7 @@ def test_rotated_files_are_part_of_the_chain(
     again = Logs(tmp_path / "logs")
     again.event("started")
     again.close()
-    assert audit.verify(tmp_path / "logs")["records"] == 101
+    assert logs.verify(tmp_path / "logs")["records"] == 101
 
 
 def test_a_disk_that_recovers_is_noted(
@@ -124,6 +124,6 @@ def test_a_disk_that_recovers_is_noted(
     told = capsys.readouterr().err
     assert told.count("access.jsonl") == 1
     assert told.count("audit.jsonl") == 1
-    assert audit.verify(tmp_path / "logs")["access_lines"] == 2
+    assert logs.verify(tmp_path / "logs")["access_lines"] == 2
     last = json.loads((tmp_path / "logs/audit.jsonl").read_text().splitlines()[-1])
     assert last["dropped_lines"] == 9

@@ -12,11 +12,10 @@ import pytest
 
 from falaj.workloads.inference import model, settings
 from falaj.workloads.inference.auth import Authenticator
+from falaj.workloads.inference.connection import Connection
 from falaj.workloads.inference.model import Model
 from falaj.workloads.inference.oip import Inference
-from falaj.workloads.inference.protocol import Connection
-from falaj.workloads.inference.runs import QUEUE_PER_THREAD
-from falaj.workloads.inference.service import Service
+from falaj.workloads.inference.service import QUEUE_PER_THREAD, Service
 from tests.workloads.inference import models
 from tests.workloads.inference.serving import Site, row
 

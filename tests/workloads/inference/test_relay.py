@@ -12,10 +12,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from falaj.workloads.inference import relay, relayed
+from falaj.workloads.inference import remote
 from falaj.workloads.inference.oip import Inference, Schema
-from falaj.workloads.inference.relay import AnswerError
-from falaj.workloads.inference.remote import Remote, RemoteError
+from falaj.workloads.inference.remote import AnswerError, Remote, RemoteError, schema_of
 from falaj.workloads.inference.settings import Limits
 from tests.workloads.inference import models
 from tests.workloads.inference.runtime import Runtime, listen, runtime
@@ -24,12 +23,12 @@ from tests.workloads.inference.serving import row
 LIMITS = Limits(max_body_bytes=64 * 1024, max_rows=8)
 
 
-def schema_of(content: bytes) -> Schema:
-    return relayed.schema_of("m", "1", models.fields(content), LIMITS)
+def made_of(content: bytes) -> Schema:
+    return schema_of("m", "1", models.fields(content), LIMITS)
 
 
-SCHEMA = schema_of(models.mlp())
-LABELS = schema_of(models.classifier())
+SCHEMA = made_of(models.mlp())
+LABELS = made_of(models.classifier())
 
 
 def asked(**more: Any) -> Inference:
@@ -59,7 +58,7 @@ def test_a_request_is_what_was_checked_and_not_what_was_sent() -> None:
                          "parameters": {"custom": "x"}}])  # fmt: skip
     sent = b'{"inputs":%b,"inputs":%b,"parameters":{"sequence_id":7}}' % (one, two)
     inference = SCHEMA.read(sent, None)
-    body, length = relay.encode(SCHEMA, inference)
+    body, length = remote.encode(SCHEMA, inference)
     document = orjson.loads(body[:length])
     assert body.count(b'"inputs"') == 1
     assert set(document) == {"inputs", "outputs"}
@@ -69,11 +68,11 @@ def test_a_request_is_what_was_checked_and_not_what_was_sent() -> None:
 
 @given(st.lists(st.text(max_size=20), min_size=1, max_size=8))
 def test_texts_come_through(texts: list[str]) -> None:
-    schema = schema_of(models.table())
+    schema = made_of(models.table())
     tensor = {"name": "city", "datatype": "BYTES", "shape": [len(texts), 1], "data": texts}
     age = {"name": "age", "datatype": "FP32", "shape": [len(texts), 1], "data": [1] * len(texts)}
     inference = schema.read(orjson.dumps({"inputs": [tensor, age]}), None)
-    body, length = relay.encode(schema, inference)
+    body, length = remote.encode(schema, inference)
     again = schema.read(body, length)
     assert again.feed["city"].tolist() == inference.feed["city"].tolist()
     assert again.rows == len(texts)
@@ -107,13 +106,13 @@ def test_answers_that_are_none_are_not_believed(
     body: bytes, length: int | None, words: str
 ) -> None:
     with pytest.raises(AnswerError, match=words):
-        relay.decode(SCHEMA, asked(), body, length)
+        remote.decode(SCHEMA, asked(), body, length)
 
 
 @given(st.binary(max_size=300), st.none() | st.integers(0, 400))
 def test_any_answer_is_read_or_refused(body: bytes, length: int | None) -> None:
     with pytest.raises(AnswerError):
-        relay.decode(SCHEMA, asked(), body, length)
+        remote.decode(SCHEMA, asked(), body, length)
 
 
 def test_one_value_a_row_comes_with_triton_s_size() -> None:
@@ -123,7 +122,7 @@ def test_one_value_a_row_comes_with_triton_s_size() -> None:
     inference.outputs = ["label"]
     for shape in ([2], [2, 1]):
         body, length = answer({**head, "shape": shape}, blobs=blob)
-        (label,) = relay.decode(LABELS, inference, body, length)
+        (label,) = remote.decode(LABELS, inference, body, length)
         assert label.tolist() == [3, 4]
 
 
@@ -177,7 +176,7 @@ def test_a_slow_runtime_is_left_in_time() -> None:
 
 def test_another_version_is_refused_and_a_missing_server_told() -> None:
     async def use(remote: Remote, made: Runtime) -> None:
-        other = relayed.schema_of("m", "2", models.fields(models.mlp()), LIMITS)
+        other = schema_of("m", "2", models.fields(models.mlp()), LIMITS)
         there = Remote(remote.url, other, timeout_seconds=5, connections=1)
         with pytest.raises(RemoteError, match="404"):
             await there.infer(asked())

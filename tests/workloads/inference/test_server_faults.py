@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 from cryptography.x509.oid import ExtendedKeyUsageOID
 
-from falaj.workloads.inference import audit
+from falaj.workloads.inference import logs
 from tests.workloads.inference import models
 from tests.workloads.inference.serving import Server, Site, call, gone, row, send_signal
 
@@ -178,7 +178,7 @@ def test_versions_change_under_load_without_a_failed_request(site: Site, start: 
     assert hammer.failures == []
     assert set(hammer.versions) == {str(first), str(second)}
     assert server.stop() == 0
-    assert audit.verify(site.logs)["access_lines"] == sum(hammer.versions.values())
+    assert logs.verify(site.logs)["access_lines"] == sum(hammer.versions.values())
 
 
 def test_killed_worker_is_replaced_and_the_port_stays(site: Site, start: Start) -> None:
@@ -192,7 +192,8 @@ def test_killed_worker_is_replaced_and_the_port_stays(site: Site, start: Start) 
     assert status == 200
     server.wait(
         lambda s: (
-            [w["pid"] for w in s["workers"] if w["state"] == "serving"] not in ([], [worker])
+            bool(serving := [w["pid"] for w in s["workers"] if w["state"] == "serving"])
+            and worker not in serving
         ),
         "there is no new worker",
     )
@@ -275,7 +276,8 @@ def test_renewed_certificate_is_taken(site: Site, start: Start) -> None:
     site.pki.issue("server", "localhost", ExtendedKeyUsageOID.SERVER_AUTH)
     server.wait(
         lambda s: (
-            [w["pid"] for w in s["workers"] if w["state"] == "serving"] not in ([], [worker])
+            bool(serving := [w["pid"] for w in s["workers"] if w["state"] == "serving"])
+            and worker not in serving
         ),
         "the certificate isn't taken",
     )
@@ -292,7 +294,7 @@ def test_termination_answers_and_leaves_nothing(site: Site, start: Start) -> Non
     assert server.stop() == 0
     assert gone(workers, 1)
     assert server.state()["status"] == "stopped"
-    assert audit.verify(site.logs)["access_lines"] == 1
+    assert logs.verify(site.logs)["access_lines"] == 1
 
 
 def test_full_disk_does_not_stop_the_server(site: Site, start: Start) -> None:
@@ -323,4 +325,4 @@ def test_full_disk_does_not_stop_the_server(site: Site, start: Start) -> None:
     assert dropped >= 100
     assert server.stop() == 0
     # What was written is whole, and the chain over it is intact.
-    assert audit.verify(site.logs)["records"] > 0
+    assert logs.verify(site.logs)["records"] > 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import time
 from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -11,14 +12,12 @@ from typing import Any
 
 import pytest
 
-from falaj.workloads.inference import model, relayed, settings, spill
+from falaj.workloads.inference import model, remote, settings
 from falaj.workloads.inference.__main__ import main
 from falaj.workloads.inference.auth import Authenticator
-from falaj.workloads.inference.backends import watch_runtime
-from falaj.workloads.inference.cores import available
-from falaj.workloads.inference.remote import Remote
+from falaj.workloads.inference.remote import Breaker, RelayedModel, Remote, Spill, schema_of
 from falaj.workloads.inference.service import Service
-from falaj.workloads.inference.spill import Breaker, Spill
+from falaj.workloads.inference.worker import available, watch_runtime
 from tests.workloads.inference import models
 from tests.workloads.inference.runtime import Runtime, listen, runtime
 from tests.workloads.inference.serving import Site
@@ -49,7 +48,7 @@ class Tiers:
 
         loaded.run = longer  # type: ignore[method-assign]
         self.next = runtime(content, "mlp", "2")
-        self.schema = relayed.schema_of("mlp", "2", models.fields(content), limits)
+        self.schema = schema_of("mlp", "2", models.fields(content), limits)
         self.above = above
         self.make = lambda remote: Service(
             configuration,
@@ -208,7 +207,7 @@ def test_a_client_that_left_frees_its_place(site: Site) -> None:
 
 def test_the_breaker_tries_one_call_after_its_pause(monkeypatch: pytest.MonkeyPatch) -> None:
     now = 1000.0
-    monkeypatch.setattr(spill, "time", SimpleNamespace(monotonic=lambda: now))
+    monkeypatch.setattr(remote, "time", SimpleNamespace(monotonic=lambda: now))
     breaker = Breaker(failures=2, pause_seconds=5)
     for _ in range(2):
         assert breaker.allows()
@@ -235,10 +234,10 @@ def test_the_breaker_tries_one_call_after_its_pause(monkeypatch: pytest.MonkeyPa
 
 def beside(site: Site, port: int) -> Service:
     configuration = settings.read(site.config)
-    schema = relayed.schema_of("mlp", "1", models.fields(models.mlp()), configuration.limits)
+    schema = schema_of("mlp", "1", models.fields(models.mlp()), configuration.limits)
     return Service(
         configuration,
-        model=relayed.RelayedModel(schema),
+        model=RelayedModel(schema),
         authenticator=Authenticator(configuration.auth),
         pool=ThreadPoolExecutor(1),
         threads=1,
@@ -322,6 +321,29 @@ def test_a_configuration_is_what_the_server_reads(site: Site) -> None:
     assert settings.read(site.root / "made.json").workers == 1
 
 
+def test_a_configuration_can_be_looked_at_without_writing_it(
+    site: Site, capsys: pytest.CaptureFixture[str]
+) -> None:
+    clients = ["--client", "a=b=observe,predict", "--client", "c="]
+    more = ["--workers", "3", "--threads", "2", *clients, "--json"]
+    assert main(options(site, *more)) == 0
+    (line,) = capsys.readouterr().out.splitlines()
+    made = json.loads(line)
+    assert (made["workers"], made["threads"]) == (3, 2)
+    assert made["auth"]["clients"] == {"a=b": ["observe", "predict"], "c": []}
+    assert not (site.root / "made.json").exists()
+
+
+def test_the_number_of_workers_has_to_follow_from_something(
+    site: Site, capsys: pytest.CaptureFixture[str]
+) -> None:
+    given = options(site)
+    del given[given.index("--cpus") : given.index("--cpus") + 2]
+    assert main(given) == 2
+    assert "--cpus" in capsys.readouterr().err
+    assert main([*given, "--workers", "1"]) == 0
+
+
 @pytest.mark.parametrize(
     ("more", "words"),
     [
@@ -336,6 +358,7 @@ def test_a_configuration_is_what_the_server_reads(site: Site) -> None:
           "--spill-version", "1", "--spill-above-ms", "1"], "runs the model itself"),
         (["--client", "prometheus"], "--client must be"),
         (["--client", "p=write"], "predict, observe, admin"),
+        (["--client", "=predict"], "--client must be"),
         (["--cpus", "nan"], "--cpus must be"),
         (["--cpus", "-1"], "--cpus must be"),
         (["--workers", "0"], "workers"),

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from onnx import TensorProto, helper, numpy_helper
 
 from falaj.workloads.errors import WorkloadError
-from falaj.workloads.optimization.safety import UnsafeModelError, check_model
+from falaj.workloads.optimization.export import UnsafeModelError, check_model
 
 
 def small_model() -> onnx.ModelProto:

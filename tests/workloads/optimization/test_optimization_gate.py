@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from falaj.workloads.errors import WorkloadError
-from falaj.workloads.optimization.gate import (
+from falaj.workloads.optimization.comparison import (
     CLEAR_GAIN,
     Measured,
     check_bound,

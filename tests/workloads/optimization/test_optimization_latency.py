@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from falaj.workloads.errors import WorkloadError
-from falaj.workloads.optimization.latency import compare
+from falaj.workloads.optimization.comparison import compare
 
 
 class Clock:

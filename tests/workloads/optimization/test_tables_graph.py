@@ -12,13 +12,8 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from onnx import TensorProto, helper
 
+from falaj.workloads.optimization.export import ML_DOMAIN, ML_OPSET, build_inputs, free_prefix
 from falaj.workloads.optimization.runtime import open_session
-from falaj.workloads.optimization.tables_graph import (
-    ML_DOMAIN,
-    ML_OPSET,
-    build_inputs,
-    free_prefix,
-)
 from falaj.workloads.training.preprocessing import (
     CategoricalColumn,
     NumericColumn,

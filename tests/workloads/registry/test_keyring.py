@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 
 from falaj.workloads.errors import IntegrityError, WorkloadError
-from falaj.workloads.registry.keyring import KeyRing, shred_keyring
-from falaj.workloads.registry.keyservice import WrappedKey
+from falaj.workloads.registry.keyring import KeyRing, WrappedKey, shred_keyring
 from falaj.workloads.registry.signing import key_id, read_private_key
 
 KEY = bytes(range(32))

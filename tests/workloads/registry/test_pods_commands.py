@@ -16,12 +16,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from falaj.workloads.errors import IntegrityError, WorkloadError
+from falaj.workloads.files import file_system_of, require_memory
 from falaj.workloads.registry.__main__ import main
-from falaj.workloads.registry.adoption import adopt
-from falaj.workloads.registry.keyring import KeyRing
-from falaj.workloads.registry.keyring_archive import pack, unpack
-from falaj.workloads.registry.memory_files import file_system_of, require_memory
+from falaj.workloads.registry.keyring import KeyRing, pack, unpack
 from falaj.workloads.registry.package import Package
+from falaj.workloads.registry.publishing import import_package
 from falaj.workloads.registry.store import Store
 from falaj.workloads.registry.triton_layout import Running, configuration, write_repository
 from tests.workloads.inference import models
@@ -116,7 +115,7 @@ def test_a_package_is_taken_over_and_again(
 ) -> None:
     there = Store(tmp_path / "there")
     for _ in range(2):
-        found = adopt(
+        found = import_package(
             there, "digits", 1, package.path, keys=keyring, verify_key=keyring.verify_key()
         )
         assert found.digest == package.digest
@@ -131,7 +130,7 @@ def test_what_was_not_signed_leaves_nothing_behind(
         ("digits", 2, keyring), ("letters", 1, keyring), ("digits", 1, other_keyring),
     ):  # fmt: skip
         with pytest.raises(IntegrityError):
-            adopt(
+            import_package(
                 there, model, version, package.path, keys=keyring, verify_key=trusted.verify_key()
             )
         assert there.versions(model) == []
@@ -140,7 +139,9 @@ def test_what_was_not_signed_leaves_nothing_behind(
     for damaged in (content[:-1], content[:-1] + bytes([content[-1] ^ 1])):
         sealed.write_bytes(damaged)
         with pytest.raises(IntegrityError):
-            adopt(there, "digits", 1, package.path, keys=keyring, verify_key=keyring.verify_key())
+            import_package(
+                there, "digits", 1, package.path, keys=keyring, verify_key=keyring.verify_key()
+            )
     assert [path.name for path in (tmp_path / "there" / "digits" / "versions").iterdir()] == []
 
 
@@ -152,7 +153,7 @@ def test_links_in_a_package_are_not_followed(
     sealed.rename(moved)
     sealed.symlink_to(moved)
     with pytest.raises(IntegrityError, match="can't read"):
-        adopt(
+        import_package(
             Store(tmp_path / "there"), "digits", 1, package.path, keys=keyring,
             verify_key=keyring.verify_key(),
         )  # fmt: skip

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from falaj.workloads.errors import IntegrityError, WorkloadError
-from falaj.workloads.registry.stream import (
+from falaj.workloads.registry.sealed import (
     HEADER_BYTES,
     MAX_CHUNK_BYTES,
     TAG_BYTES,

@@ -12,10 +12,9 @@ import pytest
 
 from falaj.workloads.training import dataset as datasets
 from falaj.workloads.training import distributed, launcher
-from falaj.workloads.training.finishing import Setting
 from falaj.workloads.training.options import Requested
 from falaj.workloads.training.progress import Progress
-from falaj.workloads.training.session import Session
+from falaj.workloads.training.session import Session, Setting
 from falaj.workloads.training.snapshot import Dataset
 from falaj.workloads.training.stopping import StopRequest
 

@@ -13,8 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from falaj.workloads.errors import WorkloadError
-from falaj.workloads.training.columns import Column, Excluded, interpret, useless
-from falaj.workloads.training.target import interpret_target
+from falaj.workloads.training.tables import Column, Excluded, interpret, interpret_target, useless
 
 
 def _column(values: list[Any], kind: pa.DataType | None = None) -> Column:

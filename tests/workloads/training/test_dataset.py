@@ -14,7 +14,7 @@ import pytest
 from falaj.workloads.errors import WorkloadError
 from falaj.workloads.registry.keyring import KeyRing
 from falaj.workloads.training import dataset as datasets
-from falaj.workloads.training.artifacts import load_rows
+from falaj.workloads.training.checkpoint import load_rows
 from falaj.workloads.training.dataset import Source, build, write
 from falaj.workloads.training.snapshot import Dataset, open_dataset
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from falaj.workloads.training import dataset as datasets
-from falaj.workloads.training.artifacts import load_trained
+from falaj.workloads.training.checkpoint import load_trained
 
 
 @pytest.mark.thorough

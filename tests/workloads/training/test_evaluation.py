@@ -8,13 +8,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sklearn import metrics
 
-from falaj.workloads.training import evaluation
+from falaj.workloads.training import loop
 
 
 @given(st.lists(st.tuples(st.integers(0, 3), st.integers(0, 3)), min_size=1, max_size=40))
 def test_classification_figures(pairs: list[tuple[int, int]]) -> None:
     labels, predicted = np.array(pairs, dtype=np.int64).T
-    figures = evaluation.classification(labels, predicted, ["a", "b", "c", "d"])
+    figures = loop.classification(labels, predicted, ["a", "b", "c", "d"])
     every = range(4)
     assert figures["accuracy"] == pytest.approx(metrics.accuracy_score(labels, predicted))
     precision, recall, f1, support = metrics.precision_recall_fscore_support(
@@ -32,7 +32,7 @@ def test_classification_figures(pairs: list[tuple[int, int]]) -> None:
 
 def test_regression_figures() -> None:
     labels, predicted = np.array([1.0, 2.0, 4.0]), np.array([1.0, 3.0, 3.0])
-    figures = evaluation.regression(labels, predicted)
+    figures = loop.regression(labels, predicted)
     assert figures["rmse"] == pytest.approx((2 / 3) ** 0.5)
     assert figures["mae"] == pytest.approx(2 / 3)
     assert figures["r2"] == pytest.approx(metrics.r2_score(labels, predicted))
@@ -40,4 +40,4 @@ def test_regression_figures() -> None:
 
 
 def test_constant_truth_has_no_r2() -> None:
-    assert evaluation.regression(np.ones(3), np.zeros(3))["r2"] == 0.0
+    assert loop.regression(np.ones(3), np.zeros(3))["r2"] == 0.0

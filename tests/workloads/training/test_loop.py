@@ -14,8 +14,8 @@ import torch
 from falaj.workloads.errors import WorkloadError
 from falaj.workloads.training import batches, checkpoint, models
 from falaj.workloads.training import dataset as datasets
-from falaj.workloads.training.artifacts import load_trained
 from falaj.workloads.training.batches import Augmentation, Batches
+from falaj.workloads.training.checkpoint import load_trained
 from falaj.workloads.training.loop import rate_share, row_losses
 from falaj.workloads.training.snapshot import Dataset
 from falaj.workloads.training.stopping import StopRequest

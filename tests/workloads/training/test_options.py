@@ -10,7 +10,7 @@ import pytest
 
 from falaj.workloads.errors import WorkloadError
 from falaj.workloads.training import hardware, launcher
-from falaj.workloads.training.artifacts import load_trained
+from falaj.workloads.training.checkpoint import load_trained
 from falaj.workloads.training.options import Requested, check
 from falaj.workloads.training.snapshot import Dataset
 

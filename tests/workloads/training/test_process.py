@@ -24,7 +24,7 @@ import pytest
 from falaj.workloads.registry.keyring import KeyRing
 from falaj.workloads.training import command
 from falaj.workloads.training import dataset as datasets
-from falaj.workloads.training.artifacts import load_trained
+from falaj.workloads.training.checkpoint import load_trained
 from falaj.workloads.training.snapshot import Dataset, open_dataset
 from falaj.workloads.training.stopping import StopRequest
 

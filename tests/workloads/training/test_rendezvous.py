@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from falaj.workloads.errors import WorkloadError
 from falaj.workloads.statuses import worst
-from falaj.workloads.training import distributed, nodes, rendezvous
-from falaj.workloads.training.exporter import Exporter, listening
+from falaj.workloads.training import distributed, rendezvous
+from falaj.workloads.training.progress import Exporter, listening
 from falaj.workloads.training.stopping import StopRequest
 
 TWO = {"PET_NNODES": "2", "PET_RDZV_ENDPOINT": "host-0.jobs:29400", "PET_NODE_RANK": "1"}
@@ -77,19 +77,19 @@ def test_a_restart_never_begins_afresh() -> None:
     assert found is not None
     for words in (["run", "--resume", "never"], ["run", "--resume=never"]):
         with pytest.raises(WorkloadError, match="choose a new --output"):
-            nodes.take_part(words, found, StopRequest())
+            rendezvous.take_part(words, found, StopRequest())
 
 
 @pytest.mark.parametrize("text", ["0", "soon", "-3", "1e3", "100000"])
 def test_a_grace_that_is_no_time_is_refused(text: str) -> None:
     with pytest.raises(WorkloadError, match="FALAJ_GRACE_SECONDS"):
-        nodes.grace(text)
+        rendezvous.grace(text)
 
 
 def test_the_processes_stop_before_the_machine_is_killed() -> None:
-    assert nodes.grace("120") == 115
-    assert nodes.grace(None) == 25
-    assert nodes.grace("3") == 1
+    assert rendezvous.grace("120") == 115
+    assert rendezvous.grace(None) == 25
+    assert rendezvous.grace("3") == 1
 
 
 @pytest.mark.parametrize(

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from falaj.workloads.training import statistics
-from falaj.workloads.training.split import generator, strata_of, stratified
+from falaj.workloads.training import dataset
+from falaj.workloads.training.dataset import generator, strata_of, stratified
 
 
 @given(
@@ -42,7 +42,7 @@ def test_continuous_targets_are_split_by_deciles() -> None:
 @given(st.lists(st.floats(-1e9, 1e9) | st.just(float("nan")), min_size=1, max_size=50))
 def test_numbers_are_described(values: list[float]) -> None:
     array = np.array(values)
-    found = statistics.of_numbers(array)
+    found = dataset.of_numbers(array)
     present = array[~np.isnan(array)]
     assert found["count"] + found["missing"] == len(values)
     if len(present):
@@ -55,7 +55,7 @@ def test_numbers_are_described(values: list[float]) -> None:
 @given(st.lists(st.sampled_from(["", "a", "b"]) | st.text(max_size=2), min_size=1, max_size=300))
 def test_texts_are_described(values: list[str]) -> None:
     array: Any = np.array(values, dtype=object)
-    found = statistics.of_texts(array)
+    found = dataset.of_texts(array)
     assert found["missing"] == values.count("")
     assert sum(found["categories"].values()) + found["others"] == found["count"]
     assert len(found["categories"]) <= 100

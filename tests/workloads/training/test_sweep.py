@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from optuna.distributions import CategoricalDistribution, FloatDistribution, IntDistribution
 
 from falaj.workloads.errors import WorkloadError
-from falaj.workloads.training import command, search, trial
+from falaj.workloads.training import command, sweep
 from falaj.workloads.training import dataset as datasets
 from falaj.workloads.training.snapshot import Dataset
 
@@ -29,7 +29,7 @@ def snapshot(mixed_dataset: Dataset, tmp_path: Path) -> Path:
 
 
 def test_ranges_and_choices_are_read() -> None:
-    found = search.spaces(
+    found = sweep.spaces(
         [
             "learning_rate=1e-4..0.1:log",
             "width=8..64",
@@ -63,19 +63,19 @@ def test_ranges_and_choices_are_read() -> None:
 )
 def test_what_cannot_be_searched_is_refused(text: str, reason: str) -> None:
     with pytest.raises(WorkloadError) as refused:
-        search.spaces([text])
+        sweep.spaces([text])
     assert reason in str(refused.value)
 
 
 def test_a_parameter_is_searched_once() -> None:
     with pytest.raises(WorkloadError, match="twice"):
-        search.spaces(["width=8|16", "--width=8..32"])
+        sweep.spaces(["width=8|16", "--width=8..32"])
 
 
 @given(st.text(max_size=40), st.sampled_from(["", "width=", "learning_rate="]))
 def test_any_text_is_understood_or_refused(text: str, start: str) -> None:
     try:
-        assert search.spaces([start + text])
+        assert sweep.spaces([start + text])
     except WorkloadError as error:
         assert "--search" in str(error)
 
@@ -96,13 +96,13 @@ def test_a_wrong_command_line_is_refused(
     places = ["--dataset", str(snapshot), "--output", str(snapshot.parent / "sweep")]
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("falaj.workloads.training.stopping.StopRequest.install", lambda _: None)
-        patch.delenv(trial.INDEX, raising=False)
+        patch.delenv(sweep.INDEX, raising=False)
         assert command.main([first, *places, *rest]) == 2
     assert reason in capsys.readouterr().err
 
 
 def _summary(snapshot: Path, output: Path) -> dict[str, Any]:
-    return trial.summary(trial.open_study(output, snapshot, 0, "none"))
+    return sweep.summary(sweep.open_study(output, snapshot, 0, "none"))
 
 
 @pytest.mark.slow

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from falaj.workloads.training.telemetry import Telemetry, gpu_readers
+from falaj.workloads.training.progress import Telemetry, gpu_readers
 
 
 class _NvmlError(Exception):

@@ -10,7 +10,14 @@ from typing import Any, ClassVar, Final
 from falaj.components.local.machine import files
 from falaj.components.local.machine.errors import InputsError, Refusal
 from falaj.components.local.provider import workloads
-from falaj.components.local.provider.fields import Field, Table, flag, optional, text
+from falaj.components.local.provider.fields import (
+    Field,
+    Table,
+    bounded,
+    flag,
+    optional,
+    text,
+)
 from falaj.components.local.provider.handler import Change, Context, Handler
 from falaj.components.local.provider.resources.common import KEYRING, RETAIN, SITE
 from falaj.wire.values import UNKNOWN, Values, has_unknown
@@ -41,12 +48,10 @@ class DatasetHandler(Handler):
             "text", "What to learn; auto decides by the target column.", default="auto",
             choices=("auto", "classification", "regression"), replaces=True,
         ),
-        "seed": Field(
-            "whole", "Fixes the split.", default=7, minimum=0, maximum=2**31 - 1, replaces=True
-        ),
-        "holdout": Field(
-            "number", "Share of the rows that training never sees.", default=0.2, minimum=0.05,
-            maximum=0.5, replaces=True,
+        "seed": bounded("dataset", "seed", "Fixes the split.", default=7, replaces=True),
+        "holdout": bounded(
+            "dataset", "holdout", "Share of the rows that training never sees.", default=0.2,
+            replaces=True,
         ),
         "keyring": KEYRING,
         "retain": RETAIN,

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import ClassVar
 
 from falaj.components.local.machine import files, ports
-from falaj.components.local.provider.fields import Field, Table, text, whole
+from falaj.components.local.provider.fields import Field, Table, bounded, text, whole
 from falaj.components.local.provider.handler import Change, Context, Handler
 from falaj.components.local.provider.resources.common import KEYRING, NAME_HINT, NAME_PATTERN, SITE
 from falaj.components.local.provider.rollout import Rollout, configuration, promoted
@@ -18,10 +18,6 @@ from falaj.components.local.supervision.program import Supervisor
 from falaj.wire.values import UNKNOWN, Values
 
 _PORT_LIMIT_S = 15.0
-
-
-def _limit(summary: str, default: int, minimum: int, maximum: int) -> Field:
-    return Field("whole", summary, default=default, minimum=minimum, maximum=maximum)
 
 
 class InferenceServiceHandler(Handler):
@@ -42,8 +38,8 @@ class InferenceServiceHandler(Handler):
         "keyring": Field(KEYRING.kind, "Folder of the key ring (KeyRing.path).", required=True),
         "host": Field("text", "Address to listen on.", default="127.0.0.1"),
         "port": Field("whole", "Port to listen on.", required=True, minimum=1, maximum=65_535),
-        "workers": _limit("Worker processes.", 1, 1, 64),
-        "threads": _limit("Threads of each worker's runtime.", 1, 1, 64),
+        "workers": bounded("service", "workers", "Worker processes.", default=1),
+        "threads": bounded("service", "threads", "Threads of each worker's runtime.", default=1),
         "certificate": Field("path", "PEM file of the server's certificate.", required=True),
         "privateKey": Field("path", "PEM file of its private key.", required=True),
         "clientCa": Field(
@@ -58,9 +54,14 @@ class InferenceServiceHandler(Handler):
             "lists", "What each client certificate may do: scopes by common name.", default={},
             choices=("predict", "observe", "admin"),
         ),
-        "maxBodyBytes": _limit("Largest request body.", 8 << 20, 1_024, 1 << 30),
-        "maxRows": _limit("Most rows in a request.", 1_024, 1, 1 << 20),
-        "drainSeconds": _limit("How long an old version may finish its requests.", 10, 0, 600),
+        "maxBodyBytes": bounded(
+            "service", "max_body_bytes", "Largest request body.", default=8 << 20
+        ),
+        "maxRows": bounded("service", "max_rows", "Most rows in a request.", default=1_024),
+        "drainSeconds": bounded(
+            "service", "drain_seconds", "How long an old version may finish its requests.",
+            default=10, whole=True,
+        ),
         "supervisor": Field(
             "text", "Who keeps it running; auto takes systemd where the user has it.",
             default=AUTO, choices=(AUTO, *KINDS),
@@ -138,7 +139,7 @@ class InferenceServiceHandler(Handler):
         files.make_folder(service.folder)
         files.make_folder(service.logs)
         rollout = Rollout(service, keeper, context)
-        wanted = configuration(service, inputs, self.site_of(inputs))
+        wanted = configuration(context, service, inputs, self.site_of(inputs))
         version = whole(inputs, "version")
         if state is not None and whole(state, "version") == version:
             # Nobody asked for another one: what a person has rolled back to stays.

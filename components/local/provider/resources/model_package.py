@@ -8,7 +8,15 @@ from typing import Any, ClassVar, Final
 
 from falaj.components.local.machine import files
 from falaj.components.local.provider import workloads
-from falaj.components.local.provider.fields import Field, Table, flag, optional, text, whole
+from falaj.components.local.provider.fields import (
+    Field,
+    Table,
+    bounded,
+    flag,
+    optional,
+    text,
+    whole,
+)
 from falaj.components.local.provider.handler import Change, Context, Handler
 from falaj.components.local.provider.resources.common import (
     KEYRING,
@@ -38,9 +46,10 @@ class ModelPackageHandler(Handler):
         "dataset": Field("path", "Folder of the snapshot (Dataset.path).", required=True),
         "keyring": KEYRING,
         "retain": RETAIN,
-        "maxAccuracyDrop": Field(
-            "number", "How much quantisation may cost, in percentage points (of RMSE: percent).",
-            default=0.5, minimum=0, maximum=100,
+        "maxAccuracyDrop": bounded(
+            "optimization", "max_accuracy_drop",
+            "How much quantisation may cost, in percentage points (of RMSE: percent).",
+            default=0.5,
         ),
         "quantise": Field(
             "text", "auto takes 8 bits when accurate and faster; never keeps the float model.",

@@ -11,7 +11,14 @@ from typing import Any, ClassVar, Final
 
 from falaj.components.local.machine import files, processes
 from falaj.components.local.provider import workloads
-from falaj.components.local.provider.fields import Field, Table, flag, optional, text
+from falaj.components.local.provider.fields import (
+    Field,
+    Table,
+    bounded,
+    flag,
+    optional,
+    text,
+)
 from falaj.components.local.provider.handler import Change, Context, Handler
 from falaj.components.local.provider.resources.common import KEYRING, RETAIN, SITE
 from falaj.wire.values import UNKNOWN, Values, has_unknown
@@ -34,12 +41,8 @@ _OPTIONS: Final[Mapping[str, str]] = {
 }
 
 
-def _whole(summary: str, minimum: float, maximum: float) -> Field:
-    return Field("whole", summary, minimum=minimum, maximum=maximum, replaces=True)
-
-
-def _number(summary: str, minimum: float, maximum: float) -> Field:
-    return Field("number", summary, minimum=minimum, maximum=maximum, replaces=True)
+def _option(option: str, summary: str) -> Field:
+    return bounded("training", option, summary, replaces=True)
 
 
 class TrainingRunHandler(Handler):
@@ -55,23 +58,23 @@ class TrainingRunHandler(Handler):
         ),
         "keyring": KEYRING,
         "retain": RETAIN,
-        "epochs": _whole("Most passes over the rows.", 1, 10_000),
-        "batchSize": _whole("Rows of a step, over all processes.", 1, 65_536),
-        "learningRate": _number("Peak learning rate.", 1e-9, 10),
-        "weightDecay": _number("Weight decay.", 0, 10),
-        "patience": _whole("Epochs without gain before it stops early.", 1, 10_000),
-        "gradientClip": _number("Largest norm of the gradients; 0 doesn't clip.", 0, 1e6),
-        "width": _whole("Channels or hidden units.", 4, 4_096),
-        "seed": _whole("Seed of everything random.", 0, 2**31 - 1),
-        "processes": _whole("Data-parallel processes.", 1, 64),
+        "epochs": _option("epochs", "Most passes over the rows."),
+        "batchSize": _option("batch_size", "Rows of a step, over all processes."),
+        "learningRate": _option("learning_rate", "Peak learning rate."),
+        "weightDecay": _option("weight_decay", "Weight decay."),
+        "patience": _option("patience", "Epochs without gain before it stops early."),
+        "gradientClip": _option("gradient_clip", "Largest norm of the gradients; 0 doesn't clip."),
+        "width": _option("width", "Channels or hidden units."),
+        "seed": _option("seed", "Seed of everything random."),
+        "processes": _option("processes", "Data-parallel processes."),
         "precision": Field(
             "text", "Precision of the arithmetic; auto decides by the hardware.",
             choices=("auto", "float32", "bfloat16", "float16"), replaces=True,
         ),
-        "threads": _whole("CPU threads of each process.", 1, 1_024),
-        "checkpointEvery": Field(
-            "whole", "Epochs between checkpoints; a change of it trains nothing again.",
-            minimum=1, maximum=10_000,
+        "threads": _option("threads", "CPU threads of each process."),
+        "checkpointEvery": bounded(
+            "training", "checkpoint_every",
+            "Epochs between checkpoints; a change of it trains nothing again.",
         ),
     }  # fmt: skip
     outputs: ClassVar[Mapping[str, str]] = {

@@ -1,20 +1,28 @@
-"""Taking over a package that was published elsewhere, once every byte of it is what was signed."""
+"""What a publisher hands in: files with fields, or a package that was published elsewhere."""
 
 from __future__ import annotations
 
 import os
 import shutil
 import stat
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any, cast
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
 from falaj.workloads.errors import IntegrityError, WorkloadError
-from falaj.workloads.files import make_private_folder, storage_errors, sync_folder
-from falaj.workloads.registry import audit, numbering
-from falaj.workloads.registry.keyservice import KeyService
-from falaj.workloads.registry.locking import locked
-from falaj.workloads.registry.names import check_model_name
+from falaj.workloads.files import (
+    locked,
+    make_private_folder,
+    read_bytes,
+    read_json,
+    storage_errors,
+    sync_folder,
+)
+from falaj.workloads.registry import audit
+from falaj.workloads.registry.keyring import KeyRing, KeyService
+from falaj.workloads.registry.manifest import check_fields, check_file_name, check_model_name
 from falaj.workloads.registry.package import (
     FILES,
     KEYS,
@@ -23,12 +31,71 @@ from falaj.workloads.registry.package import (
     Package,
     open_package,
 )
-from falaj.workloads.registry.store import Store
+from falaj.workloads.registry.sealed import SUFFIX, unseal
+from falaj.workloads.registry.store import Store, make_staging, note_used, remove_leftovers
+
+DEFAULT_FILES = ("model.onnx",)
+DEFAULT_CONTEXT = "optimization:{run}:{name}"
+"""The role that falaj.workloads.optimization seals its models under."""
+
+
+def read_fields(path: Path) -> dict[str, Any]:
+    """Read what the publisher says of the model (``fields.json``).
+
+    Raises:
+        WorkloadError: missing, not a JSON object, or a field is unknown, missing or wrong.
+    """
+    document: Any = read_json(path, "the file of the package's fields")
+    if not isinstance(document, dict):
+        raise WorkloadError(f"{path} must hold a JSON object")
+    fields = cast(dict[str, Any], document)
+    check_fields(fields, str(path))
+    return fields
+
+
+def read_files(
+    folder: Path,
+    names: Sequence[str],
+    fields: Mapping[str, Any],
+    keyring: KeyRing,
+    context: str = DEFAULT_CONTEXT,
+) -> dict[str, bytes]:
+    """Read files to publish, decrypting in memory those that are sealed (``NAME.sealed``).
+
+    Args:
+        folder: where they lie.
+        names: without ``.sealed``.
+        fields: the package's fields, for ``{run}``.
+        keyring: unseals.
+        context: the role of sealed files; ``{run}`` stands for lineage.run, ``{name}`` for the
+            file's name.
+
+    Raises:
+        IntegrityError: a sealed file was changed, or sealed for something else.
+        WorkloadError: a file is missing, or there as both plain and sealed.
+    """
+    files: dict[str, bytes] = {}
+    for name in names:
+        plain = folder / check_file_name(name)
+        sealed = plain.with_name(name + SUFFIX)
+        if plain.exists() and sealed.exists():
+            raise WorkloadError(f"{folder} has both {name} and {sealed.name}: remove one of them")
+        if sealed.exists():
+            role = context.replace("{run}", str(fields["lineage"].get("run", "")))
+            try:
+                files[name] = unseal(sealed, keyring, role.replace("{name}", name).encode())
+            except IntegrityError as error:
+                hint = "the run in the fields, --context and the key ring must be those of"
+                raise IntegrityError(f"{error}\n{hint} {sealed}") from error
+        else:
+            files[name] = read_bytes(plain, "a file to publish")
+    return files
+
 
 MAX_FILES = 256
 
 
-def adopt(
+def import_package(
     store: Store,
     model: str,
     version: int,
@@ -53,8 +120,8 @@ def adopt(
     for path in (store.root, folder, folder / "versions"):
         make_private_folder(path)
     with locked(folder / ".lock"), keys.steady():
-        numbering.remove_leftovers(folder)
-        stage = numbering.make_staging(folder)
+        remove_leftovers(folder)
+        stage = make_staging(folder)
         try:
             _copy(source, stage)
             package = open_package(stage, model, version, keys, verify_key)
@@ -68,7 +135,7 @@ def adopt(
         except BaseException:
             shutil.rmtree(stage, ignore_errors=True)
             raise
-        numbering.note_used(folder, version)
+        note_used(folder, version)
     return store.load(model, version, keys, verify_key)
 
 

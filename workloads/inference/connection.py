@@ -15,10 +15,9 @@ from collections.abc import Awaitable, Mapping
 from typing import Any, cast
 
 from falaj.workloads.inference import http
-from falaj.workloads.inference.counters import BOUNDS
 from falaj.workloads.inference.errors import RequestError
-from falaj.workloads.inference.exchange import Answer, Exchange, Head, Heads
-from falaj.workloads.inference.reader import Reader
+from falaj.workloads.inference.http import Answer, Exchange, Head, Heads, Reader
+from falaj.workloads.inference.metrics import BOUNDS
 from falaj.workloads.inference.service import ACCESS_LINE, INFERENCE_HEADER, Service
 
 QUICK_BODY_BYTES = 64 * 1024

@@ -1,0 +1,97 @@
+"""The bounds of options: stated by the workloads, and the same for whoever calls them."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from pathlib import Path
+from typing import Any, get_args, get_type_hints
+
+import pytest
+
+from falaj.components.local.machine.errors import InputsError
+from falaj.components.local.provider.fields import Table, check
+from falaj.components.local.provider.resources.dataset import DatasetHandler
+from falaj.components.local.provider.resources.inference_service import InferenceServiceHandler
+from falaj.components.local.provider.resources.model_package import ModelPackageHandler
+from falaj.components.local.provider.resources.training_run import TrainingRunHandler
+from falaj.components.specification import workload_bounds
+from falaj.components.specification.limits import Between
+from falaj.components.specification.spelling import camel
+from falaj.stacks.settings.local import (
+    OptimizationSettings,
+    ServiceSettings,
+    SplitSettings,
+    TrainingSettings,
+)
+from falaj.workloads import bounds
+from falaj.workloads.bounds import Bound
+from falaj.workloads.training.options import Requested
+
+FILE = Path(workload_bounds.__file__).with_suffix(".json")
+PLACES: list[tuple[str, dict[str, Bound], Table, type]] = [
+    ("dataset", bounds.DATASET, DatasetHandler.table, SplitSettings),
+    ("training", bounds.TRAINING, TrainingRunHandler.table, TrainingSettings),
+    ("optimization", bounds.OPTIMIZATION, ModelPackageHandler.table, OptimizationSettings),
+    ("service", bounds.SERVICE, InferenceServiceHandler.table, ServiceSettings),
+]
+
+
+def test_the_file_is_what_the_workloads_say() -> None:
+    assert FILE.read_text() == bounds.document(), (
+        "write it again: python -m falaj.workloads.bounds > "
+        "components/specification/workload_bounds.json"
+    )
+
+
+def test_every_number_of_a_training_has_a_bound() -> None:
+    texts = {"precision", "device", "class_weights"}
+    assert {field.name for field in fields(Requested)} - texts == set(bounds.TRAINING)
+
+
+@pytest.mark.parametrize(
+    ("bound", "allowed", "refused"),
+    [
+        (Bound(1, 3), [1, 3], [0, 4, 1.0, True, "2", None]),
+        (Bound(0, 1, whole=False), [0, 0.5, 1], [-0.1, 1.1, float("nan"), float("inf"), False]),
+    ],
+)
+def test_bounds(bound: Bound, allowed: list[object], refused: list[object]) -> None:
+    assert all(bound.allows(each) for each in allowed)
+    assert not any(bound.allows(each) for each in refused)
+
+
+def test_bounds_are_said_as_people_write_numbers() -> None:
+    assert bounds.TRAINING["seed"].words == "0 to 2,147,483,647"
+    assert bounds.TRAINING["learning_rate"].words == "1e-09 to 10"
+
+
+def test_the_components_and_the_settings_allow_what_the_workloads_do() -> None:
+    for _, options, table, settings in PLACES:
+        hints: dict[str, Any] = get_type_hints(settings, include_extras=True)
+        for name, bound in options.items():
+            field = table.get(camel(name))
+            if field is not None:
+                assert (field.minimum, field.maximum) == (bound.low, bound.high), name
+            hint = hints.get(name)
+            if hint is not None:
+                found = next(each for each in _metadata(hint) if isinstance(each, Between))
+                assert (found.low, found.high, found.above) == (bound.low, bound.high, False), name
+
+
+def _metadata(hint: Any) -> list[Any]:
+    own = list(getattr(hint, "__metadata__", ()))
+    return own + [each for part in get_args(hint) for each in _metadata(part)]
+
+
+@pytest.mark.parametrize("value", [0, 0.0, 1_000_000])
+def test_no_gradient_clip_is_allowed_everywhere(value: float) -> None:
+    table: Table = {"gradientClip": TrainingRunHandler.table["gradientClip"]}
+    assert check(table, {"gradientClip": value}) == {"gradientClip": value}
+    assert TrainingSettings.model_validate({"gradientClip": value}).gradient_clip == value
+    assert bounds.TRAINING["gradient_clip"].allows(value)
+
+
+def test_the_component_says_large_bounds_in_full() -> None:
+    table: Table = {"seed": TrainingRunHandler.table["seed"]}
+    with pytest.raises(InputsError, match="allowed: a whole number from 0 to 2147483647"):
+        check(table, {"seed": 2**31})

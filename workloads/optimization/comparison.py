@@ -1,0 +1,280 @@
+"""The float and the 8-bit model against each other: scores, latency, and the decision.
+
+A shared machine changes its speed from second to second. Rounds of each model in turn see the
+same conditions, and medians leave out the rounds in which something else had the processor.
+"""
+
+from __future__ import annotations
+
+import gc
+import math
+import statistics
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from falaj.workloads.bounds import OPTIMIZATION
+from falaj.workloads.errors import WorkloadError
+from falaj.workloads.optimization.export import IMAGE, PARITY_TOLERANCE, Serving
+from falaj.workloads.optimization.runtime import Feed, open_session, run_in_batches
+
+Metric = Literal["accuracy", "rmse"]
+Choice = Literal["float", "int8"]
+
+CLEAR_GAIN = 0.02
+"""Share of the time that 8 bits must save.
+
+Medians of one and the same model, measured in turns twenty times, were up to 1.7 % apart.
+"""
+
+_ROUNDING = 1e-9
+
+
+@dataclass(frozen=True)
+class Measured:
+    """One candidate's figures.
+
+    Attributes:
+        score: accuracy (0 to 1) or root mean square error (0 or more) on the held-out part.
+        size_bytes: of the serialised model.
+        latency_us: median time of one row on this machine, in microseconds.
+    """
+
+    score: float
+    size_bytes: int
+    latency_us: float
+
+
+@dataclass(frozen=True)
+class Decision:
+    """What is served and why, in words for a person."""
+
+    accepted: Choice
+    reason: str
+
+
+def check_bound(points: float) -> float:
+    """Return ``points`` if it is a possible bound, 0 to 100.
+
+    Raises:
+        WorkloadError: it is not.
+    """
+    bound = OPTIMIZATION["max_accuracy_drop"]
+    if not bound.allows(points):
+        raise WorkloadError(
+            f"--max-accuracy-drop is {points:g}: allowed is {bound.words} (percentage points of "
+            "accuracy; for a regression, per cent of the error)"
+        )
+    return points
+
+
+def loss_points(metric: Metric, before: float, after: float) -> float:
+    """Return how much worse ``after`` is than ``before``; negative where it is better.
+
+    Accuracy: percentage points lost. RMSE: growth in per cent; from an error of 0 to any other
+    it is infinite.
+    """
+    if metric == "accuracy":
+        return 100 * (before - after)
+    if before == 0:
+        return 0.0 if after == 0 else math.inf
+    return 100 * (after - before) / before
+
+
+def decide(
+    metric: Metric, original: Measured, quantised: Measured, bound_points: float
+) -> Decision:
+    """Accept the 8-bit model only if it loses at most ``bound_points`` **and** is clearly faster.
+
+    Clearly: by `CLEAR_GAIN` or more, so that the outcome doesn't hang on noise.
+
+    Args:
+        metric: what the scores are.
+        original: the float model's figures.
+        quantised: the 8-bit model's, measured in turns with the float model's.
+        bound_points: see `loss_points`.
+    """
+    loss = loss_points(metric, original.score, quantised.score)
+    scores = f"{_shown(metric, original.score)} to {_shown(metric, quantised.score)}"
+    speed = f"{original.latency_us:.1f} to {quantised.latency_us:.1f} µs a row"
+    unit = "points" if metric == "accuracy" else "per cent"
+    verb = "falls" if metric == "accuracy" else "grows"
+    # Written so that NaN, from a broken model, refuses.
+    accurate = loss <= bound_points + _ROUNDING
+    faster = quantised.latency_us <= original.latency_us * (1 - CLEAR_GAIN)
+    complaints: list[str] = []
+    if not accurate:
+        complaints.append(
+            f"with 8 bits the {metric} {verb} from {scores}, more than the {bound_points:g} "
+            f"{unit} allowed"
+        )
+    if not faster:
+        slower = quantised.latency_us >= original.latency_us
+        how = "not faster" if slower else f"not faster by {100 * CLEAR_GAIN:g} % or more"
+        complaints.append(f"8 bits are {how} on this machine ({speed})")
+    if complaints:
+        return Decision("float", "kept float: " + "; ".join(complaints))
+    return Decision(
+        "int8",
+        f"accepted 8 bits: {metric} from {scores}, within {bound_points:g} {unit}, "
+        f"and faster on this machine ({speed})",
+    )
+
+
+def _shown(metric: Metric, score: float) -> str:
+    return f"{100 * score:.2f} %" if metric == "accuracy" else f"{score:.6g}"
+
+
+ROUNDS = 101
+_ROUND_SECONDS = 0.001
+"""Below a scheduler's time slice, so that most rounds run undisturbed on a busy machine."""
+
+_WARM_UP_CALLS = 20
+_MOST_CALLS = 1_000
+
+
+@dataclass(frozen=True)
+class Latency:
+    """One model's time for a call, in microseconds.
+
+    Attributes:
+        median_us: over the rounds' means.
+        fastest_us: the best round's mean.
+        rounds: how many rounds there were.
+        calls: how many calls a round has.
+    """
+
+    median_us: float
+    fastest_us: float
+    rounds: int
+    calls: int
+
+
+def compare(
+    candidates: Mapping[str, Callable[[], object]],
+    rounds: int = ROUNDS,
+    clock: Callable[[], int] = time.perf_counter_ns,
+) -> dict[str, Latency]:
+    """Time each candidate in ``rounds`` rounds, in turns, the order reversed every other round.
+
+    Args:
+        candidates: what to call, by name.
+        rounds: how often each has its turn, at least 1.
+        clock: nanoseconds, never going back.
+
+    Raises:
+        WorkloadError: ``rounds`` is below 1.
+    """
+    if rounds < 1:
+        raise WorkloadError(f"{rounds} rounds were asked for: at least 1 is needed")
+    calls = {name: _warm_up(call, clock) for name, call in candidates.items()}
+    times: dict[str, list[float]] = {name: [] for name in candidates}
+    order = list(candidates)
+    collecting = gc.isenabled()
+    gc.disable()
+    try:
+        for _ in range(rounds):
+            for name in order:
+                times[name].append(_mean_us(candidates[name], calls[name], clock))
+            order.reverse()
+    finally:
+        if collecting:
+            gc.enable()
+    return {
+        name: Latency(statistics.median(values), min(values), rounds, calls[name])
+        for name, values in times.items()
+    }
+
+
+def _warm_up(call: Callable[[], object], clock: Callable[[], int]) -> int:
+    """Return how many calls fill a round, once the first, slower ones are over."""
+    _mean_us(call, _WARM_UP_CALLS, clock)
+    duration = _mean_us(call, _WARM_UP_CALLS, clock)
+    return max(1, min(_MOST_CALLS, round(_ROUND_SECONDS * 1e6 / max(duration, 1e-3))))
+
+
+def _mean_us(call: Callable[[], object], count: int, clock: Callable[[], int]) -> float:
+    start = clock()
+    for _ in range(count):
+        call()
+    return (clock() - start) / count / 1000
+
+
+def metric_of(serving: Serving) -> Metric:
+    """Return ``accuracy`` for classes, ``rmse`` for numbers."""
+    return "rmse" if serving.classes is None else "accuracy"
+
+
+def core_rows(serving: Serving, inputs: Feed) -> NDArray[np.float32]:
+    """Return raw rows as the core takes them, by the training's own preprocessing."""
+    if serving.preprocessing is None:
+        return inputs[IMAGE]
+    return serving.preprocessing.transform(inputs)
+
+
+def score(model: bytes, serving: Serving, inputs: Feed, labels: NDArray[Any]) -> float:
+    """Return the accuracy (0 to 1) or the root mean square error in the target's own unit.
+
+    Args:
+        model: a served graph.
+        serving: how it was assembled.
+        inputs: served inputs by name, raw rows.
+        labels: class numbers or values, (rows,).
+
+    Raises:
+        WorkloadError: there are no rows.
+    """
+    if len(labels) == 0:
+        raise WorkloadError("the dataset has no held-out rows to compare the models on")
+    session = open_session(model)
+    if serving.classes is None:
+        name = serving.output_name("prediction")
+        (values,) = run_in_batches(session, inputs, [name])
+        difference = values.reshape(-1).astype(np.float64) - labels.astype(np.float64)
+        return float(np.sqrt(np.mean(difference**2)))
+    (answers,) = run_in_batches(session, inputs, [serving.output_name("label")])
+    wanted = np.array(serving.classes, dtype=object)[labels] if serving.text_labels else labels
+    return float(np.mean(answers == wanted))
+
+
+def check_parity(model: bytes, module: torch.nn.Module, serving: Serving, inputs: Feed) -> float:
+    """Compare the served float graph with the module behind the training's preprocessing.
+
+    This covers all that was exported: preprocessing, weights and the answers' units.
+
+    Args:
+        model: the served float graph.
+        module: the trained module.
+        serving: how ``model`` was assembled.
+        inputs: served inputs by name, raw rows.
+
+    Returns:
+        The largest absolute difference of probabilities or predictions, as a share of the
+        largest absolute value (at least 1).
+
+    Raises:
+        WorkloadError: it is above `PARITY_TOLERANCE`, or not a number.
+    """
+    with torch.no_grad():
+        raw = module(torch.from_numpy(np.ascontiguousarray(core_rows(serving, inputs))))
+        if serving.classes is None:
+            mean, scale = serving.target or (0.0, 1.0)
+            name, wanted = serving.output_name("prediction"), raw * scale + mean
+        else:
+            name, wanted = serving.output_name("probabilities"), torch.softmax(raw, dim=-1)
+    (given,) = run_in_batches(open_session(model), inputs, [name])
+    reference = wanted.numpy()
+    largest = max(1.0, float(np.abs(reference).max()))
+    difference = float(np.abs(given - reference).max()) / largest
+    if not difference <= PARITY_TOLERANCE:  # written so that NaN is refused too
+        raise WorkloadError(
+            f"the exported graph's answers differ from the trained module's by {difference:.2g} "
+            f"of the largest; allowed is {PARITY_TOLERANCE:.0e}. If the run's loss diverged, "
+            "train again with a lower --learning-rate"
+        )
+    return difference
