@@ -8,7 +8,7 @@ from falaj.components.kubernetes.admission.home import (
     abroad_in_terms,
     joined,
 )
-from falaj.components.kubernetes.admission.pods import DAEMON_SETS, PodPolicy, Shape
+from falaj.components.kubernetes.admission.pods import DAEMON_SETS, PodPolicy, Shape, refused
 from falaj.components.kubernetes.admission.policy import Check, Policy, Target
 
 _ABROAD = "kubernetes-placement-abroad"
@@ -66,18 +66,10 @@ def _pinning(home: Home, shape: Shape) -> tuple[Check, ...]:
         f"topology.kubernetes.io/region: {home.placed.region}",
         "add it to the pod's nodeSelector, or require it in every term of its node affinity",
     )
-    named = 'variables.pod.?nodeName.orValue("")'
     # Kubelets register static pods with their own name.
     by_scheduler = 'request.userInfo.username.startsWith("system:node:")'
     fresh = 'request.operation == "CREATE" && ' if shape.is_pod else ""
-    node_name = Check(
-        "kubernetes-node-name",
-        when(f'{fresh}!{by_scheduler} && {named} != ""', named),
-        "the pod names its node, past the scheduler with its quotas and taints",
-        "no nodeName",
-        "use a nodeSelector",
-    )
-    return pinned, node_name
+    return pinned, *refused("pinning", f"{fresh}!{by_scheduler}")
 
 
 def _nodes(home: Home) -> Policy:

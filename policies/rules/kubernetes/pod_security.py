@@ -1,6 +1,7 @@
-"""What the kernel lets containers do: capabilities, seccomp, AppArmor, SELinux, sysctls.
+"""Pods apart from their nodes and from root, as the Pod Security Standards say.
 
-Controls of the Pod Security Standards, with the values that "baseline" and "restricted" allow.
+Demands on single fields are declared in the catalogue, for the packs and for the cluster's own
+admission alike; what takes more than that is written here.
 https://kubernetes.io/docs/concepts/security/pod-security-standards/
 """
 
@@ -9,31 +10,42 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from falaj.components.catalogue.clusters.isolation import BASELINE_CAPABILITIES
+from falaj.components.catalogue.clusters.pod_rules import APPARMOR_PROFILE, POD_RULES, Field
 from falaj.policies.model import (
     ABSENT,
     Finding,
+    Resource,
     Rule,
     Severity,
     View,
     get,
     is_list,
+    is_true,
     is_unknown,
     items,
     rule,
     text,
 )
-from falaj.policies.reading.kubernetes import ANY_OBJECT, join
-from falaj.policies.reading.namespaces import Level
-from falaj.policies.reading.pod_checks import each_container, each_pod, setting
+from falaj.policies.reading.kubernetes import ANY_OBJECT, join, kinds, manifests
+from falaj.policies.reading.namespaces import Level, is_system
+from falaj.policies.reading.pod_checks import (
+    declared,
+    each_container,
+    each_pod,
+    setting,
+    unmet,
+    unmet_of,
+)
 from falaj.policies.reading.pods import Container, Pod
 from falaj.policies.reading.said import said
 
-_CONTROLS: Final = ("iso27001:A.8.9", "iso27001:A.8.2", "uae-ia:T5.2.2", "nist-800-207:2")
-#: What containers of the baseline may add; nothing of it is more than runtimes give by default.
-_RESTRICTED_CAPABILITIES: Final = frozenset({"NET_BIND_SERVICE"})
-_SELINUX_TYPES: Final = (
-    "", "container_t", "container_init_t", "container_kvm_t", "container_engine_t",
+_KERNEL: Final = ("iso27001:A.8.9", "iso27001:A.8.2", "uae-ia:T5.2.2", "nist-800-207:2")
+_USERS: Final = ("iso27001:A.8.2", "iso27001:A.8.9", "uae-ia:T5.2.2", "nist-800-207:2")
+_ENFORCE: Final = "pod-security.kubernetes.io/enforce"
+#: What containers may add that drop all others.
+_ADDED: Final = Field(
+    "securityContext.capabilities.add[]", "In", ("NET_BIND_SERVICE",),
+    "container '{container}' adds {value}",
 )  # fmt: skip
 _SYSCTLS: Final = frozenset({
     "kernel.shm_rmid_forced", "net.ipv4.ip_local_port_range", "net.ipv4.ip_local_reserved_ports",
@@ -43,35 +55,37 @@ _SYSCTLS: Final = frozenset({
 })  # fmt: skip
 
 
-def _added(container: Container, allowed: frozenset[str]) -> Iterator[Finding]:
-    """Capabilities that are added and not among the allowed."""
-    path = "securityContext.capabilities.add"
-    added = container.get(path)
-    if is_unknown(added):
-        yield container.indeterminate(path, f"what is added {added.reason}")
-        return
-    for index, each in enumerate(items(added)):
-        at = f"{path}[{index}]" if is_list(added) else path
-        if is_unknown(each):
-            yield container.indeterminate(at, f"what is added {each.reason}")
-        elif not isinstance(each, str) or each not in allowed:
-            yield container.violation(
-                at, f"{said(each)} is added; only {', '.join(sorted(allowed))} may be"
-            )
+#: Kinds of volumes; ``image`` since https://github.com/kubernetes/kubernetes/pull/130394.
+_VOLUMES: Final = frozenset({
+    "configMap", "csi", "downwardAPI", "emptyDir", "ephemeral", "image", "persistentVolumeClaim",
+    "projected", "secret",
+})  # fmt: skip
 
 
 @rule(
-    "kubernetes-capabilities-baseline",
-    "Containers add no capability beyond what runtimes give",
-    Severity.HIGH,
-    ANY_OBJECT,
-    _CONTROLS,
-    "Remove what is added in securityContext.capabilities.add.",
+    "kubernetes-namespace-pod-security",
+    "Namespaces enforce the restricted Pod Security Standard",
+    Severity.MEDIUM,
+    kinds("core:Namespace"),
+    ("iso27001:A.8.9", "iso27001:A.8.22", "uae-ia:T5.2.2", "nist-800-207:4"),
+    f"Label the namespace {_ENFORCE}=restricted. Agents that need their nodes belong into a "
+    "namespace of the system's own, such as gpu-operator.",
 )
-@each_container(Level.BASELINE)
-def capabilities_baseline(container: Container, view: View) -> Iterator[Finding]:
-    """What is added is within what "baseline" allows."""
-    yield from _added(container, BASELINE_CAPABILITIES)
+def namespace_pod_security(resource: Resource, view: View) -> Iterator[Finding]:
+    """Whoever else makes pods there, by hand or by a controller, is held to it as well."""
+    for manifest in manifests(resource):
+        if manifest.kind != "Namespace" or manifest.group or is_system(manifest.name):
+            continue
+        path = f'metadata.labels["{_ENFORCE}"]'
+        labels = manifest.get("metadata.labels")
+        level: Any = labels.get(_ENFORCE) if isinstance(labels, Mapping) else labels
+        if is_unknown(level):
+            yield manifest.indeterminate(path, f"the enforced standard {level.reason}")
+        elif level is None or level is ABSENT:
+            if not manifest.is_patch:
+                yield manifest.violation(path, "no standard is enforced, which is privileged")
+        elif level != "restricted":
+            yield manifest.violation(path, f"{said(level)} is enforced; restricted is needed")
 
 
 @rule(
@@ -79,7 +93,7 @@ def capabilities_baseline(container: Container, view: View) -> Iterator[Finding]
     "Containers drop all capabilities and add none but NET_BIND_SERVICE",
     Severity.MEDIUM,
     ANY_OBJECT,
-    _CONTROLS,
+    _KERNEL,
     'Set securityContext.capabilities.drop to ["ALL"] on every container, init containers and '
     "ephemeral ones included; NET_BIND_SERVICE may be added.",
 )
@@ -88,7 +102,7 @@ def capabilities_restricted(container: Container, view: View) -> Iterator[Findin
     """``ALL`` is dropped; runtimes leave a dozen capabilities otherwise."""
     if container.pod.is_windows:
         return
-    yield from _added(container, _RESTRICTED_CAPABILITIES)
+    yield from unmet_of(container, _ADDED)
     path = "securityContext.capabilities.drop"
     dropped = container.get(path)
     if dropped is ABSENT and container.pod.is_partial:
@@ -109,33 +123,11 @@ _SECCOMP: Final = "securityContext.seccompProfile.type"
 
 
 @rule(
-    "kubernetes-seccomp-unconfined",
-    "No container runs without a seccomp profile by choice",
-    Severity.HIGH,
-    ANY_OBJECT,
-    _CONTROLS,
-    "Set securityContext.seccompProfile.type to RuntimeDefault, or remove Unconfined.",
-)
-@each_pod(Level.BASELINE)
-def seccomp_unconfined(pod: Pod, view: View) -> Iterator[Finding]:
-    """What is said of seccomp is RuntimeDefault or Localhost, on the pod and its containers."""
-    for where in (pod, *pod.containers):
-        value = where.get(_SECCOMP)
-        if is_unknown(value):
-            yield where.indeterminate(_SECCOMP, f"the seccomp profile {value.reason}")
-        elif value is not ABSENT and value not in ("RuntimeDefault", "Localhost"):
-            yield where.violation(
-                _SECCOMP,
-                f"the seccomp profile is {said(value)}; RuntimeDefault or Localhost is allowed",
-            )
-
-
-@rule(
     "kubernetes-seccomp",
     "Containers run with a seccomp profile",
     Severity.MEDIUM,
     ANY_OBJECT,
-    _CONTROLS,
+    _KERNEL,
     "Set securityContext.seccompProfile.type to RuntimeDefault on the pod.",
 )
 @each_container(Level.RESTRICTED)
@@ -165,22 +157,13 @@ _APPARMOR: Final = "container.apparmor.security.beta.kubernetes.io/"
     "Containers keep their AppArmor profile",
     Severity.MEDIUM,
     ANY_OBJECT,
-    _CONTROLS,
+    _KERNEL,
     "Remove the profile, or set it to RuntimeDefault (runtime/default in the annotation).",
 )
 @each_pod(Level.BASELINE)
 def apparmor(pod: Pod, view: View) -> Iterator[Finding]:
     """No profile is Unconfined, by field or by the annotation of old."""
-    path = "securityContext.appArmorProfile.type"
-    for where in (pod, *pod.containers):
-        value = where.get(path)
-        if is_unknown(value):
-            yield where.indeterminate(path, f"the AppArmor profile {value.reason}")
-        elif value is not ABSENT and value not in ("RuntimeDefault", "Localhost"):
-            yield where.violation(
-                path,
-                f"the AppArmor profile is {said(value)}; RuntimeDefault or Localhost is allowed",
-            )
+    yield from unmet(pod, APPARMOR_PROFILE)
     annotations = pod.metadata.get("annotations")
     for key, value in annotations.items() if isinstance(annotations, Mapping) else ():
         if not str(key).startswith(_APPARMOR) or value is None:
@@ -195,34 +178,11 @@ def apparmor(pod: Pod, view: View) -> Iterator[Finding]:
 
 
 @rule(
-    "kubernetes-selinux",
-    "Containers keep their SELinux type",
-    Severity.MEDIUM,
-    ANY_OBJECT,
-    _CONTROLS,
-    "Remove seLinuxOptions.user and .role, and leave the type to the runtime or to a container "
-    "type.",
-)
-@each_pod(Level.BASELINE)
-def selinux(pod: Pod, view: View) -> Iterator[Finding]:
-    """The type is one of containers, and neither user nor role is chosen."""
-    for where in (pod, *pod.containers):
-        for key, allowed in (("type", _SELINUX_TYPES), ("user", ("",)), ("role", ("",))):
-            path = f"securityContext.seLinuxOptions.{key}"
-            value = where.get(path)
-            if is_unknown(value):
-                yield where.indeterminate(path, f"the SELinux {key} {value.reason}")
-            elif value is not ABSENT and value not in allowed:
-                may = ", ".join(allowed[1:]) or "none"
-                yield where.violation(path, f"the SELinux {key} is {said(value)}; allowed: {may}")
-
-
-@rule(
     "kubernetes-sysctls",
     "Pods set no sysctl that reaches beyond them",
     Severity.MEDIUM,
     ANY_OBJECT,
-    _CONTROLS,
+    _KERNEL,
     "Remove the sysctl from the pod; set it on the nodes where it is needed.",
 )
 @each_pod(Level.BASELINE)
@@ -254,12 +214,81 @@ def _value(pod: Pod, at: str, value: Any) -> Iterator[Finding]:
         yield pod.violation(at, "the value has a + or =, by which it may set another sysctl")
 
 
+@rule(
+    "kubernetes-run-as-non-root",
+    "Containers must not run as root",
+    Severity.MEDIUM,
+    ANY_OBJECT,
+    _USERS,
+    "Set securityContext.runAsNonRoot to true on the pod, and remove what contradicts it from "
+    "containers.",
+)
+@each_pod(Level.RESTRICTED)
+def run_as_non_root(pod: Pod, view: View) -> Iterator[Finding]:
+    """The pod or every container says so, and none says otherwise."""
+    path = "securityContext.runAsNonRoot"
+    of_pod = pod.get(path)
+    if is_unknown(of_pod):
+        yield pod.indeterminate(path, f"runAsNonRoot {of_pod.reason}; only true is allowed")
+    elif of_pod is not ABSENT and not is_true(of_pod):
+        yield pod.violation(path, "runAsNonRoot of the pod is false; only true is allowed")
+    for container in pod.containers:
+        if container.hidden:
+            yield container.indeterminate("", f"the container {container.hidden}")
+            continue
+        value, from_pod = setting(container, "runAsNonRoot")
+        if is_unknown(value):
+            if not from_pod:
+                yield container.indeterminate(path, f"runAsNonRoot {value.reason}")
+        elif value is ABSENT:
+            if not pod.is_partial:
+                yield container.violation(
+                    path,
+                    f"neither the pod nor container {container.name!r} sets runAsNonRoot, so it "
+                    "may run as root",
+                )
+        elif not from_pod and not is_true(value):
+            yield container.violation(
+                path, f"runAsNonRoot of container {container.name!r} is false"
+            )
+
+
+@rule(
+    "kubernetes-volume-types",
+    "Pods mount storage through claims, not directly",
+    Severity.MEDIUM,
+    ANY_OBJECT,
+    _USERS,
+    "Mount it through a persistentVolumeClaim, whose storage class names the key and the place.",
+)
+@each_pod(Level.RESTRICTED)
+def volume_types(pod: Pod, view: View) -> Iterator[Finding]:
+    """Every volume is of a kind that "restricted" allows."""
+    volumes = pod.get("volumes")
+    if is_unknown(volumes):
+        yield pod.indeterminate("volumes", f"the list of volumes {volumes.reason}")
+        return
+    for index, volume in enumerate(items(volumes)):
+        at = f"volumes[{index}]"
+        if is_unknown(volume):
+            yield pod.indeterminate(at, f"the volume {volume.reason}")
+        elif isinstance(volume, Mapping):
+            kinds = {str(key) for key, value in volume.items() if value is not None} - {"name"}
+            # A volume that names no kind is an emptyDir.
+            for kind in sorted(kinds - _VOLUMES):
+                yield pod.violation(
+                    f"{at}.{kind}",
+                    f"the volume is a {kind}; allowed are {', '.join(sorted(_VOLUMES))}",
+                )
+
+
 RULES: tuple[Rule, ...] = (
-    capabilities_baseline,
+    *map(declared, POD_RULES),
+    namespace_pod_security,
     capabilities_restricted,
-    seccomp_unconfined,
     seccomp,
     apparmor,
-    selinux,
     sysctls,
+    run_as_non_root,
+    volume_types,
 )
