@@ -1,4 +1,10 @@
-"""Services and gateways: inside the network only, and standing for no host abroad."""
+"""What comes in, goes out and is asked: services, gateways, network policies, webhooks.
+
+Services and gateways are inside the network only, and stand for no host abroad. Network policies
+undo no default. What extends the API server is in the cluster or in the country, and verified:
+policies and their bindings are no part of it, since the API server asks no policy of this kind
+about them, so that nobody can lock everybody out; rights on them protect them (`access`).
+"""
 
 from falaj.components.catalogue.clusters.load_balancers import (
     ADDRESSES,
@@ -19,19 +25,24 @@ from falaj.components.kubernetes.admission.expressions import (
     texts,
     when,
 )
-from falaj.components.kubernetes.admission.home import Home, joined
 from falaj.components.kubernetes.admission.policy import Check, Policy, Target
+from falaj.components.kubernetes.admission.scope import CLUSTER, ClusterScope, joined
 
 _EXTERNAL = "kubernetes-external-host"
 _HOST = "kubernetes-ingress-host"
 _REACH = "hosts of one's own networks, of the country's regions, or listed in allowed_hosts"
 
 
-def policies(home: Home) -> tuple[Policy, ...]:
+def policies(scope: ClusterScope) -> tuple[Policy, ...]:
+    """Services and gateways, network policies, and what extends the API server."""
+    return (*_exposure(scope), *_network_policies(scope), *_extensions(scope))
+
+
+def _exposure(scope: ClusterScope) -> tuple[Policy, ...]:
     """Services, what stands behind them, and ways in by HTTP."""
     return (
-        _services(home),
-        *_endpoints(home),
+        _services(scope),
+        *_endpoints(scope),
         _ingresses(),
         *_gateways(),
         _routes(),
@@ -45,16 +56,16 @@ def _switched(keys: tuple[str, ...], word: str) -> str:
     )
 
 
-def _is_internal(home: Home) -> str:
+def _is_internal(scope: ClusterScope) -> str:
     """Whether a balancer is internal by what the platform's own controllers read."""
     annotation = "variables.annotations"
-    distribution = home.placed.distribution
+    distribution = scope.placed.distribution
     addresses = (
         f'([object.spec.?loadBalancerIP.orValue("")] + {texts(ADDRESSES)}'
         f'.map(k, {annotation}[?k].orValue("")))'
     )
     parts = f'{addresses}.map(a, a.split(",")).exists(l, l.exists(a, a.trim() != ""))'
-    own = is_own_address("a.trim()", home.networks)
+    own = is_own_address("a.trim()", scope.networks)
     private = f'({parts} && {addresses}.all(l, l.split(",").all(a, a.trim() == "" || {own})))'
     load_balancer_class = 'object.spec.?loadBalancerClass.orValue("")'
     aws = (
@@ -73,15 +84,15 @@ def _is_internal(home: Home) -> str:
     return f"{_switched(SWITCHES, 'true')} || {kinds} || {aws} || {private}"
 
 
-def _services(home: Home) -> Policy:
+def _services(scope: ClusterScope) -> Policy:
     annotation = "variables.annotations"
     kind = 'object.spec.?type.orValue("ClusterIP")'
     scheme = SCHEMES[0]
     # The scheme decides where it is given; only AWS' controller reads it.
     by_scheme = f'{text(scheme)} in {annotation} ? {annotation}[{text(scheme)}] == "internal" : '
-    internal = f"({by_scheme}({_is_internal(home)}))"
-    if home.placed.distribution == "aks":
-        internal = f"({_is_internal(home)})"
+    internal = f"({by_scheme}({_is_internal(scope)}))"
+    if scope.placed.distribution == "aks":
+        internal = f"({_is_internal(scope)})"
     name = 'object.spec.?externalName.orValue("")'
     ways = {
         "eks": f"annotation {scheme}: internal",
@@ -98,7 +109,7 @@ def _services(home: Home) -> Policy:
                     f'{kind} == "LoadBalancer" && '
                     f"({_switched(SWITCHES, 'false')} || !{internal})", kind,
                 ),
-                "the load balancer would be public", ways[home.placed.distribution],
+                "the load balancer would be public", ways[scope.placed.distribution],
                 "make it internal, and publish through a guarded gateway",
             ),
             Check(
@@ -114,7 +125,7 @@ def _services(home: Home) -> Policy:
                 _EXTERNAL,
                 when(
                     f'{kind} == "ExternalName" && '
-                    f"!{is_own_host(name, home.hosts_pattern, home.networks)}", name,
+                    f"!{is_own_host(name, scope.hosts_pattern, scope.networks)}", name,
                 ),
                 "the service stands for a host elsewhere", _REACH, "point it at one of these",
             ),
@@ -123,9 +134,9 @@ def _services(home: Home) -> Policy:
     )  # fmt: skip
 
 
-def _endpoints(home: Home) -> tuple[Policy, ...]:
-    own = is_own_address("a", home.networks)
-    name = is_own_host("a", home.hosts_pattern, home.networks)
+def _endpoints(scope: ClusterScope) -> tuple[Policy, ...]:
+    own = is_own_address("a", scope.networks)
+    name = is_own_host("a", scope.hosts_pattern, scope.networks)
     slices = (
         "object.?endpoints.orValue([]).map(e, e.addresses.filter(a, "
         f'!(object.addressType == "FQDN" ? {name} : {own})).join(", ")).filter(s, s != "")'
@@ -259,3 +270,115 @@ def _routes() -> Policy:
             ),
         ),
     )  # fmt: skip
+
+
+_NETWORK_POLICIES = (Target("networking.k8s.io", "v1", ("networkpolicies",)),)
+#: A range this large, or larger, is the world: nobody but a registry of addresses holds more.
+_MOST_V4, _MOST_V6 = 7, 15
+
+
+def _network_policies(scope: ClusterScope) -> tuple[Policy, ...]:
+    """Ways out everywhere; ways in outside of the platform's own namespaces."""
+    without_effect = when(
+        "size(object.spec.?egress.orValue([])) > 0 && size(object.spec.?policyTypes.orValue([])) "
+        '> 0 && !("Egress" in object.spec.policyTypes)',
+        '"policyTypes lacks Egress, so the rules have no effect"',
+    )
+    return (
+        Policy(
+            "egress",
+            _NETWORK_POLICIES,
+            (
+                Check(
+                    "kubernetes-open-egress", f"{_open('egress', 'to')} + {without_effect}",
+                    "the policy opens a way out to the world",
+                    "pods, namespaces and ranges that are named", "name what may be reached",
+                ),
+            ),
+            exempt=CLUSTER,
+        ),
+        Policy(
+            "ingress-_network_policies",
+            _NETWORK_POLICIES,
+            (
+                Check(
+                    "kubernetes-open-ingress", _open("ingress", "from"),
+                    "the policy lets everyone in", "pods, namespaces and ranges that are named",
+                    "name who may come in",
+                ),
+            ),
+            exempt=scope.platform,
+        ),
+    )  # fmt: skip
+
+
+def _open(direction: str, peers: str) -> str:
+    rules = f"object.spec.?{direction}.orValue([])"
+    given = f"r.?{peers}.orValue([])"
+    size = "cidr(p.ipBlock.cidr).prefixLength()"
+    world = (
+        "has(p.ipBlock) && isCIDR(p.ipBlock.cidr) && "
+        f"(cidr(p.ipBlock.cidr).ip().family() == 4 ? {size} <= {_MOST_V4} : {size} <= {_MOST_V6})"
+    )
+    return (
+        f'{rules}.filter(r, size({given}) == 0).map(r, "a rule without {peers}") + '
+        f'{rules}.map(r, {given}.filter(p, {world}).map(p, p.ipBlock.cidr).join(", "))'
+        '.filter(s, s != "")'
+    )
+
+
+_SENT_TO = "services of the cluster, hosts of one's own networks or of the country's regions"
+
+
+def _extensions(scope: ClusterScope) -> tuple[Policy, ...]:
+    """Webhooks, conversions of custom kinds, and servers of further APIs."""
+    hosts = 'w.?clientConfig.?url.orValue("")'
+    return (
+        Policy(
+            "webhooks",
+            (
+                Target(
+                    "admissionregistration.k8s.io", "v1",
+                    ("validatingwebhookconfigurations", "mutatingwebhookconfigurations"),
+                ),
+            ),
+            (_sent(scope, f"object.?webhooks.orValue([]).map(w, {hosts})"),),
+        ),
+        Policy(
+            "conversions",
+            (Target("apiextensions.k8s.io", "v1", ("customresourcedefinitions",)),),
+            (_sent(
+                scope,
+                '[object.spec.?conversion.?webhook.?clientConfig.?url.orValue("")]',
+            ),),
+        ),
+        Policy(
+            "api-services",
+            (Target("apiregistration.k8s.io", "v1", ("apiservices",)),),
+            (
+                Check(
+                    "kubernetes-api-service-tls",
+                    # The metrics server of the clouds has a certificate of its own making.
+                    when(
+                        "object.spec.?insecureSkipTLSVerify.orValue(false) && "
+                        'object.spec.?service.?namespace.orValue("") != "kube-system"',
+                        "object.metadata.name",
+                    ),
+                    "the server of an API isn't verified", "caBundle",
+                    "set caBundle and remove insecureSkipTLSVerify",
+                ),
+            ),
+        ),
+    )  # fmt: skip
+
+
+def _sent(scope: ClusterScope, urls: str) -> Check:
+    host = "url(u).getHostname()"
+    return Check(
+        "kubernetes-webhook-host",
+        f'{urls}.filter(u, u != "" && !(isURL(u) && '
+        f"{is_own_host(host, scope.hosts_pattern, scope.networks)}))",
+        "objects, secrets among them, would be sent to",
+        _SENT_TO,
+        "name a service of the cluster in clientConfig",
+    )

@@ -1,4 +1,4 @@
-"""What is at home in one cluster, and which of its namespaces may do more than others."""
+"""What one cluster's policies allow: its place, its networks, and namespaces that may do more."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -30,8 +30,8 @@ OPERATORS = frozenset({
 
 
 @dataclass(frozen=True)
-class Home:
-    """One cluster's place, networks and namespaces."""
+class ClusterScope:
+    """What is allowed in one cluster: its place, registries, networks and namespaces."""
 
     placed: InCluster
     registries: tuple[str, ...] = ()
@@ -109,15 +109,15 @@ PLACE_KEYS = texts(REGION_KEYS | ZONE_KEYS)
 """Labels that name places, as a list in CEL."""
 
 
-def abroad_in_map(home: Home, labels: str, *, no_zone: bool = False) -> str:
+def abroad_in_map(scope: ClusterScope, labels: str, *, no_zone: bool = False) -> str:
     """Labels of a map that name another place, each as ``key=value``."""
-    wrong = home.is_abroad("k", f"{labels}[k]", no_zone=no_zone)
+    wrong = scope.is_abroad("k", f"{labels}[k]", no_zone=no_zone)
     return f'{PLACE_KEYS}.filter(k, k in {labels} && {wrong}).map(k, k + "=" + {labels}[k])'
 
 
-def abroad_in_terms(home: Home, terms: str, expressions: str = "matchExpressions") -> str:
+def abroad_in_terms(scope: ClusterScope, terms: str, expressions: str = "matchExpressions") -> str:
     """Terms of selectors that ask for another place, each as ``key in values``."""
-    wrong = home.is_abroad("e.key", "v")
+    wrong = scope.is_abroad("e.key", "v")
     operator = ' && e.operator == "In"' if expressions == "matchExpressions" else ""
     return (
         f"{terms}.map(t, t.?{expressions}.orValue([]).filter(e, e.key in {PLACE_KEYS}{operator} "
