@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ipaddress
+import math
 import re
 from collections.abc import Mapping
 from typing import Any, Final, TypeAlias, cast
@@ -69,6 +70,19 @@ def amount(at: str, value: object, refusals: Refusals, *, above: float = 0) -> f
         return value
     refusals.add(at, value, f"a number above {above:g}")
     return above
+
+
+def number(argument: str, value: object, low: float, high: float, refusals: Refusals) -> float:
+    """A number between two limits; ``low`` where it was refused."""
+    if (
+        isinstance(value, int | float)
+        and not isinstance(value, bool)
+        and math.isfinite(value)
+        and low <= value <= high
+    ):
+        return float(value)
+    refusals.add(argument, value, f"a number from {low:g} to {high:g}")
+    return low
 
 
 def cidr(at: str, value: object, refusals: Refusals) -> Range | None:

@@ -106,3 +106,8 @@ def _rank(manifest: Manifest) -> int:
 def sdk_version() -> str:
     """Version of the SDK, which names the provider's: resources without it take any provider."""
     return metadata.version(_SDK)
+
+
+def shown(value: float) -> str:
+    """A number as a manifest writes it: without a fraction where it has none."""
+    return f"{value:g}" if value < 1e6 else str(round(value))

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from falaj.components.kubernetes._objects import Manifest, key_of, type_of
 from falaj.components.kubernetes.inference_service import InferenceServiceArgs, check
-from falaj.components.kubernetes.serving.specification import PORT
+from falaj.components.kubernetes.inference_service.arguments import PORT
 from falaj.policies.model import Stack
 from falaj.policies.model.cases import resource_of
 from falaj.policies.model.judge import Judge

@@ -2,17 +2,21 @@
 
 import pulumi
 
-from falaj.components.kubernetes._objects import declare, token
-from falaj.components.kubernetes.serving.arguments import (
+from falaj.components.kubernetes._objects import Manifest, declare, token
+from falaj.components.kubernetes.inference_service.arguments import (
+    PORT,
     CallerArgs,
     HoursArgs,
     InferenceServiceArgs,
+    InferenceServiceSpec,
     ModelVersionArgs,
     SpillArgs,
 )
-from falaj.components.kubernetes.serving.checks import check
-from falaj.components.kubernetes.serving.manifests import manifests
-from falaj.components.kubernetes.serving.specification import PORT
+from falaj.components.kubernetes.inference_service.checks import check
+from falaj.components.kubernetes.inference_service.deployment import deployment
+from falaj.components.kubernetes.inference_service.network import isolation, routing
+from falaj.components.kubernetes.inference_service.scaling import scaling
+from falaj.components.kubernetes.inference_service.secrets import secrets
 from falaj.components.specification.spelling import engine_inputs
 
 __all__ = [
@@ -70,3 +74,14 @@ class InferenceService(pulumi.ComponentResource):
         self.url = f"https://{spec.host}:{PORT}"
         self.namespace = spec.namespace
         self.register_outputs({"url": self.url, "namespace": self.namespace})
+
+
+def manifests(spec: InferenceServiceSpec) -> list[Manifest]:
+    """The objects, what shuts the doors first."""
+    return [
+        *isolation(spec),
+        *secrets(spec),
+        *(deployment(spec, version) for version in spec.versions),
+        *routing(spec),
+        *scaling(spec),
+    ]

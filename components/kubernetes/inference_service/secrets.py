@@ -1,8 +1,8 @@
 """What replicas prove themselves with and open their package with: certificates and keys."""
 
 from falaj.components.kubernetes._objects import Manifest
-from falaj.components.kubernetes.serving import paths
-from falaj.components.kubernetes.serving.specification import SCRAPER, InferenceServiceSpec
+from falaj.components.kubernetes.inference_service.arguments import SCRAPER, InferenceServiceSpec
+from falaj.components.kubernetes.inference_service.deployment import PACKED_KEYS, TOKEN_KEYS
 
 _VALID = "2160h"
 _RENEWED_BEFORE = "720h"
@@ -21,7 +21,7 @@ def secrets(spec: InferenceServiceSpec) -> list[Manifest]:
                 "apiVersion": "v1",
                 "kind": "ConfigMap",
                 "metadata": spec.metadata(f"{spec.name}-tokens"),
-                "data": {paths.TOKEN_KEYS: spec.access.token_keys},
+                "data": {TOKEN_KEYS: spec.access.token_keys},
             }
         )
     return found
@@ -76,7 +76,7 @@ def _key_ring(spec: InferenceServiceSpec) -> Manifest:
             },
             "data": [
                 {
-                    "secretKey": paths.PACKED_KEYS,
+                    "secretKey": PACKED_KEYS,
                     "remoteRef": {
                         "key": spec.access.key_secret,
                         "decodingStrategy": "Base64",

@@ -2,12 +2,8 @@
 
 from typing import Any, Final
 
-from falaj.components.kubernetes._objects import Manifest
-from falaj.components.kubernetes.serving.numbers import shown
-from falaj.components.kubernetes.serving.specification import (
-    InferenceServiceSpec,
-    Version,
-)
+from falaj.components.kubernetes._objects import Manifest, shown
+from falaj.components.kubernetes.inference_service.arguments import InferenceServiceSpec, Version
 
 _POLL_SECONDS: Final = 15
 _SLEEP_SECONDS: Final = 300
