@@ -11,12 +11,12 @@ from falaj.components.kubernetes._load_balancer import checked_address
 from falaj.components.kubernetes._nested import amount, cidr, is_private, object_name
 from falaj.components.kubernetes._objects import Manifest, declare, token
 from falaj.components.kubernetes.training.arguments import RunArgs
+from falaj.components.kubernetes.training.checks import checked_run
 from falaj.components.kubernetes.training.federation import (
     FederatedTrainingSpec,
     Peers,
     objects,
 )
-from falaj.components.kubernetes.training.run_checks import checked_run
 from falaj.components.specification.described import described
 from falaj.components.specification.refusals import Refusals
 

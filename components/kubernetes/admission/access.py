@@ -21,7 +21,7 @@ MAY_CHANGE_POLICIES = (
     'authorizer.group("admissionregistration.k8s.io").resource("validatingadmissionpolicies")'
     '.check("update").allowed()'
 )
-"""Whether the one who asks may change these _rights: no admission judges changes of those, so
+"""Whether the one who asks may change these policies: no admission judges changes of those, so
 whoever may is held back by nothing here. It is what an exemption is worth."""
 
 
@@ -37,7 +37,7 @@ def _rights(scope: ClusterScope) -> tuple[Policy, ...]:
     rules = {"rules": "dyn(object.?rules.orValue([])) == null ? [] : object.?rules.orValue([])"}
     maker = f'{texts(ROLE_MAKERS)}.exists(n, {user}.startsWith({text(ACCOUNTS)} + n + ":"))'
     own = {
-        "may-not-change-_rights": f"!{MAY_CHANGE_POLICIES}",
+        "may-not-change-policies": f"!{MAY_CHANGE_POLICIES}",
         "not-of-an-operator-of-agents": f"!{maker}",
     }
     checks = (_wildcards(), _escalations(), _secrets())
@@ -141,7 +141,7 @@ def _bindings(name: str, resource: str, scope: ClusterScope, trusted: frozenset[
 
 
 _ENFORCE = "pod-security.kubernetes.io/enforce"
-#: Marks by which quotas, network _namespaces and this admission tell namespaces apart.
+#: Marks by which quotas, network policies and this admission tell namespaces apart.
 _MARKS = (TENANT_LABEL, DATA_CLASS_LABEL, "istio.io/dataplane-mode")
 
 
@@ -154,7 +154,7 @@ def _namespaces(scope: ClusterScope) -> tuple[Policy, ...]:
     exempt = f"{name} in {texts(scope.platform | {'default'})}"
     with_nodes = f"{name} in {texts(scope.with_nodes | {'default'})}"
     # The audit log's part of a policy can't ask for rights, so that a condition does.
-    others = {"may-not-change-_namespaces": f"!{MAY_CHANGE_POLICIES}"}
+    others = {"may-not-change-policies": f"!{MAY_CHANGE_POLICIES}"}
     return (
         Policy(
             "namespaces",
@@ -177,7 +177,7 @@ def _namespaces(scope: ClusterScope) -> tuple[Policy, ...]:
             (
                 Check(
                     "cluster-exempt-namespace", f"{exempt} ? [{name}] : []",
-                    "_namespaces are exempt for namespaces of this name",
+                    "policies are exempt for namespaces of this name",
                     "other names", "take another name, or let an administrator make it",
                 ),
             ),

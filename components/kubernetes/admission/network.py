@@ -298,7 +298,7 @@ def _network_policies(scope: ClusterScope) -> tuple[Policy, ...]:
             exempt=CLUSTER,
         ),
         Policy(
-            "ingress-_network_policies",
+            "ingress-policies",
             _NETWORK_POLICIES,
             (
                 Check(

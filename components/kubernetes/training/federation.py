@@ -10,14 +10,9 @@ from typing import Any, Final
 from falaj.components.kubernetes._load_balancer import private_load_balancer
 from falaj.components.kubernetes._metadata import metadata
 from falaj.components.kubernetes._objects import Manifest
-from falaj.components.kubernetes.training.failures import gang, gang_pods
-from falaj.components.kubernetes.training.pods import DATA, RUNS, template
-from falaj.components.kubernetes.training.specification import Run
-from falaj.components.kubernetes.training.surroundings import (
-    network_policy,
-    queue_labels,
-    selector,
-)
+from falaj.components.kubernetes.training.arguments import Run
+from falaj.components.kubernetes.training.jobs import network_policy, queue_labels, selector
+from falaj.components.kubernetes.training.pods import DATA, RUNS, gang, gang_pods, template
 
 PORT: Final = 8470
 _TLS: Final = "/etc/falaj/tls"
