@@ -20,7 +20,7 @@ from falaj.components.kubernetes.addons.addon import (
 )
 from falaj.components.kubernetes.addons.available import ADDONS
 from falaj.components.kubernetes.addons.network import namespace, policies
-from falaj.components.kubernetes.monitoring.monitors import monitor
+from falaj.components.kubernetes.monitoring.prometheus import monitor
 from falaj.components.specification.private_ranges import private_ranges
 from falaj.components.specification.refusals import Refusals
 

@@ -26,9 +26,13 @@ from falaj.components.kubernetes.addons.addon import (
     resources,
 )
 from falaj.components.kubernetes.addons.external_secrets import generated_secret
-from falaj.components.kubernetes.monitoring.alerts import rule_groups
-from falaj.components.kubernetes.monitoring.dashboards import DASHBOARDS, dashboard
-from falaj.components.kubernetes.monitoring.grafana import GRAFANA_ADMIN, grafana_values
+from falaj.components.kubernetes.monitoring.grafana import (
+    DASHBOARDS,
+    GRAFANA_ADMIN,
+    dashboard,
+    grafana_values,
+)
+from falaj.components.kubernetes.monitoring.prometheus import rule_groups
 
 _NODES: Final = "monitoring-nodes"
 _API: Final = "monitoring.coreos.com/v1"

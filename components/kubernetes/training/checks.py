@@ -10,7 +10,7 @@ from typing import Any, Final, cast
 from falaj.components.kubernetes._images import resolve
 from falaj.components.kubernetes._nested import amount, object_name, options
 from falaj.components.kubernetes._placed import InCluster, check_in_cluster
-from falaj.components.kubernetes.queueing.priorities import DEFAULT, PRIORITIES
+from falaj.components.kubernetes.gpu_queues.queues import DEFAULT, PRIORITIES
 from falaj.components.kubernetes.training.arguments import (
     Elastic,
     ElasticArgs,

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from falaj.components.kubernetes.tenancy.duties import DUTIES, grants
 from falaj.components.kubernetes.tenant import check, manifests
+from falaj.components.kubernetes.tenant.roles import DUTIES, grants
 from tests.components.kubernetes.cluster_parts import (
     COMMON,
     PLACES,

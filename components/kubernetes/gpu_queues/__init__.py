@@ -3,9 +3,9 @@
 import pulumi
 
 from falaj.components.kubernetes._objects import Manifest, declare, token
-from falaj.components.kubernetes.queueing import checks
-from falaj.components.kubernetes.queueing.arguments import (
+from falaj.components.kubernetes.gpu_queues.arguments import (
     GpuQueuesArgs,
+    GpuQueuesSpec,
     QueueBurstArgs,
     QueuePoolArgs,
     QueuePreemptionArgs,
@@ -13,11 +13,17 @@ from falaj.components.kubernetes.queueing.arguments import (
     QueueShareArgs,
     QueueTenantArgs,
     QueueWorkerArgs,
+    check,
 )
-from falaj.components.kubernetes.queueing.cluster_queues import cluster_queue, cohort
-from falaj.components.kubernetes.queueing.pools import flavor, topologies
-from falaj.components.kubernetes.queueing.priorities import priorities
-from falaj.components.kubernetes.queueing.specification import GpuQueuesSpec, check
+from falaj.components.kubernetes.gpu_queues.pools import flavor, topologies
+from falaj.components.kubernetes.gpu_queues.queues import (
+    PROVISIONING,
+    burst,
+    cluster_queue,
+    cohort,
+    priorities,
+    provisioning,
+)
 from falaj.components.specification.spelling import engine_inputs
 
 __all__ = [
@@ -94,9 +100,9 @@ def manifests(spec: GpuQueuesSpec) -> list[Manifest]:
     found.append(cohort(placed, name, spec.queues, spec.pools))
     on_flavors: dict[str, tuple[str, ...]] = {}
     if spec.provisioning:
-        on_flavors[checks.PROVISIONING] = spec.provisioning.flavors
+        on_flavors[PROVISIONING] = spec.provisioning.flavors
         devices = sorted({d for f in spec.provisioning.flavors for d in spec.pools[f].devices})
-        found += checks.provisioning(placed, name, spec.provisioning, devices)
+        found += provisioning(placed, name, spec.provisioning, devices)
     found += [
         cluster_queue(
             placed,
@@ -110,5 +116,5 @@ def manifests(spec: GpuQueuesSpec) -> list[Manifest]:
         for each in spec.queues
     ]
     if spec.burst:
-        found += checks.burst(placed, name, spec.burst)
+        found += burst(placed, name, spec.burst)
     return found

@@ -1,39 +1,264 @@
-"""The arguments of `GpuQueues`, checked: no quota is given twice, nor where there is no pool."""
-
-from __future__ import annotations
+"""Arguments of `GpuQueues`, checked: no quota is given twice, nor where there is no pool."""
 
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Final
+from typing import Any, Final, NotRequired, TypedDict
 
+from falaj.components import catalogue
 from falaj.components.kubernetes._nested import amount, by_name, object_name, options
-from falaj.components.kubernetes._placed import InCluster, check_in_cluster
-from falaj.components.kubernetes.queueing.arguments import (
-    GpuQueuesArgs,
-    QueuePoolArgs,
-    QueuePreemptionArgs,
-    QueueShareArgs,
-    QueueTenantArgs,
+from falaj.components.kubernetes._placed import (
+    CLOUDS,
+    DISTRIBUTIONS,
+    InCluster,
+    InClusterArgs,
+    check_in_cluster,
 )
-from falaj.components.kubernetes.queueing.burst_arguments import (
-    checked_burst,
-    checked_provisioning,
-)
-from falaj.components.kubernetes.queueing.checks import Burst, Provisioning
-from falaj.components.kubernetes.queueing.cluster_queues import Preemption, Queue, Share
-from falaj.components.kubernetes.queueing.credits import GPU, SHARED, credits_of
-from falaj.components.kubernetes.queueing.pools import (
+from falaj.components.kubernetes.gpu_queues.pools import (
     CAPACITIES,
+    GPU,
     HOSTS,
     LEVELS,
+    SHARED,
     TOPOLOGY,
     Pool,
+    credits_of,
     quantity,
 )
+from falaj.components.kubernetes.gpu_queues.queues import (
+    CLASSES,
+    Burst,
+    Preemption,
+    Provisioning,
+    Queue,
+    Share,
+    Worker,
+)
+from falaj.components.specification.described import described
 from falaj.components.specification.node_labels import checked_taints
 from falaj.components.specification.placed import DATA_CLASSES
 from falaj.components.specification.refusals import Refusals
+
+
+class QueuePoolArgs(TypedDict):
+    """Nodes that carry the same label ``falaj.io/flavor``."""
+
+    nodes: int
+    """Most nodes, as the pool scales to."""
+    cpu: float
+    """Cores of one node that are left for pods."""
+    memory_gib: int
+    """Memory of one node that is left for pods."""
+    devices: NotRequired[dict[str, int]]
+    """GPUs or parts of them that one node offers, by name: ``{"nvidia.com/gpu": 8}``. Default:
+    none."""
+    capacity: NotRequired[str]
+    """``on-demand``, ``spot``, ``reservation`` or ``capacity-block``. Default: ``on-demand``."""
+    taints: NotRequired[list[str]]
+    """``key=value:Effect``, beside that of GPU nodes. Default: none."""
+    topology: NotRequired[bool]
+    """Whether gangs are placed by the cluster's topology, whose labels all its nodes have. Only
+    nodes that exist have a place in it: pools that scale from zero need ``provisioning`` then.
+    Default: true for whole GPUs of an ``existing`` cluster; where any pool has it, the others are
+    placed by node alone."""
+    tenants: NotRequired[list[str]]
+    """Tenants that the pool is for. Default: whoever has a quota."""
+    tenants_share_gpus: NotRequired[bool]
+    """Whether several tenants may be on one GPU by time-slicing. Default: false."""
+
+
+class QueueShareArgs(TypedDict):
+    """What a tenant has of one pool."""
+
+    devices: NotRequired[dict[str, int]]
+    """Its own GPUs, or parts of them. Default: none; it borrows."""
+    cpu: NotRequired[float]
+    """Its own cores. Default: as large a part of the pool's as of its devices."""
+    memory_gib: NotRequired[int]
+    """Its own memory. Default: likewise."""
+    borrow: NotRequired[dict[str, int]]
+    """Most devices that it borrows from others, by name. Default: what is idle."""
+    lend: NotRequired[dict[str, int]]
+    """Most devices that it lends, by name. Default: what is idle."""
+
+
+class QueueTenantArgs(TypedDict):
+    """A tenant's queue."""
+
+    quotas: dict[str, QueueShareArgs]
+    """What it has of each pool, by flavour. It gets into no other pool."""
+    weight: NotRequired[float]
+    """Its claim to what is idle, against others'. Default: 1."""
+    strategy: NotRequired[str]
+    """``BestEffortFIFO`` lets small jobs pass a large one that waits; ``StrictFIFO`` doesn't.
+    Default: ``BestEffortFIFO``."""
+    data_class: NotRequired[str]
+    """Class of its data. Restricted data gets no spot machines and no time slices. Default: that
+    of the component."""
+
+
+class QueuePreemptionArgs(TypedDict):
+    """Who has to make way."""
+
+    reclaim: NotRequired[str]
+    """For a tenant that wants back what it lent: ``Any``, ``LowerPriority`` or ``Never``.
+    Default: ``Any``."""
+    within_queue: NotRequired[str]
+    """For another job of the same tenant: ``LowerPriority``, ``LowerOrNewerEqualPriority`` or
+    ``Never``. Default: ``LowerPriority``."""
+    while_borrowing: NotRequired[bool]
+    """Whether a job that borrows displaces others of at most ``falaj-normal``. Not with fair
+    sharing. Default: false."""
+
+
+class QueueWorkerArgs(TypedDict):
+    """Another cluster in the country."""
+
+    name: str
+    """Its name."""
+    distribution: str
+    """``eks``, ``aks`` or ``existing``."""
+    region: str
+    """The cloud's region in the country, or the name of a site."""
+    kubeconfig_secret: str
+    """Secret in ``kueue-system`` with the key ``kubeconfig``."""
+    acknowledge_degraded: NotRequired[str]
+    """As for the component. Default: a degraded region is refused."""
+
+
+class QueueBurstArgs(TypedDict):
+    """Where jobs may go beside this cluster."""
+
+    workers: list[QueueWorkerArgs]
+    """In the order that they are asked: one's own sites first, clouds after them."""
+    quotas: dict[str, dict[str, str]]
+    """What a tenant has there, by tenant and resource: ``{"acme": {"cpu": "500", "memory":
+    "4Ti", "nvidia.com/gpu": "32"}}``."""
+
+
+class QueueProvisioningArgs(TypedDict):
+    """Machines that the cluster autoscaler makes for whole gangs."""
+
+    flavors: list[str]
+    """Pools that it is asked for."""
+    class_name: NotRequired[str]
+    """Class of the ProvisioningRequest. Default:
+    ``best-effort-atomic-scale-up.autoscaling.x-k8s.io``."""
+    retries: NotRequired[int]
+    """How often it is asked again, 1 to 30 minutes later. Default: 3."""
+
+
+@described
+class GpuQueuesArgs(InClusterArgs):
+    """Arguments of `GpuQueues`."""
+
+    pools: dict[str, QueuePoolArgs]
+    """The cluster's pools, by the value of their label ``falaj.io/flavor``: ``h200``,
+    ``h200-mig-1g.18gb``, ``l4-time-slicing-4``, ``cpu-x86-64`` …"""
+    tenants: dict[str, QueueTenantArgs]
+    """Queues by tenant."""
+    topology_levels: NotRequired[list[str]]
+    """Labels of nodes from the widest domain to ``kubernetes.io/hostname``. Default: EKS' network
+    layers; elsewhere ``falaj.io/block`` and ``falaj.io/rack``."""
+    fair_sharing: NotRequired[bool]
+    """Whether Kueue is configured with fair sharing, as `Platform` does. Default: true."""
+    admission_fair_sharing: NotRequired[bool]
+    """Whether queues of one tenant take turns by what they used. Default: false."""
+    preemption: NotRequired[QueuePreemptionArgs]
+    """Who has to make way. Default: as stated there."""
+    burst: NotRequired[QueueBurstArgs]
+    """Other clusters in the country that take jobs (MultiKueue). Default: none."""
+    provisioning: NotRequired[QueueProvisioningArgs]
+    """Machines that are made before a job is admitted. Default: the autoscaler follows pods."""
+    priority_classes: NotRequired[bool]
+    """Whether the classes of priority are made here, once for a cluster. Default: true."""
+
+
+_QUANTITY: Final = re.compile(r"^\d+(\.\d+)?(m|k|M|G|T|Ki|Mi|Gi|Ti)?$")
+#: Kueue's limit of clusters in one configuration.
+_MOST_WORKERS: Final = 20
+
+
+def checked_burst(value: object, tenants: Sequence[str], refusals: Refusals) -> Burst | None:
+    """Other clusters in the country, one's own before clouds."""
+    if value is None:
+        return None
+    given = options("burst", value, QueueBurstArgs, refusals)
+    listed: Any = given.get("workers")
+    if not isinstance(listed, list | tuple) or not 1 <= len(listed) <= _MOST_WORKERS:
+        refusals.add("burst.workers", listed, f"1 to {_MOST_WORKERS} clusters")
+        return None
+    workers = [_worker(f"burst.workers[{at}]", each, refusals) for at, each in enumerate(listed)]
+    names = [each.name for each in workers]
+    for position, each in enumerate(workers):
+        at = f"burst.workers[{position}]"
+        if each.name in names[:position]:
+            refusals.add(f"{at}.name", each.name, "each only once")
+        cloud_before = any(one.distribution != "existing" for one in workers[:position])
+        if each.distribution == "existing" and cloud_before:
+            refusals.add(
+                at, each.name, "clusters of one's own before those of clouds",
+                "they are asked in this order; move it up",
+            )  # fmt: skip
+    quotas: dict[str, dict[str, str]] = {}
+    for tenant, resources in by_name("burst.quotas", given.get("quotas", {}), refusals).items():
+        at = f"burst.quotas[{tenant!r}]"
+        if tenant not in tenants:
+            refusals.add(at, tenant, f"tenants with a queue: {', '.join(tenants) or 'none'}")
+        quotas[tenant] = refusals.mapping(at, resources)
+        for resource, most in quotas[tenant].items():
+            if not _QUANTITY.match(most):
+                refusals.add(f"{at}[{resource!r}]", most, "a quantity such as 32, 500m or 4Ti")
+        for needed in ("cpu", "memory"):
+            if needed not in quotas[tenant]:
+                refusals.say(f"{at}[{needed!r}]", "missing; every job asks for it")
+    return Burst(tuple(workers), quotas)
+
+
+def _worker(at: str, value: object, refusals: Refusals) -> Worker:
+    given = options(at, value, QueueWorkerArgs, refusals)
+    distribution, region = str(given.get("distribution")), str(given.get("region"))
+    refusals.choice(f"{at}.distribution", distribution, DISTRIBUTIONS)
+    if distribution == "existing":
+        object_name(f"{at}.region", region, refusals)
+    elif distribution in CLOUDS:
+        # As of the cluster itself: the region is in the country, and works or was accepted.
+        try:
+            place = catalogue.place(CLOUDS[distribution], region)
+            place.require_healthy(given.get("acknowledge_degraded"))
+        except catalogue.DegradedRegionError as error:
+            refusals.say(f"{at}.acknowledge_degraded", str(error))
+        except catalogue.CatalogueError as error:
+            refusals.say(f"{at}.region", str(error))
+    return Worker(
+        object_name(f"{at}.name", given.get("name"), refusals),
+        distribution,
+        region,
+        object_name(f"{at}.kubeconfig_secret", given.get("kubeconfig_secret"), refusals),
+    )
+
+
+def checked_provisioning(
+    value: object, flavors: Sequence[str], refusals: Refusals
+) -> Provisioning | None:
+    """Machines that the autoscaler makes for a gang."""
+    if value is None:
+        return None
+    given = options("provisioning", value, QueueProvisioningArgs, refusals)
+    chosen = refusals.texts("provisioning.flavors", given.get("flavors", []))
+    if not chosen:
+        refusals.add("provisioning.flavors", given.get("flavors"), "at least one pool")
+    for position, each in enumerate(chosen):
+        if each not in flavors:
+            refusals.add(
+                f"provisioning.flavors[{position}]", each,
+                f"the pools of this cluster: {', '.join(flavors) or 'none'}",
+            )  # fmt: skip
+    name = given.get("class_name", CLASSES[0])
+    refusals.choice("provisioning.class_name", name, CLASSES)
+    retries = refusals.whole("provisioning.retries", given.get("retries", 3), 0, 100)
+    return Provisioning(str(name), chosen, retries)
+
 
 _MOST_NODES: Final = 100_000
 _LEVEL: Final = re.compile(r"^([a-z0-9]([a-z0-9.-]*[a-z0-9])?/)?[A-Za-z0-9]([\w.-]*[A-Za-z0-9])?$")

@@ -1,6 +1,6 @@
 """Who may talk to whom: nobody, but for what is named here.
 
-Namespaces deny both ways at first. Tenants can't change these policies: no duty may write them.
+Namespaces deny both ways at first. Tenants can't change these policies: no role may write them.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Egress:
     """Why public addresses are in the country; empty for private ones."""
 
 
-def policies(
+def network_policies(
     placed: InCluster,
     component: str,
     namespace: str,

@@ -3,21 +3,23 @@
 import pulumi
 
 from falaj.components.kubernetes._objects import Manifest, declare, token
-from falaj.components.kubernetes.tenancy import (
-    admission,
-    budget,
-    duties,
-    isolation,
-    namespaces,
-    quotas,
-)
-from falaj.components.kubernetes.tenancy.arguments import (
+from falaj.components.kubernetes.tenant.admission import admission_policies
+from falaj.components.kubernetes.tenant.arguments import (
     TenantArgs,
     TenantEgressArgs,
     TenantNamespaceArgs,
     TenantSpec,
     check,
 )
+from falaj.components.kubernetes.tenant.namespaces import (
+    budget_alerts,
+    local_queue,
+    namespace,
+    quotas,
+    service_accounts,
+)
+from falaj.components.kubernetes.tenant.network_policies import network_policies
+from falaj.components.kubernetes.tenant.roles import roles
 from falaj.components.specification.spelling import engine_inputs
 
 __all__ = ["Tenant", "TenantArgs", "TenantEgressArgs", "TenantNamespaceArgs", "check", "manifests"]
@@ -82,7 +84,7 @@ def manifests(spec: TenantSpec) -> list[Manifest]:
     found: list[Manifest] = []
     for each in spec.namespaces:
         found.append(
-            namespaces.namespace(
+            namespace(
                 placed,
                 name,
                 each.name,
@@ -93,11 +95,11 @@ def manifests(spec: TenantSpec) -> list[Manifest]:
             )
         )
         client = spec.client_ids.get(each.purpose, "")
-        found += namespaces.service_accounts(placed, name, each.name, each.purpose, client)
-        found += quotas.quotas(
+        found += service_accounts(placed, name, each.name, each.purpose, client)
+        found += quotas(
             placed, name, each.name, each.purpose, quota=each.quota, priorities=spec.priorities
         )
-        found += isolation.policies(
+        found += network_policies(
             placed,
             name,
             each.name,
@@ -107,15 +109,13 @@ def manifests(spec: TenantSpec) -> list[Manifest]:
             monitoring=spec.monitoring_namespace,
             gateway=spec.gateway_namespace,
         )
-        found.append(
-            namespaces.local_queue(placed, name, each.name, placed.tenant, spec.queue_weight)
-        )
+        found.append(local_queue(placed, name, each.name, placed.tenant, spec.queue_weight))
     listed = [(each.name, each.purpose) for each in spec.namespaces]
-    found += duties.roles(placed, name, listed, spec.members)
-    found += admission.policies(placed, name, spec.members, spec.priorities, spec.devices)
+    found += roles(placed, name, listed, spec.members)
+    found += admission_policies(placed, name, spec.members, spec.priorities, spec.devices)
     if spec.monthly_budget_usd is not None:
         names = [each for each, _ in listed]
         found.append(
-            budget.alerts(placed, name, names, spec.monthly_budget_usd, spec.monitoring_namespace)
+            budget_alerts(placed, name, names, spec.monthly_budget_usd, spec.monitoring_namespace)
         )
     return found

@@ -14,7 +14,7 @@ from typing import Any, Final
 from falaj.components.kubernetes._metadata import metadata
 from falaj.components.kubernetes._objects import Manifest
 from falaj.components.kubernetes._placed import TENANT_LABEL, InCluster
-from falaj.components.kubernetes.tenancy.duties import APART
+from falaj.components.kubernetes.tenant.roles import APART
 
 _API: Final = "admissionregistration.k8s.io/v1"
 _PRIORITY: Final = "kueue.x-k8s.io/priority-class"
@@ -22,7 +22,7 @@ _PRIORITY: Final = "kueue.x-k8s.io/priority-class"
 _DEVICES: Final = "nvidia.com/"
 
 
-def policies(
+def admission_policies(
     placed: InCluster,
     component: str,
     members: Mapping[str, Sequence[Mapping[str, str]]],

@@ -3,15 +3,22 @@
 import pulumi
 
 from falaj.components.kubernetes._objects import Manifest, declare, token
-from falaj.components.kubernetes.entrance import proxies, traffic
-from falaj.components.kubernetes.entrance.arguments import (
+from falaj.components.kubernetes.gateway.arguments import (
     GatewayArgs,
     GatewayGrantArgs,
     GatewayLoginArgs,
     GatewayRateArgs,
+    GatewaySpec,
     GatewayTokensArgs,
+    check,
 )
-from falaj.components.kubernetes.entrance.specification import GatewaySpec, check
+from falaj.components.kubernetes.gateway.traffic import (
+    gateway_class,
+    grants,
+    listeners,
+    network_policies,
+    policies,
+)
 from falaj.components.specification.spelling import engine_inputs
 
 __all__ = [
@@ -81,9 +88,9 @@ class Gateway(pulumi.ComponentResource):
 def manifests(spec: GatewaySpec) -> list[Manifest]:
     """The objects of a gateway."""
     return [
-        *proxies.gateway_class(spec),
-        *traffic.listeners(spec),
-        *traffic.policies(spec),
-        *traffic.network_policies(spec),
-        *traffic.grants(spec),
+        *gateway_class(spec),
+        *listeners(spec),
+        *policies(spec),
+        *network_policies(spec),
+        *grants(spec),
     ]

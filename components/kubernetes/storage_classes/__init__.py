@@ -3,14 +3,19 @@
 import pulumi
 
 from falaj.components.kubernetes._objects import Manifest, declare, token
-from falaj.components.kubernetes.storage import block, files
-from falaj.components.kubernetes.storage.arguments import (
+from falaj.components.kubernetes.storage_classes.arguments import (
     FILES,
     StorageClassesArgs,
     StorageClassesSpec,
     StorageCsiClassArgs,
     StorageFilesArgs,
     check,
+)
+from falaj.components.kubernetes.storage_classes.drivers import (
+    azure_disk,
+    ebs,
+    file_classes,
+    of_csi,
 )
 from falaj.components.specification.spelling import engine_inputs
 
@@ -68,8 +73,8 @@ class StorageClasses(pulumi.ComponentResource):
 def manifests(spec: StorageClassesSpec) -> list[Manifest]:
     """The classes of a cluster."""
     if spec.placed.distribution == "existing":
-        return [each for given in spec.classes for each in block.of_csi(spec, given)]
-    found = block.ebs(spec) if spec.placed.distribution == "eks" else block.azure_disk(spec)
+        return [each for given in spec.classes for each in of_csi(spec, given)]
+    found = ebs(spec) if spec.placed.distribution == "eks" else azure_disk(spec)
     if spec.files is not None:
-        found += files.classes(spec, spec.files)
+        found += file_classes(spec, spec.files)
     return found
