@@ -7,9 +7,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, cast
 
-from falaj.components.kubernetes._images import resolve
 from falaj.components.kubernetes._objects import Manifest
 from falaj.components.kubernetes._placed import InCluster, check_in_cluster
+from falaj.components.kubernetes.addons import ADDONS
 from falaj.components.kubernetes.addons.addon import (
     PRIORITY_CLASS,
     Addon,
@@ -18,8 +18,8 @@ from falaj.components.kubernetes.addons.addon import (
     Traffic,
     Values,
 )
-from falaj.components.kubernetes.addons.available import ADDONS
-from falaj.components.kubernetes.addons.network import namespace, policies
+from falaj.components.kubernetes.addons.network_policies import namespace, policies
+from falaj.components.kubernetes.bill_of_materials import resolve
 from falaj.components.kubernetes.monitoring.prometheus import monitor
 from falaj.components.specification.private_ranges import private_ranges
 from falaj.components.specification.refusals import Refusals

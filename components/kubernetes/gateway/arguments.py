@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from typing import Any, Final, NotRequired, TypedDict
 from urllib.parse import urlsplit
 
-from falaj.components.kubernetes._images import resolve
 from falaj.components.kubernetes._load_balancer import checked_address
-from falaj.components.kubernetes._nested import (
+from falaj.components.kubernetes._placed import InCluster, InClusterArgs, check_in_cluster
+from falaj.components.kubernetes._validation import (
     PRIVATE,
     by_name,
     cidr,
@@ -18,7 +18,7 @@ from falaj.components.kubernetes._nested import (
     object_name,
     options,
 )
-from falaj.components.kubernetes._placed import InCluster, InClusterArgs, check_in_cluster
+from falaj.components.kubernetes.bill_of_materials import resolve
 from falaj.components.specification.described import described
 from falaj.components.specification.refusals import Refusals
 

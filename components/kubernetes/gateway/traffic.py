@@ -9,8 +9,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from falaj.components.kubernetes._load_balancer import private_load_balancer
-from falaj.components.kubernetes._metadata import metadata
-from falaj.components.kubernetes._objects import Manifest
+from falaj.components.kubernetes._objects import Manifest, metadata
 from falaj.components.kubernetes._placed import REGION_LABEL, TENANT_LABEL, ZONE_LABEL
 from falaj.components.kubernetes.addons.addon import MESH_ANNOTATIONS, MESH_LABELS, PRIORITY_CLASS
 from falaj.components.kubernetes.gateway.arguments import GatewaySpec

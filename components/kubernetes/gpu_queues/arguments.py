@@ -6,7 +6,6 @@ from dataclasses import dataclass, replace
 from typing import Any, Final, NotRequired, TypedDict
 
 from falaj.components import catalogue
-from falaj.components.kubernetes._nested import amount, by_name, object_name, options
 from falaj.components.kubernetes._placed import (
     CLOUDS,
     DISTRIBUTIONS,
@@ -14,6 +13,7 @@ from falaj.components.kubernetes._placed import (
     InClusterArgs,
     check_in_cluster,
 )
+from falaj.components.kubernetes._validation import amount, by_name, object_name, options
 from falaj.components.kubernetes.gpu_queues.pools import (
     CAPACITIES,
     GPU,

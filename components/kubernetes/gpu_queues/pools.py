@@ -17,8 +17,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from falaj.components import catalogue
-from falaj.components.kubernetes._metadata import metadata
-from falaj.components.kubernetes._objects import Manifest
+from falaj.components.kubernetes._objects import Manifest, metadata
 from falaj.components.kubernetes._placed import InCluster
 from falaj.components.specification.node_labels import FLAVOR, GPU_TAINT, Taint
 

@@ -11,8 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from falaj.components.kubernetes._metadata import metadata
-from falaj.components.kubernetes._objects import Manifest
+from falaj.components.kubernetes._objects import Manifest, metadata
 from falaj.components.kubernetes._placed import TENANT_LABEL, InCluster
 from falaj.components.kubernetes.gpu_queues.pools import (
     API,

@@ -5,9 +5,9 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, cast
 
-from falaj.components.kubernetes._images import resolve
-from falaj.components.kubernetes._nested import number
 from falaj.components.kubernetes._placed import InCluster, check_in_cluster
+from falaj.components.kubernetes._validation import number
+from falaj.components.kubernetes.bill_of_materials import resolve
 from falaj.components.kubernetes.inference_service.arguments import (
     Access,
     Caller,

@@ -7,8 +7,8 @@ from typing import Any, Final, NotRequired, TypedDict
 
 import pulumi
 
-from falaj.components.kubernetes._nested import by_name, object_name, options
 from falaj.components.kubernetes._placed import InCluster, InClusterArgs, check_in_cluster
+from falaj.components.kubernetes._validation import by_name, object_name, options
 from falaj.components.specification.described import described
 from falaj.components.specification.refusals import Refusals
 

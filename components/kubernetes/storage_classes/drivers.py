@@ -11,8 +11,7 @@ from typing import Any, Final, cast
 
 import pulumi
 
-from falaj.components.kubernetes._metadata import metadata
-from falaj.components.kubernetes._objects import Manifest
+from falaj.components.kubernetes._objects import Manifest, metadata
 from falaj.components.kubernetes._placed import ZONE_LABEL
 from falaj.components.kubernetes.storage_classes.arguments import (
     BLOCK,

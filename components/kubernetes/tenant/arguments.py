@@ -7,7 +7,8 @@ from typing import Any, Final, NotRequired, TypedDict
 
 import pulumi
 
-from falaj.components.kubernetes._nested import (
+from falaj.components.kubernetes._placed import InCluster, InClusterArgs, check_in_cluster
+from falaj.components.kubernetes._validation import (
     amount,
     by_name,
     cidr,
@@ -15,7 +16,6 @@ from falaj.components.kubernetes._nested import (
     object_name,
     options,
 )
-from falaj.components.kubernetes._placed import InCluster, InClusterArgs, check_in_cluster
 from falaj.components.kubernetes.gpu_queues.queues import PRIORITIES, URGENT
 from falaj.components.kubernetes.tenant.namespaces import GPU, SHARED_GPU, Quota
 from falaj.components.kubernetes.tenant.network_policies import Egress

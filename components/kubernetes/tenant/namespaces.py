@@ -15,8 +15,7 @@ from typing import Any, Final
 
 import pulumi
 
-from falaj.components.kubernetes._metadata import metadata
-from falaj.components.kubernetes._objects import Manifest
+from falaj.components.kubernetes._objects import Manifest, metadata
 from falaj.components.kubernetes._placed import InCluster
 from falaj.components.kubernetes.gpu_queues.pools import quantity
 from falaj.components.kubernetes.gpu_queues.queues import PRIORITIES

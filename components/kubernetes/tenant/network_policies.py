@@ -9,8 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from falaj.components.kubernetes._metadata import metadata
-from falaj.components.kubernetes._objects import Manifest
+from falaj.components.kubernetes._objects import Manifest, metadata
 from falaj.components.kubernetes._placed import InCluster
 
 _NAME: Final = "kubernetes.io/metadata.name"

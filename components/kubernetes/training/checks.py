@@ -7,9 +7,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final, cast
 
-from falaj.components.kubernetes._images import resolve
-from falaj.components.kubernetes._nested import amount, object_name, options
 from falaj.components.kubernetes._placed import InCluster, check_in_cluster
+from falaj.components.kubernetes._validation import amount, object_name, options
+from falaj.components.kubernetes.bill_of_materials import resolve
 from falaj.components.kubernetes.gpu_queues.queues import DEFAULT, PRIORITIES
 from falaj.components.kubernetes.training.arguments import (
     Elastic,

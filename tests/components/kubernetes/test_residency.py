@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from falaj.components.catalogue.clusters.isolation import SYSTEM
 from falaj.components.catalogue.clusters.pod_rules import POD_RULES
-from falaj.components.kubernetes.addons.available import ADDONS
+from falaj.components.kubernetes.addons import ADDONS
 from falaj.components.kubernetes.admission.expressions import hosts_pattern, images_pattern, text
 from falaj.components.kubernetes.admission.policy import RULES_ANNOTATION, Check, Policy, Target
 from falaj.components.kubernetes.admission.scope import AGENTS, CLUSTER, OPERATORS
