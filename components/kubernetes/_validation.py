@@ -1,4 +1,4 @@
-"""Checks of options within options: what `Refusals` does for the outermost."""
+"""Checks of arguments within arguments: what `Refusals` does for the outermost, at any path."""
 
 from __future__ import annotations
 
@@ -103,3 +103,48 @@ def is_private(range_: Range) -> bool:
         range_.version == each.version and range_.subnet_of(each)  # pyright: ignore[reportArgumentType]
         for each in PRIVATE
     )
+
+
+class OptionsChecker:
+    """Checks the options of one argument, each by its path; absent ones are fine."""
+
+    def __init__(self, at: str, given: Mapping[str, Any], refusals: Refusals) -> None:
+        """``at`` is the argument's path; ``refusals`` gets what is wrong."""
+        self._at = at
+        self._refusals = refusals
+        self.given = given
+
+    def say(self, option: str, reason: str) -> None:
+        """A problem with an option."""
+        self._refusals.say(f"{self._at}.{option}", reason)
+
+    def text(self, option: str, *, needed: str = "") -> str:
+        """A plain text; empty where it is absent, which is refused if ``needed`` says for what."""
+        if self.given.get(option) is not None:
+            return self._refusals.text(
+                {f"{self._at}.{option}": self.given[option]}, f"{self._at}.{option}"
+            )
+        if needed:
+            self.say(option, f"missing; needed {needed}; or leave the add-on out with false")
+        return ""
+
+    def address(self, option: str, *, needed: str = "") -> None:
+        """As `text`, and refuse what is reached without TLS."""
+        text = self.text(option, needed=needed)
+        if text and not text.startswith("https://"):
+            self.say(option, f"given {text!r}; allowed: an address that starts with https://")
+
+    def foreign(self, option: str, distribution: str) -> None:
+        """Refuse an option of other distributions, where it is given."""
+        if self.given.get(option) is not None:
+            self.say(option, f"has no meaning on {distribution}; leave it out")
+
+    def whole(self, option: str, low: int, high: int) -> None:
+        """Refuse what is no whole number between two limits."""
+        if self.given.get(option) is not None:
+            self._refusals.whole(f"{self._at}.{option}", self.given[option], low, high)
+
+    def flag(self, option: str) -> None:
+        """Refuse what is neither true nor false."""
+        if self.given.get(option) is not None:
+            self._refusals.flag(f"{self._at}.{option}", self.given[option])
