@@ -22,8 +22,19 @@ PRIVATE: Final = tuple(
 )
 
 
-def options(at: str, value: object, kind: type, refusals: Refusals) -> Mapping[str, Any]:
-    """``value`` as an object with the keys of ``kind``, a TypedDict; empty where it is none."""
+def options(
+    at: str, value: object, kind: type, refusals: Refusals, *, required: bool = True
+) -> Mapping[str, Any]:
+    """``value`` as an object with the keys of ``kind``, a TypedDict; empty where it is none.
+
+    Args:
+        at: the argument's path.
+        value: what was given.
+        kind: the TypedDict.
+        refusals: gets what can't be used.
+        required: whether the lack of a required key is refused here; false where whoever reads
+            the keys refuses it.
+    """
     if not isinstance(value, Mapping):
         known = ", ".join(sorted(kind.__annotations__))
         refusals.add(at, value, f"an object with {known}")
@@ -37,8 +48,8 @@ def options(at: str, value: object, kind: type, refusals: Refusals) -> Mapping[s
             refusals.say(
                 f"{at}.{key}", "is an output; it has to be a plain value, known beforehand"
             )
-    required = cast("frozenset[str]", getattr(kind, "__required_keys__", frozenset[str]()))
-    for key in sorted(required):
+    needed = cast("frozenset[str]", getattr(kind, "__required_keys__", frozenset[str]()))
+    for key in sorted(needed if required else ()):
         if given.get(key) is None:
             refusals.say(f"{at}.{key}", "missing")
     return given

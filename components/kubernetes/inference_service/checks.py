@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final, cast
 
 from falaj.components.kubernetes._placed import InCluster, check_in_cluster
-from falaj.components.kubernetes._validation import number
+from falaj.components.kubernetes._validation import number, options
 from falaj.components.kubernetes.bill_of_materials import resolve
 from falaj.components.kubernetes.inference_service.arguments import (
     Access,
@@ -66,8 +66,7 @@ def checked_versions(
         if not isinstance(entry, Mapping):
             refusals.add(at, entry, "version and weight, by name")
             continue
-        one = cast("Mapping[str, Any]", entry)
-        _names(at, one, refusals)
+        one = options(at, cast("object", entry), ModelVersionArgs, refusals, required=False)
         low = 1 if cold or not careful else 2
         default = given.get("min_replicas", low)
         least = refusals.whole(
@@ -91,13 +90,6 @@ def checked_versions(
         )
     _together(found, refusals)
     return tuple(sorted(found, key=lambda each: each.number))
-
-
-def _names(at: str, one: Mapping[str, Any], refusals: Refusals) -> None:
-    for key in one:
-        if key not in ModelVersionArgs.__annotations__:
-            allowed = ", ".join(sorted(ModelVersionArgs.__annotations__))
-            refusals.say(f"{at}.{key}", f"is not known here; allowed: {allowed}")
 
 
 def _digest(at: str, one: Mapping[str, Any], needed: bool, refusals: Refusals) -> str:
@@ -324,15 +316,8 @@ def _section(
     value = given.get(argument)
     if value is None:
         return None
-    known = sorted(kind.__annotations__)
-    if not isinstance(value, Mapping):
-        refusals.add(argument, value, f"{', '.join(known)} by name")
-        return None
-    section = cast("Mapping[str, Any]", value)
-    for key in section:
-        if key not in known:
-            refusals.say(f"{argument}.{key}", f"is not known here; allowed: {', '.join(known)}")
-    return section
+    found = options(argument, value, kind, refusals, required=False)
+    return found if isinstance(value, Mapping) else None
 
 
 TIERS: Final = ("cpu", "gpu")
