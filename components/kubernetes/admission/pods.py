@@ -98,14 +98,18 @@ def refused(policy: str, condition: str = "") -> tuple[Check, ...]:
         policy: what the rules call it in their `admission`.
         condition: a CEL expression that must hold for an object to be judged. Default: all are.
     """
-    return tuple(_check(each, condition) for each in POD_RULES if each.admission == policy)
+    return tuple(check_of(each, condition) for each in POD_RULES if each.admission == policy)
 
 
-def _check(rule: PodRule, condition: str) -> Check:
+def check_of(rule: PodRule, condition: str = "") -> Check:
+    """The check of a declared rule; see `refused`."""
     wrong = " + ".join(part for each in rule.fields for part in unmet(each))
     change = rule.remediation[0].lower() + rule.remediation[1:].rstrip(".")
-    if condition:
-        wrong = f"({condition} ? {wrong} : [])"
+    conditions = [condition] if condition else []
+    if rule.linux_only:
+        conditions.append('variables.pod.?os.?name.orValue("") != "windows"')
+    if conditions:
+        wrong = f"({' && '.join(conditions)} ? {wrong} : [])"
     return Check(rule.id, wrong, rule.title, rule.allowed, change)
 
 

@@ -13,7 +13,7 @@ from falaj.components.kubernetes._objects import Manifest, metadata
 from falaj.components.kubernetes._placed import REGION_LABEL, TENANT_LABEL, ZONE_LABEL
 from falaj.components.kubernetes.addons.addon import MESH_ANNOTATIONS, MESH_LABELS, PRIORITY_CLASS
 from falaj.components.kubernetes.gateway.arguments import GatewaySpec
-from falaj.components.kubernetes.tenant.namespaces import DUTY_LABEL
+from falaj.components.kubernetes.tenant.namespaces import PURPOSE_LABEL
 
 ENVOY: Final = "gateway.envoyproxy.io/v1alpha1"
 GATEWAY: Final = "gateway.networking.k8s.io/v1"
@@ -190,7 +190,7 @@ def listeners(spec: GatewaySpec) -> list[Manifest]:
         },
     }
     whose = {
-        "matchLabels": {DUTY_LABEL: "serving"},
+        "matchLabels": {PURPOSE_LABEL: "serving"},
         "matchExpressions": [
             {"key": TENANT_LABEL, "operator": "In", "values": list(spec.tenants)}
         ],

@@ -19,7 +19,7 @@ from falaj.components.kubernetes._validation import (
 from falaj.components.kubernetes.gpu_queues.queues import PRIORITIES, URGENT
 from falaj.components.kubernetes.tenant.namespaces import GPU, SHARED_GPU, Quota
 from falaj.components.kubernetes.tenant.network_policies import Egress
-from falaj.components.kubernetes.tenant.roles import APART, DUTIES, subject
+from falaj.components.kubernetes.tenant.roles import APART, ROLES, subject
 from falaj.components.specification.described import described
 from falaj.components.specification.refusals import Refusals
 
@@ -290,14 +290,14 @@ def checked_members(
     if not isinstance(prefix, str):
         refusals.add("group_prefix", prefix, "text")
         prefix = ""
-    groups = _by_duty("groups", args.get("groups", {}), refusals)
-    users = _by_duty("users", args.get("users", {}), refusals)
+    groups = _by_role("groups", args.get("groups", {}), refusals)
+    users = _by_role("users", args.get("users", {}), refusals)
     found: dict[str, tuple[dict[str, str], ...]] = {}
-    for duty in DUTIES:
-        named = groups.get(duty, (f"{tenant}:{duty}",))
-        found[duty] = (
+    for role in ROLES:
+        named = groups.get(role, (f"{tenant}:{role}",))
+        found[role] = (
             *(subject("Group", f"{prefix}{each}") for each in named),
-            *(subject("User", each) for each in users.get(duty, ())),
+            *(subject("User", each) for each in users.get(role, ())),
         )
     for each in found[APART[0]]:
         if each in found[APART[1]]:
@@ -310,17 +310,17 @@ def checked_members(
     return found
 
 
-def _by_duty(at: str, value: object, refusals: Refusals) -> dict[str, tuple[str, ...]]:
+def _by_role(at: str, value: object, refusals: Refusals) -> dict[str, tuple[str, ...]]:
     found: dict[str, tuple[str, ...]] = {}
-    for duty, names in by_name(at, value, refusals).items():
-        if duty not in DUTIES:
-            refusals.add(f"{at}.{duty}", duty, ", ".join(DUTIES))
+    for role, names in by_name(at, value, refusals).items():
+        if role not in ROLES:
+            refusals.add(f"{at}.{role}", role, ", ".join(ROLES))
             continue
-        found[duty] = refusals.texts(f"{at}.{duty}", names)
-        for position, each in enumerate(found[duty]):
+        found[role] = refusals.texts(f"{at}.{role}", names)
+        for position, each in enumerate(found[role]):
             if each.startswith("system:"):
                 refusals.add(
-                    f"{at}.{duty}[{position}]", each, "names of the identity provider",
+                    f"{at}.{role}[{position}]", each, "names of the identity provider",
                     "system: is the cluster's own",
                 )  # fmt: skip
     return found

@@ -21,7 +21,7 @@ from falaj.components.kubernetes.gpu_queues.pools import quantity
 from falaj.components.kubernetes.gpu_queues.queues import PRIORITIES
 from falaj.components.specification.node_labels import PREFIX
 
-DUTY_LABEL: Final = f"{PREFIX}duty"
+PURPOSE_LABEL: Final = f"{PREFIX}duty"
 BUDGET_LABEL: Final = f"{PREFIX}monthly-budget-usd"
 SERVICE_ACCOUNTS: Final[Mapping[str, str]] = {"training": "trainer", "serving": "inference"}
 """Service accounts that the cloud's workload identities are bound to, by what a namespace is
@@ -50,7 +50,7 @@ def namespace(
     """
     modes = ("enforce", "audit", "warn")
     labels = {
-        DUTY_LABEL: of,
+        PURPOSE_LABEL: of,
         **{f"{_SECURITY}/{mode}": "restricted" for mode in modes},
         **{f"{_SECURITY}/{mode}-version": pod_security_version for mode in modes},
     }

@@ -35,7 +35,7 @@ class Egress:
     cidrs: tuple[str, ...]
     ports: tuple[int, ...]
     protocol: str
-    duties: tuple[str, ...]
+    purposes: tuple[str, ...]
     reason: str
     """Why public addresses are in the country; empty for private ones."""
 
@@ -129,7 +129,7 @@ def network_policies(
             ),
         ]
     for each in egress:
-        if of in each.duties:
+        if of in each.purposes:
             to = [{"ipBlock": {"cidr": cidr}} for cidr in each.cidrs]
             ports = [one for port in each.ports for one in _ports(port, each.protocol)]
             found.append(

@@ -13,7 +13,7 @@ from typing import Any, Final
 from falaj.components.kubernetes._objects import Manifest, metadata
 from falaj.components.kubernetes._placed import InCluster
 
-DUTIES: Final = ("trainers", "deployers", "auditors", "admins")
+ROLES: Final = ("trainers", "deployers", "auditors", "admins")
 #: Duties that nobody has together.
 APART: Final = ("trainers", "deployers")
 
@@ -99,14 +99,14 @@ _CLUSTER: Final[tuple[Grant, ...]] = (
 )
 
 
-def grants(duty: str, of: str) -> tuple[Grant, ...]:
-    """What a duty may do in a namespace for ``training`` or ``serving``; empty for nothing."""
+def grants(role: str, of: str) -> tuple[Grant, ...]:
+    """What a role may do in a namespace for ``training`` or ``serving``; empty for nothing."""
     seen = (*_WATCHED, *(_TRAINING if of == "training" else _SERVING))
-    if duty == "trainers":
+    if role == "trainers":
         return (*seen, *_TRAINERS) if of == "training" else ()
-    if duty == "deployers":
+    if role == "deployers":
         return (*seen, *_DEPLOYERS) if of == "serving" else ()
-    if duty == "admins":
+    if role == "admins":
         return (*seen, *_AUDITED, *_ADMINS_EVERYWHERE, *_ADMINS[of])
     return (*seen, *_AUDITED)
 
@@ -122,21 +122,21 @@ def roles(
     Args:
         placed: the tenant.
         component: name of the component.
-        namespaces: name and duty (``training`` or ``serving``) of each.
-        members: subjects by duty.
+        namespaces: name and purpose (``training`` or ``serving``) of each.
+        members: subjects by role.
     """
     found: list[Manifest] = []
     for namespace, of in namespaces:
-        for duty in DUTIES:
-            rules = [_rule(each) for each in grants(duty, of)]
-            if not rules or not members[duty]:
+        for role in ROLES:
+            rules = [_rule(each) for each in grants(role, of)]
+            if not rules or not members[role]:
                 continue
-            about = metadata(placed, component, f"falaj-{duty}", namespace)
+            about = metadata(placed, component, f"falaj-{role}", namespace)
             found += [
                 {"apiVersion": _API, "kind": "Role", "metadata": about, "rules": rules},
-                _binding("Role", about, members[duty]),
+                _binding("Role", about, members[role]),
             ]
-    everyone = [subject for duty in DUTIES for subject in members[duty]]
+    everyone = [subject for role in ROLES for subject in members[role]]
     about = metadata(placed, component, f"falaj-{placed.tenant}-members")
     own = {
         "apiGroups": ["kueue.x-k8s.io"],
