@@ -9,8 +9,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from falaj.components.kubernetes._nested import PRIVATE
 from falaj.components.kubernetes._placed import InCluster
+from falaj.components.kubernetes._validation import PRIVATE
 from falaj.components.specification.refusals import Refusals
 
 _AWS: Final = "service.beta.kubernetes.io/aws-load-balancer"

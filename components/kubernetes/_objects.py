@@ -1,17 +1,22 @@
 """Registers Kubernetes objects as resources: what an API server takes, in an order that it takes.
 
 Components render plain manifests first, without an engine, so that the same objects can be read,
-compared, validated and applied anywhere; this turns them into resources.
+compared, validated and applied anywhere; this turns them into resources. A Helm chart is one, too:
+the vendor's provider renders it, and each object is one of its own. The SDK has a class for it;
+its import takes longer than all components together, and settings are read where no SDK of
+Kubernetes is installed.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
-from importlib import metadata
+from importlib.metadata import version
 from typing import Any, Final, TypeAlias
 
 import pulumi
+
+from falaj.components.kubernetes._placed import InCluster
 
 Manifest: TypeAlias = Mapping[str, Any]
 """A Kubernetes object: ``apiVersion``, ``kind``, ``metadata`` and what the kind has."""
@@ -37,10 +42,10 @@ def type_of(manifest: Manifest) -> str:
     The core group, which has no name in manifests, is written out. What the cluster makes by
     itself in each namespace, its default service account, is patched: it may be there already.
     """
-    version, kind = str(manifest["apiVersion"]), str(manifest["kind"])
+    api_version, kind = str(manifest["apiVersion"]), str(manifest["kind"])
     if kind == "ServiceAccount" and manifest["metadata"]["name"] == "default":
         kind = "ServiceAccountPatch"
-    return f"kubernetes:{version if '/' in version else 'core/' + version}:{kind}"
+    return f"kubernetes:{api_version if '/' in api_version else 'core/' + api_version}:{kind}"
 
 
 def declare(
@@ -105,4 +110,77 @@ def _rank(manifest: Manifest) -> int:
 @cache
 def sdk_version() -> str:
     """Version of the SDK, which names the provider's: resources without it take any provider."""
-    return metadata.version(_SDK)
+    return version(_SDK)
+
+
+def shown(value: float) -> str:
+    """A number as a manifest writes it: without a fraction where it has none."""
+    return f"{value:g}" if value < 1e6 else str(round(value))
+
+
+def metadata(
+    placed: InCluster,
+    component: str,
+    name: str,
+    namespace: str = "",
+    *,
+    labels: Mapping[str, str] | None = None,
+    annotations: Mapping[str, str] | None = None,
+) -> dict[str, Any]:
+    """``metadata`` of an object.
+
+    Args:
+        placed: whom it is for.
+        component: name of the component that makes it.
+        name: the object's own name.
+        namespace: where it is; empty for objects of the whole cluster.
+        labels: beside those that all objects have.
+        annotations: likewise.
+    """
+    found: dict[str, Any] = {"name": name}
+    if namespace:
+        found["namespace"] = namespace
+    found["labels"] = {**placed.labels(component), **(labels or {})}
+    found["annotations"] = {**placed.annotations(), **(annotations or {})}
+    return found
+
+
+class Chart(pulumi.ComponentResource):
+    """``kubernetes:helm.sh/v4:Chart``; hooks of the chart are not run."""
+
+    def __init__(
+        self,
+        resource_name: str,
+        *,
+        chart: str,
+        version: str,
+        name: str,
+        namespace: str,
+        values: Mapping[str, Any],
+        opts: pulumi.ResourceOptions,
+    ) -> None:
+        """Register the chart.
+
+        Args:
+            resource_name: its name in the program.
+            chart: ``oci://`` reference without version.
+            version: the chart's.
+            name: the release's name.
+            namespace: where its objects are made.
+            values: above the chart's own.
+            opts: options of the resource.
+        """
+        super().__init__(
+            "kubernetes:helm.sh/v4:Chart",
+            resource_name,
+            {
+                "chart": chart,
+                "version": version,
+                "name": name,
+                "namespace": namespace,
+                "values": dict(values),
+                "resources": None,
+            },
+            pulumi.ResourceOptions.merge(opts, pulumi.ResourceOptions(version=sdk_version())),
+            remote=True,
+        )

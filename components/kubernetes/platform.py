@@ -5,8 +5,7 @@ from typing import Any, NotRequired, cast
 
 import pulumi
 
-from falaj.components.kubernetes._chart import Chart
-from falaj.components.kubernetes._objects import declare, token
+from falaj.components.kubernetes._objects import Chart, declare, token
 from falaj.components.kubernetes._placed import InClusterArgs
 from falaj.components.kubernetes.addons.addon import PlatformSpec
 from falaj.components.kubernetes.addons.installation import (

@@ -12,23 +12,10 @@ import pulumi
 from falaj.components.catalogue.region_names import host_abroad, may_be_site, place_abroad
 from falaj.components.kubernetes._objects import Manifest, declare, token
 from falaj.components.kubernetes._placed import InCluster, InClusterArgs, check_in_cluster
-from falaj.components.kubernetes.admission import (
-    credentials,
-    exposure,
-    extensions,
-    gpus,
-    host_access,
-    images,
-    namespaces,
-    network_policies,
-    placement,
-    rights,
-    secret_paths,
-    storage,
-)
-from falaj.components.kubernetes.admission.home import OPERATORS, Home
+from falaj.components.kubernetes.admission import access, network, placement, storage, workloads
 from falaj.components.kubernetes.admission.policy import Policy
 from falaj.components.kubernetes.admission.policy import manifests as rendered
+from falaj.components.kubernetes.admission.scope import OPERATORS, ClusterScope
 from falaj.components.specification.described import described
 from falaj.components.specification.refusals import Refusals
 from falaj.components.specification.spelling import engine_inputs
@@ -87,7 +74,7 @@ class ResidencyArgs(InClusterArgs):
 class ResidencySpec:
     """The arguments of `Residency`, checked."""
 
-    home: Home
+    scope: ClusterScope
     enforce: bool
 
 
@@ -118,27 +105,24 @@ def check(name: str, args: Mapping[str, Any]) -> ResidencySpec:
     agents = _agents(args, refusals)
     audiences = _texts(args, "token_audiences", refusals)
     refusals.raise_if_any()
-    home = Home(
+    scope = ClusterScope(
         cast("InCluster", placed), registries, cluster_registries, hosts, networks,
         DEFAULT_STORAGE_CLASSES if classes is None else classes,
         frozenset(agents), audiences,
         DEFAULT_RUNTIME_CLASSES if runtimes is None else runtimes,
     )  # fmt: skip
-    return ResidencySpec(home, enforce)
+    return ResidencySpec(scope, enforce)
 
 
 def policies(spec: ResidencySpec) -> tuple[Policy, ...]:
     """Every policy of a cluster."""
-    topics = (
-        images, placement, host_access, gpus, credentials, storage, exposure, network_policies,
-        rights, extensions, namespaces, secret_paths,
-    )  # fmt: skip
-    return tuple(policy for topic in topics for policy in topic.policies(spec.home))
+    topics = (workloads, placement, storage, network, access)
+    return tuple(policy for topic in topics for policy in topic.policies(spec.scope))
 
 
 def manifests(spec: ResidencySpec) -> list[Manifest]:
     """The policies with their bindings."""
-    placed = spec.home.placed
+    placed = spec.scope.placed
     return list(
         rendered(
             policies(spec),
@@ -199,7 +183,7 @@ class Residency(pulumi.ComponentResource):
 
 def _check_places(placed: InCluster, refusals: Refusals) -> None:
     """Zones of a cloud are of the region; a site and its zones aren't a cloud's regions abroad."""
-    every_zone = re.compile(Home(_without_zones(placed)).zones)
+    every_zone = re.compile(ClusterScope(_without_zones(placed)).zones)
     for position, zone in enumerate(placed.zones):
         if placed.distribution != "existing" and not every_zone.match(zone):
             refusals.add(f"zones[{position}]", zone, f"zones of {placed.region}")

@@ -7,14 +7,10 @@ from typing import Any, Final, NotRequired
 import pulumi
 
 from falaj.components.kubernetes._objects import Manifest, declare, token
-from falaj.components.kubernetes.training.arguments import RunArgs
-from falaj.components.kubernetes.training.checks import check_arguments
-from falaj.components.kubernetes.training.failures import trial_pods
-from falaj.components.kubernetes.training.indexed_job import indexed_job
-from falaj.components.kubernetes.training.pods import DATA, RUNS, template
-from falaj.components.kubernetes.training.run_checks import checked_run
-from falaj.components.kubernetes.training.specification import Run
-from falaj.components.kubernetes.training.surroundings import network_policy
+from falaj.components.kubernetes.training.arguments import Run, RunArgs
+from falaj.components.kubernetes.training.checks import check_arguments, checked_run
+from falaj.components.kubernetes.training.jobs import indexed_job, network_policy
+from falaj.components.kubernetes.training.pods import DATA, RUNS, template, trial_pods
 from falaj.components.specification.described import described
 from falaj.components.specification.refusals import Refusals
 

@@ -10,11 +10,14 @@ from falaj.components.kubernetes.training.arguments import (
     ElasticArgs,
     TopologyArgs,
     TrainingJobArgs,
+    TrainingJobSpec,
 )
-from falaj.components.kubernetes.training.elastic import elastic_job
-from falaj.components.kubernetes.training.gang import job_set
-from falaj.components.kubernetes.training.specification import TrainingJobSpec
-from falaj.components.kubernetes.training.surroundings import network_policy, pod_monitor
+from falaj.components.kubernetes.training.jobs import (
+    elastic_job,
+    job_set,
+    network_policy,
+    pod_monitor,
+)
 
 __all__ = [
     "ElasticArgs", "TopologyArgs", "TrainingJob", "TrainingJobArgs", "check", "manifests",

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import Field, create_model
 
+from falaj.components.kubernetes.addons import ADDONS
 from falaj.components.kubernetes.addons.addon import Addon
-from falaj.components.kubernetes.addons.available import ADDONS
 from falaj.components.kubernetes.gateway import GatewayArgs
 from falaj.components.kubernetes.gpu_queues import GpuQueuesArgs
 from falaj.components.kubernetes.platform import PlatformArgs

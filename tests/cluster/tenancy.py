@@ -11,7 +11,7 @@ import pytest
 from kubernetes.client.exceptions import ApiException
 
 from falaj.components.kubernetes import gpu_queues, platform, tenant
-from falaj.components.kubernetes.addons.available import ADDONS
+from falaj.components.kubernetes.addons import ADDONS
 from falaj.components.kubernetes.addons.kueue import kueue_configuration
 from falaj.engine.controlplane import ControlPlane, Site
 from falaj.engine.controlplane.objects import Objects, wait_for

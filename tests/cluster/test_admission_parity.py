@@ -1,8 +1,11 @@
-"""The API server's verdict of pods is that of the packs' rules, whatever the pod says."""
+"""The API server's verdict of pods is that of the packs' rules, whatever the pod says.
+
+Rules that the catalogue declares are judged one by one, too, with every value that they name.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -10,8 +13,12 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
+from falaj.components.catalogue.clusters.pod_rules import POD_RULES, Field, Value
+from falaj.components.kubernetes.admission.pods import SHAPES, check_of
+from falaj.components.kubernetes.admission.policy import Policy, manifests
 from falaj.components.kubernetes.residency import check, policies
-from falaj.engine.controlplane import ControlPlane
+from falaj.engine.controlplane import ControlPlane, start
+from falaj.engine.controlplane.objects import wait_for
 from tests.cluster.residency_cases import (
     DIGEST,
     PLAIN,
@@ -21,7 +28,7 @@ from tests.cluster.residency_cases import (
     in_kind,
     merged,
 )
-from tests.cluster.residency_cluster import refusal, residence
+from tests.cluster.residency_cluster import account, namespace, refusal, residence
 
 pytestmark = pytest.mark.cluster
 
@@ -195,3 +202,89 @@ def test_both_verdicts_were_seen_of_every_kind() -> None:
     kinds = {"Pod", "Deployment", "Job", "CronJob", "StatefulSet"}
     assert SEEN["taken"] == SEEN["denied"] == kinds
     assert len(SEEN["rules"]) >= 8
+
+
+#: Values that the API server takes and that no rule allows, by the field's last key.
+_WRONG: dict[str, Value] = {
+    "type": "Unconfined", "procMount": "Unmasked", "add": "SYS_ADMIN", "hostPort": 8080,
+    "runAsUser": 0, "nodeName": "cpu-0001",
+}  # fmt: skip
+#: What the API server wants beside a field, by the key of what holds it.
+_BESIDE: dict[str, dict[str, Any]] = {
+    "httpGet": {"port": 80}, "tcpSocket": {"port": 80}, "ports": {"containerPort": 80},
+    "volumes": {"name": "v"}, "hostPath": {"path": "/etc"},
+}  # fmt: skip
+_NAMESPACE = "declared"
+
+
+def _with(path: str, value: Any) -> dict[str, Any]:
+    """An object with nothing but a value at a path of a declaration."""
+    for part in reversed(path.split(".")):
+        key = part.removesuffix("[]")
+        if isinstance(value, Mapping):
+            value = {**_BESIDE.get(key, {}), **value}
+        value = {key: [value] if part.endswith("[]") else value}
+    return value
+
+
+def _values(field: Field) -> list[Any]:
+    if field.operator == "DoesNotExist":
+        return [{}]
+    values: list[Any] = [*field.values, _WRONG.get(field.key, "other")]
+    return [True, False] if isinstance(field.values[0], bool) else values
+
+
+def _said(field: Field) -> Iterator[dict[str, Any]]:
+    """Pods that say each of the values, on the pod and on containers of each list."""
+    for value in _values(field):
+        said = _with(field.path, value)
+        if field.scope != "containers":
+            yield said
+        if field.scope != "pod":
+            context = said.get("securityContext", {})
+            if context.get("privileged"):
+                said = {"securityContext": {**context, "allowPrivilegeEscalation": True}}
+            # /proc is unmasked in user namespaces alone.
+            pod = {"hostUsers": False} if field.key == "procMount" else {}
+            yield {**pod, "containers": [said]}
+            yield {**pod, "initContainers": [{**PLAIN["containers"][0], "name": "i", **said}]}
+
+
+@pytest.fixture
+def with_declared() -> Iterator[ControlPlane]:
+    """A control plane with all of the catalogue's rules of pods as one policy, and no other."""
+    (pods,) = (each for each in SHAPES if each.is_pod)
+    checks = tuple(check_of(each) for each in POD_RULES)
+    policy = Policy("declared", pods.targets, checks, {"pod": pods.pod})
+    with start() as plane:
+        plane.apply([namespace(_NAMESPACE, "privileged"), account("trainer", _NAMESPACE)])
+        plane.apply(list(manifests((policy,), {}, {})))
+        yield plane
+
+
+def test_each_declared_rule_is_judged_alike(with_declared: ControlPlane) -> None:
+    """A declaration means the same in CEL and in Python, whether `Residency` renders it or not."""
+    plane = with_declared
+    objects = [
+        in_kind("Pod", _NAMESPACE, merged(PLAIN, said), {})
+        for rule in POD_RULES
+        for field in rule.fields
+        for said in _said(field)
+    ]
+    root = in_kind("Pod", _NAMESPACE, merged(PLAIN, {"securityContext": {"runAsUser": 0}}), {})
+    wait_for(lambda: "kubernetes-run-as-user" in refusal(plane, root), "the policy to hold", 60)
+    with ThreadPoolExecutor(BATCH) as pool:
+        said = list(pool.map(lambda each: refusal(plane, each), objects))
+    declared = {each.id for each in POD_RULES}
+    seen: set[str] = set()
+    for each, denial in zip(objects, said, strict=True):
+        found = found_by_packs(each) & declared
+        if denial and "ValidatingAdmissionPolicy" not in denial:
+            continue  # Not a pod at all, by the API server's own rules.
+        assert bool(denial) == bool(found), (each, denial, found)
+        if denial:
+            seen.add(denial.rpartition("(")[2].rstrip(")"))
+            assert seen <= declared
+            assert denial.rpartition("(")[2].rstrip(")") in found, (each, denial, found)
+    # The API server itself takes no such pod without the node's network, another rule's matter.
+    assert declared - seen <= {"kubernetes-host-process"}

@@ -1,1 +1,31 @@
-"""The platform's add-ons, one module for each; `available` lists them."""
+"""The platform's add-ons, one module for each, in the order in which they are installed."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from falaj.components.kubernetes.addons.addon import Addon
+from falaj.components.kubernetes.addons.cert_manager import CERT_MANAGER
+from falaj.components.kubernetes.addons.efa import EFA
+from falaj.components.kubernetes.addons.envoy_gateway import ENVOY_GATEWAY
+from falaj.components.kubernetes.addons.external_secrets import EXTERNAL_SECRETS
+from falaj.components.kubernetes.addons.gpu_operator import GPU_OPERATOR
+from falaj.components.kubernetes.addons.istio import ISTIO
+from falaj.components.kubernetes.addons.jobset import JOBSET
+from falaj.components.kubernetes.addons.keda import KEDA
+from falaj.components.kubernetes.addons.kserve import KSERVE
+from falaj.components.kubernetes.addons.kueue import KUEUE
+from falaj.components.kubernetes.addons.monitoring import PROMETHEUS
+from falaj.components.kubernetes.addons.network_operator import NETWORK_OPERATOR
+from falaj.components.kubernetes.addons.opencost import OPENCOST
+from falaj.components.kubernetes.addons.trainer import TRAINER
+from falaj.components.kubernetes.addons.velero import VELERO
+
+ADDONS: Final[dict[str, Addon]] = {
+    addon.name: addon
+    for addon in (
+        CERT_MANAGER, EXTERNAL_SECRETS, PROMETHEUS, GPU_OPERATOR, EFA, NETWORK_OPERATOR, JOBSET,
+        KUEUE, TRAINER, ENVOY_GATEWAY, ISTIO, KEDA, KSERVE, OPENCOST, VELERO,
+    )
+}  # fmt: skip
+"""By name. An add-on comes after those that it needs or follows."""

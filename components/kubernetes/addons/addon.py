@@ -6,9 +6,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, TypeAlias
 
-from falaj.components.kubernetes._metadata import metadata
-from falaj.components.kubernetes._objects import Manifest
+from falaj.components.kubernetes._objects import Manifest, metadata
 from falaj.components.kubernetes._placed import InCluster
+from falaj.components.kubernetes._validation import OptionsChecker
 from falaj.components.kubernetes.bill_of_materials import Chart, charts
 
 COMPONENT: Final = "platform"
@@ -178,59 +178,8 @@ class Addon:
     """Where it can be installed."""
     default: bool = True
     """Whether it is installed without being asked for."""
-    check: Callable[[Mapping[str, Any], InCluster, OptionRefusals], None] = (
-        lambda options, placed, refusals: None
-    )
+    check: Callable[[OptionsChecker, InCluster], None] = lambda options, placed: None
     """Refuses options that can't be."""
-
-
-@dataclass(frozen=True)
-class OptionRefusals:
-    """Says what is wrong with an add-on's options, by their full path."""
-
-    addon: str
-    say_at: Callable[[str, str], None]
-
-    def say(self, option: str, reason: str) -> None:
-        """A problem with an option."""
-        self.say_at(f"addons.{self.addon}.{option}", reason)
-
-    def text(self, options: Mapping[str, Any], option: str, *, needed: str = "") -> str:
-        """A plain text; empty where it is absent, which is refused if ``needed`` says for what."""
-        value = options.get(option)
-        if isinstance(value, str) and value.strip():
-            return value.strip()
-        if value is not None:
-            self.say(option, f"given {value!r}; allowed: text that is not empty")
-        elif needed:
-            self.say(option, f"missing; needed {needed}; or leave the add-on out with false")
-        return ""
-
-    def address(self, options: Mapping[str, Any], option: str, *, needed: str = "") -> None:
-        """As `text`, and refuse what is reached without TLS."""
-        text = self.text(options, option, needed=needed)
-        if text and not text.startswith("https://"):
-            self.say(option, f"given {text!r}; allowed: an address that starts with https://")
-
-    def foreign(self, options: Mapping[str, Any], option: str, placed: InCluster) -> None:
-        """Refuse an option of other distributions, where it is given."""
-        if options.get(option) is not None:
-            self.say(option, f"has no meaning on {placed.distribution}; leave it out")
-
-    def whole(self, options: Mapping[str, Any], option: str, low: int, high: int) -> None:
-        """Refuse what is no whole number between two limits."""
-        value = options.get(option)
-        if value is None:
-            return
-        good = isinstance(value, int | float) and not isinstance(value, bool)
-        if not (good and float(value).is_integer() and low <= value <= high):
-            self.say(option, f"given {value!r}; allowed: a whole number from {low} to {high}")
-
-    def flag(self, options: Mapping[str, Any], option: str) -> None:
-        """Refuse what is neither true nor false."""
-        value = options.get(option)
-        if value is not None and not isinstance(value, bool):
-            self.say(option, f"given {value!r}; allowed: true or false")
 
 
 def resources(cpu: str, memory: str) -> dict[str, dict[str, str]]:

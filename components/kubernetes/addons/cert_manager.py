@@ -5,17 +5,16 @@ Values: https://github.com/cert-manager/cert-manager/blob/v1.21.2/deploy/charts/
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, Final, NotRequired, TypedDict
+from typing import Final, NotRequired, TypedDict
 
 from falaj.components.kubernetes._objects import Manifest
+from falaj.components.kubernetes._validation import OptionsChecker
 from falaj.components.kubernetes.addons.addon import (
     ISSUER,
     PRIORITY_CLASS,
     TRUST,
     Addon,
     Namespace,
-    OptionRefusals,
     PlatformSpec,
     Release,
     Scrape,
@@ -39,11 +38,11 @@ class CertManagerOptions(TypedDict):
     """Years that the root made here is valid, 1 to 20. Default: 10."""
 
 
-def _check(options: Mapping[str, Any], _: object, refusals: OptionRefusals) -> None:
-    refusals.text(options, "ca_secret")
-    refusals.whole(options, "ca_years", 1, 20)
-    if options.get("ca_secret") and options.get("ca_years"):
-        refusals.say(
+def _check(options: OptionsChecker, _: object) -> None:
+    options.text("ca_secret")
+    options.whole("ca_years", 1, 20)
+    if options.given.get("ca_secret") and options.given.get("ca_years"):
+        options.say(
             "ca_years",
             "given with ca_secret, whose certificate has a date of its own; leave one out",
         )

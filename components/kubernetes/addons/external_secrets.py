@@ -5,16 +5,15 @@ Values: https://github.com/external-secrets/external-secrets/blob/v2.9.0/deploy/
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any, Final, NotRequired, TypedDict
 
 from falaj.components.kubernetes._objects import Manifest
 from falaj.components.kubernetes._placed import InCluster
+from falaj.components.kubernetes._validation import OptionsChecker
 from falaj.components.kubernetes.addons.addon import (
     PRIORITY_CLASS,
     Addon,
     Namespace,
-    OptionRefusals,
     PlatformSpec,
     Release,
     Scrape,
@@ -45,7 +44,7 @@ class ExternalSecretsOptions(TypedDict):
     """Role of OpenBao's Kubernetes login. Default: ``external-secrets``."""
 
 
-def _check(options: Mapping[str, Any], placed: InCluster, refusals: OptionRefusals) -> None:
+def _check(options: OptionsChecker, placed: InCluster) -> None:
     allowed = {
         "eks": (),
         "aks": ("vault_url", "client_id"),
@@ -54,11 +53,11 @@ def _check(options: Mapping[str, Any], placed: InCluster, refusals: OptionRefusa
     needed = f"on {placed.distribution}"
     for option in ExternalSecretsOptions.__annotations__:
         if option not in allowed[placed.distribution]:
-            refusals.foreign(options, option, placed)
+            options.foreign(option, placed.distribution)
         elif option == "vault_url":
-            refusals.address(options, option, needed=needed)
+            options.address(option, needed=needed)
         else:
-            refusals.text(options, option, needed=needed if option == "client_id" else "")
+            options.text(option, needed=needed if option == "client_id" else "")
 
 
 def _values(spec: PlatformSpec) -> dict[str, Values]:

@@ -10,11 +10,11 @@ from collections.abc import Mapping
 from typing import Any, Final, NotRequired, TypedDict
 
 from falaj.components.kubernetes._placed import InCluster
+from falaj.components.kubernetes._validation import OptionsChecker
 from falaj.components.kubernetes.addons.addon import (
     MONITORING,
     Addon,
     Namespace,
-    OptionRefusals,
     PlatformSpec,
     Release,
     Traffic,
@@ -61,25 +61,24 @@ def installs_driver(distribution: str, options: Mapping[str, Any]) -> bool:
     return bool(options.get("driver", distribution == "existing"))
 
 
-def _check(options: Mapping[str, Any], placed: InCluster, refusals: OptionRefusals) -> None:
-    refusals.flag(options, "driver")
-    refusals.whole(options, "metrics_seconds", 5, 120)
-    if options.get("mig_strategy", "mixed") not in {"mixed", "single"}:
-        refusals.say("mig_strategy", f"given {options['mig_strategy']!r}; allowed: mixed, single")
-    if options.get("driver") and placed.distribution != "existing":
-        refusals.say(
+def _check(options: OptionsChecker, placed: InCluster) -> None:
+    options.flag("driver")
+    options.whole("metrics_seconds", 5, 120)
+    if options.given.get("mig_strategy", "mixed") not in {"mixed", "single"}:
+        options.say(
+            "mig_strategy", f"given {options.given['mig_strategy']!r}; allowed: mixed, single"
+        )
+    if options.given.get("driver") and placed.distribution != "existing":
+        options.say(
             "driver",
             f"given true on {placed.distribution}, whose node images have it; leave it out",
         )
         return
-    drives = installs_driver(placed.distribution, options)
-    refusals.text(
-        options, "driver_packages",
-        needed="where the operator installs the driver (driver: false where nodes have it)"
-        if drives else "",
-    )  # fmt: skip
-    if options.get("driver_packages") and not drives:
-        refusals.say("driver_packages", "given, but the operator installs no driver; leave it out")
+    drives = installs_driver(placed.distribution, options.given)
+    where = "where the operator installs the driver (driver: false where nodes have it)"
+    options.text("driver_packages", needed=where if drives else "")
+    if options.given.get("driver_packages") and not drives:
+        options.say("driver_packages", "given, but the operator installs no driver; leave it out")
 
 
 def sharing_profiles() -> dict[str, str]:

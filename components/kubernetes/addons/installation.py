@@ -7,20 +7,20 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, cast
 
-from falaj.components.kubernetes._images import resolve
 from falaj.components.kubernetes._objects import Manifest
 from falaj.components.kubernetes._placed import InCluster, check_in_cluster
+from falaj.components.kubernetes._validation import OptionsChecker
+from falaj.components.kubernetes.addons import ADDONS
 from falaj.components.kubernetes.addons.addon import (
     PRIORITY_CLASS,
     Addon,
-    OptionRefusals,
     PlatformSpec,
     Traffic,
     Values,
 )
-from falaj.components.kubernetes.addons.available import ADDONS
-from falaj.components.kubernetes.addons.network import namespace, policies
-from falaj.components.kubernetes.monitoring.monitors import monitor
+from falaj.components.kubernetes.addons.network_policies import namespace, policies
+from falaj.components.kubernetes.bill_of_materials import resolve
+from falaj.components.kubernetes.monitoring.prometheus import monitor
 from falaj.components.specification.private_ranges import private_ranges
 from falaj.components.specification.refusals import Refusals
 
@@ -130,12 +130,10 @@ def _options(
         refusals.add(at, value, "true, false or its options")
         return None
     options = cast("Mapping[str, Any]", value)
-    known = list(addon.options.__annotations__)
+    known = sorted(addon.options.__annotations__) or ["none"]
     for unknown in [each for each in options if each not in known]:
-        near = difflib.get_close_matches(str(unknown), known, n=1)
-        hint = f"did you mean {near[0]!r}?" if near else f"allowed: {', '.join(known) or 'none'}"
-        refusals.say(f"{at}.{unknown}", f"is not an option of {addon.name}; {hint}")
-    addon.check(options, placed, OptionRefusals(addon.name, refusals.say))
+        refusals.unknown(f"{at}.{unknown}", addon.name, known, "option")
+    addon.check(OptionsChecker(at, options, refusals), placed)
     return dict(options)
 
 

@@ -5,13 +5,12 @@ Values: https://github.com/kserve/kserve/blob/v0.20.0/charts/kserve-resources/va
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, Final, NotRequired, TypedDict
+from typing import Final, NotRequired, TypedDict
 
+from falaj.components.kubernetes._validation import OptionsChecker
 from falaj.components.kubernetes.addons.addon import (
     Addon,
     Namespace,
-    OptionRefusals,
     PlatformSpec,
     Release,
     Traffic,
@@ -32,13 +31,13 @@ class KServeOptions(TypedDict):
     """``namespace/name`` of the gateway that their routes attach to. Needed with ``domain``."""
 
 
-def _check(options: Mapping[str, Any], _: object, refusals: OptionRefusals) -> None:
-    domain = refusals.text(options, "domain")
-    gateway = refusals.text(options, "gateway", needed="with domain" if domain else "")
+def _check(options: OptionsChecker, _: object) -> None:
+    domain = options.text("domain")
+    gateway = options.text("gateway", needed="with domain" if domain else "")
     if gateway and gateway.count("/") != 1:
-        refusals.say("gateway", f"given {gateway!r}; allowed: namespace/name")
+        options.say("gateway", f"given {gateway!r}; allowed: namespace/name")
     if gateway and not domain:
-        refusals.say("gateway", "given without domain; give both or none")
+        options.say("gateway", "given without domain; give both or none")
 
 
 def _values(spec: PlatformSpec) -> dict[str, Values]:

@@ -6,17 +6,16 @@ Configuration: https://kueue.sigs.k8s.io/docs/reference/kueue-config.v1beta2/
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any, Final, NotRequired, TypedDict
 
 import yaml
 
+from falaj.components.kubernetes._validation import OptionsChecker
 from falaj.components.kubernetes.addons.addon import (
     ISSUER,
     PRIORITY_CLASS,
     Addon,
     Namespace,
-    OptionRefusals,
     PlatformSpec,
     Release,
     Scrape,
@@ -24,7 +23,7 @@ from falaj.components.kubernetes.addons.addon import (
     Values,
     resources,
 )
-from falaj.components.kubernetes.queueing.credits import transformations
+from falaj.components.kubernetes.gpu_queues.pools import transformations
 
 _NAMESPACE: Final = "kueue-system"
 #: What users run. JobSet and Trainer wait for their definitions where those come later.
@@ -61,10 +60,10 @@ class KueueOptions(TypedDict):
     """Hours that records of finished jobs are kept, 1 to 8,760. Default: 168."""
 
 
-def _check(options: Mapping[str, Any], _: object, refusals: OptionRefusals) -> None:
+def _check(options: OptionsChecker, _: object) -> None:
     for option, most in (("ready_minutes", 240), ("recovery_minutes", 240),
                          ("requeue_limit", 100), ("retention_hours", 8760)):  # fmt: skip
-        refusals.whole(options, option, 1, most)
+        options.whole(option, 1, most)
 
 
 def kueue_configuration(spec: PlatformSpec) -> dict[str, Any]:

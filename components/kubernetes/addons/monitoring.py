@@ -5,10 +5,10 @@ Values: https://github.com/prometheus-community/helm-charts/tree/main/charts/kub
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, Final, NotRequired, TypedDict
+from typing import Final, NotRequired, TypedDict
 
 from falaj.components.kubernetes._objects import Manifest
+from falaj.components.kubernetes._validation import OptionsChecker
 from falaj.components.kubernetes.addons.addon import (
     HBONE,
     ISSUER,
@@ -18,7 +18,6 @@ from falaj.components.kubernetes.addons.addon import (
     PRIORITY_CLASS,
     Addon,
     Namespace,
-    OptionRefusals,
     PlatformSpec,
     Release,
     Traffic,
@@ -26,9 +25,13 @@ from falaj.components.kubernetes.addons.addon import (
     resources,
 )
 from falaj.components.kubernetes.addons.external_secrets import generated_secret
-from falaj.components.kubernetes.monitoring.alerts import rule_groups
-from falaj.components.kubernetes.monitoring.dashboards import DASHBOARDS, dashboard
-from falaj.components.kubernetes.monitoring.grafana import GRAFANA_ADMIN, grafana_values
+from falaj.components.kubernetes.monitoring.grafana import (
+    DASHBOARDS,
+    GRAFANA_ADMIN,
+    dashboard,
+    grafana_values,
+)
+from falaj.components.kubernetes.monitoring.prometheus import rule_groups
 
 _NODES: Final = "monitoring-nodes"
 _API: Final = "monitoring.coreos.com/v1"
@@ -53,11 +56,11 @@ class MonitoringOptions(TypedDict):
     """Whether Grafana is installed. Default: true."""
 
 
-def _check(options: Mapping[str, Any], _: object, refusals: OptionRefusals) -> None:
-    refusals.whole(options, "retention_days", 1, 400)
-    refusals.whole(options, "storage_gib", 10, 16_000)
-    refusals.whole(options, "replicas", 1, 3)
-    refusals.flag(options, "grafana")
+def _check(options: OptionsChecker, _: object) -> None:
+    options.whole("retention_days", 1, 400)
+    options.whole("storage_gib", 10, 16_000)
+    options.whole("replicas", 1, 3)
+    options.flag("grafana")
 
 
 def _volume(spec: PlatformSpec, gib: int) -> Values:

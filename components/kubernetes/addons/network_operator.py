@@ -6,14 +6,13 @@ Values: https://github.com/Mellanox/network-operator/blob/v26.4.1/deployment/net
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
-from typing import Any, Final, NotRequired, TypedDict
+from typing import Final, NotRequired, TypedDict
 
 from falaj.components.kubernetes._objects import Manifest
+from falaj.components.kubernetes._validation import OptionsChecker
 from falaj.components.kubernetes.addons.addon import (
     Addon,
     Namespace,
-    OptionRefusals,
     PlatformSpec,
     Release,
     Traffic,
@@ -34,8 +33,8 @@ class NetworkOperatorOptions(TypedDict):
     """Pods that may use a node's RDMA devices at a time, 1 to 1,000. Default: 63."""
 
 
-def _check(options: Mapping[str, Any], _: object, refusals: OptionRefusals) -> None:
-    refusals.whole(options, "shares", 1, 1000)
+def _check(options: OptionsChecker, _: object) -> None:
+    options.whole("shares", 1, 1000)
 
 
 def _values(spec: PlatformSpec) -> dict[str, Values]:

@@ -10,11 +10,11 @@ from typing import Any, Final, NotRequired, TypedDict
 
 from falaj.components import catalogue
 from falaj.components.kubernetes._placed import CLOUDS, InCluster
+from falaj.components.kubernetes._validation import OptionsChecker
 from falaj.components.kubernetes.addons.addon import (
     MONITORING,
     Addon,
     Namespace,
-    OptionRefusals,
     PlatformSpec,
     Release,
     Scrape,
@@ -83,20 +83,20 @@ def prices(placed: InCluster, options: Mapping[str, Any]) -> dict[str, float | N
     return found
 
 
-def _check(options: Mapping[str, Any], placed: InCluster, refusals: OptionRefusals) -> None:
-    refusals.text(options, "gpu_model")
+def _check(options: OptionsChecker, placed: InCluster) -> None:
+    options.text("gpu_model")
     good = True
     for option in ("cpu", "memory_gib", "gpu"):
-        value = options.get(option)
+        value = options.given.get(option)
         number = isinstance(value, int | float) and not isinstance(value, bool)
         if value is not None and not (number and value >= 0):
-            refusals.say(option, f"given {value!r}; allowed: USD per hour, 0 or more")
+            options.say(option, f"given {value!r}; allowed: USD per hour, 0 or more")
             good = False
     if not good:
         return
-    for option, price in prices(placed, options).items():
+    for option, price in prices(placed, options.given).items():
         if price is None:
-            refusals.say(
+            options.say(
                 option,
                 f"missing; the catalogue has no such price for {placed.region}: give it in USD "
                 "per hour, or leave the add-on out with false",

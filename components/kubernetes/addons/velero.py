@@ -10,11 +10,11 @@ from typing import Any, Final, NotRequired, TypedDict
 
 from falaj.components import catalogue
 from falaj.components.kubernetes._placed import CLOUDS, InCluster
+from falaj.components.kubernetes._validation import OptionsChecker
 from falaj.components.kubernetes.addons.addon import (
     PRIORITY_CLASS,
     Addon,
     Namespace,
-    OptionRefusals,
     PlatformSpec,
     Release,
     Scrape,
@@ -66,38 +66,38 @@ class VeleroOptions(TypedDict):
     """Days that a backup is kept, 1 to 3,650. Default: 30."""
 
 
-def _check(options: Mapping[str, Any], placed: InCluster, refusals: OptionRefusals) -> None:
+def _check(options: OptionsChecker, placed: InCluster) -> None:
     needed = _NEEDED[placed.distribution]
     optional = ("region", "schedule") if placed.distribution != "existing" else ("schedule",)
     for option in VeleroOptions.__annotations__:
         if option == "keep_days":
-            refusals.whole(options, option, 1, 3650)
+            options.whole(option, 1, 3650)
         elif option in needed:
-            read = refusals.address if option == "endpoint" else refusals.text
-            read(options, option, needed=f"on {placed.distribution}")
+            read = options.address if option == "endpoint" else options.text
+            read(option, needed=f"on {placed.distribution}")
         elif option in optional:
-            refusals.text(options, option)
+            options.text(option)
         else:
-            refusals.foreign(options, option, placed)
-    schedule = str(options.get("schedule") or "0 22 * * *")
+            options.foreign(option, placed.distribution)
+    schedule = str(options.given.get("schedule") or "0 22 * * *")
     if len(schedule.split()) != 5:
-        refusals.say("schedule", f"given {schedule!r}; allowed: five fields, as 0 22 * * *")
-    _check_place(options, placed, refusals)
+        options.say("schedule", f"given {schedule!r}; allowed: five fields, as 0 22 * * *")
+    _check_place(options, placed)
 
 
-def _check_place(options: Mapping[str, Any], placed: InCluster, refusals: OptionRefusals) -> None:
+def _check_place(options: OptionsChecker, placed: InCluster) -> None:
     cloud = CLOUDS.get(placed.distribution)
     if cloud is None:
         return
-    region = str(options.get("region") or placed.region)
+    region = str(options.given.get("region") or placed.region)
     try:
         catalogue.place(cloud, region)
     except catalogue.CatalogueError as error:
-        refusals.say("region", str(error))
-    key = str(options.get("key") or "")
+        options.say("region", str(error))
+    key = str(options.given.get("key") or "")
     parts = key.split(":")
     if key and (len(parts) < 6 or parts[2] != "kms" or parts[3] != region):
-        refusals.say(
+        options.say(
             "key", f"given {key!r}; allowed: the ARN of a KMS key in {region}, the bucket's region"
         )
 

@@ -17,6 +17,11 @@ def text(value: str) -> str:
     return json.dumps(value, ensure_ascii=False)
 
 
+def literal(value: str | int | bool) -> str:
+    """A literal text, number or truth."""
+    return json.dumps(value, ensure_ascii=False)
+
+
 def texts(values: Iterable[str]) -> str:
     """A literal list of texts, sorted where its order says nothing."""
     listed = sorted(values) if isinstance(values, (set, frozenset)) else values

@@ -1,15 +1,15 @@
 """Where nodes, pods and what is made for them are: in the cluster's own place."""
 
 from falaj.components.kubernetes.admission.expressions import text, when
-from falaj.components.kubernetes.admission.home import (
+from falaj.components.kubernetes.admission.pods import DAEMON_SETS, PodPolicy, Shape, refused
+from falaj.components.kubernetes.admission.policy import Check, Policy, Target
+from falaj.components.kubernetes.admission.scope import (
     PLACE_KEYS,
-    Home,
+    ClusterScope,
     abroad_in_map,
     abroad_in_terms,
     joined,
 )
-from falaj.components.kubernetes.admission.pods import DAEMON_SETS, PodPolicy, Shape
-from falaj.components.kubernetes.admission.policy import Check, Policy, Target
 
 _ABROAD = "kubernetes-placement-abroad"
 _DEMANDS = "requiredDuringSchedulingIgnoredDuringExecution.?nodeSelectorTerms"
@@ -21,35 +21,35 @@ _SELECTORS = {
 }
 
 
-def policies(home: Home) -> tuple[Policy, ...]:
+def policies(scope: ClusterScope) -> tuple[Policy, ...]:
     """Pods, nodes, and the flavours and pools that nodes are chosen by."""
     return (
-        *PodPolicy("placement", lambda _: (_abroad(home),), _SELECTORS).policies(),
+        *PodPolicy("placement", lambda _: (_abroad(scope),), _SELECTORS).policies(),
         *PodPolicy(
-            "pinning", lambda shape: _pinning(home, shape), _SELECTORS, home.platform
+            "pinning", lambda shape: _pinning(scope, shape), _SELECTORS, scope.platform
         ).policies(),
-        _nodes(home),
-        _runtime_classes(home),
-        _flavors(home),
-        _node_pools(home),
+        _nodes(scope),
+        _runtime_classes(scope),
+        _flavors(scope),
+        _node_pools(scope),
     )
 
 
-def _check(home: Home, wrong: str, what: str) -> Check:
-    return Check(_ABROAD, wrong, what, home.said, "name places of this cluster only")
+def _check(scope: ClusterScope, wrong: str, what: str) -> Check:
+    return Check(_ABROAD, wrong, what, scope.said, "name places of this cluster only")
 
 
-def _abroad(home: Home) -> Check:
+def _abroad(scope: ClusterScope) -> Check:
     wishes = "variables.wishes.map(w, w.preference)"
     wrong = joined((
-        abroad_in_map(home, "variables.selector"),
-        abroad_in_terms(home, "variables.terms"),
-        abroad_in_terms(home, wishes),
+        abroad_in_map(scope, "variables.selector"),
+        abroad_in_terms(scope, "variables.terms"),
+        abroad_in_terms(scope, wishes),
     ))  # fmt: skip
-    return _check(home, wrong, "nodes in places that aren't allowed are asked for")
+    return _check(scope, wrong, "nodes in places that aren't allowed are asked for")
 
 
-def _pinning(home: Home, shape: Shape) -> tuple[Check, ...]:
+def _pinning(scope: ClusterScope, shape: Shape) -> tuple[Check, ...]:
     # Places abroad are refused elsewhere, of every pod: naming any place is enough here.
     in_selector = f"{PLACE_KEYS}.exists(k, k in variables.selector)"
     in_term = (
@@ -63,24 +63,16 @@ def _pinning(home: Home, shape: Shape) -> tuple[Check, ...]:
         "kubernetes-placement-pinned",
         when(f"!({exempt} || {in_selector} || {in_terms})", '"no node selector names the region"'),
         "nothing keeps the pod at home",
-        f"topology.kubernetes.io/region: {home.placed.region}",
+        f"topology.kubernetes.io/region: {scope.placed.region}",
         "add it to the pod's nodeSelector, or require it in every term of its node affinity",
     )
-    named = 'variables.pod.?nodeName.orValue("")'
     # Kubelets register static pods with their own name.
     by_scheduler = 'request.userInfo.username.startsWith("system:node:")'
     fresh = 'request.operation == "CREATE" && ' if shape.is_pod else ""
-    node_name = Check(
-        "kubernetes-node-name",
-        when(f'{fresh}!{by_scheduler} && {named} != ""', named),
-        "the pod names its node, past the scheduler with its quotas and taints",
-        "no nodeName",
-        "use a nodeSelector",
-    )
-    return pinned, node_name
+    return pinned, *refused("pinning", f"{fresh}!{by_scheduler}")
 
 
-def _nodes(home: Home) -> Policy:
+def _nodes(scope: ClusterScope) -> Policy:
     """Nodes that say where they are: when they come, and when they say something else.
 
     What is wrong from before the policies stays: who taints or drains such a node must be able to.
@@ -94,7 +86,7 @@ def _nodes(home: Home) -> Policy:
         "nodes",
         (Target("", "v1", ("nodes",)),),
         (_check(
-            home, abroad_in_map(home, "variables.labels", no_zone=True),
+            scope, abroad_in_map(scope, "variables.labels", no_zone=True),
             "the node says that it is elsewhere",
         ),),
         {"labels": labels},
@@ -102,27 +94,35 @@ def _nodes(home: Home) -> Policy:
     )  # fmt: skip
 
 
-def _runtime_classes(home: Home) -> Policy:
+def _runtime_classes(scope: ClusterScope) -> Policy:
     selector = "object.?scheduling.?nodeSelector.orValue({})"
     return Policy(
         "runtime-classes",
         (Target("node.k8s.io", "v1", ("runtimeclasses",)),),
-        (_check(home, abroad_in_map(home, "variables.selector"), "its pods would be elsewhere"),),
+        (
+            _check(
+                scope, abroad_in_map(scope, "variables.selector"), "its pods would be elsewhere"
+            ),
+        ),
         {"selector": selector},
     )
 
 
-def _flavors(home: Home) -> Policy:
+def _flavors(scope: ClusterScope) -> Policy:
     return Policy(
         "resource-flavors",
         (Target("kueue.x-k8s.io", "v1beta2", ("resourceflavors",)),),
-        (_check(home, abroad_in_map(home, "variables.labels"), "the flavour is of nodes abroad"),),
+        (
+            _check(
+                scope, abroad_in_map(scope, "variables.labels"), "the flavour is of nodes abroad"
+            ),
+        ),
         {"labels": "object.?spec.?nodeLabels.orValue({})"},
     )
 
 
-def _node_pools(home: Home) -> Policy:
-    wrong = home.is_abroad("r.key", "v")
+def _node_pools(scope: ClusterScope) -> Policy:
+    wrong = scope.is_abroad("r.key", "v")
     values = "r.?values.orValue([])"
     found = (
         f'variables.requirements.filter(r, r.key in {PLACE_KEYS} && r.operator == "In" && '
@@ -132,6 +132,6 @@ def _node_pools(home: Home) -> Policy:
     return Policy(
         "node-pools",
         (Target("karpenter.sh", "v1", ("nodepools",)),),
-        (_check(home, found, "nodes would be made elsewhere"),),
+        (_check(scope, found, "nodes would be made elsewhere"),),
         {"requirements": "object.?spec.?template.?spec.?requirements.orValue([])"},
     )

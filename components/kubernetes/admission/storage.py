@@ -9,31 +9,31 @@ from falaj.components.catalogue.clusters.storage_drivers import (
     Driver,
 )
 from falaj.components.kubernetes.admission.expressions import is_own_host, text, texts, when
-from falaj.components.kubernetes.admission.home import CLUSTER, Home, abroad_in_terms
 from falaj.components.kubernetes.admission.policy import Check, Policy, Target
+from falaj.components.kubernetes.admission.scope import CLUSTER, ClusterScope, abroad_in_terms
 
 _KEY = "kubernetes-storage-class-key"
 _STAYS = "kubernetes-storage-abroad"
 _LOW = 'k.lowerAscii().replace("csi.storage.k8s.io/", "")'
 
 
-def policies(home: Home) -> tuple[Policy, ...]:
+def policies(scope: ClusterScope) -> tuple[Policy, ...]:
     """Classes of volumes and snapshots, volumes, and claims."""
     return (
         Policy(
             "storage-classes",
             (Target("storage.k8s.io", "v1", ("storageclasses",)),),
-            (_keys(), _stays(home), _topologies(home)),
+            (_keys(), _stays(scope), _topologies(scope)),
             {"parameters": "object.?parameters.orValue({})"},
         ),
         Policy(
             "snapshot-classes",
             (Target("snapshot.storage.k8s.io", "v1", ("volumesnapshotclasses",)),),
-            (_stays(home),),
+            (_stays(scope),),
             {"parameters": "object.?parameters.orValue({})"},
         ),
-        _volumes(home),
-        _claims(home),
+        _volumes(scope),
+        _claims(scope),
     )
 
 
@@ -74,13 +74,13 @@ def _keys() -> Check:
     )
 
 
-def _stays(home: Home) -> Check:
-    region = home.placed.region
+def _stays(scope: ClusterScope) -> Check:
+    region = scope.placed.region
     value = "variables.parameters[k]"
     places = (
         f'{_LOW} in {texts(PLACES)} && {value}.split(",").exists(p, '
         f'p.trim().lowerAscii().replace(" ", "") != {text(region)} && '
-        f"!p.trim().matches({text(home.zones)}))"
+        f"!p.trim().matches({text(scope.zones)}))"
     )
     copies = (
         f"{_LOW} in {texts(COPIES)} && {value}.upperAscii().matches("
@@ -93,7 +93,7 @@ def _stays(home: Home) -> Check:
         f"variables.parameters.filter(k, ({places}) || ({copies}) || ({arns}))"
         f'.map(k, k + ": " + {value})',
         "volumes or their copies would be elsewhere",
-        f"{home.said}; copies within it (LRS, ZRS)",
+        f"{scope.said}; copies within it (LRS, ZRS)",
         "remove the place or name one of these",
     )
 
@@ -102,19 +102,19 @@ def _arn_of(region: str) -> str:
     return rf"^arn:aws[a-z-]*:[a-z0-9-]*:{region}:"
 
 
-def _topologies(home: Home) -> Check:
+def _topologies(scope: ClusterScope) -> Check:
     terms = "object.?allowedTopologies.orValue([])"
     return Check(
         "kubernetes-placement-abroad",
-        abroad_in_terms(home, terms, "matchLabelExpressions"),
+        abroad_in_terms(scope, terms, "matchLabelExpressions"),
         "volumes would be made elsewhere",
-        home.said,
+        scope.said,
         "name places of this cluster only",
     )
 
 
-def _volumes(home: Home) -> Policy:
-    server = is_own_host("s", home.hosts_pattern, home.networks)
+def _volumes(scope: ClusterScope) -> Policy:
+    server = is_own_host("s", scope.hosts_pattern, scope.networks)
     servers = 'variables.servers.filter(s, s != "" && !' + server + ")"
     return Policy(
         "volumes",
@@ -127,9 +127,9 @@ def _volumes(home: Home) -> Policy:
             Check(
                 "kubernetes-placement-abroad",
                 abroad_in_terms(
-                    home, "object.spec.?nodeAffinity.?required.?nodeSelectorTerms.orValue([])"
+                    scope, "object.spec.?nodeAffinity.?required.?nodeSelectorTerms.orValue([])"
                 ),
-                "the volume is elsewhere", home.said, "name places of this cluster only",
+                "the volume is elsewhere", scope.said, "name places of this cluster only",
             ),
             Check(
                 "kubernetes-volume-host-path",
@@ -146,7 +146,7 @@ def _volumes(home: Home) -> Policy:
     )  # fmt: skip
 
 
-def _claims(home: Home) -> Policy:
+def _claims(scope: ClusterScope) -> Policy:
     name = 'object.spec.?storageClassName.orValue("")'
     # Volumes that are there already are claimed by their name, of no class.
     named = 'object.spec.?volumeName.orValue("") != ""'
@@ -156,10 +156,10 @@ def _claims(home: Home) -> Policy:
         (
             Check(
                 "cluster-storage-class",
-                when(f"!({name} in {texts(home.storage_classes)}) && !({named})",
+                when(f"!({name} in {texts(scope.storage_classes)}) && !({named})",
                      f'({name} == "" ? "no class" : {name})'),
                 "the claim is of a class whose volumes aren't known to be encrypted",
-                ", ".join(home.storage_classes),
+                ", ".join(scope.storage_classes),
                 "set storageClassName to one of them, or name a volume that is there",
             ),
         ),

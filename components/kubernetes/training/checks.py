@@ -1,18 +1,204 @@
-"""Checks of a training job's arguments."""
+"""Checks of the arguments of a training job, and of what job, sweep and site are given alike."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, Final
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Final, cast
 
-from falaj.components.kubernetes._images import resolve
-from falaj.components.kubernetes._nested import options
-from falaj.components.kubernetes._placed import check_in_cluster
-from falaj.components.kubernetes.training.arguments import ElasticArgs, TrainingJobArgs
-from falaj.components.kubernetes.training.horovod import LAUNCHER_IMAGE, MOST_PROCESSES
-from falaj.components.kubernetes.training.run_checks import checked_run, words
-from falaj.components.kubernetes.training.specification import Elastic, TrainingJobSpec
+from falaj.components.kubernetes._placed import InCluster, check_in_cluster
+from falaj.components.kubernetes._validation import amount, object_name, options
+from falaj.components.kubernetes.bill_of_materials import resolve
+from falaj.components.kubernetes.gpu_queues.queues import DEFAULT, PRIORITIES
+from falaj.components.kubernetes.training.arguments import (
+    Elastic,
+    ElasticArgs,
+    Placement,
+    PodSize,
+    Run,
+    TrainingJobArgs,
+    TrainingJobSpec,
+)
+from falaj.components.kubernetes.training.jobs import LAUNCHER_IMAGE, MOST_PROCESSES
+from falaj.components.kubernetes.training.placement import (
+    checked_topology,
+    devices,
+    fabric_devices,
+    is_gpu_flavor,
+)
+from falaj.components.kubernetes.training.pods import RESERVED
 from falaj.components.specification.refusals import Refusals
+
+#: A job's name starts those of its pods, which are labels of DNS: at most 63 with the role, two
+#: indexes and what Kubernetes adds.
+NAME: Final = re.compile(r"^[a-z]([a-z0-9-]{0,34}[a-z0-9])?$")
+_FLAVOR: Final = re.compile(r"^[a-z0-9]([a-z0-9._-]{0,61}[a-z0-9])?$")
+_IMAGE: Final = re.compile(
+    r"^[a-z0-9]+([._/-]+[a-z0-9]+)*(:[A-Za-z0-9_][A-Za-z0-9._-]{0,127})?@sha256:[0-9a-f]{64}$"
+)
+_PATH: Final = re.compile(r"^[A-Za-z0-9][A-Za-z0-9._-]*(/[A-Za-z0-9][A-Za-z0-9._-]*)*$")
+_VARIABLE: Final = re.compile(r"^[A-Za-z_][A-Za-z0-9_]*$")
+_RESERVED: Final = ("PET_", "KUBERNETES_", "JOB_COMPLETION_")
+_NOTICE_SECONDS: Final[Mapping[str, int]] = {"eks": 120, "aks": 30, "existing": 120}
+"""How long before a spot machine goes it is told: AWS 2 minutes, Azure 30 seconds.
+docs.aws.amazon.com/AWSEC2/latest/UserGuide/spot-instance-termination-notices.html,
+learn.microsoft.com/azure/virtual-machines/linux/scheduled-events"""
+_MIB: Final = 1024
+#: Python with torch, before a byte of data.
+_PROCESS_MIB: Final = 512
+
+
+def checked_run(
+    name: str,
+    given: Mapping[str, Any],
+    refusals: Refusals,
+    *,
+    needs_dataset: bool = True,
+    processes: int | None = None,
+) -> Run | None:
+    """The arguments of `RunArgs`; None where one was refused.
+
+    Args:
+        name: the workload's.
+        given: its arguments.
+        refusals: gets what is wrong.
+        needs_dataset: whether Falaj's training runs in it.
+        processes: of each pod. Default: one for each GPU.
+    """
+    before = refusals.count
+    if not NAME.match(name):
+        refusals.add("name", name, "1 to 36 of a-z, 0-9 and '-', first a letter, last no '-'")
+    placed = check_in_cluster(given, refusals)
+    flavor = refusals.text(given, "flavor")
+    if flavor and not _FLAVOR.match(flavor):
+        refusals.add("flavor", flavor, "the value of the nodes' label falaj.io/flavor")
+    size = _size(given, flavor, processes, refusals)
+    objects = {
+        argument: object_name(argument, given.get(argument, default), refusals)
+        for argument, default in (
+            ("checkpoints", None), ("queue", "default"), ("service_account", "trainer"),
+            ("monitoring_namespace", "monitoring"), ("data", given.get("checkpoints")),
+            ("namespace", f"{placed.tenant}-training" if placed else "training"),
+        )
+    }  # fmt: skip
+    priority = given.get("priority", DEFAULT)
+    refusals.choice("priority", priority, tuple(PRIORITIES))
+    spot = _spot(given, placed, flavor, refusals)
+    dataset = str(given.get("dataset", ""))
+    if needs_dataset:
+        dataset = refusals.text(given, "dataset")
+    if dataset and not _PATH.match(dataset):
+        refusals.add("dataset", dataset, "a path below the claim of datasets, without '..'")
+    arguments = words("arguments", given, refusals)
+    env = _env(given, refusals)
+    telemetry = refusals.flag("telemetry", given.get("telemetry", True))
+    grace = _grace(given, placed, spot, refusals)
+    image, fabric, level, mode = "", "none", None, "required"
+    if placed is not None:
+        image = _image(given, placed, size.gpus, refusals)
+        fabric, interfaces = fabric_devices(given, placed, flavor, size.gpus, refusals)
+        size = replace(size, resources={**size.resources, **interfaces})
+        level, mode = checked_topology(given, placed, refusals)
+    if refusals.count > before or placed is None:
+        return None
+    return Run(
+        placed, name, objects["namespace"], objects["service_account"], image, size,
+        Placement(flavor, spot, level, mode, fabric), objects["queue"], str(priority),
+        objects["checkpoints"], objects["data"], dataset, arguments, grace, env, telemetry,
+        objects["monitoring_namespace"],
+    )  # fmt: skip
+
+
+def words(argument: str, given: Mapping[str, Any], refusals: Refusals) -> tuple[str, ...]:
+    """A command line's words, in order; unlike names, one may come twice."""
+    value: object = given.get(argument, ())
+    if isinstance(value, str) or not isinstance(value, Sequence):
+        refusals.add(argument, value, "a list of texts, one for each word of the command line")
+        return ()
+    found: list[str] = []
+    for position, word in enumerate(cast("Sequence[object]", value)):
+        if isinstance(word, str) and word:
+            found.append(word)
+        else:
+            refusals.add(f"{argument}[{position}]", word, "text that is not empty")
+    return tuple(found)
+
+
+def _size(
+    given: Mapping[str, Any], flavor: str, processes: int | None, refusals: Refusals
+) -> PodSize:
+    fallback = 1 if is_gpu_flavor(flavor) else 0
+    gpus = refusals.whole("gpus_per_node", given.get("gpus_per_node", fallback), 0, 16)
+    device = devices(flavor, gpus, refusals)
+    cpus = amount("cpus", given.get("cpus", 3 * gpus or 2), refusals)
+    memory = amount("memory_gib", given.get("memory_gib", 12 * gpus or 4), refusals)
+    shared = amount("shared_memory_gib", given.get("shared_memory_gib", 2 * gpus or 0.5), refusals)
+    scratch = refusals.whole("scratch_gib", given.get("scratch_gib", 10), 1, 30_000)
+    count = processes or max(1, gpus)
+    if gpus and count != gpus:
+        refusals.add(
+            "processes_per_node", count, f"{gpus}, or leave it out",
+            "each process has one GPU",
+        )  # fmt: skip
+    if shared * _MIB + count * _PROCESS_MIB > memory * _MIB:
+        refusals.add(
+            "memory_gib", memory,
+            f"at least {shared + count * _PROCESS_MIB / _MIB:g}: /dev/shm counts as memory and "
+            f"each of {count} process(es) takes half a GiB to start",
+        )  # fmt: skip
+    resources = {
+        "cpu": f"{round(cpus * 1000)}m",
+        "memory": f"{round(memory * _MIB)}Mi",
+        "ephemeral-storage": f"{scratch + 1}Gi",
+        **device,
+    }
+    return PodSize(resources, gpus, count, round(shared * _MIB), scratch)
+
+
+def _spot(
+    given: Mapping[str, Any], placed: InCluster | None, flavor: str, refusals: Refusals
+) -> bool:
+    spot = refusals.flag("spot", given.get("spot", flavor.endswith("-spot")))
+    if spot and placed is not None and placed.data_class == "restricted":
+        refusals.say(
+            "spot",
+            "is not for data_class 'restricted': memory of a machine that is taken back is out "
+            "of one's hands; use a flavor on demand",
+        )
+    if not spot and flavor.endswith("-spot"):
+        refusals.say("spot", f"given false, but {flavor!r} has spot machines alone")
+    return spot
+
+
+def _grace(
+    given: Mapping[str, Any], placed: InCluster | None, spot: bool, refusals: Refusals
+) -> int:
+    notice = _NOTICE_SECONDS[placed.distribution] if placed is not None else 120
+    most = notice if spot else 3_600
+    seconds = refusals.whole("grace_seconds", given.get("grace_seconds", min(120, most)), 10, most)
+    return min(seconds, most)
+
+
+def _env(given: Mapping[str, Any], refusals: Refusals) -> dict[str, str]:
+    values = refusals.mapping("env", given["env"]) if "env" in given else {}
+    for name in values:
+        if not _VARIABLE.match(name):
+            refusals.add(f"env[{name!r}]", name, "letters, digits and '_', first no digit")
+        elif name.startswith(_RESERVED) or name in RESERVED:
+            refusals.say(f"env[{name!r}]", "is set by the component; leave it out")
+    return values
+
+
+def _image(given: Mapping[str, Any], placed: InCluster, gpus: int, refusals: Refusals) -> str:
+    if (own := given.get("image")) is not None:
+        if isinstance(own, str) and _IMAGE.match(own):
+            return placed.image(own)
+        refusals.add("image", own, "repository@sha256:… below the registry, in lower case")
+        return ""
+    short = "falaj-training" if gpus else "falaj-training-cpu"
+    return resolve(placed, [short], given.get("images"), refusals).get(short, "")
+
 
 FRAMEWORKS: Final = ("pytorch", "tensorflow", "horovod", "parameter-server")
 MOST_NODES: Final = 512

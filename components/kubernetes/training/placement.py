@@ -7,10 +7,9 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from falaj.components import catalogue
-from falaj.components.kubernetes._nested import options
 from falaj.components.kubernetes._placed import CLOUDS, InCluster
-from falaj.components.kubernetes.training.arguments import TopologyArgs
-from falaj.components.kubernetes.training.specification import Placement
+from falaj.components.kubernetes._validation import options
+from falaj.components.kubernetes.training.arguments import Placement, TopologyArgs
 from falaj.components.specification.node_labels import CAPACITY, FABRIC, FLAVOR, GPU_TAINT
 from falaj.components.specification.refusals import Refusals
 

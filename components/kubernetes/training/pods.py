@@ -1,13 +1,235 @@
-"""The pod of a training workload: one container that may do nothing but train."""
+"""The pod of a training workload: its one container, its variables, and what its failures mean.
+
+The container may do nothing but train. Its variables say who it is, where the others are and how
+the collectives talk; an entry may refer to those before it as ``$(NAME)``, which the kubelet
+replaces.
+
+Failures of machines are worth another attempt, those of the program never. Statuses are those of
+``workloads/statuses.py``. A program of the team's own should end likewise: 1 and 2 for faults that
+would come again, 75 after a checkpoint on SIGTERM.
+"""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from falaj.components.kubernetes.training.environment import METRICS_PORT, SCRATCH, base, given
+from falaj.components.kubernetes.training.arguments import Run, TrainingJobSpec
 from falaj.components.kubernetes.training.placement import pod_placement
-from falaj.components.kubernetes.training.specification import Run
+
+RESERVED: Final = frozenset(
+    {
+        "POD_IP", "POD_NAME", "HOME", "TMPDIR", "NODE_RANK", "RESTART_ATTEMPT", "TF_CONFIG",
+        "RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT", "FALAJ_GRACE_SECONDS",
+        # The launcher's (workloads/horovod/world.py); others of Horovod's are the user's to set.
+        "HOROVOD_RANK", "HOROVOD_SIZE", "HOROVOD_LOCAL_RANK", "HOROVOD_LOCAL_SIZE",
+        "HOROVOD_CROSS_RANK", "HOROVOD_CROSS_SIZE", "HOROVOD_HOSTNAME", "HOROVOD_CONTROLLER",
+        "HOROVOD_CPU_OPERATIONS", "HOROVOD_GLOO_RENDEZVOUS_ADDR", "HOROVOD_GLOO_RENDEZVOUS_PORT",
+        "HOROVOD_ELASTIC",
+    }
+)  # fmt: skip
+"""Names of variables that no user gives."""
+METRICS_PORT: Final = 9464
+RENDEZVOUS_PORT: Final = 29400
+TENSORFLOW_PORT: Final = 2222
+SCRATCH: Final = "/scratch"
+#: Of the processes in one pod; each loss of another pod takes one.
+_ELASTIC_RESTARTS: Final = 100
+
+#: https://kubernetes.io/docs/concepts/workloads/controllers/job/#completion-mode
+_INDEX: Final = "metadata.labels['batch.kubernetes.io/job-completion-index']"
+#: JobSet writes it on every pod: workers of an attempt never meet those of the one before.
+_ATTEMPT: Final = "metadata.labels['jobset.sigs.k8s.io/restart-attempt']"
+
+#: What stays on in production, by docs.nvidia.com/deeplearning/nccl/user-guide/docs/env.html and
+#: PyTorch's docs/source/torch_nccl_environment_variables.md: an end to hangs, and their trace.
+_NCCL: Final[Mapping[str, str]] = {
+    "NCCL_DEBUG": "WARN",
+    "TORCH_NCCL_ASYNC_ERROR_HANDLING": "1",
+    "TORCH_NCCL_DUMP_ON_TIMEOUT": "1",
+    "TORCH_FR_BUFFER_SIZE": "2000",
+    "TORCH_NCCL_HEARTBEAT_TIMEOUT_SEC": "600",
+    "TORCH_NCCL_DEBUG_INFO_TEMP_FILE": f"{SCRATCH}/flight-record-",
+}
+#: Virtual interfaces are left out; AKS names the pod's own in its guide to RDMA.
+_SOCKETS: Final = {"aks": "eth0"}
+_OTHER_SOCKETS: Final = "^lo,docker,veth"
+_FABRIC: Final[Mapping[str, Mapping[str, str]]] = {
+    "none": {},
+    # Older settings (FI_PROVIDER, NCCL_PROTO …) are for old libfabric and stay unset:
+    # github.com/aws-samples/awsome-distributed-training, 1.architectures/efa-cheatsheet.md
+    "efa": {"FI_EFA_USE_HUGE_PAGE": "0"},
+    "infiniband": {"NCCL_IB_DISABLE": "0", "NCCL_NET_GDR_LEVEL": "SYS"},
+}
+
+
+def base(run: Run) -> list[dict[str, Any]]:
+    """What every pod has: its address, its folders, NCCL's settings where it has GPUs."""
+    entries = [
+        _field("POD_IP", "status.podIP"),
+        _field("POD_NAME", "metadata.name"),
+        *_plain(
+            {
+                "HOME": "/tmp",  # noqa: S108 - a volume of the pod's own
+                "TMPDIR": SCRATCH,
+                "PYTHONDONTWRITEBYTECODE": "1",
+                "PYTHONUNBUFFERED": "1",
+                "TORCHINDUCTOR_CACHE_DIR": f"{SCRATCH}/inductor",
+                "FALAJ_GRACE_SECONDS": str(run.grace_seconds),
+            }
+        ),
+    ]
+    if run.size.gpus:
+        sockets = _SOCKETS.get(run.placed.distribution, _OTHER_SOCKETS)
+        fabric = _FABRIC[run.placement.fabric]
+        entries += _plain({**_NCCL, "NCCL_SOCKET_IFNAME": sockets, **fabric})
+    return entries
+
+
+def torch(spec: TrainingJobSpec, host: str) -> list[dict[str, Any]]:
+    """Variables by which pods meet, those of torchrun: see workloads/training/rendezvous.py.
+
+    Args:
+        spec: the job.
+        host: DNS name of the pod that hosts the rendezvous.
+    """
+    if spec.nodes == 1 and spec.elastic is None:
+        return []
+    elastic = spec.elastic
+    nodes = f"{elastic.least}:{elastic.most}" if elastic else str(spec.nodes)
+    entries = [_field("PET_NODE_RANK", _INDEX)]
+    identity = spec.run.name
+    if elastic is None:
+        entries.append(_field("RESTART_ATTEMPT", _ATTEMPT))
+        identity = f"{identity}-$(RESTART_ATTEMPT)"
+    values = {
+        "PET_NNODES": nodes,
+        "PET_NPROC_PER_NODE": str(spec.run.size.processes),
+        "PET_RDZV_BACKEND": "c10d",
+        "PET_RDZV_ENDPOINT": f"{host}:{RENDEZVOUS_PORT}",
+        "PET_RDZV_ID": identity,
+        "PET_RDZV_CONF": "timeout=900,last_call_timeout=5,keep_alive_interval=2,"
+        "keep_alive_max_attempt=3",
+        "PET_LOCAL_ADDR": "$(POD_IP)",
+        # A gang starts anew as a whole; an elastic one meets again with whoever is left.
+        "PET_MAX_RESTARTS": str(_ELASTIC_RESTARTS if elastic else 0),
+    }
+    return [*entries, *_plain(values)]
+
+
+def tensorflow(role: str, cluster: Mapping[str, list[str]]) -> list[dict[str, Any]]:
+    """``TF_CONFIG`` of one role: github.com/tensorflow/docs, guide/distributed_training.
+
+    Args:
+        role: ``chief``, ``worker`` or ``ps``.
+        cluster: names with ports of the pods of each role.
+    """
+    task = '{"type": ' + json.dumps(role) + ', "index": $(NODE_RANK)}'
+    text = '{"cluster": ' + json.dumps(cluster) + ', "task": ' + task + "}"
+    return [_field("NODE_RANK", _INDEX), *_plain({"TF_CONFIG": text})]
+
+
+def horovod() -> list[dict[str, Any]]:
+    """What the launcher is told: which pod this is, of which attempt."""
+    return [_field("NODE_RANK", _INDEX), _field("RESTART_ATTEMPT", _ATTEMPT)]
+
+
+def names_set(entries: list[dict[str, Any]]) -> set[str]:
+    """Names of the entries."""
+    return {str(entry["name"]) for entry in entries}
+
+
+def given(run: Run) -> list[dict[str, Any]]:
+    """The user's own variables."""
+    return _plain(run.env)
+
+
+def _plain(values: Mapping[str, str]) -> list[dict[str, Any]]:
+    return [{"name": name, "value": value} for name, value in values.items()]
+
+
+def _field(name: str, path: str) -> dict[str, Any]:
+    return {"name": name, "valueFrom": {"fieldRef": {"fieldPath": path}}}
+
+
+PROGRAM_FAULTS: Final = (1, 2)
+STOPPED: Final = 75
+
+_DISRUPTED: Final = [{"type": "DisruptionTarget", "status": "True"}]
+_REASON: Final = "PodFailurePolicy"
+
+
+def _exit_codes(*values: int) -> dict[str, Any]:
+    return {"containerName": CONTAINER, "operator": "In", "values": list(values)}
+
+
+def gang_pods() -> dict[str, Any]:
+    """A job's rules where the set of jobs decides: the first that matters ends the gang."""
+    return {
+        "rules": [
+            {"action": "FailJob", "onPodConditions": _DISRUPTED},
+            {"action": "FailJob", "onExitCodes": _exit_codes(*PROGRAM_FAULTS)},
+            {"action": "FailJob", "onExitCodes": _exit_codes(STOPPED)},
+        ]
+    }
+
+
+def gang(max_restarts: int) -> dict[str, Any]:
+    """What becomes of a gang of which a job has failed.
+
+    Evicted pods (spot, drains, pre-emption) start all again and cost nothing; a fault of the
+    program ends it; what else there is (lost peers, GPUs, memory) is tried ``max_restarts`` times.
+    Messages: pkg/controller/job/pod_failure_policy.go of Kubernetes.
+    """
+    return {
+        "maxRestarts": max_restarts,
+        # Old pods hold GPUs: new ones start when these are free.
+        "restartStrategy": "BlockingRecreate",
+        "rules": [
+            {
+                "name": "evicted",
+                "action": "RestartJobSetAndIgnoreMaxRestarts",
+                "onJobFailureReasons": [_REASON],
+                "onJobFailureMessagePatterns": [
+                    "has condition DisruptionTarget matching FailJob rule",
+                    f"failed with exit code {STOPPED} matching FailJob rule",
+                ],
+            },
+            {
+                "name": "program_fault",
+                "action": "FailJobSet",
+                "onJobFailureReasons": [_REASON],
+                "onJobFailureMessagePatterns": [
+                    f"failed with exit code {code} matching FailJob rule"
+                    for code in PROGRAM_FAULTS
+                ],
+            },
+        ],
+    }
+
+
+def elastic_pods() -> dict[str, Any]:
+    """A job's rules where each pod is replaced alone, while the others go on."""
+    return {
+        "rules": [
+            {"action": "Ignore", "onPodConditions": _DISRUPTED},
+            {"action": "Ignore", "onExitCodes": _exit_codes(STOPPED)},
+            {"action": "FailJob", "onExitCodes": _exit_codes(*PROGRAM_FAULTS)},
+        ]
+    }
+
+
+def trial_pods() -> dict[str, Any]:
+    """A job's rules where each index is a trial: it fails alone."""
+    return {
+        "rules": [
+            {"action": "Ignore", "onPodConditions": _DISRUPTED},
+            {"action": "Ignore", "onExitCodes": _exit_codes(STOPPED)},
+            {"action": "FailIndex", "onExitCodes": _exit_codes(*PROGRAM_FAULTS)},
+        ]
+    }
+
 
 CONTAINER: Final = "train"
 USER: Final = 65532

@@ -1,4 +1,4 @@
-"""Which nodes pods get onto: by the scheduler, and none that are kept for others."""
+"""What the scheduler goes by: nodes that are kept for others, and what containers need."""
 
 from __future__ import annotations
 
@@ -18,35 +18,15 @@ from falaj.policies.model import (
     rule,
     text,
 )
-from falaj.policies.reading.kubernetes import ANY_OBJECT
-from falaj.policies.reading.namespaces import is_system
-from falaj.policies.reading.pod_checks import each_pod
-from falaj.policies.reading.pods import Pod
+from falaj.policies.reading.kubernetes import ANY_OBJECT, all_manifests
+from falaj.policies.reading.namespaces import Level, is_system
+from falaj.policies.reading.pod_checks import each_container, each_pod
+from falaj.policies.reading.pods import Container, Pod
 from falaj.policies.reading.said import said
 
 _CONTROLS: Final = ("iso27001:A.8.22", "iso27001:A.8.9", "uae-ia:T5.2.2", "nist-800-207:2")
 #: Resources that are a GPU, or a part of one.
 _GPUS: Final = "nvidia.com/"
-
-
-@rule(
-    "kubernetes-node-name",
-    "Pods are placed by the scheduler",
-    Severity.MEDIUM,
-    ANY_OBJECT,
-    _CONTROLS,
-    "Remove nodeName, and select nodes by their labels.",
-)
-@each_pod()
-def node_name(pod: Pod, view: View) -> Iterator[Finding]:
-    """No pod names its node, past quotas of queues, taints and what else is asked of nodes."""
-    value = pod.get("nodeName")
-    if is_system(pod.manifest.namespace):
-        return
-    if is_unknown(value):
-        yield pod.indeterminate("nodeName", f"whether it names a node {value.reason}")
-    elif text(value):
-        yield pod.violation("nodeName", f"the pod names {said(value)}, past the scheduler")
 
 
 @rule(
@@ -95,4 +75,76 @@ def _asks_for_gpu(pod: Pod) -> bool:
     return False
 
 
-RULES: tuple[Rule, ...] = (node_name, tolerations)
+#: Devices that schedulers only count where they are a limit.
+_DEVICES: Final = ("nvidia.com/", "amd.com/gpu", "aws.amazon.com/neuron", "gpu.intel.com/")
+
+
+@rule(
+    "kubernetes-resource-limits",
+    "Containers say how much memory and processor time they need",
+    Severity.LOW,
+    ANY_OBJECT,
+    ("iso27001:A.8.9", "iso27001:A.8.14"),
+    "Set resources.limits.memory and resources.requests.cpu on the container, and devices such as "
+    "nvidia.com/gpu as limits; or give the namespace a LimitRange with defaults.",
+)
+@each_container(Level.RESTRICTED)
+def resource_limits(container: Container, view: View) -> Iterator[Finding]:
+    """One container can't starve the others of its node."""
+    if container.list == "ephemeralContainers" or container.pod.is_partial:
+        return  # Debugging containers can't have resources of their own.
+    resources = container.get("resources")
+    if is_unknown(resources):
+        yield container.indeterminate("resources", f"its resources {resources.reason}")
+        return
+    for key, places in (("memory", ("limits",)), ("cpu", ("requests", "limits"))):
+        yield from _demand(container, view, key, places)
+    requests, limits = get(resources, "requests"), get(resources, "limits")
+    for device in sorted(requests) if isinstance(requests, Mapping) else ():
+        has_limit = isinstance(limits, Mapping) and limits.get(device) is not None
+        if str(device).startswith(_DEVICES) and not has_limit:
+            yield container.violation(
+                f'resources.limits["{device}"]',
+                f"{device} is requested and no limit; devices are given as limits only",
+            )
+
+
+def _demand(
+    container: Container, view: View, key: str, places: tuple[str, ...]
+) -> Iterator[Finding]:
+    path = f"resources.{places[0]}.{key}"
+    found = [container.get(f"resources.{each}.{key}") for each in places]
+    found += [container.pod.get(f"resources.{each}.{key}") for each in places]
+    given = [each for each in found if each is not ABSENT and each != ""]
+    if any(not is_unknown(each) for each in given):
+        return
+    what = "memory limit" if key == "memory" else "CPU request"
+    if given:
+        yield container.indeterminate(path, f"the {what} {given[0].reason}")
+    elif view.stack is None:
+        yield container.indeterminate(
+            path, f"there is no {what}, unless a LimitRange of the namespace gives one"
+        )
+    elif not _has_default(container, view, key):
+        yield container.violation(
+            path,
+            f"container {container.name!r} has no {what}, and no LimitRange of its namespace "
+            "gives one",
+        )
+
+
+def _has_default(container: Container, view: View, key: str) -> bool:
+    namespace = container.pod.manifest.namespace
+    for each in all_manifests(view.stack) if view.stack else ():
+        if each.kind != "LimitRange" or (
+            not is_unknown(namespace) and each.namespace != namespace
+        ):
+            continue
+        for limit in items(each.get("spec.limits")):
+            default = get(limit, "default")
+            if text(get(limit, "type")) == "Container" and get(default, key) is not ABSENT:
+                return True
+    return False
+
+
+RULES: tuple[Rule, ...] = (tolerations, resource_limits)

@@ -14,8 +14,8 @@ import yaml
 
 from falaj.components.kubernetes import platform
 from falaj.components.kubernetes._objects import Manifest, key_of, type_of
+from falaj.components.kubernetes.addons import ADDONS
 from falaj.components.kubernetes.addons.addon import PlatformSpec
-from falaj.components.kubernetes.addons.available import ADDONS
 from falaj.components.kubernetes.addons.installation import installations, manifests
 from falaj.components.kubernetes.bill_of_materials import images
 from falaj.policies.model import Settings, Stack

@@ -6,9 +6,8 @@ import re
 
 import pytest
 
-from falaj.components.kubernetes._images import resolve
 from falaj.components.kubernetes._placed import InCluster
-from falaj.components.kubernetes.bill_of_materials import DIGEST, charts, images
+from falaj.components.kubernetes.bill_of_materials import DIGEST, charts, images, resolve
 from falaj.components.specification.refusals import Refusals
 from falaj.policies.reading.images import parse
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from falaj.components.kubernetes._objects import Manifest, key_of, type_of
 from falaj.components.kubernetes.inference_service import InferenceServiceArgs, check
-from falaj.components.kubernetes.serving.specification import PORT
+from falaj.components.kubernetes.inference_service.arguments import PORT
 from falaj.policies.model import Stack
 from falaj.policies.model.cases import resource_of
 from falaj.policies.model.judge import Judge
@@ -58,7 +58,7 @@ REFUSED: list[tuple[dict[str, Any], str, str]] = [
      "version 7 twice"),
     ({"versions": [{**ONE[0], "package_digest": "latest"}]}, "versions[0].package_digest",
      "a tag could be moved"),
-    ({"versions": [{**ONE[0], "wieght": 1}]}, "versions[0].wieght", "is not known here"),
+    ({"versions": [{**ONE[0], "wieght": 1}]}, "versions[0].wieght", "did you mean 'weight'?"),
     ({"versions": [{**ONE[0], "header": "a b"}]}, "versions[0].header", "a word"),
     ({"min_replicas": 1}, "min_replicas", "from 2"),
     ({"min_replicas": 5, "max_replicas": 4}, "max_replicas", "from 5"),
@@ -69,7 +69,7 @@ REFUSED: list[tuple[dict[str, Any], str, str]] = [
      "hours.start", "five fields of cron"),
     ({"hours": {"start": "0 7 * * *", "end": "0 19 * * *"}}, "hours", "scale_to_zero"),
     ({"spill": {**SPILL, "to": "credit-risk"}}, "spill.to", "another InferenceService"),
-    ({"spill": {**SPILL, "above": 1}}, "spill.above", "is not known here"),
+    ({"spill": {**SPILL, "above": 1}}, "spill.above", "did you mean 'above_ms'?"),
     ({"callers": [{"namespace": "*", "service_account": "a"}]}, "callers[0]", "without wildcards"),
     ({"callers": [{"namespace": "a"}]}, "callers[0]", "namespace and service_account"),
     ({"gateway": "falaj"}, "gateway", "namespace/name"),

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from falaj.components.kubernetes import platform
-from falaj.components.kubernetes.addons.available import ADDONS
+from falaj.components.kubernetes.addons import ADDONS
 from falaj.components.kubernetes.addons.installation import installations, manifests
 from tests.components.kubernetes.platforms import DIGESTS, KEY, arguments, spec
 

@@ -9,7 +9,7 @@ import pulumi
 import pytest
 
 from falaj.components.kubernetes import Platform
-from falaj.components.kubernetes.addons.available import ADDONS
+from falaj.components.kubernetes.addons import ADDONS
 from falaj.components.kubernetes.addons.installation import manifests
 from tests.components.kubernetes.platforms import arguments, spec
 from tests.components.kubernetes.registrations import recorded

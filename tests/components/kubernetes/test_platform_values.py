@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import yaml
 
-from falaj.components.kubernetes.addons.available import ADDONS
+from falaj.components.kubernetes.addons import ADDONS
 from falaj.components.kubernetes.addons.gpu_operator import sharing_profiles
 from falaj.components.kubernetes.addons.installation import installations, manifests
 from falaj.components.kubernetes.addons.kueue import kueue_configuration

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from falaj.components.kubernetes.gpu_queues import check, manifests
-from falaj.components.kubernetes.queueing.credits import CREDIT, WHOLE, credits_of, transformations
+from falaj.components.kubernetes.gpu_queues.pools import CREDIT, WHOLE, credits_of, transformations
 from tests.components.kubernetes.cluster_parts import (
     COMMON,
     PLACES,

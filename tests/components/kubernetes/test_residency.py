@@ -14,10 +14,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from falaj.components.catalogue.clusters.isolation import SYSTEM
-from falaj.components.kubernetes.addons.available import ADDONS
+from falaj.components.catalogue.clusters.pod_rules import POD_RULES
+from falaj.components.kubernetes.addons import ADDONS
 from falaj.components.kubernetes.admission.expressions import hosts_pattern, images_pattern, text
-from falaj.components.kubernetes.admission.home import AGENTS, CLUSTER, OPERATORS
 from falaj.components.kubernetes.admission.policy import RULES_ANNOTATION, Check, Policy, Target
+from falaj.components.kubernetes.admission.scope import AGENTS, CLUSTER, OPERATORS
 from falaj.components.kubernetes.residency import check, manifests, policies
 from falaj.policies.model import Settings
 from falaj.policies.reading.images import is_allowed, parse
@@ -146,14 +147,27 @@ def test_a_check_of_a_rule_stands_once() -> None:
         Policy("x", (Target("", "v1", ("pods",)),), ())
 
 
-def test_the_policy_of_nodes_reads_as_reviewed() -> None:
-    """Small enough to be read whole; the others are made by the same function."""
+@pytest.mark.parametrize("name", ["nodes", "host-access-pods"])
+def test_policies_read_as_reviewed(name: str) -> None:
+    """One that is written by hand, and one of the catalogue's rules of pods."""
     made = [
-        each for each in manifests(check("residency", ARGS)) if "nodes" in each["metadata"]["name"]
+        each
+        for each in manifests(check("residency", ARGS))
+        if each["metadata"]["name"] == f"falaj-{name}"
     ]
     plain = json.loads(json.dumps(made))
-    golden = Path(__file__).with_name("golden") / "residency_nodes.yaml"
+    golden = Path(__file__).with_name("golden") / f"residency_{name.replace('-', '_')}.yaml"
     assert plain == list(yaml.safe_load_all(golden.read_text(encoding="utf-8")))
+
+
+def test_every_rule_of_pods_is_refused_by_the_policy_that_it_names() -> None:
+    """An `admission` that no policy goes by would be refused by nobody."""
+    refusing = {
+        (one.rule, each.name.removesuffix("-pods"))
+        for each in policies(check("residency", ARGS))
+        for one in each.checks
+    }
+    assert {(each.id, each.admission) for each in POD_RULES if each.admission} <= refusing
 
 
 _NAMES = st.from_regex(r"[a-z0-9]{1,4}(?:[./:-][a-z0-9]{1,4}){0,4}", fullmatch=True)

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from falaj.components.kubernetes.tenancy.duties import DUTIES, grants
 from falaj.components.kubernetes.tenant import check, manifests
+from falaj.components.kubernetes.tenant.roles import ROLES, grants
 from tests.components.kubernetes.cluster_parts import (
     COMMON,
     PLACES,
@@ -118,8 +118,8 @@ def test_the_manifests_are_the_reviewed_ones_of_roles_too() -> None:
 
 def test_nobody_trains_and_deploys_nor_reads_secrets_nor_widens_what_it_may() -> None:
     for of in ("training", "serving"):
-        for duty in DUTIES:
-            for group, resources, verbs in grants(duty, of):
+        for role in ROLES:
+            for group, resources, verbs in grants(role, of):
                 allowed = {(group, each, verb) for each in resources for verb in verbs}
                 assert ("", "secrets", "get") not in allowed
                 assert ("", "secrets", "list") not in allowed
@@ -130,7 +130,7 @@ def test_nobody_trains_and_deploys_nor_reads_secrets_nor_widens_what_it_may() ->
                     "roles", "rolebindings", "networkpolicies", "resourcequotas", "limitranges",
                     "serviceaccounts", "namespaces", "pods/exec", "authorizationpolicies",
                 }  # fmt: skip
-                assert not (duty == "auditors" and changed)
+                assert not (role == "auditors" and changed)
     trained = {each for _, names, verbs in grants("trainers", "training") for each in names
                if "create" in verbs}  # fmt: skip
     deployed = {each for _, names, verbs in grants("deployers", "serving") for each in names

@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 from falaj.components.kubernetes._objects import Manifest
-from falaj.components.kubernetes.training import environment
-from falaj.components.kubernetes.training import horovod as rendered
+from falaj.components.kubernetes.training.jobs import MOST_PROCESSES
+from falaj.components.kubernetes.training.pods import RENDEZVOUS_PORT, RESERVED
 from falaj.workloads.horovod import command, world
 from tests.components.kubernetes.cluster_parts import difference, same_as_golden
 from tests.components.kubernetes.pod_processes import Machine, finish
@@ -68,10 +68,10 @@ def test_what_tunes_horovod_is_the_users() -> None:
 
 
 def test_both_sides_agree() -> None:
-    assert rendered.MOST_PROCESSES == world.MOST_PROCESSES
-    assert environment.RENDEZVOUS_PORT == command.PORT
+    assert MOST_PROCESSES == world.MOST_PROCESSES
+    assert RENDEZVOUS_PORT == command.PORT
     ours = {**world.meeting("10.0.0.1", 1, "eth0"), **world.World(1, 1, 0).environment(0)}
-    assert ours.keys() - {"HOROVOD_GLOO_IFACE"} <= environment.RESERVED
+    assert ours.keys() - {"HOROVOD_GLOO_IFACE"} <= RESERVED
 
 
 @pytest.mark.parametrize("place", PLACES)

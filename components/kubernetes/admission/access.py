@@ -1,0 +1,233 @@
+"""Who may do what: roles and bindings, namespaces and their marks, paths of secrets.
+
+Nobody is given what makes them somebody else, and nothing is for everybody. Exempt namespaces are
+made, and marks of all are changed, by who may change policies.
+"""
+
+from falaj.components.catalogue.clusters.rights import ESCALATIONS, EVERYBODY, HARMLESS, READS
+from falaj.components.kubernetes._placed import DATA_CLASS_LABEL, TENANT_LABEL
+from falaj.components.kubernetes.admission.expressions import text, texts, when
+from falaj.components.kubernetes.admission.policy import Check, Policy, Target
+from falaj.components.kubernetes.admission.scope import ACCOUNTS, ROLE_MAKERS, ClusterScope, joined
+
+_GROUP = "rbac.authorization.k8s.io"
+_RESOURCES = 'r.?resources.orValue([]).join("/")'
+
+#: Roles of add-ons that are for everybody who has an account, by namespace: Trainer's lets its SDK
+#: read one ConfigMap, which says the version. Its chart makes it in any case.
+_PUBLISHED = {"kubeflow-system": "kubeflow-trainer-public"}
+
+MAY_CHANGE_POLICIES = (
+    'authorizer.group("admissionregistration.k8s.io").resource("validatingadmissionpolicies")'
+    '.check("update").allowed()'
+)
+"""Whether the one who asks may change these policies: no admission judges changes of those, so
+whoever may is held back by nothing here. It is what an exemption is worth."""
+
+
+def policies(scope: ClusterScope) -> tuple[Policy, ...]:
+    """Roles and bindings, namespaces, and secrets from outside."""
+    return (*_rights(scope), *_namespaces(scope), *_secret_paths(scope))
+
+
+def _rights(scope: ClusterScope) -> tuple[Policy, ...]:
+    """Roles of tenants, roles of the cluster, and bindings of both."""
+    user = "request.userInfo.username"
+    # A role without rules has null in their place.
+    rules = {"rules": "dyn(object.?rules.orValue([])) == null ? [] : object.?rules.orValue([])"}
+    maker = f'{texts(ROLE_MAKERS)}.exists(n, {user}.startsWith({text(ACCOUNTS)} + n + ":"))'
+    own = {
+        "may-not-change-policies": f"!{MAY_CHANGE_POLICIES}",
+        "not-of-an-operator-of-agents": f"!{maker}",
+    }
+    checks = (_wildcards(), _escalations(), _secrets())
+    return (
+        Policy("roles", (Target(_GROUP, "v1", ("roles",)),), checks, rules, exempt=scope.platform),
+        Policy("cluster-roles", (Target(_GROUP, "v1", ("clusterroles",)),), checks, rules, own),
+        _bindings("role-bindings", "rolebindings", scope, frozenset()),
+        _bindings("cluster-role-bindings", "clusterrolebindings", scope, scope.platform),
+    )
+
+
+def _wildcards() -> Check:
+    lists = " || ".join(
+        f'r.?{each}.orValue([]).exists(v, v in ["*", "*/*", "/*"])'
+        for each in ("verbs", "apiGroups", "resources", "nonResourceURLs")
+    )
+    return Check(
+        "kubernetes-rbac-wildcard",
+        f'variables.rules.filter(r, {lists}).map(r, r.verbs.join("/") + " on " + {_RESOURCES})',
+        "the role allows whatever there is",
+        "verbs, groups and resources by their names",
+        "replace * by what is needed",
+    )
+
+
+def _escalations() -> Check:
+    found = joined(
+        f"variables.rules.filter(r, r.?resources.orValue([]).exists(x, x in {texts(resources)}"
+        f"{_extras(resources)}) && r.verbs.exists(v, v in {texts(verbs | {'*'})}))"
+        f".map(r, {_RESOURCES} + {text(' lets one ' + what)})"
+        for resources, verbs, what in ESCALATIONS
+    )
+    return Check(
+        "kubernetes-rbac-escalation",
+        found,
+        "the role makes its holder somebody else",
+        "roles without such verbs",
+        "remove the verb or the resource",
+    )
+
+
+def _extras(resources: frozenset[str]) -> str:
+    return ' || x.startsWith("userextras/")' if "userextras" in resources else ""
+
+
+def _secrets() -> Check:
+    return Check(
+        "kubernetes-rbac-secrets",
+        'variables.rules.filter(r, "secrets" in r.?resources.orValue([]) && '
+        'r.?apiGroups.orValue([""]).exists(g, g in ["", "*"]) && '
+        f"r.verbs.exists(v, v in {texts(READS)}) && size(r.?resourceNames.orValue([])) == 0)"
+        '.map(r, r.verbs.join("/"))',
+        "the role reads all secrets",
+        "verb get with resourceNames",
+        "name the secrets, or mount them into the pod",
+    )
+
+
+def _bindings(name: str, resource: str, scope: ClusterScope, trusted: frozenset[str]) -> Policy:
+    """Bindings; accounts of ``trusted`` namespaces may be bound to cluster-admin."""
+    subjects = "object.?subjects.orValue([])"
+    of_all = f's.name in {texts(tuple(EVERYBODY))} || s.name.startsWith("system:serviceaccounts:")'
+    default = 's.kind == "ServiceAccount" && s.name == "default"'
+    said = 's.kind + " " + s.name'
+    allowed = "false"
+    if trusted:
+        allowed = (
+            f'size({subjects}) > 0 && {subjects}.all(s, s.kind == "ServiceAccount" && '
+            f's.?namespace.orValue("") in {texts(trusted)})'
+        )
+    published = " || ".join(
+        f'(request.namespace == {text(namespace)} && object.roleRef.kind == "Role" && '
+        f"object.roleRef.name == {text(role)} && "
+        f'{subjects}.all(s, s.kind == "Group" && s.name == "system:authenticated"))'
+        for namespace, role in _PUBLISHED.items()
+    )
+    harmless = f"object.roleRef.name in {texts(HARMLESS)}"
+    if resource == "rolebindings":
+        harmless = f"({harmless} || {published})"
+    named = f"size({subjects}) == 0 ? [object.roleRef.name] : {subjects}.map(s, {said})"
+    return Policy(
+        name,
+        (Target(_GROUP, "v1", (resource,)),),
+        (
+            Check(
+                "kubernetes-rbac-subjects",
+                f"{harmless} ? [] : {subjects}.filter(s, {of_all} || ({default})).map(s, {said})",
+                "rights for everybody",
+                "named groups, and accounts that only one program has",
+                "bind one of these",
+            ),
+            Check(
+                "kubernetes-rbac-cluster-admin",
+                f'object.roleRef.name == "cluster-admin" && !({allowed}) ? ({named}) : []',
+                "cluster-admin may do everything, and would be given to",
+                "roles that name what is needed",
+                "bind such a role; administrators come in by the cloud's access entries",
+            ),
+        ),
+    )
+
+
+_ENFORCE = "pod-security.kubernetes.io/enforce"
+#: Marks by which quotas, network policies and this admission tell namespaces apart.
+_MARKS = (TENANT_LABEL, DATA_CLASS_LABEL, "istio.io/dataplane-mode")
+
+
+def _namespaces(scope: ClusterScope) -> tuple[Policy, ...]:
+    """What namespaces are called, which standard they enforce, and whose they are."""
+    name = "object.metadata.name"
+    old = 'oldObject.metadata.?labels[?k].orValue("")'
+    new = 'object.metadata.?labels[?k].orValue("")'
+    level = f'object.metadata.?labels[?{text(_ENFORCE)}].orValue("")'
+    exempt = f"{name} in {texts(scope.platform | {'default'})}"
+    with_nodes = f"{name} in {texts(scope.with_nodes | {'default'})}"
+    # The audit log's part of a policy can't ask for rights, so that a condition does.
+    others = {"may-not-change-policies": f"!{MAY_CHANGE_POLICIES}"}
+    return (
+        Policy(
+            "namespaces",
+            (Target("", "v1", ("namespaces",)),),
+            (
+                Check(
+                    "kubernetes-namespace-pod-security",
+                    when(
+                        f'!({with_nodes}) && {level} != "restricted"',
+                        f'({level} == "" ? "none" : {level})',
+                    ),
+                    "the namespace enforces another Pod Security Standard", "restricted",
+                    f"label it {_ENFORCE}=restricted",
+                ),
+            ),
+        ),
+        Policy(
+            "exempt-namespaces",
+            (Target("", "v1", ("namespaces",), ("CREATE",)),),
+            (
+                Check(
+                    "cluster-exempt-namespace", f"{exempt} ? [{name}] : []",
+                    "policies are exempt for namespaces of this name",
+                    "other names", "take another name, or let an administrator make it",
+                ),
+            ),
+            conditions=others,
+        ),
+        Policy(
+            "namespace-marks",
+            (Target("", "v1", ("namespaces",), ("UPDATE",)),),
+            (
+                Check(
+                    "cluster-namespace-marks",
+                    f"{texts(_MARKS)}.filter(k, {old} != {new})",
+                    "marks of the namespace are changed",
+                    "labels of one's own", "let an administrator change them",
+                ),
+            ),
+            conditions=others,
+        ),
+    )  # fmt: skip
+
+
+def _secret_paths(scope: ClusterScope) -> tuple[Policy, ...]:
+    """What external secrets of a tenant's namespace read.
+
+    One store serves the namespaces of every tenant, so that the path of a secret is what keeps
+    them apart. https://external-secrets.io/latest/api/externalsecret/
+    """
+    tenant = f'namespaceObject.metadata.?labels[?{text(TENANT_LABEL)}].orValue("")'
+    # Conditions of a policy don't see the namespace: the check itself asks for its tenant.
+    keys = (
+        'object.?spec.?data.orValue([]).map(d, d.?remoteRef.?key.orValue("")) + '
+        "object.?spec.?dataFrom.orValue([]).filter(d, has(d.extract))"
+        '.map(d, d.extract.?key.orValue(""))'
+    )
+    own = 'k.startsWith(variables.tenant + "/") || k.startsWith(variables.tenant + "-")'
+    found = 'object.?spec.?dataFrom.orValue([]).filter(d, has(d.find)).map(d, "all that is found")'
+    return (
+        Policy(
+            "external-secrets",
+            (Target("external-secrets.io", "v1", ("externalsecrets",)),),
+            (
+                Check(
+                    "cluster-secret-path",
+                    f'variables.tenant == "" ? [] : variables.keys.filter(k, !({own})) + {found}',
+                    "secrets that aren't the tenant's are read",
+                    "<tenant>/… and <tenant>-…, each by its name",
+                    "name secrets of one's own",
+                ),
+            ),
+            {"tenant": tenant, "keys": keys},
+            exempt=scope.platform,
+        ),
+    )  # fmt: skip

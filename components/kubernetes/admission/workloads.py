@@ -1,0 +1,268 @@
+"""What pods are refused for: their images, reaching into their nodes, GPUs of others, tokens.
+
+The rules of `catalogue.clusters.pod_rules` are rendered; those that depend on the cluster or on
+several fields are written here. One policy a topic, since namespaces are exempt by topic.
+"""
+
+from falaj.components.catalogue.clusters.isolation import SHARED_GPU, SYSTEM_TAINTS
+from falaj.components.kubernetes._placed import DATA_CLASS_LABEL
+from falaj.components.kubernetes.admission.expressions import (
+    CONTAINER_LISTS,
+    each_container,
+    images_pattern,
+    text,
+    texts,
+    when,
+)
+from falaj.components.kubernetes.admission.pods import PodPolicy, Shape, refused
+from falaj.components.kubernetes.admission.policy import Check, Policy, Target
+from falaj.components.kubernetes.admission.scope import ACCOUNTS, CLUSTER, ClusterScope
+from falaj.components.specification.node_labels import GPU_TAINT
+
+_PINNED = "^[^@]+@(?:sha256:[0-9a-f]{64}|sha512:[0-9a-f]{128})$"
+#: The distributor's own programs, which it brings and renews itself, from where: images of other
+#: namespaces don't come from there.
+#: https://learn.microsoft.com/en-us/azure/aks/outbound-rules-control-egress
+CLUSTER_REGISTRIES = {"eks": (), "aks": ("mcr.microsoft.com",), "existing": ()}
+
+
+def policies(scope: ClusterScope) -> tuple[Policy, ...]:
+    """Policies of pods, and of tokens as they are asked for."""
+    return (*_images(scope), *_host_access(scope), *_gpus(scope), *_tokens(scope))
+
+
+def _images(scope: ClusterScope) -> tuple[Policy, ...]:
+    """Every container of every list, and every volume that is an image."""
+    placed = scope.placed
+    own = images_pattern((placed.registry, *scope.registries), scope.aws_regions)
+    cluster_registries = CLUSTER_REGISTRIES[placed.distribution] + scope.cluster_registries
+    of_cluster = images_pattern(
+        (placed.registry, *scope.registries, *cluster_registries), scope.aws_regions
+    )
+    named = [placed.registry, *scope.registries]
+    named += [f"*.dkr.ecr.{each}.amazonaws.com" for each in scope.aws_regions]
+    in_cluster = f"request.namespace in {texts(CLUSTER)}"
+    pattern = (
+        f"({in_cluster} ? {text(of_cluster)} : {text(own)})" if of_cluster != own else text(own)
+    )
+    # Clouds, and installers such as kubeadm, name the cluster's own programs by tags.
+    pinned = f"!({in_cluster}) && !i.matches({text(_PINNED)})"
+
+    def checks(shape: Shape) -> tuple[Check, ...]:
+        return (
+            Check(
+                "kubernetes-image-registry",
+                f"variables.images.filter(i, !i.lowerAscii().matches({pattern}))",
+                "images from registries that aren't allowed",
+                ", ".join(named),
+                "copy the image into one of them",
+            ),
+            Check(
+                "kubernetes-image-digest",
+                f"variables.images.filter(i, {pinned})",
+                "images that aren't named by their digest",
+                "REGISTRY/NAME@sha256:…",
+                "append the digest; a tag may be moved",
+            ),
+        )
+
+    images = " + ".join(
+        f'variables.pod.?{each}.orValue([]).map(c, c.?image.orValue(""))'
+        for each in CONTAINER_LISTS
+    )
+    images += (
+        " + variables.pod.?volumes.orValue([]).filter(v, has(v.image))"
+        '.map(v, v.image.?reference.orValue(""))'
+    )
+    return PodPolicy("images", checks, {"images": images}).policies()
+
+
+def _host_access(scope: ClusterScope) -> tuple[Policy, ...]:
+    """The baseline of Pod Security, without the labels by which it is switched."""
+    checks = refused("host-access")
+    return PodPolicy("host-access", lambda _: checks, exempt=scope.with_nodes).policies()
+
+
+#: Operators of pods' resources that a GPU, or a part of one, is called by.
+_GPU = 'k.startsWith("nvidia.com/")'
+
+
+def _gpus(scope: ClusterScope) -> tuple[Policy, ...]:
+    """Tolerations, which let pods onto machines that are kept free, and GPUs that are shared."""
+    return (
+        *PodPolicy("tolerations", _tolerations, exempt=scope.with_nodes).policies(),
+        *PodPolicy(
+            "gpus",
+            lambda shape: (_shared(scope, shape), _runtime_class(scope)),
+            exempt=scope.with_nodes,
+        ).policies(),
+    )
+
+
+def _tolerations(_: Shape) -> tuple[Check, ...]:
+    asks = " || ".join(
+        f"variables.pod.?{each}.orValue([]).exists(c, "
+        f"c.?resources.?limits.orValue({{}}).exists(k, {_GPU}))"
+        for each in CONTAINER_LISTS[:2]
+    )
+    gpu = f"({asks} || size(variables.pod.?resourceClaims.orValue([])) > 0)"
+    key = 't.?key.orValue("")'
+    of_all = f'({key} == "" && t.?operator.orValue("") == "Exists")'
+    of_system = f"{key} in {texts(SYSTEM_TAINTS)}"
+    of_gpu = f"({key} == {text(GPU_TAINT.key)} && !{gpu})"
+    said = f'({key} == "" ? "every taint" : {key})'
+    return (
+        Check(
+            "kubernetes-tolerations",
+            "variables.pod.?tolerations.orValue([]).filter(t, "
+            f"{of_all} || {of_system} || {of_gpu}).map(t, {said})",
+            "taints are tolerated that keep nodes for others",
+            f"single taints; {GPU_TAINT.key} with a GPU among the pod's resources",
+            "remove the toleration, or ask for the GPU",
+        ),
+    )
+
+
+def _shared(scope: ClusterScope, shape: Shape) -> Check:
+    of_class = f'[?{text(DATA_CLASS_LABEL)}].orValue("")'
+    classes = (
+        f"[object.metadata.?labels{of_class}, {shape.labels}{of_class}, "
+        f"namespaceObject.metadata.?labels{of_class}]"
+    )
+    restricted = f'{classes}.exists(k, k == "restricted")'
+    if scope.placed.data_class == "restricted":
+        restricted = f'({restricted} || {classes}.all(k, k == ""))'
+    limits = "c.?resources.?limits.orValue({})"
+    shared = f"k.matches({text(f'^(?:{SHARED_GPU})$')})"
+    return Check(
+        "kubernetes-shared-gpu",
+        each_container(
+            f"{restricted} && {limits}.exists(k, {shared})",
+            f'c.name + " asks for " + {limits}.filter(k, {shared}).join(" and ")',
+        ),
+        "restricted data on parts of GPUs that keep no memory apart",
+        "nvidia.com/gpu, nvidia.com/mig-…",
+        "use whole GPUs, or MIG's partitions",
+    )
+
+
+def _runtime_class(scope: ClusterScope) -> Check:
+    allowed = scope.runtime_classes
+    name = 'variables.pod.?runtimeClassName.orValue("")'
+    return Check(
+        "cluster-runtime-class",
+        f'({name} == "" || {name} in {texts(allowed)} ? [] : [{name}])',
+        "the pod asks for another runtime",
+        ", ".join(allowed),
+        "remove runtimeClassName: the GPU operator's is the default on nodes with GPUs",
+    )
+
+
+_MOST_SECONDS = 86400
+"""A day: what EKS asks for its pods' identities, the longest of the platforms' own.
+https://docs.aws.amazon.com/eks/latest/userguide/pod-id-how-it-works.html"""
+#: Whom the clouds' own webhooks make tokens for; and the mesh, secrets of Vault's kind.
+AUDIENCES = {
+    "eks": ("sts.amazonaws.com", "pods.eks.amazonaws.com"),
+    "aks": ("api://AzureADTokenExchange",),
+    "existing": (),
+}
+#: The volume that the API server adds for a pod's automatic token.
+_AUTOMATIC = "kube-api-access-"
+
+
+def _tokens(scope: ClusterScope) -> tuple[Policy, ...]:
+    """Tokens in pods, tokens that are asked for, and secrets that are tokens."""
+    return (
+        *PodPolicy(
+            "tokens", lambda shape: _in_pods(scope, shape), exempt=scope.platform
+        ).policies(),
+        Policy(
+            "token-secrets",
+            (Target("", "v1", ("secrets",)),),
+            (
+                Check(
+                    "kubernetes-long-lived-token",
+                    when(
+                        'object.?type.orValue("") == "kubernetes.io/service-account-token"',
+                        "object.metadata.?name.orValue(object.metadata.?generateName.orValue(\"\"))",
+                    ),
+                    "the secret is a token that never expires", "projected tokens",
+                    "use a projected volume or the TokenRequest API",
+                ),
+            ),
+        ),
+        _token_requests(scope),
+    )  # fmt: skip
+
+
+def _in_pods(scope: ClusterScope, shape: Shape) -> tuple[Check, ...]:
+    account = 'variables.pod.?serviceAccountName.orValue("")'
+    default = f'({account} in ["", "default"])'
+    if shape.is_pod:
+        has = (
+            f"variables.pod.?volumes.orValue([]).exists(v, v.name.startsWith({text(_AUTOMATIC)}))"
+        )
+    else:
+        has = "variables.pod.?automountServiceAccountToken.orValue(false)"
+    sources = (
+        "variables.pod.?volumes.orValue([]).map(v, "
+        "v.?projected.?sources.orValue([]).filter(s, has(s.serviceAccountToken) && {wrong})"
+        '.map(s, {said}).join(", ")).filter(s, s != "")'
+    )
+    audience = 's.serviceAccountToken.?audience.orValue("")'
+    allowed = ("", *AUDIENCES[scope.placed.distribution], *scope.audiences)
+    seconds = "s.serviceAccountToken.?expirationSeconds.orValue(3600)"
+    return (
+        Check(
+            "kubernetes-token-mount",
+            when(f"{default} && {has}", '"default"'),
+            "a token of the default service account is mounted, which all pods share",
+            "automountServiceAccountToken: false, or an account of the program's own",
+            "set it, or name the program's serviceAccountName",
+        ),
+        Check(
+            "cluster-token-audience",
+            sources.format(wrong=f"!({audience} in {texts(allowed)})", said=audience),
+            "tokens for others than the cluster and its cloud",
+            ", ".join(each for each in allowed if each) or "the cluster's own",
+            "remove the token, or list whom it is for in token_audiences",
+        ),
+        Check(
+            "cluster-token-lifetime",
+            sources.format(wrong=f"{seconds} > {_MOST_SECONDS}", said=f'string({seconds}) + " s"'),
+            "tokens that are valid for more than a day",
+            f"expirationSeconds up to {_MOST_SECONDS}",
+            "lower it: programs read the file again",
+        ),
+    )
+
+
+def _token_requests(scope: ClusterScope) -> Policy:
+    """Requests for tokens: those of another namespace are of another tenant."""
+    user = "request.userInfo.username"
+    own = f'{user}.startsWith({text(ACCOUNTS)} + request.namespace + ":")'
+    platform = f'{texts(scope.platform)}.exists(n, {user}.startsWith({text(ACCOUNTS)} + n + ":"))'
+    return Policy(
+        "token-requests",
+        (Target("", "v1", ("serviceaccounts/token",), ("CREATE",)),),
+        (
+            Check(
+                "kubernetes-rbac-escalation",
+                when(f"{user}.startsWith({text(ACCOUNTS)}) && !{own} && !{platform}", user),
+                "the token is of an account of another namespace, and asked for by",
+                "accounts of its own namespace and of the platform",
+                "use an account of one's own",
+            ),
+            Check(
+                "cluster-token-lifetime",
+                when(
+                    f"object.spec.?expirationSeconds.orValue(3600) > {_MOST_SECONDS}",
+                    "string(object.spec.expirationSeconds) + \" s\"",
+                ),
+                "the token would be valid for more than a day",
+                f"expirationSeconds up to {_MOST_SECONDS}", "ask again instead",
+            ),
+        ),
+        exempt=CLUSTER,
+    )  # fmt: skip

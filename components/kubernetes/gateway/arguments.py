@@ -1,0 +1,361 @@
+"""Arguments of `Gateway`, and how they are checked."""
+
+import ipaddress
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final, NotRequired, TypedDict
+from urllib.parse import urlsplit
+
+from falaj.components.kubernetes._load_balancer import checked_address
+from falaj.components.kubernetes._placed import InCluster, InClusterArgs, check_in_cluster
+from falaj.components.kubernetes._validation import (
+    PRIVATE,
+    by_name,
+    cidr,
+    is_private,
+    object_name,
+    options,
+)
+from falaj.components.kubernetes.bill_of_materials import resolve
+from falaj.components.specification.described import described
+from falaj.components.specification.refusals import Refusals
+
+
+class GatewayTokensArgs(TypedDict):
+    """Whose tokens are taken (JWT)."""
+
+    issuer: str
+    """The claim ``iss``: ``https://login.acme.ae``."""
+    audiences: list[str]
+    """Values of the claim ``aud``, one of which a token has."""
+    jwks_uri: NotRequired[str]
+    """Where its keys are: in the cluster, at a private address, or below one of ``own_domains``.
+    Default: ``jwks``."""
+    jwks: NotRequired[str]
+    """Its public keys as a JSON Web Key Set, for issuers elsewhere: the gateway asks nobody.
+    Default: ``jwks_uri``."""
+    claims: NotRequired[dict[str, list[str]]]
+    """Claims that a token has to have, each with one of the values. Default: none."""
+    headers: NotRequired[dict[str, str]]
+    """Claims that are handed on, by the header's name. Default: none."""
+
+
+class GatewayLoginArgs(TypedDict):
+    """Login of people with a browser (OIDC)."""
+
+    issuer: str
+    """In the cluster, at a private address, or below one of ``own_domains``."""
+    client_id: str
+    """Id of the client there."""
+    client_secret: str
+    """Secret in the gateway's namespace with the key ``client-secret``, by External Secrets."""
+
+
+class GatewayRateArgs(TypedDict):
+    """How often a client may ask, counted by each proxy."""
+
+    requests: int
+    """Most requests in the time."""
+    unit: NotRequired[str]
+    """``Second``, ``Minute`` or ``Hour``. Default: ``Second``."""
+    source: NotRequired[str]
+    """Range of addresses that it is for, each address counted alone. Default: all together."""
+
+
+class GatewayGrantArgs(TypedDict):
+    """Routes of one namespace to services of another of the same tenant."""
+
+    routes_in: str
+    """Namespace of the routes."""
+    services_in: str
+    """Namespace of the services."""
+    services: list[str]
+    """Names of the services."""
+
+
+@described
+class GatewayArgs(InClusterArgs):
+    """Arguments of `Gateway`."""
+
+    hosts: list[str]
+    """Names that it serves: ``api.acme.ae``, ``*.models.acme.ae``."""
+    certificate_issuer: str
+    """cert-manager's issuer of the certificate."""
+    certificate_issuer_kind: NotRequired[str]
+    """``ClusterIssuer`` or ``Issuer``. Default: ``ClusterIssuer``."""
+    tokens: NotRequired[dict[str, GatewayTokensArgs]]
+    """Issuers of tokens by name. Needed without ``login``."""
+    login: NotRequired[GatewayLoginArgs]
+    """Login of people. Default: tokens only."""
+    own_domains: NotRequired[list[str]]
+    """Domains whose servers are one's own and in the country. Default: none."""
+    issuer_cidrs: NotRequired[list[str]]
+    """Private ranges that ``jwks_uri`` and ``login`` are in: proxies reach them on port 443.
+    Needed with either. Default: none."""
+    tenants: NotRequired[list[str]]
+    """Tenants whose serving namespaces may have routes here. Default: ``tenant``."""
+    allowed_cidrs: NotRequired[list[str]]
+    """Ranges of clients. Default: the private ones of RFC 1918."""
+    address: NotRequired[str]
+    """Private address of the load balancer. Needed on an ``existing`` cluster."""
+    subnet: NotRequired[str]
+    """Subnet of the load balancer: an id (EKS) or a name (AKS). Default: the controller's
+    choice."""
+    rates: NotRequired[list[GatewayRateArgs]]
+    """How often clients may ask. Default: 100 a second from each private address."""
+    largest_request: NotRequired[str]
+    """Largest body: ``10Mi``. Default: ``10Mi``."""
+    request_seconds: NotRequired[int]
+    """Most seconds for an answer. Default: 60."""
+    client_ca_secret: NotRequired[str]
+    """Secret in the gateway's namespace with ``ca.crt``: clients need a certificate of it.
+    Default: none."""
+    grants: NotRequired[list[GatewayGrantArgs]]
+    """Routes to services of other namespaces. Default: none."""
+    replicas: NotRequired[int]
+    """Fewest proxies, 2 to 50. Default: 2."""
+    most_replicas: NotRequired[int]
+    """Most proxies. Default: 10."""
+    namespace: NotRequired[str]
+    """Where it is. Default: ``envoy-gateway-system``."""
+    images: NotRequired[dict[str, str]]
+    """Digests by short name. Default: the bill of materials'."""
+
+
+_HOST: Final = re.compile(
+    r"^(\*\.)?([a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?\.)+[a-z]([a-z0-9-]{0,61}[a-z0-9])?$"
+)
+_SIZE: Final = re.compile(r"^[1-9]\d*(Ki|Mi|Gi)$")
+#: RFC 1918.
+_OWN: Final = tuple(str(each) for each in PRIVATE[:3])
+_UNITS: Final = ("Second", "Minute", "Hour")
+#: The CRD's own limits.
+_MOST_HOSTS, _MOST_RULES = 16, 16
+
+
+@dataclass(frozen=True)
+class GatewaySpec:
+    """The arguments of `Gateway`, checked."""
+
+    placed: InCluster
+    name: str
+    hosts: tuple[str, ...]
+    issuer: tuple[str, str]
+    """Kind and name."""
+    tokens: Mapping[str, Mapping[str, Any]]
+    login: Mapping[str, Any] | None
+    tenants: tuple[str, ...]
+    allowed_cidrs: tuple[str, ...]
+    issuer_cidrs: tuple[str, ...]
+    address: str
+    subnet: str
+    rates: tuple[tuple[int, str, str], ...]
+    """Requests, unit and source of each."""
+    largest_request: str
+    request_seconds: int
+    client_ca_secret: str
+    grants: tuple[tuple[str, str, tuple[str, ...]], ...]
+    """Namespace of routes, of services, and these."""
+    replicas: tuple[int, int]
+    namespace: str
+    image: str
+
+
+def check(name: str, args: GatewayArgs) -> GatewaySpec:
+    """Check the arguments.
+
+    Raises:
+        pulumi.InputPropertiesError: with every argument that was refused, and why.
+    """
+    refusals = Refusals(f"Gateway {name!r}")
+    given: Mapping[str, Any] = args
+    refusals.names(given, GatewayArgs)
+    placed = check_in_cluster(given, refusals)
+    object_name("name", name, refusals)
+    hosts = _hosts(given.get("hosts"), refusals)
+    kind = str(given.get("certificate_issuer_kind", "ClusterIssuer"))
+    refusals.choice("certificate_issuer_kind", kind, ("ClusterIssuer", "Issuer"))
+    issuer = object_name("certificate_issuer", given.get("certificate_issuer"), refusals)
+    domains = refusals.texts("own_domains", given.get("own_domains", []))
+    tokens = {
+        each: _tokens(each, one, domains, refusals)
+        for each, one in by_name("tokens", given.get("tokens", {}), refusals).items()
+    }
+    login = _login(given.get("login"), domains, refusals)
+    if not tokens and login is None:
+        refusals.say("tokens", "missing; nobody gets in without a token or a login")
+    tenants = refusals.texts("tenants", given.get("tenants", [placed.tenant if placed else "x"]))
+    ranges = _ranges("allowed_cidrs", given.get("allowed_cidrs", _OWN), refusals)
+    asks = login is not None or any(each.get("jwks_uri") for each in tokens.values())
+    issuers: tuple[str, ...] = ()
+    near: object = given.get("issuer_cidrs")
+    if near is not None:
+        issuers = _ranges("issuer_cidrs", near, refusals)
+    elif asks:
+        refusals.say("issuer_cidrs", "missing; proxies get the issuers' keys from there")
+    address = checked_address(placed, given.get("address"), refusals)
+    rates = _rates(given, refusals)
+    size = str(given.get("largest_request", "10Mi"))
+    if not _SIZE.match(size):
+        refusals.add("largest_request", size, "a size such as 512Ki, 10Mi or 1Gi")
+    seconds = refusals.whole("request_seconds", given.get("request_seconds", 60), 1, 3600)
+    ca = given.get("client_ca_secret")
+    secret = object_name("client_ca_secret", ca, refusals) if ca is not None else ""
+    grants = _grants(given.get("grants", []), tenants, refusals)
+    fewest = refusals.whole("replicas", given.get("replicas", 2), 2, 50)
+    most = refusals.whole("most_replicas", given.get("most_replicas", 10), fewest, 500)
+    where = object_name("namespace", given.get("namespace", "envoy-gateway-system"), refusals)
+    image = ""
+    if placed:
+        image = resolve(placed, ["envoy"], given.get("images"), refusals).get("envoy", "")
+    refusals.raise_if_any()
+    if placed is None:
+        raise AssertionError("what can't be used was refused")
+    return GatewaySpec(
+        placed, name, hosts, (kind, issuer), tokens, login, tenants, ranges, issuers, address,
+        str(given.get("subnet") or ""), rates, size, seconds, secret, grants, (fewest, most),
+        where, image,
+    )  # fmt: skip
+
+
+def _hosts(value: object, refusals: Refusals) -> tuple[str, ...]:
+    hosts = refusals.texts("hosts", value) if value is not None else ()
+    if value is not None and not 1 <= len(hosts) <= _MOST_HOSTS:
+        refusals.add("hosts", value, f"1 to {_MOST_HOSTS} names")
+    for position, each in enumerate(hosts):
+        if not _HOST.match(each):
+            refusals.add(f"hosts[{position}]", each, "a full name such as api.acme.ae")
+    return hosts
+
+
+def _tokens(
+    name: str, value: object, domains: tuple[str, ...], refusals: Refusals
+) -> Mapping[str, Any]:
+    at = f"tokens[{name!r}]"
+    given = options(at, value, GatewayTokensArgs, refusals)
+    object_name(at, name, refusals)
+    if given.get("audiences") is not None:
+        audiences = refusals.texts(f"{at}.audiences", given["audiences"])
+        if not audiences:
+            refusals.add(f"{at}.audiences", given["audiences"], "at least one",
+                         "without, tokens for any other service are taken")  # fmt: skip
+    uri, keys = given.get("jwks_uri"), given.get("jwks")
+    if (uri is None) == (keys is None):
+        refusals.say(f"{at}.jwks_uri", "give either jwks_uri or jwks")
+    elif uri is not None:
+        _own_address(f"{at}.jwks_uri", uri, domains, "use jwks instead", refusals)
+    else:
+        _key_set(f"{at}.jwks", keys, refusals)
+    for claim, values in by_name(f"{at}.claims", given.get("claims", {}), refusals).items():
+        refusals.texts(f"{at}.claims[{claim!r}]", values)
+    if given.get("headers") is not None:
+        refusals.mapping(f"{at}.headers", given["headers"])
+    return given
+
+
+def _key_set(at: str, value: object, refusals: Refusals) -> None:
+    """Public keys: a private one in a gateway's settings would sign tokens for everybody."""
+    try:
+        keys = json.loads(value) if isinstance(value, str) else None
+        listed: Any = keys["keys"] if isinstance(keys, dict) else None
+    except (ValueError, KeyError):
+        listed = None
+    if not isinstance(listed, list) or not listed:
+        refusals.say(at, 'is no JSON Web Key Set; allowed: {"keys": [{"kty": "RSA", …}]}')
+    elif any(not isinstance(each, dict) or {"d", "k", "p"} & each.keys() for each in listed):
+        refusals.say(at, "has a private or symmetric key; allowed: public keys only")
+
+
+def _login(
+    value: object, domains: tuple[str, ...], refusals: Refusals
+) -> Mapping[str, Any] | None:
+    if value is None:
+        return None
+    given = options("login", value, GatewayLoginArgs, refusals)
+    if given.get("issuer") is not None:
+        _own_address("login.issuer", given["issuer"], domains, "use tokens instead", refusals)
+    if given.get("client_secret") is not None:
+        object_name("login.client_secret", given["client_secret"], refusals)
+    return given
+
+
+def _own_address(
+    at: str, value: object, domains: tuple[str, ...], instead: str, refusals: Refusals
+) -> None:
+    """Refuse a URL whose host is neither in the cluster, nor private, nor one's own."""
+    parts = urlsplit(value) if isinstance(value, str) else None
+    host = (parts.hostname or "") if parts else ""
+    if not parts or parts.scheme != "https" or not host:
+        refusals.add(at, value, "an address that begins with https://")
+        return
+    try:
+        address = ipaddress.ip_address(host)
+        own = any(address in each for each in PRIVATE if address.version == each.version)
+    except ValueError:
+        in_cluster = host.endswith((".svc", ".svc.cluster.local"))
+        own = in_cluster or any(host == each or host.endswith(f".{each}") for each in domains)
+    if not own:
+        refusals.add(
+            at, value, "servers in the cluster, at private addresses, or below own_domains",
+            f"name the domain there if its servers are in the country; else {instead}",
+        )  # fmt: skip
+
+
+def _ranges(argument: str, given: object, refusals: Refusals) -> tuple[str, ...]:
+    ranges = refusals.texts(argument, given)
+    if not ranges:
+        refusals.add(argument, given, "at least one range")
+    for position, each in enumerate(ranges):
+        found = cidr(f"{argument}[{position}]", each, refusals)
+        if found and not is_private(found):
+            refusals.add(
+                f"{argument}[{position}]", each, "private ranges",
+                "it is within one's own networks: others neither reach it nor are reached",
+            )  # fmt: skip
+    return ranges
+
+
+def _rates(args: Mapping[str, Any], refusals: Refusals) -> tuple[tuple[int, str, str], ...]:
+    default = [{"requests": 100, "source": each} for each in _OWN]
+    given: Any = args.get("rates", default)
+    if not isinstance(given, list | tuple) or not 1 <= len(given) <= _MOST_RULES:
+        refusals.add("rates", given, f"a list of 1 to {_MOST_RULES} limits")
+        return ()
+    found: list[tuple[int, str, str]] = []
+    for position, one in enumerate(given):
+        at = f"rates[{position}]"
+        rate = options(at, one, GatewayRateArgs, refusals)
+        requests = refusals.whole(f"{at}.requests", rate.get("requests", 0), 1, 10_000_000)
+        unit = str(rate.get("unit", "Second"))
+        refusals.choice(f"{at}.unit", unit, _UNITS)
+        source = rate.get("source")
+        if source is not None:
+            cidr(f"{at}.source", source, refusals)
+        found.append((requests, unit, str(source or "")))
+    return tuple(found)
+
+
+def _grants(
+    value: object, tenants: tuple[str, ...], refusals: Refusals
+) -> tuple[tuple[str, str, tuple[str, ...]], ...]:
+    if not isinstance(value, list | tuple):
+        refusals.add("grants", value, "a list")
+        return ()
+    found: list[tuple[str, str, tuple[str, ...]]] = []
+    for position, one in enumerate(value):
+        at = f"grants[{position}]"
+        given = options(at, one, GatewayGrantArgs, refusals)
+        routes = object_name(f"{at}.routes_in", given.get("routes_in"), refusals)
+        services = object_name(f"{at}.services_in", given.get("services_in"), refusals)
+        if not any(routes.startswith(f"{t}-") and services.startswith(f"{t}-") for t in tenants):
+            refusals.add(
+                at, f"{routes} to {services}", "namespaces of the same tenant",
+                f"one of {', '.join(tenants)}",
+            )  # fmt: skip
+        names = refusals.texts(f"{at}.services", given.get("services", []))
+        if not names:
+            refusals.add(f"{at}.services", given.get("services"), "at least one name")
+        found.append((routes, services, names))
+    return tuple(found)

@@ -1,0 +1,386 @@
+"""Cluster queues: how much of each pool a tenant has for itself, borrows and lends; by priority.
+
+Kueue orders, admits and pre-empts whole workloads by priorities. The scheduler itself pre-empts
+for none but the most urgent: taking one pod out of a gang stops the whole of it. Kueue's admission
+checks are other clusters in the country, and machines made on demand.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from falaj.components.kubernetes._objects import Manifest, metadata
+from falaj.components.kubernetes._placed import TENANT_LABEL, InCluster
+from falaj.components.kubernetes.gpu_queues.pools import (
+    API,
+    CAPACITIES,
+    CREDIT,
+    Pool,
+    credits_of,
+    quantity,
+    with_credits,
+)
+
+URGENT: Final = "falaj-urgent"
+PRIORITIES: Final[dict[str, int]] = {
+    "falaj-low": 100,
+    "falaj-normal": 1_000,
+    "falaj-high": 10_000,
+    URGENT: 100_000,
+}
+"""Priority by name; a higher one goes first."""
+DEFAULT: Final = "falaj-normal"
+_MEANING: Final = {
+    "falaj-low": "Sweeps and experiments that may wait and be stopped.",
+    "falaj-normal": "Training as planned.",
+    "falaj-high": "Training with a date, and services that people wait for.",
+    URGENT: "What a business stands still without. Only for tenants that were given it.",
+}
+
+
+def priorities(placed: InCluster, component: str) -> list[Manifest]:
+    """The classes of priority, for Kueue and for pods."""
+    found: list[Manifest] = []
+    for name, value in PRIORITIES.items():
+        about = metadata(placed, component, name)
+        found += [
+            {
+                "apiVersion": "scheduling.k8s.io/v1",
+                "kind": "PriorityClass",
+                "metadata": about,
+                "value": value,
+                "globalDefault": False,
+                "preemptionPolicy": "PreemptLowerPriority" if name == URGENT else "Never",
+                "description": _MEANING[name],
+            },
+            {
+                "apiVersion": "kueue.x-k8s.io/v1beta2",
+                "kind": "WorkloadPriorityClass",
+                "metadata": about,
+                "value": value,
+                "description": _MEANING[name],
+            },
+        ]
+    return found
+
+
+COHORT: Final = "falaj"
+_FIRST: Final = ("cpu", "memory")
+
+
+@dataclass(frozen=True)
+class Share:
+    """What a tenant has of one pool."""
+
+    nominal: Mapping[str, int]
+    """Its own, in the units of `Pool.offered`."""
+    borrow: Mapping[str, int]
+    """Most devices that it borrows; without an entry there is no limit."""
+    lend: Mapping[str, int]
+    """Most devices that it lends; likewise."""
+
+
+@dataclass(frozen=True)
+class Queue:
+    """A tenant's cluster queue."""
+
+    tenant: str
+    shares: Mapping[str, Share]
+    """By flavour."""
+    weight: float
+    strategy: str
+
+
+@dataclass(frozen=True)
+class Preemption:
+    """Who has to make way for whom."""
+
+    reclaim: str
+    """For a tenant that wants back what it lent."""
+    within: str
+    """For jobs of the same tenant."""
+    while_borrowing: bool
+    """Whether a borrowing job displaces others of lower priority."""
+
+
+def cluster_queue(
+    placed: InCluster,
+    component: str,
+    queue: Queue,
+    pools: Mapping[str, Pool],
+    *,
+    preemption: Preemption,
+    usage_based: bool,
+    checks: Mapping[str, Sequence[str]],
+) -> Manifest:
+    """A tenant's cluster queue in the cohort.
+
+    Args:
+        placed: whom the component is for.
+        component: its name.
+        queue: the tenant's shares.
+        pools: by flavour.
+        preemption: who makes way.
+        usage_based: whether queues of the tenant take turns by what they used before.
+        checks: names of admission checks, and the flavours they are for.
+    """
+    shares = {each.flavor: queue.shares[each.flavor] for each in ordered(pools, queue.shares)}
+    resources = _covered([pools[each] for each in shares])
+    policy: dict[str, Any] = {
+        "reclaimWithinCohort": preemption.reclaim,
+        "withinClusterQueue": preemption.within,
+    }
+    if preemption.while_borrowing:
+        policy["borrowWithinCohort"] = {
+            "policy": "LowerPriority",
+            "maxPriorityThreshold": PRIORITIES["falaj-normal"],
+        }
+    spec: dict[str, Any] = {
+        "cohortName": COHORT,
+        "namespaceSelector": {"matchLabels": {TENANT_LABEL: queue.tenant}},
+        "queueingStrategy": queue.strategy,
+        "fairSharing": {"weight": f"{queue.weight:g}"},
+        # Own quota of another flavour first, then what others lend, then pre-emption.
+        "flavorFungibility": {
+            "whenCanBorrow": "TryNextFlavor",
+            "whenCanPreempt": "TryNextFlavor",
+        },
+        "preemption": policy,
+        "resourceGroups": [
+            {
+                "coveredResources": resources,
+                "flavors": [
+                    {
+                        "name": flavor,
+                        "resources": [_quota(each, share) for each in resources],
+                    }
+                    for flavor, share in shares.items()
+                ],
+            }
+        ],
+    }
+    if usage_based:
+        spec["admissionScope"] = {"admissionMode": "UsageBasedAdmissionFairSharing"}
+    strategies = [
+        {"name": name, "onFlavors": [each for each in flavors if each in shares]}
+        for name, flavors in checks.items()
+        if any(each in shares for each in flavors)
+    ]
+    if strategies:
+        spec["admissionChecksStrategy"] = {"admissionChecks": strategies}
+    return {
+        "apiVersion": API,
+        "kind": "ClusterQueue",
+        "metadata": metadata(placed, component, queue.tenant),
+        "spec": spec,
+    }
+
+
+def cohort(
+    placed: InCluster, component: str, queues: Sequence[Queue], pools: Mapping[str, Pool]
+) -> Manifest:
+    """The cohort, which has what no tenant was given: all of them may borrow it."""
+    resources = _covered(list(pools.values()))
+    flavors: list[dict[str, Any]] = []
+    for pool in ordered(pools, pools):
+        left = dict(pool.offered)
+        for queue in queues:
+            share = queue.shares.get(pool.flavor)
+            for name, amount in share.nominal.items() if share else ():
+                left[name] -= amount
+        share = Share(left, {}, {})
+        flavors.append({"name": pool.flavor, "resources": [_quota(r, share) for r in resources]})
+    return {
+        "apiVersion": API,
+        "kind": "Cohort",
+        "metadata": metadata(placed, component, COHORT),
+        "spec": {"resourceGroups": [{"coveredResources": resources, "flavors": flavors}]},
+    }
+
+
+def ordered(pools: Mapping[str, Pool], flavors: Mapping[str, Any]) -> list[Pool]:
+    """Pools in the order that Kueue tries them.
+
+    Those without GPUs come first: a job that needs none is never admitted to one with. Then what
+    is paid for anyway, spot, and the rest; among equals as they were given.
+    """
+    chosen = [each for each in pools.values() if each.flavor in flavors]
+    return sorted(chosen, key=lambda one: (bool(one.devices), CAPACITIES.index(one.capacity)))
+
+
+def _covered(pools: Sequence[Pool]) -> list[str]:
+    devices = sorted({name for each in pools for name in each.devices})
+    return [*_FIRST, *devices, *([CREDIT] if devices else [])]
+
+
+def _quota(resource: str, share: Share) -> dict[str, str]:
+    """A resource's quota; what a flavour doesn't offer is 0, so that nobody borrows it."""
+    nominal = with_credits(share.nominal)
+    found = {
+        "name": resource,
+        "nominalQuota": quantity(resource, nominal.get(resource, 0)),
+    }
+    for key, limits in (("borrowingLimit", share.borrow), ("lendingLimit", share.lend)):
+        if resource in limits:
+            found[key] = quantity(resource, limits[resource])
+        elif (
+            resource == CREDIT
+            and limits
+            and all(name in limits for name in share.nominal if credits_of(name))
+        ):
+            found[key] = str(with_credits(limits)[CREDIT])
+    return found
+
+
+BURST: Final = "falaj-burst"
+PROVISIONING: Final = "falaj-provisioning"
+_QUEUE: Final = "burst"
+#: https://github.com/kubernetes/autoscaler/blob/master/cluster-autoscaler/FAQ.md
+#: #how-can-i-use-provisioningrequest-to-run-batch-workloads
+CLASSES: Final = (
+    "best-effort-atomic-scale-up.autoscaling.x-k8s.io",
+    "check-capacity.autoscaling.x-k8s.io",
+)
+
+
+@dataclass(frozen=True)
+class Worker:
+    """Another cluster that jobs are sent to."""
+
+    name: str
+    distribution: str
+    region: str
+    kubeconfig_secret: str
+
+
+@dataclass(frozen=True)
+class Burst:
+    """Where jobs go that this cluster has no room for."""
+
+    workers: tuple[Worker, ...]
+    """In the order that they are asked."""
+    quotas: Mapping[str, Mapping[str, str]]
+    """What each tenant has there, by resource."""
+
+
+@dataclass(frozen=True)
+class Provisioning:
+    """Machines that the autoscaler makes for a whole gang, or not at all."""
+
+    class_name: str
+    flavors: tuple[str, ...]
+    retries: int
+
+
+def burst(placed: InCluster, component: str, plan: Burst) -> list[Manifest]:
+    """Clusters by their kubeconfig secrets, and a queue of each tenant that is sent there.
+
+    The queues are beside the tenants' own: a queue with this check runs nothing in this cluster.
+    Jobs get there by the label ``kueue.x-k8s.io/queue-name: burst``.
+    """
+    found: list[Manifest] = [
+        {
+            "apiVersion": API,
+            "kind": "MultiKueueCluster",
+            "metadata": metadata(
+                placed,
+                component,
+                each.name,
+                annotations={"falaj.io/place": f"{each.distribution}/{each.region}"},
+            ),
+            "spec": {
+                "clusterSource": {
+                    "kubeConfig": {"location": each.kubeconfig_secret, "locationType": "Secret"}
+                }
+            },
+        }
+        for each in plan.workers
+    ]
+    about = metadata(placed, component, BURST)
+    found += [
+        {
+            "apiVersion": API,
+            "kind": "MultiKueueConfig",
+            "metadata": about,
+            "spec": {"clusters": [each.name for each in plan.workers]},
+        },
+        _check(about, "kueue.x-k8s.io/multikueue", "MultiKueueConfig"),
+        {"apiVersion": API, "kind": "ResourceFlavor", "metadata": about, "spec": {}},
+    ]
+    for tenant, resources in plan.quotas.items():
+        name = f"{tenant}-burst"
+        found += [
+            {
+                "apiVersion": API,
+                "kind": "ClusterQueue",
+                "metadata": metadata(placed, component, name),
+                "spec": {
+                    "namespaceSelector": {"matchLabels": {TENANT_LABEL: tenant}},
+                    "preemption": {"withinClusterQueue": "LowerPriority"},
+                    "admissionChecksStrategy": {"admissionChecks": [{"name": BURST}]},
+                    "resourceGroups": [
+                        {
+                            "coveredResources": list(resources),
+                            "flavors": [
+                                {
+                                    "name": BURST,
+                                    "resources": [
+                                        {"name": resource, "nominalQuota": most}
+                                        for resource, most in resources.items()
+                                    ],
+                                }
+                            ],
+                        }
+                    ],
+                },
+            },
+            {
+                "apiVersion": API,
+                "kind": "LocalQueue",
+                "metadata": metadata(placed, component, _QUEUE, f"{tenant}-training"),
+                "spec": {"clusterQueue": name},
+            },
+        ]
+    return found
+
+
+def provisioning(
+    placed: InCluster, component: str, plan: Provisioning, devices: Sequence[str]
+) -> list[Manifest]:
+    """A check that asks the cluster autoscaler for machines before a job is admitted."""
+    about = metadata(placed, component, PROVISIONING)
+    return [
+        {
+            "apiVersion": API,
+            "kind": "ProvisioningRequestConfig",
+            "metadata": about,
+            "spec": {
+                "provisioningClassName": plan.class_name,
+                "managedResources": list(devices),
+                "retryStrategy": {
+                    "backoffLimitCount": plan.retries,
+                    "backoffBaseSeconds": 60,
+                    "backoffMaxSeconds": 1800,
+                },
+            },
+        },
+        _check(about, "kueue.x-k8s.io/provisioning-request", "ProvisioningRequestConfig"),
+    ]
+
+
+def _check(about: Mapping[str, Any], controller: str, kind: str) -> Manifest:
+    return {
+        "apiVersion": API,
+        "kind": "AdmissionCheck",
+        "metadata": dict(about),
+        "spec": {
+            "controllerName": controller,
+            "parameters": {
+                "apiGroup": "kueue.x-k8s.io",
+                "kind": kind,
+                "name": about["name"],
+            },
+        },
+    }

@@ -1,0 +1,331 @@
+"""Arguments of `InferenceService`, and what is rendered from them once they were checked."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final, NotRequired, TypedDict
+
+from falaj.components.kubernetes._placed import InCluster, InClusterArgs
+from falaj.components.specification.described import described
+
+
+class ModelVersionArgs(TypedDict):
+    """One version of the model that is served."""
+
+    version: int
+    """Its number in the registry of models, from 1."""
+    weight: int
+    """Share of the requests in percent, 0 to 100; those of all versions add up to 100. A version
+    with 0 stays up at its fewest replicas, so that a rollback is a change of weights alone."""
+    package_digest: NotRequired[str]
+    """``sha256:…`` of the version's package in the registry of images. Needed where
+    ``package_source`` is ``image``."""
+    header: NotRequired[str]
+    """Requests whose header ``Falaj-Variant`` has this value get this version, whatever its
+    weight: a canary for testers, or the arm of an A/B test. Default: none."""
+    min_replicas: NotRequired[int]
+    """Fewest replicas of the version. Default: the service's."""
+    max_replicas: NotRequired[int]
+    """Most replicas of the version. Default: the service's."""
+
+
+class CallerArgs(TypedDict):
+    """A workload in the cluster that may call the service."""
+
+    namespace: str
+    """Its namespace."""
+    service_account: str
+    """Its service account there: its identity in the mesh."""
+
+
+class SpillArgs(TypedDict):
+    """Another service of the same model that takes what this one is too slow for."""
+
+    to: str
+    """Name of the other `InferenceService`, in the same namespace: that of the GPU tier."""
+    version: int
+    """The version of it that answers."""
+    above_ms: float
+    """Expected time in the queue, in milliseconds, from which requests are passed on."""
+    timeout_ms: NotRequired[float]
+    """How long the other tier may take before this one does the work itself. Default: 1,000."""
+
+
+class HoursArgs(TypedDict):
+    """When a service that sleeps is awake: KEDA's cron scaler."""
+
+    start: str
+    """Cron expression, such as ``0 7 * * 1-5``."""
+    end: str
+    """Cron expression."""
+    timezone: NotRequired[str]
+    """Of the IANA's list. Default: ``Asia/Dubai``."""
+
+
+@described
+class InferenceServiceArgs(InClusterArgs):
+    """Arguments of `InferenceService`."""
+
+    model: str
+    """Name of the model in its packages."""
+    versions: list[ModelVersionArgs]
+    """The versions that are served side by side, 1 to 8."""
+    package_source: NotRequired[str]
+    """Where the sealed packages lie: ``image`` (an image of the registry per version, mounted as a
+    volume), or ``claim`` (a volume claim: a shared file system, or a bucket through its driver).
+    Default: ``image``."""
+    package_name: str
+    """Repository of the packages' images below the registry (``models/credit-risk``); or name of
+    the claim."""
+    package_path: NotRequired[str]
+    """Folder of the registry of models in the claim. Default: the claim's root."""
+    key_secret: str
+    """Entry of the secret store that holds the key ring, named after the tenant
+    (``<tenant>/model-keys``): the text that ``python -m falaj.workloads.registry keyring pack``
+    writes, which has no key that signs."""
+    secret_store: NotRequired[str]
+    """Name of the `ClusterSecretStore` of External Secrets. Default: ``falaj``."""
+    certificate_issuer: NotRequired[str]
+    """Name of the `ClusterIssuer` of cert-manager for certificates within the cluster. Default:
+    ``falaj``."""
+    token_issuer: str
+    """``iss`` of callers' tokens."""
+    token_audience: NotRequired[str]
+    """``aud`` of callers' tokens. Default: ``falaj:<tenant>:<name>``, with the name of the tier
+    that spills to this one, if one does."""
+    token_keys: NotRequired[str]
+    """Public keys of the issuer: a JWK set (RFC 7517) of Ed25519 or P-256 keys, as text. Default:
+    the key ring's own, whose tokens ``python -m falaj.workloads.inference token`` makes."""
+    tier: NotRequired[str]
+    """``cpu`` (Falaj's server runs the model) or ``gpu`` (Triton does, behind Falaj's server).
+    Default: ``cpu``."""
+    flavor: NotRequired[str]
+    """Which nodes: the value of the label ``falaj.io/flavor`` (``l4``, ``h200-mig-1g.18gb``,
+    ``l4-time-slicing-4``). Needed for ``gpu``; its ending says which fraction of a GPU is asked
+    for. Default for ``cpu``: any node."""
+    gpus: NotRequired[int]
+    """GPUs, or fractions, of each replica, 1 to 8. Default: 1."""
+    cpus: NotRequired[float]
+    """Cores of each replica; half a core at least. Default: 2 (``gpu``: 4)."""
+    memory_mib: NotRequired[int]
+    """Memory of each replica, without the model in its memory file system (``gpu``). Default:
+    2,048 (``gpu``: 8,192)."""
+    model_mib: NotRequired[int]
+    """Size of the package at most, in MiB: bounds the volumes that hold it, sealed on disk and,
+    for ``gpu``, open in memory. Default: 1,024."""
+    min_replicas: NotRequired[int]
+    """Fewest replicas of each version. Default: 2 in production, else 1."""
+    max_replicas: NotRequired[int]
+    """Most replicas of each version. Default: 10."""
+    target_queue_ms: NotRequired[float]
+    """Mean time in the queue, in milliseconds, that replicas are added above. Default: 20."""
+    target_use_percent: NotRequired[int]
+    """Use of the cores (``gpu``: of the GPU's engines) that replicas are added above, 10 to 95.
+    Default: 70."""
+    scale_to_zero: NotRequired[bool]
+    """Whether a service without work has no replicas. A request can't wake it: it is awake in
+    ``hours``, or when the tier that spills to it (``spilled_from``) asks. Not in production,
+    unless ``allow_cold_production``. Default: false."""
+    allow_cold_production: NotRequired[bool]
+    """Lets a production service scale to zero, and run with a single replica. Default: false."""
+    hours: NotRequired[HoursArgs]
+    """When a service that may scale to zero is awake. Default: no hours."""
+    spilled_from: NotRequired[str]
+    """Name of the `InferenceService` in the same namespace that spills to this one. Its replicas
+    may call this one, and its requests wake this one, which has no route of its own through the
+    gateway. Default: none."""
+    spill: NotRequired[SpillArgs]
+    """Where requests go that would wait too long here. For ``cpu`` only. Default: nowhere."""
+    callers: NotRequired[list[CallerArgs]]
+    """Who may call it from within the cluster, beside the gateway. Default: nobody."""
+    gateway: NotRequired[str]
+    """``namespace/name`` of the Gateway that requests come through. Default:
+    ``envoy-gateway-system/falaj``."""
+    host_names: NotRequired[list[str]]
+    """Host names of the route. Default: the gateway's."""
+    mesh: NotRequired[bool]
+    """Whether the namespace is in Istio's ambient mesh: adds mutual TLS between identities and
+    their authorisation. Default: true."""
+    trust_domain: NotRequired[str]
+    """Of the mesh's identities. Default: ``cluster.local``."""
+    monitoring_namespace: NotRequired[str]
+    """Where Prometheus runs. Default: ``monitoring``."""
+    prometheus: NotRequired[str]
+    """Address that KEDA asks. Default: that of the Prometheus operator in
+    ``monitoring_namespace``."""
+    service_account: NotRequired[str]
+    """Of the replicas, in ``<tenant>-serving``; it gets no token of the cluster. Default:
+    ``inference``, which `Tenant` makes."""
+    priority_class: NotRequired[str]
+    """Class of priority of the replicas. Default: ``falaj-high``."""
+    audit_claim: NotRequired[str]
+    """Claim, writable by many nodes, that keeps the replicas' access and audit logs, each in a
+    folder of its own. Default: they last as long as their replica."""
+    start_seconds: NotRequired[int]
+    """How long a replica may take to be ready: a large model, or an engine that TensorRT builds;
+    30 to 7,200. Default: 300 (``gpu``: 900)."""
+    drain_seconds: NotRequired[int]
+    """How long a replica that ends may finish its requests, 1 to 600. Default: 30."""
+    max_body_mib: NotRequired[int]
+    """Largest request, in MiB, 1 to 1,024. Default: 8."""
+    max_rows: NotRequired[int]
+    """Most rows of a request, 1 to 65,536. Default: 1,024."""
+    max_batch: NotRequired[int]
+    """Most rows that Triton runs together, 1 to 4,096; for ``gpu``. Default: 32."""
+    images: NotRequired[dict[str, str]]
+    """Digests (``sha256:…``) of ``falaj-inference`` and ``triton``. Default: the bill of
+    materials'."""
+
+
+PORT: Final = 8443
+"""Of Falaj's server in the pod: one that needs no privileges."""
+VARIANT_HEADER: Final = "Falaj-Variant"
+SCRAPER: Final = "prometheus"
+"""Common name of the certificate that Prometheus shows; it may observe, and nothing else."""
+
+
+@dataclass(frozen=True)
+class Version:
+    """One version that is served."""
+
+    number: int
+    weight: int
+    package_digest: str
+    header: str
+    least: int
+    most: int
+
+
+@dataclass(frozen=True)
+class Caller:
+    """A workload that may call."""
+
+    namespace: str
+    service_account: str
+
+
+@dataclass(frozen=True)
+class Spill:
+    """Where requests go that would wait too long."""
+
+    to: str
+    version: int
+    above_ms: float
+    timeout_ms: float
+
+
+@dataclass(frozen=True)
+class Package:
+    """Where the sealed packages lie."""
+
+    kind: str
+    name: str
+    path: str
+    model_mib: int
+
+
+@dataclass(frozen=True)
+class Size:
+    """What a replica gets."""
+
+    cpus: float
+    memory_mib: int
+    gpus: int
+    gpu_resource: str
+    """Such as ``nvidia.com/gpu``; empty without a GPU."""
+    flavor: str
+    max_batch: int
+
+
+@dataclass(frozen=True)
+class Scaling:
+    """When replicas come and go."""
+
+    target_queue_ms: float
+    target_use_percent: int
+    to_zero: bool
+    hours: Mapping[str, str] | None
+    prometheus: str
+
+
+@dataclass(frozen=True)
+class Access:
+    """Who may call, and how they prove who they are."""
+
+    token_issuer: str
+    token_audience: str
+    token_keys: str
+    callers: tuple[Caller, ...]
+    spilled_from: str
+    gateway_namespace: str
+    gateway_name: str
+    host_names: tuple[str, ...]
+    mesh: bool
+    trust_domain: str
+    monitoring_namespace: str
+    service_account: str
+    key_secret: str
+    secret_store: str
+    certificate_issuer: str
+
+
+@dataclass(frozen=True)
+class Operation:
+    """How replicas start, end and keep records."""
+
+    priority_class: str
+    audit_claim: str
+    start_seconds: int
+    drain_seconds: int
+    max_body_mib: int
+    max_rows: int
+
+
+@dataclass(frozen=True)
+class InferenceServiceSpec:
+    """The arguments of `InferenceService`, checked."""
+
+    placed: InCluster
+    name: str
+    model: str
+    tier: str
+    versions: tuple[Version, ...]
+    package: Package
+    size: Size
+    scaling: Scaling
+    access: Access
+    spill: Spill | None
+    operation: Operation
+    images: Mapping[str, str]
+
+    @property
+    def namespace(self) -> str:
+        """The tenant's namespace for serving."""
+        return f"{self.placed.tenant}-serving"
+
+    @property
+    def host(self) -> str:
+        """The name in the cluster that certificates are made for."""
+        return f"{self.name}.{self.namespace}.svc"
+
+    def of(self, version: Version) -> str:
+        """Name of what belongs to one version; the same for good, so that none is rewritten."""
+        return f"{self.name}-v{version.number}"
+
+    def selector(self, version: Version | None = None) -> dict[str, str]:
+        """Labels that select the pods of the service, or of one version of it."""
+        found = {"app.kubernetes.io/name": self.name, "app.kubernetes.io/component": "inference"}
+        return found if version is None else {**found, "falaj.io/version": str(version.number)}
+
+    def metadata(self, name: str, version: Version | None = None) -> dict[str, Any]:
+        """Metadata of one of the service's objects."""
+        return {
+            "name": name,
+            "namespace": self.namespace,
+            "labels": {**self.placed.labels("inference-service"), **self.selector(version)},
+            "annotations": self.placed.annotations(),
+        }
+
+    @property
+    def leading(self) -> Version:
+        """The version with the greatest share; of equals the oldest."""
+        return max(self.versions, key=lambda each: (each.weight, -each.number))

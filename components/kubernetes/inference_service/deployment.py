@@ -1,0 +1,430 @@
+"""The replicas of one version: their files, what their containers run, and their placement.
+
+In the GPU tier Triton runs the model and answers nobody but the proxy beside it.
+"""
+
+from typing import Any, Final
+
+from falaj.components.kubernetes._objects import Manifest, shown
+from falaj.components.kubernetes._placed import ZONE_LABEL
+from falaj.components.kubernetes.inference_service.arguments import (
+    PORT,
+    SCRAPER,
+    InferenceServiceSpec,
+    Version,
+)
+from falaj.components.specification.node_labels import FLAVOR, GPU_TAINT
+
+BASE: Final = "/run/falaj"
+SECRET: Final = f"{BASE}/secret"
+"""The packed key ring, as the cluster hands it over; for the first container only."""
+PACKED_KEYS: Final = "keyring.tar"
+KEYS: Final = f"{BASE}/keys"
+"""In memory: the key ring, with the file modes that it insists on."""
+KEY_RING: Final = f"{KEYS}/keyring"
+TLS: Final = f"{BASE}/tls"
+TOKENS: Final = f"{BASE}/tokens"
+TOKEN_KEYS: Final = "tokens.jwks.json"  # noqa: S105 - public keys, and a file name
+WORK: Final = f"{BASE}/work"
+"""The sealed package and what the server writes."""
+REGISTRY: Final = f"{WORK}/registry"
+CONFIG: Final = f"{WORK}/service.json"
+STATE: Final = f"{WORK}/server/state.json"
+LOGS_VOLUME: Final = f"{BASE}/logs"
+LOGS: Final = f"{LOGS_VOLUME}/server"
+"""Below the volume's root, which belongs to the node and can't be made private."""
+PACKAGE: Final = "/package"
+"""Where the sealed package comes from; for the container that checks it only."""
+MODELS: Final = f"{BASE}/models"
+"""In memory, in the GPU tier: Triton's repository of models."""
+#: What the server's own requests use is left; who may see or change models, or map memory of
+#: others, needs a header that nobody has. Shared memory was the root of CVE-2025-23319, -23320 and
+#: -23334. https://github.com/triton-inference-server/server/blob/main/docs/customization_guide/
+#: inference_protocols.md#limit-endpoint-access-beta
+_CLOSED: Final = "model-repository,shared-memory,trace,logging"
+
+
+def triton(spec: InferenceServiceSpec) -> dict[str, Any]:
+    """The container: it starts before the proxy and ends after it.
+
+    It has no probes: the kubelet can't reach the loopback interface, and the proxy's readiness is
+    Triton's.
+    """
+    size = spec.size
+    gpus = {size.gpu_resource.replace("/", "__"): size.gpus}
+    # What lies in the memory file system counts as memory of who wrote it, or of the pod.
+    memory = size.memory_mib + spec.package.model_mib
+    found = container(
+        "triton", spec.images["triton"], command(spec),
+        {MODELS: "models:ro", "/tmp": "tmp"},  # noqa: S108
+        resources(size.cpus - min(1.0, size.cpus / 2), memory, 256, **gpus),
+    )  # fmt: skip
+    return {**found, "restartPolicy": "Always"}
+
+
+def command(spec: InferenceServiceSpec) -> list[str]:
+    """Triton's command line: one model, loopback only, nothing that changes or shares anything."""
+    return [
+        "tritonserver",
+        f"--model-repository={MODELS}/repository",
+        "--model-control-mode=explicit",
+        f"--load-model={spec.model}",
+        "--disable-auto-complete-config",
+        "--exit-on-error=true",
+        "--allow-http=true",
+        "--http-address=127.0.0.1",
+        "--http-port=8000",
+        # A key that is drawn anew with each start would need a shell; this one opens nothing that
+        # is reachable from outside of the pod.
+        f"--http-restricted-api={_CLOSED}:falaj-closed=closed",
+        "--allow-grpc=false",
+        "--allow-metrics=false",
+        f"--exit-timeout-secs={spec.operation.drain_seconds}",
+    ]
+
+
+USER: Final = 65532
+"""Whom containers run as: nobody that a node knows."""
+UPSTREAM: Final = "http://127.0.0.1:8000"
+"""Triton, which only the proxy beside it can reach."""
+#: Loading twice the package: the sealed bytes and the open ones.
+_PREPARE_MIB: Final = 256
+
+
+def container(
+    name: str, image: str, command: list[str], mounts: dict[str, str], resources: dict[str, Any]
+) -> dict[str, Any]:
+    """A container that may do nothing but what it is for.
+
+    Args:
+        name: its name.
+        image: with its digest.
+        command: program and arguments.
+        mounts: volumes by where they are mounted; those that end in ``:ro`` read-only.
+        resources: requests and limits.
+    """
+    return {
+        "name": name,
+        "image": image,
+        "command": command,
+        "env": [
+            # Python's own way to say: no files beside the program's, output line by line.
+            {"name": "PYTHONDONTWRITEBYTECODE", "value": "1"},
+            {"name": "PYTHONUNBUFFERED", "value": "1"},
+        ],
+        "resources": resources,
+        "securityContext": {
+            "allowPrivilegeEscalation": False,
+            "capabilities": {"drop": ["ALL"]},
+            "readOnlyRootFilesystem": True,
+        },
+        "volumeMounts": [
+            {
+                "name": volume.removesuffix(":ro"),
+                "mountPath": path,
+                **({"readOnly": True} if volume.endswith(":ro") else {}),
+            }
+            for path, volume in mounts.items()
+        ],
+    }
+
+
+def resources(cpus: float, memory_mib: int, scratch_mib: int = 64, **more: int) -> dict[str, Any]:
+    """Requests and limits; memory isn't promised twice, so that no replica is killed for it."""
+    core = {"memory": f"{memory_mib}Mi", "ephemeral-storage": f"{scratch_mib}Mi"}
+    extended = {name.replace("__", "/"): str(count) for name, count in more.items()}
+    cpu = {"cpu": f"{round(cpus * 1000)}m"}
+    return {"requests": {**cpu, **core, **extended}, "limits": {**cpu, **core, **extended}}
+
+
+def preparing(spec: InferenceServiceSpec, version: Version) -> list[dict[str, Any]]:
+    """The containers that run before the server: keys, package, configuration."""
+    image = spec.images["falaj-inference"]
+    mib = spec.package.model_mib
+    small = resources(0.5, _PREPARE_MIB)
+    checked = resources(1, _PREPARE_MIB + 2 * mib, 64 + mib)
+    steps = [
+        container(
+            "keys", image, keys_command(),
+            {SECRET: "secret:ro", KEYS: "keys", "/tmp": "tmp"}, small,  # noqa: S108
+        ),
+        container(
+            "package", image, package_command(spec, version),
+            {
+                PACKAGE: "package:ro", KEYS: "keys", WORK: "work",
+                "/tmp": "tmp",  # noqa: S108
+            },
+            checked,
+        ),
+    ]  # fmt: skip
+    if spec.tier == "gpu":
+        steps.append(
+            container(
+                "unseal", image, unseal_command(spec, version),
+                {
+                    KEYS: "keys", WORK: "work:ro", MODELS: "models",
+                    "/tmp": "tmp",  # noqa: S108
+                },
+                resources(1, _PREPARE_MIB + 3 * mib),
+            )
+        )  # fmt: skip
+    steps.append(
+        container(
+            "configure", image, configure_command(spec),
+            {WORK: "work", "/tmp": "tmp"},  # noqa: S108
+            small,
+        )
+    )  # fmt: skip
+    return steps
+
+
+def token_mount(spec: InferenceServiceSpec) -> dict[str, str]:
+    """The mount of the issuer's public keys, where they aren't the key ring's."""
+    return {TOKENS: "tokens:ro"} if spec.access.token_keys else {}
+
+
+def keys_command() -> list[str]:
+    """Lay the key ring out in memory."""
+    return _python(
+        "registry", "keyring", "unpack", "--path", KEY_RING,
+        "--from", f"{SECRET}/{PACKED_KEYS}",
+    )  # fmt: skip
+
+
+def package_command(spec: InferenceServiceSpec, version: Version) -> list[str]:
+    """Take the sealed package over, once every byte of it is what was signed."""
+    folder = PACKAGE
+    if spec.package.kind == "claim":
+        parts = (folder, spec.package.path, spec.model, "versions", str(version.number))
+        folder = "/".join(part for part in parts if part)
+    return _python(
+        "registry", "import", "--registry", REGISTRY, "--model", spec.model,
+        "--version", str(version.number), "--from", folder, "--keyring", KEY_RING,
+    )  # fmt: skip
+
+
+def unseal_command(spec: InferenceServiceSpec, version: Version) -> list[str]:
+    """Open the package into memory, as Triton's repository."""
+    return _python(
+        "registry", "unseal", "--registry", REGISTRY, "--model", spec.model,
+        "--version", str(version.number), "--keyring", KEY_RING,
+        "--to", f"{MODELS}/repository", "--layout", "triton",
+        "--max-batch", str(spec.size.max_batch), "--gpus", str(spec.size.gpus),
+    )  # fmt: skip
+
+
+def configure_command(spec: InferenceServiceSpec) -> list[str]:
+    """Write the server's configuration, checked."""
+    access, operation = spec.access, spec.operation
+    jwks = f"{TOKENS}/{TOKEN_KEYS}" if access.token_keys else (
+        f"{KEY_RING}/{TOKEN_KEYS}"
+    )  # fmt: skip
+    command = [
+        *("--config", CONFIG, "--name", spec.name, "--model", spec.model),
+        *("--host", "0.0.0.0", "--port", str(PORT)),  # noqa: S104 - a pod has private addresses
+        *("--registry", REGISTRY, "--keyring", KEY_RING),
+        *("--certificate", f"{TLS}/tls.crt", "--private-key", f"{TLS}/tls.key"),
+        *("--client-ca", f"{TLS}/ca.crt", "--client", f"{SCRAPER}=observe"),
+        *("--issuer", access.token_issuer, "--audience", access.token_audience, "--jwks", jwks),
+        *("--logs", LOGS, "--state", STATE, "--cpus", shown(spec.size.cpus)),
+        *("--max-body-bytes", str(operation.max_body_mib * 1024 * 1024)),
+        *("--max-rows", str(min(operation.max_rows, spec.size.max_batch or operation.max_rows))),
+        *("--drain-seconds", str(operation.drain_seconds)),
+        *("--load-seconds", str(operation.start_seconds)),
+    ]
+    if access.spilled_from:
+        command += ["--client", f"{access.spilled_from}=predict"]
+    if spec.tier == "gpu":
+        command += ["--upstream", UPSTREAM]
+    if spec.spill is not None:
+        target = f"{spec.spill.to}-v{spec.spill.version}.{spec.namespace}.svc"
+        command += ["--spill-to", f"https://{target}:{PORT}"]
+        command += ["--spill-above-ms", shown(spec.spill.above_ms)]
+        command += ["--spill-timeout-ms", shown(spec.spill.timeout_ms)]
+        command += ["--spill-version", str(spec.spill.version)]
+    return _python("inference", "configure", *command)
+
+
+def serve_command() -> list[str]:
+    """Serve until told to leave."""
+    return _python("inference", "serve", "--config", CONFIG)
+
+
+def _python(module: str, *arguments: str) -> list[str]:
+    return ["python", "-m", f"falaj.workloads.{module}", *arguments]
+
+
+LEAVING_SECONDS: Final = 10
+"""Before a replica that ends is told so: by then every proxy has stopped sending to it."""
+_LOGS_MIB: Final = 768
+"""Access logs rotate at 5 files of 128 MiB (falaj.workloads.inference.logs); beside them the
+audit log."""
+_PROBE_SECONDS: Final = 5
+
+
+def deployment(spec: InferenceServiceSpec, version: Version) -> Manifest:
+    """The Deployment of one version; how many replicas it has is the autoscaler's business."""
+    selector = spec.selector(version)
+    metadata = spec.metadata(spec.of(version), version)
+    return {
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": metadata,
+        "spec": {
+            "revisionHistoryLimit": 3,
+            "progressDeadlineSeconds": spec.operation.start_seconds + 600,
+            "selector": {"matchLabels": selector},
+            # A new replica is ready before an old one goes.
+            "strategy": {
+                "type": "RollingUpdate",
+                "rollingUpdate": {"maxSurge": 1, "maxUnavailable": 0},
+            },
+            "template": {
+                "metadata": {
+                    "labels": metadata["labels"],
+                    "annotations": spec.placed.annotations(),
+                },
+                "spec": pod(spec, version),
+            },
+        },
+    }
+
+
+def pod(spec: InferenceServiceSpec, version: Version) -> dict[str, Any]:
+    """The specification of a replica."""
+    gpu = spec.tier == "gpu"
+    steps = preparing(spec, version)
+    if gpu:
+        steps.append(triton(spec))
+    found: dict[str, Any] = {
+        "serviceAccountName": spec.access.service_account,
+        "automountServiceAccountToken": False,
+        "enableServiceLinks": False,
+        "priorityClassName": spec.operation.priority_class,
+        "terminationGracePeriodSeconds": LEAVING_SECONDS + spec.operation.drain_seconds + 15,
+        "securityContext": {
+            "runAsNonRoot": True,
+            "runAsUser": USER,
+            "runAsGroup": USER,
+            "fsGroup": USER,
+            "seccompProfile": {"type": "RuntimeDefault"},
+        },
+        "nodeSelector": {
+            **spec.placed.node_selector,
+            **({FLAVOR: spec.size.flavor} if spec.size.flavor else {}),
+        },
+        "topologySpreadConstraints": _spread(spec, version),
+        "initContainers": steps,
+        "containers": [_server(spec)],
+        "volumes": _volumes(spec, version),
+    }
+    if spec.placed.zones:
+        zones = {"key": ZONE_LABEL, "operator": "In", "values": list(spec.placed.zones)}
+        found["affinity"] = {
+            "nodeAffinity": {
+                "requiredDuringSchedulingIgnoredDuringExecution": {
+                    "nodeSelectorTerms": [{"matchExpressions": [zones]}]
+                }
+            }
+        }
+    if gpu:
+        taint = GPU_TAINT
+        found["tolerations"] = [{"key": taint.key, "operator": "Exists", "effect": taint.effect}]
+    return found
+
+
+def _server(spec: InferenceServiceSpec) -> dict[str, Any]:
+    size, gpu = spec.size, spec.tier == "gpu"
+    # In the GPU tier the server hands tensors on: a core of the replica's is enough for it.
+    cpus = min(1.0, size.cpus / 2) if gpu else size.cpus
+    memory = 1024 + 8 * spec.operation.max_body_mib if gpu else size.memory_mib
+    mounts = {
+        KEYS: "keys", TLS: "tls:ro", **token_mount(spec), WORK: "work",
+        LOGS_VOLUME: "logs", "/tmp": "tmp",  # noqa: S108
+    }  # fmt: skip
+    scratch = 128 + spec.package.model_mib + (0 if spec.operation.audit_claim else _LOGS_MIB)
+    found = container(
+        "server", spec.images["falaj-inference"], serve_command(), mounts,
+        resources(cpus, memory, scratch),
+    )  # fmt: skip
+    if spec.operation.audit_claim:
+        found["env"].append(
+            {"name": "POD_NAME", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}}
+        )
+        for mount in found["volumeMounts"]:
+            if mount["name"] == "logs":
+                mount["subPathExpr"] = f"{spec.name}/$(POD_NAME)"
+    attempts = -(-spec.operation.start_seconds // _PROBE_SECONDS)
+    return {
+        **found,
+        "ports": [{"name": "https", "containerPort": PORT, "protocol": "TCP"}],
+        "startupProbe": _probe("ready", period=_PROBE_SECONDS, failures=attempts),
+        "readinessProbe": _probe("ready", period=5, failures=2),
+        "livenessProbe": _probe("live", period=10, failures=6),
+        "lifecycle": {"preStop": {"sleep": {"seconds": LEAVING_SECONDS}}},
+    }
+
+
+def _probe(what: str, *, period: int, failures: int) -> dict[str, Any]:
+    return {
+        "httpGet": {"path": f"/v2/health/{what}", "port": "https", "scheme": "HTTPS"},
+        "periodSeconds": period,
+        "timeoutSeconds": 3,
+        "failureThreshold": failures,
+    }
+
+
+def _spread(spec: InferenceServiceSpec, version: Version) -> list[dict[str, Any]]:
+    """Over zones, where more than one can be had, and over nodes where possible.
+
+    A rollout counts by itself (``matchLabelKeys``), else old replicas would push new ones into one
+    zone. GPUs are often sold in one zone only, so there the spread is a wish.
+    """
+    strict = "ScheduleAnyway" if spec.tier == "gpu" else "DoNotSchedule"
+    wishes = ((ZONE_LABEL, strict), ("kubernetes.io/hostname", "ScheduleAnyway"))
+    return [
+        {
+            "maxSkew": 1,
+            "topologyKey": key,
+            "whenUnsatisfiable": unsatisfiable,
+            "nodeTaintsPolicy": "Honor",
+            "labelSelector": {"matchLabels": spec.selector(version)},
+            "matchLabelKeys": ["pod-template-hash"],
+        }
+        for key, unsatisfiable in wishes
+    ]
+
+
+def _volumes(spec: InferenceServiceSpec, version: Version) -> list[dict[str, Any]]:
+    mib = spec.package.model_mib
+    found: list[dict[str, Any]] = [
+        # The kubelet keeps secrets in memory.
+        {"name": "secret", "secret": {"secretName": f"{spec.name}-keys", "defaultMode": 0o440}},
+        {"name": "tls", "secret": {"secretName": f"{spec.name}-tls", "defaultMode": 0o440}},
+        _memory("keys", 4),
+        _memory("tmp", 32),
+        {"name": "work", "emptyDir": {"sizeLimit": f"{64 + mib}Mi"}},
+        {"name": "package", **_package(spec, version)},
+    ]
+    if spec.operation.audit_claim:
+        claim = {"claimName": spec.operation.audit_claim}
+        found.append({"name": "logs", "persistentVolumeClaim": claim})
+    else:
+        found.append({"name": "logs", "emptyDir": {"sizeLimit": f"{_LOGS_MIB}Mi"}})
+    if spec.access.token_keys:
+        found.append({"name": "tokens", "configMap": {"name": f"{spec.name}-tokens"}})
+    if spec.tier == "gpu":
+        found.append(_memory("models", 64 + mib))
+    return found
+
+
+def _memory(name: str, mib: int) -> dict[str, Any]:
+    return {"name": name, "emptyDir": {"medium": "Memory", "sizeLimit": f"{mib}Mi"}}
+
+
+def _package(spec: InferenceServiceSpec, version: Version) -> dict[str, Any]:
+    package = spec.package
+    if package.kind == "image":
+        reference = spec.placed.image(f"{package.name}@{version.package_digest}")
+        return {"image": {"reference": reference, "pullPolicy": "IfNotPresent"}}
+    return {"persistentVolumeClaim": {"claimName": package.name, "readOnly": True}}

@@ -1,0 +1,225 @@
+"""Who may reach the replicas, whom they may reach, and how requests come to a version.
+
+Addresses first, identities above them; then the service of a version, the names of all of them,
+and the shares of each.
+"""
+
+from typing import Any, Final
+
+from falaj.components.kubernetes._objects import Manifest
+from falaj.components.kubernetes.inference_service.arguments import (
+    PORT,
+    VARIANT_HEADER,
+    InferenceServiceSpec,
+    Version,
+)
+
+HBONE: Final = 15008
+"""Port of the ambient mesh's tunnels: https://istio.io/latest/docs/ambient/architecture/hbone/"""
+#: Whence the ambient mesh lets the kubelet's probes come:
+#: https://istio.io/latest/docs/ambient/usage/networkpolicy/
+_PROBES: Final = "169.254.7.127/32"
+_NAMESPACE: Final = "kubernetes.io/metadata.name"
+
+
+def isolation(spec: InferenceServiceSpec) -> list[Manifest]:
+    """The network policy; in the mesh also strict mutual TLS and who is authorised."""
+    found = [_network_policy(spec)]
+    if spec.access.mesh:
+        found += [_mutual_tls(spec), _authorisation(spec)]
+    return found
+
+
+def _network_policy(spec: InferenceServiceSpec) -> Manifest:
+    access = spec.access
+    ports = [_port(PORT)] + ([_port(HBONE)] if access.mesh else [])
+    spaces = _open_to(spec) | {caller.namespace for caller in access.callers}
+    ingress: list[dict[str, Any]] = [
+        {"from": [_namespace(space) for space in sorted(spaces)], "ports": ports}
+    ]
+    if access.spilled_from:
+        ingress.append({"from": [_pods(access.spilled_from)], "ports": ports})
+    if access.mesh:
+        ingress.append({"from": [{"ipBlock": {"cidr": _PROBES}}], "ports": [_port(PORT)]})
+    dns = {"namespaceSelector": {"matchLabels": {_NAMESPACE: "kube-system"}}}
+    egress: list[dict[str, Any]] = []
+    if spec.spill is not None:
+        egress = [
+            {"to": [dns], "ports": [_port(53, "UDP"), _port(53)]},
+            {"to": [_pods(spec.spill.to)], "ports": ports},
+        ]
+    return {
+        "apiVersion": "networking.k8s.io/v1",
+        "kind": "NetworkPolicy",
+        "metadata": spec.metadata(spec.name),
+        "spec": {
+            "podSelector": {"matchLabels": spec.selector()},
+            "policyTypes": ["Ingress", "Egress"],
+            "ingress": ingress,
+            # Without rules nothing gets out. An empty list would be a change with every update:
+            # the API server keeps none.
+            **({"egress": egress} if egress else {}),
+        },
+    }
+
+
+def _open_to(spec: InferenceServiceSpec) -> set[str]:
+    """Namespaces that all pods of may connect: of Prometheus and, where there is a route, the
+    gateway's proxies."""
+    access = spec.access
+    routed = set[str]() if access.spilled_from else {access.gateway_namespace}
+    return {access.monitoring_namespace} | routed
+
+
+def _port(number: int, protocol: str = "TCP") -> dict[str, Any]:
+    return {"port": number, "protocol": protocol}
+
+
+def _namespace(name: str) -> dict[str, Any]:
+    return {"namespaceSelector": {"matchLabels": {_NAMESPACE: name}}}
+
+
+def _pods(service: str) -> dict[str, Any]:
+    """Replicas of another inference service of the namespace."""
+    labels = {"app.kubernetes.io/name": service, "app.kubernetes.io/component": "inference"}
+    return {"podSelector": {"matchLabels": labels}}
+
+
+def _mutual_tls(spec: InferenceServiceSpec) -> Manifest:
+    return {
+        "apiVersion": "security.istio.io/v1",
+        "kind": "PeerAuthentication",
+        "metadata": spec.metadata(spec.name),
+        "spec": {
+            "selector": {"matchLabels": spec.selector()},
+            "mtls": {"mode": "STRICT"},
+        },
+    }
+
+
+def _authorisation(spec: InferenceServiceSpec) -> Manifest:
+    """Identities by name; whole namespaces only for the gateway and Prometheus.
+
+    Their service accounts get their names from their controllers. What they may ask the server
+    itself decides: the gateway passes tokens on, Prometheus shows its certificate.
+    """
+    access = spec.access
+    named = [(caller.namespace, caller.service_account) for caller in access.callers]
+    if access.spilled_from:
+        named.append((spec.namespace, access.service_account))
+    principals = [f"{access.trust_domain}/ns/{space}/sa/{account}" for space, account in named]
+    sources: list[dict[str, Any]] = [{"source": {"namespaces": sorted(_open_to(spec))}}]
+    if principals:
+        sources.append({"source": {"principals": sorted(set(principals))}})
+    return {
+        "apiVersion": "security.istio.io/v1",
+        "kind": "AuthorizationPolicy",
+        "metadata": spec.metadata(spec.name),
+        "spec": {
+            "selector": {"matchLabels": spec.selector()},
+            "action": "ALLOW",
+            "rules": [{"from": sources, "to": [{"operation": {"ports": [str(PORT)]}}]}],
+        },
+    }
+
+
+_GATEWAY_API = "gateway.networking.k8s.io/v1"
+
+
+def routing(spec: InferenceServiceSpec) -> list[Manifest]:
+    """Services, the route through the gateway, and what the gateway checks of the servers.
+
+    A tier that is spilled to has no route: it would be one more for the same path.
+    """
+    services = [
+        _service(spec, spec.name, spec.leading),
+        *(_service(spec, spec.of(version), version) for version in spec.versions),
+    ]
+    return services if spec.access.spilled_from else [*services, _route(spec), _backend_tls(spec)]
+
+
+def _service(spec: InferenceServiceSpec, name: str, version: Version) -> Manifest:
+    """A service inside of the cluster; the one with the service's name is the leading version's.
+
+    Callers in the cluster that want the shares go through the gateway.
+    """
+    return {
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": spec.metadata(name, version),
+        "spec": {
+            "type": "ClusterIP",
+            "selector": spec.selector(version),
+            "ports": [
+                {
+                    "name": "https", "port": PORT, "targetPort": "https", "protocol": "TCP",
+                    "appProtocol": "https",
+                }
+            ],
+            # Nearest first, where that doesn't overload a zone: less latency, less to pay.
+            "trafficDistribution": "PreferClose",
+        },
+    }  # fmt: skip
+
+
+def _route(spec: InferenceServiceSpec) -> Manifest:
+    """Requests by header first, the rest by weight; what isn't of the protocol has no route.
+
+    Metrics are for Prometheus alone, which asks the pods.
+    """
+    access = spec.access
+    rules: list[dict[str, Any]] = [
+        _rule(
+            spec, [(version, 1)],
+            [{"type": "Exact", "name": VARIANT_HEADER, "value": version.header}],
+        )
+        for version in spec.versions
+        if version.header
+    ]  # fmt: skip
+    rules.append(_rule(spec, [(version, version.weight) for version in spec.versions], []))
+    return {
+        "apiVersion": _GATEWAY_API,
+        "kind": "HTTPRoute",
+        "metadata": spec.metadata(spec.name),
+        "spec": {
+            "parentRefs": [{"name": access.gateway_name, "namespace": access.gateway_namespace}],
+            **({"hostnames": list(access.host_names)} if access.host_names else {}),
+            "rules": rules,
+        },
+    }
+
+
+def _rule(
+    spec: InferenceServiceSpec, shares: list[tuple[Version, int]], headers: list[dict[str, str]]
+) -> dict[str, Any]:
+    path = {"type": "PathPrefix", "value": f"/v2/models/{spec.model}"}
+    return {
+        "matches": [{"path": path, **({"headers": headers} if headers else {})}],
+        "backendRefs": [
+            {"name": spec.of(version), "port": PORT, "weight": weight}
+            for version, weight in shares
+        ],
+    }
+
+
+def _backend_tls(spec: InferenceServiceSpec) -> Manifest:
+    """The gateway speaks TLS with the servers, and knows whose certificates to believe.
+
+    cert-manager writes the authority's certificate beside each one that it issues.
+    """
+    return {
+        "apiVersion": _GATEWAY_API,
+        "kind": "BackendTLSPolicy",
+        "metadata": spec.metadata(spec.name),
+        "spec": {
+            "targetRefs": [
+                {"group": "", "kind": "Service", "name": spec.of(version)}
+                for version in spec.versions
+            ],
+            "validation": {
+                # Envoy Gateway takes secrets here, too, which the standard leaves to each.
+                "caCertificateRefs": [{"group": "", "kind": "Secret", "name": f"{spec.name}-tls"}],
+                "hostname": spec.host,
+            },
+        },
+    }

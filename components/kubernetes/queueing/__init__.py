@@ -1,1 +1,0 @@
-"""How jobs wait for GPUs: flavours, queues, cohorts, priorities, topology."""

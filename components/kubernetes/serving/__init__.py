@@ -1,1 +1,0 @@
-"""What an inference service in a cluster is rendered from."""

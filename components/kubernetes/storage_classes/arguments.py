@@ -1,0 +1,304 @@
+"""Arguments of `StorageClasses`, and how they are checked."""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final, NotRequired, TypedDict
+
+import pulumi
+
+from falaj.components.kubernetes._placed import InCluster, InClusterArgs, check_in_cluster
+from falaj.components.kubernetes._validation import by_name, object_name, options
+from falaj.components.specification.described import described
+from falaj.components.specification.refusals import Refusals
+
+BLOCK: Final = "falaj-block"
+FILES: Final = "falaj-files"
+#: An alias would be resolved at the time of each use; the driver takes a full ARN.
+_KMS_ARN: Final = re.compile(r"^arn:aws:kms:([a-z0-9-]+):\d{12}:key/[a-f0-9-]{36}$")
+_KMS_LIKE: Final = re.compile(r"^arn:aws:kms:([a-z0-9-]+):")
+_ENCRYPTION_SET: Final = re.compile(
+    r"^/subscriptions/[^/]+/resourceGroups/[^/]+/providers/Microsoft\.Compute"
+    r"/diskEncryptionSets/[^/]+$",
+    re.IGNORECASE,
+)
+_RECLAIM: Final = ("Delete", "Retain")
+_FILE_SYSTEMS: Final = ("ext4", "xfs")
+#: https://docs.aws.amazon.com/fsx/latest/LustreGuide/managing-throughput-capacity.html
+_THROUGHPUTS: Final = (125, 250, 500, 1000)
+#: ceph-csi's classes encrypt where both are set: github.com/ceph/ceph-csi/blob/devel/docs
+_CEPH: Final = (".rbd.csi.ceph.com", ".cephfs.csi.ceph.com")
+#: Drivers whose volumes are folders or disks of a node, or have no encryption of their own.
+_UNPROTECTED: Final = ("kubernetes.io/no-provisioner", "rancher.io/local-path", "nfs.csi.k8s.io",
+                       "smb.csi.k8s.io", "k8s.io/minikube-hostpath")  # fmt: skip
+
+
+class StorageFilesArgs(TypedDict):
+    """The file system that the jobs of several nodes share (EKS and AKS)."""
+
+    file_system_id: NotRequired[pulumi.Input[str]]
+    """One that exists, made with a key of one's own: ``TrainingFileSystem.file_system_id``.
+    Default: on EKS a new one for each claim."""
+    mount_address: NotRequired[pulumi.Input[str]]
+    """``TrainingFileSystem.mount_address``: ``<host>@tcp:/<name>``, or ``<host>:/<path>`` of NFS.
+    Needed with ``file_system_id``."""
+    protocol: NotRequired[str]
+    """``lustre``, or ``nfs`` (NetApp Files on AKS). Default: ``lustre``."""
+    size_gib: NotRequired[int]
+    """Its size. Needed with ``file_system_id``."""
+    namespaces: NotRequired[list[str]]
+    """Namespaces that have it as the claim ``falaj-files``. Needed with ``file_system_id``."""
+    subnet_id: NotRequired[pulumi.Input[str]]
+    """EKS, new ones: subnet. Needed without ``file_system_id``."""
+    security_group_id: NotRequired[pulumi.Input[str]]
+    """EKS, new ones: security group that lets Lustre in. Needed without ``file_system_id``."""
+    throughput_mb_s_per_tib: NotRequired[int]
+    """EKS, new ones: 125, 250, 500 or 1000. Default: 250."""
+
+
+class StorageCsiClassArgs(TypedDict):
+    """A class of an existing cluster."""
+
+    provisioner: str
+    """The CSI driver: ``rook-ceph.rbd.csi.ceph.com`` …"""
+    parameters: dict[str, str]
+    """The driver's parameters. Ceph: ``encrypted: "true"`` and ``encryptionKMSID``."""
+    key_parameter: NotRequired[str]
+    """Which of the parameters names the key, for drivers that aren't Ceph's. Needed for those,
+    or ``evidence``."""
+    evidence: NotRequired[str]
+    """Where it is written that what the driver makes is encrypted with a key of one's own, as of
+    an appliance: a document and its number. An annotation. Default: none."""
+    shared: NotRequired[bool]
+    """Whether several nodes have a volume at a time. Default: false; true for
+    ``falaj-files``."""
+    snapshot_parameters: NotRequired[dict[str, str]]
+    """Parameters of the driver's snapshots. Default: it makes none."""
+
+
+@described
+class StorageClassesArgs(InClusterArgs):
+    """Arguments of `StorageClasses`."""
+
+    disk_encryption_id: NotRequired[pulumi.Input[str]]
+    """``KeyRing.disk_encryption_id``: the key's full ARN, or the id of a disk encryption set.
+    Needed on ``eks`` and ``aks``."""
+    files: NotRequired[StorageFilesArgs]
+    """The shared file system on ``eks`` and ``aks``. Default: none."""
+    classes: NotRequired[dict[str, StorageCsiClassArgs]]
+    """Classes of an ``existing`` cluster by name; ``falaj-block`` is the default one. Needed
+    there."""
+    default_class: NotRequired[str]
+    """What claims get that name no class. Default: ``falaj-block``."""
+    reclaim: NotRequired[str]
+    """``Retain`` or ``Delete`` what was claimed. Default: ``Retain`` in production."""
+    file_system_type: NotRequired[str]
+    """Of disks: ``ext4`` or ``xfs``. Default: ``ext4``."""
+    iops: NotRequired[int]
+    """EKS: operations a second of each disk, 3000 to 80000. Default: 3000, which gp3 has."""
+    throughput_mib_s: NotRequired[int]
+    """EKS: 125 to 2000. Default: 125, which gp3 has."""
+    disk_sku: NotRequired[str]
+    """AKS: ``Premium_LRS``, ``Premium_ZRS``, ``PremiumV2_LRS`` or ``StandardSSD_LRS``. Default:
+    ``Premium_LRS``."""
+    double_encryption: NotRequired[bool]
+    """AKS: whether the disk encryption set encrypts twice, with one's own key and the platform's,
+    as `KeyRing`'s does. Not with ``PremiumV2_LRS``. Default: true."""
+
+
+@dataclass(frozen=True)
+class CsiClass:
+    """A class of an existing cluster, checked."""
+
+    name: str
+    provisioner: str
+    parameters: dict[str, str]
+    evidence: str
+    shared: bool
+    snapshot_parameters: dict[str, str]
+
+
+@dataclass(frozen=True)
+class StorageClassesSpec:
+    """The arguments of `StorageClasses`, checked."""
+
+    placed: InCluster
+    name: str
+    key: Any
+    """Key or disk encryption set; None on an existing cluster."""
+    files: Mapping[str, Any] | None
+    classes: tuple[CsiClass, ...]
+    default_class: str
+    reclaim: str
+    file_system_type: str
+    iops: int
+    throughput_mib_s: int
+    disk_sku: str
+    double_encryption: bool
+
+
+def check(name: str, args: StorageClassesArgs) -> StorageClassesSpec:
+    """Check the arguments.
+
+    Raises:
+        pulumi.InputPropertiesError: with every argument that was refused, and why.
+    """
+    refusals = Refusals(f"StorageClasses {name!r}")
+    given: Mapping[str, Any] = args
+    refusals.names(given, StorageClassesArgs)
+    placed = check_in_cluster(given, refusals)
+    distribution = placed.distribution if placed else ""
+    classes = tuple(
+        _csi_class(each, one, refusals)
+        for each, one in by_name("classes", given.get("classes", {}), refusals).items()
+    )
+    _of_platform(distribution, given, refusals)
+    key: object = given.get("disk_encryption_id")
+    if placed and key is not None:
+        _key(placed, key, refusals)
+    files = _files(distribution, given.get("files"), refusals)
+    names = [each.name for each in classes] if distribution == "existing" else [BLOCK]
+    default = given.get("default_class", BLOCK)
+    if names and default not in names:
+        refusals.add("default_class", default, ", ".join(names))
+    production = placed is not None and placed.environment == "production"
+    reclaim = given.get("reclaim", "Retain" if production else "Delete")
+    refusals.choice("reclaim", reclaim, _RECLAIM)
+    type_ = given.get("file_system_type", "ext4")
+    refusals.choice("file_system_type", type_, _FILE_SYSTEMS)
+    iops = refusals.whole("iops", given.get("iops", 3000), 3000, 80000)
+    throughput = refusals.whole("throughput_mib_s", given.get("throughput_mib_s", 125), 125, 2000)
+    sku = given.get("disk_sku", "Premium_LRS")
+    # Only redundancy within the region.
+    skus = ("Premium_LRS", "Premium_ZRS", "PremiumV2_LRS", "StandardSSD_LRS")
+    refusals.choice("disk_sku", sku, skus)
+    double = refusals.flag("double_encryption", given.get("double_encryption", True))
+    # https://learn.microsoft.com/en-us/azure/virtual-machines/disk-encryption#restrictions
+    if double and sku == "PremiumV2_LRS":
+        refusals.add(
+            "disk_sku", sku, ", ".join(each for each in skus if each != sku),
+            "or set double_encryption to false, with a disk encryption set to match",
+        )  # fmt: skip
+    refusals.raise_if_any()
+    if placed is None:
+        raise AssertionError("what can't be used was refused")
+    return StorageClassesSpec(
+        placed, name, key, files, classes, str(default),
+        str(reclaim), str(type_), iops, throughput, str(sku), double,
+    )  # fmt: skip
+
+
+def _of_platform(distribution: str, args: Mapping[str, Any], refusals: Refusals) -> None:
+    """Each platform has arguments of its own."""
+    own = {
+        "disk_encryption_id": ("eks", "aks"),
+        "files": ("eks", "aks"),
+        "classes": ("existing",),
+        "iops": ("eks",),
+        "throughput_mib_s": ("eks",),
+        "disk_sku": ("aks",),
+        "double_encryption": ("aks",),
+    }
+    for argument, platforms in own.items():
+        if args.get(argument) is not None and distribution and distribution not in platforms:
+            refusals.say(
+                argument,
+                f"is for {' and '.join(platforms)}, but distribution is {distribution!r}; "
+                "leave it out",
+            )
+    needed = "classes" if distribution == "existing" else "disk_encryption_id"
+    if distribution and not args.get(needed):
+        refusals.say(needed, f"missing; no class is made without a key (on {distribution})")
+
+
+def _key(placed: InCluster, value: object, refusals: Refusals) -> None:
+    if not isinstance(value, str):
+        return  # An output: the key that the same program makes.
+    if placed.distribution == "eks":
+        found = _KMS_LIKE.match(value)
+        if not _KMS_ARN.match(value):
+            refusals.add(
+                "disk_encryption_id", value,
+                "the full ARN of a key: arn:aws:kms:<region>:<account>:key/<id>",
+            )  # fmt: skip
+        if found and found.group(1) != placed.region:
+            refusals.add("disk_encryption_id", value, f"a key in {placed.region}")
+    elif placed.distribution == "aks" and not _ENCRYPTION_SET.match(value):
+        refusals.add(
+            "disk_encryption_id", value,
+            "/subscriptions/…/providers/Microsoft.Compute/diskEncryptionSets/<name>",
+        )  # fmt: skip
+
+
+def _files(distribution: str, value: object, refusals: Refusals) -> Mapping[str, Any] | None:
+    if value is None:
+        return None
+    given = options("files", value, StorageFilesArgs, refusals)
+    found: dict[str, Any] = dict(given)
+    if given.get("file_system_id") is not None:
+        for key in ("mount_address", "size_gib", "namespaces"):
+            if given.get(key) is None:
+                refusals.say(f"files.{key}", "missing; needed with file_system_id")
+        if given.get("size_gib") is not None:
+            size = refusals.whole("files.size_gib", given["size_gib"], 1, 10_000_000)
+            found["size_gib"] = size
+        if given.get("namespaces") is not None:
+            for each in refusals.texts("files.namespaces", given["namespaces"]):
+                object_name("files.namespaces", each, refusals)
+    elif distribution == "aks":
+        refusals.say(
+            "files.file_system_id",
+            "missing; on AKS the driver makes none with a key of one's own: use "
+            "TrainingFileSystem.file_system_id",
+        )
+    else:
+        for key in ("subnet_id", "security_group_id"):
+            if given.get(key) is None:
+                refusals.say(f"files.{key}", "missing; needed without file_system_id")
+    protocol = given.get("protocol", "lustre")
+    refusals.choice("files.protocol", protocol, ("lustre", "nfs"))
+    speed: object = given.get("throughput_mb_s_per_tib", 250)
+    refusals.choice("files.throughput_mb_s_per_tib", speed, _THROUGHPUTS)
+    # Programs in other languages send numbers as floats.
+    found["throughput_mb_s_per_tib"] = next((each for each in _THROUGHPUTS if each == speed), 0)
+    return found
+
+
+def _csi_class(name: str, value: object, refusals: Refusals) -> CsiClass:
+    at = f"classes[{name!r}]"
+    given = options(at, value, StorageCsiClassArgs, refusals)
+    object_name(at, name, refusals)
+    provisioner = str(given.get("provisioner") or "")
+    parameters = refusals.mapping(f"{at}.parameters", given.get("parameters", {}))
+    evidence = str(given.get("evidence") or "").strip()
+    key = given.get("key_parameter")
+    if provisioner in _UNPROTECTED:
+        refusals.add(
+            f"{at}.provisioner", provisioner, "drivers that encrypt what they keep",
+            "as Rook-Ceph with encrypted and encryptionKMSID",
+        )  # fmt: skip
+    elif provisioner.endswith(_CEPH):
+        if parameters.get("encrypted") != "true":
+            refusals.add(
+                f"{at}.parameters.encrypted", parameters.get("encrypted"), 'the text "true"'
+            )
+        if not parameters.get("encryptionKMSID"):
+            refusals.say(
+                f"{at}.parameters.encryptionKMSID",
+                "missing; allowed: an entry of ceph-csi's KMS configuration, such as that of "
+                "OpenBao",
+            )
+    elif key is not None:
+        if not parameters.get(str(key)):
+            refusals.add(
+                f"{at}.key_parameter", key, f"one of parameters: {', '.join(parameters) or 'none'}"
+            )
+    elif not evidence:
+        refusals.say(
+            f"{at}.key_parameter",
+            f"missing; what proves that {provisioner or 'the driver'} encrypts with a key of "
+            "one's own? Name the parameter with the key, or set evidence",
+        )
+    shared = refusals.flag(f"{at}.shared", given.get("shared", name == FILES))
+    snapshots = refusals.mapping(f"{at}.snapshot_parameters", given.get("snapshot_parameters", {}))
+    return CsiClass(name, provisioner, parameters, evidence, shared, snapshots)

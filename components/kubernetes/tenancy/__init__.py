@@ -1,1 +1,0 @@
-"""What a tenant's namespaces are made of: quotas, duties, isolation, admission."""

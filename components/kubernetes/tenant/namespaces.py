@@ -1,0 +1,270 @@
+"""A tenant's namespaces: identities of what runs in them, the queue of their jobs, what they take.
+
+Quotas, default sizes, and what a namespace may not have at all:
+https://kubernetes.io/docs/concepts/policy/resource-quotas/
+
+Alerts when they cost more than their budget: what containers are given, times what their nodes
+cost in an hour, as OpenCost exports both: https://opencost.io/docs/integrations/opencost-exporter/
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import pulumi
+
+from falaj.components.kubernetes._objects import Manifest, metadata
+from falaj.components.kubernetes._placed import InCluster
+from falaj.components.kubernetes.gpu_queues.pools import quantity
+from falaj.components.kubernetes.gpu_queues.queues import PRIORITIES
+from falaj.components.specification.node_labels import PREFIX
+
+PURPOSE_LABEL: Final = f"{PREFIX}duty"
+BUDGET_LABEL: Final = f"{PREFIX}monthly-budget-usd"
+SERVICE_ACCOUNTS: Final[Mapping[str, str]] = {"training": "trainer", "serving": "inference"}
+"""Service accounts that the cloud's workload identities are bound to, by what a namespace is
+for."""
+QUEUE: Final = "default"
+"""Kueue's name for the queue of jobs that name none."""
+#: https://azure.github.io/azure-workload-identity/docs/topics/service-account-labels-and-annotations.html
+_CLIENT: Final = "azure.workload.identity/client-id"
+_SECURITY: Final = "pod-security.kubernetes.io"
+
+
+def namespace(
+    placed: InCluster,
+    component: str,
+    name: str,
+    of: str,
+    *,
+    pod_security_version: str,
+    budget_usd: float | None,
+    mesh: bool,
+) -> Manifest:
+    """A namespace whose pods meet the restricted standard.
+
+    Training is never in the mesh: rendezvous and collectives hang behind its proxies
+    (nccl #1638, kubeflow/trainer #1636), and RDMA passes them by.
+    """
+    modes = ("enforce", "audit", "warn")
+    labels = {
+        PURPOSE_LABEL: of,
+        **{f"{_SECURITY}/{mode}": "restricted" for mode in modes},
+        **{f"{_SECURITY}/{mode}-version": pod_security_version for mode in modes},
+    }
+    if budget_usd is not None:
+        labels[BUDGET_LABEL] = f"{budget_usd:g}"
+    if of == "serving" and mesh:
+        labels["istio.io/dataplane-mode"] = "ambient"
+    return {
+        "apiVersion": "v1",
+        "kind": "Namespace",
+        "metadata": metadata(placed, component, name, labels=labels),
+    }
+
+
+def service_accounts(
+    placed: InCluster, component: str, name: str, of: str, client_id: pulumi.Input[str]
+) -> list[Manifest]:
+    """The namespace's own identity, and its default one, neither with a token in pods.
+
+    On EKS associations of Pod Identity name namespace and account; nothing is written here. On
+    AKS the account names the managed identity's client id.
+    """
+    annotations: dict[str, Any] = {_CLIENT: client_id} if client_id else {}
+    own = metadata(placed, component, SERVICE_ACCOUNTS[of], name, annotations=annotations)
+    default = metadata(placed, component, "default", name)
+    return [
+        {
+            "apiVersion": "v1",
+            "kind": "ServiceAccount",
+            "metadata": about,
+            "automountServiceAccountToken": False,
+        }
+        for about in (own, default)
+    ]
+
+
+def local_queue(
+    placed: InCluster, component: str, name: str, cluster_queue: str, weight: float | None
+) -> Manifest:
+    """The queue that jobs of a namespace are in, whether they name it or not."""
+    spec: dict[str, Any] = {"clusterQueue": cluster_queue}
+    if weight is not None:
+        spec["fairSharing"] = {"weight": f"{weight:g}"}
+    return {
+        "apiVersion": "kueue.x-k8s.io/v1beta2",
+        "kind": "LocalQueue",
+        "metadata": metadata(placed, component, QUEUE, name),
+        "spec": spec,
+    }
+
+
+GPU: Final = "nvidia.com/gpu"
+SHARED_GPU: Final = "nvidia.com/gpu.shared"
+_SYSTEM_PRIORITIES: Final = ("system-cluster-critical", "system-node-critical")
+#: Kinds that a namespace has none of, by what it is for.
+_NONE: Final[Mapping[str, Sequence[str]]] = {
+    "training": ("count/cronjobs.batch", "count/ingresses.networking.k8s.io"),
+    "serving": (
+        "count/cronjobs.batch", "count/ingresses.networking.k8s.io", "count/jobs.batch",
+        "count/jobsets.jobset.x-k8s.io", "count/trainjobs.trainer.kubeflow.org",
+    ),
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Quota:
+    """What all pods of a namespace may ask for together."""
+
+    cpu: float
+    """Cores."""
+    memory_gib: int
+    devices: Mapping[str, int]
+    """GPUs and parts of them by the resource's name."""
+    storage_gib: Mapping[str, int]
+    """By storage class."""
+    pods: int
+    objects: int
+    """Most objects of each kind that is counted."""
+    largest_pod_memory_gib: int
+
+
+def quotas(
+    placed: InCluster,
+    component: str,
+    namespace: str,
+    of: str,
+    *,
+    quota: Quota,
+    priorities: Sequence[str],
+) -> list[Manifest]:
+    """Quotas of a namespace for ``training`` or ``serving``, and its default sizes."""
+    devices = {GPU: 0, SHARED_GPU: 0, **quota.devices}
+    compute = {
+        "requests.cpu": quantity("cpu", round(quota.cpu * 1000)),
+        "requests.memory": f"{quota.memory_gib}Gi",
+        "limits.memory": f"{quota.memory_gib}Gi",
+        "pods": str(quota.pods),
+        **{f"requests.{name}": str(most) for name, most in sorted(devices.items())},
+    }
+    storage = {
+        "requests.storage": f"{sum(quota.storage_gib.values())}Gi",
+        **{
+            f"{name}.storageclass.storage.k8s.io/requests.storage": f"{most}Gi"
+            for name, most in sorted(quota.storage_gib.items())
+        },
+    }
+    counted = (
+        "configmaps", "persistentvolumeclaims", "secrets", "services", "count/deployments.apps",
+        "count/jobs.batch", "count/jobsets.jobset.x-k8s.io",
+    )  # fmt: skip
+    objects = {
+        **dict.fromkeys(counted, str(quota.objects)),
+        # A load balancer or a port of every node would be a way in past the gateway.
+        "services.loadbalancers": "0",
+        "services.nodeports": "0",
+        **dict.fromkeys(_NONE[of], "0"),
+    }
+    forbidden = [each for each in PRIORITIES if each not in priorities]
+
+    def one(name: str, hard: Mapping[str, str], **spec: Any) -> Manifest:
+        return {
+            "apiVersion": "v1",
+            "kind": "ResourceQuota",
+            "metadata": metadata(placed, component, name, namespace),
+            "spec": {"hard": dict(hard), **spec},
+        }
+
+    return [
+        one("compute", compute),
+        one("storage", storage),
+        one("objects", objects),
+        one(
+            "priorities",
+            {"pods": "0"},
+            scopeSelector={
+                "matchExpressions": [{
+                    "scopeName": "PriorityClass",
+                    "operator": "In",
+                    "values": [*forbidden, *_SYSTEM_PRIORITIES],
+                }]
+            },
+        ),
+        _limit_range(placed, component, namespace, quota),
+    ]  # fmt: skip
+
+
+def _limit_range(placed: InCluster, component: str, namespace: str, quota: Quota) -> Manifest:
+    """Sizes of containers that name none, which the quota would refuse, and the largest."""
+    return {
+        "apiVersion": "v1",
+        "kind": "LimitRange",
+        "metadata": metadata(placed, component, "sizes", namespace),
+        "spec": {
+            "limits": [
+                {
+                    "type": "Container",
+                    "defaultRequest": {"cpu": "100m", "memory": "256Mi"},
+                    "default": {"memory": "256Mi"},
+                },
+                {
+                    "type": "Pod",
+                    # Not of cpu: a maximum would demand a limit, which throttles.
+                    "max": {"memory": f"{quota.largest_pod_memory_gib}Gi"},
+                },
+                {
+                    "type": "PersistentVolumeClaim",
+                    "min": {"storage": "1Gi"},
+                    "max": {"storage": f"{max([1, *quota.storage_gib.values()])}Gi"},
+                },
+            ]
+        },
+    }
+
+
+_HOURS: Final = 730
+"""Of a month, as clouds reckon: 365 * 24 / 12."""
+_GIB: Final = 1024**3
+#: Share of the budget at which somebody is told, and how loudly.
+_LEVELS: Final = ((0.8, "warning"), (1.0, "critical"))
+
+
+def budget_alerts(
+    placed: InCluster, component: str, namespaces: Sequence[str], monthly_usd: float, where: str
+) -> Manifest:
+    """A rule for Prometheus: what runs now, kept up for a month, against the budget."""
+    chosen = f'namespace=~"{"|".join(namespaces)}"'
+    parts = (
+        f"container_gpu_allocation{{{chosen}}} * on(node) group_left() node_gpu_hourly_cost",
+        f"container_cpu_allocation{{{chosen}}} * on(node) group_left() node_cpu_hourly_cost",
+        f"container_memory_allocation_bytes{{{chosen}}} / {_GIB} "
+        "* on(node) group_left() node_ram_hourly_cost",
+    )
+    cost = " + ".join(f"(sum({part}) or vector(0))" for part in parts)
+    rules: list[dict[str, Any]] = [
+        {
+            "alert": "TenantOverBudget" if share == 1 else "TenantNearBudget",
+            "expr": f"({cost}) * {_HOURS} > {monthly_usd * share:g}",
+            "for": "1h",
+            "labels": {
+                "severity": severity,
+                "tenant": placed.tenant,
+                "cost_center": placed.cost_center,
+            },
+            "annotations": {
+                "summary": f"{placed.tenant} runs at more than {share:.0%} of its budget",
+                "description": "At this rate the month costs {{ $value | humanize }} US dollars; "
+                f"the budget is {monthly_usd:g}.",
+            },
+        }
+        for share, severity in _LEVELS
+    ]
+    return {
+        "apiVersion": "monitoring.coreos.com/v1",
+        "kind": "PrometheusRule",
+        "metadata": metadata(placed, component, f"{placed.tenant}-budget", where),
+        "spec": {"groups": [{"name": f"{placed.tenant}-budget", "rules": rules}]},
+    }

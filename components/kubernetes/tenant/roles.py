@@ -1,0 +1,180 @@
+"""Who may do what in a tenant's namespaces: roles by duty, none of which leads to another.
+
+Trainers and deployers are never the same people: a model that serves was looked at by somebody
+who didn't train it (ISO/IEC 27001 A.5.3). Nobody reads secrets, gets into pods, or changes roles,
+quotas, network policies and service accounts: those are the platform's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+from falaj.components.kubernetes._objects import Manifest, metadata
+from falaj.components.kubernetes._placed import InCluster
+
+ROLES: Final = ("trainers", "deployers", "auditors", "admins")
+#: Duties that nobody has together.
+APART: Final = ("trainers", "deployers")
+
+_API: Final = "rbac.authorization.k8s.io/v1"
+READ: Final = ("get", "list", "watch")
+_WRITE: Final = ("create", "delete", "get", "list", "patch", "update", "watch")
+_END: Final = ("delete",)
+
+Grant = tuple[str, Sequence[str], Sequence[str]]
+"""API group, resources and verbs."""
+
+_WATCHED: Final[tuple[Grant, ...]] = (
+    ("", ("events", "pods", "pods/log", "services", "endpoints", "configmaps",
+          "persistentvolumeclaims", "resourcequotas", "limitranges", "serviceaccounts"), READ),
+    ("apps", ("deployments", "replicasets", "statefulsets"), READ),
+    ("batch", ("jobs", "cronjobs"), READ),
+    ("discovery.k8s.io", ("endpointslices",), READ),
+    ("events.k8s.io", ("events",), READ),
+    ("kueue.x-k8s.io", ("workloads", "localqueues"), READ),
+    ("metrics.k8s.io", ("pods",), ("get", "list")),
+    ("networking.k8s.io", ("networkpolicies",), READ),
+    ("policy", ("poddisruptionbudgets",), READ),
+)  # fmt: skip
+_TRAINING: Final[tuple[Grant, ...]] = (
+    ("jobset.x-k8s.io", ("jobsets",), READ),
+    ("trainer.kubeflow.org", ("trainjobs", "trainingruntimes"), READ),
+)
+_SERVING: Final[tuple[Grant, ...]] = (
+    ("autoscaling", ("horizontalpodautoscalers",), READ),
+    ("external-secrets.io", ("externalsecrets",), READ),
+    ("gateway.networking.k8s.io", ("httproutes", "grpcroutes"), READ),
+    ("keda.sh", ("scaledobjects",), READ),
+    ("security.istio.io", ("authorizationpolicies",), READ),
+    ("serving.kserve.io", ("inferenceservices",), READ),
+)
+#: What auditors read beside that: who may do what. Secrets are not among it.
+_AUDITED: Final[tuple[Grant, ...]] = (
+    ("rbac.authorization.k8s.io", ("roles", "rolebindings"), READ),
+)
+_TRAINERS: Final[tuple[Grant, ...]] = (
+    ("", ("configmaps", "persistentvolumeclaims"), _WRITE),
+    ("batch", ("jobs",), _WRITE),
+    ("jobset.x-k8s.io", ("jobsets",), _WRITE),
+    ("trainer.kubeflow.org", ("trainjobs",), _WRITE),
+)
+_DEPLOYERS: Final[tuple[Grant, ...]] = (
+    ("", ("configmaps", "services"), _WRITE),
+    ("apps", ("deployments",), _WRITE),
+    ("autoscaling", ("horizontalpodautoscalers",), _WRITE),
+    ("gateway.networking.k8s.io", ("httproutes", "grpcroutes"), _WRITE),
+    ("keda.sh", ("scaledobjects",), _WRITE),
+    ("policy", ("poddisruptionbudgets",), _WRITE),
+    ("serving.kserve.io", ("inferenceservices",), _WRITE),
+)
+#: Admins stop what runs and set what it is given; they start nothing, so that they neither train
+#: nor deploy. Secrets they make and replace, but never see: patch and update return the object.
+_ADMINS_EVERYWHERE: Final[tuple[Grant, ...]] = (
+    ("", ("pods", "persistentvolumeclaims"), _END),
+    ("", ("configmaps",), _WRITE),
+    ("", ("secrets",), ("create", "delete")),
+    ("batch", ("jobs",), _END),
+    ("kueue.x-k8s.io", ("localqueues", "workloads"), ("patch", "update")),
+)
+_ADMINS: Final[dict[str, tuple[Grant, ...]]] = {
+    "training": (
+        ("jobset.x-k8s.io", ("jobsets",), _END),
+        ("trainer.kubeflow.org", ("trainjobs",), _END),
+    ),
+    "serving": (
+        ("apps", ("deployments",), _END),
+        ("external-secrets.io", ("externalsecrets",), ("create", "delete", *READ)),
+        ("gateway.networking.k8s.io", ("httproutes", "grpcroutes"), _END),
+        ("keda.sh", ("scaledobjects",), _END),
+        ("serving.kserve.io", ("inferenceservices",), _END),
+    ),
+}
+#: Of the whole cluster, everyone reads what jobs and services refer to by name.
+_CLUSTER: Final[tuple[Grant, ...]] = (
+    ("kueue.x-k8s.io", ("resourceflavors", "topologies", "workloadpriorityclasses"), READ),
+    ("scheduling.k8s.io", ("priorityclasses",), READ),
+    ("storage.k8s.io", ("storageclasses",), READ),
+    ("trainer.kubeflow.org", ("clustertrainingruntimes",), READ),
+)
+
+
+def grants(role: str, of: str) -> tuple[Grant, ...]:
+    """What a role may do in a namespace for ``training`` or ``serving``; empty for nothing."""
+    seen = (*_WATCHED, *(_TRAINING if of == "training" else _SERVING))
+    if role == "trainers":
+        return (*seen, *_TRAINERS) if of == "training" else ()
+    if role == "deployers":
+        return (*seen, *_DEPLOYERS) if of == "serving" else ()
+    if role == "admins":
+        return (*seen, *_AUDITED, *_ADMINS_EVERYWHERE, *_ADMINS[of])
+    return (*seen, *_AUDITED)
+
+
+def roles(
+    placed: InCluster,
+    component: str,
+    namespaces: Sequence[tuple[str, str]],
+    members: dict[str, tuple[dict[str, str], ...]],
+) -> list[Manifest]:
+    """Roles and bindings.
+
+    Args:
+        placed: the tenant.
+        component: name of the component.
+        namespaces: name and purpose (``training`` or ``serving``) of each.
+        members: subjects by role.
+    """
+    found: list[Manifest] = []
+    for namespace, of in namespaces:
+        for role in ROLES:
+            rules = [_rule(each) for each in grants(role, of)]
+            if not rules or not members[role]:
+                continue
+            about = metadata(placed, component, f"falaj-{role}", namespace)
+            found += [
+                {"apiVersion": _API, "kind": "Role", "metadata": about, "rules": rules},
+                _binding("Role", about, members[role]),
+            ]
+    everyone = [subject for role in ROLES for subject in members[role]]
+    about = metadata(placed, component, f"falaj-{placed.tenant}-members")
+    own = {
+        "apiGroups": ["kueue.x-k8s.io"],
+        "resources": ["clusterqueues"],
+        "resourceNames": [placed.tenant],
+        "verbs": ["get"],
+    }
+    found += [
+        {
+            "apiVersion": _API,
+            "kind": "ClusterRole",
+            "metadata": about,
+            "rules": [*(_rule(each) for each in _CLUSTER), own],
+        },
+        _binding("ClusterRole", about, everyone),
+    ]
+    return found
+
+
+def subject(kind: str, name: str) -> dict[str, str]:
+    """A ``Group`` or ``User`` as bindings have it."""
+    return {"kind": kind, "name": name, "apiGroup": "rbac.authorization.k8s.io"}
+
+
+def _rule(grant: Grant) -> dict[str, list[str]]:
+    group, resources, verbs = grant
+    return {"apiGroups": [group], "resources": list(resources), "verbs": list(verbs)}
+
+
+def _binding(kind: str, about: dict[str, Any], subjects: Sequence[dict[str, str]]) -> Manifest:
+    return {
+        "apiVersion": _API,
+        "kind": f"{kind}Binding",
+        "metadata": about,
+        "roleRef": {
+            "apiGroup": "rbac.authorization.k8s.io",
+            "kind": kind,
+            "name": about["name"],
+        },
+        "subjects": list(subjects),
+    }
