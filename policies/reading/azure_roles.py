@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from falaj.policies.model import Resource, Stack, View, is_unknown, select, text
-from falaj.policies.reading.azure_types import azure
 from falaj.policies.reading.remembered import remembered
+from falaj.policies.reading.types import azure
 
 DEFINITION: Final = azure("authorization:RoleDefinition")
 ASSIGNMENT: Final = azure("authorization:RoleAssignment")

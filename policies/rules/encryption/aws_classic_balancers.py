@@ -16,11 +16,11 @@ from falaj.policies.model import (
     is_unknown,
     items,
     rule,
+    scalar,
     text,
     violation,
 )
 from falaj.policies.rules.encryption.aws_listeners import CLASSIC
-from falaj.policies.rules.encryption.switches import word
 
 #: Policies of TLS, with the properties that name their balancer and their attributes.
 _POLICIES: Final = {
@@ -35,17 +35,17 @@ _NEWEST: Final = "ELBSecurityPolicy-TLS-1-2-2017-01"
 def _is_tls_policy(resource: Resource) -> bool:
     kind = get(resource.properties, "policyTypeName")
     return "policyTypeName" not in resource.properties or is_unknown(kind) or (
-        word(kind) == _TLS_POLICY
+        scalar(kind) == _TLS_POLICY
     )  # fmt: skip
 
 
 def _attribute(path: str, name: Any, value: Any) -> Iterator[Finding]:
     if is_unknown(name) or is_unknown(value):
         yield indeterminate(path, "an attribute can't be seen, so nobody knows the oldest TLS")
-    elif word(name) == "reference-security-policy" and text(value) != _NEWEST:
+    elif scalar(name) == "reference-security-policy" and text(value) != _NEWEST:
         why = f"the policy is {text(value) or 'not given'}, which takes TLS older than 1.2"
         yield violation(path, f"{why}; use {_NEWEST}")
-    elif _OLD_PROTOCOL.fullmatch(word(name)) and word(value) == "true":
+    elif _OLD_PROTOCOL.fullmatch(scalar(name)) and scalar(value) == "true":
         yield violation(path, f"{text(name)} is on; TLS 1.2 is the oldest that may be taken")
 
 
@@ -66,7 +66,7 @@ def _balancer(resource: Resource, view: View) -> Iterator[Finding]:
     """Without a policy of its own, a listener has ELBSecurityPolicy-2016-08, from TLS 1.0 on."""
     for index, each in enumerate(items(get(resource.properties, "listeners"))):
         protocol = get(each, "lbProtocol")
-        if not is_unknown(protocol) and word(protocol) not in {"https", "ssl"}:
+        if not is_unknown(protocol) and scalar(protocol) not in {"https", "ssl"}:
             continue
         path = f"listeners[{index}]"
         if view.stack is None:

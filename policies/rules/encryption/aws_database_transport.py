@@ -18,11 +18,11 @@ from falaj.policies.model import (
     is_unknown,
     items,
     rule,
+    scalar,
     text,
     violation,
 )
 from falaj.policies.model.values import Unknown
-from falaj.policies.rules.encryption.switches import word
 
 _ON: Final = ("1", "on", "true")
 _GROUPS: Final = frozenset((
@@ -94,7 +94,7 @@ def _group(resource: Resource) -> Iterator[Finding]:
     if wanted is None:
         return
     listed = list(enumerate(items(given)))
-    named = [(index, each) for index, each in listed if word(get(each, "name")) == wanted.name]
+    named = [(index, each) for index, each in listed if scalar(get(each, "name")) == wanted.name]
     for index, each in named:
         yield from _set(f"parameters[{index}].value", get(each, "value"), wanted)
     if not named and not wanted.is_on:
@@ -106,8 +106,10 @@ def _group(resource: Resource) -> Iterator[Finding]:
 def _set(path: str, value: Any, wanted: Forcing) -> Iterator[Finding]:
     if isinstance(value, Unknown):
         yield indeterminate(path, f"{wanted.name} {value.reason}")
-    elif word(value) not in wanted.good:
-        why = f"{wanted.name} is {word(value) or 'no plain value'}: callers without TLS are taken"
+    elif scalar(value) not in wanted.good:
+        why = (
+            f"{wanted.name} is {scalar(value) or 'no plain value'}: callers without TLS are taken"
+        )
         yield violation(path, why)
 
 

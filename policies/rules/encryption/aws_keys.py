@@ -18,6 +18,7 @@ from falaj.policies.model import (
     is_true,
     number,
     rule,
+    scalar,
     text,
     violation,
 )
@@ -26,7 +27,6 @@ from falaj.policies.reading.remembered import remembered
 from falaj.policies.rules.encryption.aws_at_rest import READERS
 from falaj.policies.rules.encryption.aws_object_storage import COMPANIONS
 from falaj.policies.rules.encryption.demands import parts_of
-from falaj.policies.rules.encryption.switches import word
 
 _CONTROLS: Final = ("iso27001:A.8.24", "uae-ia:T7.4.2")
 _KEY: Final = "aws:kms/key:Key"
@@ -141,7 +141,7 @@ def certificate_strength(resource: Resource, view: View) -> Iterator[Finding]:
         value = get(resource.properties, path)
         if isinstance(value, Unknown):
             yield indeterminate(path, f"{path} {value.reason}")
-        elif (bits := re.fullmatch(r"rsa[_-]?(\d+)", word(value))) and int(bits[1]) < 2048:
+        elif (bits := re.fullmatch(r"rsa[_-]?(\d+)", scalar(value))) and int(bits[1]) < 2048:
             yield violation(path, f"{path} is {text(value)}; RSA keys need 2048 bits at least")
 
 

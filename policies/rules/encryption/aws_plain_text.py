@@ -12,18 +12,23 @@ from typing import Any, Final
 from falaj.policies.model import (
     ABSENT,
     Finding,
+    Requirement,
+    Requirements,
     Resource,
     Severity,
     View,
+    check_of,
     get,
     indeterminate,
     is_true,
     items,
     number,
     rule,
+    scalar,
     violation,
 )
 from falaj.policies.model.values import Unknown
+from falaj.policies.reading.types import aws
 from falaj.policies.rules.encryption.aws_configured_stores import EMR, document
 from falaj.policies.rules.encryption.aws_listeners import (
     CLASSIC,
@@ -33,7 +38,6 @@ from falaj.policies.rules.encryption.aws_listeners import (
     ORIGINS,
     TARGET_GROUPS,
 )
-from falaj.policies.rules.encryption.switches import Switch, word
 
 _CONTROLS: Final = ("iso27001:A.8.24", "iso27001:A.5.14", "uae-ia:T4.2.x", "gdpr:32",
                     "nist-800-207:2")  # fmt: skip
@@ -47,71 +51,83 @@ _DMS_ENGINES: Final = (
 _DOMAINS: Final = ("aws:opensearch/domain:Domain", "aws:elasticsearch/domain:Domain")
 _GROUP: Final = "aws:elasticache/replicationGroup:ReplicationGroup"
 
-SWITCHES: Final = (
+REQUIREMENTS: Final[Requirements] = {
     # The groups of a global datastore take on its settings.
-    Switch(_GROUP, "transitEncryptionEnabled", good=("true",), default="false",
-           only=("globalReplicationGroupId", ("",))),
-    Switch(_GROUP, "transitEncryptionMode", good=("required",)),
-    Switch("aws:elasticache/cluster:Cluster", "transitEncryptionEnabled", good=("true",),
-           default="false", only=("replicationGroupId", ("",))),
-    Switch("aws:memorydb/cluster:Cluster", "tlsEnabled", bad=("false",)),
-    Switch("aws:msk/cluster:Cluster", "encryptionInfo.encryptionInTransit.clientBroker",
-           good=("tls",)),
-    Switch("aws:msk/cluster:Cluster", "encryptionInfo.encryptionInTransit.inCluster",
-           bad=("false",)),
-    Switch("aws:mskconnect/connector:Connector",
-           "kafkaClusterEncryptionInTransit.encryptionType", good=("tls",), default="PLAINTEXT"),
-    *(Switch(each, "enforceHttps", bad=("false",), parts="domainEndpointOptions")
-      for each in _DOMAINS),
-    *(Switch(each, "nodeToNodeEncryption.enabled", good=("true",), default="false")
-      for each in _DOMAINS),
-    Switch("aws:rds/proxy:Proxy", "requireTls", good=("true",), default="false"),
-    Switch("aws:glue/connection:Connection", "connectionProperties.JDBC_ENFORCE_SSL",
-           good=("true",), default="false", only=("connectionType", ("", "jdbc"))),
-    Switch("aws:dax/cluster:Cluster", "clusterEndpointEncryptionType", good=("tls",),
-           default="NONE"),
-    Switch("aws:appsync/apiCache:ApiCache", "transitEncryptionEnabled", good=("true",),
-           default="false"),
-    Switch("aws:dms/endpoint:Endpoint", "sslMode", good=("require", "verify-ca", "verify-full"),
-           default="none", only=("engineName", _DMS_ENGINES)),
-    Switch("aws:dms/endpoint:Endpoint", "kafkaSettings.securityProtocol", bad=("plaintext",)),
-    Switch("aws:dms/endpoint:Endpoint", "redisSettings.sslSecurityProtocol", bad=("plaintext",)),
-    Switch("aws:transfer/server:Server", "protocols", bad=("ftp",)),
-    Switch("aws:sns/topicSubscription:TopicSubscription", "protocol", bad=("http",)),
-    Switch("aws:ses/configurationSet:ConfigurationSet", "deliveryOptions.tlsPolicy",
-           good=("require",), default="Optional"),
-    Switch("aws:sesv2/configurationSet:ConfigurationSet", "deliveryOptions.tlsPolicy",
-           good=("require",), default="OPTIONAL"),
-    Switch("aws:ses/receiptRule:ReceiptRule", "tlsPolicy", good=("require",), default="Optional"),
-    Switch("aws:datasync/efsLocation:EfsLocation", "inTransitEncryption", good=("tls1_2",),
-           default="NONE"),
-    Switch("aws:datasync/locationObjectStorage:LocationObjectStorage", "serverProtocol",
-           bad=("http",)),
-    Switch("aws:quicksight/dataSource:DataSource", "sslProperties.disableSsl", bad=("true",)),
-    Switch("aws:ecs/taskDefinition:TaskDefinition", "transitEncryption", good=("enabled",),
-           default="DISABLED", parts="volumes.efsVolumeConfiguration"),
-    Switch("aws:codebuild/project:Project", "source.insecureSsl", bad=("true",)),
-    Switch("aws:codebuild/project:Project", "insecureSsl", bad=("true",),
-           parts="secondarySources"),
-    Switch("aws:apigateway/integration:Integration", "tlsConfig.insecureSkipVerification",
-           bad=("true",)),
-    Switch("aws:vpclattice/listener:Listener", "protocol", bad=("http",)),
-    Switch("aws:appmesh/virtualGateway:VirtualGateway", "tls.mode", good=("strict",),
-           default="DISABLED", parts="spec.listeners"),
-    *(Switch(each, "lbProtocol", bad=("http",), parts="listeners") for each in CLASSIC),
-    *(
-        Switch(each, "viewerProtocolPolicy", bad=("allow-all",), parts=parts)
-        for each in DISTRIBUTIONS
-        for parts in ("defaultCacheBehavior", "orderedCacheBehaviors", "cacheBehaviors")
+    frozenset((_GROUP,)): (
+        Requirement("transitEncryptionEnabled", ("true",), "false",
+                    only=("globalReplicationGroupId", ("",))),
+        Requirement("transitEncryptionMode", ("required",)),
     ),
-    Switch("aws:sagemaker/dataQualityJobDefinition:DataQualityJobDefinition",
-           "networkConfig.enableInterContainerTrafficEncryption", good=("true",),
-           default="false"),
-    Switch("aws:sagemaker/monitoringSchedule:MonitoringSchedule",
-           "networkConfig.enableInterContainerTrafficEncryption", good=("true",),
-           default="false", parts="monitoringScheduleConfig.monitoringJobDefinition"),
-)  # fmt: skip
-_MEANS: Final = "traffic may go in plain text"
+    aws("elasticache/cluster"): (
+        Requirement("transitEncryptionEnabled", ("true",), "false",
+                    only=("replicationGroupId", ("",))),
+    ),
+    aws("memorydb/cluster"): (Requirement("tlsEnabled", denied=("false",)),),
+    aws("msk/cluster"): (
+        Requirement("encryptionInfo.encryptionInTransit.clientBroker", ("tls",)),
+        Requirement("encryptionInfo.encryptionInTransit.inCluster", denied=("false",)),
+    ),
+    aws("mskconnect/connector"): (
+        Requirement("kafkaClusterEncryptionInTransit.encryptionType", ("tls",), "PLAINTEXT"),
+    ),
+    frozenset(_DOMAINS): (
+        Requirement("enforceHttps", denied=("false",), each="domainEndpointOptions"),
+        Requirement("nodeToNodeEncryption.enabled", ("true",), "false"),
+    ),
+    aws("rds/proxy"): (Requirement("requireTls", ("true",), "false"),),
+    aws("glue/connection"): (
+        Requirement("connectionProperties.JDBC_ENFORCE_SSL", ("true",), "false",
+                    only=("connectionType", ("", "jdbc"))),
+    ),
+    aws("dax/cluster"): (Requirement("clusterEndpointEncryptionType", ("tls",), "NONE"),),
+    aws("appsync/apiCache"): (Requirement("transitEncryptionEnabled", ("true",), "false"),),
+    aws("dms/endpoint"): (
+        Requirement("sslMode", ("require", "verify-ca", "verify-full"), "none",
+                    only=("engineName", _DMS_ENGINES)),
+        Requirement("kafkaSettings.securityProtocol", denied=("plaintext",)),
+        Requirement("redisSettings.sslSecurityProtocol", denied=("plaintext",)),
+    ),
+    aws("transfer/server"): (Requirement("protocols", denied=("ftp",)),),
+    aws("sns/topicSubscription"): (Requirement("protocol", denied=("http",)),),
+    aws("ses/configurationSet"): (
+        Requirement("deliveryOptions.tlsPolicy", ("require",), "Optional"),
+    ),
+    aws("sesv2/configurationSet"): (
+        Requirement("deliveryOptions.tlsPolicy", ("require",), "OPTIONAL"),
+    ),
+    aws("ses/receiptRule"): (Requirement("tlsPolicy", ("require",), "Optional"),),
+    aws("datasync/efsLocation"): (Requirement("inTransitEncryption", ("tls1_2",), "NONE"),),
+    aws("datasync/locationObjectStorage"): (Requirement("serverProtocol", denied=("http",)),),
+    aws("quicksight/dataSource"): (Requirement("sslProperties.disableSsl", denied=("true",)),),
+    aws("ecs/taskDefinition"): (
+        Requirement("transitEncryption", ("enabled",), "DISABLED",
+                    each="volumes.efsVolumeConfiguration"),
+    ),
+    aws("codebuild/project"): (
+        Requirement("source.insecureSsl", denied=("true",)),
+        Requirement("insecureSsl", denied=("true",), each="secondarySources"),
+    ),
+    aws("apigateway/integration"): (
+        Requirement("tlsConfig.insecureSkipVerification", denied=("true",)),
+    ),
+    aws("vpclattice/listener"): (Requirement("protocol", denied=("http",)),),
+    aws("appmesh/virtualGateway"): (
+        Requirement("tls.mode", ("strict",), "DISABLED", each="spec.listeners"),
+    ),
+    frozenset(CLASSIC): (Requirement("lbProtocol", denied=("http",), each="listeners"),),
+    frozenset(DISTRIBUTIONS): tuple(
+        Requirement("viewerProtocolPolicy", denied=("allow-all",), each=behaviour)
+        for behaviour in ("defaultCacheBehavior", "orderedCacheBehaviors", "cacheBehaviors")
+    ),
+    aws("sagemaker/dataQualityJobDefinition"): (
+        Requirement("networkConfig.enableInterContainerTrafficEncryption", ("true",), "false"),
+    ),
+    aws("sagemaker/monitoringSchedule"): (
+        Requirement("networkConfig.enableInterContainerTrafficEncryption", ("true",), "false",
+                    each="monitoringScheduleConfig.monitoringJobDefinition"),
+    ),
+}  # fmt: skip
+_REQUIRED: Final = check_of(REQUIREMENTS, consequence="traffic may go in plain text")
 
 
 def _domain(resource: Resource, _: View) -> Iterator[Finding]:
@@ -155,9 +171,9 @@ def leads_to_https(action: Any) -> bool | None:
     kind, protocol = (get(action, each) for each in ("type", "redirect.protocol"))
     if isinstance(kind, Unknown):
         return None
-    if word(kind) != "redirect":
-        return word(kind) == "fixed-response"
-    return None if isinstance(protocol, Unknown) else word(protocol) == "https"
+    if scalar(kind) != "redirect":
+        return scalar(kind) == "fixed-response"
+    return None if isinstance(protocol, Unknown) else scalar(protocol) == "https"
 
 
 def _listener(resource: Resource, _: View) -> Iterator[Finding]:
@@ -169,14 +185,14 @@ def _listener(resource: Resource, _: View) -> Iterator[Finding]:
     if isinstance(protocol, Unknown):
         yield indeterminate("protocol", f"protocol {protocol.reason}")
         return
-    if word(protocol) != "http" and not (protocol is ABSENT and port is not ABSENT):
+    if scalar(protocol) != "http" and not (protocol is ABSENT and port is not ABSENT):
         return
     actions = get(resource.properties, "defaultActions")
     if isinstance(actions, Unknown):
         yield indeterminate("defaultActions", f"defaultActions {actions.reason}")
         return
     led = [leads_to_https(each) for each in items(actions)]
-    said = "protocol is HTTP" if word(protocol) else "protocol isn't given, which is HTTP"
+    said = "protocol is HTTP" if scalar(protocol) else "protocol isn't given, which is HTTP"
     if False in led or not led:
         yield violation("protocol", f"{said}, and the listener doesn't only redirect to HTTPS")
     elif None in led:
@@ -191,7 +207,7 @@ def _listener_rule(resource: Resource, view: View) -> Iterator[Finding]:
     if view.stack is None:
         yield indeterminate("actions", "nobody knows yet whether the listener speaks HTTP")
     elif any(
-        each.kind in LISTENERS and word(get(each.properties, "protocol")) == "http"
+        each.kind in LISTENERS and scalar(get(each.properties, "protocol")) == "http"
         for each in view.referred(resource, "listenerArn")
     ):
         if False in led:
@@ -214,30 +230,28 @@ _SPECIAL: Final[dict[str, Special]] = {
     "encryption-aws-plain-text",
     "Services on AWS take no traffic in plain text",
     Severity.HIGH,
-    {each.type for each in SWITCHES} | set(_SPECIAL),
+    frozenset[str]().union(*REQUIREMENTS, _SPECIAL),
     _CONTROLS,
     "Turn encryption in transit on in the property that the finding names. Let an HTTP listener "
     "do nothing but redirect to HTTPS, or leave it out.",
 )
 def plain_text(resource: Resource, view: View) -> Iterator[Finding]:
     """What clients and machines say to each other is encrypted."""
-    for each in SWITCHES:
-        if each.type == resource.kind:
-            yield from each.findings(resource, _MEANS)
+    yield from _REQUIRED(resource, view)
     if special := _SPECIAL.get(resource.kind):
         yield from special(resource, view)
 
 
-BACKENDS: Final = (
-    *(Switch(each, "protocol", bad=("http",)) for each in TARGET_GROUPS),
-    Switch("aws:vpclattice/targetGroup:TargetGroup", "config.protocol", bad=("http",)),
-    *(Switch(each, "instanceProtocol", bad=("http",), parts="listeners") for each in CLASSIC),
-    *(
-        Switch(each, "originProtocolPolicy", bad=("http-only",), parts=parts)
-        for each in DISTRIBUTIONS
-        for parts in ORIGINS
+BACKENDS: Final[Requirements] = {
+    frozenset(TARGET_GROUPS): (Requirement("protocol", denied=("http",)),),
+    aws("vpclattice/targetGroup"): (Requirement("config.protocol", denied=("http",)),),
+    frozenset(CLASSIC): (Requirement("instanceProtocol", denied=("http",), each="listeners"),),
+    frozenset(DISTRIBUTIONS): tuple(
+        Requirement("originProtocolPolicy", denied=("http-only",), each=origin)
+        for origin in ORIGINS
     ),
-)  # fmt: skip
+}
+_BACKENDS: Final = check_of(BACKENDS, consequence="traffic to the targets goes in plain text")
 
 
 #: Addresses that APIs fetch from: the path, and that of the kind of integration. Kinds other than
@@ -255,14 +269,14 @@ _BY_ARN: Final = LISTENERS | {"aws:servicediscovery/service:Service"}
 def _address(resource: Resource, view: View) -> Iterator[Finding]:
     """An API's backend is fetched at an address whose scheme says whether TLS is spoken."""
     path, kind = _ADDRESSES[resource.kind]
-    if word(get(resource.properties, kind)) not in _FETCHES:
+    if scalar(get(resource.properties, kind)) not in _FETCHES:
         return
     value = get(resource.properties, path)
     if isinstance(value, Unknown):
         made_from = view.referred(resource, path)
         if not made_from or any(each.kind not in _BY_ARN for each in made_from):
             yield indeterminate(path, f"{path} {value.reason}; it must begin with https://")
-    elif word(value).startswith("http://"):
+    elif scalar(value).startswith("http://"):
         yield violation(path, "the backend's address begins with http://, in plain text")
 
 
@@ -270,7 +284,7 @@ def _address(resource: Resource, view: View) -> Iterator[Finding]:
     "encryption-aws-backend-plain-text",
     "Load balancers and APIs on AWS talk to their targets by TLS",
     Severity.MEDIUM,
-    {each.type for each in BACKENDS} | set(_ADDRESSES),
+    frozenset[str]().union(*BACKENDS, _ADDRESSES),
     _CONTROLS,
     "Let the targets serve HTTPS (a certificate of their own will do: load balancers don't check "
     "it), and set the protocol of the target group or origin to HTTPS, or the scheme of an API's "
@@ -278,9 +292,7 @@ def _address(resource: Resource, view: View) -> Iterator[Finding]:
 )
 def backend_plain_text(resource: Resource, view: View) -> Iterator[Finding]:
     """Traffic is encrypted up to the machine that serves it, inside of the network as well."""
-    for each in BACKENDS:
-        if each.type == resource.kind:
-            yield from each.findings(resource, "traffic to the targets goes in plain text")
+    yield from _BACKENDS(resource, view)
     if resource.kind in _ADDRESSES:
         yield from _address(resource, view)
 

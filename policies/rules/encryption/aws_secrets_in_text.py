@@ -21,13 +21,13 @@ from falaj.policies.model import (
     indeterminate,
     leaves,
     rule,
+    scalar,
     select,
     spell,
     text,
     violation,
 )
 from falaj.policies.model.values import Unknown
-from falaj.policies.rules.encryption.switches import word
 
 _PARAMETER: Final = "aws:ssm/parameter:Parameter"
 #: How the last part of a name ends that holds a secret; not what merely tells of one, as
@@ -81,7 +81,7 @@ def secret_parameter(resource: Resource, view: View) -> Iterator[Finding]:
         return
     if isinstance(kind, Unknown):
         yield indeterminate("type", f"type {kind.reason}, and the name is that of a secret")
-    elif word(kind) != "securestring":
+    elif scalar(kind) != "securestring":
         value = text(get(resource.properties, "value"))
         if not value.startswith("arn:"):
             why = f"type is {text(kind) or 'not given'}, and the name is that of a secret"
@@ -116,7 +116,7 @@ def _kind_of_secret(name: str, value: Any) -> str:
 def key_material(resource: Resource, view: View) -> Iterator[Finding]:
     """Start scripts, environments and plain parameters hold no key's material."""
     paths = _READABLE.get(resource.kind, ())
-    if resource.kind == _PARAMETER and word(get(resource.properties, "type")) != "securestring":
+    if resource.kind == _PARAMETER and scalar(get(resource.properties, "type")) != "securestring":
         paths = ("value", "insecureValue")
     for path in paths:
         for at, value in select(resource.properties, path):

@@ -23,6 +23,7 @@ from falaj.policies.model import (
     is_true,
     items,
     rule,
+    scalar,
     select,
     text,
     violation,
@@ -30,7 +31,6 @@ from falaj.policies.model import (
 from falaj.policies.model.values import Unknown
 from falaj.policies.rules.encryption.aws_listeners import DISTRIBUTIONS, LISTENERS, ORIGINS
 from falaj.policies.rules.encryption.keys import where
-from falaj.policies.rules.encryption.switches import word
 
 _CONTROLS: Final = ("iso27001:A.8.24", "iso27001:A.5.14", "uae-ia:T4.2.x", "gdpr:32",
                     "nist-800-207:2")  # fmt: skip
@@ -147,7 +147,7 @@ class Minimum:
     def _read(self, block: Any, at: str) -> Iterator[Taken]:
         if self.only[0]:
             kind = get(block, self.only[0])
-            if not isinstance(kind, Unknown) and word(kind) not in self.only[1]:
+            if not isinstance(kind, Unknown) and scalar(kind) not in self.only[1]:
                 return
         value, path, highest = get(block, self.path), where(block, self.path, at), self.highest
         if value is ABSENT:
@@ -162,7 +162,7 @@ class Minimum:
             if isinstance(each, Unknown):
                 yield Taken(here, self._name, each, highest(block))
             else:
-                name = text(each) or word(each)
+                name = text(each) or scalar(each)
                 said = f"{self._name} is {name or 'no plain text'}"
                 yield Taken(here, said, self.grade(name), highest(block))
 
@@ -171,7 +171,7 @@ def _of_api(properties: Any) -> str:
     """Without a policy, private APIs take TLS 1.2, others 1.0, at their own address if it's on."""
     if is_true(get(properties, "disableExecuteApiEndpoint")):
         return ""
-    kinds = {word(each) for each in items(get(properties, "endpointConfiguration.types"))}
+    kinds = {scalar(each) for each in items(get(properties, "endpointConfiguration.types"))}
     return "TLS_1_2" if "private" in kinds else "TLS_1_0"
 
 

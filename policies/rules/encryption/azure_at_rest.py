@@ -8,6 +8,7 @@ from typing import Any, Final
 from falaj.policies.model import (
     ABSENT,
     Finding,
+    Requirement,
     Resource,
     Rule,
     Severity,
@@ -15,34 +16,35 @@ from falaj.policies.model import (
     get,
     indeterminate,
     is_true,
+    requirement_rule,
     rule,
     select,
     text,
+    unmet,
     violation,
 )
 from falaj.policies.model.values import Unknown
 from falaj.policies.reading.azure_children import children
-from falaj.policies.reading.azure_types import azure
-from falaj.policies.reading.demands import Demand, demanding, unmet
+from falaj.policies.reading.types import azure
 from falaj.policies.rules.encryption.azure_disks import PROFILES
 from falaj.policies.rules.encryption.demands import demands_customer_key
 
 _CONTROLS: Final = ("iso27001:A.8.24", "uae-ia:T7.4.1", "pdpl:20", "gdpr:32")
 
-_OFF: Final = demanding(
+_OFF: Final = requirement_rule(
     "encryption-azure-at-rest",
     "Encryption at rest is turned off nowhere",
     Severity.HIGH,
     {
         azure("sql:TransparentDataEncryption"): (
-            Demand("state", ("enabled",)),
-            Demand("status", ("enabled",)),
+            Requirement("state", ("enabled",)),
+            Requirement("status", ("enabled",)),
         ),
-        azure("synapse:SqlPoolTransparentDataEncryption"): (Demand("status", ("enabled",)),),
-        azure("datalakestore:Account"): (Demand("encryptionState", ("enabled",)),),
-        azure("automation:Variable"): (Demand("isEncrypted", ("true",), "false"),),
+        azure("synapse:SqlPoolTransparentDataEncryption"): (Requirement("status", ("enabled",)),),
+        azure("datalakestore:Account"): (Requirement("encryptionState", ("enabled",)),),
+        azure("automation:Variable"): (Requirement("isEncrypted", ("true",), "false"),),
         azure("storage:StorageAccount"): tuple(
-            Demand(f"encryption.services.{each}.enabled", ("true",))
+            Requirement(f"encryption.services.{each}.enabled", ("true",))
             for each in ("blob", "file", "queue", "table")
         ),
     },
@@ -171,31 +173,33 @@ def _machine(resource: Resource, root: str) -> Iterator[Finding]:
 
 
 _DOUBLED: Final = {
-    azure("storage:StorageAccount"): Demand(
+    azure("storage:StorageAccount"): Requirement(
         "encryption.requireInfrastructureEncryption", ("true",), "false"
     ),
-    azure("storage:EncryptionScope"): Demand(
+    azure("storage:EncryptionScope"): Requirement(
         "requireInfrastructureEncryption", ("true",), "false"
     ),
-    azure("compute:DiskEncryptionSet"): Demand(
+    azure("compute:DiskEncryptionSet"): Requirement(
         "encryptionType",
         ("encryptionatrestwithplatformandcustomerkeys", "confidentialvmencryptedwithcustomerkey"),
         "encryptionatrestwithcustomerkey",
     ),
-    azure("servicebus:Namespace", "eventhub:Namespace"): Demand(
+    azure("servicebus:Namespace", "eventhub:Namespace"): Requirement(
         "encryption.requireInfrastructureEncryption", ("true",), "false"
     ),
-    azure("recoveryservices:Vault"): Demand(
+    azure("recoveryservices:Vault"): Requirement(
         "properties.encryption.infrastructureEncryption", ("enabled",), "disabled"
     ),
-    azure("dataprotection:BackupVault"): Demand(
+    azure("dataprotection:BackupVault"): Requirement(
         "properties.securitySettings.encryptionSettings.infrastructureEncryption",
         ("enabled",),
         "disabled",
     ),
-    azure("netapp:CapacityPool"): Demand("encryptionType", ("double",), "single"),
-    azure("kusto:Cluster"): Demand("enableDoubleEncryption", ("true",), "false"),
-    azure("operationalinsights:Cluster"): Demand("isDoubleEncryptionEnabled", ("true",), "true"),
+    azure("netapp:CapacityPool"): Requirement("encryptionType", ("double",), "single"),
+    azure("kusto:Cluster"): Requirement("enableDoubleEncryption", ("true",), "false"),
+    azure("operationalinsights:Cluster"): Requirement(
+        "isDoubleEncryptionEnabled", ("true",), "true"
+    ),
 }
 _DOUBLED_BY_TYPE: Final = {
     token: demand for tokens, demand in _DOUBLED.items() for token in tokens

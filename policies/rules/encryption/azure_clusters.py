@@ -21,7 +21,7 @@ from falaj.policies.model import (
 )
 from falaj.policies.model.values import Unknown
 from falaj.policies.reading.azure_children import children, entries
-from falaj.policies.reading.azure_types import azure
+from falaj.policies.reading.types import azure
 
 _FABRIC: Final = azure("servicefabric:Cluster")
 _ENVIRONMENTS: Final = azure("web:AppServiceEnvironment")

@@ -7,7 +7,7 @@ from typing import Final
 
 from falaj.policies.model import ABSENT, Resource, View, get, is_unknown, text
 from falaj.policies.reading.azure_children import children
-from falaj.policies.reading.azure_types import azure
+from falaj.policies.reading.types import azure
 from falaj.policies.rules.encryption.azure_stores import KEYS
 from falaj.policies.rules.encryption.table import Part, Reader, read_key
 

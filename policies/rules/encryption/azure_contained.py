@@ -11,7 +11,7 @@ from typing import Final
 
 from falaj.policies.model import Resource, View, text
 from falaj.policies.reading.azure_children import names
-from falaj.policies.reading.azure_types import azure
+from falaj.policies.reading.types import azure
 from falaj.policies.rules.encryption.azure_stores import KEYS, keyed
 from falaj.policies.rules.encryption.demands import Readers, parts_of
 from falaj.policies.rules.encryption.table import Part, Reader, read_key, readers

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from falaj.policies.model import Resource, View, get, is_true
 from falaj.policies.model.values import Unknown
-from falaj.policies.reading.azure_types import azure
+from falaj.policies.reading.types import azure
 from falaj.policies.rules.encryption.azure_stores import keyed, modes_of
 from falaj.policies.rules.encryption.demands import merged
 from falaj.policies.rules.encryption.table import Part, Reader, State, Stores

@@ -23,7 +23,7 @@ from falaj.policies.model import (
 )
 from falaj.policies.model.values import Unknown
 from falaj.policies.reading.azure_children import entries
-from falaj.policies.reading.azure_types import azure
+from falaj.policies.reading.types import azure
 from falaj.policies.rules.encryption.azure_tls import minor
 
 _CONTROLS: Final = ("iso27001:A.8.24", "iso27001:A.5.14", "uae-ia:T4.2.x", "nist-800-207:2")

@@ -24,8 +24,8 @@ from falaj.policies.model import (
     violation,
 )
 from falaj.policies.model.values import Unknown
-from falaj.policies.reading.azure_types import azure
 from falaj.policies.reading.remembered import remembered
+from falaj.policies.reading.types import azure
 
 _CONTROLS: Final = ("iso27001:A.8.24", "uae-ia:T7.4.2")
 _KEYS: Final = azure("keyvault:Key")

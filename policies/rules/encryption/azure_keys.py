@@ -9,6 +9,7 @@ from typing import Any, Final
 from falaj.policies.model import (
     ABSENT,
     Finding,
+    Requirement,
     Resource,
     Rule,
     Severity,
@@ -18,14 +19,14 @@ from falaj.policies.model import (
     is_false,
     is_true,
     number,
+    requirement_rule,
     rule,
     text,
     violation,
 )
 from falaj.policies.model.values import Unknown
 from falaj.policies.reading.azure_children import entries
-from falaj.policies.reading.azure_types import azure
-from falaj.policies.reading.demands import Demand, demanding
+from falaj.policies.reading.types import azure
 
 _CONTROLS: Final = ("iso27001:A.8.24", "uae-ia:T7.4.2", "uae-ia:T7.4.1")
 _KEYS: Final = azure("keyvault:Key")
@@ -223,21 +224,21 @@ def _protection(resource: Resource, view: View) -> Iterator[Finding]:
         yield violation("properties.enableSoftDelete", "deleted keys are gone at once")
 
 
-_FOLLOW: Final = demanding(
+_FOLLOW: Final = requirement_rule(
     "encryption-azure-key-followed",
     "What names a key's version follows the key when it rotates",
     Severity.MEDIUM,
     {
         azure("compute:DiskEncryptionSet"): (
-            Demand("rotationToLatestKeyVersionEnabled", ("true",), "false"),
+            Requirement("rotationToLatestKeyVersionEnabled", ("true",), "false"),
         ),
         azure("storagecache:Cache"): (
-            Demand(
+            Requirement(
                 "rotationToLatestKeyVersionEnabled", ("true",), "false", each="encryptionSettings"
             ),
         ),
         azure("databricks:Workspace"): (
-            Demand(
+            Requirement(
                 "rotationToLatestKeyVersionEnabled", ("true",), "false",
                 each="encryption.entities.managedDisk",
             ),

@@ -7,90 +7,91 @@ from typing import Any, Final
 
 from falaj.policies.model import (
     Finding,
+    Requirement,
     Resource,
     Rule,
     Severity,
     View,
     indeterminate,
     is_true,
+    requirement_rule,
     rule,
     select,
     text,
     violation,
 )
 from falaj.policies.model.values import Unknown
-from falaj.policies.reading.azure_types import azure
-from falaj.policies.reading.demands import Demand, demanding
+from falaj.policies.reading.types import azure
 
 _CONTROLS: Final = ("iso27001:A.8.24", "iso27001:A.5.14", "uae-ia:T4.2.x", "nist-800-207:2")
 
-_HTTPS_ONLY: Final = demanding(
+_HTTPS_ONLY: Final = requirement_rule(
     "encryption-azure-plain-text",
     "Services accept encrypted connections only",
     Severity.HIGH,
     {
         azure("storage:StorageAccount"): (
-            Demand("enableHttpsTrafficOnly", ("true",), "true"),
+            Requirement("enableHttpsTrafficOnly", ("true",), "true"),
             # NFS 3 has no encryption of its own:
             # https://learn.microsoft.com/azure/storage/blobs/network-file-system-protocol-support
-            Demand("enableNfsV3", ("false",), "false"),
+            Requirement("enableNfsV3", ("false",), "false"),
         ),
         azure("web:WebApp", "web:WebAppSlot"): (
-            Demand("httpsOnly", ("true",), "false"),
-            Demand(
+            Requirement("httpsOnly", ("true",), "false"),
+            Requirement(
                 "siteConfig.ftpsState", ("disabled", "ftpsonly"), "allallowed",
                 "of versions of the API that don't set it",
             ),
         ),
         azure("web:WebAppAuthSettingsV2", "web:WebAppAuthSettingsV2Slot"): (
-            Demand("httpSettings.requireHttps", ("true",), "true"),
+            Requirement("httpSettings.requireHttps", ("true",), "true"),
         ),
-        azure("redis:Redis"): (Demand("enableNonSslPort", ("false",), "false"),),
+        azure("redis:Redis"): (Requirement("enableNonSslPort", ("false",), "false"),),
         azure("redisenterprise:Database"): (
-            Demand("clientProtocol", ("encrypted",), "encrypted"),
+            Requirement("clientProtocol", ("encrypted",), "encrypted"),
         ),
         azure("app:ContainerApp"): (
-            Demand("configuration.ingress.allowInsecure", ("false",), "false"),
+            Requirement("configuration.ingress.allowInsecure", ("false",), "false"),
         ),
         azure("app:ManagedEnvironment"): (
-            Demand(
+            Requirement(
                 "insecure", ("false",), "false",
                 each="openTelemetryConfiguration.destinationsConfiguration.otlpConfigurations",
             ),
         ),
         azure("app:ContainerAppsAuthConfig"): (
-            Demand("httpSettings.requireHttps", ("true",), "true"),
+            Requirement("httpSettings.requireHttps", ("true",), "true"),
         ),
-        azure("cdn:Endpoint"): (Demand("isHttpAllowed", ("false",), "true"),),
+        azure("cdn:Endpoint"): (Requirement("isHttpAllowed", ("false",), "true"),),
         azure("dbformysql:SingleServer", "dbforpostgresql:SingleServer", "dbformariadb:Server"): (
-            Demand("properties.sslEnforcement", ("enabled",), "disabled"),
+            Requirement("properties.sslEnforcement", ("enabled",), "disabled"),
         ),
         # Version 2 of the SDK has the single servers under the names of today's.
         azure("dbformysql:Server", "dbforpostgresql:Server"): (
-            Demand("properties.sslEnforcement", ("enabled",), "enabled"),
+            Requirement("properties.sslEnforcement", ("enabled",), "enabled"),
         ),
         azure("hdinsight:Cluster"): (
-            Demand(
+            Requirement(
                 "properties.encryptionInTransitProperties.isEncryptionInTransitEnabled",
                 ("true",), "false",
             ),
         ),
-        azure("appplatform:App"): (Demand("properties.httpsOnly", ("true",), "false"),),
+        azure("appplatform:App"): (Requirement("properties.httpsOnly", ("true",), "false"),),
         azure("appplatform:Gateway", "appplatform:ApiPortal"): (
-            Demand("properties.httpsOnly", ("true",), "false"),
+            Requirement("properties.httpsOnly", ("true",), "false"),
         ),
         azure("machinelearningservices:MachineLearningDatastore"): (
-            Demand("enforceSSL", ("true",), "true"),
+            Requirement("enforceSSL", ("true",), "true"),
         ),
         azure("iotoperations:Broker"): (
-            Demand("properties.advanced.encryptInternalTraffic", ("enabled",), "enabled"),
+            Requirement("properties.advanced.encryptInternalTraffic", ("enabled",), "enabled"),
         ),
-        azure("databoxedge:StorageAccountCredential"): (Demand("sslStatus", ("enabled",)),),
+        azure("databoxedge:StorageAccountCredential"): (Requirement("sslStatus", ("enabled",)),),
         azure("aad:DomainService"): (
-            Demand("domainSecuritySettings.tlsV1", ("disabled",), "enabled"),
-            Demand("domainSecuritySettings.ntlmV1", ("disabled",), "enabled"),
+            Requirement("domainSecuritySettings.tlsV1", ("disabled",), "enabled"),
+            Requirement("domainSecuritySettings.ntlmV1", ("disabled",), "enabled"),
         ),
-        azure("network:VirtualWan"): (Demand("disableVpnEncryption", ("false",), "false"),),
+        azure("network:VirtualWan"): (Requirement("disableVpnEncryption", ("false",), "false"),),
     },
     _CONTROLS,
     "Turn encryption on where the finding points: HTTPS only, FTPS or no FTP at all, no port "

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from falaj.policies.reading.azure_types import azure
+from falaj.policies.reading.types import azure
 from falaj.policies.rules.encryption.table import State, Stores
 
 #: Types that are a customer's key in Azure, or stand for one. A key's address is often put

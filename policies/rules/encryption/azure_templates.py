@@ -28,7 +28,7 @@ from falaj.policies.model import (
 )
 from falaj.policies.model.values import Unknown
 from falaj.policies.reading.azure_children import entries
-from falaj.policies.reading.azure_types import azure
+from falaj.policies.reading.types import azure
 from falaj.policies.rules.encryption import (
     azure_at_rest,
     azure_customer_keys,

@@ -28,7 +28,7 @@ from falaj.policies.model import (
     violation,
 )
 from falaj.policies.model.values import Unknown
-from falaj.policies.reading.azure_types import azure
+from falaj.policies.reading.types import azure
 
 _VERSION: Final = re.compile(r"(?:tls)?v?[ _]?1[._]?([0-3])?", re.IGNORECASE)
 _CONTROLS: Final = ("iso27001:A.8.24", "iso27001:A.5.14", "uae-ia:T4.2.x", "nist-800-207:2")

@@ -20,7 +20,7 @@ from falaj.policies.model import (
     violation,
 )
 from falaj.policies.model.values import Unknown
-from falaj.policies.reading.azure_types import azure
+from falaj.policies.reading.types import azure
 
 _CONNECTIONS: Final = azure("network:VirtualNetworkGatewayConnection")
 _TYPES: Final = _CONNECTIONS | azure(

@@ -9,6 +9,7 @@ from typing import Final
 from falaj.policies.model import (
     ABSENT,
     Finding,
+    Requirement,
     Resource,
     Rule,
     Severity,
@@ -18,13 +19,14 @@ from falaj.policies.model import (
     items,
     number,
     rule,
+    scalar,
     text,
+    unmet,
     violation,
 )
 from falaj.policies.reading.azure_children import mentions
-from falaj.policies.reading.azure_types import azure
-from falaj.policies.reading.demands import Demand, said, unmet
 from falaj.policies.reading.tags import environment
+from falaj.policies.reading.types import azure
 
 _CONTROLS: Final = ("uae-ia:T3.5.1", "iso27001:A.8.13", "pdpl:20", "gdpr:32")
 #: A week: what AWS Foundational Security Best Practices (RDS.11) ask for
@@ -94,10 +96,10 @@ def backup_retention(resource: Resource, view: View) -> Iterator[Finding]:
         return
     if any(text(resource.get(each)) for each in _COPIES):
         return
-    if resource.kind == _aws("rds/instance") and said(resource.get("engine")) in _MEMBERS:
+    if resource.kind == _aws("rds/instance") and scalar(resource.get("engine")) in _MEMBERS:
         return
     if resource.kind == _aws("elasticache/cluster") and (
-        said(resource.get("engine")) == "memcached" or text(resource.get("replicationGroupId"))
+        scalar(resource.get("engine")) == "memcached" or text(resource.get("replicationGroupId"))
     ):
         return  # keeps nothing, or is a member of a group
     value = resource.get(kept.path)
@@ -112,20 +114,22 @@ def backup_retention(resource: Resource, view: View) -> Iterator[Finding]:
 
 
 #: Switches that bring the past back.
-_SWITCHES: Final[dict[str, tuple[Demand, ...]]] = {
-    _aws("dynamodb/table"): (Demand("pointInTimeRecovery.enabled", ("true",), "false"),),
-    _aws("keyspaces/table"): (Demand("pointInTimeRecovery.status", ("ENABLED",), "DISABLED"),),
+_SWITCHES: Final[dict[str, tuple[Requirement, ...]]] = {
+    _aws("dynamodb/table"): (Requirement("pointInTimeRecovery.enabled", ("true",), "false"),),
+    _aws("keyspaces/table"): (
+        Requirement("pointInTimeRecovery.status", ("ENABLED",), "DISABLED"),
+    ),
     **dict.fromkeys(
         azure("storage:BlobServiceProperties"),
         (
-            Demand("deleteRetentionPolicy.enabled", ("true",), "false"),
-            Demand("containerDeleteRetentionPolicy.enabled", ("true",), "false"),
+            Requirement("deleteRetentionPolicy.enabled", ("true",), "false"),
+            Requirement("containerDeleteRetentionPolicy.enabled", ("true",), "false"),
         ),
     ),
     **dict.fromkeys(
         azure("recoveryservices:Vault"),
         (
-            Demand(
+            Requirement(
                 "properties.securitySettings.softDeleteSettings.softDeleteState",
                 ("Enabled", "AlwaysON"),
             ),
@@ -133,7 +137,7 @@ _SWITCHES: Final[dict[str, tuple[Demand, ...]]] = {
     ),
     **dict.fromkeys(
         azure("dataprotection:BackupVault"),
-        (Demand("properties.securitySettings.softDeleteSettings.state", ("On", "AlwaysOn")),),
+        (Requirement("properties.securitySettings.softDeleteSettings.state", ("On", "AlwaysOn")),),
     ),
 }
 
@@ -167,7 +171,7 @@ def cosmos_backups(resource: Resource, view: View) -> Iterator[Finding]:
     """By default the last two copies are kept, for 8 hours:
     https://learn.microsoft.com/azure/cosmos-db/periodic-backup-restore-introduction."""
     kind = resource.get("backupPolicy.type")
-    if not _is_production(resource, view) or said(kind) == "continuous":
+    if not _is_production(resource, view) or scalar(kind) == "continuous":
         return
     path = "backupPolicy.periodicModeProperties.backupRetentionIntervalInHours"
     value = resource.get(path)
@@ -199,7 +203,7 @@ def file_system_backups(resource: Resource, view: View) -> Iterator[Finding]:
         yield indeterminate("", "whether the file system is backed up isn't known yet")
         return
     for policy in view.stack.referring(resource, _aws("efs/backupPolicy"), "fileSystemId"):
-        if said(policy.get("backupPolicy.status")) != "disabled":
+        if scalar(policy.get("backupPolicy.status")) != "disabled":
             return
     for selection in view.stack.of_kind(_aws("backup/selection")):
         by_tags = selection.get("selectionTags") is not ABSENT
@@ -231,14 +235,14 @@ def bucket_versions(resource: Resource, view: View) -> Iterator[Finding]:
         path = "versioningConfiguration.status"
         if is_unknown(status):
             yield indeterminate(path, "whether versions are kept can't be seen")
-        elif said(status) != "enabled" and _is_production(resource, view):
-            yield violation(path, f"it is {said(status) or 'not given'}; it must be Enabled")
+        elif scalar(status) != "enabled" and _is_production(resource, view):
+            yield violation(path, f"it is {scalar(status) or 'not given'}; it must be Enabled")
         return
     if not _is_production(resource, view):
         return
     for path in ("versioning.enabled", "versionings.enabled"):
         value = resource.get(path)
-        if said(value) == "true":
+        if scalar(value) == "true":
             return
         if is_unknown(value):
             yield indeterminate(path, "whether versions are kept can't be seen")

@@ -17,8 +17,8 @@ from falaj.policies.model import (
     violation,
 )
 from falaj.policies.model.resource import REFERENCE
-from falaj.policies.reading.azure_types import azure
 from falaj.policies.reading.remembered import remembered
+from falaj.policies.reading.types import azure
 
 #: What costs money for as long as it stands, whether used or not.
 _COSTLY: Final = azure(

@@ -25,8 +25,8 @@ from falaj.policies.model import (
     violation,
 )
 from falaj.policies.reading.azure_children import entries
-from falaj.policies.reading.azure_types import azure
 from falaj.policies.reading.machines import has_gpu
+from falaj.policies.reading.types import azure
 
 _NODE_GROUP: Final = "aws:eks/nodeGroup:NodeGroup"
 _SCALING: Final = "aws:autoscaling/group:Group"

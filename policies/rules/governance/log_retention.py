@@ -18,7 +18,7 @@ from falaj.policies.model import (
     rule,
     violation,
 )
-from falaj.policies.reading.azure_types import azure
+from falaj.policies.reading.types import azure
 
 _LOG_GROUP: Final = "aws:cloudwatch/logGroup:LogGroup"
 _WORKSPACE: Final = azure("operationalinsights:Workspace")

@@ -8,6 +8,7 @@ from typing import Final
 from falaj.policies.model import (
     ABSENT,
     Finding,
+    Requirement,
     Resource,
     Rule,
     Severity,
@@ -16,13 +17,14 @@ from falaj.policies.model import (
     is_true,
     is_unknown,
     number,
+    requirement_rule,
     rule,
+    scalar,
     text,
     violation,
 )
-from falaj.policies.reading.azure_types import azure
-from falaj.policies.reading.demands import Demand, demanding, said
 from falaj.policies.reading.tags import environment
+from falaj.policies.reading.types import azure
 
 _CONTROLS: Final = ("uae-ia:T3.5.1", "iso27001:A.5.33", "iso27001:A.8.13", "pdpl:20")
 #: What holds data on AWS, with the property that forbids its deletion, and its default.
@@ -103,7 +105,7 @@ def stateful_protected(resource: Resource, view: View) -> Iterator[Finding]:
     if resource.kind in _VAULTS:
         path = "properties.enablePurgeProtection"
     value = resource.get(path) if path else ABSENT
-    if is_true(value) or said(value) == "active":
+    if is_true(value) or scalar(value) == "active":
         return
     if is_unknown(value):
         yield indeterminate(path, "whether its deletion is forbidden can't be seen")
@@ -122,7 +124,7 @@ def stateful_protected(resource: Resource, view: View) -> Iterator[Finding]:
 def _is_locked(resource: Resource, view: View) -> bool:
     locks = view.stack.of_kind(*sorted(_LOCKS)) if view.stack else []
     for lock in locks:
-        if said(lock.get("level")) not in {"cannotdelete", "readonly"}:
+        if scalar(lock.get("level")) not in {"cannotdelete", "readonly"}:
             continue
         scope = text(lock.get("scope")).lower().rstrip("/")
         if scope and resource.id and (resource.id.lower() + "/").startswith(scope + "/"):
@@ -208,18 +210,18 @@ def final_snapshot(resource: Resource, view: View) -> Iterator[Finding]:
         yield violation(path, "it is deleted without a last snapshot")
 
 
-_vault_purge = demanding(
+_vault_purge = requirement_rule(
     "governance-vault-recoverable",
     "Vaults and their keys can be had back after a deletion",
     Severity.HIGH,
     {
         azure("keyvault:Vault"): (
-            Demand("properties.enableSoftDelete", ("true",)),
-            Demand("properties.enablePurgeProtection", ("true",), "false"),
+            Requirement("properties.enableSoftDelete", ("true",)),
+            Requirement("properties.enablePurgeProtection", ("true",), "false"),
         ),
         azure("keyvault:ManagedHsm"): (
-            Demand("properties.enableSoftDelete", ("true",)),
-            Demand("properties.enablePurgeProtection", ("true",), "false"),
+            Requirement("properties.enableSoftDelete", ("true",)),
+            Requirement("properties.enablePurgeProtection", ("true",), "false"),
         ),
     },
     ("uae-ia:T7.4.2", "iso27001:A.8.13", "iso27001:A.8.24", "pdpl:20"),

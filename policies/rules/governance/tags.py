@@ -20,8 +20,8 @@ from falaj.policies.model import (
     text,
     violation,
 )
-from falaj.policies.reading.azure_types import azure
 from falaj.policies.reading.tags import LISTED, tags_of
+from falaj.policies.reading.types import azure
 
 _CONTROLS: Final = ("uae-ia:T1.3.x", "iso27001:A.5.9", "iso27001:A.5.13", "pdpl:7")
 

@@ -22,8 +22,8 @@ from falaj.policies.model import (
     text,
     violation,
 )
-from falaj.policies.reading.azure_types import azure
 from falaj.policies.reading.hosts import host_of, may_talk_to
+from falaj.policies.reading.types import azure
 from falaj.policies.rules.residency.azure_targets import CONTROLS
 
 DEPLOYMENTS: Final = azure(

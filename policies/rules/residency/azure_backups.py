@@ -16,11 +16,11 @@ from falaj.policies.model import (
     indeterminate,
     is_unknown,
     rule,
+    scalar,
     text,
     violation,
 )
-from falaj.policies.reading.azure_types import azure
-from falaj.policies.reading.demands import said
+from falaj.policies.reading.types import azure
 from falaj.policies.rules.residency.azure_places import geo_copies_stay, no_geo_copies
 from falaj.policies.rules.residency.azure_redundancy import CONTROLS, REMEDIATION, Copies, copies
 
@@ -147,7 +147,7 @@ def cosmos_backup(resource: Resource, view: View) -> Iterator[Finding]:
         copied = get(resource.properties, path)
         if is_unknown(copied):
             yield indeterminate(path, "where backups are kept can't be seen")
-        elif said(copied) not in {"local", "zone"}:
+        elif scalar(copied) not in {"local", "zone"}:
             given = text(copied) or "not given, and so Geo"
             yield violation(
                 path, f"it is {given}, which copies to another region: {no_geo_copies(view)}"
@@ -182,8 +182,8 @@ def service_copies(resource: Resource, view: View) -> Iterator[Finding]:
     value = resource.get(path)
     if is_unknown(value) or (value is ABSENT and not default):
         yield indeterminate(path, "whether it is copied to another region can't be seen")
-    elif (default.lower() if value is ABSENT else said(value)) not in wanted:
-        given = f"not given, and so {default}" if value is ABSENT else text(value) or said(value)
+    elif (default.lower() if value is ABSENT else scalar(value)) not in wanted:
+        given = f"not given, and so {default}" if value is ABSENT else text(value) or scalar(value)
         yield violation(
             path, f"it is {given}, which copies to another region: {no_geo_copies(view)}"
         )

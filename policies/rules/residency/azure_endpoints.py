@@ -21,8 +21,8 @@ from falaj.policies.model import (
     text,
     violation,
 )
-from falaj.policies.reading.azure_types import azure
 from falaj.policies.reading.hosts import foreign_service, host_of, may_talk_to
+from falaj.policies.reading.types import azure
 from falaj.policies.reading.walk import walk
 from falaj.policies.rules.residency.azure_linked_stores import EVENT_SUBSCRIPTIONS
 from falaj.policies.rules.residency.azure_places import allowed, place_of, refers_to, where_allowed

@@ -22,7 +22,7 @@ from falaj.policies.model import (
     text,
     violation,
 )
-from falaj.policies.reading.azure_types import azure
+from falaj.policies.reading.types import azure
 
 #: How a location says that there is none; normalised.
 GLOBAL: Final = frozenset(("global", "worldwide", "world"))

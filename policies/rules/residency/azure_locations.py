@@ -21,7 +21,7 @@ from falaj.policies.model import (
     text,
     violation,
 )
-from falaj.policies.reading.azure_types import azure
+from falaj.policies.reading.types import azure
 from falaj.policies.reading.walk import Leaf, decoded, walk
 from falaj.policies.rules.residency.azure_global import GLOBAL, may_be_global
 from falaj.policies.rules.residency.azure_places import (

@@ -20,8 +20,8 @@ from falaj.policies.model import (
     is_unknown,
     text,
 )
-from falaj.policies.reading.azure_types import azure
 from falaj.policies.reading.remembered import remembered
+from falaj.policies.reading.types import azure
 
 _DATA: Final = json.loads(
     Path(__file__).with_name("azure_located_types.json").read_text(encoding="utf-8")

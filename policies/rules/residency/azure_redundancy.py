@@ -18,15 +18,15 @@ from falaj.policies.model import (
     Rule,
     Severity,
     View,
+    format_value,
     indeterminate,
     is_unknown,
     rule,
+    scalar,
     select,
-    text,
     violation,
 )
-from falaj.policies.reading.azure_types import azure
-from falaj.policies.reading.demands import said
+from falaj.policies.reading.types import azure
 from falaj.policies.rules.residency.azure_places import geo_copies_stay, no_geo_copies
 
 CONTROLS: Final = (
@@ -66,7 +66,7 @@ class Copies:
     def judge(self, resource: Resource, view: View) -> Iterator[Finding]:
         """Copies in another region that the settings don't allow, or that can't be seen."""
         path, value = self.unless
-        if geo_copies_stay(view) or (path and said(resource.get(path)) == value):
+        if geo_copies_stay(view) or (path and scalar(resource.get(path)) == value):
             return
         found = list(select(resource.properties, self.path, absent=True)) or [(self.path, ABSENT)]
         local = {each.lower() for each in self.local}
@@ -80,10 +80,10 @@ class Copies:
                         f"it isn't given, and the default, {self.default}, copies to another "
                         f"region ({self.source}); it must be {self.wanted}: {no_geo_copies(view)}",
                     )
-            elif said(value) not in local:
+            elif scalar(value) not in local:
                 yield violation(
                     path,
-                    f"{text(value) or said(value) or 'this'} copies to another region; it must be "
+                    f"{format_value(value)} copies to another region; it must be "
                     f"{self.wanted}: {no_geo_copies(view)}",
                 )
 

@@ -19,7 +19,7 @@ from falaj.policies.model import (
     text,
     violation,
 )
-from falaj.policies.reading.azure_types import azure
+from falaj.policies.reading.types import azure
 from falaj.policies.rules.residency.azure_targets import CONTROLS, Target, targets
 
 _PARTNER: Final = "the partner"

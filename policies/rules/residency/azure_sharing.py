@@ -17,8 +17,8 @@ from falaj.policies.model import (
     text,
     violation,
 )
-from falaj.policies.reading.azure_types import azure
 from falaj.policies.reading.images import is_allowed, parse
+from falaj.policies.reading.types import azure
 from falaj.policies.rules.residency.azure_targets import CONTROLS
 
 

@@ -25,7 +25,7 @@ from falaj.policies.model import (
     select,
     violation,
 )
-from falaj.policies.reading.azure_types import azure
+from falaj.policies.reading.types import azure
 from falaj.policies.rules.residency.azure_places import (
     GROUP,
     allowed,

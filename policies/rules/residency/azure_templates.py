@@ -24,7 +24,7 @@ from falaj.policies.model import (
     text,
     violation,
 )
-from falaj.policies.reading.azure_types import azure
+from falaj.policies.reading.types import azure
 from falaj.policies.rules.residency.azure_ai import REGIONAL
 from falaj.policies.rules.residency.azure_locations import CONTROLS
 from falaj.policies.rules.residency.azure_places import allowed, groups_of, place_of, where_allowed

@@ -18,33 +18,33 @@ from falaj.policies.model import (
 )
 from falaj.policies.reading.cidr import are_open
 from falaj.policies.reading.iam import Condition, Document, Statement, is_any_resource, read
-from falaj.policies.rules.zero_trust._demands import aws, token
+from falaj.policies.reading.types import aws, aws_type
 
-POLICY: Final = token("iam/policy")
-ROLE: Final = token("iam/role")
-USER: Final = token("iam/user")
-GROUP: Final = token("iam/group")
-ROLE_POLICY: Final = token("iam/rolePolicy")
+POLICY: Final = aws_type("iam/policy")
+ROLE: Final = aws_type("iam/role")
+USER: Final = aws_type("iam/user")
+GROUP: Final = aws_type("iam/group")
+ROLE_POLICY: Final = aws_type("iam/rolePolicy")
 #: Which property of a type holds documents that say what identities may do.
 DOCUMENTS: Final[Mapping[str, str]] = {
     POLICY: "policy",
     ROLE_POLICY: "policy",
-    token("iam/userPolicy"): "policy",
-    token("iam/groupPolicy"): "policy",
+    aws_type("iam/userPolicy"): "policy",
+    aws_type("iam/groupPolicy"): "policy",
     ROLE: "inlinePolicies.policy",
-    token("ssoadmin/permissionSetInlinePolicy"): "inlinePolicy",
-    token("eks/podIdentityAssociation"): "policy",
+    aws_type("ssoadmin/permissionSetInlinePolicy"): "inlinePolicy",
+    aws_type("eks/podIdentityAssociation"): "policy",
 }
 #: Which property attaches managed policies to identities.
 ATTACHMENTS: Final[Mapping[str, str]] = {
-    token("iam/rolePolicyAttachment"): "policyArn",
-    token("iam/userPolicyAttachment"): "policyArn",
-    token("iam/groupPolicyAttachment"): "policyArn",
-    token("iam/policyAttachment"): "policyArn",
-    token("iam/rolePolicyAttachmentsExclusive"): "policyArns",
-    token("iam/userPolicyAttachmentsExclusive"): "policyArns",
-    token("iam/groupPolicyAttachmentsExclusive"): "policyArns",
-    token("ssoadmin/managedPolicyAttachment"): "managedPolicyArn",
+    aws_type("iam/rolePolicyAttachment"): "policyArn",
+    aws_type("iam/userPolicyAttachment"): "policyArn",
+    aws_type("iam/groupPolicyAttachment"): "policyArn",
+    aws_type("iam/policyAttachment"): "policyArn",
+    aws_type("iam/rolePolicyAttachmentsExclusive"): "policyArns",
+    aws_type("iam/userPolicyAttachmentsExclusive"): "policyArns",
+    aws_type("iam/groupPolicyAttachmentsExclusive"): "policyArns",
+    aws_type("ssoadmin/managedPolicyAttachment"): "managedPolicyArn",
     ROLE: "managedPolicyArns",
 }
 _HOLDERS: Final = aws("iam/role", "iam/user")

@@ -9,22 +9,22 @@ from typing import Any, Final
 from falaj.policies.model import Resource, View, get, is_unknown, items, text
 from falaj.policies.reading.cidr import are_open, is_open
 from falaj.policies.reading.ports import EVERY_PORT, Ports, ports_of_rule
-from falaj.policies.rules.zero_trust._demands import token
+from falaj.policies.reading.types import aws_type
 
-SECURITY_GROUP: Final = token("ec2/securityGroup")
-DEFAULT_GROUP: Final = token("ec2/defaultSecurityGroup")
-GROUP_RULE: Final = token("ec2/securityGroupRule")
-INGRESS_RULE: Final = token("vpc/securityGroupIngressRule")
-EGRESS_RULE: Final = token("vpc/securityGroupEgressRule")
-_PREFIX_LIST: Final = token("ec2/managedPrefixList")
-_PREFIX_ENTRY: Final = token("ec2/managedPrefixListEntry")
+SECURITY_GROUP: Final = aws_type("ec2/securityGroup")
+DEFAULT_GROUP: Final = aws_type("ec2/defaultSecurityGroup")
+GROUP_RULE: Final = aws_type("ec2/securityGroupRule")
+INGRESS_RULE: Final = aws_type("vpc/securityGroupIngressRule")
+EGRESS_RULE: Final = aws_type("vpc/securityGroupEgressRule")
+_PREFIX_LIST: Final = aws_type("ec2/managedPrefixList")
+_PREFIX_ENTRY: Final = aws_type("ec2/managedPrefixListEntry")
 
 #: Which key of an inline or single rule holds sources or destinations.
 _ADDRESSES: Final = ("cidrBlocks", "ipv6CidrBlocks", "cidrIpv4", "cidrIpv6")
 _LISTS: Final = ("prefixListIds", "prefixListId")
 #: Resources whose outputs are single addresses or a network's own ranges, never the world.
 _OWN_RANGES: Final = frozenset(
-    token(each)
+    aws_type(each)
     for each in (
         "ec2/vpc", "ec2/defaultVpc", "ec2/subnet", "ec2/defaultSubnet", "ec2/eip",
         "ec2/natGateway", "ec2/instance", "ec2/networkInterface", "ec2/vpcIpamPoolCidr",

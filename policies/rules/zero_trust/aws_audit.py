@@ -8,10 +8,13 @@ from typing import Final
 from falaj.policies.model import (
     ABSENT,
     Finding,
+    Requirement,
+    Requirements,
     Resource,
     Rule,
     Severity,
     View,
+    check_of,
     get,
     holds_unknown,
     indeterminate,
@@ -19,24 +22,17 @@ from falaj.policies.model import (
     is_true,
     is_unknown,
     items,
+    requirement_rule,
     rule,
     select,
     text,
+    unmet,
     violation,
 )
-from falaj.policies.rules.zero_trust._demands import (
-    Setting,
-    ask,
-    aws,
-    check_of,
-    given,
-    one_of,
-    token,
-    true,
-)
+from falaj.policies.reading.types import aws, aws_type
 
 _LOGGING: Final = ("iso27001:A.8.15", "uae-ia:T3.6.2", "nist-800-207:7", "pdpl:9")
-_FLOW_LOG: Final = token("ec2/flowLog")
+_FLOW_LOG: Final = aws_type("ec2/flowLog")
 
 
 @rule(
@@ -59,10 +55,6 @@ def flow_log(resource: Resource, view: View) -> Iterator[Finding]:
         yield indeterminate("", "whether its traffic is recorded, the whole stack says")
     elif not view.stack.referring(resource, _FLOW_LOG, "vpcId"):
         yield violation("", "the network has no flow log; its traffic has to be recorded")
-
-
-def _not_false(value: object) -> bool:
-    return not is_false(value)
 
 
 def _management(resource: Resource) -> Iterator[Finding]:
@@ -104,6 +96,16 @@ def _selects_management(selector: object) -> bool:
     )
 
 
+_TRAIL: Final = (
+    Requirement("enableLogging", denied=("false",), hint="it has to be on"),
+    Requirement("enableLogFileValidation", ("true",), hint="it has to be on",
+                absent="changed files can't be told by default"),
+    Requirement("isMultiRegionTrail", ("true",), hint="calls of all regions have to be recorded",
+                absent="a trail is of one region by default"),
+    Requirement("includeGlobalServiceEvents", denied=("false",), hint="calls to IAM belong to it"),
+)  # fmt: skip
+
+
 @rule(
     "zero-trust-aws-trail",
     "Trails record every call, in all regions, and can be proved",
@@ -116,39 +118,35 @@ def _selects_management(selector: object) -> bool:
 )
 def trail(resource: Resource, view: View) -> Iterator[Finding]:
     """Trails that are off, can be changed unseen, or leave something out."""
-    for setting in (
-        Setting("enableLogging", _not_false, "it has to be on"),
-        Setting("enableLogFileValidation", true, "it has to be on",
-                "changed files can't be told by default"),
-        Setting("isMultiRegionTrail", true, "calls of all regions have to be recorded",
-                "a trail is of one region by default"),
-        Setting("includeGlobalServiceEvents", _not_false, "calls to IAM belong to it"),
-    ):  # fmt: skip
-        yield from ask(resource.properties, setting)
+    yield from unmet(resource, _TRAIL)
     yield from _management(resource)
 
 
-_DETECTION: Final[Mapping[str, tuple[Setting, ...]]] = {
-    token("guardduty/detector"): (Setting("enable", _not_false, "it has to be on"),),
-    token("guardduty/detectorFeature"): (Setting("status", one_of("ENABLED"),
-                                                 "it has to be ENABLED"),),
-    token("cfg/recorderStatus"): (Setting("isEnabled", true, "it has to be on"),),
-    token("cfg/recorder"): (Setting("recordingGroup.allSupported",
-                                    _not_false, "all types have to be recorded"),),
-    token("cloudtrail/eventDataStore"): (
-        Setting("terminationProtectionEnabled", _not_false, "it has to be on"),
+_DETECTION: Final[Requirements] = {
+    aws("guardduty/detector"): (Requirement("enable", denied=("false",), hint="it has to be on"),),
+    aws("guardduty/detectorFeature"): (
+        Requirement("status", allowed=("ENABLED",), hint="it has to be ENABLED"),
     ),
-}  # fmt: skip
+    aws("cfg/recorderStatus"): (
+        Requirement("isEnabled", allowed=("true",), hint="it has to be on"),
+    ),
+    aws("cfg/recorder"): (
+        Requirement(
+            "recordingGroup.allSupported", denied=("false",), hint="all types have to be recorded"
+        ),
+    ),
+    aws("cloudtrail/eventDataStore"): (
+        Requirement("terminationProtectionEnabled", denied=("false",), hint="it has to be on"),
+    ),
+}
 
-detection: Final = Rule(
-    id="zero-trust-aws-detection",
-    pack="zero_trust",
-    title="What watches the account is on",
-    severity=Severity.MEDIUM,
-    types=frozenset(_DETECTION),
-    controls=("iso27001:A.8.16", "uae-ia:T3.6.2", "nist-800-207:5", "nist-800-207:7", "pdpl:9"),
-    remediation="Switch it on, or remove it where another one watches.",
-    check=check_of(_DETECTION),
+detection: Final = requirement_rule(
+    "zero-trust-aws-detection",
+    "What watches the account is on",
+    Severity.MEDIUM,
+    _DETECTION,
+    ("iso27001:A.8.16", "uae-ia:T3.6.2", "nist-800-207:5", "nist-800-207:7", "pdpl:9"),
+    "Switch it on, or remove it where another one watches.",
 )
 
 _BALANCERS: Final = (
@@ -157,41 +155,46 @@ _BALANCERS: Final = (
 )  # fmt: skip
 _WANTED: Final = "access has to be recorded"
 _OFF: Final = "access isn't recorded by default"
-_ACCESS_LOGS: Final[Mapping[str, tuple[Setting, ...]]] = {
-    token("apigateway/stage"): (
-        Setting("accessLogSettings.destinationArn", given, _WANTED, _OFF),
+_ACCESS_LOGS: Final[Requirements] = {
+    aws("apigateway/stage"): (
+        Requirement("accessLogSettings.destinationArn", absent=_OFF, hint=_WANTED),
     ),
-    token("apigatewayv2/stage"): (
-        Setting("accessLogSettings.destinationArn", given, _WANTED, _OFF),
+    aws("apigatewayv2/stage"): (
+        Requirement("accessLogSettings.destinationArn", absent=_OFF, hint=_WANTED),
     ),
-    **{
-        token(each): (
-            Setting("logPublishingOptions", given, _WANTED, _OFF),
-            Setting("logPublishingOptions.enabled", _not_false, _WANTED),
-        )
-        for each in ("opensearch/domain", "elasticsearch/domain")
-    },
-    token("mq/broker"): (Setting("logs.general", true, _WANTED, _OFF),),
-    token("neptune/cluster"): (Setting("enableCloudwatchLogsExports", given, _WANTED, _OFF),),
-    token("docdb/cluster"): (Setting("enabledCloudwatchLogsExports", given, _WANTED, _OFF),),
-    token("rds/cluster"): (Setting("enabledCloudwatchLogsExports", given, _WANTED, _OFF),),
-    token("appsync/graphQLApi"): (Setting("logConfig", given, _WANTED, _OFF),),
-    token("cloudfront/distribution"): (Setting("loggingConfig.bucket", given, _WANTED, _OFF),),
+    aws("opensearch/domain", "elasticsearch/domain"): (
+        Requirement("logPublishingOptions", absent=_OFF, hint=_WANTED),
+        Requirement("logPublishingOptions.enabled", denied=("false",), hint=_WANTED),
+    ),
+    aws("mq/broker"): (Requirement("logs.general", allowed=("true",), absent=_OFF, hint=_WANTED),),
+    aws("neptune/cluster"): (
+        Requirement("enableCloudwatchLogsExports", absent=_OFF, hint=_WANTED),
+    ),
+    aws("docdb/cluster"): (
+        Requirement("enabledCloudwatchLogsExports", absent=_OFF, hint=_WANTED),
+    ),
+    aws("rds/cluster"): (Requirement("enabledCloudwatchLogsExports", absent=_OFF, hint=_WANTED),),
+    aws("appsync/graphQLApi"): (Requirement("logConfig", absent=_OFF, hint=_WANTED),),
+    aws("cloudfront/distribution"): (
+        Requirement("loggingConfig.bucket", absent=_OFF, hint=_WANTED),
+    ),
 }
+
+
+_ACCESS_LOGGED: Final = check_of(_ACCESS_LOGS)
 
 
 @rule(
     "zero-trust-aws-access-log",
     "Access to services is recorded",
     Severity.LOW,
-    {*_ACCESS_LOGS, *aws(*_BALANCERS)},
+    aws(*_BALANCERS).union(*_ACCESS_LOGS),
     _LOGGING,
     "Switch the service's access or audit log on, to a group or bucket in the country.",
 )
 def access_log(resource: Resource, view: View) -> Iterator[Finding]:
     """Logs of access, audit or queries that are off by default."""
-    for setting in _ACCESS_LOGS.get(resource.kind, ()):
-        yield from ask(resource.properties, setting)
+    yield from _ACCESS_LOGGED(resource, view)
     if resource.kind not in aws(*_BALANCERS):
         return
     # Network load balancers record TLS listeners only, gateway ones nothing:

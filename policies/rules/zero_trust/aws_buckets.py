@@ -20,11 +20,11 @@ from falaj.policies.model import (
     text,
     violation,
 )
-from falaj.policies.rules.zero_trust._demands import aws, token
+from falaj.policies.reading.types import aws, aws_type
 
 _BUCKETS: Final = aws("s3/bucket", "s3/bucketV2")
-_BLOCK: Final = token("s3/bucketPublicAccessBlock")
-_ACCOUNT_BLOCK: Final = token("s3/accountPublicAccessBlock")
+_BLOCK: Final = aws_type("s3/bucketPublicAccessBlock")
+_ACCOUNT_BLOCK: Final = aws_type("s3/accountPublicAccessBlock")
 _FOUR: Final = (
     "blockPublicAcls",
     "blockPublicPolicy",
@@ -40,9 +40,9 @@ _EVERYBODY: Final = ("/groups/global/allusers", "/groups/global/authenticateduse
 
 
 def _holders(resource: Resource) -> str:
-    if resource.kind == token("s3/accessPoint"):
+    if resource.kind == aws_type("s3/accessPoint"):
         return "publicAccessBlockConfiguration."
-    if resource.kind == token("s3control/multiRegionAccessPoint"):
+    if resource.kind == aws_type("s3control/multiRegionAccessPoint"):
         return "details.publicAccessBlock."
     return ""
 

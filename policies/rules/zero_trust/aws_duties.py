@@ -17,6 +17,7 @@ from falaj.policies.model import (
     violation,
 )
 from falaj.policies.reading.iam import Document, Statement, covers, read
+from falaj.policies.reading.types import aws_type
 from falaj.policies.rules.zero_trust._aws_identities import (
     ATTACHMENTS,
     DOCUMENTS,
@@ -29,7 +30,6 @@ from falaj.policies.rules.zero_trust._aws_identities import (
     holders,
     is_boundary,
 )
-from falaj.policies.rules.zero_trust._demands import token
 
 
 @dataclass(frozen=True)
@@ -90,7 +90,7 @@ def _granted(holder: Resource, view: View) -> list[Document]:
     if view.stack is None:
         return []
     found = [each for _, each in documents(holder)] if holder.kind in DOCUMENTS else []
-    inline = ((token("iam/rolePolicy"), "role"), (token("iam/userPolicy"), "user"))
+    inline = ((aws_type("iam/rolePolicy"), "role"), (aws_type("iam/userPolicy"), "user"))
     for kind, key in inline:
         for policy in view.stack.referring(holder, kind, key):
             found += [each for _, each in documents(policy)]

@@ -7,6 +7,7 @@ from typing import Final
 
 from falaj.policies.model import (
     Finding,
+    Requirement,
     Resource,
     Rule,
     Severity,
@@ -14,34 +15,36 @@ from falaj.policies.model import (
     indeterminate,
     is_unknown,
     items,
+    requirement_rule,
     rule,
     select,
     text,
     violation,
 )
-from falaj.policies.rules.zero_trust._demands import Setting, ask, aws, false, not_true, one_of
+from falaj.policies.reading.types import aws
 
 _CLUSTER: Final = aws("eks/cluster")
 
 
-@rule(
+# The API server is on the internet, for all addresses, unless the cluster says otherwise.
+public_endpoint: Final = requirement_rule(
     "zero-trust-aws-eks-public-endpoint",
     "The API server of a cluster is private",
     Severity.HIGH,
-    _CLUSTER,
+    {
+        _CLUSTER: (
+            Requirement(
+                "vpcConfig.endpointPublicAccess",
+                ("false",),
+                absent="the API server is public by default",
+                hint="the API server has to be private",
+            ),
+        )
+    },
     ("cis-eks:5.4.1", "cis-eks:5.4.2", "iso27001:A.8.20", "uae-ia:T4.5.3", "nist-800-207:2"),
     "Set vpcConfig.endpointPublicAccess to false and endpointPrivateAccess to true; "
     "administrators come by VPN or Session Manager.",
 )
-def public_endpoint(resource: Resource, view: View) -> Iterator[Finding]:
-    """The API server is on the internet, for all addresses, unless the cluster says otherwise."""
-    yield from ask(
-        resource.properties,
-        Setting(
-            "vpcConfig.endpointPublicAccess", false, "the API server has to be private",
-            "the API server is public by default",
-        ),
-    )  # fmt: skip
 
 
 @rule(
@@ -65,31 +68,29 @@ def audit_log(resource: Resource, view: View) -> Iterator[Finding]:
         yield violation(path, f"the logs {', '.join(lacking)} are off; they have to be on")
 
 
-@rule(
+# The older config map is invisible to IAM, and whoever made a cluster administers it.
+access_mode: Final = requirement_rule(
     "zero-trust-aws-eks-access-mode",
     "Access to a cluster is granted by AWS's API alone",
     Severity.LOW,
-    _CLUSTER,
+    {
+        _CLUSTER: (
+            Requirement(
+                "accessConfig.authenticationMode",
+                ("API",),
+                absent="access is granted by a config map by default",
+            ),
+            Requirement(
+                "accessConfig.bootstrapClusterCreatorAdminPermissions",
+                denied=("true", "1"),
+                hint="whoever makes the cluster mustn't administer it for good",
+            ),
+        )
+    },
     ("iso27001:A.5.15", "uae-ia:T5.2.2", "nist-800-207:6"),
     "Set accessConfig.authenticationMode to API and bootstrapClusterCreatorAdminPermissions to "
     "false, and declare aws.eks.AccessEntry for those who need access.",
 )
-def access_mode(resource: Resource, view: View) -> Iterator[Finding]:
-    """The older config map is invisible to IAM, and whoever made a cluster administers it."""
-    yield from ask(
-        resource.properties,
-        Setting(
-            "accessConfig.authenticationMode", one_of("API"), "it has to be API",
-            "access is granted by a config map by default",
-        ),
-    )  # fmt: skip
-    yield from ask(
-        resource.properties,
-        Setting(
-            "accessConfig.bootstrapClusterCreatorAdminPermissions", not_true,
-            "whoever makes the cluster mustn't administer it for good",
-        ),
-    )  # fmt: skip
 
 
 @rule(

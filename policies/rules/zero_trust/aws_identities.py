@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Final
 
 from falaj.policies.model import (
     ABSENT,
     Finding,
+    Requirement,
+    Requirements,
     Resource,
     Rule,
     Severity,
@@ -17,13 +19,13 @@ from falaj.policies.model import (
     is_true,
     is_unknown,
     items,
-    number,
+    requirement_rule,
     rule,
     text,
     violation,
 )
+from falaj.policies.reading.types import aws, aws_type
 from falaj.policies.rules.zero_trust._aws_identities import ATTACHMENTS, POLICY, USER, attached
-from falaj.policies.rules.zero_trust._demands import Setting, aws, check_of, token, true
 
 _CONTROLS: Final = ("iso27001:A.8.2", "iso27001:A.5.15", "uae-ia:T5.2.2", "nist-800-207:3")
 #: Policies of AWS that let their holder do everything, or become anybody
@@ -97,11 +99,11 @@ def full_access_attached(resource: Resource, view: View) -> Iterator[Finding]:
 )  # fmt: skip
 def user_grant(resource: Resource, view: View) -> Iterator[Finding]:
     """Policies that are given to single users."""
-    if resource.kind == token("iam/policyAttachment"):
+    if resource.kind == aws_type("iam/policyAttachment"):
         users = resource.get("users")
         if users is not ABSENT and (is_unknown(users) or items(users)):
             yield violation("users", "the policy is given to users; give it to roles")
-    elif resource.kind == token("iam/userPolicyAttachmentsExclusive"):
+    elif resource.kind == aws_type("iam/userPolicyAttachmentsExclusive"):
         policies = resource.get("policyArns")
         if policies is not ABSENT and (is_unknown(policies) or items(policies)):
             yield violation("policyArns", "policies are given to a user; give them to roles")
@@ -148,41 +150,46 @@ def local_user(resource: Resource, view: View) -> Iterator[Finding]:
         )
 
 
-def _at_least(minimum: int) -> Setting:
-    return Setting(
-        "minimumPasswordLength",
-        lambda value: (number(value) or 0) >= minimum,
-        f"it has to be {minimum} or more",
-        "the default is 6",
-    )
-
-
 #: https://docs.aws.amazon.com/IAM/latest/UserGuide/id_credentials_passwords_account-policy.html
-_PASSWORDS: Final[Mapping[str, tuple[Setting, ...]]] = {
-    token("iam/accountPasswordPolicy"): (
-        _at_least(14),
-        Setting("passwordReusePrevention", lambda value: (number(value) or 0) >= 24,
-                "it has to be 24", "old passwords may be used again by default"),
-        Setting("maxPasswordAge", lambda value: 0 < (number(value) or 0) <= 90,
-                "it has to be 90 days or less", "passwords never expire by default"),
+_PASSWORDS: Final[Requirements] = {
+    aws("iam/accountPasswordPolicy"): (
+        Requirement("minimumPasswordLength", minimum=14, absent="the default is 6"),
+        Requirement(
+            "passwordReusePrevention",
+            minimum=24,
+            hint="it has to be 24",
+            absent="old passwords may be used again by default",
+        ),
+        # Without days, or with 0, they never expire.
+        Requirement(
+            "maxPasswordAge",
+            minimum=1,
+            maximum=90,
+            hint="it has to be 90 days or less",
+            absent="passwords never expire by default",
+        ),
         *(
-            Setting(each, true, "it has to be true", "it is off by default")
-            for each in ("requireLowercaseCharacters", "requireUppercaseCharacters",
-                         "requireNumbers", "requireSymbols")
+            Requirement(
+                each, allowed=("true",), absent="it is off by default", hint="it has to be true"
+            )
+            for each in (
+                "requireLowercaseCharacters",
+                "requireUppercaseCharacters",
+                "requireNumbers",
+                "requireSymbols",
+            )
         ),
     )
-}  # fmt: skip
+}
 
-password_policy: Final = Rule(
-    id="zero-trust-aws-password-policy",
-    pack="zero_trust",
-    title="Passwords of local users are long and aren't used again",
-    severity=Severity.LOW,
-    types=frozenset(_PASSWORDS),
-    controls=("iso27001:A.8.5", "uae-ia:T5.2.3"),
-    remediation="Set minimumPasswordLength 14, passwordReusePrevention 24, maxPasswordAge 90, "
+password_policy: Final = requirement_rule(
+    "zero-trust-aws-password-policy",
+    "Passwords of local users are long and aren't used again",
+    Severity.LOW,
+    _PASSWORDS,
+    ("iso27001:A.8.5", "uae-ia:T5.2.3"),
+    "Set minimumPasswordLength 14, passwordReusePrevention 24, maxPasswordAge 90, "
     "and demand all four kinds of characters.",
-    check=check_of(_PASSWORDS),
 )
 
 #: Switches of data stores that make callers sign in with roles instead of passwords.
@@ -201,7 +208,7 @@ _WITH_IAM: Final = ("mysql", "mariadb", "postgres", "aurora")
 def database_sign_in(resource: Resource, view: View) -> Iterator[Finding]:
     """Engines that can, and don't: passwords are all that is left."""
     engine = text(resource.get("engine")).lower()
-    neptune = resource.kind == token("neptune/cluster")
+    neptune = resource.kind == aws_type("neptune/cluster")
     # Members of Aurora clusters and copies take the setting from their cluster or source.
     copies = ("replicateSourceDb", "clusterIdentifier")
     if any(resource.get(each) is not ABSENT for each in copies):

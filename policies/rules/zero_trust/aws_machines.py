@@ -9,6 +9,7 @@ from typing import Any, Final
 from falaj.policies.model import (
     ABSENT,
     Finding,
+    Requirement,
     Resource,
     Rule,
     Severity,
@@ -23,15 +24,15 @@ from falaj.policies.model import (
     text,
     violation,
 )
-from falaj.policies.rules.zero_trust._demands import Setting, ask, aws, one_of, token
+from falaj.policies.reading.types import aws, aws_type
 
 _METADATA: Final = {
-    token("ec2/instance"): "metadataOptions.",
-    token("ec2/spotInstanceRequest"): "metadataOptions.",
-    token("ec2/launchTemplate"): "metadataOptions.",
-    token("ec2/launchConfiguration"): "metadataOptions.",
-    token("ec2/instanceMetadataDefaults"): "",
-    token("imagebuilder/infrastructureConfiguration"): "instanceMetadataOptions.",
+    aws_type("ec2/instance"): "metadataOptions.",
+    aws_type("ec2/spotInstanceRequest"): "metadataOptions.",
+    aws_type("ec2/launchTemplate"): "metadataOptions.",
+    aws_type("ec2/launchConfiguration"): "metadataOptions.",
+    aws_type("ec2/instanceMetadataDefaults"): "",
+    aws_type("imagebuilder/infrastructureConfiguration"): "instanceMetadataOptions.",
 }
 _CONTROLS: Final = ("iso27001:A.8.9", "iso27001:A.8.5", "uae-ia:T5.5.x", "nist-800-207:6")
 
@@ -52,13 +53,12 @@ def metadata_tokens(resource: Resource, view: View) -> Iterator[Finding]:
     # A machine from a template has the template's setting, which is judged there.
     if resource.get("launchTemplate") is not ABSENT and resource.get("metadataOptions") is ABSENT:
         return
-    yield from ask(
-        resource.properties,
-        Setting(
-            f"{base}httpTokens", one_of("required"), "it has to be required",
-            "without this setting requests without a token are answered",
-        ),
-    )  # fmt: skip
+    yield from Requirement(
+        f"{base}httpTokens",
+        allowed=("required",),
+        absent="without this setting requests without a token are answered",
+        hint="it has to be required",
+    ).findings(resource.properties)
 
 
 @rule(
@@ -82,20 +82,20 @@ def metadata_hops(resource: Resource, view: View) -> Iterator[Finding]:
 
 _SHELLS: Final = {
     **{
-        token(each): "keyName"
+        aws_type(each): "keyName"
         for each in (
             "ec2/instance", "ec2/spotInstanceRequest", "ec2/launchTemplate",
             "ec2/launchConfiguration",
         )
     },
-    token("ec2/spotFleetRequest"): "launchSpecifications.keyName",
-    token("eks/nodeGroup"): "remoteAccess.ec2SshKey",
-    token("emr/cluster"): "ec2Attributes.keyName",
-    token("elasticbeanstalk/environment"): "keyName",
-    token("imagebuilder/infrastructureConfiguration"): "keyPair",
-    token("batch/computeEnvironment"): "computeResources.ec2KeyPair",
-    token("gamelift/fleet"): "keyName",
-    token("ec2/keyPair"): "publicKey",
+    aws_type("ec2/spotFleetRequest"): "launchSpecifications.keyName",
+    aws_type("eks/nodeGroup"): "remoteAccess.ec2SshKey",
+    aws_type("emr/cluster"): "ec2Attributes.keyName",
+    aws_type("elasticbeanstalk/environment"): "keyName",
+    aws_type("imagebuilder/infrastructureConfiguration"): "keyPair",
+    aws_type("batch/computeEnvironment"): "computeResources.ec2KeyPair",
+    aws_type("gamelift/fleet"): "keyName",
+    aws_type("ec2/keyPair"): "publicKey",
 }  # fmt: skip
 
 

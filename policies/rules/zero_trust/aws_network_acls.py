@@ -18,8 +18,8 @@ from falaj.policies.model import (
     violation,
 )
 from falaj.policies.reading.cidr import is_open
+from falaj.policies.reading.types import aws
 from falaj.policies.rules.zero_trust._aws_acl_entries import acl_entries, is_denied, opens_shells
-from falaj.policies.rules.zero_trust._demands import aws
 
 
 @rule(

@@ -8,6 +8,7 @@ from typing import Final
 from falaj.policies.model import (
     ABSENT,
     Finding,
+    Requirement,
     Resource,
     Rule,
     Severity,
@@ -16,20 +17,13 @@ from falaj.policies.model import (
     indeterminate,
     is_unknown,
     items,
+    requirement_rule,
     rule,
     text,
     violation,
 )
 from falaj.policies.reading.cidr import is_open
-from falaj.policies.rules.zero_trust._demands import (
-    Setting,
-    ask,
-    aws,
-    false,
-    not_true,
-    token,
-    true,
-)
+from falaj.policies.reading.types import aws, aws_type
 
 _BALANCER: Final = (
     "lb/loadBalancer", "alb/loadBalancer", "applicationloadbalancing/loadBalancer",
@@ -37,10 +31,10 @@ _BALANCER: Final = (
 )  # fmt: skip
 _PRIVATE: Final = "machines get no public address"
 _CONTROLS: Final = ("iso27001:A.8.20", "iso27001:A.8.22", "uae-ia:T4.5.3", "nist-800-207:2")
-_SUBNET: Final = token("ec2/subnet")
-_DEFAULT_SUBNET: Final = token("ec2/defaultSubnet")
-_INTERNET_GATEWAY: Final = token("ec2/internetGateway")
-_ROUTE: Final = token("ec2/route")
+_SUBNET: Final = aws_type("ec2/subnet")
+_DEFAULT_SUBNET: Final = aws_type("ec2/defaultSubnet")
+_INTERNET_GATEWAY: Final = aws_type("ec2/internetGateway")
+_ROUTE: Final = aws_type("ec2/route")
 
 
 @rule(
@@ -55,49 +49,40 @@ _ROUTE: Final = token("ec2/route")
 def public_load_balancer(resource: Resource, view: View) -> Iterator[Finding]:
     """Load balancers are internet-facing unless they say otherwise; gateway ones never are."""
     if text(resource.get("loadBalancerType")).lower() != "gateway":
-        yield from ask(
-            resource.properties,
-            Setting(
-                "internal", true, "it has to be internal",
-                "without this setting it faces the internet",
-            ),
-        )  # fmt: skip
+        yield from Requirement(
+            "internal",
+            allowed=("true",),
+            absent="without this setting it faces the internet",
+            hint="it has to be internal",
+        ).findings(resource.properties)
 
 
 _MACHINES: Final = {
-    token("ec2/instance"): "associatePublicIpAddress",
-    token("ec2/spotInstanceRequest"): "associatePublicIpAddress",
-    token("ec2/launchConfiguration"): "associatePublicIpAddress",
-    token("ec2/launchTemplate"): "networkInterfaces.associatePublicIpAddress",
-    token("ec2/spotFleetRequest"): "launchSpecifications.associatePublicIpAddress",
-    token("ecs/service"): "networkConfiguration.assignPublicIp",
-    token("ecs/taskSet"): "networkConfiguration.assignPublicIp",
-    token("cloudwatch/eventTarget"): "ecsTarget.networkConfiguration.assignPublicIp",
-    token("scheduler/schedule"): "target.ecsParameters.networkConfiguration.assignPublicIp",
-    token("pipes/pipe"): "targetParameters.ecsTaskParameters.networkConfiguration"
+    aws("ec2/instance", "ec2/spotInstanceRequest", "ec2/launchConfiguration"):
+        "associatePublicIpAddress",
+    aws("ec2/launchTemplate"): "networkInterfaces.associatePublicIpAddress",
+    aws("ec2/spotFleetRequest"): "launchSpecifications.associatePublicIpAddress",
+    aws("ecs/service", "ecs/taskSet"): "networkConfiguration.assignPublicIp",
+    aws("cloudwatch/eventTarget"): "ecsTarget.networkConfiguration.assignPublicIp",
+    aws("scheduler/schedule"): "target.ecsParameters.networkConfiguration.assignPublicIp",
+    aws("pipes/pipe"): "targetParameters.ecsTaskParameters.networkConfiguration"
     ".awsVpcConfiguration.assignPublicIp",
-    token("drs/replicationConfigurationTemplate"): "createPublicIp",
-}
+    aws("drs/replicationConfigurationTemplate"): "createPublicIp",
+}  # fmt: skip
 _INSTANCES: Final = aws("ec2/instance", "ec2/spotInstanceRequest")
 
-
-@rule(
+public_address: Final = requirement_rule(
     "zero-trust-aws-public-address",
     "Machines and tasks have no public address",
     Severity.HIGH,
-    frozenset(_MACHINES),
+    {
+        types: (Requirement(path, denied=("true", "1", "enabled"), hint=_PRIVATE),)
+        for types, path in _MACHINES.items()
+    },
     (*_CONTROLS, "cis-eks:5.4.3"),
     "Set it to false and place the machine in a private subnet; reach it through an internal "
     "load balancer or Session Manager.",
 )
-def public_address(resource: Resource, view: View) -> Iterator[Finding]:
-    """Public addresses that are asked for, and those of the default network."""
-    path = _MACHINES[resource.kind]
-
-    def private(value: object) -> bool:
-        return not_true(value) and text(value).upper() != "ENABLED"
-
-    yield from ask(resource.properties, Setting(path, private, _PRIVATE))
 
 
 @rule(
@@ -118,25 +103,31 @@ def elastic_address(resource: Resource, view: View) -> Iterator[Finding]:
             yield violation(key, "the address is a machine's; machines get no public address")
 
 
-@rule(
+public_subnet: Final = requirement_rule(
     "zero-trust-aws-public-subnet",
     "Subnets give out no public addresses",
     Severity.MEDIUM,
-    {_SUBNET, _DEFAULT_SUBNET},
+    {
+        frozenset((_SUBNET,)): (Requirement("mapPublicIpOnLaunch", ("false",), hint=_PRIVATE),),
+        frozenset((_DEFAULT_SUBNET,)): (
+            Requirement(
+                "mapPublicIpOnLaunch",
+                ("false",),
+                absent="default subnets give out public addresses",
+                hint=_PRIVATE,
+            ),
+        ),
+    },
     (*_CONTROLS, "cis-eks:5.4.3"),
     "Set mapPublicIpOnLaunch to false. Use subnets of your own in place of the default ones.",
 )
-def public_subnet(resource: Resource, view: View) -> Iterator[Finding]:
-    """Subnets that give machines public addresses by themselves."""
-    absent = "default subnets give out public addresses" * (resource.kind == _DEFAULT_SUBNET)
-    yield from ask(resource.properties, Setting("mapPublicIpOnLaunch", false, _PRIVATE, absent))
 
 
 @rule(
     "zero-trust-aws-default-network",
     "Nothing uses the account's default network",
     Severity.LOW,
-    {*_INSTANCES, _DEFAULT_SUBNET, token("ec2/defaultVpc")},
+    {*_INSTANCES, _DEFAULT_SUBNET, aws_type("ec2/defaultVpc")},
     ("iso27001:A.8.22", "uae-ia:T4.5.3"),
     "Make a VPC of your own, whose subnets are private unless you say otherwise, and place "
     "machines in them.",
@@ -225,19 +216,19 @@ def _judge_route(resource: Resource, path: str, gateway: object, view: View) -> 
 def _is_outlet(resource: Resource, view: View) -> bool:
     """Whether all subnets of the route's table hold a NAT gateway, and a firewall is there."""
     stack = view.stack
-    if stack is None or not stack.of_kind(token("networkfirewall/firewall")):
+    if stack is None or not stack.of_kind(aws_type("networkfirewall/firewall")):
         return False
     tables = view.referred(resource, "routeTableId") if resource.kind == _ROUTE else [resource]
     subnets = {
         subnet.urn
         for table in tables
-        for each in stack.referring(table, token("ec2/routeTableAssociation"), "routeTableId")
+        for each in stack.referring(table, aws_type("ec2/routeTableAssociation"), "routeTableId")
         for subnet in stack.referred(each, "subnetId")
         if subnet.kind == _SUBNET
     }
     outlets = {
         subnet.urn
-        for each in stack.of_kind(token("ec2/natGateway"))
+        for each in stack.of_kind(aws_type("ec2/natGateway"))
         for subnet in stack.referred(each, "subnetId")
     }
     return bool(subnets) and subnets <= outlets

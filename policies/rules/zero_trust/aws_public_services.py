@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Final
 
 from falaj.policies.model import (
     Finding,
+    Requirement,
+    Requirements,
     Resource,
     Rule,
     Severity,
@@ -14,148 +16,180 @@ from falaj.policies.model import (
     indeterminate,
     is_unknown,
     items,
+    requirement_rule,
     rule,
     select,
     text,
     violation,
 )
 from falaj.policies.reading.cidr import are_open
-from falaj.policies.rules.zero_trust._demands import (
-    Setting,
-    ask,
-    aws,
-    check_of,
-    false,
-    given,
-    none_of,
-    not_true,
-    one_of,
-    token,
-    true,
-)
+from falaj.policies.reading.types import aws, aws_type
 
 _CONTROLS: Final = ("iso27001:A.8.20", "iso27001:A.8.3", "uae-ia:T4.5.3", "nist-800-207:2")
 _PRIVATE: Final = "it may be reached from private networks only"
 
 
-def _switch(path: str = "publiclyAccessible", absent: str = "") -> tuple[Setting, ...]:
-    return (Setting(path, false if absent else not_true, _PRIVATE, absent),)
+#: A switch that is off by default.
+_NOT_PUBLIC: Final = (Requirement("publiclyAccessible", denied=("true", "1"), hint=_PRIVATE),)
 
 
-_DATA_STORES: Final[Mapping[str, tuple[Setting, ...]]] = {
-    **{
-        token(each): _switch()
-        for each in (
-            "rds/instance", "rds/clusterInstance", "rds/cluster", "rds/shardGroup",
-            "neptune/clusterInstance", "docdb/clusterInstance", "redshift/cluster",
-            "redshiftserverless/workgroup", "dms/replicationInstance", "mq/broker",
-            "lightsail/database", "timestreaminfluxdb/dbInstance", "timestreaminfluxdb/dbCluster",
-            "m2/environment",
-        )
-    },
-    token("dms/instanceProfile"): _switch(absent="without this setting it is public"),
-    token("neptunegraph/graph"): _switch("publicConnectivity"),
-    token("msk/cluster"): (
-        Setting(
-            "brokerNodeGroupInfo.connectivityInfo.publicAccess.type", one_of("DISABLED"), _PRIVATE
+_DATA_STORES: Final[Requirements] = {
+    aws(
+        "rds/instance",
+        "rds/clusterInstance",
+        "rds/cluster",
+        "rds/shardGroup",
+        "neptune/clusterInstance",
+        "docdb/clusterInstance",
+        "redshift/cluster",
+        "redshiftserverless/workgroup",
+        "dms/replicationInstance",
+        "mq/broker",
+        "lightsail/database",
+        "timestreaminfluxdb/dbInstance",
+        "timestreaminfluxdb/dbCluster",
+        "m2/environment",
+    ): _NOT_PUBLIC,
+    aws("dms/instanceProfile"): (
+        Requirement(
+            "publiclyAccessible",
+            ("false",),
+            hint=_PRIVATE,
+            absent="without this setting it is public",
+        ),
+    ),
+    aws("neptunegraph/graph"): (
+        Requirement("publicConnectivity", denied=("true", "1"), hint=_PRIVATE),
+    ),
+    aws("msk/cluster"): (
+        Requirement(
+            "brokerNodeGroupInfo.connectivityInfo.publicAccess.type",
+            allowed=("DISABLED",),
+            hint=_PRIVATE,
         ),
     ),
     # Without a network of one's own a domain's endpoint is on the internet:
     # https://docs.aws.amazon.com/opensearch-service/latest/developerguide/vpc.html
-    **{
-        token(each): (
-            Setting(
-                "vpcOptions", given, _PRIVATE, "a domain without vpcOptions is on the internet"
-            ),
-        )
-        for each in ("opensearch/domain", "elasticsearch/domain")
-    },
-}  # fmt: skip
+    aws("opensearch/domain", "elasticsearch/domain"): (
+        Requirement(
+            "vpcOptions", absent="a domain without vpcOptions is on the internet", hint=_PRIVATE
+        ),
+    ),
+}
 
-public_data_store: Final = Rule(
-    id="zero-trust-aws-public-data-store",
-    pack="zero_trust",
-    title="Databases, brokers and search domains are private",
-    severity=Severity.CRITICAL,
-    types=frozenset(_DATA_STORES),
-    controls=("cis-aws:3.2.3", *_CONTROLS),
-    remediation="Switch public access off and place it in private subnets of a VPC.",
-    check=check_of(_DATA_STORES),
+public_data_store: Final = requirement_rule(
+    "zero-trust-aws-public-data-store",
+    "Databases, brokers and search domains are private",
+    Severity.CRITICAL,
+    _DATA_STORES,
+    ("cis-aws:3.2.3", *_CONTROLS),
+    "Switch public access off and place it in private subnets of a VPC.",
 )
 
 
-_SERVICES: Final[Mapping[str, tuple[Setting, ...]]] = {
-    token("sagemaker/notebookInstance"): (
-        Setting("directInternetAccess", one_of("Disabled"), "it has to be Disabled",
-                "notebooks are on the internet by default"),
-        Setting("subnetId", given, "it has to be in a private subnet", "it is in no VPC"),
+_SERVICES: Final[Requirements] = {
+    aws("sagemaker/notebookInstance"): (
+        Requirement(
+            "directInternetAccess",
+            allowed=("Disabled",),
+            absent="notebooks are on the internet by default",
+            hint="it has to be Disabled",
+        ),
+        Requirement("subnetId", absent="it is in no VPC", hint="it has to be in a private subnet"),
     ),
-    token("sagemaker/domain"): (
-        Setting("appNetworkAccessType", one_of("VpcOnly"), "it has to be VpcOnly",
-                "apps reach the internet directly by default"),
+    aws("sagemaker/domain"): (
+        Requirement(
+            "appNetworkAccessType",
+            allowed=("VpcOnly",),
+            absent="apps reach the internet directly by default",
+            hint="it has to be VpcOnly",
+        ),
     ),
-    token("transfer/server"): (
-        Setting("endpointType", none_of("PUBLIC"), _PRIVATE, "servers are public by default"),
+    aws("transfer/server"): (
+        Requirement(
+            "endpointType",
+            denied=("PUBLIC",),
+            absent="servers are public by default",
+            hint=_PRIVATE,
+        ),
     ),
-    token("apprunner/service"): (
-        Setting("networkConfiguration.ingressConfiguration.isPubliclyAccessible", false, _PRIVATE,
-                "services are public by default"),
+    aws("apprunner/service"): (
+        Requirement(
+            "networkConfiguration.ingressConfiguration.isPubliclyAccessible",
+            allowed=("false",),
+            absent="services are public by default",
+            hint=_PRIVATE,
+        ),
     ),
-    token("codebuild/project"): (
-        Setting("projectVisibility", none_of("PUBLIC_READ"), "builds have to be private"),
+    aws("codebuild/project"): (
+        Requirement(
+            "projectVisibility", denied=("PUBLIC_READ",), hint="builds have to be private"
+        ),
     ),
-    token("grafana/workspace"): (
-        Setting("networkAccessControl", given, _PRIVATE, "workspaces are public by default"),
+    aws("grafana/workspace"): (
+        Requirement(
+            "networkAccessControl", absent="workspaces are public by default", hint=_PRIVATE
+        ),
     ),
-    token("mwaa/environment"): (
-        Setting("webserverAccessMode", none_of("PUBLIC_ONLY"), _PRIVATE),
+    aws("mwaa/environment"): (
+        Requirement("webserverAccessMode", denied=("PUBLIC_ONLY",), hint=_PRIVATE),
     ),
-    token("emr/blockPublicAccessConfiguration"): (
-        Setting("blockPublicSecurityGroupRules", true,
-                "clusters with public security groups have to be blocked"),
+    aws("emr/blockPublicAccessConfiguration"): (
+        Requirement(
+            "blockPublicSecurityGroupRules",
+            allowed=("true",),
+            hint="clusters with public security groups have to be blocked",
+        ),
     ),
-    token("apigateway/restApi"): (
-        Setting("endpointConfiguration.types", one_of("PRIVATE"), "it has to be PRIVATE",
-                "APIs are EDGE by default, which is on the internet"),
+    aws("apigateway/restApi"): (
+        Requirement(
+            "endpointConfiguration.types",
+            allowed=("PRIVATE",),
+            absent="APIs are EDGE by default, which is on the internet",
+            hint="it has to be PRIVATE",
+        ),
     ),
-    token("apigateway/domainName"): (
-        Setting("endpointConfiguration.types", one_of("PRIVATE"), "it has to be PRIVATE",
-                "domains are EDGE by default, which is on the internet"),
+    aws("apigateway/domainName"): (
+        Requirement(
+            "endpointConfiguration.types",
+            allowed=("PRIVATE",),
+            absent="domains are EDGE by default, which is on the internet",
+            hint="it has to be PRIVATE",
+        ),
     ),
-}  # fmt: skip
+}
 
 
-public_service: Final = Rule(
-    id="zero-trust-aws-public-service",
-    pack="zero_trust",
-    title="Services are reached from private networks",
-    severity=Severity.HIGH,
-    types=frozenset(_SERVICES),
-    controls=_CONTROLS,
-    remediation="Choose the service's private mode: a VPC's subnets, a VPC endpoint, or the "
+public_service: Final = requirement_rule(
+    "zero-trust-aws-public-service",
+    "Services are reached from private networks",
+    Severity.HIGH,
+    _SERVICES,
+    _CONTROLS,
+    "Choose the service's private mode: a VPC's subnets, a VPC endpoint, or the "
     "setting that the finding names.",
-    check=check_of(_SERVICES),
 )
 
 
-@rule(
+# These APIs have no private form; only their default address can be switched off.
+public_http_api: Final = requirement_rule(
     "zero-trust-aws-public-http-api",
     "HTTP and WebSocket APIs aren't on the internet",
     Severity.MEDIUM,
-    aws("apigatewayv2/api"),
+    {
+        aws("apigatewayv2/api"): (
+            Requirement(
+                "disableExecuteApiEndpoint",
+                ("true",),
+                absent="HTTP and WebSocket APIs are on the internet by default",
+                hint="its default address has to be off",
+            ),
+        )
+    },
     _CONTROLS,
     "Use a REST API of type PRIVATE, or an internal load balancer. Where it stays, set "
     "disableExecuteApiEndpoint and offer it under a domain that demands client certificates.",
 )
-def public_http_api(resource: Resource, view: View) -> Iterator[Finding]:
-    """These APIs have no private form; only their default address can be switched off."""
-    yield from ask(
-        resource.properties,
-        Setting(
-            "disableExecuteApiEndpoint", true, "its default address has to be off",
-            "HTTP and WebSocket APIs are on the internet by default",
-        ),
-    )  # fmt: skip
 
 
 @rule(
@@ -185,8 +219,8 @@ def beanstalk_public(resource: Resource, view: View) -> Iterator[Finding]:
 
 
 _ALLOW_LISTS: Final = {
-    token("lightsail/instancePublicPorts"): ("portInfos", ("cidrs", "ipv6Cidrs")),
-    token("workspaces/ipGroup"): ("rules", ("source",)),
+    aws_type("lightsail/instancePublicPorts"): ("portInfos", ("cidrs", "ipv6Cidrs")),
+    aws_type("workspaces/ipGroup"): ("rules", ("source",)),
 }
 
 

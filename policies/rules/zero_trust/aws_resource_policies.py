@@ -22,12 +22,12 @@ from falaj.policies.model import (
 )
 from falaj.policies.reading.iam import Condition, Document, Statement, read
 from falaj.policies.reading.principals import is_anybody, is_pinning, open_statements
-from falaj.policies.rules.zero_trust._demands import aws, token
+from falaj.policies.reading.types import aws, aws_type
 
 #: Which property of a type is its policy document.
 _DOCUMENTS: Final[Mapping[str, str]] = {
     **{
-        token(each): "policy"
+        aws_type(each): "policy"
         for each in (
             "s3/bucket", "s3/bucketV2", "s3/bucketPolicy", "s3/accessPoint",
             "s3/vectorsVectorBucketPolicy", "s3/filesFileSystemPolicy", "s3control/bucketPolicy",
@@ -48,29 +48,29 @@ _DOCUMENTS: Final[Mapping[str, str]] = {
             "apigateway/restApi", "apigateway/domainName",
         )
     },
-    token("elasticsearch/domain"): "accessPolicies",
-    token("elasticsearch/domainPolicy"): "accessPolicies",
-    token("opensearch/domain"): "accessPolicies",
-    token("opensearch/domainPolicy"): "accessPolicies",
-    token("cloudsearch/domainServiceAccessPolicy"): "accessPolicy",
-    token("glacier/vault"): "accessPolicy",
-    token("cloudwatch/logDestinationPolicy"): "accessPolicy",
-    token("cloudwatch/logDeliveryDestinationPolicy"): "deliveryDestinationPolicy",
-    token("cloudwatch/logResourcePolicy"): "policyDocument",
-    token("xray/resourcePolicy"): "policyDocument",
-    token("amp/resourcePolicy"): "policyDocument",
-    token("codeartifact/domainPermissions"): "policyDocument",
-    token("codeartifact/repositoryPermissionsPolicy"): "policyDocument",
-    token("ecr/repositoryCreationTemplate"): "repositoryPolicy",
-    token("s3tables/tableBucketPolicy"): "resourcePolicy",
-    token("s3tables/tablePolicy"): "resourcePolicy",
-    token("sagemaker/modelPackageGroupPolicy"): "resourcePolicy",
+    aws_type("elasticsearch/domain"): "accessPolicies",
+    aws_type("elasticsearch/domainPolicy"): "accessPolicies",
+    aws_type("opensearch/domain"): "accessPolicies",
+    aws_type("opensearch/domainPolicy"): "accessPolicies",
+    aws_type("cloudsearch/domainServiceAccessPolicy"): "accessPolicy",
+    aws_type("glacier/vault"): "accessPolicy",
+    aws_type("cloudwatch/logDestinationPolicy"): "accessPolicy",
+    aws_type("cloudwatch/logDeliveryDestinationPolicy"): "deliveryDestinationPolicy",
+    aws_type("cloudwatch/logResourcePolicy"): "policyDocument",
+    aws_type("xray/resourcePolicy"): "policyDocument",
+    aws_type("amp/resourcePolicy"): "policyDocument",
+    aws_type("codeartifact/domainPermissions"): "policyDocument",
+    aws_type("codeartifact/repositoryPermissionsPolicy"): "policyDocument",
+    aws_type("ecr/repositoryCreationTemplate"): "repositoryPolicy",
+    aws_type("s3tables/tableBucketPolicy"): "resourcePolicy",
+    aws_type("s3tables/tablePolicy"): "resourcePolicy",
+    aws_type("sagemaker/modelPackageGroupPolicy"): "resourcePolicy",
 }  # fmt: skip
 #: Search domains inside a network can't be reached by strangers, whoever a policy names:
 #: https://docs.aws.amazon.com/opensearch-service/latest/developerguide/vpc.html
 _DOMAINS: Final = aws("opensearch/domain", "elasticsearch/domain")
 _PRIVATE_API: Final = aws("apigateway/restApi")
-_ENDPOINT: Final = token("ec2/vpcEndpoint")
+_ENDPOINT: Final = aws_type("ec2/vpcEndpoint")
 #: Services by which data could leave to a stranger's account, and which take endpoint policies:
 #: https://docs.aws.amazon.com/vpc/latest/privatelink/aws-services-privatelink-support.html
 _WITH_DATA: Final = frozenset((
@@ -143,7 +143,7 @@ def lambda_permission(resource: Resource, view: View) -> Iterator[Finding]:
     """Permissions for everybody, also by way of a service that calls for everybody
     (https://docs.aws.amazon.com/IAM/latest/UserGuide/confused-deputy.html), and addresses without
     authentication."""
-    if resource.kind == token("lambda/functionUrl"):
+    if resource.kind == aws_type("lambda/functionUrl"):
         kind = resource.get("authorizationType")
         if is_unknown(kind):
             yield indeterminate("authorizationType", "its value can't be known yet")
@@ -227,7 +227,7 @@ def _without_policy(resource: Resource, view: View) -> Iterator[Finding]:
         return
     if view.stack is None:
         yield indeterminate("policy", "whether it has a policy, the whole stack says")
-    elif not view.stack.referring(resource, token("ec2/vpcEndpointPolicy"), "vpcEndpointId"):
+    elif not view.stack.referring(resource, aws_type("ec2/vpcEndpointPolicy"), "vpcEndpointId"):
         yield violation(
             "policy",
             "without a policy the endpoint reaches everybody's resources; only one's own may be",

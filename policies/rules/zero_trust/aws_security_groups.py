@@ -19,6 +19,7 @@ from falaj.policies.model import (
     text,
     violation,
 )
+from falaj.policies.reading.types import aws_type
 from falaj.policies.rules.zero_trust._aws_openings import (
     DEFAULT_GROUP,
     EGRESS_RULE,
@@ -28,10 +29,9 @@ from falaj.policies.rules.zero_trust._aws_openings import (
     Opening,
     openings,
 )
-from falaj.policies.rules.zero_trust._demands import token
 
-_VPC: Final = token("ec2/vpc")
-_FIREWALL: Final = token("networkfirewall/firewall")
+_VPC: Final = aws_type("ec2/vpc")
+_FIREWALL: Final = aws_type("networkfirewall/firewall")
 _INGRESS_TYPES: Final = frozenset((SECURITY_GROUP, DEFAULT_GROUP, GROUP_RULE, INGRESS_RULE))
 _EGRESS_TYPES: Final = frozenset((SECURITY_GROUP, DEFAULT_GROUP, GROUP_RULE, EGRESS_RULE))
 

@@ -2,65 +2,68 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Final
 
 from falaj.policies.model import (
     ABSENT,
     Finding,
+    Requirement,
+    Requirements,
     Resource,
     Rule,
     Severity,
     View,
+    check_of,
     indeterminate,
     is_true,
     is_unknown,
+    requirement_rule,
     rule,
     text,
     violation,
 )
-from falaj.policies.rules.zero_trust._demands import (
-    Setting,
-    aws,
-    check_of,
-    none_of,
-    not_true,
-    token,
-)
+from falaj.policies.reading.types import aws, aws_type
 
-_EVERYBODY: Final[Mapping[str, tuple[Setting, ...]]] = {
-    token("ec2/amiLaunchPermission"): (
-        Setting("group", none_of("all"), "images are shared with named accounts"),
+_EVERYBODY: Final[Requirements] = {
+    aws("ec2/amiLaunchPermission"): (
+        Requirement("group", denied=("all",), hint="images are shared with named accounts"),
     ),
-    token("rds/snapshot"): (
-        Setting("sharedAccounts", none_of("all"), "snapshots are shared with named accounts"),
+    aws("rds/snapshot"): (
+        Requirement(
+            "sharedAccounts", denied=("all",), hint="snapshots are shared with named accounts"
+        ),
     ),
-    token("rds/clusterSnapshotCopy"): (
-        Setting("sharedAccounts", none_of("all"), "snapshots are shared with named accounts"),
+    aws("rds/clusterSnapshotCopy"): (
+        Requirement(
+            "sharedAccounts", denied=("all",), hint="snapshots are shared with named accounts"
+        ),
     ),
-    token("rds/snapshotCopy"): (
-        Setting("sharedAccounts", none_of("all"), "snapshots are shared with named accounts"),
+    aws("rds/snapshotCopy"): (
+        Requirement(
+            "sharedAccounts", denied=("all",), hint="snapshots are shared with named accounts"
+        ),
     ),
-    token("ssm/document"): (
-        Setting("permissions.account_ids", none_of("all"), "documents are for named accounts"),
+    aws("ssm/document"): (
+        Requirement(
+            "permissions.account_ids", denied=("all",), hint="documents are for named accounts"
+        ),
     ),
-    token("ec2/imageBlockPublicAccess"): (
-        Setting("state", none_of("unblocked"), "public images have to be blocked"),
+    aws("ec2/imageBlockPublicAccess"): (
+        Requirement("state", denied=("unblocked",), hint="public images have to be blocked"),
     ),
-    token("ebs/snapshotBlockPublicAccess"): (
-        Setting("state", none_of("unblocked"), "public snapshots have to be blocked"),
+    aws("ebs/snapshotBlockPublicAccess"): (
+        Requirement("state", denied=("unblocked",), hint="public snapshots have to be blocked"),
     ),
 }
 
-shared_with_everybody: Final = Rule(
-    id="zero-trust-aws-shared-with-everybody",
-    pack="zero_trust",
-    title="Images, snapshots and documents are shared with nobody unnamed",
-    severity=Severity.CRITICAL,
-    types=frozenset(_EVERYBODY),
-    controls=("iso27001:A.8.3", "iso27001:A.8.12", "uae-ia:T5.2.2", "nist-800-207:1"),
-    remediation="Name the accounts, and block public sharing for the account.",
-    check=check_of(_EVERYBODY),
+shared_with_everybody: Final = requirement_rule(
+    "zero-trust-aws-shared-with-everybody",
+    "Images, snapshots and documents are shared with nobody unnamed",
+    Severity.CRITICAL,
+    _EVERYBODY,
+    ("iso27001:A.8.3", "iso27001:A.8.12", "uae-ia:T5.2.2", "nist-800-207:1"),
+    "Name the accounts, and block public sharing for the account.",
 )
 
 
@@ -74,43 +77,51 @@ shared_with_everybody: Final = Rule(
 )
 def public_registry(resource: Resource, view: View) -> Iterator[Finding]:
     """Repositories of ECR Public have no private form."""
-    if resource.kind == token("ecrpublic/repository"):
+    if resource.kind == aws_type("ecrpublic/repository"):
         yield violation("", "everybody may pull from a repository of ECR Public")
 
 
 _SIGN_IN: Final = "callers have to sign in"
-_CALLERS: Final[Mapping[str, tuple[Setting, ...]]] = {
-    token("cognito/identityPool"): (
-        Setting("allowUnauthenticatedIdentities", not_true, _SIGN_IN),
+_CALLERS: Final[Requirements] = {
+    aws("cognito/identityPool"): (
+        Requirement("allowUnauthenticatedIdentities", denied=("true", "1"), hint=_SIGN_IN),
     ),
-    token("appsync/graphQLApi"): (
-        Setting("authenticationType", none_of("API_KEY"), _SIGN_IN),
-        Setting("additionalAuthenticationProviders.authenticationType", none_of("API_KEY"),
-                _SIGN_IN),
+    aws("appsync/graphQLApi"): (
+        Requirement("authenticationType", denied=("API_KEY",), hint=_SIGN_IN),
+        Requirement(
+            "additionalAuthenticationProviders.authenticationType",
+            denied=("API_KEY",),
+            hint=_SIGN_IN,
+        ),
     ),
-    token("vpclattice/service"): (
-        Setting("authType", none_of("NONE"), _SIGN_IN, "nobody has to sign in by default"),
+    aws("vpclattice/service"): (
+        Requirement(
+            "authType", denied=("NONE",), absent="nobody has to sign in by default", hint=_SIGN_IN
+        ),
     ),
-    token("vpclattice/serviceNetwork"): (
-        Setting("authType", none_of("NONE"), _SIGN_IN, "nobody has to sign in by default"),
+    aws("vpclattice/serviceNetwork"): (
+        Requirement(
+            "authType", denied=("NONE",), absent="nobody has to sign in by default", hint=_SIGN_IN
+        ),
     ),
-}  # fmt: skip
-_METHOD: Final = token("apigateway/method")
-_ROUTE: Final = token("apigatewayv2/route")
+}
+_CALLED: Final = check_of(_CALLERS)
+_METHOD: Final = aws_type("apigateway/method")
+_ROUTE: Final = aws_type("apigatewayv2/route")
 
 
 @rule(
     "zero-trust-aws-unauthenticated",
     "Nobody calls an API without signing in",
     Severity.HIGH,
-    {*_CALLERS, _METHOD, _ROUTE},
+    frozenset((_METHOD, _ROUTE)).union(*_CALLERS),
     ("iso27001:A.8.5", "iso27001:A.8.3", "uae-ia:T5.4.x", "nist-800-207:6"),
     "Demand AWS_IAM, a user pool, JWT or an authorizer of your own.",
 )
 def unauthenticated(resource: Resource, view: View) -> Iterator[Finding]:
     """APIs, methods and pools of identities that take anybody."""
-    if resource.kind in _CALLERS:
-        yield from check_of(_CALLERS)(resource, view)
+    if resource.kind not in {_METHOD, _ROUTE}:
+        yield from _CALLED(resource, view)
         return
     path = "authorization" if resource.kind == _METHOD else "authorizationType"
     # Browsers ask for what is allowed (CORS) without signing in; ends of connections carry none.

@@ -18,7 +18,7 @@ from falaj.policies.model import (
 )
 from falaj.policies.reading.iam import Condition, Statement, read
 from falaj.policies.reading.principals import account_of, is_account, is_pinning, open_statements
-from falaj.policies.rules.zero_trust._demands import aws
+from falaj.policies.reading.types import aws
 
 _ROLES: Final = aws("iam/role")
 _PATH: Final = "assumeRolePolicy"

@@ -8,6 +8,7 @@ from typing import Final
 from falaj.policies.model import (
     ABSENT,
     Finding,
+    Requirement,
     Resource,
     Rule,
     Severity,
@@ -15,12 +16,13 @@ from falaj.policies.model import (
     indeterminate,
     is_unknown,
     number,
+    requirement_rule,
     rule,
+    scalar,
     violation,
 )
 from falaj.policies.reading.azure_children import children
-from falaj.policies.reading.azure_types import azure
-from falaj.policies.reading.demands import Demand, demanding, said
+from falaj.policies.reading.types import azure
 
 _CONTROLS: Final = ("uae-ia:T3.6.2", "iso27001:A.8.15", "iso27001:A.8.16", "nist-800-207:7",
                     "pdpl:9")  # fmt: skip
@@ -51,14 +53,14 @@ def sql_auditing(resource: Resource, view: View) -> Iterator[Finding]:
         yield violation("", "no policy audits the server, which is the default")
 
 
-_policies = demanding(
+_policies = requirement_rule(
     "zero-trust-azure-sql-auditing-off",
     "Policies that audit SQL are on",
     Severity.MEDIUM,
     {
-        _AUDITING | _OF_DATABASES: (Demand("state", ("Enabled",), "Disabled"),),
+        _AUDITING | _OF_DATABASES: (Requirement("state", ("Enabled",), "Disabled"),),
         azure("sql:ServerSecurityAlertPolicy", "sql:DatabaseSecurityAlertPolicy"): (
-            Demand("state", ("Enabled",), "Disabled"),
+            Requirement("state", ("Enabled",), "Disabled"),
         ),
     },
     _CONTROLS,
@@ -107,12 +109,12 @@ _ON: Final = frozenset(
 def database_logs_off(resource: Resource, view: View) -> Iterator[Finding]:
     """Parameters of PostgreSQL and MySQL that are switched off."""
     value = resource.get("value")
-    name = said(resource.get("configurationName")) or resource.name.lower()
+    name = scalar(resource.get("configurationName")) or resource.name.lower()
     if name not in _ON:
         return
     if is_unknown(value):
         yield indeterminate("value", f"whether {name} is on can't be seen")
-    elif said(value) in {"off", "false", "0"}:
+    elif scalar(value) in {"off", "false", "0"}:
         yield violation("value", f"{name} is switched off")
 
 
@@ -137,8 +139,8 @@ def security_contact(resource: Resource, view: View) -> Iterator[Finding]:
     for path, value in switches:
         if is_unknown(value):
             yield indeterminate(path, "whether anybody is told can't be seen")
-        elif said(value) in {"false", "off"}:
-            yield violation(path, f"it is {said(value)}, so that nobody is told")
+        elif scalar(value) in {"false", "off"}:
+            yield violation(path, f"it is {scalar(value)}, so that nobody is told")
 
 
 RULES: tuple[Rule, ...] = (

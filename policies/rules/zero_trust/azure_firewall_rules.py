@@ -15,13 +15,13 @@ from falaj.policies.model import (
     indeterminate,
     is_unknown,
     rule,
+    scalar,
     select,
     text,
     violation,
 )
-from falaj.policies.reading.azure_types import azure
 from falaj.policies.reading.cidr import is_open, is_range_open
-from falaj.policies.reading.demands import said
+from falaj.policies.reading.types import azure
 
 #: Firewall rules from one address to another, by the names of the two.
 _RANGES: Final[dict[tuple[str, str], frozenset[str]]] = {
@@ -160,9 +160,9 @@ def open_address_list(resource: Resource, view: View) -> Iterator[Finding]:
 
 def _denies(resource: Resource, where: str, holder: str) -> bool:
     if not holder:
-        return said(resource.get("action")) in {"deny", "reject"}
+        return scalar(resource.get("action")) in {"deny", "reject"}
     return any(
-        said(get(entry, "action")) in {"deny", "reject"}
+        scalar(get(entry, "action")) in {"deny", "reject"}
         for path, entry in select(resource.properties, holder)
         if path == where and not is_unknown(entry)
     )

@@ -8,6 +8,7 @@ from typing import Final, cast
 from falaj.policies.model import (
     ABSENT,
     Finding,
+    Requirement,
     Resource,
     Rule,
     Severity,
@@ -18,13 +19,14 @@ from falaj.policies.model import (
     is_true,
     is_unknown,
     items,
+    requirement_rule,
     rule,
+    scalar,
     select,
     violation,
 )
-from falaj.policies.reading.azure_types import azure
 from falaj.policies.reading.cidr import are_open
-from falaj.policies.reading.demands import Demand, demanding, said
+from falaj.policies.reading.types import azure
 
 _CLUSTER: Final = azure("containerservice:ManagedCluster")
 _POOL: Final = azure("containerservice:AgentPool")
@@ -36,26 +38,26 @@ _TRUE: Final = ("true",)
 def _is_automatic(resource: Resource) -> bool:
     """Of AKS Automatic, which sets up identities, roles and network policies by itself:
     https://learn.microsoft.com/azure/aks/intro-aks-automatic."""
-    return said(resource.get("sku.name")) == "automatic"
+    return scalar(resource.get("sku.name")) == "automatic"
 
 
-_private_api = demanding(
+_private_api = requirement_rule(
     "zero-trust-azure-aks-private-api",
     "API servers of AKS have no public endpoint",
     Severity.HIGH,
-    {_CLUSTER: (Demand(f"{_ACCESS}.enablePrivateCluster", _TRUE, "false", _API),)},
+    {_CLUSTER: (Requirement(f"{_ACCESS}.enablePrivateCluster", _TRUE, "false", _API),)},
     ("cis-aks:5.4.1", "cis-aks:5.4.2", "uae-ia:T4.5.3", "iso27001:A.8.20", "nist-800-207:2"),
     "Set apiServerAccessProfile.enablePrivateCluster to true, which only a new cluster can have.",
 )
 
-_public_name = demanding(
+_public_name = requirement_rule(
     "zero-trust-azure-aks-public-name",
     "Private API servers of AKS have no name in public DNS",
     Severity.LOW,
     {
         _CLUSTER: (
-            Demand(f"{_ACCESS}.enablePrivateClusterPublicFQDN", ("false",)),
-            Demand("publicNetworkAccess", ("Disabled", "SecuredByPerimeter")),
+            Requirement(f"{_ACCESS}.enablePrivateClusterPublicFQDN", ("false",)),
+            Requirement("publicNetworkAccess", ("Disabled", "SecuredByPerimeter")),
         )
     },
     ("cis-aks:5.4.2", "uae-ia:T4.5.3", "nist-800-207:2"),
@@ -77,7 +79,7 @@ def authorized_ranges(resource: Resource, view: View) -> Iterator[Finding]:
     """Without ranges everybody may talk to the API server:
     https://learn.microsoft.com/azure/aks/api-server-authorized-ip-ranges."""
     private = resource.get(f"{_ACCESS}.enablePrivateCluster")
-    if is_true(private) or said(resource.get("publicNetworkAccess")) == "disabled":
+    if is_true(private) or scalar(resource.get("publicNetworkAccess")) == "disabled":
         return
     path = f"{_ACCESS}.authorizedIPRanges"
     ranges = resource.get(path)
@@ -92,105 +94,109 @@ def authorized_ranges(resource: Resource, view: View) -> Iterator[Finding]:
         yield violation(path, "no range is given, so the API server answers the whole Internet")
 
 
-_local_accounts = demanding(
+_local_accounts = requirement_rule(
     "zero-trust-azure-aks-local-accounts",
     "Clusters of AKS have no local accounts",
     Severity.HIGH,
-    {_CLUSTER: (Demand("disableLocalAccounts", _TRUE, "false", "local accounts are on"),)},
+    {_CLUSTER: (Requirement("disableLocalAccounts", _TRUE, "false", "local accounts are on"),)},
     ("uae-ia:T5.2.2", "iso27001:A.5.16", "iso27001:A.8.5", "nist-800-207:6"),
     "Set disableLocalAccounts to true: the accounts are certificates that nobody can take back.",
-    _is_automatic,
+    absence_is_fine=_is_automatic,
 )
 
-_entra = demanding(
+_entra = requirement_rule(
     "zero-trust-azure-aks-entra-id",
     "Who may use a cluster of AKS is decided by Entra ID and Azure's roles",
     Severity.HIGH,
     {
         _CLUSTER: (
-            Demand("aadProfile.managed", _TRUE, "false"),
-            Demand("aadProfile.enableAzureRBAC", _TRUE, "false"),
+            Requirement("aadProfile.managed", _TRUE, "false"),
+            Requirement("aadProfile.enableAzureRBAC", _TRUE, "false"),
         )
     },
     ("uae-ia:T5.2.2", "iso27001:A.5.15", "iso27001:A.5.16", "nist-800-207:6"),
     "Set aadProfile.managed and aadProfile.enableAzureRBAC to true, and grant roles at the "
     "cluster's scope.",
-    _is_automatic,
+    absence_is_fine=_is_automatic,
 )
 
-_rbac = demanding(
+_rbac = requirement_rule(
     "zero-trust-azure-aks-rbac",
     "Clusters of AKS check what each account may do",
     Severity.HIGH,
-    {_CLUSTER: (Demand("enableRBAC", _TRUE, "not promised", "the API documents none"),)},
+    {_CLUSTER: (Requirement("enableRBAC", _TRUE, "not promised", "the API documents none"),)},
     ("uae-ia:T5.2.2", "iso27001:A.5.15", "iso27001:A.8.3", "nist-800-207:6"),
     "Set enableRBAC to true, which only a new cluster can have.",
-    _is_automatic,
+    absence_is_fine=_is_automatic,
 )
 
-_network_policy = demanding(
+_network_policy = requirement_rule(
     "zero-trust-azure-aks-network-policy",
     "Clusters of AKS can keep pods apart",
     Severity.MEDIUM,
-    {_CLUSTER: (Demand("networkProfile.networkPolicy", ("azure", "calico", "cilium"), "none"),)},
+    {
+        _CLUSTER: (
+            Requirement("networkProfile.networkPolicy", ("azure", "calico", "cilium"), "none"),
+        )
+    },
     ("cis-aks:4.4.2", "cis-aks:5.4.4", "uae-ia:T4.5.3", "iso27001:A.8.22", "nist-800-207:2"),
     "Set networkProfile.networkPolicy to cilium (with networkDataplane cilium), azure or calico.",
-    _is_automatic,
+    absence_is_fine=_is_automatic,
 )
 
-_run_command = demanding(
+_run_command = requirement_rule(
     "zero-trust-azure-aks-run-command",
     "Nobody runs commands in a cluster of AKS past its API server",
     Severity.MEDIUM,
-    {_CLUSTER: (Demand(f"{_ACCESS}.disableRunCommand", _TRUE, "false"),)},
+    {_CLUSTER: (Requirement(f"{_ACCESS}.disableRunCommand", _TRUE, "false"),)},
     ("uae-ia:T5.2.2", "iso27001:A.8.2", "nist-800-207:6"),
     "Set apiServerAccessProfile.disableRunCommand to true: the command enters private clusters "
     "from anywhere (https://learn.microsoft.com/azure/aks/access-private-cluster).",
 )
 
-_node_addresses = demanding(
+_node_addresses = requirement_rule(
     "zero-trust-azure-aks-node-addresses",
     "Nodes of AKS have no public addresses",
     Severity.HIGH,
     {
-        _CLUSTER: (Demand("enableNodePublicIP", ("false",), each="agentPoolProfiles"),),
-        _POOL: (Demand("enableNodePublicIP", ("false",)),),
+        _CLUSTER: (Requirement("enableNodePublicIP", ("false",), each="agentPoolProfiles"),),
+        _POOL: (Requirement("enableNodePublicIP", ("false",)),),
     },
     ("cis-aks:5.4.3", "uae-ia:T4.5.3", "iso27001:A.8.20", "nist-800-207:2"),
     "Leave enableNodePublicIP out, or set it to false.",
 )
 
-_node_logins = demanding(
+_node_logins = requirement_rule(
     "zero-trust-azure-aks-node-logins",
     "Nobody logs in to nodes of AKS",
     Severity.LOW,
     {
         _CLUSTER: (
-            Demand(
+            Requirement(
                 "securityProfile.sshAccess", ("Disabled", "EntraId"), "LocalUser",
                 each="agentPoolProfiles",
             ),
         ),
-        _POOL: (Demand("securityProfile.sshAccess", ("Disabled", "EntraId"), "LocalUser"),),
+        _POOL: (Requirement("securityProfile.sshAccess", ("Disabled", "EntraId"), "LocalUser"),),
     },
     ("uae-ia:T5.2.2", "iso27001:A.8.2", "nist-800-207:6"),
     "Set securityProfile.sshAccess to Disabled (https://learn.microsoft.com/azure/aks/"
     "manage-ssh-node-access).",
 )  # fmt: skip
 
-_workload_identity = demanding(
+_workload_identity = requirement_rule(
     "zero-trust-azure-aks-workload-identity",
     "Pods of AKS sign in by themselves, without secrets",
     Severity.MEDIUM,
     {
         _CLUSTER: (
-            Demand("oidcIssuerProfile.enabled", _TRUE, "false"),
-            Demand("securityProfile.workloadIdentity.enabled", _TRUE, "false"),
+            Requirement("oidcIssuerProfile.enabled", _TRUE, "false"),
+            Requirement("securityProfile.workloadIdentity.enabled", _TRUE, "false"),
         )
     },
     ("uae-ia:T5.2.2", "iso27001:A.5.16", "iso27001:A.8.5", "nist-800-207:6"),
     "Set oidcIssuerProfile.enabled and securityProfile.workloadIdentity.enabled to true.",
-    _is_automatic,
+    absence_is_fine=_is_automatic,
 )
 
 #: Add-ons that open a cluster: an ingress with a public address for development, and the old
@@ -216,11 +222,11 @@ def opening_addons(resource: Resource, view: View) -> Iterator[Finding]:
         kind = resource.get(nginx)
         if is_unknown(kind):
             yield indeterminate(nginx, "whether the ingress is internal can't be seen")
-        elif said(kind) not in {"internal", "none"}:
+        elif scalar(kind) not in {"internal", "none"}:
             yield violation(nginx, "the ingress has a public address; it must be Internal or None")
     gateways = "serviceMeshProfile.istio.components.ingressGateways"
     for where, gateway in select(resource.properties, gateways):
-        if said(get(gateway, "mode")) == "external" and not is_false(get(gateway, "enabled")):
+        if scalar(get(gateway, "mode")) == "external" and not is_false(get(gateway, "enabled")):
             yield violation(f"{where}.mode", "the gateway of the mesh has a public address")
     addons = resource.get("addonProfiles")
     if is_unknown(addons):
@@ -248,11 +254,11 @@ def opening_addons(resource: Resource, view: View) -> Iterator[Finding]:
 def identity(resource: Resource, view: View) -> Iterator[Finding]:
     """A service principal's client id may be ``msi``, which stands for a managed identity."""
     kind, client = resource.get("identity.type"), resource.get("servicePrincipalProfile.clientId")
-    if said(kind) in {"systemassigned", "userassigned"}:
+    if scalar(kind) in {"systemassigned", "userassigned"}:
         return
     if is_unknown(kind):
         yield indeterminate("identity.type", "whether it has a managed identity can't be seen")
-    elif said(client) == "msi":
+    elif scalar(client) == "msi":
         return
     elif client is ABSENT:
         yield violation("identity.type", "no managed identity is given")

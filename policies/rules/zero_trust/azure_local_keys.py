@@ -8,6 +8,7 @@ from typing import Final
 from falaj.policies.model import (
     ABSENT,
     Finding,
+    Requirement,
     Resource,
     Rule,
     Severity,
@@ -15,38 +16,53 @@ from falaj.policies.model import (
     indeterminate,
     is_unknown,
     items,
+    requirement_rule,
     rule,
+    scalar,
     select,
+    unmet,
     violation,
 )
 from falaj.policies.reading.azure_children import children
-from falaj.policies.reading.azure_types import azure
-from falaj.policies.reading.demands import Demand, demanding, said, unmet
+from falaj.policies.reading.types import azure
 
 _CONTROLS: Final = ("uae-ia:T5.2.2", "iso27001:A.5.16", "iso27001:A.8.5", "nist-800-207:6")
 _TRUE: Final = ("true",)
-_OFF: Final = Demand("disableLocalAuth", _TRUE, "false")
-_NESTED: Final = Demand("properties.disableLocalAuth", _TRUE, "false")
+_OFF: Final = Requirement("disableLocalAuth", _TRUE, "false")
+_NESTED: Final = Requirement("properties.disableLocalAuth", _TRUE, "false")
 _BATCH: Final = azure("batch:BatchAccount")
 _COSMOS: Final = azure("cosmosdb:DatabaseAccount")
 #: The default is on for all: the SDK's own words, and
 #: https://learn.microsoft.com/azure/governance/policy/samples/built-in-policies.
-_KEYS: Final[dict[Demand, frozenset[str]]] = {
+_KEYS: Final[dict[Requirement, frozenset[str]]] = {
     _OFF: azure(
-        "appconfiguration:ConfigurationStore", "applicationinsights:Component",
-        "automation:AutomationAccount", "communication:CommunicationService",
-        "cosmosdb:DatabaseAccount", "eventgrid:Domain", "eventgrid:PartnerNamespace",
-        "eventgrid:Topic", "eventhub:Namespace", "search:Service", "servicebus:Namespace",
-        "signalrservice:SignalR", "webpubsub:WebPubSub",
+        "appconfiguration:ConfigurationStore",
+        "applicationinsights:Component",
+        "automation:AutomationAccount",
+        "communication:CommunicationService",
+        "cosmosdb:DatabaseAccount",
+        "eventgrid:Domain",
+        "eventgrid:PartnerNamespace",
+        "eventgrid:Topic",
+        "eventhub:Namespace",
+        "search:Service",
+        "servicebus:Namespace",
+        "signalrservice:SignalR",
+        "webpubsub:WebPubSub",
     ),
     _NESTED: azure(
-        "botservice:Bot", "cognitiveservices:Account", "iothub:IotHubResource",
-        "machinelearningservices:Compute", "maps:Account",
+        "botservice:Bot",
+        "cognitiveservices:Account",
+        "iothub:IotHubResource",
+        "machinelearningservices:Compute",
+        "maps:Account",
     ),
-    Demand("features.disableLocalAuth", _TRUE, "false"): azure("operationalinsights:Workspace"),
-    Demand("disableAccessKeyAuthentication", _TRUE, "false"): azure("redis:Redis"),
-    Demand("allowSharedKeyAccess", ("false",), "true"): azure("storage:StorageAccount"),
-}  # fmt: skip
+    Requirement("features.disableLocalAuth", _TRUE, "false"): azure(
+        "operationalinsights:Workspace"
+    ),
+    Requirement("disableAccessKeyAuthentication", _TRUE, "false"): azure("redis:Redis"),
+    Requirement("allowSharedKeyAccess", ("false",), "true"): azure("storage:StorageAccount"),
+}
 _OF_KIND: Final = {kind: demand for demand, kinds in _KEYS.items() for kind in kinds}
 #: Of Cosmos DB's interfaces only the one for SQL works without keys:
 #: https://learn.microsoft.com/azure/cosmos-db/nosql/how-to-connect-role-based-access-control
@@ -64,8 +80,8 @@ _KEYED: Final = frozenset(("enablemongo", "enablecassandra", "enablegremlin", "e
 def local_auth(resource: Resource, view: View) -> Iterator[Finding]:
     """Where the service can do without keys at all."""
     if resource.kind in _COSMOS:
-        names = {said(each) for _, each in select(resource.properties, "capabilities.name")}
-        if names & _KEYED or said(resource.get("kind")) == "mongodb":
+        names = {scalar(each) for _, each in select(resource.properties, "capabilities.name")}
+        if names & _KEYED or scalar(resource.get("kind")) == "mongodb":
             return
     if resource.kind in _OF_KIND:
         yield from unmet(resource, (_OF_KIND[resource.kind],))
@@ -80,25 +96,25 @@ def _modes(resource: Resource) -> Iterator[Finding]:
     given = items(modes)
     if is_unknown(modes) or any(is_unknown(each) for each in given):
         yield indeterminate(path, "whether keys work can't be seen")
-    elif not given or any(said(each) == "sharedkey" for each in given):
+    elif not given or any(scalar(each) == "sharedkey" for each in given):
         what = "SharedKey is among them" if given else "none are given, and keys work by default"
         yield violation(path, f"{what}; AAD must be the only one")
 
 
 _REGISTRY: Final = azure("containerregistry:Registry")
-_registry_admin = demanding(
+_registry_admin = requirement_rule(
     "zero-trust-azure-registry-admin",
     "Registries have no admin account",
     Severity.HIGH,
-    {_REGISTRY: (Demand("adminUserEnabled", ("false",)),)},
+    {_REGISTRY: (Requirement("adminUserEnabled", ("false",)),)},
     _CONTROLS,
     "Leave adminUserEnabled out, or set it to false; grant AcrPull and AcrPush instead.",
 )
-_anonymous_pull = demanding(
+_anonymous_pull = requirement_rule(
     "zero-trust-azure-anonymous-pull",
     "Nobody pulls images without signing in",
     Severity.CRITICAL,
-    {_REGISTRY: (Demand("anonymousPullEnabled", ("false",)),)},
+    {_REGISTRY: (Requirement("anonymousPullEnabled", ("false",)),)},
     ("uae-ia:T5.2.2", "iso27001:A.8.3", "nist-800-207:6"),
     "Leave anonymousPullEnabled out, or set it to false.",
 )
@@ -123,7 +139,7 @@ def database_passwords(resource: Resource, view: View) -> Iterator[Finding]:
     """A setting of the server, or a resource beside it. Passwords work by default."""
     path, wanted = _PASSWORDS.get(resource.kind, ("azureADOnlyAuthentication", "true"))
     value = resource.get(path)
-    if said(value) == wanted:
+    if scalar(value) == wanted:
         return
     if is_unknown(value):
         yield indeterminate(path, "whether passwords work can't be seen")
@@ -156,18 +172,18 @@ _BESIDE: Final = {
 
 
 def _switches_off(resource: Resource) -> bool:
-    if said(resource.get("azureADOnlyAuthentication")) == "true":
+    if scalar(resource.get("azureADOnlyAuthentication")) == "true":
         return True
-    name = said(resource.get("configurationName")) or resource.name.lower()
-    return name == "aad_auth_only" and said(resource.get("value")) == "on"
+    name = scalar(resource.get("configurationName")) or resource.name.lower()
+    return name == "aad_auth_only" and scalar(resource.get("value")) == "on"
 
 
 _VAULT: Final = azure("keyvault:Vault")
-_vault_roles = demanding(
+_vault_roles = requirement_rule(
     "zero-trust-azure-vault-roles",
     "Who may use a vault is decided by Azure's roles",
     Severity.MEDIUM,
-    {_VAULT: (Demand("properties.enableRbacAuthorization", _TRUE, "false"),)},
+    {_VAULT: (Requirement("properties.enableRbacAuthorization", _TRUE, "false"),)},
     ("uae-ia:T5.2.2", "iso27001:A.5.15", "iso27001:A.8.3", "nist-800-207:6"),
     "Set properties.enableRbacAuthorization to true; with access policies, whoever may write the "
     "vault gives himself every key in it.",
@@ -186,7 +202,7 @@ def vault_everything(resource: Resource, view: View) -> Iterator[Finding]:
     """``all`` for keys, secrets, certificates or storage, or the right to purge them. Policies are
     ignored where the vault goes by roles."""
     own = resource.kind in _VAULT
-    if own and said(resource.get("properties.enableRbacAuthorization")) == "true":
+    if own and scalar(resource.get("properties.enableRbacAuthorization")) == "true":
         return
     holder = "properties.accessPolicies.permissions" if own else "policy.permissions"
     for kind in ("keys", "secrets", "certificates", "storage"):
@@ -194,8 +210,8 @@ def vault_everything(resource: Resource, view: View) -> Iterator[Finding]:
             if is_unknown(given):
                 yield indeterminate(where, "what it grants can't be seen")
             for each in items(given):
-                if said(each) in {"all", "purge", "*"}:
-                    yield violation(where, f"the policy grants {said(each)} on {kind}")
+                if scalar(each) in {"all", "purge", "*"}:
+                    yield violation(where, f"the policy grants {scalar(each)} on {kind}")
 
 
 RULES: tuple[Rule, ...] = (

@@ -8,6 +8,7 @@ from typing import Any, Final
 from falaj.policies.model import (
     ABSENT,
     Finding,
+    Requirement,
     Resource,
     Rule,
     Severity,
@@ -17,14 +18,15 @@ from falaj.policies.model import (
     is_true,
     is_unknown,
     items,
+    requirement_rule,
     rule,
+    scalar,
     text,
     violation,
 )
 from falaj.policies.reading.azure_children import children, entries
-from falaj.policies.reading.azure_types import azure
 from falaj.policies.reading.cidr import is_open
-from falaj.policies.reading.demands import Demand, demanding, said
+from falaj.policies.reading.types import azure
 
 _SIGN_IN: Final = ("uae-ia:T5.2.2", "iso27001:A.5.16", "iso27001:A.8.5", "nist-800-207:6")
 _MACHINE: Final = azure("compute:VirtualMachine")
@@ -48,7 +50,7 @@ def machine_passwords(resource: Resource, view: View) -> Iterator[Finding]:
     if profile is ABSENT or get(profile, "windowsConfiguration") is not ABSENT:
         return
     storage = resource.get(base + "storageProfile")
-    if said(get(storage, "osDisk.osType")) == "windows" or said(
+    if scalar(get(storage, "osDisk.osType")) == "windows" or scalar(
         get(storage, "imageReference.publisher")
     ).startswith("microsoftwindows"):
         return
@@ -65,11 +67,11 @@ def machine_passwords(resource: Resource, view: View) -> Iterator[Finding]:
 
 _APPS: Final = azure("web:WebApp", "web:WebAppSlot")
 
-_debugging = demanding(
+_debugging = requirement_rule(
     "zero-trust-azure-remote-debugging",
     "Nobody debugs apps from afar",
     Severity.HIGH,
-    {_APPS: (Demand("siteConfig.remoteDebuggingEnabled", ("false",)),)},
+    {_APPS: (Requirement("siteConfig.remoteDebuggingEnabled", ("false",)),)},
     ("uae-ia:T5.2.2", "iso27001:A.8.9", "nist-800-207:6"),
     "Leave siteConfig.remoteDebuggingEnabled out, or set it to false.",
 )
@@ -89,11 +91,11 @@ def web_app_public(resource: Resource, view: View) -> Iterator[Finding]:
     restrictions. As soon as one restriction allows somebody, all others are denied."""
     switches = [resource.get(each) for each in ("publicNetworkAccess",
                                                "siteConfig.publicNetworkAccess")]  # fmt: skip
-    if any(said(each) == "disabled" for each in switches):
+    if any(scalar(each) == "disabled" for each in switches):
         return
     default = resource.get("siteConfig.ipSecurityRestrictionsDefaultAction")
     restrictions = items(resource.get("siteConfig.ipSecurityRestrictions"))
-    if said(default) == "deny" or any(_narrows(each) for each in restrictions):
+    if scalar(default) == "deny" or any(_narrows(each) for each in restrictions):
         return
     if resource.get("hostingEnvironmentProfile") is not ABSENT:
         return  # the environment decides, and is judged itself
@@ -110,7 +112,7 @@ def _narrows(restriction: Any) -> bool:
         return False
     subnet = get(restriction, "vnetSubnetResourceId")
     address = get(restriction, "ipAddress")
-    allows = said(get(restriction, "action")) in {"", "allow"}
+    allows = scalar(get(restriction, "action")) in {"", "allow"}
     if subnet is not ABSENT:
         return allows
     return bool(text(address)) and (is_open(address) != allows)
@@ -136,7 +138,7 @@ def web_app_sign_in(resource: Resource, view: View) -> Iterator[Finding]:
     """The platform lets every caller through by default:
     https://learn.microsoft.com/azure/app-service/overview-authentication-authorization."""
     enabled, mode = resource.get("clientCertEnabled"), resource.get("clientCertMode")
-    if is_true(enabled) and said(mode) in {"", "required"}:
+    if is_true(enabled) and scalar(mode) in {"", "required"}:
         return
     if view.stack is None:
         yield indeterminate("clientCertEnabled", "who may call the app isn't known yet")
@@ -159,11 +161,11 @@ _PUBLISHING: Final = azure(
     "web:WebAppFtpAllowed", "web:WebAppFtpAllowedSlot", "web:WebAppScmAllowed",
     "web:WebAppScmAllowedSlot",
 )  # fmt: skip
-_basic_publishing = demanding(
+_basic_publishing = requirement_rule(
     "zero-trust-azure-basic-publishing",
     "Nobody publishes apps with a password",
     Severity.MEDIUM,
-    {_PUBLISHING: (Demand("allow", ("false",), "true"),)},
+    {_PUBLISHING: (Requirement("allow", ("false",), "true"),)},
     _SIGN_IN,
     "Set allow to false; publish with an identity.",
 )
@@ -199,7 +201,7 @@ def any_origin(resource: Resource, view: View) -> Iterator[Finding]:
                 yield violation(where, f"{text(origin)} allows pages of every site")
 
 
-_identity = demanding(
+_identity = requirement_rule(
     "zero-trust-azure-managed-identity",
     "What runs has an identity of its own",
     Severity.LOW,
@@ -209,7 +211,7 @@ _identity = demanding(
             "app:ContainerApp", "automation:AutomationAccount",
             "containerinstance:ContainerGroup", "datafactory:Factory", "logic:Workflow",
         ): (
-            Demand(
+            Requirement(
                 "identity.type",
                 (
                     "SystemAssigned", "SystemAssigned, UserAssigned",

@@ -8,6 +8,7 @@ from typing import Any, Final
 from falaj.policies.model import (
     ABSENT,
     Finding,
+    Requirement,
     Resource,
     Rule,
     Severity,
@@ -17,14 +18,15 @@ from falaj.policies.model import (
     is_true,
     is_unknown,
     items,
+    requirement_rule,
     rule,
+    scalar,
     text,
     violation,
 )
 from falaj.policies.reading.azure_children import children, entries
-from falaj.policies.reading.azure_types import azure
 from falaj.policies.reading.cidr import are_open, is_open
-from falaj.policies.reading.demands import Demand, demanding, said
+from falaj.policies.reading.types import azure
 
 _CONTROLS: Final = ("uae-ia:T4.5.3", "iso27001:A.8.20", "iso27001:A.8.22", "nist-800-207:2")
 _SUBNET: Final = azure("network:Subnet")
@@ -69,7 +71,7 @@ def _rules_of(subnet: Any, base: str, name: str) -> Iterator[Finding]:
     if given.lower() in _OWN:
         return
     services = [get(each, "serviceName") for each in items(get(subnet, "delegations"))]
-    if any(said(each) in _WITHOUT for each in services):
+    if any(scalar(each) in _WITHOUT for each in services):
         return
     group = get(subnet, "networkSecurityGroup")
     path = base + "networkSecurityGroup"
@@ -80,14 +82,14 @@ def _rules_of(subnet: Any, base: str, name: str) -> Iterator[Finding]:
 
 
 _PEERING: Final = azure("network:VirtualNetworkPeering")
-_peering = demanding(
+_peering = requirement_rule(
     "zero-trust-azure-peering-transit",
     "Networks that are joined don't let others through",
     Severity.LOW,
     {
         _PEERING: (
-            Demand("allowForwardedTraffic", ("false",)),
-            Demand("allowGatewayTransit", ("false",)),
+            Requirement("allowForwardedTraffic", ("false",)),
+            Requirement("allowGatewayTransit", ("false",)),
         )
     },
     _CONTROLS,
@@ -109,7 +111,7 @@ def private_endpoint_rules(resource: Resource, view: View) -> Iterator[Finding]:
     (https://learn.microsoft.com/azure/private-link/disable-private-endpoint-network-policy)."""
     path = "privateEndpointNetworkPolicies"
     value = resource.get(path)
-    if said(value) in {"enabled", "networksecuritygroupenabled"}:
+    if scalar(value) in {"enabled", "networksecuritygroupenabled"}:
         return
     if view.stack is None:
         yield indeterminate(path, "whether private endpoints stand in the subnet isn't known yet")
@@ -141,7 +143,7 @@ def default_outbound(resource: Resource, view: View) -> Iterator[Finding]:
     value = resource.get(path)
     name = text(resource.get("subnetName")) or text(resource.get("name")) or resource.name
     instead = [resource.get(each) for each in ("natGateway", "routeTable", "delegations")]
-    if said(value) == "false" or name.lower() in _OWN or any(items(each) for each in instead):
+    if scalar(value) == "false" or name.lower() in _OWN or any(items(each) for each in instead):
         return
     if is_unknown(value):
         yield indeterminate(path, "whether machines have a way out by default can't be seen")
@@ -176,7 +178,7 @@ def firewall_open(resource: Resource, view: View) -> Iterator[Finding]:
             if is_unknown(collection):
                 yield indeterminate(path, "what the rules let through can't be seen")
                 continue
-            if said(get(collection, "action.type")) == "deny":
+            if scalar(get(collection, "action.type")) == "deny":
                 continue
             for where, each in entries(get(collection, "rules"), f"{path}.rules"):
                 yield from _lets_through(each, where, get(collection, "action.type"))
@@ -186,7 +188,7 @@ def _lets_through(given: Any, where: str, action: Any) -> Iterator[Finding]:
     if is_unknown(given):
         yield indeterminate(where, "what the rule lets through can't be seen")
         return
-    translates = said(action) in {"dnat", "snat"} or get(given, "translatedPort") is not ABSENT
+    translates = scalar(action) in {"dnat", "snat"} or get(given, "translatedPort") is not ABSENT
     keys = ("sourceAddresses",) if translates else (
         "targetFqdns", "targetUrls", "destinationFqdns", "destinationAddresses"
     )  # fmt: skip
@@ -219,10 +221,12 @@ def firewall_intelligence(resource: Resource, view: View) -> Iterator[Finding]:
     threat-intel. A firewall with a policy has the policy's."""
     if resource.kind in _FIREWALL and resource.get("firewallPolicy") is not ABSENT:
         return
-    tier = said(resource.get("sku.tier"))
+    tier = scalar(resource.get("sku.tier"))
     allowed = ("Alert", "Deny") if tier == "basic" else ("Deny",)
-    yield from Demand("threatIntelMode", allowed, "Alert").unmet(resource)
-    yield from Demand("intrusionDetection.mode", ("Alert", "Deny")).unmet(resource)
+    yield from Requirement("threatIntelMode", allowed, "Alert").findings(resource.properties)
+    yield from Requirement("intrusionDetection.mode", ("Alert", "Deny")).findings(
+        resource.properties
+    )
 
 
 _GATEWAY: Final = azure("network:ApplicationGateway")
@@ -243,13 +247,13 @@ def gateway_inspection(resource: Resource, view: View) -> Iterator[Finding]:
     enabled, mode = resource.get(f"{own}.enabled"), resource.get(f"{own}.firewallMode")
     if is_unknown(enabled) or is_unknown(mode):
         yield indeterminate(own, "whether requests are inspected can't be seen")
-    elif is_true(enabled) and said(mode) == "detection":
+    elif is_true(enabled) and scalar(mode) == "detection":
         yield violation(f"{own}.firewallMode", "attacks are seen and let through; it is Detection")
     elif not is_true(enabled) and policy is ABSENT:
         yield violation("firewallPolicy", "no web application firewall inspects requests")
 
 
-_waf_mode = demanding(
+_waf_mode = requirement_rule(
     "zero-trust-azure-waf-mode",
     "Web application firewalls stop what they find",
     Severity.MEDIUM,
@@ -257,9 +261,9 @@ _waf_mode = demanding(
         azure(
             "network:WebApplicationFirewallPolicy", "frontdoor:Policy", "cdn:Policy",
         ): (
-            Demand("policySettings.mode", ("Prevention",), "Detection"),
-            Demand("policySettings.state", ("Enabled",)),
-            Demand("policySettings.enabledState", ("Enabled",)),
+            Requirement("policySettings.mode", ("Prevention",), "Detection"),
+            Requirement("policySettings.state", ("Enabled",)),
+            Requirement("policySettings.enabledState", ("Enabled",)),
         )
     },
     (*_CONTROLS, "nist-800-207:4"),

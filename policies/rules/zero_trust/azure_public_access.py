@@ -17,12 +17,12 @@ from falaj.policies.model import (
     is_unknown,
     items,
     rule,
+    scalar,
     text,
     violation,
 )
 from falaj.policies.reading.azure_children import children
-from falaj.policies.reading.azure_types import azure
-from falaj.policies.reading.demands import said
+from falaj.policies.reading.types import azure
 
 #: ``SecuredByPerimeter``: a network security perimeter decides
 #: (https://learn.microsoft.com/azure/private-link/network-security-perimeter-concepts).
@@ -115,7 +115,7 @@ def _closes(value: Any, values: tuple[str, ...]) -> bool:
         return is_unknown(value) or bool(text(value))
     if is_unknown(value):
         return False
-    return said(value) in values if values else bool(items(value))
+    return scalar(value) in values if values else bool(items(value))
 
 
 @rule(
@@ -131,7 +131,7 @@ def public_access(resource: Resource, view: View) -> Iterator[Finding]:
     """Closed by the switch itself, or by network rules that deny by default."""
     door = _DOORS.get(resource.kind, _PLAIN)
     value = resource.get(door.path)
-    if said(value) in _CLOSED:
+    if scalar(value) in _CLOSED:
         return
     closers = [(resource.get(path), values) for path, values in door.closers]
     if any(_closes(*each) for each in closers):
@@ -149,15 +149,15 @@ def public_access(resource: Resource, view: View) -> Iterator[Finding]:
         reason = "it isn't given, and the default is Enabled; it must be Disabled"
         yield violation(door.path, reason)
     else:
-        reason = f"it is {said(value) or 'no plain value'}, and nothing denies by default; "
+        reason = f"it is {scalar(value) or 'no plain value'}, and nothing denies by default; "
         yield violation(door.path, reason + "it must be Disabled")
 
 
 def _has_closing_rules(resource: Resource, view: View, kind: str) -> bool:
     found = children(view, resource, azure(kind), "namespaceName")
     return any(
-        said(each.get("defaultAction")) == "deny"
-        or said(each.get("publicNetworkAccess")) in _CLOSED
+        scalar(each.get("defaultAction")) == "deny"
+        or scalar(each.get("publicNetworkAccess")) in _CLOSED
         for each in found
     )
 
@@ -177,7 +177,7 @@ _RULE_SETS: Final = azure("eventhub:NamespaceNetworkRuleSet", "servicebus:Namesp
 def open_rule_set(resource: Resource, view: View) -> Iterator[Finding]:
     """The default is to allow: https://learn.microsoft.com/azure/event-hubs/network-security."""
     action, access = resource.get("defaultAction"), resource.get("publicNetworkAccess")
-    if said(access) in _CLOSED or said(action) == "deny":
+    if scalar(access) in _CLOSED or scalar(action) == "deny":
         return
     if is_unknown(action) or is_unknown(access):
         yield indeterminate("defaultAction", "whether it denies by default can't be seen")
@@ -212,7 +212,7 @@ def public_telemetry(resource: Resource, view: View) -> Iterator[Finding]:
         value = resource.get(path)
         if is_unknown(value):
             yield indeterminate(path, "whether it is open to the Internet can't be seen")
-        elif said(value) not in _CLOSED:
+        elif scalar(value) not in _CLOSED:
             given = "isn't given, and the default is Enabled" if value is ABSENT else "is enabled"
             yield violation(path, f"it {given}; it must be Disabled")
 
@@ -234,7 +234,7 @@ def disk_export(resource: Resource, view: View) -> Iterator[Finding]:
     https://learn.microsoft.com/azure/virtual-machines/disks-enable-private-links-for-import-export-portal.
     """
     policy, access = resource.get("networkAccessPolicy"), resource.get("publicNetworkAccess")
-    if said(policy) in {"denyall", "allowprivate"} or said(access) == "disabled":
+    if scalar(policy) in {"denyall", "allowprivate"} or scalar(access) == "disabled":
         return
     if is_unknown(policy) or is_unknown(access):
         yield indeterminate("networkAccessPolicy", "whether it can be exported can't be seen")

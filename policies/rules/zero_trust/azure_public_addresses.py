@@ -7,6 +7,7 @@ from typing import Final
 
 from falaj.policies.model import (
     Finding,
+    Requirement,
     Resource,
     Rule,
     Severity,
@@ -15,14 +16,14 @@ from falaj.policies.model import (
     indeterminate,
     is_unknown,
     items,
+    requirement_rule,
     rule,
     select,
     text,
     violation,
 )
 from falaj.policies.reading.azure_children import mentions
-from falaj.policies.reading.azure_types import azure
-from falaj.policies.reading.demands import Demand, demanding
+from falaj.policies.reading.types import azure
 
 _CONTROLS: Final = ("uae-ia:T4.5.3", "iso27001:A.8.20", "nist-800-207:2")
 _ADDRESS: Final = azure("network:PublicIPAddress", "network:PublicIPPrefix")
@@ -135,33 +136,35 @@ _GROUP: Final = azure("containerinstance:ContainerGroup")
 _APP: Final = azure("app:ContainerApp")
 _ENVIRONMENT: Final = azure("app:ManagedEnvironment")
 
-_public_containers = demanding(
+_public_containers = requirement_rule(
     "zero-trust-azure-public-machines-of-services",
     "Machines that services run have no public addresses",
     Severity.HIGH,
     {
-        _GROUP: (Demand("ipAddress.type", ("Private",)),),
+        _GROUP: (Requirement("ipAddress.type", ("Private",)),),
         azure("machinelearningservices:Compute"): (
-            Demand("properties.properties.enableNodePublicIp", ("false",)),
+            Requirement("properties.properties.enableNodePublicIp", ("false",)),
         ),
         azure("batch:Pool"): (
-            Demand(
+            Requirement(
                 "networkConfiguration.publicIPAddressConfiguration.provision",
                 ("NoPublicIPAddresses",),
                 "BatchManaged",
             ),
         ),
-        azure("databricks:Workspace"): (Demand("parameters.enableNoPublicIp.value", ("true",)),),
+        azure("databricks:Workspace"): (
+            Requirement("parameters.enableNoPublicIp.value", ("true",)),
+        ),
         azure("web:AppServiceEnvironment"): (
-            Demand(
+            Requirement(
                 "internalLoadBalancingMode",
                 ("Web, Publishing", "Web,Publishing", "Publishing, Web", "Web"),
                 "none",
             ),
         ),
-        azure("sql:ManagedInstance"): (Demand("publicDataEndpointEnabled", ("false",)),),
+        azure("sql:ManagedInstance"): (Requirement("publicDataEndpointEnabled", ("false",)),),
         azure("devtestlab:VirtualMachine"): (
-            Demand("disallowPublicIpAddress", ("true",), "false"),
+            Requirement("disallowPublicIpAddress", ("true",), "false"),
         ),
     },
     _CONTROLS,
@@ -230,20 +233,20 @@ def public_environment(resource: Resource, view: View) -> Iterator[Finding]:
         yield violation("vnetConfiguration.internal", "the environment has a public address")
 
 
-_bastion_links = demanding(
+_bastion_links = requirement_rule(
     "zero-trust-azure-bastion-links",
     "Nobody enters through Bastion with a link alone",
     Severity.HIGH,
-    {azure("network:BastionHost"): (Demand("enableShareableLink", ("false",)),)},
+    {azure("network:BastionHost"): (Requirement("enableShareableLink", ("false",)),)},
     ("uae-ia:T5.2.2", "iso27001:A.8.2", "iso27001:A.8.5", "nist-800-207:6"),
     "Leave enableShareableLink out, or set it to false.",
 )
 
-_forwarding = demanding(
+_forwarding = requirement_rule(
     "zero-trust-azure-ip-forwarding",
     "Machines don't forward what isn't theirs",
     Severity.MEDIUM,
-    {azure("network:NetworkInterface"): (Demand("enableIPForwarding", ("false",)),)},
+    {azure("network:NetworkInterface"): (Requirement("enableIPForwarding", ("false",)),)},
     ("uae-ia:T4.5.3", "iso27001:A.8.20", "iso27001:A.8.22", "nist-800-207:2"),
     "Leave enableIPForwarding out, or set it to false; use Azure Firewall to forward and inspect.",
 )

@@ -7,6 +7,7 @@ from typing import Final
 
 from falaj.policies.model import (
     Finding,
+    Requirement,
     Resource,
     Rule,
     Severity,
@@ -18,13 +19,14 @@ from falaj.policies.model import (
     is_unknown,
     items,
     number,
+    requirement_rule,
     rule,
+    scalar,
     text,
     violation,
 )
 from falaj.policies.reading.azure_children import children, entries
-from falaj.policies.reading.azure_types import azure
-from falaj.policies.reading.demands import Demand, demanding, said
+from falaj.policies.reading.types import azure
 
 _CONTROLS: Final = ("uae-ia:T3.6.2", "iso27001:A.8.15", "iso27001:A.8.16", "nist-800-207:7",
                     "pdpl:9")  # fmt: skip
@@ -77,9 +79,9 @@ def _records(setting: Resource, wanted: tuple[str, ...]) -> bool:
     for log in items(setting.get("logs")):
         if is_false(get(log, "enabled")):
             continue
-        if said(get(log, "categoryGroup")) in _ALL:
+        if scalar(get(log, "categoryGroup")) in _ALL:
             return True
-        category = said(get(log, "category"))
+        category = scalar(get(log, "category"))
         if category in wanted or (not wanted and category):
             return True
     return False
@@ -141,7 +143,7 @@ def activity_log(resource: Resource, view: View) -> Iterator[Finding]:
             yield indeterminate("logs", "which categories are recorded can't be seen")
             return
         if is_true(enabled):
-            on |= {said(name), said(get(each, "categoryGroup"))}
+            on |= {scalar(name), scalar(get(each, "categoryGroup"))}
     missing = [each for each in _ACTIVITIES if each not in on]
     if missing and not on & _ALL:
         yield violation("logs", f"not recorded: {', '.join(missing)}")
@@ -205,11 +207,11 @@ def flow_log_off(resource: Resource, view: View) -> Iterator[Finding]:
         yield violation("retentionPolicy.days", f"it is {number(days):g} days; at least 90")
 
 
-_defender = demanding(
+_defender = requirement_rule(
     "zero-trust-azure-defender",
     "Plans of Defender that are declared are on",
     Severity.MEDIUM,
-    {azure("security:Pricing"): (Demand("pricingTier", ("Standard",), "Free"),)},
+    {azure("security:Pricing"): (Requirement("pricingTier", ("Standard",), "Free"),)},
     ("uae-ia:T3.6.1", "iso27001:A.8.16", "nist-800-207:5"),
     "Set pricingTier to Standard.",
 )

@@ -34,7 +34,7 @@ from falaj.policies.reading.azure_roles import (
     principal,
     role_of,
 )
-from falaj.policies.reading.azure_types import azure
+from falaj.policies.reading.types import azure
 
 _CONTROLS: Final = ("uae-ia:T5.2.2", "iso27001:A.5.15", "iso27001:A.5.18", "iso27001:A.8.2",
                     "nist-800-207:3")  # fmt: skip

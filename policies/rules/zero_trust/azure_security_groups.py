@@ -26,9 +26,9 @@ from falaj.policies.reading.azure_security_rules import (
     hidden_rules,
     security_rules,
 )
-from falaj.policies.reading.azure_types import azure
 from falaj.policies.reading.cidr import is_open
 from falaj.policies.reading.ports import Ports
+from falaj.policies.reading.types import azure
 
 _CONTROLS: Final = ("uae-ia:T4.5.3", "iso27001:A.8.20", "iso27001:A.8.22", "nist-800-207:2")
 

@@ -7,16 +7,18 @@ from typing import Final
 
 from falaj.policies.model import (
     Finding,
+    Requirement,
     Resource,
     Rule,
     Severity,
     View,
     indeterminate,
+    requirement_rule,
     rule,
+    scalar,
     violation,
 )
-from falaj.policies.reading.azure_types import azure
-from falaj.policies.reading.demands import Demand, demanding, said
+from falaj.policies.reading.types import azure
 
 _ACCOUNT: Final = azure("storage:StorageAccount")
 _CONTAINER: Final = azure("storage:BlobContainer")
@@ -24,27 +26,27 @@ _NO: Final = ("false",)
 
 #: Accounts made since August 2023 allow no anonymous access by default, in any version of the API
 #: (https://github.com/Azure/azure-cli/issues/27014), and a container without a word is private.
-_anonymous = demanding(
+_anonymous = requirement_rule(
     "zero-trust-azure-anonymous-blobs",
     "Nobody reads blobs without signing in",
     Severity.CRITICAL,
     {
-        _ACCOUNT: (Demand("allowBlobPublicAccess", _NO),),
-        _CONTAINER: (Demand("publicAccess", ("None",)),),
+        _ACCOUNT: (Requirement("allowBlobPublicAccess", _NO),),
+        _CONTAINER: (Requirement("publicAccess", ("None",)),),
     },
     ("cis-azure:9.3.2.2", "uae-ia:T5.2.2", "iso27001:A.8.3", "iso27001:A.8.12", "nist-800-207:6"),
     "Set publicAccess of the container to None and allowBlobPublicAccess of the account to false.",
 )
 
-_local_users = demanding(
+_local_users = requirement_rule(
     "zero-trust-azure-storage-local-users",
     "Storage accounts have no users of their own",
     Severity.MEDIUM,
     {
-        _ACCOUNT: (Demand("isLocalUserEnabled", _NO), Demand("isSftpEnabled", _NO)),
+        _ACCOUNT: (Requirement("isLocalUserEnabled", _NO), Requirement("isSftpEnabled", _NO)),
         azure("storage:LocalUser"): (
-            Demand("hasSshPassword", _NO),
-            Demand("hasSharedKey", _NO),
+            Requirement("hasSshPassword", _NO),
+            Requirement("hasSharedKey", _NO),
         ),
     },
     ("uae-ia:T5.2.2", "iso27001:A.5.16", "iso27001:A.8.5", "nist-800-207:6"),
@@ -70,7 +72,7 @@ def static_website(resource: Resource, view: View) -> Iterator[Finding]:
         return
     accounts = [each for each in view.referred(resource, "accountName") if each.kind in _ACCOUNT]
     if not accounts or any(
-        said(each.get("publicNetworkAccess")) != "disabled" for each in accounts
+        scalar(each.get("publicNetworkAccess")) != "disabled" for each in accounts
     ):
         yield violation("accountName", "everything in the container $web is published")
 

@@ -18,7 +18,7 @@ from falaj.policies.model import (
     violation,
 )
 from falaj.policies.reading.azure_children import entries
-from falaj.policies.reading.azure_types import azure
+from falaj.policies.reading.types import azure
 
 
 @rule(

@@ -8,7 +8,7 @@ from functools import cache
 import pytest
 
 from falaj.policies.model import Resource, Rule, View
-from falaj.policies.reading.azure_types import azure
+from falaj.policies.reading.types import azure
 from falaj.policies.rules.residency.azure import RULES
 from falaj.policies.rules.residency.azure_global import CLASSIFIED, EDGE, Reach, may_be_global
 from falaj.policies.rules.residency.azure_locations import location

@@ -1,4 +1,4 @@
-"""Azure's types by every name that they had in the SDK."""
+"""Tokens of the clouds' types, from the short names that tables write."""
 
 from __future__ import annotations
 
@@ -35,3 +35,14 @@ def _tokens(name: str) -> Iterator[str]:
 def azure(*names: str) -> frozenset[str]:
     """Tokens of types given as ``module:Type``, their former modules' included."""
     return frozenset(token for name in names for token in _tokens(name))
+
+
+def aws_type(name: str) -> str:
+    """The token of an AWS type from ``ec2/securityGroup``."""
+    last = name.rpartition("/")[2]
+    return f"aws:{name}:{last[0].upper()}{last[1:]}"
+
+
+def aws(*names: str) -> frozenset[str]:
+    """Tokens of AWS types given as ``ec2/securityGroup``."""
+    return frozenset(map(aws_type, names))
