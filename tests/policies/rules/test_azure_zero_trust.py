@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from falaj.policies.model import UNKNOWN, Kind, Requirement, Resource, Stack, View
 from falaj.policies.reading.types import azure
-from falaj.policies.rules.zero_trust.azure_public_access import public_access
-from falaj.policies.rules.zero_trust.azure_security_groups import open_admin_ports, open_inbound
+from falaj.policies.rules.zero_trust.public_services import public_access
+from falaj.policies.rules.zero_trust.security_groups import open_admin_ports, open_inbound
 
 WORLD = st.sampled_from(
     [
