@@ -10,12 +10,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from falaj.policies.model import UNKNOWN, Finding, Kind, Resource, Settings, Stack, View, by_type
-from falaj.policies.rules.encryption.aws_at_rest import FAMILIES
-from falaj.policies.rules.encryption.aws_plain_text import BACKENDS, REQUIREMENTS
-from falaj.policies.rules.encryption.aws_tls_versions import MINIMA
-from falaj.policies.rules.encryption.demands import unencrypted, without_customer_key
-from falaj.policies.rules.encryption.keys import is_service_key
-from falaj.policies.rules.encryption.table import Stores
+from falaj.policies.rules.encryption.at_rest import FAMILIES
+from falaj.policies.rules.encryption.plain_text import BACKENDS, REQUIREMENTS
+from falaj.policies.rules.encryption.stores import (
+    Stores,
+    is_service_key,
+    unencrypted,
+    without_customer_key,
+)
+from falaj.policies.rules.encryption.tls_versions import AWS_MINIMA as MINIMA
 from falaj.sandbox.schema import types
 from falaj.sandbox.schema.tables import Tables
 from tests.each import for_each

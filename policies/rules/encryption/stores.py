@@ -1,19 +1,104 @@
-"""What each storing type says about encryption at rest: one table's entries, read into parts.
-
-An entry (`Stores`) names the paths of a type's settings and what holds without them. Reading it
-gives a `Part` for each place where the resource keeps data. Types whose answer needs more than an
-entry (a companion resource, a policy) have a reader of their own with the same result.
-"""
+"""What encrypts data at rest: the form of the tables, whose key is named, and what is demanded."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Final, Literal
 
-from falaj.policies.model import ABSENT, Resource, View, get, is_false, is_true, select, text
+from falaj.policies.model import (
+    ABSENT,
+    Finding,
+    Resource,
+    View,
+    get,
+    indeterminate,
+    is_false,
+    is_true,
+    select,
+    text,
+    violation,
+)
 from falaj.policies.model.values import Unknown
-from falaj.policies.rules.encryption.keys import KEY_TYPES, KeyState, State, first, read_key, where
+
+# Whose key a property names: a customer's, the service's own, or one that nobody can see.
+
+State = Literal["customer key", "service key", "none", "unknown"]
+KeyState = Literal["customer key", "service key", "unknown", "absent"]
+
+#: Types that are a customer's key, or stand for one.
+KEY_TYPES: Final = frozenset({
+    "aws:kms/key:Key",
+    "aws:kms/alias:Alias",
+    "aws:kms/externalKey:ExternalKey",
+    "aws:kms/replicaKey:ReplicaKey",
+    "aws:kms/replicaExternalKey:ReplicaExternalKey",
+    "azure-native:keyvault:Key",
+    "azure-native:keyvault:ManagedHsm",
+    "azure-native:keyvault:MHSMKey",
+    "azure-native:compute:DiskEncryptionSet",
+})  # fmt: skip
+#: What services call keys of their own, in lower case: never a customer's.
+_SERVICE_KEYS: Final = frozenset({
+    "aes256", "sse-s3", "sse_s3", "default", "none", "aws_owned_kms_key", "aws_owned_key",
+    "s3_managed_key",
+})  # fmt: skip
+#: AWS keeps every alias below ``aws/`` for keys that it manages; some services take the alias
+#: without its ``alias/``. https://docs.aws.amazon.com/kms/latest/developerguide/kms-alias.html
+_AWS_MANAGED: Final = re.compile(r"(^|alias)/?aws/", re.IGNORECASE)
+
+
+def is_service_key(name: str) -> bool:
+    """Whether a key's name is one that a service keeps for its own keys."""
+    return name.lower() in _SERVICE_KEYS or bool(_AWS_MANAGED.search(name))
+
+
+def read_key(
+    resource: Resource, path: str, value: Any, view: View, by: Collection[str] = KEY_TYPES
+) -> tuple[KeyState, str]:
+    """Whose key a property names, and a clause that says how that is known.
+
+    An unknown value is a customer's key where it was made from one of the same stack.
+
+    Args:
+        resource: whose property.
+        path: of the property, as findings name it.
+        value: what it holds.
+        view: the whole stack, once it is known.
+        by: types whose resources are a customer's key, or stand for one.
+    """
+    if isinstance(value, Unknown):
+        if any(each.kind in by for each in view.referred(resource, path)):
+            return "customer key", f"{path} is made from a resource of this stack"
+        return "unknown", f"{path} {value.reason}, and is made from no key of this stack"
+    named = text(value)
+    if not named:
+        return "absent", ""
+    # A vault's keys may have any name.
+    if resource.package.lower() == "aws" and is_service_key(named):
+        return "service key", f"{path} is {named!r}, a key that the service manages"
+    return "customer key", f"{path} names a key"
+
+
+def first(block: Any, path: str) -> Any:
+    """The first value at a path, through lists of any length; ABSENT where there is none."""
+    return next((value for _, value in select(block, path)), ABSENT)
+
+
+def where(block: Any, path: str, at: str = "") -> str:
+    """A path as findings name it, with the index of every list on the way; empty for none."""
+    if not path:
+        return ""
+    found = next((spelled for spelled, _ in select(block, path)), path)
+    return f"{at}.{found}" if at and found else at or found
+
+
+# What each storing type says about encryption at rest: one table's entries, read into parts.
+#
+# An entry (`Stores`) names the paths of a type's settings and what holds without them. Reading it
+# gives a `Part` for each place where the resource keeps data. Types whose answer needs more than
+# an entry (a companion resource, a policy) have a reader of their own with the same result.
 
 __all__ = ["KEY_TYPES", "Part", "Reader", "State", "Stores", "read_key", "readers", "where"]
 
@@ -230,3 +315,61 @@ def readers(table: Iterable[Stores]) -> dict[str, tuple[Reader, ...]]:
     for each in table:
         found[each.type] = (*found.get(each.type, ()), each.read)
     return found
+
+
+# What the pack demands of data at rest, for every cloud, given readers of its types.
+#
+# The demand by class of data: from ``internal`` up, a customer's own key; ``public`` data needs
+# encryption with any key, the service's own included. The class is the resource's tag
+# ``falaj:data-class``, else the settings'; a class that nobody knows counts as more than public.
+
+Readers = Mapping[str, tuple[Reader, ...]]
+
+
+def parts_of(resource: Resource, view: View, readers: Readers) -> Iterator[Part]:
+    """Everything that a resource keeps, and what encrypts it."""
+    for reader in readers.get(resource.kind, ()):
+        yield from reader(resource, view)
+
+
+def merged(*some: Readers) -> Readers:
+    """Readers of several tables as one; a type may stand in more than one."""
+    found: dict[str, tuple[Reader, ...]] = {}
+    for each in some:
+        for kind, of_kind in each.items():
+            found[kind] = (*found.get(kind, ()), *of_kind)
+    return found
+
+
+def demands_customer_key(resource: Resource, view: View) -> bool:
+    """Whether the class of the resource's data calls for a customer's own key."""
+    return view.data_class(resource).strip().lower() != "public"
+
+
+def unencrypted(parts: Iterable[Part]) -> Iterator[Finding]:
+    """A finding for each part that isn't encrypted at all, or where that can't be seen."""
+    for each in parts:
+        if each.elsewhere:
+            continue
+        if each.state == "none":
+            yield violation(each.switch, f"{each.why}; data at rest must be encrypted")
+        elif each.state == "unknown" and not each.surely:
+            yield indeterminate(each.switch, each.why)
+
+
+def without_customer_key(
+    resource: Resource, view: View, parts: Iterable[Part]
+) -> Iterator[Finding]:
+    """A finding for each part that no customer's key encrypts, where the class demands one."""
+    if not demands_customer_key(resource, view):
+        return
+    for each in parts:
+        if each.elsewhere or not each.takes_key:
+            continue
+        if each.state in {"none", "service key"}:
+            data_class = view.data_class(resource)
+            yield violation(
+                each.path, f"{each.why}; {data_class} data needs a customer-managed key"
+            )
+        elif each.state == "unknown":
+            yield indeterminate(each.path, each.why)

@@ -1,8 +1,4 @@
-"""Secrets that stand in plain sight on AWS: in parameters, environments and start scripts.
-
-Only what is certain is said: private keys in PEM, AWS access keys, and parameters whose own name
-says that they hold a secret. No value is ever repeated.
-"""
+"""Secrets on AWS that stand in plain text."""
 
 from __future__ import annotations
 
@@ -15,6 +11,7 @@ from typing import Any, Final
 from falaj.policies.model import (
     Finding,
     Resource,
+    Rule,
     Severity,
     View,
     get,
@@ -28,6 +25,11 @@ from falaj.policies.model import (
     violation,
 )
 from falaj.policies.model.values import Unknown
+
+# Secrets that stand in plain sight on AWS: in parameters, environments and start scripts.
+#
+# Only what is certain is said: private keys in PEM, AWS access keys, and parameters whose own name
+# says that they hold a secret. No value is ever repeated.
 
 _PARAMETER: Final = "aws:ssm/parameter:Parameter"
 #: How the last part of a name ends that holds a secret; not what merely tells of one, as
@@ -128,4 +130,7 @@ def key_material(resource: Resource, view: View) -> Iterator[Finding]:
                     yield violation(f"{at}{joint}{tail}", f"{kind} stands there in plain text")
 
 
-RULES: Final = (secret_parameter, key_material)
+RULES: tuple[Rule, ...] = (
+    secret_parameter,
+    key_material,
+)
