@@ -24,8 +24,7 @@ from falaj.policies.model import (
     violation,
 )
 from falaj.policies.model.values import Unknown
-from falaj.policies.reading.iam import Condition, Document, Statement, read
-from falaj.policies.reading.principals import is_anybody
+from falaj.policies.reading.iam import Condition, Document, Statement, is_anybody, read
 
 # Whether AWS's databases turn away callers without TLS, which their parameter groups say.
 

@@ -21,13 +21,17 @@ from falaj.policies.model import (
     text,
     violation,
 )
-from falaj.policies.reading.iam import Condition, Document, Statement, covers, read
-from falaj.policies.reading.principals import (
+from falaj.policies.reading.iam import (
+    Condition,
+    Document,
+    Statement,
     account_of,
+    covers,
     is_account,
     is_anybody,
     is_pinning,
     open_statements,
+    read,
 )
 from falaj.policies.reading.types import aws, aws_type
 from falaj.policies.rules.zero_trust.identities import (
