@@ -21,9 +21,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, cast
 
-from falaj.policies.model import PolicyError, Settings, read_settings
+from falaj.policies.model import PolicyError, Rule, Settings, read_settings
 from falaj.policies.model.settings import strict_by_default
 from falaj.policies.rules import all_rules
+from falaj.policies.team_rules import read_rules
 from falaj.policies.waivers import Waivers, read_waivers
 
 #: The folder that paths in settings start from; the engine tells packs no such thing.
@@ -38,6 +39,8 @@ class Configuration:
 
     settings: Settings
     waivers: Waivers
+    rules: tuple[Rule, ...] = ()
+    """The team's own, of the files that the setting ``rules`` names, for all packs."""
 
 
 def read_configuration(
@@ -46,7 +49,7 @@ def read_configuration(
     folder: Path,
     secret: Collection[str] = (),
 ) -> Configuration:
-    """Settings and waivers of a pack.
+    """Settings, waivers and a team's own rules.
 
     Args:
         given: the pack's own configuration.
@@ -55,16 +58,19 @@ def read_configuration(
         secret: keys of the stack's configuration whose values are secrets.
 
     Raises:
-        PolicyError: a setting can't be used, or the waivers can't.
+        PolicyError: a setting can't be used, or the waivers or rules that it names can't.
     """
     _require_read(stack_config, secret)
     own = {key: stack_config[name] for key, name in _OWN_KEYS.items() if stack_config.get(name)}
     settings = settings_of({**own, **_policies(stack_config), **given})
+    start = Path(os.environ.get(PROJECT_FOLDER) or folder)
+    rules: tuple[Rule, ...] = ()
+    for each in settings.rules:
+        rules += read_rules(start / each, (*all_rules(), *rules))
     waivers = Waivers()
     if settings.waivers:
-        start = Path(os.environ.get(PROJECT_FOLDER) or folder)
-        waivers = read_waivers(start / settings.waivers, all_rules())
-    return Configuration(settings, waivers)
+        waivers = read_waivers(start / settings.waivers, (*all_rules(), *rules))
+    return Configuration(settings, waivers, rules)
 
 
 def settings_of(given: Mapping[str, Any]) -> Settings:

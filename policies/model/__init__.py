@@ -4,6 +4,14 @@ from __future__ import annotations
 
 from falaj.policies.model.errors import PolicyError
 from falaj.policies.model.finding import Finding, Kind, Severity, indeterminate, violation
+from falaj.policies.model.requirement import (
+    Requirement,
+    Requirements,
+    by_type,
+    check_of,
+    requirement_rule,
+    unmet,
+)
 from falaj.policies.model.resource import Options, Provider, Resource, Stack, kind_of
 from falaj.policies.model.rule import EVERY, PACKS, Check, Rule, rule
 from falaj.policies.model.settings import Settings, read_settings
@@ -12,6 +20,7 @@ from falaj.policies.model.values import (
     REDACTED,
     UNKNOWN,
     Path,
+    format_value,
     get,
     holds_unknown,
     is_false,
@@ -21,6 +30,7 @@ from falaj.policies.model.values import (
     items,
     leaves,
     number,
+    scalar,
     select,
     spell,
     text,
@@ -40,12 +50,17 @@ __all__ = [
     "Path",
     "PolicyError",
     "Provider",
+    "Requirement",
+    "Requirements",
     "Resource",
     "Rule",
     "Settings",
     "Severity",
     "Stack",
     "View",
+    "by_type",
+    "check_of",
+    "format_value",
     "get",
     "holds_unknown",
     "indeterminate",
@@ -58,9 +73,12 @@ __all__ = [
     "leaves",
     "number",
     "read_settings",
+    "requirement_rule",
     "rule",
+    "scalar",
     "select",
     "spell",
     "text",
+    "unmet",
     "violation",
 ]

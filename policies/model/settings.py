@@ -67,6 +67,8 @@ class Settings(BaseModel):
     """Tags that everything that takes tags must carry."""
     most_gpu_machines: int = Field(default=16, ge=0)
     """How many machines one pool with GPUs may grow to: the ceiling of all ceilings."""
+    rules: tuple[Annotated[str, Field(min_length=1)], ...] = ()
+    """Files with rules of one's own, relative to the project's folder."""
     waivers: str = ""
     """The file of waivers, relative to the project's folder. Default: none."""
 

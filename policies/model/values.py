@@ -11,6 +11,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 Path = tuple[str | int, ...]
+#: Letters of a value that a reason repeats.
+_LONGEST: Final = 100
 
 
 class Unknown:
@@ -77,6 +79,30 @@ def is_false(value: object) -> bool:
 def text(value: object) -> str:
     """The value where it is a text, without space around it; empty for anything else."""
     return value.strip() if isinstance(value, str) else ""
+
+
+def scalar(value: object) -> str:
+    """A value as it is compared: ``true``, ``12``, ``disabled``; empty for what is no scalar.
+
+    In lower case and without space around it.
+    """
+    if isinstance(value, bool | int | float):
+        return str(value).lower()
+    return text(value).lower()
+
+
+def format_value(value: object) -> str:
+    """A value as a reason names it, never more than a person reads. Not for what may be secret."""
+    if isinstance(value, Unknown):
+        return "unknown"
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, str):
+        given = " ".join(value.split()) or "empty"
+        return given if len(given) <= _LONGEST else given[: _LONGEST - 1] + "…"
+    if isinstance(value, Mapping) or is_list(value):
+        return "a mapping" if isinstance(value, Mapping) else "a list"
+    return str(value)[:_LONGEST]
 
 
 def number(value: object) -> float | None:

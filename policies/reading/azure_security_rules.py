@@ -6,11 +6,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from falaj.policies.model import Resource, get, is_list, is_unknown, items, number, text
-from falaj.policies.reading.azure_types import azure
+from falaj.policies.model import Resource, get, is_list, is_unknown, items, number, scalar, text
 from falaj.policies.reading.cidr import are_open
-from falaj.policies.reading.demands import said
 from falaj.policies.reading.ports import EVERY_PORT, Ports, ports_of
+from falaj.policies.reading.types import azure
 
 GROUPS: Final = azure("network:NetworkSecurityGroup")
 SINGLE: Final = azure("network:SecurityRule")
@@ -45,7 +44,7 @@ class SecurityRule:
     @property
     def allows(self) -> bool:
         """Whether it lets traffic through, or may do so."""
-        return said(get(self.given, "access")) != "deny"
+        return scalar(get(self.given, "access")) != "deny"
 
     @property
     def is_access_seen(self) -> bool:
@@ -55,7 +54,7 @@ class SecurityRule:
     def may_be(self, direction: str) -> bool:
         """Whether it concerns a direction, ``inbound`` or ``outbound``, or may do so."""
         value = get(self.given, "direction")
-        return is_unknown(value) or said(value) == direction
+        return is_unknown(value) or scalar(value) == direction
 
     @property
     def source(self) -> Side:
@@ -71,7 +70,7 @@ class SecurityRule:
         keys = (f"{side}AddressPrefix", f"{side}AddressPrefixes", f"{side}s")
         found = [entry for key in keys for entry in self._prefixes(key)]
         for path, value in found:
-            if are_open([value]) or (side == "source" and said(value) == _ALL_CUSTOMERS):
+            if are_open([value]) or (side == "source" and scalar(value) == _ALL_CUSTOMERS):
                 return Side(path, True, True)
         if are_open(value for _, value in found if not is_unknown(value)):
             return Side(found[0][0], True, True)
@@ -96,7 +95,7 @@ class SecurityRule:
     @property
     def ports(self) -> tuple[Ports, ...] | None:
         """The ports that it is about; all where the protocol has none; None where unseen."""
-        if said(get(self.given, "protocol")) in _WITHOUT_PORTS:
+        if scalar(get(self.given, "protocol")) in _WITHOUT_PORTS:
             return (EVERY_PORT,)
         given = [
             one
@@ -116,7 +115,7 @@ class SecurityRule:
     @property
     def has_ports(self) -> bool:
         """Whether its protocol has ports at all."""
-        return said(get(self.given, "protocol")) not in _WITHOUT_PORTS
+        return scalar(get(self.given, "protocol")) not in _WITHOUT_PORTS
 
     def overrules(self, other: SecurityRule) -> bool:
         """Whether it comes first and denies all that the other one would allow."""
@@ -126,18 +125,18 @@ class SecurityRule:
         mine, ports = self.ports, other.ports
         return (
             first < second
-            and said(get(self.given, "direction")) == said(get(other.given, "direction"))
+            and scalar(get(self.given, "direction")) == scalar(get(other.given, "direction"))
             and self._is_for_all("source")
             and self._is_for_all("destination")
-            and said(get(self.given, "protocol")) in {"*", said(get(other.given, "protocol"))}
-            and said(get(self.given, "sourcePortRange")) in {"", "*"}
+            and scalar(get(self.given, "protocol")) in {"*", scalar(get(other.given, "protocol"))}
+            and scalar(get(self.given, "sourcePortRange")) in {"", "*"}
             and mine is not None
             and ports is not None
             and all(any(p.first in m and p.last in m for m in mine) for p in ports)
         )
 
     def _is_for_all(self, side: str) -> bool:
-        return said(get(self.given, f"{side}AddressPrefix")) in _WORDS
+        return scalar(get(self.given, f"{side}AddressPrefix")) in _WORDS
 
 
 def security_rules(resource: Resource) -> Iterator[SecurityRule]:

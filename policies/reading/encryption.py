@@ -10,10 +10,9 @@ from functools import cache
 from typing import Final, Literal
 
 from falaj.policies.model import Resource, Stack, View
-from falaj.policies.rules.encryption.aws_at_rest import READERS as AWS
-from falaj.policies.rules.encryption.azure_customer_keys import READERS as AZURE
-from falaj.policies.rules.encryption.demands import Readers, merged, parts_of
-from falaj.policies.rules.encryption.table import Part
+from falaj.policies.rules.encryption.at_rest import AWS_READERS as AWS
+from falaj.policies.rules.encryption.at_rest import CUSTOMER_KEYS_READERS as AZURE
+from falaj.policies.rules.encryption.stores import Part, Readers, merged, parts_of
 
 AtRest = Literal["customer key", "service key", "none", "not stored here", "unknown"]
 

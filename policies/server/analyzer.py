@@ -23,7 +23,7 @@ from pulumi.runtime.proto import analyzer_pb2 as messages
 from pulumi.runtime.proto import analyzer_pb2_grpc, plugin_pb2
 
 from falaj.policies.configuration import Configuration, read_configuration
-from falaj.policies.model import Kind, PolicyError, Resource, Rule, Stack
+from falaj.policies.model import PACKS, Kind, PolicyError, Resource, Rule, Stack
 from falaj.policies.model.judge import Judge, Judgement, only, without
 from falaj.policies.model.resource import REFERENCE, ROOT
 from falaj.policies.outcome import Decided, decide
@@ -42,6 +42,8 @@ class Pack:
     rules: tuple[Rule, ...]
     folder: Path
     readme: str = ""
+    packs: tuple[str, ...] = PACKS
+    """The packs whose rules it has: a team's own rules join by their pack."""
 
 
 @contextmanager
@@ -71,10 +73,14 @@ class Analyzer(analyzer_pb2_grpc.AnalyzerServicer):
         self._alone = threading.RLock()
 
     def GetAnalyzerInfo(self, request: empty_pb2.Empty, context: Any) -> messages.AnalyzerInfo:
-        """Name, version, and a policy for each rule."""
-        return pack_information(
-            self._pack.name, self._pack.version, self._pack.rules, self._pack.readme
-        )
+        """Name, version, and a policy for each rule: of the team's own as well, which the stack's
+        configuration names, for the engine sets the level of policies that it knows."""
+        try:
+            rules = self._rules(self._read())
+        except PolicyError:
+            # What can't be used is said where it would judge: the engine then goes no further.
+            rules = self._pack.rules
+        return pack_information(self._pack.name, self._pack.version, rules, self._pack.readme)
 
     def GetPluginInfo(self, request: empty_pb2.Empty, context: Any) -> plugin_pb2.PluginInfo:
         """The pack's version."""
@@ -177,11 +183,17 @@ class Analyzer(analyzer_pb2_grpc.AnalyzerServicer):
         """The settings; a pack that can't use them judges nothing, and blocks."""
         if self._configured is None:
             with _blocking(context):
-                self._configured = read_configuration(
-                    self._given, self._stack_config, self._pack.folder, self._secret
-                )
-                self._judge = Judge(self._pack.rules, self._configured.settings)
+                self._configured = self._read()
+                self._judge = Judge(self._rules(self._configured), self._configured.settings)
         return self._configured
+
+    def _read(self) -> Configuration:
+        return read_configuration(self._given, self._stack_config, self._pack.folder, self._secret)
+
+    def _rules(self, configuration: Configuration) -> tuple[Rule, ...]:
+        """The pack's rules, and the team's own for it."""
+        own = (each for each in configuration.rules if each.pack in self._pack.packs)
+        return (*self._pack.rules, *own)
 
     def _say(
         self, judgements: Iterable[Judgement], configuration: Configuration

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from google.protobuf import struct_pb2
 
 from falaj.policies.model import Resource, Rule, Settings
-from falaj.policies.rules.governance.remediation import TAGS_RULE, missing_tags
+from falaj.policies.rules.governance.tags import TAGS_RULE, missing_tags
 
 
 def remediated(

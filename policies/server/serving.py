@@ -14,6 +14,7 @@ import grpc
 import yaml
 from pulumi.runtime.proto import analyzer_pb2_grpc
 
+from falaj.policies.model import PolicyError
 from falaj.policies.rules import PACKS, all_rules, rules_of
 from falaj.policies.server.analyzer import Analyzer, Pack
 
@@ -37,6 +38,7 @@ def load_pack(folder: Path) -> Pack:
         name=f"falaj-{name.replace('_', '-')}",
         version=str(described["version"]),
         rules=rules_of(name) if name in PACKS else all_rules(),
+        packs=(name,) if name in PACKS else PACKS,
         folder=folder,
         readme=readme.read_text(encoding="utf-8") if readme.exists() else "",
     )
@@ -65,8 +67,14 @@ def serve(folder: Path) -> None:
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: ended.set())
     # One thread: rules are computation alone, which threads of Python don't speed up.
+    try:
+        pack = load_pack(folder)
+    except PolicyError as error:
+        # The engine shows what a pack says that doesn't start.
+        sys.stderr.write(f"{error}\n")
+        raise SystemExit(1) from None
     server = grpc.server(futures.ThreadPoolExecutor(max_workers=1), options=_OPTIONS)
-    analyzer_pb2_grpc.add_AnalyzerServicer_to_server(Analyzer(load_pack(folder)), server)
+    analyzer_pb2_grpc.add_AnalyzerServicer_to_server(Analyzer(pack), server)
     port = server.add_insecure_port("127.0.0.1:0")
     server.start()
     # The engine reads the port from the first line.

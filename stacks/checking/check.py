@@ -7,11 +7,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import falaj
+from falaj.policies.model import Rule
 from falaj.policies.reports.provenance import Provenance
 from falaj.policies.reports.result import CheckResult, RuleRecord, StackResult
 from falaj.policies.rules import all_rules
 from falaj.stacks.checking.packs import digests
 from falaj.stacks.checking.provenance import provenance_of
+from falaj.stacks.checking.recorded import team_rules
 from falaj.stacks.checking.side_by_side import SideBySide
 from falaj.stacks.checking.subject import Subject
 from falaj.stacks.settings.policies import PACKS
@@ -23,11 +25,15 @@ class Beginning:
 
     started: datetime.datetime
     provenance: Provenance
+    rules: tuple[Rule, ...]
+    """All that may judge: the packs', and the stacks' own."""
 
 
 def begin(found: Sequence[Subject] = ()) -> Beginning:
     """Begin a check of stacks; of none where a state is judged without a project's settings."""
-    return Beginning(datetime.datetime.now(datetime.UTC), provenance_of(found))
+    own = {each.id: each for subject in found for each in team_rules(subject)}
+    rules = (*all_rules(), *own.values())
+    return Beginning(datetime.datetime.now(datetime.UTC), provenance_of(found), rules)
 
 
 def check_now(found: Sequence[Subject], strict: bool | None = None, jobs: int = 1) -> CheckResult:
@@ -51,5 +57,5 @@ def gathered(beginning: Beginning, found: Sequence[StackResult]) -> CheckResult:
         beginning.provenance,
         tuple(digests(PACKS)),
         tuple(found),
-        tuple(RuleRecord.of(each) for each in all_rules()),
+        tuple(RuleRecord.of(each) for each in beginning.rules),
     )

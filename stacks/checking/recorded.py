@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from falaj.policies.configuration import Configuration, read_configuration
-from falaj.policies.model import PolicyError
+from falaj.policies.model import PolicyError, Rule
 from falaj.policies.model.judge import Judge, Judgement
 from falaj.policies.recording import resource_entry
 from falaj.policies.reports.result import AnsweredBy, StackResult
@@ -88,9 +88,11 @@ def _check(
 ) -> StackResult:
     stack = stack_of_export(document, source)
     configuration = _configuration(subject, strict)
-    rules = all_rules()
+    rules = (*all_rules(), *configuration.rules)
     if subject is not None and isinstance(subject.settings, CloudSettings):
-        rules = tuple(each for name in subject.settings.policies.packs for each in rules_of(name))
+        packs = subject.settings.policies.packs
+        own = (each for each in configuration.rules if each.pack in packs)
+        rules = (*(each for name in packs for each in rules_of(name)), *own)
     judged: dict[str, list[Judgement]] = {}
     for each in Judge(rules, configuration.settings).whole(stack):
         judged.setdefault(each.resource.urn, []).append(each)
@@ -134,6 +136,15 @@ def _configuration(subject: Subject | None, strict: bool | None) -> Configuratio
     stack = subject.stack
     values = from_project_and_stack(stack.path, stack.project.root, namespace=stack.project.name)
     return read_configuration(given, _as_texts(values), stack.project.root)
+
+
+def team_rules(subject: Subject) -> tuple[Rule, ...]:
+    """A stack's own rules, for reports; none where its settings can't be used, which its check
+    itself says."""
+    try:
+        return _configuration(subject, None).rules
+    except (StackError, PolicyError):
+        return ()
 
 
 def _as_texts(values: Mapping[str, Any]) -> dict[str, str]:

@@ -11,8 +11,8 @@ from typing import Any, Final, cast
 import yaml
 
 from falaj.policies.model import ABSENT, Resource, get, is_unknown, items
-from falaj.policies.reading.azure_types import azure
 from falaj.policies.reading.kubernetes import manifests
+from falaj.policies.reading.types import azure
 from falaj.stacks.costs.amounts import Amount, by_use, known, measure
 from falaj.stacks.costs.units import Unit
 

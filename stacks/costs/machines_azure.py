@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from falaj.policies.model import ABSENT, Resource, Stack, get, is_unknown, items, text
 from falaj.policies.model.values import is_true
-from falaj.policies.reading.azure_types import azure
+from falaj.policies.reading.types import azure
 from falaj.stacks.costs.amounts import UNSEEN, Amount, exactly, known, number, product
 from falaj.stacks.costs.billing import Charge
 from falaj.stacks.costs.machines import HOUR, MONTH, ONE, Kind, Reader, machines

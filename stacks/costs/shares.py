@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from typing import Final
 
 from falaj.policies.model import Resource, Stack, text
-from falaj.policies.reading.azure_types import azure
+from falaj.policies.reading.types import azure
 from falaj.stacks.costs.amounts import Amount, by_use, exactly, known, number
 from falaj.stacks.costs.billing import Charge
 from falaj.stacks.costs.machines import GIB_MONTH, Reader

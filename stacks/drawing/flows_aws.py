@@ -10,7 +10,7 @@ from falaj.policies.model import ABSENT, Resource, get, is_unknown, items, text
 from falaj.policies.model.values import is_false
 from falaj.policies.reading.cidr import is_open
 from falaj.policies.reading.ports import EVERY_PORT, Ports, port
-from falaj.policies.rules.zero_trust._aws_openings import ports_of_rule
+from falaj.policies.rules.zero_trust.security_groups import ports_of_rule
 from falaj.stacks.documents import is_mapping
 from falaj.stacks.drawing.builder import Builder
 from falaj.stacks.drawing.kinds import AWS_SUBNETS, GROUPS, VPCS, aws

@@ -14,8 +14,8 @@ from falaj.policies.reading.azure_security_rules import (
     SecurityRule,
     security_rules,
 )
-from falaj.policies.reading.azure_types import azure
 from falaj.policies.reading.cidr import is_open, network
+from falaj.policies.reading.types import azure
 from falaj.stacks.documents import is_mapping
 from falaj.stacks.drawing.builder import Builder
 from falaj.stacks.drawing.kinds import AZURE_SUBNETS, VNETS

@@ -8,8 +8,8 @@ from fnmatch import fnmatchcase
 from typing import Final
 
 from falaj.policies.model import Resource, get, is_unknown, items, leaves, text
-from falaj.policies.reading.azure_types import azure
 from falaj.policies.reading.iam import read
+from falaj.policies.reading.types import azure
 from falaj.stacks.documents import is_mapping, is_sequence
 from falaj.stacks.drawing.builder import Builder
 from falaj.stacks.drawing.kinds import (

@@ -50,6 +50,8 @@ class PolicySettings(Section):
     required_tags: list[str] | None = None
     most_gpu_machines: Annotated[int, Field(ge=0)] | None = None
     """How many machines one pool with GPUs may grow to. Default: 16."""
+    rules: list[Annotated[str, Field(min_length=1)]] | None = None
+    """Files with rules of one's own, from the project's folder. Default: none."""
     waivers: Annotated[str, Field(min_length=1)] | None = None
     """The file of waivers, from the project's folder. Default: none."""
 

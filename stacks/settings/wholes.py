@@ -129,17 +129,22 @@ def check_policies(settings: CloudSettings, root: Path) -> list[Finding]:
             path = ("policies", *problem["loc"])
             said = problem["msg"].removeprefix("Value error, ")
             found.append(Finding(path, said, (Drop(path),)))
-    waivers = settings.policies.waivers
-    if waivers is not None and not (root / waivers).is_file():
+    named = [(("policies", "waivers"), settings.policies.waivers)]
+    named += [
+        (("policies", "rules", index), each)
+        for index, each in enumerate(settings.policies.rules or ())
+    ]
+    for path, file in named:
+        if file is None or (root / file).is_file():
+            continue
         near = [
             each
-            for each in similar_files(waivers, root, (".yaml", ".yml"))
+            for each in similar_files(file, root, (".yaml", ".yml"))
             if not Path(each).name.startswith("Pulumi.")
         ]
         hint = f"; did you mean {near[0]}?" if near else ""
-        path = ("policies", "waivers")
         actions: tuple[Action, ...] = (Put(path, near[0]),) if near else (Drop(path),)
-        said = f"there is no file {waivers} in the project's folder{hint}"
+        said = f"there is no file {file} in the project's folder{hint}"
         found.append(Finding(path, said, actions))
     return found
 

@@ -24,7 +24,7 @@ from falaj.policies.model import (
     violation,
 )
 from falaj.policies.recording import RECORD_FOLDER, read_records
-from falaj.policies.rules.governance.remediation import TAGS_RULE
+from falaj.policies.rules.governance.tags import TAGS_RULE
 from falaj.policies.server.analyzer import Analyzer, Pack
 
 UNKNOWN_TEXT = "04da6b54-80e4-46f7-96ec-b56ff0331ba9"

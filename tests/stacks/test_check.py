@@ -208,6 +208,41 @@ def test_values_known_only_in_the_update_block_there_as_well(project: Project) -
     assert not [urn for urn in made(project) if urn.endswith("::second")]
 
 
+OWN_RULES = """
+rules:
+  - id: governance-acme-display-name
+    title: Topics say what they are for
+    severity: low
+    types: ["aws:sns/topic:Topic"]
+    remediation: Set displayName.
+    requirements: [{path: displayName, denied: [test], absent: nobody knows what it is for}]
+"""
+
+
+def test_a_rule_of_ones_own_judges_and_is_reported(project: Project, tmp_path: Path) -> None:
+    text = "import pulumi_aws as aws\n" + TAGS
+    text += (
+        'aws.sns.Topic("first", tags=tags)\naws.sns.Topic("second", display_name="b", tags=tags)'
+    )
+    folder = own_program(project, text, "ruled")
+    (folder / "rules.yaml").write_text(OWN_RULES)
+    with (folder / "Pulumi.dev.yaml").open("a") as settings:
+        settings.write("  falaj:policies:\n    rules: [rules.yaml]\n")
+    asked = ("--project", str(folder), "--stack", "dev")
+    status, printed, result = check(project, *asked, out=tmp_path / "a.json")
+    assert status == 1, printed
+    own = {(rule, at) for rule, at in found(result) if "acme" in rule}
+    assert own == {("governance-acme-display-name", "first")}
+    assert "nobody knows what it is for" in printed
+    (rule,) = [each for each in result.rules if each.id == "governance-acme-display-name"]
+    assert (rule.pack, rule.severity) == ("governance", "low")
+    # A table that can't be used keeps the stack from being called clean.
+    (folder / "rules.yaml").write_text(OWN_RULES.replace("low", "lowest"))
+    status, printed, _ = check(project, *asked, out=tmp_path / "b.json")
+    assert status == 2, printed
+    assert "severity: Input should be 'critical'" in printed
+
+
 def test_a_falaj_stack_that_violates_is_not_begun(project: Project) -> None:
     project.stack = "aws-smb"
     settings = project.file.read_text()

@@ -18,15 +18,15 @@ from falaj.policies.model import (
     leaves,
     number,
     rule,
+    scalar,
     select,
     spell,
     text,
     violation,
 )
-from falaj.policies.reading.azure_types import azure
-from falaj.policies.reading.demands import said
 from falaj.policies.reading.machines import shares_gpu
 from falaj.policies.reading.tags import data_class
+from falaj.policies.reading.types import azure
 
 _RESTRICTED: Final = "restricted"
 _CONTROLS: Final = ("uae-ia:T1.3.x", "uae-ia:T6.3.1", "iso27001:A.5.13", "iso27001:A.8.22",
@@ -128,7 +128,7 @@ def restricted_spot(resource: Resource, view: View) -> Iterator[Finding]:
     for path, (values, kinds) in _SPOT.items():
         if resource.kind in kinds:
             for where, value in select(resource.properties, path):
-                if is_unknown(value) or said(value) in values:
+                if is_unknown(value) or scalar(value) in values:
                     yield _found(resource, view, where, reason, not is_unknown(value))
     for path, kinds in _PRICES.items():
         if resource.kind in kinds and (value := resource.get(path)) is not ABSENT:
@@ -153,10 +153,10 @@ def _capacities(resource: Resource, view: View) -> Iterator[Finding]:
     for where, each in select(resource.properties, "spec.template.spec.requirements"):
         if text(get(each, "key")) != "karpenter.sh/capacity-type":
             continue
-        if said(get(each, "operator")) in {"notin", "doesnotexist"}:
+        if scalar(get(each, "operator")) in {"notin", "doesnotexist"}:
             continue
         for path, value in select(each, "values"):
-            if is_unknown(value) or said(value) == "spot":
+            if is_unknown(value) or scalar(value) == "spot":
                 reason = "the data is restricted, and the pool may take spot machines"
                 yield _found(resource, view, f"{where}.{path}", reason, not is_unknown(value))
 
@@ -252,8 +252,8 @@ def _labels(resource: Resource, view: View, where: str, labels: Any) -> Iterator
         if is_unknown(value):
             reason = "the data is restricted, and how GPUs are shared can't be seen"
             yield _found(resource, view, at, reason, False)
-        elif _slices(said(value)):
-            reason = f"the data is restricted, and GPUs are shared by {said(value)[:40]}"
+        elif _slices(scalar(value)):
+            reason = f"the data is restricted, and GPUs are shared by {scalar(value)[:40]}"
             yield _found(resource, view, at, reason, True)
 
 
@@ -265,7 +265,7 @@ def _configuration(resource: Resource, view: View) -> Iterator[Finding]:
     """``sharing: timeSlicing`` as keys, or in a text; only where GPUs are spoken of."""
     for path, value in leaves(resource.properties):
         keys = [str(each).lower() for each in path]
-        given = said(value)
+        given = scalar(value)
         in_keys = "sharing" in keys and any(_slices(each) for each in keys)
         in_text = "sharing:" in given and "nvidia.com/" in given and _slices(given)
         if in_keys or in_text:

@@ -1,10 +1,10 @@
-"""Tags: who owns a resource, who pays, and what class its data has."""
+"""Tags that everything carries, and those that a remediation adds."""
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from importlib.resources import files
 from typing import Final
 
@@ -12,6 +12,7 @@ from falaj.policies.model import (
     Finding,
     Resource,
     Rule,
+    Settings,
     Severity,
     View,
     indeterminate,
@@ -20,8 +21,50 @@ from falaj.policies.model import (
     text,
     violation,
 )
-from falaj.policies.reading.azure_types import azure
 from falaj.policies.reading.tags import LISTED, tags_of
+from falaj.policies.reading.types import azure
+
+# Tags that can be added safely: those whose value the stack itself says.
+
+#: The rule whose findings tags put right.
+TAGS_RULE: Final = "governance-required-tags"
+
+#: Where a stack says the values of tags.
+_CONFIG_KEYS: Final = {
+    "falaj:owner": "falaj:owner",
+    "falaj:tenant": "falaj:tenant",
+    "falaj:data-class": "falaj:dataClass",
+    "falaj:cost-center": "falaj:costCenter",
+    "falaj:environment": "falaj:environment",
+}
+
+
+def missing_tags(
+    resource: Resource, settings: Settings, stack_config: Mapping[str, str]
+) -> dict[str, str]:
+    """The required tags that a resource lacks, with the stack's values.
+
+    Nothing is added where tags can't be seen, nor to what takes none or a list of them; nothing
+    that is there is changed, not even an empty value; and no tag whose value the stack doesn't
+    say.
+    """
+    if resource.kind not in TAGGABLE or resource.kind in LISTED:
+        return {}
+    given = tags_of(resource)
+    if given is None:
+        return {}
+    folds = resource.package == "azure-native"
+    there = {key.lower() if folds else key for key in given}
+    return {
+        tag: stack_config[_CONFIG_KEYS[tag]]
+        for tag in settings.required_tags
+        if (tag.lower() if folds else tag) not in there
+        and tag in _CONFIG_KEYS
+        and stack_config.get(_CONFIG_KEYS[tag])
+    }
+
+
+# Tags: who owns a resource, who pays, and what class its data has.
 
 _CONTROLS: Final = ("uae-ia:T1.3.x", "iso27001:A.5.9", "iso27001:A.5.13", "pdpl:7")
 
@@ -116,4 +159,7 @@ def tag_values(resource: Resource, view: View) -> Iterator[Finding]:
             yield violation(path, f"it is {said!r}, which names nobody and nothing")
 
 
-RULES: tuple[Rule, ...] = (required_tags, tag_values)
+RULES: tuple[Rule, ...] = (
+    required_tags,
+    tag_values,
+)

@@ -20,8 +20,8 @@ from falaj.policies.model import (
     is_unknown,
     text,
 )
-from falaj.policies.reading.azure_types import azure
 from falaj.policies.reading.remembered import remembered
+from falaj.policies.reading.types import azure
 
 _DATA: Final = json.loads(
     Path(__file__).with_name("azure_located_types.json").read_text(encoding="utf-8")
@@ -82,7 +82,7 @@ def no_geo_copies(view: View) -> str:
     return "geoRedundancy is forbidden in the settings"
 
 
-def place_of(resource: Resource, view: View, _generation: int = 0) -> str | None:
+def azure_place_of(resource: Resource, view: View, _generation: int = 0) -> str | None:
     """The location of a resource in its one spelling; None where it can't be seen."""
     given = resource.get("location")
     for known in (given, resource.outputs.get("location")):
@@ -102,7 +102,7 @@ def place_of(resource: Resource, view: View, _generation: int = 0) -> str | None
 
 def _one(found: list[Resource], view: View, generation: int) -> str | None:
     """The place of what was found: a place that isn't allowed, where there are several."""
-    places = [place_of(each, view, generation + 1) for each in found]
+    places = [azure_place_of(each, view, generation + 1) for each in found]
     if not places or None in places:
         return next((each for each in places if each and each not in allowed(view)), None)
     return next((each for each in places if each not in allowed(view)), places[0])

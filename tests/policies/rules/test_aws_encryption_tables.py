@@ -9,13 +9,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from falaj.policies.model import UNKNOWN, Finding, Kind, Resource, Settings, Stack, View
-from falaj.policies.rules.encryption.aws_at_rest import FAMILIES
-from falaj.policies.rules.encryption.aws_plain_text import BACKENDS, SWITCHES
-from falaj.policies.rules.encryption.aws_tls_versions import MINIMA
-from falaj.policies.rules.encryption.demands import unencrypted, without_customer_key
-from falaj.policies.rules.encryption.keys import is_service_key
-from falaj.policies.rules.encryption.table import Stores
+from falaj.policies.model import UNKNOWN, Finding, Kind, Resource, Settings, Stack, View, by_type
+from falaj.policies.rules.encryption.at_rest import FAMILIES
+from falaj.policies.rules.encryption.plain_text import BACKENDS, REQUIREMENTS
+from falaj.policies.rules.encryption.stores import (
+    Stores,
+    is_service_key,
+    unencrypted,
+    without_customer_key,
+)
+from falaj.policies.rules.encryption.tls_versions import AWS_MINIMA as MINIMA
 from falaj.sandbox.schema import types
 from falaj.sandbox.schema.tables import Tables
 from tests.each import for_each
@@ -173,8 +176,10 @@ def wanted() -> Iterator[tuple[str, str]]:
         for path in named:
             if path:
                 yield entry.type, f"{entry.parts}.{path}" if entry.parts else path
-    for switch in (*SWITCHES, *BACKENDS):
-        yield switch.type, f"{switch.parts}.{switch.path}" if switch.parts else switch.path
+    for table in (REQUIREMENTS, BACKENDS):
+        for kind, asked in by_type(table).items():
+            for row in asked:
+                yield kind, f"{row.each}.{row.path}" if row.each else row.path
     for minimum in MINIMA:
         for kind in minimum.types:
             yield kind, f"{minimum.parts}.{minimum.path}" if minimum.parts else minimum.path

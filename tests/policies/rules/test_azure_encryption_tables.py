@@ -9,27 +9,27 @@ import pytest
 
 from falaj.policies.model import UNKNOWN, Finding, Kind, Resource, Settings, Stack, View
 from falaj.policies.model.judge import look
-from falaj.policies.rules.encryption import azure_disks, azure_stores
-from falaj.policies.rules.encryption.azure_customer_keys import KEYED, RULES
-from falaj.policies.rules.encryption.azure_tls import MINIMA, minor
-from falaj.policies.rules.encryption.demands import without_customer_key
-from falaj.policies.rules.encryption.table import Stores
+from falaj.policies.rules.encryption import azure_tables
+from falaj.policies.rules.encryption.at_rest import KEYED, RULES
+from falaj.policies.rules.encryption.stores import Stores, without_customer_key
+from falaj.policies.rules.encryption.tls_versions import AZURE_MINIMA as MINIMA
+from falaj.policies.rules.encryption.tls_versions import minor
 from falaj.sandbox.schema import types
 from falaj.sandbox.schema.tables import Tables
 from tests.each import for_each
 
 ENTRIES = [
-    *azure_stores.STORAGE,
-    *azure_stores.DATABASES,
-    *azure_stores.MESSAGING,
-    *azure_stores.CONTAINERS,
-    *azure_stores.CLUSTER_SECRETS,
-    *azure_stores.ANALYTICS,
-    *azure_stores.INTELLIGENCE,
-    *azure_stores.BACKUPS,
-    *azure_stores.LOG_CLUSTERS,
-    *azure_stores.PLATFORM,
-    *azure_disks.DISKS,
+    *azure_tables.STORAGE,
+    *azure_tables.DATABASES,
+    *azure_tables.MESSAGING,
+    *azure_tables.CONTAINERS,
+    *azure_tables.CLUSTER_SECRETS,
+    *azure_tables.ANALYTICS,
+    *azure_tables.INTELLIGENCE,
+    *azure_tables.BACKUPS,
+    *azure_tables.LOG_CLUSTERS,
+    *azure_tables.PLATFORM,
+    *azure_tables.DISKS,
 ]
 #: One test a service.
 SERVICES: dict[str, list[Stores]] = {}

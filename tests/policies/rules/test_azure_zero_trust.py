@@ -8,11 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from falaj.policies.model import UNKNOWN, Kind, Resource, Stack, View
-from falaj.policies.reading.azure_types import azure
-from falaj.policies.reading.demands import Demand
-from falaj.policies.rules.zero_trust.azure_public_access import public_access
-from falaj.policies.rules.zero_trust.azure_security_groups import open_admin_ports, open_inbound
+from falaj.policies.model import UNKNOWN, Kind, Requirement, Resource, Stack, View
+from falaj.policies.reading.types import azure
+from falaj.policies.rules.zero_trust.public_services import public_access
+from falaj.policies.rules.zero_trust.security_groups import open_admin_ports, open_inbound
 
 WORLD = st.sampled_from(
     [
@@ -103,14 +102,14 @@ def test_former_modules_are_known() -> None:
     assert azure("storage:StorageAccount") == {"azure-native:storage:StorageAccount"}
 
 
-def test_demands_speak_of_lists_item_by_item() -> None:
-    demand = Demand("a.b", ("true",), "false", each="pools")
+def test_requirements_speak_of_lists_item_by_item() -> None:
+    row = Requirement("a.b", ("true",), "false", each="pools")
     pools = [{"a": {"b": True}}, {"a": {}}, UNKNOWN, {"a": {"b": False}}]
-    found = list(demand.unmet(Resource("t", "it", {"pools": pools})))
+    found = list(row.findings({"pools": pools}))
     assert [(each.path, each.kind) for each in found] == [
         ("pools[1].a.b", Kind.VIOLATION),
         ("pools[2]", Kind.INDETERMINATE),
         ("pools[3].a.b", Kind.VIOLATION),
     ]
-    promised = list(demand.unmet(Resource("t", "it", {"pools": pools[:2]}), promised=True))
+    promised = list(row.findings({"pools": pools[:2]}, absence_is_fine=True))
     assert not promised

@@ -12,9 +12,8 @@ from hypothesis import strategies as st
 from falaj.policies.model import UNKNOWN, Kind, Provider, Resource, Settings, View
 from falaj.policies.reading.machines import has_gpu, shares_gpu
 from falaj.policies.reading.tags import tags_of
-from falaj.policies.rules.governance.remediation import missing_tags
 from falaj.policies.rules.governance.restricted_data import restricted_spot
-from falaj.policies.rules.governance.tags import TAGGABLE, required_tags
+from falaj.policies.rules.governance.tags import TAGGABLE, missing_tags, required_tags
 
 CONFIG = {
     "falaj:owner": "it@bank.ae",

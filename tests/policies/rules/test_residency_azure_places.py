@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from falaj.policies.model import UNKNOWN, Provider, Resource, Settings, Stack, View
-from falaj.policies.rules.residency.azure_places import geo_copies_stay, place_of, refers_to
+from falaj.policies.rules.residency.azure_places import azure_place_of, geo_copies_stay, refers_to
 
 GROUP = "azure-native:resources:ResourceGroup"
 ACCOUNT = "azure-native:storage:StorageAccount"
@@ -21,7 +21,7 @@ def made(kind: str, name: str, properties: dict[str, Any], **more: Any) -> Resou
 
 
 def place(*resources: Resource) -> str | None:
-    return place_of(resources[0], View(stack=Stack(resources)))
+    return azure_place_of(resources[0], View(stack=Stack(resources)))
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,8 @@ from pathlib import Path
 from falaj.policies.model import Resource, Stack, View
 from falaj.policies.reading.place import REGIONLESS, REGIONLESS_MODULES
 from falaj.policies.rules.residency import RULES
-from falaj.policies.rules.residency.aws_regionless import edge, unclassified
+from falaj.policies.rules.residency.global_services import regionless_edge as edge
+from falaj.policies.rules.residency.global_services import unclassified
 from tests.each import for_each
 
 _TOKEN = re.compile(rb"super\(\w+, __self__\)\.__init__\(\s*'(aws:[^']+)'")

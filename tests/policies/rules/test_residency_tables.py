@@ -7,24 +7,20 @@ from functools import cache
 from typing import Any
 
 from falaj.policies.rules.residency import (
-    aws_accounts,
-    aws_ai,
-    aws_copies,
-    aws_databases,
-    aws_networks,
-    aws_outlets,
-    aws_sharing,
-    aws_streams,
-    container_images,
+    ai,
+    copies,
+    databases,
+    endpoints,
+    images,
+    networks,
+    sharing,
+    streams,
 )
 from falaj.sandbox.schema import types
 from falaj.sandbox.schema.tables import Tables
 from tests.each import for_each
 
-MODULES = (
-    aws_accounts, aws_ai, aws_copies, aws_databases, aws_networks, aws_outlets, aws_sharing,
-    aws_streams, container_images,
-)  # fmt: skip
+MODULES = (ai, copies, databases, endpoints, images, networks, sharing, streams)
 #: What earlier versions of the SDK had, and states still have; and spellings within documents.
 FORMER = {
     ("aws:redshift/cluster:Cluster", "snapshotCopy.destinationRegion"),

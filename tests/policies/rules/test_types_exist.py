@@ -7,7 +7,7 @@ from functools import cache
 import pytest
 
 from falaj.policies.model import Rule, kind_of
-from falaj.policies.reading.azure_types import azure
+from falaj.policies.reading.types import azure
 from falaj.policies.rules import all_rules
 from falaj.sandbox.schema.tables import Package
 

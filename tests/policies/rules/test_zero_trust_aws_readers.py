@@ -12,13 +12,12 @@ from hypothesis import strategies as st
 from falaj.policies.model import UNKNOWN, Resource, View
 from falaj.policies.model.judge import look
 from falaj.policies.reading.cidr import are_open, is_open, is_range_open
-from falaj.policies.reading.iam import is_any_resource, read
+from falaj.policies.reading.iam import is_any_resource, open_statements, read
 from falaj.policies.reading.ports import EVERY_PORT, Ports, ports_of
-from falaj.policies.reading.principals import open_statements
-from falaj.policies.rules.zero_trust import aws
+from falaj.policies.rules.zero_trust import RULES as ZERO_TRUST
 from tests.policies.strategies import values
 
-RULES = {each.id: each for each in aws.RULES}
+RULES = {each.id: each for each in ZERO_TRUST}
 WORLD = (
     "0.0.0.0/0", "::/0", "0::/0", "0:0:0:0:0:0:0:0/0", "0.0.0.0/00", "000.0.0.0/0",
     "0.0.0.0/0.0.0.0", "1.2.3.4/0", "0.0.0.0/1", "128.0.0.0/1", "2000::/3", "::ffff:0:0/96",

@@ -1,0 +1,250 @@
+"""Ceilings of what may be spent: budgets, and machines of GPU pools."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+from falaj.policies.model import (
+    ABSENT,
+    Finding,
+    Resource,
+    Rule,
+    Severity,
+    Stack,
+    View,
+    get,
+    indeterminate,
+    is_true,
+    is_unknown,
+    items,
+    leaves,
+    number,
+    rule,
+    select,
+    text,
+    violation,
+)
+from falaj.policies.model.resource import REFERENCE
+from falaj.policies.reading.azure_children import entries
+from falaj.policies.reading.machines import has_gpu
+from falaj.policies.reading.remembered import remembered
+from falaj.policies.reading.types import azure
+
+# Budgets: somebody hears of it when a stack costs more than was meant.
+
+#: What costs money for as long as it stands, whether used or not.
+_COSTLY: Final = azure(
+    "app:ManagedEnvironment", "batch:Pool", "compute:VirtualMachine",
+    "compute:VirtualMachineScaleSet", "containerservice:AgentPool",
+    "containerservice:ManagedCluster", "cosmosdb:DatabaseAccount", "databricks:Workspace",
+    "dbformysql:Server", "dbforpostgresql:Server", "kusto:Cluster",
+    "machinelearningservices:Compute", "network:ApplicationGateway", "network:AzureFirewall",
+    "redis:Redis", "redisenterprise:RedisEnterprise", "sql:Database", "sql:ManagedInstance",
+    "web:AppServicePlan",
+) | {
+    "aws:autoscaling/group:Group", "aws:docdb/clusterInstance:ClusterInstance",
+    "aws:ec2/fleet:Fleet", "aws:ec2/instance:Instance", "aws:ecs/service:Service",
+    "aws:eks/cluster:Cluster", "aws:eks/nodeGroup:NodeGroup",
+    "aws:elasticache/replicationGroup:ReplicationGroup", "aws:emr/cluster:Cluster",
+    "aws:msk/cluster:Cluster", "aws:neptune/clusterInstance:ClusterInstance",
+    "aws:opensearch/domain:Domain", "aws:rds/clusterInstance:ClusterInstance",
+    "aws:rds/instance:Instance", "aws:redshift/cluster:Cluster",
+    "aws:sagemaker/endpoint:Endpoint", "aws:sagemaker/notebookInstance:NotebookInstance",
+}  # fmt: skip
+_BUDGETS: Final = {
+    "aws": ("aws:budgets/budget:Budget",),
+    "azure-native": tuple(sorted(azure("consumption:Budget", "costmanagement:Budget"))),
+}
+#: A stack that stands on another one may have its budget there, for the whole account.
+
+
+@rule(
+    "governance-budget",
+    "Somebody is told when a stack costs more than was meant",
+    Severity.LOW,
+    _COSTLY,
+    ("iso27001:A.5.9", "iso27001:A.5.23", "uae-ia:T6.3.1"),
+    "Add a budget (aws.budgets.Budget, azure_native.consumption.Budget) with people to notify, in "
+    "this stack or in the one of the account, which this one then refers to.",
+)
+def budget(resource: Resource, view: View) -> Iterator[Finding]:
+    """One finding a stack and cloud, at the first resource that costs money."""
+    if view.stack is None:
+        yield indeterminate("", "whether the stack has a budget isn't known yet")
+        return
+    if view.stack.of_kind(REFERENCE, *_BUDGETS.get(resource.package, ())):
+        return
+    costly = _costly(view.stack).get(resource.package, [])
+    if costly and costly[0].urn == resource.urn:
+        yield violation("", f"{len(costly)} resources cost money by the hour; no budget watches")
+
+
+@remembered(2)
+def _costly(stack: Stack) -> dict[str, list[Resource]]:
+    found: dict[str, list[Resource]] = {}
+    for each in stack.resources:
+        if each.kind in _COSTLY:
+            found.setdefault(each.package, []).append(each)
+    return found
+
+
+# Pools of GPUs: how many machines they may grow to.
+
+_NODE_GROUP: Final = "aws:eks/nodeGroup:NodeGroup"
+_SCALING: Final = "aws:autoscaling/group:Group"
+_TEMPLATE: Final = "aws:ec2/launchTemplate:LaunchTemplate"
+_CONFIGURATION: Final = "aws:ec2/launchConfiguration:LaunchConfiguration"
+_POOL: Final = azure("containerservice:AgentPool")
+_CLUSTER: Final = azure("containerservice:ManagedCluster")
+_SET: Final = azure("compute:VirtualMachineScaleSet")
+_COMPUTE: Final = azure("machinelearningservices:Compute")
+
+
+@rule(
+    "governance-gpu-ceiling",
+    "Pools of GPUs have a ceiling",
+    Severity.MEDIUM,
+    _POOL | _CLUSTER | _SET | _COMPUTE | {_NODE_GROUP, _SCALING},
+    ("iso27001:A.5.9", "iso27001:A.5.23", "uae-ia:T6.3.1"),
+    "Set the most machines that the pool may have (maxSize, maxCount …), no more than the "
+    "setting mostGpuMachines allows.",
+)
+def gpu_ceiling(resource: Resource, view: View) -> Iterator[Finding]:
+    """The setting ``mostGpuMachines`` is the highest ceiling that a pool may have."""
+    most = view.settings.most_gpu_machines
+    if resource.kind in _CLUSTER:
+        for where, pool in entries(resource.get("agentPoolProfiles"), "agentPoolProfiles"):
+            yield from _pool(pool, where + ".", most)
+    elif resource.kind in _POOL:
+        yield from _pool(resource.properties, "", most)
+    elif resource.kind in _SET:
+        yield from _plain(resource, "sku.name", "sku.capacity", most)
+    elif resource.kind in _COMPUTE:
+        scale = "properties.properties.scaleSettings.maxNodeCount"
+        if text(resource.get("properties.computeType")).lower() in {"", "amlcompute"}:
+            yield from _plain(resource, "properties.properties.vmSize", scale, most)
+    else:
+        path = "scalingConfig.maxSize" if resource.kind == _NODE_GROUP else "maxSize"
+        yield from _grown(resource, view, path, most)
+
+
+def _limited(value: Any, path: str, most: int, gpu: bool | None) -> Iterator[Finding]:
+    """`gpu` is None where the machines' type can't be seen."""
+    if gpu is False:
+        return
+    ceiling = number(value)
+    if is_unknown(value):
+        yield indeterminate(path, f"how far the pool of GPUs grows can't be seen; {most} at most")
+    elif ceiling is not None and ceiling <= most:
+        return
+    elif gpu is None:
+        yield indeterminate(path, "whether these machines have GPUs can't be seen")
+    elif ceiling is None:
+        yield violation(path, f"the pool of GPUs has no ceiling; {most} machines at most")
+    else:
+        yield violation(
+            path, f"the pool may grow to {ceiling:g} machines with GPUs; {most} at most"
+        )
+
+
+def _gpu(names: list[Any]) -> bool | None:
+    if any(has_gpu(text(each)) for each in names):
+        return True
+    return None if any(is_unknown(each) for each in names) else False
+
+
+def _plain(resource: Resource, size: str, ceiling: str, most: int) -> Iterator[Finding]:
+    yield from _limited(resource.get(ceiling), ceiling, most, _gpu([resource.get(size)]))
+
+
+def _pool(pool: Any, base: str, most: int) -> Iterator[Finding]:
+    """A pool of AKS: scaled up to maxCount, or of count machines, which is 1 by default."""
+    gpu = _gpu([get(pool, "vmSize")])
+    scaled = get(pool, "enableAutoScaling")
+    if is_true(scaled) or is_unknown(scaled):
+        yield from _limited(get(pool, "maxCount"), base + "maxCount", most, gpu)
+    else:
+        count = get(pool, "count")
+        yield from _limited(1 if count is ABSENT else count, base + "count", most, gpu)
+
+
+def _grown(resource: Resource, view: View, path: str, most: int) -> Iterator[Finding]:
+    """Node groups and Auto Scaling groups, whose machines may be a template's."""
+    names = [each for _, each in select(resource.properties, "instanceTypes")]
+    mixed = "mixedInstancesPolicy.launchTemplate"
+    names += [each for _, each in select(resource.properties, f"{mixed}.overrides.instanceType")]
+    if not names and (gpu := _of_image(resource)) is not None:
+        names = [gpu]
+    templates = (
+        "launchTemplate.id",
+        "launchTemplate.name",
+        "launchConfiguration",
+        f"{mixed}.launchTemplateSpecification.launchTemplateId",
+        f"{mixed}.launchTemplateSpecification.launchTemplateName",
+    )
+    if not names:
+        if view.stack is None and any(resource.get(each) is not ABSENT for each in templates):
+            if not _within(resource.get(path), most):
+                yield indeterminate(
+                    path, "what machines the launch template makes isn't known yet"
+                )
+            return
+        for template in templates:
+            for each in view.referred(resource, template):
+                if each.kind in {_TEMPLATE, _CONFIGURATION}:
+                    names += items(each.get("instanceType"))
+    yield from _limited(resource.get(path), path, most, _gpu(names))
+
+
+def _within(value: Any, most: int) -> bool:
+    ceiling = number(value)
+    return ceiling is not None and ceiling <= most
+
+
+def _of_image(resource: Resource) -> str | None:
+    """A machine with GPUs where a node group's image is for these."""
+    kind = text(resource.get("amiType")).upper()
+    return "p5.48xlarge" if "GPU" in kind or "NVIDIA" in kind or "NEURON" in kind else None
+
+
+_KARPENTER: Final = "kubernetes:karpenter.sh/*:NodePool"
+_GPU_WORDS: Final = ("nvidia.com/gpu", "instance-gpu", "gpu.nvidia.com")
+
+
+@rule(
+    "governance-gpu-pool-limits",
+    "Karpenter's pools of GPUs have limits",
+    Severity.MEDIUM,
+    frozenset((_KARPENTER,)),
+    ("iso27001:A.5.9", "iso27001:A.5.23", "uae-ia:T6.3.1"),
+    'Set spec.limits with a number for "nvidia.com/gpu" (or cpu) that the team can pay for.',
+)
+def gpu_pool_limits(resource: Resource, view: View) -> Iterator[Finding]:
+    """Without limits a pool grows as long as pods wait: https://karpenter.sh/docs/concepts/
+    nodepools/#speclimits."""
+    if not _is_for_gpus(resource.get("spec.template")):
+        return
+    limits = resource.get("spec.limits")
+    if is_unknown(limits):
+        yield indeterminate("spec.limits", "how far the pool of GPUs grows can't be seen")
+    elif not isinstance(limits, Mapping) or not set(limits) & {"nvidia.com/gpu", "cpu"}:
+        yield violation("spec.limits", "the pool of GPUs has no limit of GPUs or CPUs")
+
+
+def _is_for_gpus(template: Any) -> bool:
+    """Whether its machines, taints or labels speak of GPUs."""
+    for path, value in leaves(template):
+        said = text(value).lower()
+        keys = "/".join(str(each) for each in path)
+        if has_gpu(said) or any(each in said or each in keys for each in _GPU_WORDS):
+            return True
+    families = select(template, "spec.requirements.values")
+    return any(has_gpu(f"{text(each)}.large") for _, each in families if "." not in text(each))
+
+
+RULES: tuple[Rule, ...] = (
+    budget,
+    gpu_ceiling,
+    gpu_pool_limits,
+)

@@ -1,0 +1,349 @@
+"""Where properties send data to: the regions, buckets, accounts and hosts that they name."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from falaj.components.catalogue.region_names import region_in
+from falaj.policies.model import (
+    ABSENT,
+    Finding,
+    Resource,
+    Rule,
+    Severity,
+    Stack,
+    View,
+    indeterminate,
+    is_unknown,
+    rule,
+    select,
+    text,
+    violation,
+)
+from falaj.policies.reading.hosts import host_of, may_talk_to, region_of_host
+from falaj.policies.reading.place import has_place, is_allowed, place_of, places_said
+from falaj.policies.reading.remembered import remembered
+from falaj.policies.reading.types import azure
+from falaj.policies.rules.residency.azure_places import (
+    GROUP,
+    allowed,
+    azure_place_of,
+    is_trusted,
+    refers_to,
+    where_allowed,
+)
+
+# How named rules place what a property of AWS points to.
+
+BUCKETS: Final = frozenset((
+    "aws:s3/bucket:Bucket", "aws:s3/bucketV2:BucketV2", "aws:s3/directoryBucket:DirectoryBucket",
+    "aws-native:s3:Bucket",
+))  # fmt: skip
+_BUCKET: Final = re.compile(
+    r"(?:arn:aws[a-z-]*:s3:::|s3[an]?://)?([A-Za-z0-9][A-Za-z0-9._-]+?)"
+    r"(?:\.s3[.-][a-z0-9.-]*amazonaws\.com(?:\.cn)?)?(?:/.*)?",
+    re.DOTALL,
+)
+_ACCOUNT: Final = re.compile(r"(?<!\d)(\d{12})(?!\d)")
+
+
+def _judge(place: str, path: str, what: str, view: View) -> Iterator[Finding]:
+    if not is_allowed(place, view):
+        yield violation(path, f"{what} is in {place}; {places_said(view)}")
+
+
+#: Packages whose values are never a place or an ARN by themselves.
+_SAY_NOTHING: Final = frozenset(("random", "time", "tls"))
+
+
+def _places(near: Sequence[Resource], view: View) -> set[str]:
+    """Where resources are that a value was made from; roles and random names say nothing.
+
+    Outputs of other stacks and of commands may be anything.
+    """
+    found = {place_of(each, view.stack) for each in near if has_place(each)} - {"global"}
+    opaque = any(
+        each.custom and not has_place(each) and each.package not in _SAY_NOTHING for each in near
+    )
+    return found | ({"unknown"} if opaque else set())
+
+
+def _unseen(
+    near: Sequence[Resource], path: str, what: str, view: View, why: str
+) -> Iterator[Finding]:
+    """A value that can't be seen, judged by what it was made from."""
+    places = _places(near, view)
+    foreign = sorted(each for each in places if each != "unknown" and not is_allowed(each, view))
+    if foreign:
+        yield violation(path, f"{what} is made from {foreign[0]}; {places_said(view)}")
+    elif not places or "unknown" in places:
+        yield indeterminate(path, f"where {what} is {why}; {places_said(view)}")
+
+
+def region(resource: Resource, view: View, path: str, what: str) -> Iterator[Finding]:
+    """Judge every region that a property names; what is no region at all is no allowed one."""
+    for at, value in select(resource.properties, path):
+        if is_unknown(value):
+            near = view.referred(resource, at)
+            yield from _unseen(near, at, what, view, "can't be known")
+        elif said := text(value):
+            yield from _judge(f"aws/{region_in(said) or said}", at, what, view)
+
+
+def arn(
+    resource: Resource, view: View, path: str, what: str, *, names_are_local: bool = True
+) -> Iterator[Finding]:
+    """Judge every ARN at a path: by its region, by the bucket that it names, or by its origin.
+
+    Args:
+        resource: whose property.
+        view: settings, and the stack in the second look.
+        path: keys as `select` takes them.
+        what: what the property points to, for the reason.
+        names_are_local: a bare name is one of the resource's own region.
+    """
+    for at, value in select(resource.properties, path):
+        if is_unknown(value):
+            near = view.referred(resource, at)
+            yield from _unseen(near, at, what, view, "can't be known")
+            continue
+        said = text(value)
+        if found := region_in(said):
+            yield from _judge(f"aws/{found}", at, what, view)
+        elif said.startswith("arn:") and ":s3:::" in said:
+            yield from bucket_at(resource, view, at, value, what)
+        elif said and not names_are_local and not said.startswith("arn:"):
+            near = view.referred(resource, at)
+            yield from _unseen(near, at, what, view, "isn't said by its name")
+
+
+def bucket_name(value: object) -> str:
+    """The bucket that an ARN, an S3 address, a host or a name means; empty for others."""
+    found = _BUCKET.fullmatch(text(value))
+    return found[1] if found else ""
+
+
+def _is_of_s3(resource: Resource) -> bool:
+    return resource.kind in BUCKETS or resource.kind.startswith("aws:s3/bucket")
+
+
+def bucket_at(
+    resource: Resource, view: View, at: str, value: Any, what: str, *, certain: bool = False
+) -> Iterator[Finding]:
+    """Judge a bucket by the stack: names and ARNs of S3 say no region.
+
+    Args:
+        resource: whose property.
+        view: settings, and the stack in the second look.
+        at: the property's path.
+        value: what it is.
+        what: what the bucket is for, for the reason.
+        certain: a bucket that isn't in the stack is a violation rather than indeterminate.
+    """
+    if is_unknown(value):
+        # Companions, as its policy is one, have the bucket's region and repeat its name.
+        near = [
+            each for each in view.referred(resource, at) if _is_of_s3(each) or not has_place(each)
+        ]
+        yield from _unseen(near, at, what, view, "can't be known")
+        return
+    if ".mrap" in text(value):
+        yield violation(at, f"{what} is reached through edges abroad; {places_said(view)}")
+        return
+    if found := region_in(value):
+        yield from _judge(f"aws/{found}", at, what, view)
+        return
+    name = bucket_name(value)
+    if not name:
+        return
+    if view.stack is None:
+        yield indeterminate(at, f"where {what} is needs the whole stack; {places_said(view)}")
+        return
+    places = {
+        place_of(each, view.stack)
+        for known in (name, text(value))
+        for each in view.stack.called(known)
+        if each.kind in BUCKETS
+    }
+    if not places:
+        find = violation if certain else indeterminate
+        yield find(
+            at,
+            f"{what} is no bucket of this stack, and the names of buckets say no region; "
+            f"{places_said(view)}",
+        )
+    for place in sorted(places):
+        if place == "unknown":
+            yield indeterminate(at, f"where {what} is can't be known; {places_said(view)}")
+        else:
+            yield from _judge(place, at, what, view)
+
+
+def bucket(
+    resource: Resource, view: View, path: str, what: str, *, certain: bool = False
+) -> Iterator[Finding]:
+    """Judge every bucket at a path, as `bucket_at` does."""
+    for at, value in select(resource.properties, path):
+        yield from bucket_at(resource, view, at, value, what, certain=certain)
+
+
+@remembered(size=2)
+def _own_accounts(stack: Stack) -> frozenset[str]:
+    """The accounts that the stack's own resources are in, as far as the cloud answered."""
+    found: set[str] = set()
+    for each in stack.resources:
+        arn_of = text(each.outputs.get("arn")) if each.package == "aws" else ""
+        if re.match(r"arn:aws[a-z-]*:[a-z0-9-]*:[a-z0-9-]*:\d{12}:", arn_of):
+            found.add(arn_of.split(":")[4])
+        if each.type == "pulumi:providers:aws":
+            found.update(_ACCOUNT.findall(str(each.properties.get("allowedAccountIds"))))
+    return frozenset(found)
+
+
+def account(
+    resource: Resource, view: View, path: str, what: str, *, may_be_own: bool = False
+) -> Iterator[Finding]:
+    """Judge every account that a property names: by number, or within an ARN; ``*`` is anybody.
+
+    What is made from a resource of the stack is one's own; so is one's organisation.
+
+    Args:
+        resource: whose property.
+        view: settings, and the stack in the second look.
+        path: keys as `select` takes them.
+        what: how the account is let in, for the reason.
+        may_be_own: programs often name their own account here, whose number only the cloud's
+            answers tell; without these an account is indeterminate rather than foreign.
+    """
+    own = _own_accounts(view.stack) if view.stack else frozenset[str]()
+    find = indeterminate if may_be_own and not own else violation
+    for at, value in select(resource.properties, path):
+        said = text(value)
+        if is_unknown(value):
+            if not any(each.package == "aws" for each in view.referred(resource, at)):
+                yield indeterminate(at, f"{what} an account that can't be known")
+        elif said == "*" or said.lower() == "all":
+            yield violation(at, f"{what} everybody; only own and allowed accounts may be named")
+        elif ":organizations:" not in said:
+            for number in _ACCOUNT.findall(said):
+                if number not in view.settings.allowed_accounts and number not in own:
+                    yield find(
+                        at,
+                        f"{what} the account {number}, which the setting allowedAccounts lacks",
+                    )
+
+
+def host(resource: Resource, view: View, path: str, what: str) -> Iterator[Finding]:
+    """Judge every host at a path, of URLs and of bare hosts: allowed are private ones, those of
+    an allowed region, and those that the setting ``allowedHosts`` names."""
+    for at, value in select(resource.properties, path):
+        if is_unknown(value):
+            near = view.referred(resource, at)
+            yield from _unseen(near, at, what, view, "can't be known")
+            continue
+        # Brokers come as a list in one text.
+        for found in dict.fromkeys(host_of(each) for each in text(value).split(",")):
+            if found and not may_talk_to(found, view.settings):
+                place = region_of_host(found)
+                yield violation(
+                    at,
+                    f"{what} is {found}, {f'in {place}' if place else 'which no setting allows'}; "
+                    f"{places_said(view)}",
+                )
+
+
+def is_set(resource: Resource, path: str) -> bool:
+    """Whether a property is given: known, and neither empty nor null."""
+    value = resource.get(path)
+    return value is not ABSENT and not is_unknown(value) and value not in ("", [], {})
+
+
+# Where properties send data to: the place of the workspace, account or network that they name.
+#
+# What isn't in the stack has a place that can't be seen, and is no more allowed than a region that
+# nobody named: the finding is indeterminate, which fails where checks are strict. Subscriptions in
+# the setting allowedAccounts are under the same rules, so what is in them is taken to be in the
+# country; so is what another stack offers, which is judged with that stack.
+
+AZURE_CONTROLS: Final = (
+    "health-data:13", "cbuae-outsourcing:6.1", "uae-ia:T6.3.1", "pdpl:22", "gdpr:44",
+    "iso27001:A.5.14",
+)  # fmt: skip
+
+
+def judge_target(
+    resource: Resource, path: str, value: Any, view: View, what: str
+) -> Iterator[Finding]:
+    """What is wrong with the place of something that a property sends data to.
+
+    Args:
+        resource: whose property.
+        path: of the property.
+        value: an id or a name; nothing is found for what is absent.
+        view: the settings and the stack.
+        what: how the target is called in the reason, as ``the workspace``.
+    """
+    if value is ABSENT or value is None or (isinstance(value, str) and not value.strip()):
+        return
+    if is_trusted(value, view):
+        return
+    if view.stack is None:
+        yield indeterminate(path, f"the place of {what} is judged with the whole stack")
+        return
+    found = refers_to(resource, path, value, view)
+    if not found and view.is_from_another_stack(resource, path):
+        return
+    if is_unknown(value) and not path.endswith("ResourceGroupId"):
+        # Ids are made of their groups' names as well; what is in a group may be elsewhere.
+        found = [each for each in found if each.kind != GROUP]
+    places = {each.name: azure_place_of(each, view) for each in found}
+    foreign = [(name, at) for name, at in places.items() if at and at not in allowed(view)]
+    for name, at in foreign:
+        yield violation(path, f"{what} {name!r} is in {at}; {where_allowed(view)}")
+    if not foreign and (not places or None in places.values()):
+        reason = (
+            "isn't in this stack, so its place can't be seen"
+            if not places
+            else ("has a place that can't be seen")
+        )
+        yield indeterminate(
+            path,
+            f"{what} {reason}; {where_allowed(view)}, or name its subscription in allowedAccounts",
+        )
+
+
+@dataclass(frozen=True)
+class Target:
+    """A property that names where data goes."""
+
+    path: str
+    """Keys with dots, through all lists on the way."""
+    what: str
+    """How it is called in a reason, as ``the workspace``."""
+
+
+def targets(
+    id: str,
+    title: str,
+    table: Mapping[str, Sequence[Target]],
+    remediation: str,
+    controls: tuple[str, ...] = AZURE_CONTROLS,
+) -> Rule:
+    """One rule over a table of types (as ``module:Type``) and of what they send data to."""
+    by_kind = {kind: found for name, found in table.items() for kind in azure(name)}
+
+    @rule(id, title, Severity.CRITICAL, frozenset(by_kind), controls, remediation)
+    def check(resource: Resource, view: View) -> Iterator[Finding]:
+        hidden: set[str] = set()
+        for each in by_kind.get(resource.kind, ()):
+            for path, value in select(resource.properties, each.path):
+                # What hides several of them is told once.
+                if not is_unknown(value) or path not in hidden:
+                    yield from judge_target(resource, path, value, view, each.what)
+                if is_unknown(value):
+                    hidden.add(path)
+
+    return check
