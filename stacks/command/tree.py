@@ -185,8 +185,7 @@ class Tree(click.Group):
 @click.command(
     cls=Tree,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
-    epilog="falaj COMMAND --help tells more of each. "
-    "The documentation begins in README.md and goes on in docs.",
+    epilog="falaj COMMAND --help tells more of each. The documentation: README.md and docs.",
 )
 @click.version_option(__version__, message="falaj %(version)s")
 def falaj(**options: Any) -> None:

@@ -14,6 +14,14 @@ from tests.newcomer import documents
 
 ROOT = documents.ROOT
 TOPS = {path.name for path in ROOT.iterdir() if path.is_dir() and path.name[0] not in "._"}
+#: READMEs of folders below the top, each about its own folder.
+OF_FOLDERS = sorted(
+    path
+    for top in (ROOT / "falaj").iterdir()
+    if top.is_symlink()
+    for path in top.resolve().rglob("README.md")
+    if ROOT in path.parents
+)
 _PATH = re.compile(r"[\w./-]+")
 
 
@@ -55,6 +63,30 @@ def test_paths_are_there(path: Path) -> None:
 @pytest.mark.parametrize("path", documents.documents(), ids=lambda path: path.stem)
 def test_modules_are_there(path: Path) -> None:
     assert [name for name in named_modules(path) if importlib.util.find_spec(name) is None] == []
+
+
+def named_files(readme: Path) -> list[str]:
+    """What a folder's own README sets as code and means a file or folder in it."""
+    return [
+        span
+        for span in documents.spans(readme)
+        if re.fullmatch(r"[\w./*-]+(\.(py|yaml|json|html)|(?<=\w)/)", span) and span[0] not in "~/"
+    ]
+
+
+@pytest.mark.parametrize("readme", OF_FOLDERS, ids=lambda path: path.parent.name)
+def test_readmes_of_folders_name_what_is_there(readme: Path) -> None:
+    folder = readme.parent
+    gone = [
+        name
+        for name in named_files(readme)
+        if not (
+            (ROOT / name).exists()
+            or (name.startswith("..") and (folder / name).exists())
+            or (not name.startswith("..") and any(folder.rglob(name)))
+        )
+    ]
+    assert gone == []
 
 
 def test_the_house_names_its_rooms() -> None:

@@ -99,6 +99,12 @@ def test_what_is_left_to_ci_is_in_its_script() -> None:
             assert command in script
 
 
+def test_tests_that_are_named_for_commands_are_there() -> None:
+    named = [path for told in ELSEWHERE.values() for path in re.findall(r"tests/[\w./]*\w", told)]
+    assert named
+    assert [path for path in named if not (documents.ROOT / path).exists()] == []
+
+
 def test_commands_are_found_wherever_they_stand(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
