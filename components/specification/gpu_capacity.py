@@ -11,18 +11,31 @@ from collections.abc import Mapping
 from typing import Any
 
 from falaj.components import catalogue
-from falaj.components.specification.limits import OneOf
+from falaj.components.specification.limits import ByCloud, Hint, OneOf
 from falaj.components.specification.placed import Placed
 from falaj.components.specification.refusals import Refusals
 
-CAPACITIES = {
-    "aws": ("on-demand", "spot", "reservation", "capacity-block"),
-    "azure": ("on-demand", "spot", "reservation"),
-}
-FABRICS = {"aws": ("none", "efa"), "azure": ("none", "infiniband")}
-PLACEMENT_GROUPS = ("none", "cluster", "existing")
+CAPACITIES = ByCloud.of(
+    {
+        "aws": ("on-demand", "spot", "reservation", "capacity-block"),
+        "azure": ("on-demand", "spot", "reservation"),
+    },
+    {
+        "capacity-block": Hint(
+            "capacity blocks exist on AWS only; on Azure use 'reservation' with a capacity "
+            "reservation group"
+        )
+    },
+)
+FABRICS = ByCloud.of(
+    {"aws": ("none", "efa"), "azure": ("none", "infiniband")},
+    {
+        "infiniband": Hint("infiniband exists on Azure only; use efa", "efa"),
+        "efa": Hint("efa exists on AWS only; use infiniband", "infiniband"),
+    },
+)
+PLACEMENT_GROUPS = OneOf(("none", "cluster", "existing"))
 RESERVED = ("reservation", "capacity-block")
-_OTHER_FABRIC = {"aws": ("infiniband", "efa"), "azure": ("efa", "infiniband")}
 _RESERVATION_ID = {
     "aws": re.compile(r"^cr-(?:[0-9a-f]{8}|[0-9a-f]{17})$"),
     "azure": re.compile(
@@ -38,73 +51,38 @@ _RESERVATION_FORM = {
 }
 
 
-def checked_capacity(cloud: str, args: Mapping[str, Any], refusals: Refusals) -> str:
-    """The argument ``capacity``: how the machines are bought."""
-    capacity: object = args.get("capacity", "on-demand")
-    if cloud == "azure" and capacity == "capacity-block":
-        refusals.add(
-            "capacity", capacity, OneOf(CAPACITIES[cloud]),
-            "capacity blocks exist on AWS only; on Azure use 'reservation' with a capacity "
-            "reservation group",
-        )  # fmt: skip
-    else:
-        refusals.choice("capacity", capacity, CAPACITIES[cloud])
-    return str(capacity)
-
-
-def checked_reservation(
-    cloud: str, capacity: str, args: Mapping[str, Any], refusals: Refusals
-) -> str | None:
-    """The argument ``reservation_id``, which only reserved capacity has."""
-    given: object = args.get("reservation_id")
+def check_reservation(cloud: str, args: Mapping[str, Any], refusals: Refusals) -> None:
+    """Hold ``reservation_id`` to ``capacity``: only what is reserved has one."""
+    capacity: str = args["capacity"]
+    given: str | None = args["reservation_id"]
     if capacity not in RESERVED:
         if given is not None:
             refusals.say(
                 "reservation_id",
                 f"given {given!r}, but capacity is {capacity!r}, which uses no reservation; set "
-                f"capacity to {' or '.join(c for c in CAPACITIES[cloud] if c in RESERVED)}, or "
-                "leave reservation_id out",
+                f"capacity to {' or '.join(_reserved(cloud))}, or leave reservation_id out",
             )
-        return None
-    if given is None:
+    elif given is None:
         refusals.say(
             "reservation_id",
             f"missing; capacity {capacity!r} needs {_RESERVATION_FORM[cloud]}; name it, or set "
             "capacity to 'on-demand'",
         )
-        return None
-    if not isinstance(given, str) or not _RESERVATION_ID[cloud].match(given):
+    elif not _RESERVATION_ID[cloud].match(given):
         refusals.add("reservation_id", given, _RESERVATION_FORM[cloud])
-    return str(given)
 
 
-def checked_fabric(cloud: str, args: Mapping[str, Any], refusals: Refusals) -> str:
-    """The argument ``fabric``: how the machines talk to each other."""
-    fabric: object = args.get("fabric", "none")
-    foreign, own = _OTHER_FABRIC[cloud]
-    if fabric == foreign:
-        where = "Azure" if foreign == "infiniband" else "AWS"
-        refusals.add(
-            "fabric",
-            fabric,
-            OneOf(FABRICS[cloud]).words,
-            f"{foreign} exists on {where} only; use {own}",
-            limit=OneOf((own,)),
-        )
-    else:
-        refusals.choice("fabric", fabric, FABRICS[cloud])
-    return str(fabric) if fabric in FABRICS[cloud] else "none"
+def _reserved(cloud: str) -> list[str]:
+    return [str(each) for each in CAPACITIES.on(cloud).values if each in RESERVED]
 
 
-def checked_placement(
-    args: Mapping[str, Any], capacity: str, refusals: Refusals
-) -> tuple[str, str | None]:
-    """The arguments ``placement_group`` and ``placement_group_name``."""
-    group: object = args.get("placement_group", "none")
-    name: object = args.get("placement_group_name")
-    refusals.choice("placement_group", group, PLACEMENT_GROUPS)
+def check_placement(args: Mapping[str, Any], refusals: Refusals) -> None:
+    """Hold ``placement_group``, ``placement_group_name`` and ``capacity`` to each other."""
+    group: str = args["placement_group"]
+    name: str | None = args["placement_group_name"]
+    capacity: str = args["capacity"]
     if group == "existing":
-        if not isinstance(name, str) or not name.strip():
+        if not name:
             refusals.say(
                 "placement_group_name",
                 f"given {name!r}; placement_group 'existing' needs the group's name (AWS) or id "
@@ -131,7 +109,6 @@ def checked_placement(
             "the machines of a capacity block are close to each other already, and a group of "
             "your own can keep some of them from starting",
         )  # fmt: skip
-    return str(group), name if isinstance(name, str) and group == "existing" else None
 
 
 def capacity_notes(capacity: str, placed: Placed, machine: catalogue.MachineType) -> list[str]:

@@ -7,7 +7,7 @@ from typing import Any, NotRequired
 import pulumi
 
 from falaj.components.specification.described import described
-from falaj.components.specification.limits import Between, OneOf, TextRule
+from falaj.components.specification.limits import Between, ByCloud, TextRule
 from falaj.components.specification.placed import Placed, PlacedArgs, check_placed
 from falaj.components.specification.refusals import Refusals
 
@@ -15,13 +15,15 @@ REPOSITORIES = ("training", "inference", "platform")
 #: Registries that each cloud's registry can pull through without credentials of ours:
 #: https://docs.aws.amazon.com/AmazonECR/latest/userguide/pull-through-cache.html;
 #: https://learn.microsoft.com/azure/container-registry/artifact-cache-overview
-UPSTREAMS = {
-    "aws": ("public.ecr.aws", "quay.io", "registry.k8s.io"),
-    "azure": (
-        *("mcr.microsoft.com", "gcr.io", "ghcr.io"),
-        *("public.ecr.aws", "quay.io", "registry.k8s.io"),
-    ),
-}
+UPSTREAMS = ByCloud.of(
+    {
+        "aws": ("public.ecr.aws", "quay.io", "registry.k8s.io"),
+        "azure": (
+            *("mcr.microsoft.com", "gcr.io", "ghcr.io"),
+            *("public.ecr.aws", "quay.io", "registry.k8s.io"),
+        ),
+    }
+)
 _PART = r"[a-z0-9]+(?:(?:[._]|__|-+)[a-z0-9]+)*"
 #: The stricter of both clouds' rules is ECR's: https://docs.aws.amazon.com/AmazonECR/latest/
 #: APIReference/API_CreateRepository.html
@@ -97,11 +99,11 @@ def check(cloud: str, name: str, args: RegistryArgs) -> RegistrySpec:
         refusals.add("repositories", [], "at least one name")
     upstreams = refusals.texts("upstreams", given.get("upstreams", []))
     for position, upstream in enumerate(upstreams):
-        if upstream not in UPSTREAMS[cloud]:
+        if not UPSTREAMS.on(cloud).allows(upstream):
             refusals.add(
                 f"upstreams[{position}]",
                 upstream,
-                OneOf(UPSTREAMS[cloud]),
+                UPSTREAMS.on(cloud),
                 "others need credentials or can't be pulled through: copy their images into a "
                 "repository of your own",
             )

@@ -22,23 +22,23 @@ _SERVERLESS = {
 }
 
 
-def serverless_size(cloud: str, args: Mapping[str, Any], refusals: Refusals) -> tuple[int, int]:
-    """vCPU and GiB of memory, from ``vcpu`` and ``memory_gib``; defaults: 2, and the least."""
+def serverless_size(
+    cloud: str, args: Mapping[str, Any], vcpu: int, refusals: Refusals
+) -> tuple[int, int]:
+    """vCPU and GiB of memory: those of ``memory_gib``, by default the least with that ``vcpu``."""
     sizes = _SERVERLESS[cloud]
-    vcpu: object = args.get("vcpu", 2)
     if vcpu not in sizes:
         rule = OneOf(tuple(sizes))
         refusals.add(
             "vcpu", vcpu, f"{rule.words}, for mode 'serverless'",
             "larger ones need mode 'instances'", limit=rule,
         )  # fmt: skip
-        return 2, 4
-    cpus = int(vcpu) if isinstance(vcpu, int | float) else 2
-    memories = sizes[cpus]
+        return vcpu, 2 * vcpu
+    memories = sizes[vcpu]
     memory: object = args.get("memory_gib", memories[0])
     if memory not in memories:
         rule = OneOf(tuple(memories))
-        words = f"{rule.words} GiB with {cpus} vCPU, for mode 'serverless'"
+        words = f"{rule.words} GiB with {vcpu} vCPU, for mode 'serverless'"
         refusals.add("memory_gib", memory, words, limit=rule)
-        return cpus, memories[0]
-    return cpus, int(memory) if isinstance(memory, int | float) else memories[0]
+        return vcpu, memories[0]
+    return vcpu, int(memory) if isinstance(memory, int | float) else memories[0]

@@ -7,19 +7,19 @@ from typing import Any, NotRequired
 import pulumi
 
 from falaj.components.specification.described import described
-from falaj.components.specification.limits import Between, OneOf
+from falaj.components.specification.limits import Between, ByCloud, OneOf
 from falaj.components.specification.placed import Placed, PlacedArgs, check_placed
 from falaj.components.specification.refusals import Refusals
 from falaj.components.specification.zones import chosen_zones, region_zones
 
 LUSTRE = "lustre"
 NETAPP = "netapp"
-SERVICES = {"aws": (LUSTRE,), "azure": (NETAPP, LUSTRE)}
+SERVICES = ByCloud.of({"aws": (LUSTRE,), "azure": (NETAPP, LUSTRE)})
 #: What the catalogue calls them.
 _AZURE_SERVICES = {NETAPP: "Azure NetApp Files", LUSTRE: "Azure Managed Lustre"}
 #: MB/s for each TiB of SSD: https://docs.aws.amazon.com/fsx/latest/LustreGuide/performance.html;
 #: https://learn.microsoft.com/azure/azure-managed-lustre/create-file-system-portal
-THROUGHPUTS = {"aws": (125, 250, 500, 1000), "azure": (125, 250, 500)}
+THROUGHPUTS = ByCloud.of({"aws": (125, 250, 500, 1000), "azure": (125, 250, 500)})
 #: The smallest that a service has, and a pebibyte.
 CAPACITY_GIB = Between(1024, 1_048_576)
 #: Premium Azure Files: https://learn.microsoft.com/azure/storage/files/storage-files-scale-targets
@@ -97,8 +97,8 @@ def check(cloud: str, name: str, args: TrainingFileSystemArgs) -> TrainingFileSy
     placed = check_placed(cloud, given, refusals)
     zones = chosen_zones(placed, given, refusals) if placed else ()
     zone = _zone(placed, given.get("zone"), zones, refusals) if placed else ""
-    offered = SERVICES[cloud]
-    service = given.get("service", offered[0])
+    offered = SERVICES.on(cloud)
+    service = given.get("service", offered.values[0])
     refusals.choice("service", service, offered)
     if placed and cloud == "azure" and service in _AZURE_SERVICES:
         _offered(placed, str(service), refusals)
@@ -109,7 +109,7 @@ def check(cloud: str, name: str, args: TrainingFileSystemArgs) -> TrainingFileSy
             f"given {throughput!r}; only Lustre has it: leave it out, or choose service 'lustre'",
         )
     throughput = 250 if throughput is None else throughput
-    refusals.choice("throughput_mbs_per_tib", throughput, THROUGHPUTS[cloud])
+    refusals.choice("throughput_mbs_per_tib", throughput, THROUGHPUTS.on(cloud))
     capacity = _capacity(cloud, service, throughput, given.get("capacity_gib"), refusals)
     homes = refusals.flag("homes", given.get("homes", True))
     homes_gib = _homes_gib(cloud, homes, given.get("homes_gib"), refusals)

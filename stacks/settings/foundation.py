@@ -18,7 +18,7 @@ from falaj.components.specification import (
 )
 from falaj.components.specification.emails import MOST as MOST_EMAILS
 from falaj.components.specification.forms import EMAIL
-from falaj.components.specification.limits import OneOf, of_any
+from falaj.components.specification.limits import OneOf
 from falaj.components.specification.retention import LOG_DAYS
 from falaj.stacks.settings.cloud import CloudSettings, Name
 from falaj.stacks.settings.section import Section
@@ -67,7 +67,7 @@ class RegistrySettings(Section):
     repositories: (
         Annotated[list[Annotated[str, registry.REPOSITORY]], Field(min_length=1)] | None
     ) = None
-    upstreams: list[Annotated[str, of_any(registry.UPSTREAMS)]] | None = None
+    upstreams: list[Annotated[str, registry.UPSTREAMS]] | None = None
     keep_images: Annotated[int, registry.KEEP_IMAGES] | None = None
     quarantine: bool | None = None
 

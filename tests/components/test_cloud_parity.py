@@ -30,9 +30,11 @@ def classes(module: ModuleType) -> dict[str, type[Any]]:
 
 
 def outputs(component: type[Any]) -> dict[str, Any]:
-    # Its own annotations only: those of the SDK's base classes name types that can't be resolved.
-    own: dict[str, Any] = component.__annotations__
-    return {name: kind for name, kind in own.items() if not name.startswith("_")}
+    # Not those of the SDK's base classes, which name types that can't be resolved.
+    own = [each for each in component.__mro__ if each.__module__.startswith("falaj.")]
+    found = {name: kind for each in own for name, kind in inspect.get_annotations(each).items()}
+    assert found
+    return {name: kind for name, kind in found.items() if not name.startswith("_")}
 
 
 @pytest.mark.parametrize("name", NAMES)
