@@ -77,16 +77,20 @@ class Argument:
     example: Example | None
 
     @property
+    def allowed(self) -> str:
+        """The limits in words: of a list, how many and which."""
+        limit = "" if self.limit is None else _words(self.limit)
+        if get_origin(self.type) is not list:
+            return limit
+        count = "" if self.length is None else _count(self.length)
+        return ", ".join(filter(None, (count, limit and f"each {limit}")))
+
+    @property
     def rule(self) -> str:
         """What is allowed and what it is when left out, in sentences; may be empty."""
         said: list[str] = []
-        if self.limit is not None:
-            each = "each " if get_origin(self.type) is list else ""
-            said.append(f"Allowed: {each}{_words(self.limit)}.")
-        if self.length is not None:
-            most = "" if self.length.max_length is None else f" to {self.length.max_length}"
-            or_more = " or more" if self.length.max_length is None else ""
-            said.append(f"{self.length.min_length}{most}{or_more} of them.")
+        if self.limit is not None or self.length is not None:
+            said.append(f"Allowed: {self.allowed}.")
         if self.default is not None:
             said.append(f"Default: {self.default.words}.")
         return " ".join(said)
@@ -162,6 +166,12 @@ def _marks(hint: Any) -> Iterator[Any]:
         yield from _marks(inner[0])
     elif origin in (NotRequired, Required, list):
         yield from _marks(inner[0])
+
+
+def _count(length: annotated_types.Len) -> str:
+    if length.max_length is None:
+        return "at least one" if length.min_length == 1 else f"{length.min_length} or more"
+    return f"{length.min_length} to {length.max_length}"
 
 
 def _words(limit: Limit) -> str:

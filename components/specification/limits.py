@@ -88,6 +88,8 @@ class OneOf(Limit):
     values: tuple[str | int, ...]
     hints: Mapping[str, Hint] = field(default_factory=dict[str, "Hint"], compare=False)
     """What to say of others that people expect there, by value."""
+    otherwise: str = field(default="", compare=False)
+    """What to do where none of the values will do."""
 
     @property
     def words(self) -> str:
@@ -107,16 +109,18 @@ class ByCloud(OneOf):
 
     @staticmethod
     def of(
-        by_cloud: Mapping[str, Iterable[str | int]], hints: Mapping[str, Hint] | None = None
+        by_cloud: Mapping[str, Iterable[str | int]],
+        hints: Mapping[str, Hint] | None = None,
+        otherwise: str = "",
     ) -> ByCloud:
-        """``by_cloud`` is what each cloud has; ``hints`` are as `OneOf` takes them."""
+        """``by_cloud`` is what each cloud has; ``hints`` and ``otherwise`` are as in `OneOf`."""
         each = tuple((cloud, tuple(values)) for cloud, values in by_cloud.items())
         every = tuple(dict.fromkeys(value for _, values in each for value in values))
-        return ByCloud(every, hints or {}, each)
+        return ByCloud(every, hints or {}, otherwise, each)
 
     def on(self, cloud: str) -> OneOf:
         """The rule of one cloud."""
-        return OneOf(dict(self.by_cloud)[cloud], self.hints)
+        return OneOf(dict(self.by_cloud)[cloud], self.hints, self.otherwise)
 
 
 @dataclass(frozen=True)

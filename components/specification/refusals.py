@@ -144,6 +144,10 @@ class Refusals:
             cloud: ``aws`` or ``azure``, for limits that differ.
         """
         self.names(args, kind)
+        return self.checked_only(args, kind, cloud)
+
+    def checked_only(self, args: Mapping[str, Any], kind: type, cloud: str = "") -> dict[str, Any]:
+        """As `checked`, where ``args`` may have other arguments beside those of ``kind``."""
         found = with_defaults(kind, args)
         for name, argument in arguments_of(kind).items():
             if name in found and args.get(name) is not None:
@@ -166,13 +170,17 @@ class Refusals:
             items = cast("Sequence[object]", value)
         length = argument.length
         if length and not length.min_length <= len(items) <= (length.max_length or math.inf):
-            self.add(name, value, argument.rule.rstrip("."))
+            self.say(name, f"given {len(items)} of them; allowed: {argument.allowed}")
         return tuple(
             self._plain(f"{name}[{position}]", item, of, limit)
             for position, item in enumerate(items)
         )
 
     def _plain(self, name: str, value: object, kind: Any, limit: Limit | None) -> Any:
+        if isinstance(limit, OneOf):
+            self.choice(name, value, limit)
+            # Numbers from programs in other languages arrive as floats.
+            return int(value) if isinstance(value, float) and limit.allows(value) else value
         if kind is int:
             return self.within(name, value, limit if isinstance(limit, Between) else _ANY_NUMBER)
         if kind is float:
@@ -181,9 +189,7 @@ class Refusals:
             return self.flag(name, value)
         if kind is not str:
             return value  # whose check knows its form
-        if isinstance(limit, OneOf):
-            self.choice(name, value, limit)
-        elif isinstance(limit, TextRule):
+        if isinstance(limit, TextRule):
             self.form(name, value, limit)
         elif not isinstance(value, str) or not value.strip():
             self.add(name, value, "text that is not empty")
@@ -219,8 +225,8 @@ class Refusals:
         """Refuse a value that is none of ``allowed``."""
         rule = allowed if isinstance(allowed, OneOf) else OneOf(tuple(allowed))
         if not rule.allows(value):
-            unquoted = Hint("write it as text" if str(value) in rule.values else "")
-            hint = rule.hints.get(str(value), unquoted)
+            usual = Hint("write it as text" if str(value) in rule.values else rule.otherwise)
+            hint = rule.hints.get(str(value), usual)
             limit = OneOf((hint.meant,)) if hint.meant else rule
             self.add(argument, value, rule.words, hint.text, limit=limit)
 

@@ -35,7 +35,7 @@ def serverless_size(
         )  # fmt: skip
         return vcpu, 2 * vcpu
     memories = sizes[vcpu]
-    memory: object = args.get("memory_gib", memories[0])
+    memory: object = args.get("memory_gib") or memories[0]
     if memory not in memories:
         rule = OneOf(tuple(memories))
         words = f"{rule.words} GiB with {vcpu} vCPU, for mode 'serverless'"

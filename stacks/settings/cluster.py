@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, Literal
 
 from pydantic import Field
 
@@ -13,25 +13,13 @@ from falaj.components.specification import (
     training_file_system,
     workload_identity,
 )
-from falaj.components.specification.forms import OBJECT
-from falaj.components.specification.kubernetes_version import VERSIONS
-from falaj.components.specification.limits import OneOf
 from falaj.stacks.settings.cloud import PoolName
 from falaj.stacks.settings.derived import cloud_section
-from falaj.stacks.settings.foundation import Days, OnFoundation
-from falaj.stacks.settings.section import Section
+from falaj.stacks.settings.foundation import OnFoundation
 
 
-class ControlPlaneSettings(Section):
+class ControlPlaneSettings(cloud_section(cluster.ClusterArgs, leaving_out=("zones",))):
     """The cluster itself."""
-
-    described_by: ClassVar = cluster.ClusterArgs
-    administrators: list[str] | None = None
-    viewers: list[str] | None = None
-    kubernetes_version: Annotated[str, VERSIONS] | None = None
-    service_cidr: str | None = None
-    log_days: Days | None = None
-    strict_network_policy: bool | None = None
 
 
 class GpuPoolSettings(cloud_section(gpu_node_pool.GpuNodePoolArgs, ("kubernetes_version",))):
@@ -42,25 +30,14 @@ class CpuPoolSettings(cloud_section(cpu_node_pool.CpuNodePoolArgs, ("kubernetes_
     """A pool of machines without GPUs."""
 
 
-class FileSystemSettings(Section):
+class FileSystemSettings(
+    cloud_section(training_file_system.TrainingFileSystemArgs, leaving_out=("zones",))
+):
     """The fast file system for training data and checkpoints."""
 
-    described_by: ClassVar = training_file_system.TrainingFileSystemArgs
-    service: Annotated[str, training_file_system.SERVICES] | None = None
-    zone: str | None = None
-    capacity_gib: Annotated[int, training_file_system.CAPACITY_GIB] | None = None
-    throughput_mbs_per_tib: Annotated[int, training_file_system.THROUGHPUTS] | None = None
-    homes: bool = True
-    homes_gib: Annotated[int, training_file_system.HOMES_GIB] | None = None
 
-
-class WorkloadSettings(Section):
+class WorkloadSettings(cloud_section(workload_identity.WorkloadIdentityArgs)):
     """What the pods of one service account may do."""
-
-    described_by: ClassVar = workload_identity.WorkloadIdentityArgs
-    namespace: Annotated[str, OBJECT]
-    service_account: Annotated[str, OBJECT]
-    duty: Annotated[str, OneOf(workload_identity.DUTIES)]
 
 
 class ClusterSettings(OnFoundation):

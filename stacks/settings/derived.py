@@ -35,6 +35,7 @@ def section_of(
     arguments: type,
     name: str,
     leaving_out: Collection[str] = frozenset(),
+    optional: Collection[str] = frozenset(),
     **instead: Any,
 ) -> type[Section]:
     """The section that has a component's arguments as its keys.
@@ -43,6 +44,7 @@ def section_of(
         arguments: the TypedDict of the arguments.
         name: the section's name, for messages.
         leaving_out: arguments that the blueprint gives.
+        optional: needed arguments that it knows where the stack leaves them out.
         instead: types of arguments that a stack file can say more exactly than the component.
     """
     stated = arguments_of(arguments)
@@ -51,14 +53,18 @@ def section_of(
         if key in leaving_out:
             continue
         plain = instead.get(key) or _plain(hint)
-        fields[key] = (plain, ...) if stated[key].required else (plain | None, None)
+        required = stated[key].required and key not in optional
+        fields[key] = (plain, ...) if required else (plain | None, None)
     made = create_model(name, __base__=Section, __doc__=arguments.__doc__, **fields)
     made.described_by = arguments
     return made
 
 
 def cloud_section(
-    arguments: type, leaving_out: Collection[str] = (), taking: Collection[str] = ()
+    arguments: type,
+    leaving_out: Collection[str] = (),
+    taking: Collection[str] = (),
+    optional: Collection[str] = (),
 ) -> type[Section]:
     """The section of a component in a cloud: its own plain arguments, not what all share.
 
@@ -66,10 +72,11 @@ def cloud_section(
         arguments: the TypedDict of the arguments.
         leaving_out: plain arguments that the blueprint gives.
         taking: arguments that may be outputs, which the stack gives all the same.
+        optional: needed arguments that the blueprint knows where the stack leaves them out.
     """
     late = {name for name, each in arguments_of(arguments).items() if each.late}
     given = {*PlacedArgs.__annotations__, *late, *leaving_out} - set(taking)
-    return section_of(arguments, arguments.__name__, given)
+    return section_of(arguments, arguments.__name__, given, optional)
 
 
 def component_section(arguments: type, name: str, **instead: Any) -> type[Section]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, ClassVar, Literal, get_args, get_origin
+from typing import Annotated, Any, ClassVar, get_args, get_origin
 
 from pydantic import BaseModel, ConfigDict, PrivateAttr, ValidationInfo, field_validator
 from pydantic.alias_generators import to_camel
@@ -10,7 +10,6 @@ from pydantic_core import PydanticCustomError
 
 from falaj.stacks.settings.given import Given
 
-DataClass = Literal["public", "internal", "confidential", "restricted"]
 _TRUTHS = {"true": True, "false": False}
 
 
