@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -10,6 +9,7 @@ from typing import Any, cast, get_args, get_origin
 
 import pulumi
 
+from falaj.components.nearest import nearest
 from falaj.components.specification.arguments import Argument, arguments_of, with_defaults
 from falaj.components.specification.limits import (
     Between,
@@ -95,7 +95,7 @@ class Refusals:
 
     def unknown(self, argument: str, kind: str, allowed: Sequence[str], what: str) -> None:
         """An argument that ``kind`` doesn't have; ``what`` is what that has: its arguments."""
-        near = difflib.get_close_matches(argument.rpartition(".")[2], allowed, n=1)
+        near = nearest(argument.rpartition(".")[2], allowed)
         hint = f"did you mean {near[0]!r}?" if near else f"allowed: {', '.join(allowed)}"
         self._note(
             Refusal(
