@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from falaj.components import catalogue
 from falaj.components.catalogue import placement
-from falaj.components.specification.cpu_demand import machine_demand
 from falaj.components.specification.gpu_node_pool import GpuNodePoolArgs
+from falaj.components.specification.machine_choice import machine_demand
 from falaj.stacks.reality import made_up
 from falaj.stacks.rehearsal import rehearse
 from falaj.stacks.settings import CloudSettings, ClusterSettings

@@ -13,7 +13,7 @@ from falaj.components.aws import _launch_template as fragments
 from falaj.components.aws._autoscaler_tags import autoscaler_tags, hints
 from falaj.components.aws._component import child
 from falaj.components.aws._node_config import user_data
-from falaj.components.specification.gpu_capacity import RESERVED
+from falaj.components.specification.gpu_node_pool import RESERVED
 from falaj.components.specification.machine_choice import subnets_of
 from falaj.components.specification.node_pools import ONE_AT_A_TIME, NodePoolSpec
 

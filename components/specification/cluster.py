@@ -7,6 +7,7 @@ from typing import Annotated, Any, NotRequired
 
 import pulumi
 
+from falaj.components.specification.address_plan import PRIVATE
 from falaj.components.specification.arguments import Default
 from falaj.components.specification.described import described
 from falaj.components.specification.forms import NAME
@@ -15,7 +16,6 @@ from falaj.components.specification.kubernetes_version import VERSIONS
 from falaj.components.specification.machine_choice import checked_subnets
 from falaj.components.specification.placed import Placed, PlacedArgs, check_placed
 from falaj.components.specification.principals import checked_principals
-from falaj.components.specification.private_ranges import PRIVATE
 from falaj.components.specification.refusals import Refusals
 from falaj.components.specification.retention import LOG_DAYS, log_days
 from falaj.components.specification.zones import chosen_zones, region_zones

@@ -8,24 +8,110 @@ from typing import Annotated, Any, NotRequired
 import pulumi
 
 from falaj.components import catalogue
+from falaj.components.specification.address_plan import private_ranges
 from falaj.components.specification.arguments import Default
-from falaj.components.specification.cpu_demand import INT8, MEMORY_GIB, VCPU, cpu_demand
 from falaj.components.specification.described import described
 from falaj.components.specification.limits import Between, OneOf, TextRule
 from falaj.components.specification.machine_choice import (
+    INT8,
+    MEMORY_GIB,
+    VCPU,
     checked_subnets,
     chosen_machine,
+    cpu_demand,
     machine_notes,
     machine_zones,
 )
 from falaj.components.specification.node_pools import checked_name
 from falaj.components.specification.placed import Placed, PlacedArgs, check_placed
-from falaj.components.specification.private_ranges import private_ranges
 from falaj.components.specification.refusals import Refusals
 from falaj.components.specification.retention import LOG_DAYS, log_days
-from falaj.components.specification.serverless_size import serverless_size
-from falaj.components.specification.tier_needs import check_needs
 from falaj.components.specification.zones import chosen_zones
+
+_INSTANCES_ONLY = ("int8", "machine", "machine_image")
+_AWS_NEEDS = ("repository_id",)
+_AZURE_NEEDS = ("log_destination_id", "keyring_secret_id", "certificate_id")
+_AWS_ARNS = {"keyring_secret_id": "secretsmanager", "certificate_id": "acm"}
+_VAULT_SECRET = re.compile(
+    r"^/subscriptions/[^/]+/resourceGroups/[^/]+/providers/Microsoft\.KeyVault/vaults/[^/]+"
+    r"/secrets/[^/]+$",
+    re.IGNORECASE,
+)
+
+
+def check_needs(cloud: str, mode: object, args: Mapping[str, Any], refusals: Refusals) -> None:
+    """Refuse the lack of what a cloud or mode needs, and what it has no use for."""
+    if cloud == "aws":
+        refusals.needed(args, _AWS_NEEDS, "on AWS")
+        for argument, service in _AWS_ARNS.items():
+            value: object = args.get(argument)
+            start = f"arn:aws:{service}:{args.get('region')}:"
+            if isinstance(value, str) and not value.startswith(start):
+                refusals.add(argument, value, f"an ARN of the region: {start}…")
+    else:
+        refusals.needed(args, _AZURE_NEEDS, "on Azure")
+        if args.get("boundary_id") is not None:
+            refusals.say(
+                "boundary_id", "permissions boundaries exist on AWS only; leave it out on Azure"
+            )
+        if args.get("log_days") is not None:
+            refusals.say(
+                "log_days",
+                "the workspace decides on Azure; set retention_days of AuditTrail, and leave it "
+                "out here",
+            )
+        for argument in ("keyring_secret_id", "certificate_id"):
+            value: object = args.get(argument)
+            if isinstance(value, str) and not _VAULT_SECRET.match(value):
+                refusals.add(
+                    argument, value, "the resource id of a Key Vault secret: /subscriptions/…"
+                    "/providers/Microsoft.KeyVault/vaults/NAME/secrets/NAME",
+                )  # fmt: skip
+    if mode == "serverless":
+        for argument in _INSTANCES_ONLY:
+            if args.get(argument) is not None:
+                refusals.say(
+                    argument,
+                    f"given {args[argument]!r}, but mode is 'serverless', where the cloud picks "
+                    "the machine; leave it out, or set mode to 'instances'",
+                )
+
+
+#: Memory in GiB that goes with so many vCPUs: docs.aws.amazon.com/AmazonECS/latest/developerguide/
+#: task-cpu-memory-error.html; learn.microsoft.com/azure/container-apps/containers (exactly twice).
+_SERVERLESS = {
+    "aws": {
+        1: range(2, 9),
+        2: range(4, 17),
+        4: range(8, 31),
+        8: range(16, 61, 4),
+        16: range(32, 121, 8),
+    },
+    "azure": {1: range(2, 3), 2: range(4, 5), 3: range(6, 7), 4: range(8, 9)},
+}
+
+
+def serverless_size(
+    cloud: str, args: Mapping[str, Any], vcpu: int, refusals: Refusals
+) -> tuple[int, int]:
+    """vCPU and GiB of memory: those of ``memory_gib``, by default the least with that ``vcpu``."""
+    sizes = _SERVERLESS[cloud]
+    if vcpu not in sizes:
+        rule = OneOf(tuple(sizes))
+        refusals.add(
+            "vcpu", vcpu, f"{rule.words}, for mode 'serverless'",
+            "larger ones need mode 'instances'", limit=rule,
+        )  # fmt: skip
+        return vcpu, 2 * vcpu
+    memories = sizes[vcpu]
+    memory: object = args.get("memory_gib") or memories[0]
+    if memory not in memories:
+        rule = OneOf(tuple(memories))
+        words = f"{rule.words} GiB with {vcpu} vCPU, for mode 'serverless'"
+        refusals.add("memory_gib", memory, words, limit=rule)
+        return vcpu, memories[0]
+    return vcpu, int(memory) if isinstance(memory, int | float) else memories[0]
+
 
 MODES = OneOf(("instances", "serverless"))
 INSTANCES = Between(1, 100)

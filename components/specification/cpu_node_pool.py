@@ -6,18 +6,16 @@ from typing import Annotated, Any, NotRequired
 
 from falaj.components import catalogue
 from falaj.components.specification.arguments import Default
-from falaj.components.specification.cpu_demand import (
+from falaj.components.specification.described import described
+from falaj.components.specification.limits import Hint, OneOf
+from falaj.components.specification.machine_choice import (
     ARCHITECTURES,
     INT8,
     MEMORY_GIB,
     VCPU,
-    cpu_demand,
-)
-from falaj.components.specification.described import described
-from falaj.components.specification.limits import Hint, OneOf
-from falaj.components.specification.machine_choice import (
     checked_subnets,
     chosen_machine,
+    cpu_demand,
     machine_notes,
     machine_zones,
 )

@@ -7,7 +7,7 @@ from typing import Annotated, Any, NotRequired
 
 import pulumi
 
-from falaj.components.specification.address_plan import AddressPlan
+from falaj.components.specification.address_plan import PRIVATE, AddressPlan
 from falaj.components.specification.arguments import Default
 from falaj.components.specification.cluster import POD_CIDR
 from falaj.components.specification.described import described
@@ -20,10 +20,6 @@ from falaj.components.specification.zones import REGIONAL, chosen_zones, region_
 CLUSTER = "cluster"
 SERVING = "serving"
 PURPOSES = (CLUSTER, SERVING)
-#: https://www.rfc-editor.org/rfc/rfc1918#section-3
-_PRIVATE = tuple(
-    ipaddress.IPv4Network(each) for each in ("10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16")
-)
 _LABEL = r"[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?"
 DOMAIN = TextRule(
     rf"^(?=.{{1,253}}$)\.?(?:{_LABEL}\.)+[a-z](?:[a-z0-9-]{{0,61}}[a-z0-9])$",
@@ -140,7 +136,7 @@ def _cidr(value: object, refusals: Refusals) -> ipaddress.IPv4Network | None:
     except ValueError as error:
         refusals.add("cidr", value, allowed, str(error))
         return None
-    inside = any(network.subnet_of(private) for private in _PRIVATE)
+    inside = any(network.subnet_of(private) for private in PRIVATE)
     if not inside or not 16 <= network.prefixlen <= 22:
         refusals.add("cidr", value, allowed + ", inside 10/8, 172.16/12 or 192.168/16")
         return None

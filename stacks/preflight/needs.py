@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from falaj.components import catalogue
 from falaj.components.catalogue import MachineType
 from falaj.components.specification.arguments import with_defaults
-from falaj.components.specification.cpu_demand import machine_demand
+from falaj.components.specification.machine_choice import machine_demand
 from falaj.stacks.settings import CloudSettings
 from falaj.stacks.settings.machines import AskedMachines, asked_machines
 
