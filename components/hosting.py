@@ -1,26 +1,29 @@
 """Serves components to programs in other languages, with a description of every argument.
 
-The SDK's own host infers a package's schema from the components' types. It reads descriptions from
-the source of each class alone, and so loses those of arguments that all components inherit: they
-are put back here. The host's place in the SDK is marked as experimental; nothing else depends on
-it.
+The SDK's own host infers a package's schema from the components' types. It knows no `Annotated`,
+and reads descriptions from the source of each class alone, which loses those that are inherited:
+limits are taken off for it, and told in the descriptions. The host's place in the SDK is marked as
+experimental; nothing else depends on it.
 """
 
 from __future__ import annotations
 
+import inspect
 import json
 import sys
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
 from importlib import metadata
 from types import ModuleType
 
 import pulumi
 from pulumi.provider import main
-from pulumi.provider.experimental.analyzer import Analyzer
 from pulumi.provider.experimental.component import ComponentProvider
 from pulumi.provider.experimental.schema import generate_schema
 
-from falaj.components.specification.placed import PlacedArgs
+from falaj.components.specification.arguments import hints, without_limits
+from falaj.components.specification.described import documented, explained
+from falaj.components.specification.spelling import camel
 
 _DISTRIBUTION = "falaj"
 
@@ -32,16 +35,35 @@ class DescribedComponents(ComponentProvider):
         self, components: Sequence[type[pulumi.ComponentResource]], name: str, version: str
     ) -> None:
         """``name`` is the package's, such as ``falaj-azure``."""
-        super().__init__(list(components), name, None, version)
-        shared, _ = Analyzer(name).analyze_type(PlacedArgs, is_component_output=False)
-        for component in self._component_defs.values():
-            for argument, definition in component.inputs.items():
-                if not definition.description and argument in shared:
-                    definition.description = shared[argument].description
+        kinds = {each.__name__: inspect.get_annotations(each.__init__) for each in components}
+        with _without_limits([found["args"] for found in kinds.values()]):
+            super().__init__(list(components), name, None, version)
+        for each in components:
+            texts = explained(kinds[each.__name__]["args"]), documented(each)
+            found = self._component_defs[each.__name__]
+            for definitions, told in zip((found.inputs, found.outputs), texts, strict=True):
+                for python_name, text in told.items():
+                    if camel(python_name) in definitions:
+                        definitions[camel(python_name)].description = text
         schema = generate_schema(
             name, version, None, self._component_defs, self._type_defs, self._dependencies
         )
         self.schema = json.dumps(schema.to_json())
+
+
+@contextmanager
+def _without_limits(kinds: Sequence[type]) -> Generator[None]:
+    """Annotations as the SDK reads them, for as long as it does."""
+    before = [kind.__annotations__ for kind in kinds]
+    try:
+        for kind in kinds:
+            kind.__annotations__ = {
+                name: without_limits(hint) for name, hint in hints(kind).items()
+            }
+        yield
+    finally:
+        for kind, annotations in zip(kinds, before, strict=True):
+            kind.__annotations__ = annotations
 
 
 def components_of(module: ModuleType) -> list[type[pulumi.ComponentResource]]:

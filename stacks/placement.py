@@ -7,9 +7,13 @@ from dataclasses import dataclass
 
 from falaj.components import catalogue
 from falaj.components.catalogue import placement
+from falaj.components.specification.gpu_node_pool import GpuNodePoolArgs
+from falaj.components.specification.machine_choice import machine_demand
 from falaj.stacks.reality import made_up
 from falaj.stacks.rehearsal import rehearse
-from falaj.stacks.settings import CloudSettings, ClusterSettings, SmbSettings
+from falaj.stacks.settings import CloudSettings, ClusterSettings
+from falaj.stacks.settings.derived import arguments
+from falaj.stacks.settings.machines import asked_machines
 from falaj.stacks.settings.problems import Finding, Path, Put, RefusedSettingsError
 from falaj.stacks.settings.suggestions import closest
 
@@ -47,37 +51,13 @@ def demands(settings: CloudSettings) -> Sequence[catalogue.Demand]:
 
     One that is named by its type is left to the component: no other cloud has that name.
     """
-    found: list[catalogue.Demand] = []
     if isinstance(settings, ClusterSettings):
         _require_gpus(settings)
-        found += [
-            catalogue.Demand(gpu=pool.gpu, count=pool.count, fabric=pool.fabric, zones=pool.zones)
-            for pool in settings.gpu_pools.values()
-            if pool.machine is None
-        ]
-        found += [
-            catalogue.Demand(
-                vcpu=pool.vcpu,
-                memory_gib=pool.memory_gib,
-                int8=pool.int8,
-                arch=pool.arch,
-                zones=pool.zones,
-            )
-            for pool in settings.cpu_pools.values()
-            if pool.machine is None
-        ]
-    if isinstance(settings, SmbSettings):
-        asked = settings.inference
-        if asked.mode != "serverless" and asked.machine is None:
-            found.append(
-                catalogue.Demand(
-                    vcpu=asked.vcpu,
-                    memory_gib=asked.memory_gib,
-                    int8=asked.int8,
-                    zones=asked.zones,
-                )
-            )
-    return found
+    return [
+        machine_demand(machines.kind, machines.given)
+        for machines in asked_machines(settings)
+        if "machine" not in machines.given
+    ]
 
 
 def _require_gpus(settings: ClusterSettings) -> None:
@@ -87,11 +67,12 @@ def _require_gpus(settings: ClusterSettings) -> None:
     models = list(dict.fromkeys(gpu.model for gpu in catalogue.GPUS.values()))
     found: list[Finding] = []
     for name, pool in settings.gpu_pools.items():
+        gpu = arguments(pool, GpuNodePoolArgs)["gpu"]
         try:
-            catalogue.Demand(gpu=pool.gpu)
+            catalogue.Demand(gpu=gpu)
         except catalogue.DemandError as error:
             path: Path = ("gpuPools", name, "gpu")
-            near = closest(pool.gpu, models)
+            near = closest(gpu, models)
             found.append(Finding(path, str(error), (Put(path, near),) if near else ()))
     if found:
         raise RefusedSettingsError.of(settings.provenance, found)

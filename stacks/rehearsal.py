@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib
-import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -12,6 +11,7 @@ import pulumi
 
 from falaj.components import catalogue
 from falaj.components.specification.refusals import RefusedArgumentsError
+from falaj.components.specification.spelling import module_of
 from falaj.stacks.blueprints import cluster, foundation, in_cluster, platform, smb, workloads
 from falaj.stacks.blueprints.cloud import Cloud, common_arguments
 from falaj.stacks.image_digests import digests
@@ -72,7 +72,7 @@ class Rehearsed:
         )
 
     def __getattr__(self, component: str) -> Callable[..., Anything]:
-        check = self._check_of(re.sub(r"(?<!^)(?=[A-Z])", "_", component).lower())
+        check = self._check_of(module_of(component))
 
         def make(name: str, args: Mapping[str, Any], options: object) -> Anything:
             del options

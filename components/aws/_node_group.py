@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping
 from typing import Any
 
 import pulumi
@@ -14,10 +13,9 @@ from falaj.components.aws import _launch_template as fragments
 from falaj.components.aws._autoscaler_tags import autoscaler_tags, hints
 from falaj.components.aws._component import child
 from falaj.components.aws._node_config import user_data
+from falaj.components.specification.gpu_node_pool import RESERVED
 from falaj.components.specification.machine_choice import subnets_of
-from falaj.components.specification.node_labels import Taint
-from falaj.components.specification.node_pools import Size
-from falaj.components.specification.placed import Placed
+from falaj.components.specification.node_pools import ONE_AT_A_TIME, NodePoolSpec
 
 _EFFECTS = {
     "NoSchedule": "NO_SCHEDULE",
@@ -30,45 +28,24 @@ _CAPACITY_TYPES = {
     "reservation": "ON_DEMAND",
     "capacity-block": "CAPACITY_BLOCK",
 }
-_RESERVED = ("reservation", "capacity-block")
-
-
-@dataclass(frozen=True)
-class Pool:
-    """A pool of machines of one type, whatever is in them."""
-
-    placed: Placed
-    name: str
-    machine: catalogue.MachineType
-    zones: tuple[str, ...]
-    zones_named: bool
-    size: Size
-    disk_gib: int
-    labels: Mapping[str, str]
-    taints: Sequence[Taint]
-    kubernetes_version: str
-    capacity: str
-    reservation_id: str | None = None
-    efa: bool = False
-    placement_group: pulumi.Input[str] | None = None
-    """Name of the placement group; None for none."""
-    resources: Mapping[str, int] = field(default_factory=dict[str, int])
-    """Extended resources of one node, for scaling up from zero."""
 
 
 def node_group(
-    parent: pulumi.Resource, pool: Pool, args: Mapping[str, Any], *, sized_by_program: bool
+    parent: pulumi.Resource,
+    pool: NodePoolSpec,
+    args: Mapping[str, Any],
+    placement_group: pulumi.Input[str] | None = None,
 ) -> aws.eks.NodeGroup:
     """Make the launch template, the node group and the autoscaler's tags.
 
     Args:
         parent: the component.
-        pool: what is plain.
-        args: the component's arguments, for those that may be outputs.
-        sized_by_program: whether the number of nodes is the program's; else it is set once, and
-            then the autoscaler's.
+        pool: its arguments, checked.
+        args: its arguments, for those that may be outputs.
+        placement_group: name of the placement group; None for none.
     """
-    template = _launch_template(parent, pool, args)
+    template = _launch_template(parent, pool, args, placement_group)
+    labels = {**pool.labels, **pool.operator_labels}
     where = f"node_subnet_ids of node pool {pool.name!r}"
 
     def subnets(known: Mapping[str, str]) -> list[str]:
@@ -82,7 +59,7 @@ def node_group(
         subnet_ids=pulumi.Output.from_input(args["node_subnet_ids"]).apply(subnets),
         ami_type=_ami_type(pool.machine),
         capacity_type=_CAPACITY_TYPES[pool.capacity],
-        version=pool.kubernetes_version,
+        version=pool.args["kubernetes_version"],
         launch_template=aws.eks.NodeGroupLaunchTemplateArgs(
             id=template.id, version=template.latest_version.apply(str)
         ),
@@ -90,13 +67,13 @@ def node_group(
             min_size=pool.size.least, max_size=pool.size.most, desired_size=pool.size.initial
         ),
         update_config=aws.eks.NodeGroupUpdateConfigArgs(
-            max_unavailable=1,
+            max_unavailable=pool.args["max_unavailable"] or ONE_AT_A_TIME,
             # GPU machines are scarce: an update that needs one more first would wait forever.
             update_strategy="MINIMAL" if gpu else "DEFAULT",
         ),
         # The node monitoring agent says which nodes are broken, GPUs included.
         node_repair_config=aws.eks.NodeGroupNodeRepairConfigArgs(enabled=True),
-        labels=dict(pool.labels),
+        labels=labels,
         taints=[
             aws.eks.NodeGroupTaintArgs(
                 key=taint.key, value=taint.value, effect=_EFFECTS[taint.effect]
@@ -106,24 +83,28 @@ def node_group(
         tags=pool.placed.tags(pool.name),
         opts=child(
             parent,
-            ignore_changes=None if sized_by_program else ["scalingConfig.desiredSize"],
+            ignore_changes=None if pool.sized_by_program else ["scalingConfig.desiredSize"],
             # What is reserved can't be taken twice.
-            delete_before_replace=pool.capacity in _RESERVED or None,
+            delete_before_replace=pool.capacity in RESERVED or None,
         ),
     )
-    tags = hints(pool.labels, pool.taints, pool.resources)
+    tags = hints(labels, pool.taints, pool.resources)
     autoscaler_tags(parent, pool.name, made, tags)
     return made
 
 
 def _launch_template(
-    parent: pulumi.Resource, pool: Pool, args: Mapping[str, Any]
+    parent: pulumi.Resource,
+    pool: NodePoolSpec,
+    args: Mapping[str, Any],
+    placement_group: pulumi.Input[str] | None,
 ) -> aws.ec2.LaunchTemplate:
+    efa = pool.args.get("fabric") == "efa"
     tags = pool.placed.tags(pool.name)
     group: pulumi.Input[str] = args["security_group_id"]
     placement = None
-    if pool.placement_group is not None:
-        placement = aws.ec2.LaunchTemplatePlacementArgs(group_name=pool.placement_group)
+    if placement_group is not None:
+        placement = aws.ec2.LaunchTemplatePlacementArgs(group_name=placement_group)
     return aws.ec2.LaunchTemplate(
         pool.name,
         description=f"{pool.machine} of node pool {pool.name}",
@@ -132,17 +113,19 @@ def _launch_template(
         update_default_version=True,
         block_device_mappings=[
             fragments.encrypted_disk(
-                pool.disk_gib, args["disk_encryption_id"], fast=pool.machine.gpu is not None
+                pool.args["disk_gib"],
+                args["disk_encryption_id"],
+                fast=pool.machine.gpu is not None,
             )
         ],
         metadata_options=fragments.session_metadata(),
         monitoring=aws.ec2.LaunchTemplateMonitoringArgs(enabled=True),
         # Interfaces name their security groups themselves; EC2 refuses both.
-        network_interfaces=fragments.efa_interfaces(pool.machine, group) if pool.efa else None,
-        vpc_security_group_ids=None if pool.efa else [group],
+        network_interfaces=fragments.efa_interfaces(pool.machine, group) if efa else None,
+        vpc_security_group_ids=None if efa else [group],
         placement=placement,
         capacity_reservation_specification=fragments.reserved_capacity(
-            pool.capacity, pool.reservation_id
+            pool.capacity, pool.args.get("reservation_id")
         ),
         instance_market_options=fragments.market(pool.capacity),
         user_data=user_data(pool.machine),

@@ -83,7 +83,7 @@ class Balancer:
             vpc_id=args["network_id"],
             port=PORT,
             protocol="TLS",
-            target_type="ip" if self._spec.mode == "serverless" else "instance",
+            target_type="ip" if self._spec.args["mode"] == "serverless" else "instance",
             deregistration_delay=_DRAIN_S,
             connection_termination=True,
             # By TCP: checks by HTTPS speak TLS 1.2 at most, which the server refuses. Its

@@ -25,9 +25,11 @@ _IMAGES = {
 
 def machine_image(spec: CpuInferenceTierSpec) -> str:
     """The AMI's id, or a reference that EC2 resolves at each start of a machine."""
-    if spec.machine_image and spec.machine_image.startswith("ami-"):
-        return spec.machine_image
-    parameter = spec.machine_image or _IMAGES[spec.machine.arch if spec.machine else "x86_64"]
+    if spec.args["machine_image"] and spec.args["machine_image"].startswith("ami-"):
+        return spec.args["machine_image"]
+    parameter = (
+        spec.args["machine_image"] or _IMAGES[spec.machine.arch if spec.machine else "x86_64"]
+    )
     return f"resolve:ssm:{parameter}"
 
 
@@ -83,7 +85,7 @@ def scaling_group(
                     predefined_metric_type="ASGAverageCPUUtilization"
                 )
             ),
-            target_value=float(spec.cpu_target_percent),
+            target_value=float(spec.args["cpu_target_percent"]),
         ),
         opts=child(parent),
     )

@@ -175,7 +175,7 @@ def _scale(tier: Tier, cluster: aws.ecs.Cluster, made: aws.ecs.Service) -> None:
                         predefined_metric_type="ECSServiceAverageCPUUtilization"
                     )
                 ),
-                target_value=float(spec.cpu_target_percent),
+                target_value=float(spec.args["cpu_target_percent"]),
                 scale_in_cooldown=300,
                 scale_out_cooldown=60,
             )

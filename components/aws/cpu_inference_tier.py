@@ -87,7 +87,12 @@ class CpuInferenceTier(pulumi.ComponentResource):
             pulumi.log.warn(note, self)
         keyring = access.keyring_secret(self, spec, args)
         log = log_group(
-            self, name, spec.placed, part="server", days=spec.log_days, key_id=args["log_key_id"]
+            self,
+            name,
+            spec.placed,
+            part="server",
+            days=spec.args["log_days"],
+            key_id=args["log_key_id"],
         )
         needs = access.Needs(
             args["model_bucket_id"],
@@ -132,7 +137,7 @@ class CpuInferenceTier(pulumi.ComponentResource):
             self,
             tier.spec,
             "server",
-            *needs.read_package(tier.spec.model_package),
+            *needs.read_package(tier.spec.args["model_package"]),
             *needs.pull_and_log(),
             trusted=access.machine_trust(),
             boundary=tier.args.get("boundary_id"),
@@ -147,7 +152,7 @@ class CpuInferenceTier(pulumi.ComponentResource):
             self,
             tier.spec,
             "server",
-            *needs.read_package(tier.spec.model_package),
+            *needs.read_package(tier.spec.args["model_package"]),
             trusted=trusted,
             boundary=boundary,
         )
@@ -162,7 +167,7 @@ def _serving(spec: CpuInferenceTierSpec, bucket_arn: str, keyring: str) -> Servi
     return Serving(
         spec.placed.region,
         bucket_arn.rpartition(":")[2],
-        spec.model_package,
+        spec.args["model_package"],
         spec.model,
         spec.version,
         keyring,

@@ -1,18 +1,17 @@
 """A pool of CPU machines in an EKS cluster."""
 
-from typing import Any
-
 import pulumi
 
 from falaj.components.aws._component import token
-from falaj.components.aws._node_group import Pool, node_group
+from falaj.components.aws._node_group import node_group
 from falaj.components.specification.cpu_node_pool import CpuNodePoolArgs, check
+from falaj.components.specification.node_pools import NodePool
 from falaj.components.specification.spelling import engine_inputs
 
 __all__ = ["CpuNodePool", "CpuNodePoolArgs"]
 
 
-class CpuNodePool(pulumi.ComponentResource):
+class CpuNodePool(NodePool):
     """A pool of CPU machines, x86_64 or Graviton: a managed node group.
 
     ::
@@ -39,53 +38,11 @@ class CpuNodePool(pulumi.ComponentResource):
     ``nodes`` with it. Nothing of a pool is protected: nodes hold no data that has to outlive them.
     """
 
-    pool_id: pulumi.Output[str]
-    """ARN of the node group."""
-    pool_name: pulumi.Output[str]
-    """Name of the node group."""
-    machine: str
-    """Instance type that was chosen."""
-    zones: list[str]
-    """Zone ids that it is used in."""
-    cost_at_minimum: str
-    """What the fewest nodes cost, or that it is unknown."""
-    cost_at_maximum: str
-    """What the most nodes cost, or that it is unknown."""
-
     def __init__(
         self, name: str, args: CpuNodePoolArgs, opts: pulumi.ResourceOptions | None = None
     ) -> None:
         spec = check("aws", name, args)
         super().__init__(token("CpuNodePool"), name, engine_inputs(args), opts)
-        pulumi.log.info(spec.summary, self)
-        for note in spec.notes:
-            pulumi.log.warn(note, self)
-        pool = Pool(
-            spec.placed,
-            name,
-            spec.machine,
-            spec.zones,
-            spec.zones_named,
-            spec.size,
-            spec.disk_gib,
-            spec.labels,
-            spec.taints,
-            spec.kubernetes_version,
-            spec.capacity,
-        )
-        group = node_group(self, pool, args, sized_by_program=args.get("nodes") is not None)
-        self.pool_id = group.arn
-        self.pool_name = group.node_group_name
-        self.machine = spec.machine.name
-        self.zones = list(spec.zones)
-        self.cost_at_minimum = str(spec.cost_at_minimum)
-        self.cost_at_maximum = str(spec.cost_at_maximum)
-        outputs: dict[str, Any] = {
-            "poolId": self.pool_id,
-            "poolName": self.pool_name,
-            "machine": self.machine,
-            "zones": self.zones,
-            "costAtMinimum": self.cost_at_minimum,
-            "costAtMaximum": self.cost_at_maximum,
-        }
-        self.register_outputs(outputs)
+        self.announce(spec)
+        group = node_group(self, spec, args)
+        self.register(spec, spec.zones, group.arn, group.node_group_name)

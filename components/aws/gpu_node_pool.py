@@ -1,19 +1,18 @@
 """A pool of GPU machines in an EKS cluster."""
 
-from typing import Any
-
 import pulumi
 import pulumi_aws as aws
 
 from falaj.components.aws._component import child, named, token
-from falaj.components.aws._node_group import Pool, node_group
+from falaj.components.aws._node_group import node_group
 from falaj.components.specification.gpu_node_pool import GpuNodePoolArgs, GpuNodePoolSpec, check
+from falaj.components.specification.node_pools import NodePool
 from falaj.components.specification.spelling import engine_inputs
 
 __all__ = ["GpuNodePool", "GpuNodePoolArgs"]
 
 
-class GpuNodePool(pulumi.ComponentResource):
+class GpuNodePool(NodePool):
     """A pool of GPU machines: a managed node group that scales from zero.
 
     ::
@@ -46,65 +45,19 @@ class GpuNodePool(pulumi.ComponentResource):
     ``nodes`` with it. Nothing of a pool is protected: nodes hold no data that has to outlive them.
     """
 
-    pool_id: pulumi.Output[str]
-    """ARN of the node group."""
-    pool_name: pulumi.Output[str]
-    """Name of the node group."""
-    machine: str
-    """Instance type that was chosen."""
-    zones: list[str]
-    """Zone ids that it is used in."""
-    cost_at_minimum: str
-    """What the fewest nodes cost, or that it is unknown."""
-    cost_at_maximum: str
-    """What the most nodes cost, or that it is unknown."""
-
     def __init__(
         self, name: str, args: GpuNodePoolArgs, opts: pulumi.ResourceOptions | None = None
     ) -> None:
         spec = check("aws", name, args)
         super().__init__(token("GpuNodePool"), name, engine_inputs(args), opts)
-        pulumi.log.info(spec.summary, self)
-        for note in spec.notes:
-            pulumi.log.warn(note, self)
-        pool = Pool(
-            spec.placed,
-            name,
-            spec.machine,
-            spec.zones,
-            spec.zones_named,
-            spec.size,
-            spec.disk_gib,
-            {**spec.labels, **spec.sharing.operator_labels},
-            spec.taints,
-            spec.kubernetes_version,
-            spec.capacity,
-            spec.reservation_id,
-            spec.fabric == "efa",
-            self._placement_group(name, spec),
-            spec.resources,
-        )
-        group = node_group(self, pool, args, sized_by_program=args.get("nodes") is not None)
-        self.pool_id = group.arn
-        self.pool_name = group.node_group_name
-        self.machine = spec.machine.name
-        self.zones = list(spec.zones)
-        self.cost_at_minimum = str(spec.cost_at_minimum)
-        self.cost_at_maximum = str(spec.cost_at_maximum)
-        outputs: dict[str, Any] = {
-            "poolId": self.pool_id,
-            "poolName": self.pool_name,
-            "machine": self.machine,
-            "zones": self.zones,
-            "costAtMinimum": self.cost_at_minimum,
-            "costAtMaximum": self.cost_at_maximum,
-        }
-        self.register_outputs(outputs)
+        self.announce(spec)
+        group = node_group(self, spec, args, self._placement_group(name, spec))
+        self.register(spec, spec.zones, group.arn, group.node_group_name)
 
     def _placement_group(self, name: str, spec: GpuNodePoolSpec) -> pulumi.Input[str] | None:
-        if spec.placement_group == "existing":
-            return spec.placement_group_name
-        if spec.placement_group == "none":
+        if spec.args["placement_group"] == "existing":
+            return spec.args["placement_group_name"]
+        if spec.args["placement_group"] == "none":
             return None
         group = aws.ec2.PlacementGroup(
             name,

@@ -14,7 +14,7 @@ from falaj.components.azure._ids import ResourceId, resource_id
 from falaj.components.specification.machine_choice import subnets_of
 from falaj.components.specification.names import physical_name
 from falaj.components.specification.node_labels import Taint
-from falaj.components.specification.node_pools import Size
+from falaj.components.specification.node_pools import ONE_AT_A_TIME, NodePoolSpec, Size
 from falaj.components.specification.zones import REGIONAL
 
 #: Most characters of a Linux pool's name, of which only a-z and 0-9 are allowed:
@@ -84,10 +84,32 @@ def scaling(size: Size) -> dict[str, Any]:
     }
 
 
-def unmanaged(args: Mapping[str, Any], size: Size) -> list[str]:
+def unmanaged(pool: NodePoolSpec) -> list[str]:
     """Properties that somebody else changes: the autoscaler decides on the number of nodes, unless
     the program names one."""
-    return ["count"] if size.least != size.most and args.get("nodes") is None else []
+    return [] if pool.size.least == pool.size.most or pool.sized_by_program else ["count"]
+
+
+def upgrades(pool: NodePoolSpec, *, surging: bool) -> aks.AgentPoolUpgradeSettingsArgs | None:
+    """How an update replaces nodes; spot pools take no such settings.
+
+    https://learn.microsoft.com/azure/aks/upgrade-options
+
+    Args:
+        pool: its arguments, checked.
+        surging: whether new nodes come before old ones go. There is rarely a GPU machine more to
+            be had.
+    """
+    if pool.capacity == "spot":
+        return None
+    most: int | None = pool.args["max_unavailable"]
+    if surging:
+        return aks.AgentPoolUpgradeSettingsArgs(
+            max_surge="33%" if most is None else str(most), drain_timeout_in_minutes=30
+        )
+    return aks.AgentPoolUpgradeSettingsArgs(
+        max_surge="0", max_unavailable=str(most or ONE_AT_A_TIME), drain_timeout_in_minutes=60
+    )
 
 
 def priority(capacity: str) -> dict[str, Any]:

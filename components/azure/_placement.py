@@ -21,9 +21,9 @@ def proximity_group(
     opts: pulumi.ResourceOptions,
 ) -> pulumi.Output[str] | None:
     """Id of the proximity placement group: made here, given, or none."""
-    if spec.placement_group == "existing":
-        return pulumi.Output.from_input(spec.placement_group_name or "")
-    if spec.placement_group == "none":
+    if spec.args["placement_group"] == "existing":
+        return pulumi.Output.from_input(spec.args["placement_group_name"])
+    if spec.args["placement_group"] == "none":
         return None
     made = azure_native.compute.ProximityPlacementGroup(
         f"{name}-placement",

@@ -70,7 +70,7 @@ def serving_settings(
     found = pulumi.Output.all(
         client=client,
         package=pulumi.Output.from_input(args["model_bucket_id"]).apply(
-            lambda text: f"{container_url(text)}/{spec.model_package}"
+            lambda text: f"{container_url(text)}/{spec.args['model_package']}"
         ),
         keyring=pulumi.Output.from_input(args.get("keyring_secret_id", "")).apply(secret_url),
         certificate=pulumi.Output.from_input(args.get("certificate_id", "")).apply(secret_url),
@@ -81,7 +81,7 @@ def serving_settings(
             "model": spec.model,
             "version": spec.version,
             "folder": FOLDER,
-            "secrets": SECRETS[spec.mode],
+            "secrets": SECRETS[spec.args["mode"]],
             "port": spec.port,
             "host_name": spec.host_name,
             "workers": workers,

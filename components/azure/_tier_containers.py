@@ -165,7 +165,10 @@ def _template(
                     name="cpu",
                     custom=app.CustomScaleRuleArgs(
                         type="cpu",
-                        metadata={"type": "Utilization", "value": str(spec.cpu_target_percent)},
+                        metadata={
+                            "type": "Utilization",
+                            "value": str(spec.args["cpu_target_percent"]),
+                        },
                     ),
                 )
             ],

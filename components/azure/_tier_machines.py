@@ -96,7 +96,7 @@ def make_machines(
 
 def machine_image(spec: CpuInferenceTierSpec) -> compute.ImageReferenceArgs:
     """The image named by id or as ``publisher:offer:sku:version``, else the newest Ubuntu."""
-    named = spec.machine_image
+    named = spec.args["machine_image"]
     if named is None:
         sku = _SKUS[spec.machine.arch if spec.machine else "x86_64"]
         return compute.ImageReferenceArgs(
@@ -111,7 +111,7 @@ def machine_image(spec: CpuInferenceTierSpec) -> compute.ImageReferenceArgs:
 
 def _replacement(spec: CpuInferenceTierSpec) -> compute.UpgradePolicyArgs:
     # Only images of a publisher have a newest version that Azure can follow.
-    newest = spec.machine_image is None or spec.machine_image.endswith(":latest")
+    newest = spec.args["machine_image"] is None or spec.args["machine_image"].endswith(":latest")
     return compute.UpgradePolicyArgs(
         mode=compute.UpgradeMode.ROLLING,
         rolling_upgrade_policy=compute.RollingUpgradePolicyArgs(
@@ -235,7 +235,7 @@ def scale_on_cpu(
 ) -> monitor.AutoscaleSetting:
     """One machine more above the target for five minutes, one less below half of it for ten:
     the gap keeps the number from swinging."""
-    low = spec.cpu_target_percent / 2
+    low = spec.args["cpu_target_percent"] / 2
     return monitor.AutoscaleSetting(
         name,
         resource_group_name=group.name,
@@ -252,7 +252,7 @@ def scale_on_cpu(
                     default=str(spec.min_instances),
                 ),
                 rules=[
-                    _rule(machines.id, spec.cpu_target_percent, up=True),
+                    _rule(machines.id, spec.args["cpu_target_percent"], up=True),
                     _rule(machines.id, low, up=False),
                 ],
             )

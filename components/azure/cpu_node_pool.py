@@ -6,12 +6,13 @@ from pulumi_azure_native import containerservice as aks
 from falaj.components.azure import _agent_pool
 from falaj.components.azure._aliases import of_component
 from falaj.components.specification.cpu_node_pool import CpuNodePoolArgs, CpuNodePoolSpec, check
+from falaj.components.specification.node_pools import NodePool
 from falaj.components.specification.spelling import engine_inputs
 
 __all__ = ["CpuNodePool", "CpuNodePoolArgs"]
 
 
-class CpuNodePool(pulumi.ComponentResource):
+class CpuNodePool(NodePool):
     """CPU nodes of an AKS cluster.
 
     The catalogue finds the cheapest size with the processors asked for: Intel with AMX, anything
@@ -37,19 +38,6 @@ class CpuNodePool(pulumi.ComponentResource):
     refused. A change of machine, disk, capacity or zones replaces the pool, the old one first.
     """
 
-    pool_id: pulumi.Output[str]
-    """Id of the agent pool."""
-    pool_name: pulumi.Output[str]
-    """Its name in AKS; the label ``falaj.io/pool`` has the name given here."""
-    machine: str
-    """VM size."""
-    zones: list[str]
-    """Zones that the pool asks for; empty where the region chooses."""
-    cost_at_minimum: str
-    """What it costs with the fewest nodes; ``unknown`` where there is no price."""
-    cost_at_maximum: str
-    """What it costs with the most nodes."""
-
     def __init__(
         self, name: str, args: CpuNodePoolArgs, opts: pulumi.ResourceOptions | None = None
     ) -> None:
@@ -58,56 +46,36 @@ class CpuNodePool(pulumi.ComponentResource):
             "falaj-azure:index:CpuNodePool", name, engine_inputs(args), of_component(opts)
         )
         zones = _agent_pool.used_zones(spec.machine, spec.zones, named=spec.zones_named)
-        for note in spec.notes:
-            pulumi.log.warn(note, self)
-        pulumi.log.info(spec.summary, self)
+        self.announce(spec)
         home = _agent_pool.home_of(args["cluster_id"])
         pool = aks.AgentPool(
             name,
             resource_group_name=home.group,
             resource_name_=home.cluster,
             agent_pool_name=_agent_pool.pool_name(name),
-            mode=aks.AgentPoolMode.SYSTEM if spec.system else aks.AgentPoolMode.USER,
+            mode=aks.AgentPoolMode.SYSTEM if spec.args["system"] else aks.AgentPoolMode.USER,
             vm_size=spec.machine.name,
             vnet_subnet_id=_agent_pool.pool_subnet(
                 args, spec.zones, f"CpuNodePool {name!r}", named=spec.zones_named
             ),
             availability_zones=list(zones) or None,
-            orchestrator_version=spec.kubernetes_version,
+            orchestrator_version=spec.args["kubernetes_version"],
             node_labels=spec.labels,
             node_taints=_agent_pool.taint_texts(spec.taints, spec.capacity),
             security_profile=_security(spec),
-            # Spot pools take no such settings.
-            upgrade_settings=None
-            if spec.capacity == "spot"
-            else aks.AgentPoolUpgradeSettingsArgs(max_surge="33%", drain_timeout_in_minutes=30),
+            upgrade_settings=_agent_pool.upgrades(spec, surging=True),
             tags=spec.placed.tags(name),
             **_agent_pool.hardened(),
             **_agent_pool.scaling(spec.size),
             **_agent_pool.priority(spec.capacity),
-            **_agent_pool.disk(spec.machine, spec.disk_gib),
+            **_agent_pool.disk(spec.machine, spec.args["disk_gib"]),
             opts=pulumi.ResourceOptions(
                 parent=self,
                 delete_before_replace=True,
-                ignore_changes=_agent_pool.unmanaged(args, spec.size),
+                ignore_changes=_agent_pool.unmanaged(spec),
             ),
         )
-        self.pool_id = pool.id
-        self.pool_name = pool.name
-        self.machine = spec.machine.name
-        self.zones = list(zones)
-        self.cost_at_minimum = str(spec.cost_at_minimum)
-        self.cost_at_maximum = str(spec.cost_at_maximum)
-        self.register_outputs(
-            {
-                "poolId": self.pool_id,
-                "poolName": self.pool_name,
-                "machine": self.machine,
-                "zones": self.zones,
-                "costAtMinimum": self.cost_at_minimum,
-                "costAtMaximum": self.cost_at_maximum,
-            }
-        )
+        self.register(spec, zones, pool.id, pool.name)
 
 
 def _security(spec: CpuNodePoolSpec) -> aks.AgentPoolSecurityProfileArgs:

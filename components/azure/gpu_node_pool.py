@@ -7,6 +7,7 @@ from falaj.components.azure import _agent_pool
 from falaj.components.azure._aliases import of_component
 from falaj.components.azure._placement import admit_cluster, proximity_group
 from falaj.components.specification.gpu_node_pool import GpuNodePoolArgs, GpuNodePoolSpec, check
+from falaj.components.specification.node_pools import NodePool
 from falaj.components.specification.spelling import engine_inputs
 
 __all__ = ["GpuNodePool", "GpuNodePoolArgs"]
@@ -16,7 +17,7 @@ __all__ = ["GpuNodePool", "GpuNodePoolArgs"]
 _DRIVER_VENDOR = "NVIDIA"
 
 
-class GpuNodePool(pulumi.ComponentResource):
+class GpuNodePool(NodePool):
     """GPU nodes of an AKS cluster.
 
     The catalogue finds the cheapest size that has the GPUs; how it is bought (``capacity``),
@@ -48,19 +49,6 @@ class GpuNodePool(pulumi.ComponentResource):
     one is gone, because GPUs for both at once are rare.
     """
 
-    pool_id: pulumi.Output[str]
-    """Id of the agent pool."""
-    pool_name: pulumi.Output[str]
-    """Its name in AKS; the label ``falaj.io/pool`` has the name given here."""
-    machine: str
-    """VM size."""
-    zones: list[str]
-    """Zones that the pool asks for; empty where the region chooses."""
-    cost_at_minimum: str
-    """What it costs with the fewest nodes; ``unknown`` where there is no price."""
-    cost_at_maximum: str
-    """What it costs with the most nodes."""
-
     def __init__(
         self, name: str, args: GpuNodePoolArgs, opts: pulumi.ResourceOptions | None = None
     ) -> None:
@@ -69,13 +57,11 @@ class GpuNodePool(pulumi.ComponentResource):
             "falaj-azure:index:GpuNodePool", name, engine_inputs(args), of_component(opts)
         )
         zones = _agent_pool.used_zones(spec.machine, spec.zones, named=spec.zones_named)
-        for note in spec.notes:
-            pulumi.log.warn(note, self)
-        pulumi.log.info(spec.summary, self)
+        self.announce(spec)
         home = _agent_pool.home_of(args["cluster_id"])
         child = pulumi.ResourceOptions(parent=self)
         group = proximity_group(name, spec, home, zones, child)
-        places = {"placement": group, "reservation": spec.reservation_id}
+        places = {"placement": group, "reservation": spec.args["reservation_id"]}
         grants = admit_cluster(name, home, places, self)
         pool = aks.AgentPool(
             name,
@@ -88,46 +74,31 @@ class GpuNodePool(pulumi.ComponentResource):
                 args, spec.zones, f"GpuNodePool {name!r}", named=spec.zones_named
             ),
             availability_zones=list(zones) or None,
-            orchestrator_version=spec.kubernetes_version,
+            orchestrator_version=spec.args["kubernetes_version"],
             node_labels=node_labels(spec),
             node_taints=_agent_pool.taint_texts(spec.taints, spec.capacity),
             gpu_profile=aks.GPUProfileArgs(driver=driver(spec)),
             gpu_instance_profile=mig_size(spec),
-            capacity_reservation_group_id=spec.reservation_id,
+            capacity_reservation_group_id=spec.args["reservation_id"],
             proximity_placement_group_id=group,
             kubelet_config=_affinity(spec),
             security_profile=aks.AgentPoolSecurityProfileArgs(
                 ssh_access=aks.AgentPoolSSHAccess.DISABLED
             ),
-            upgrade_settings=_upgrades(spec),
+            upgrade_settings=_agent_pool.upgrades(spec, surging=False),
             tags=spec.placed.tags(name),
             **_agent_pool.hardened(),
             **_agent_pool.scaling(spec.size),
             **_agent_pool.priority(spec.capacity),
-            **_agent_pool.disk(spec.machine, spec.disk_gib),
+            **_agent_pool.disk(spec.machine, spec.args["disk_gib"]),
             opts=pulumi.ResourceOptions(
                 parent=self,
                 depends_on=grants,
                 delete_before_replace=True,
-                ignore_changes=_agent_pool.unmanaged(args, spec.size),
+                ignore_changes=_agent_pool.unmanaged(spec),
             ),
         )
-        self.pool_id = pool.id
-        self.pool_name = pool.name
-        self.machine = spec.machine.name
-        self.zones = list(zones)
-        self.cost_at_minimum = str(spec.cost_at_minimum)
-        self.cost_at_maximum = str(spec.cost_at_maximum)
-        self.register_outputs(
-            {
-                "poolId": self.pool_id,
-                "poolName": self.pool_name,
-                "machine": self.machine,
-                "zones": self.zones,
-                "costAtMinimum": self.cost_at_minimum,
-                "costAtMaximum": self.cost_at_maximum,
-            }
-        )
+        self.register(spec, zones, pool.id, pool.name)
 
 
 def mig_size(spec: GpuNodePoolSpec) -> str | None:
@@ -154,18 +125,8 @@ def driver(spec: GpuNodePoolSpec) -> aks.GPUDriver:
 
 def _affinity(spec: GpuNodePoolSpec) -> aks.KubeletConfigArgs | None:
     """Whole CPUs near the GPUs and network cards of a pod, where nodes train together."""
-    if spec.fabric != "infiniband":
+    if spec.args["fabric"] != "infiniband":
         return None
     return aks.KubeletConfigArgs(
         cpu_manager_policy="static", topology_manager_policy="best-effort"
-    )
-
-
-def _upgrades(spec: GpuNodePoolSpec) -> aks.AgentPoolUpgradeSettingsArgs | None:
-    """One node after the other, without a spare one: there is rarely a GPU machine more to be had.
-    Spot pools take no such settings."""
-    if spec.capacity == "spot":
-        return None
-    return aks.AgentPoolUpgradeSettingsArgs(
-        max_surge="0", max_unavailable="1", drain_timeout_in_minutes=60
     )

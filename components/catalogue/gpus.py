@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -10,6 +9,7 @@ from types import MappingProxyType
 
 from falaj.components.catalogue import data_files
 from falaj.components.catalogue.errors import DemandError
+from falaj.components.nearest import nearest
 
 
 @dataclass(frozen=True)
@@ -149,7 +149,7 @@ def find(name: str) -> tuple[Gpu, ...]:
     if same_model:
         allowed = f"that model exists as {', '.join(same_model)}"
     else:
-        close = difflib.get_close_matches(asked[0] if asked else "", models, n=1, cutoff=0.6)
+        close = nearest(asked[0] if asked else "", models)
         meant = f"did you mean {close[0]}? " if close else ""
         allowed = f"{meant}known models: {', '.join(models)}"
     raise DemandError(f"no GPU is called {name!r}; {allowed}")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import fnmatch
 from collections.abc import Sequence
 from datetime import date
@@ -19,6 +18,7 @@ from falaj.components.catalogue.errors import (
 )
 from falaj.components.catalogue.machines import MachineType
 from falaj.components.catalogue.region import RegionStatus, Service, Zone
+from falaj.components.nearest import nearest
 
 
 class Place:
@@ -125,7 +125,7 @@ class Place:
         if found is None:
             elsewhere = [p.name for p in all_places() if name in region_data.machines(p._file)]
             why = self._refused(name)
-            raise NotSoldError(refusals.machine(self.name, self._machines, name, why, elsewhere))
+            raise NotSoldError(refusals.machine(self.name, self.machines(), name, why, elsewhere))
         return found
 
     def offers(
@@ -187,9 +187,9 @@ class Place:
         if not found:
             anywhere = demand.with_zones(None)
             elsewhere = [p for p in all_places() if p is not self and p.satisfying(anywhere)]
+            machines = self.machines("gpu" if demand.wants_gpu else "cpu")
             others = [p.name for p in elsewhere]
-            sold = self.machines("gpu" if demand.wants_gpu else "cpu")
-            raise NotSoldError(refusals.demand(self.name, sold, demand, others))
+            raise NotSoldError(refusals.demand(self.name, machines, demand, others))
         return found[0]
 
     def zone_ids(self, zones: Sequence[str]) -> tuple[str, ...]:
@@ -226,7 +226,7 @@ class Place:
         for found in self.services:
             if found.name.casefold() == name.strip().casefold():
                 return found
-        near = difflib.get_close_matches(name, [s.name for s in self.services], n=3, cutoff=0.5)
+        near = nearest(name, [s.name for s in self.services], most=3, alike=0.5)
         hint = f"; nearest names: {', '.join(near)}" if near else ""
         return Service(name, None, f"not in the catalogue{hint}", ())
 

@@ -2,32 +2,44 @@
 
 from __future__ import annotations
 
-import difflib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from itertools import groupby
 
 from falaj.components.catalogue.demand import Demand, as_fraction
 from falaj.components.catalogue.machines import MachineType
+from falaj.components.nearest import nearest
 
 _SHOWN = 5
 
 
 def machine(
-    place: str, sold: Sequence[MachineType], name: str, reason: str | None, elsewhere: list[str]
+    place: str,
+    sold: Iterable[MachineType],
+    name: str,
+    reason: str | None,
+    elsewhere: list[str],
 ) -> str:
-    """Why a machine type of that name is refused in a place that sells others."""
+    """Why a machine type of that name is refused in a place, by all that is sold there."""
     why = f": {reason}" if reason else ""
     names = [m.name for m in sold]
-    near = difflib.get_close_matches(name, names, n=3, cutoff=0.5)
+    near = nearest(name, names, most=3, alike=0.5)
     instead = f"; closest names sold there: {', '.join(near)}" if near else ""
     command = f"`falaj catalogue gpus --place {place}` (or cpus) lists all"
     return f"{name} is not sold in {place}{why}{_elsewhere(elsewhere)}{instead}; {command}"
 
 
 def demand(
-    place: str, machines: Sequence[MachineType], asked: Demand, elsewhere: list[str]
+    place: str, machines: Iterable[MachineType], asked: Demand, elsewhere: list[str]
 ) -> str:
-    """Why no machine of a place satisfies a demand for its kind, and what there is instead."""
+    """Why nothing in a place satisfies a demand, and what there is instead.
+
+    Args:
+        place: its name.
+        machines: sold there, with GPUs or without as the demand has it.
+        asked: the demand.
+        elsewhere: other places that satisfy it.
+    """
+    machines = list(machines)
     almost = _almost(asked, machines)
     text = f"{place} does not sell {asked}"
     if almost:

@@ -2,20 +2,25 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, NotRequired
+from typing import Annotated, Any, NotRequired
 
 import pulumi
+from annotated_types import Len
 
+from falaj.components.specification.arguments import Default
 from falaj.components.specification.described import described
-from falaj.components.specification.emails import checked_emails
+from falaj.components.specification.forms import EMAIL, MOST_EMAILS
 from falaj.components.specification.limits import TextRule
 from falaj.components.specification.placed import Placed, PlacedArgs, check_placed
 from falaj.components.specification.refusals import Refusals
-from falaj.components.specification.retention import log_days
+from falaj.components.specification.retention import LOG_DAYS, log_days
 
 #: https://docs.aws.amazon.com/guardduty/latest/APIReference/API_GetDetector.html
 DETECTOR = TextRule(
-    r"^[0-9a-f]{32}$", "a detector's id of 32 hexadecimal digits", "0123456789abcdef" * 2
+    r"^[0-9a-f]{32}$",
+    "a detector's id of 32 hexadecimal digits, as `aws guardduty list-detectors --region REGION` "
+    "tells it",
+    "0123456789abcdef" * 2,
 )
 
 
@@ -45,20 +50,20 @@ class AuditTrailArgs(PlacedArgs):
     paid, and Azure may refuse the key (see ``AuditTrail``). Default: for restricted data; else
     they are under the platform's key, and the archive under ours. Azure only: on AWS they always
     have the key."""
-    retention_days: NotRequired[int]
-    """Days that logs can be searched. Default: 365."""
-    threat_detection: NotRequired[bool]
-    """GuardDuty, or Defender for Cloud plans. Default: true."""
-    detector_id: NotRequired[str]
+    retention_days: NotRequired[Annotated[int, LOG_DAYS, Default(365)]]
+    """Days that logs can be searched."""
+    threat_detection: NotRequired[Annotated[bool, Default(value=True)]]
+    """GuardDuty, or Defender for Cloud plans."""
+    detector_id: NotRequired[Annotated[str, DETECTOR]]
     """GuardDuty detector of the region that exists already, made by another stack or for the whole
     organisation: it is used as it is. An account has one in each region, and AWS refuses a second
     (``a detector already exists``); ``aws guardduty list-detectors`` tells its id. Default: one is
     made. AWS only: Defender's plans are the subscription's, whoever sets them."""
-    alert_emails: NotRequired[list[str]]
+    alert_emails: NotRequired[Annotated[list[Annotated[str, EMAIL]], Len(0, MOST_EMAILS)]]
     """Who is told of findings. Default: nobody."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class AuditTrailSpec:
     """The plain arguments of `AuditTrail`, checked."""
 
@@ -85,61 +90,51 @@ def check(cloud: str, name: str, args: AuditTrailArgs) -> AuditTrailSpec:
     """
     refusals = Refusals(f"AuditTrail {name!r}")
     given: Mapping[str, Any] = args
-    refusals.names(given, AuditTrailArgs)
+    checked = refusals.checked(given, AuditTrailArgs, cloud)
     placed = check_placed(cloud, given, refusals)
-    days = log_days(cloud, "retention_days", given.get("retention_days", 365), refusals)
-    detection = refusals.flag("threat_detection", given.get("threat_detection", True))
-    emails = checked_emails("alert_emails", given.get("alert_emails", []), refusals)
+    days = log_days(cloud, "retention_days", checked["retention_days"], refusals)
+    detection: bool = checked["threat_detection"]
+    emails: tuple[str, ...] = checked["alert_emails"] or ()
     if emails and not detection:
         refusals.say(
             "alert_emails",
             "given without threat_detection: there would be no findings to tell; leave it out, or "
             "set threat_detection",
         )
-    detector = _detector(cloud, given.get("detector_id"), detection, refusals)
+    _check_detector(cloud, given.get("detector_id"), detection, refusals)
     restricted = placed is not None and placed.data_class == "restricted"
-    dedicated = _dedicated(cloud, given.get("dedicated_logs"), refusals, restricted=restricted)
+    dedicated: bool | None = checked["dedicated_logs"]
+    if dedicated is not None and cloud == "aws":
+        refusals.say(
+            "dedicated_logs",
+            f"given {dedicated!r}; CloudWatch's log groups have the key anyway: leave it out on "
+            "AWS",
+        )
     if cloud == "azure":
         needed = ("key_identity_id", "key_ring_id", "network_id", "endpoint_subnet_id")
         refusals.needed(given, needed, "on Azure")
     refusals.raise_if_any()
     if placed is None:
         raise AssertionError("what can't be used was refused")
-    return AuditTrailSpec(placed, days, detection, detector, emails, dedicated)
+    return AuditTrailSpec(
+        placed=placed,
+        retention_days=days,
+        threat_detection=detection,
+        detector_id=checked["detector_id"],
+        alert_emails=emails,
+        dedicated_logs=restricted and cloud == "azure" if dedicated is None else dedicated,
+    )
 
 
-def _detector(cloud: str, value: object, detection: bool, refusals: Refusals) -> str | None:
-    if value is None:
-        return None
-    if cloud == "azure":
+def _check_detector(cloud: str, value: object, detection: bool, refusals: Refusals) -> None:
+    if value is not None and cloud == "azure":
         refusals.say(
             "detector_id",
             f"given {value!r}; Azure has no detectors, and several stacks may set the plans of "
             "one subscription: leave it out on Azure",
         )
-    elif not detection:
+    elif value is not None and not detection:
         refusals.say(
             "detector_id",
             f"given {value!r} without threat_detection; leave it out, or set threat_detection",
         )
-    elif not isinstance(value, str) or not DETECTOR.allows(value):
-        refusals.add(
-            "detector_id",
-            value,
-            DETECTOR,
-            "`aws guardduty list-detectors --region REGION` tells it",
-        )
-    else:
-        return value
-    return None
-
-
-def _dedicated(cloud: str, value: object, refusals: Refusals, *, restricted: bool) -> bool:
-    if value is None:
-        return restricted and cloud == "azure"
-    if cloud == "aws":
-        refusals.say(
-            "dedicated_logs",
-            f"given {value!r}; CloudWatch's log groups have the key anyway: leave it out on AWS",
-        )
-    return refusals.flag("dedicated_logs", value)

@@ -2,10 +2,13 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, NotRequired, cast
+from typing import Annotated, Any, NotRequired
 
+from annotated_types import Len
+
+from falaj.components.specification.arguments import Default
 from falaj.components.specification.described import described
-from falaj.components.specification.emails import checked_emails
+from falaj.components.specification.forms import EMAIL, MOST_EMAILS
 from falaj.components.specification.limits import Between, TextRule
 from falaj.components.specification.placed import Placed, PlacedArgs, check_placed
 from falaj.components.specification.refusals import Refusals
@@ -13,7 +16,6 @@ from falaj.components.specification.refusals import Refusals
 #: Azure takes five alerts, one of which is the forecast's; AWS ten: https://learn.microsoft.com/
 #: azure/cost-management-billing/costs/tutorial-acm-create-budgets
 MOST_THRESHOLDS = 4
-_DEFAULT_PERCENT = (50, 80, 100)
 MONTHLY_USD = Between(1, 1_000_000_000)
 PERCENT = Between(1, 1000)
 MONTH = TextRule(r"^20\d\d-(?:0[1-9]|1[0-2])$", "a month: year, '-' and two digits", "2026-11")
@@ -23,23 +25,25 @@ MONTH = TextRule(r"^20\d\d-(?:0[1-9]|1[0-2])$", "a month: year, '-' and two digi
 class BudgetArgs(PlacedArgs):
     """Arguments of `Budget`."""
 
-    monthly_usd: float
+    monthly_usd: Annotated[float, MONTHLY_USD]
     """Limit for a month in US dollars."""
-    emails: list[str]
-    """Who is told, one to ten addresses."""
-    alert_percent: NotRequired[list[int]]
-    """Shares of the limit at which they are told. One to four, 1 to 1000. Default: 50,
-    80, 100; and when the forecast passes 100."""
-    start: NotRequired[str]
+    emails: Annotated[list[Annotated[str, EMAIL]], Len(1, MOST_EMAILS)]
+    """Who is told."""
+    alert_percent: NotRequired[
+        Annotated[list[Annotated[int, PERCENT]], Len(1, MOST_THRESHOLDS), Default((50, 80, 100))]
+    ]
+    """Shares of the limit in percent at which they are told; and they are when the forecast passes
+    100."""
+    start: NotRequired[Annotated[str, MONTH]]
     """First month, ``2026-11``. Default: the month in which it is made, and kept after that."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class BudgetSpec:
     """The plain arguments of `Budget`, checked."""
 
     placed: Placed
-    monthly_usd: float
+    monthly_usd: Annotated[float, MONTHLY_USD]
     emails: tuple[str, ...]
     alert_percent: tuple[int, ...]
     start: str | None
@@ -58,39 +62,18 @@ def check(cloud: str, name: str, args: BudgetArgs) -> BudgetSpec:
     """
     refusals = Refusals(f"Budget {name!r}")
     given: Mapping[str, Any] = args
-    refusals.names(given, BudgetArgs)
+    checked = refusals.checked(given, BudgetArgs, cloud)
     placed = check_placed(cloud, given, refusals)
-    limit = _limit(given.get("monthly_usd"), refusals)
-    emails = checked_emails("emails", given.get("emails", []), refusals, least=1)
-    percent = _percent(given.get("alert_percent"), refusals)
-    start = given.get("start")
-    if start is not None:
-        refusals.form("start", start, MONTH)
+    percent: tuple[int, ...] = checked["alert_percent"]
+    if len(set(percent)) != len(percent):
+        refusals.add("alert_percent", list(percent), "numbers, each only once")
     refusals.raise_if_any()
     if placed is None:
         raise AssertionError("what can't be used was refused")
-    return BudgetSpec(placed, limit, emails, percent, start)
-
-
-def _limit(value: object, refusals: Refusals) -> float:
-    if MONTHLY_USD.allows(value):
-        return round(float(cast("float", value)), 2)
-    if value is not None:
-        refusals.add("monthly_usd", value, MONTHLY_USD, "US dollars")
-    return 1.0
-
-
-def _percent(value: object, refusals: Refusals) -> tuple[int, ...]:
-    if value is None:
-        return _DEFAULT_PERCENT
-    if not isinstance(value, list | tuple):
-        refusals.add("alert_percent", value, "a list of whole numbers such as [50, 80, 100]")
-        return ()
-    items = cast("list[object]", value)
-    found = [
-        refusals.within(f"alert_percent[{position}]", item, PERCENT)
-        for position, item in enumerate(items)
-    ]
-    if not 1 <= len(found) <= MOST_THRESHOLDS or len(set(found)) != len(found):
-        refusals.add("alert_percent", items, f"1 to {MOST_THRESHOLDS} numbers, each only once")
-    return tuple(sorted(found))
+    return BudgetSpec(
+        placed=placed,
+        monthly_usd=round(float(checked["monthly_usd"]), 2),
+        emails=checked["emails"],
+        alert_percent=tuple(sorted(percent)),
+        start=checked["start"],
+    )

@@ -3,20 +3,21 @@
 import ipaddress
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, NotRequired
+from typing import Annotated, Any, NotRequired
 
 import pulumi
 
+from falaj.components.specification.address_plan import PRIVATE
+from falaj.components.specification.arguments import Default
 from falaj.components.specification.described import described
 from falaj.components.specification.forms import NAME
 from falaj.components.specification.kubernetes_version import DEFAULT as DEFAULT_VERSION
-from falaj.components.specification.kubernetes_version import checked_version
+from falaj.components.specification.kubernetes_version import VERSIONS
 from falaj.components.specification.machine_choice import checked_subnets
 from falaj.components.specification.placed import Placed, PlacedArgs, check_placed
 from falaj.components.specification.principals import checked_principals
-from falaj.components.specification.private_ranges import PRIVATE
 from falaj.components.specification.refusals import Refusals
-from falaj.components.specification.retention import log_days
+from falaj.components.specification.retention import LOG_DAYS, log_days
 from falaj.components.specification.zones import chosen_zones, region_zones
 
 
@@ -55,17 +56,17 @@ class ClusterArgs(PlacedArgs):
     nobody, not even who makes it; whoever manages it in the cloud can let somebody in."""
     viewers: NotRequired[list[str]]
     """Principals that may read, secrets excepted. Default: nobody."""
-    kubernetes_version: NotRequired[str]
-    """Minor version. Default: ``1.35``."""
-    service_cidr: NotRequired[str]
-    """Range of service addresses, outside of the network's. Default: ``172.20.0.0/16``."""
-    log_days: NotRequired[int]
-    """Days that control-plane logs are kept. Default: 365. AWS only: on Azure they are in the
+    kubernetes_version: NotRequired[Annotated[str, VERSIONS, Default(DEFAULT_VERSION)]]
+    """Minor version."""
+    service_cidr: NotRequired[Annotated[str, Default("172.20.0.0/16")]]
+    """Range of service addresses, outside of the network's."""
+    log_days: NotRequired[Annotated[int, LOG_DAYS, Default(365)]]
+    """Days that control-plane logs are kept. AWS only: on Azure they are in the
     workspace, see ``AuditTrail.retention_days``."""
-    strict_network_policy: NotRequired[bool]
+    strict_network_policy: NotRequired[Annotated[bool, Default(value=False)]]
     """Whether pods start with all traffic denied until a policy allows it. The cluster's own
-    add-ons need policies then: set it once these are in place. Default: false, traffic of pods is
-    open until a policy selects them. AWS only."""
+    add-ons need policies then: set it once these are in place. Without it traffic of pods is open
+    until a policy selects them. AWS only."""
     boundary_id: NotRequired[pulumi.Input[str]]
     """``Identity.boundary_id``. Default: none. AWS only."""
 
@@ -85,7 +86,7 @@ POD_CIDR = "10.244.0.0/16"
 _AZURE_NEEDS = ("key_ring_id", "registry_id", "log_destination_id")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class ClusterSpec:
     """The plain arguments of `Cluster`, checked."""
 
@@ -115,7 +116,7 @@ def check(cloud: str, name: str, args: ClusterArgs) -> ClusterSpec:
     """
     refusals = Refusals(f"Cluster {name!r}")
     given: Mapping[str, Any] = args
-    refusals.names(given, ClusterArgs)
+    checked = refusals.checked(given, ClusterArgs, cloud)
     refusals.form("name", name, NAME)
     placed = check_placed(cloud, given, refusals)
     if cloud == "azure":
@@ -136,35 +137,33 @@ def check(cloud: str, name: str, args: ClusterArgs) -> ClusterSpec:
                 "the workspace decides on Azure; set retention_days of AuditTrail, and leave it "
                 "out here",
             )
-    strict = refusals.flag("strict_network_policy", given.get("strict_network_policy", False))
     administrators = checked_principals(
-        cloud, "administrators", given.get("administrators", []), refusals
+        cloud, "administrators", checked["administrators"] or (), refusals
     )
-    viewers = checked_principals(cloud, "viewers", given.get("viewers", []), refusals)
+    viewers = checked_principals(cloud, "viewers", checked["viewers"] or (), refusals)
     for both in sorted(set(administrators) & set(viewers)):
         refusals.add(
             "viewers", both, "principals that are not administrators",
             "an administrator can read already",
         )  # fmt: skip
-    version = checked_version(given.get("kubernetes_version", DEFAULT_VERSION), refusals)
-    cidr = _service_cidr(given.get("service_cidr", "172.20.0.0/16"), refusals, cloud)
-    days = log_days(cloud, "log_days", given.get("log_days", 365), refusals)
+    cidr = _service_cidr(checked["service_cidr"], refusals, cloud)
+    days = log_days(cloud, "log_days", checked["log_days"], refusals)
     zones = _zones(placed, given, refusals) if placed else ()
     checked_subnets(given, "node_subnet_ids", zones, refusals)
     refusals.raise_if_any()
     if placed is None:
         raise AssertionError("a place that can't be used was refused")
     return ClusterSpec(
-        placed,
-        name,
-        zones,
-        given.get("zones") is not None,
-        administrators,
-        viewers,
-        version,
-        cidr,
-        days,
-        strict,
+        placed=placed,
+        name=name,
+        zones=zones,
+        zones_named=given.get("zones") is not None,
+        administrators=administrators,
+        viewers=viewers,
+        kubernetes_version=checked["kubernetes_version"],
+        service_cidr=cidr,
+        log_days=days,
+        strict_network_policy=checked["strict_network_policy"],
     )
 
 
@@ -183,12 +182,12 @@ def _zones(placed: Placed, args: Mapping[str, Any], refusals: Refusals) -> tuple
     return zones
 
 
-def _service_cidr(value: object, refusals: Refusals, cloud: str) -> str:
+def _service_cidr(value: str, refusals: Refusals, cloud: str) -> str:
     try:
-        network = ipaddress.IPv4Network(str(value))
+        network = ipaddress.IPv4Network(value)
     except ValueError as error:
         refusals.add("service_cidr", value, f"a private range such as 172.20.0.0/16 ({error})")
-        return str(value)
+        return value
     if network.prefixlen not in _SERVICE_PREFIXES or not any(
         network.subnet_of(private) for private in PRIVATE
     ):

@@ -3,28 +3,133 @@
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, NotRequired
+from typing import Annotated, Any, NotRequired
 
 import pulumi
 
 from falaj.components import catalogue
-from falaj.components.specification.cpu_demand import cpu_demand
+from falaj.components.specification.address_plan import private_ranges
+from falaj.components.specification.arguments import Default
 from falaj.components.specification.described import described
 from falaj.components.specification.limits import Between, OneOf, TextRule
 from falaj.components.specification.machine_choice import (
+    INT8,
+    MEMORY_GIB,
+    VCPU,
     checked_subnets,
     chosen_machine,
+    cpu_demand,
     machine_notes,
     machine_zones,
 )
 from falaj.components.specification.node_pools import checked_name
 from falaj.components.specification.placed import Placed, PlacedArgs, check_placed
-from falaj.components.specification.private_ranges import private_ranges
 from falaj.components.specification.refusals import Refusals
-from falaj.components.specification.retention import log_days
-from falaj.components.specification.serverless_size import serverless_size
-from falaj.components.specification.tier_needs import check_needs
+from falaj.components.specification.retention import LOG_DAYS, log_days
 from falaj.components.specification.zones import chosen_zones
+
+_INSTANCES_ONLY = ("int8", "machine", "machine_image")
+_AWS_NEEDS = ("repository_id",)
+_AZURE_NEEDS = ("log_destination_id", "keyring_secret_id", "certificate_id")
+_AWS_ARNS = {"keyring_secret_id": "secretsmanager", "certificate_id": "acm"}
+_VAULT_SECRET = re.compile(
+    r"^/subscriptions/[^/]+/resourceGroups/[^/]+/providers/Microsoft\.KeyVault/vaults/[^/]+"
+    r"/secrets/[^/]+$",
+    re.IGNORECASE,
+)
+
+
+def check_needs(cloud: str, mode: object, args: Mapping[str, Any], refusals: Refusals) -> None:
+    """Refuse the lack of what a cloud or mode needs, and what it has no use for."""
+    if cloud == "aws":
+        refusals.needed(args, _AWS_NEEDS, "on AWS")
+        for argument, service in _AWS_ARNS.items():
+            value: object = args.get(argument)
+            start = f"arn:aws:{service}:{args.get('region')}:"
+            if isinstance(value, str) and not value.startswith(start):
+                refusals.add(argument, value, f"an ARN of the region: {start}…")
+    else:
+        refusals.needed(args, _AZURE_NEEDS, "on Azure")
+        if args.get("boundary_id") is not None:
+            refusals.say(
+                "boundary_id", "permissions boundaries exist on AWS only; leave it out on Azure"
+            )
+        if args.get("log_days") is not None:
+            refusals.say(
+                "log_days",
+                "the workspace decides on Azure; set retention_days of AuditTrail, and leave it "
+                "out here",
+            )
+        for argument in ("keyring_secret_id", "certificate_id"):
+            value: object = args.get(argument)
+            if isinstance(value, str) and not _VAULT_SECRET.match(value):
+                refusals.add(
+                    argument, value, "the resource id of a Key Vault secret: /subscriptions/…"
+                    "/providers/Microsoft.KeyVault/vaults/NAME/secrets/NAME",
+                )  # fmt: skip
+    if mode == "serverless":
+        for argument in _INSTANCES_ONLY:
+            if args.get(argument) is not None:
+                refusals.say(
+                    argument,
+                    f"given {args[argument]!r}, but mode is 'serverless', where the cloud picks "
+                    "the machine; leave it out, or set mode to 'instances'",
+                )
+
+
+#: Memory in GiB that goes with so many vCPUs: docs.aws.amazon.com/AmazonECS/latest/developerguide/
+#: task-cpu-memory-error.html; learn.microsoft.com/azure/container-apps/containers (exactly twice).
+_SERVERLESS = {
+    "aws": {
+        1: range(2, 9),
+        2: range(4, 17),
+        4: range(8, 31),
+        8: range(16, 61, 4),
+        16: range(32, 121, 8),
+    },
+    "azure": {1: range(2, 3), 2: range(4, 5), 3: range(6, 7), 4: range(8, 9)},
+}
+
+
+def serverless_size(
+    cloud: str, args: Mapping[str, Any], vcpu: int, refusals: Refusals
+) -> tuple[int, int]:
+    """vCPU and GiB of memory: those of ``memory_gib``, by default the least with that ``vcpu``."""
+    sizes = _SERVERLESS[cloud]
+    if vcpu not in sizes:
+        rule = OneOf(tuple(sizes))
+        refusals.add(
+            "vcpu", vcpu, f"{rule.words}, for mode 'serverless'",
+            "larger ones need mode 'instances'", limit=rule,
+        )  # fmt: skip
+        return vcpu, 2 * vcpu
+    memories = sizes[vcpu]
+    memory: object = args.get("memory_gib") or memories[0]
+    if memory not in memories:
+        rule = OneOf(tuple(memories))
+        words = f"{rule.words} GiB with {vcpu} vCPU, for mode 'serverless'"
+        refusals.add("memory_gib", memory, words, limit=rule)
+        return vcpu, memories[0]
+    return vcpu, int(memory) if isinstance(memory, int | float) else memories[0]
+
+
+MODES = OneOf(("instances", "serverless"))
+INSTANCES = Between(1, 100)
+CPU_TARGET_PERCENT = Between(10, 90)
+PORT = Between(1, 65_535)
+PACKAGE = TextRule(
+    r"^(?:[A-Za-z0-9._-]+/)*[A-Za-z0-9][A-Za-z0-9._-]{0,63}/[1-9][0-9]{0,8}$",
+    "…/MODEL/VERSION with a number as the version",
+    "packages/churn/3",
+)
+HOST = TextRule(
+    r"^(?=.{3,253}$)(?:[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?\.)+[a-z](?:[a-z0-9-]{0,61}[a-z0-9])$",
+    "a full name in lower case",
+    "inference.noor.internal",
+)
+_DIGEST = re.compile(r"^[^@\s]+/[^@\s]+@sha256:[0-9a-f]{64}$")
+#: What Container Apps keep for HTTP: learn.microsoft.com/azure/container-apps/ingress-how-to
+_TAKEN_PORTS = (80, 443)
 
 
 @described
@@ -60,23 +165,24 @@ class CpuInferenceTierArgs(PlacedArgs):
     ``keyring.json``, ``kek-*.key``, ``signing.pub.pem`` and ``tokens.jwks.json``. Default on AWS:
     a secret is made under ``data_key_id``, empty until a deployer fills it; needed on
     Azure: resource id of a Key Vault secret (``…/vaults/NAME/secrets/NAME``)."""
-    model_package: str
+    model_package: Annotated[str, PACKAGE]
     """Key of the signed model package in the bucket; the last two parts are the model and its
     version: ``packages/churn/3``."""
     certificate_id: NotRequired[pulumi.Input[str]]
     """Certificate of the listener: ACM ARN, or resource id of the Key Vault secret of a
     certificate with the content type ``application/x-pem-file``. Default on AWS: a private
     certificate authority of the tier's own; needed on Azure."""
-    host_name: NotRequired[str]
+    host_name: NotRequired[Annotated[str, HOST]]
     """Private name of the service. Default: ``inference.<tenant>.internal``."""
-    mode: NotRequired[str]
-    """``instances`` or ``serverless``. Default: ``instances``."""
-    vcpu: NotRequired[int]
-    """Virtual CPUs of each machine. Default: 2."""
-    memory_gib: NotRequired[int]
-    """Least memory of each machine. Default: 4."""
-    int8: NotRequired[str]
-    """``amx``, ``vnni``, ``i8mm`` or ``any``. Default: ``vnni``. Instances only."""
+    mode: NotRequired[Annotated[str, MODES, Default("instances")]]
+    """Whether it runs on machines or in containers of the cloud's own."""
+    vcpu: NotRequired[Annotated[int, VCPU, Default(2)]]
+    """Virtual CPUs of each machine."""
+    memory_gib: NotRequired[Annotated[int, MEMORY_GIB, Default(4)]]
+    """Least memory of each machine in GiB; of a serverless container by default the least that
+    goes with its CPUs."""
+    int8: NotRequired[Annotated[str, INT8, Default("vnni")]]
+    """Instructions for whole numbers of 8 bits that each machine must have. Instances only."""
     machine: NotRequired[str]
     """Instance type or VM size. Default: the cheapest that has what is asked."""
     machine_image: NotRequired[str]
@@ -84,72 +190,53 @@ class CpuInferenceTierArgs(PlacedArgs):
     own Linux for the machine's architecture. Name one to pin it."""
     zones: NotRequired[list[str]]
     """Zones to use. Default: every zone that sells the machine and is not reported as impaired."""
-    min_instances: NotRequired[int]
-    """Floor. Default: 1."""
-    max_instances: NotRequired[int]
-    """Ceiling. Default: 3."""
-    cpu_target_percent: NotRequired[int]
-    """Use of CPUs at which another is added. Default: 60."""
-    port: NotRequired[int]
+    min_instances: NotRequired[Annotated[int, INSTANCES, Default(1)]]
+    """Floor."""
+    max_instances: NotRequired[Annotated[int, INSTANCES, Default(3)]]
+    """Ceiling."""
+    cpu_target_percent: NotRequired[Annotated[int, CPU_TARGET_PERCENT, Default(60)]]
+    """Use of CPUs at which another is added."""
+    port: NotRequired[Annotated[int, PORT]]
     """Port of the listener. Default: 443; 8443 for ``serverless`` on Azure, which keeps 80 and 443
     to itself."""
     allowed_cidrs: NotRequired[list[str]]
     """Private ranges that may call. Default: the network's own."""
-    log_days: NotRequired[int]
-    """Days that the server's log is kept. Default: 365. AWS only: on Azure it is in the workspace,
+    log_days: NotRequired[Annotated[int, LOG_DAYS, Default(365)]]
+    """Days that the server's log is kept. AWS only: on Azure it is in the workspace,
     see ``AuditTrail.retention_days``."""
     boundary_id: NotRequired[pulumi.Input[str]]
     """``Identity.boundary_id``. Default: none. AWS only."""
 
 
-MODES = ("instances", "serverless")
-INSTANCES = Between(1, 100)
-CPU_TARGET_PERCENT = Between(10, 90)
-PORT = Between(1, 65_535)
-PACKAGE = TextRule(
-    r"^(?:[A-Za-z0-9._-]+/)*[A-Za-z0-9][A-Za-z0-9._-]{0,63}/[1-9][0-9]{0,8}$",
-    "…/MODEL/VERSION with a number as the version",
-    "packages/churn/3",
-)
-HOST = TextRule(
-    r"^(?=.{3,253}$)(?:[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?\.)+[a-z](?:[a-z0-9-]{0,61}[a-z0-9])$",
-    "a full name in lower case",
-    "inference.noor.internal",
-)
-_DIGEST = re.compile(r"^[^@\s]+/[^@\s]+@sha256:[0-9a-f]{64}$")
-#: What Container Apps keep for HTTP: learn.microsoft.com/azure/container-apps/ingress-how-to
-_TAKEN_PORTS = (80, 443)
-
-
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class CpuInferenceTierSpec:
     """The plain arguments of `CpuInferenceTier`, checked."""
 
+    args: Mapping[str, Any]
+    """Its arguments by name, defaults included."""
     placed: Placed
     name: str
-    mode: str
     machine: catalogue.MachineType | None
     """None for ``serverless``."""
-    machine_image: str | None
     vcpu: int
     memory_gib: int
     """Asked for; of a serverless container, what it gets."""
     zones: tuple[str, ...]
-    zones_named: bool
-    """Whether the user named the zones; else those that the network covers are used."""
-    model_package: str
     model: str
     version: int
     host_name: str
     min_instances: int
     max_instances: int
-    cpu_target_percent: int
     port: int
     allowed_cidrs: tuple[str, ...]
     """Empty: the network's own range."""
-    log_days: int
     notes: tuple[str, ...]
     """What to know before it is made; the component logs them as warnings."""
+
+    @property
+    def zones_named(self) -> bool:
+        """Whether the user named the zones; else those that the network covers are used."""
+        return self.args["zones"] is not None
 
     @property
     def cost_at_minimum(self) -> str:
@@ -189,11 +276,10 @@ def check(cloud: str, name: str, args: CpuInferenceTierArgs) -> CpuInferenceTier
     """
     refusals = Refusals(f"CpuInferenceTier {name!r}")
     given: Mapping[str, Any] = args
-    refusals.names(given, CpuInferenceTierArgs)
+    checked = refusals.checked(given, CpuInferenceTierArgs, cloud)
     checked_name(name, refusals)
     placed = check_placed(cloud, given, refusals)
-    mode: object = given.get("mode", "instances")
-    refusals.choice("mode", mode, MODES)
+    mode: str = checked["mode"]
     check_needs(cloud, mode, given, refusals)
     image: object = given.get("image")
     if isinstance(image, str) and not is_by_digest(image):
@@ -201,22 +287,16 @@ def check(cloud: str, name: str, args: CpuInferenceTierArgs) -> CpuInferenceTier
             "image", image, "an image of the registry by digest: host/name@sha256:…",
             "a tag can be moved to another image",
         )  # fmt: skip
-    package = refusals.text(given, "model_package")
-    if package:
-        refusals.form("model_package", package, PACKAGE)
     tenant = placed.tenant if placed else "tenant"
-    host: object = given.get("host_name", f"inference.{tenant}.internal")
-    refusals.form("host_name", host, HOST)
-    low = refusals.within("min_instances", given.get("min_instances", 1), INSTANCES)
-    high = refusals.within("max_instances", given.get("max_instances", max(3, low)), INSTANCES)
+    low: int = checked["min_instances"]
+    high: int = checked["max_instances"]
+    if given.get("max_instances") is None:
+        high = max(high, low)
     if low > high:
         rule = Between(INSTANCES.low, high)
         refusals.add("min_instances", low, f"at most max_instances, which is {high}", limit=rule)
-    target = refusals.within(
-        "cpu_target_percent", given.get("cpu_target_percent", 60), CPU_TARGET_PERCENT
-    )
     taken = _TAKEN_PORTS if cloud == "azure" and mode == "serverless" else ()
-    port = refusals.within("port", given.get("port", 8443 if taken else 443), PORT)
+    port: int = checked["port"] or (8443 if taken else 443)
     if port in taken:
         refusals.add(
             "port", port, "any port but 80 and 443, for 'serverless' on Azure", "use 8443",
@@ -225,37 +305,34 @@ def check(cloud: str, name: str, args: CpuInferenceTierArgs) -> CpuInferenceTier
     if port in (22, 3389):
         refusals.add("port", port, "any port but those of remote shells", "443 is usual")
     cidrs = private_ranges(given, "allowed_cidrs", refusals)
-    days = log_days(cloud, "log_days", given.get("log_days", 365), refusals)
-    machine, zones, size = None, (), (2, 4)
+    log_days(cloud, "log_days", checked["log_days"], refusals)
+    machine, zones, size = None, (), (checked["vcpu"], checked["memory_gib"])
     if placed and mode == "instances":
-        machine, zones, size = _instances(placed, given, refusals)
+        machine, zones = _instances(placed, given, checked, refusals)
     elif placed and mode == "serverless":
         zones = chosen_zones(placed, given, refusals)
-        size = serverless_size(cloud, given, refusals)
+        size = serverless_size(cloud, given, checked["vcpu"], refusals)
     checked_subnets(given, "serving_subnet_ids", zones, refusals)
     refusals.raise_if_any()
     if placed is None:
         raise AssertionError("what can't be used was refused")
-    notes = machine_notes(machine, placed, zones) if machine else []
+    model, version = model_and_version(checked["model_package"])
     return CpuInferenceTierSpec(
-        placed,
-        name,
-        str(mode),
-        machine,
-        given.get("machine_image"),
-        *size,
-        zones,
-        given.get("zones") is not None,
-        package,
-        *model_and_version(package),
-        str(host),
-        low,
-        high,
-        target,
-        port,
-        cidrs,
-        days,
-        tuple(notes),
+        args=checked,
+        placed=placed,
+        name=name,
+        machine=machine,
+        vcpu=size[0],
+        memory_gib=size[1],
+        zones=zones,
+        model=model,
+        version=version,
+        host_name=checked["host_name"] or f"inference.{tenant}.internal",
+        min_instances=low,
+        max_instances=high,
+        port=port,
+        allowed_cidrs=cidrs,
+        notes=tuple(machine_notes(machine, placed, zones)) if machine else (),
     )
 
 
@@ -271,17 +348,12 @@ def is_by_digest(image: str) -> bool:
 
 
 def _instances(
-    placed: Placed, args: Mapping[str, Any], refusals: Refusals
-) -> tuple[catalogue.MachineType | None, tuple[str, ...], tuple[int, int]]:
-    image: object = args.get("machine_image")
-    if image is not None and (not isinstance(image, str) or not image.strip()):
-        refusals.add("machine_image", image, "the id of an image, or no such argument")
-    demand = cpu_demand(args, refusals, vcpu=2, int8="vnni", arch=None, memory_gib=4)
+    placed: Placed, given: Mapping[str, Any], args: Mapping[str, Any], refusals: Refusals
+) -> tuple[catalogue.MachineType | None, tuple[str, ...]]:
+    demand = cpu_demand(given, args, refusals)
     if demand is None:
-        return None, (), (2, 4)
-    machine = chosen_machine(placed, args, refusals, blame="vcpu", **demand)
+        return None, ()
+    machine = chosen_machine(placed, given, refusals, blame="vcpu", **demand)
     if machine is None:
-        return None, (), (2, 4)
-    zones = machine_zones(placed, args, machine, refusals)
-    size = int(demand.get("vcpu") or 2), int(demand.get("memory_gib") or 4)
-    return machine, zones, size
+        return None, ()
+    return machine, machine_zones(placed, given, machine, refusals)

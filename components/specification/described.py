@@ -9,13 +9,17 @@ import re
 import sys
 import textwrap
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
-from typing import Any, Final, SupportsIndex, TypeVar
+from typing import Any, Final, SupportsIndex, TypeVar, is_typeddict
+
+from falaj.components.specification.arguments import arguments_of
 
 _LITERAL: Final = re.compile(r"``([^`]+)``|`([^`]+)`")
 _WRAPPED: Final = re.compile(r"(?:NotRequired|Required)\[(.*)\]", re.DOTALL)
+#: Limits are told in words.
+_LIMITED: Final = re.compile(r"Annotated\[(\w+(?:\[[^,]*\])?), .*\]", re.DOTALL)
 _WIDTH: Final = 88
 _IN: Final = "    "
 _Kind = TypeVar("_Kind")
@@ -50,8 +54,9 @@ class _Text(str):
             needed = ", needed" if name in getattr(self._kind, "__required_keys__", ()) else ""
             lines.append(f"{name}: {each.type}{needed}")
             lines += textwrap.wrap(
-                each.text, _WIDTH, initial_indent=_IN, subsequent_indent=_IN,
-                break_on_hyphens=False, break_long_words=False,
+                _with_rule(self._kind, name, each.text), _WIDTH,
+                initial_indent=_IN, subsequent_indent=_IN, break_on_hyphens=False,
+                break_long_words=False,
             )  # fmt: skip
         return "\n".join(lines).expandtabs(tabsize)
 
@@ -68,6 +73,16 @@ def documented(kind: type) -> Mapping[str, str]:
     return {name: each.text for name, each in _fields(kind).items() if each.text}
 
 
+def explained(kind: type) -> Mapping[str, str]:
+    """As `documented`, with what each argument allows and what it is when it is left out."""
+    return {name: _with_rule(kind, name, text) for name, text in documented(kind).items()}
+
+
+def _with_rule(kind: type, name: str, text: str) -> str:
+    argument = arguments_of(kind).get(name) if is_typeddict(kind) else None
+    return f"{text} {argument.rule}".strip() if argument else text
+
+
 @cache
 def _fields(kind: type) -> Mapping[str, _Field]:
     module = sys.modules.get(kind.__module__)
@@ -80,7 +95,10 @@ def _fields(kind: type) -> Mapping[str, _Field]:
         inherited = getattr(module, base.id, None) if isinstance(base, ast.Name) else None
         if isinstance(inherited, type):
             found |= _fields(inherited)
-    return found | dict(_own_fields(node))
+    for name, own in _own_fields(node):
+        # An argument that is stated again, with another default, means the same.
+        found[name] = own if own.text or name not in found else replace(own, text=found[name].text)
+    return found
 
 
 def plain(text: str) -> str:
@@ -107,4 +125,4 @@ def _own_fields(node: ast.ClassDef) -> Iterator[tuple[str, _Field]]:
         ):
             text = plain(inspect.cleandoc(after.value.value))
         kind = wrapped[1] if wrapped else ast.unparse(field.annotation)
-        yield field.target.id, _Field(kind, text)
+        yield field.target.id, _Field(_LIMITED.sub(r"\1", kind), text)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from falaj.components.specification.limits import TextRule
+from falaj.components.specification.limits import OneOf, TextRule
 
 TENANT: Final = TextRule(
     r"^[a-z][a-z0-9-]{0,18}[a-z0-9]$",
@@ -18,6 +18,10 @@ TAG_VALUE: Final = TextRule(
     "1 to 256 letters, digits, spaces and . : / = + @ - _",
     "platform@example.ae",
 )
+ENVIRONMENT: Final = OneOf(("development", "test", "production"))
+DEFAULT_ENVIRONMENT: Final = "production"
+#: How much harm it does if somebody else reads the data, from none upwards.
+DATA_CLASS: Final = OneOf(("public", "internal", "confidential", "restricted"))
 #: Names that become part of the names in a cloud.
 NAME: Final = TextRule(
     r"^[a-z][a-z0-9-]{0,38}[a-z0-9]$",
@@ -41,6 +45,9 @@ EMAIL: Final = TextRule(
     "an e-mail address",
     "ops@example.ae",
 )
+#: Both clouds send a budget's alert to ten addresses at most: https://docs.aws.amazon.com/
+#: cost-management/latest/userguide/management-limits.html
+MOST_EMAILS: Final = 10
 #: https://github.com/opencontainers/image-spec/blob/main/descriptor.md#digests
 DIGEST: Final = TextRule(
     r"^sha256:[0-9a-f]{64}$",

@@ -1,30 +1,26 @@
-"""Arguments of `GpuNodePool`."""
+"""Arguments of `GpuNodePool`.
 
+How machines are bought, linked and placed are choices that don't imply one another. EFA doesn't
+force a placement group, and a reservation doesn't either: a group that was made behind the user's
+back is why reserved machines fail to start.
+"""
+
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from fractions import Fraction
-from typing import Any, NotRequired
-
-import pulumi
+from typing import Annotated, Any, NotRequired
 
 from falaj.components import catalogue
+from falaj.components.specification.arguments import Default, Example
 from falaj.components.specification.described import described
-from falaj.components.specification.gpu_capacity import (
-    RESERVED,
-    capacity_notes,
-    checked_capacity,
-    checked_fabric,
-    checked_placement,
-    checked_reservation,
-)
 from falaj.components.specification.gpu_sharing import (
     NOT_SHARED,
+    TIME_SLICES,
     Sharing,
     checked_sharing,
     node_resources,
 )
-from falaj.components.specification.kubernetes_version import DEFAULT as DEFAULT_VERSION
-from falaj.components.specification.kubernetes_version import checked_version
+from falaj.components.specification.limits import Between, ByCloud, Hint, OneOf
 from falaj.components.specification.machine_choice import (
     checked_subnets,
     chosen_machine,
@@ -38,127 +34,182 @@ from falaj.components.specification.node_labels import (
     GPU,
     GPU_TAINT,
     POOL,
-    Taint,
     checked_labels,
     checked_taints,
     label_value,
 )
 from falaj.components.specification.node_pools import (
-    Size,
-    checked_disk,
+    CEILING,
+    DISK_GIB,
+    NODES,
+    NodePoolArgs,
+    NodePoolSpec,
     checked_pool_name,
     checked_size,
-    pool_summary,
     refuse_spot_for,
+    refuse_unavailable_spot,
     refuse_unsold_capacity,
 )
-from falaj.components.specification.placed import Placed, PlacedArgs, check_placed
+from falaj.components.specification.placed import Placed, check_placed
 from falaj.components.specification.refusals import Refusals
+
+CAPACITIES = ByCloud.of(
+    {
+        "aws": ("on-demand", "spot", "reservation", "capacity-block"),
+        "azure": ("on-demand", "spot", "reservation"),
+    },
+    {
+        "capacity-block": Hint(
+            "capacity blocks exist on AWS only; on Azure use 'reservation' with a capacity "
+            "reservation group"
+        )
+    },
+)
+FABRICS = ByCloud.of(
+    {"aws": ("none", "efa"), "azure": ("none", "infiniband")},
+    {
+        "infiniband": Hint("infiniband exists on Azure only; use efa", "efa"),
+        "efa": Hint("efa exists on AWS only; use infiniband", "infiniband"),
+    },
+)
+PLACEMENT_GROUPS = OneOf(("none", "cluster", "existing"))
+RESERVED = ("reservation", "capacity-block")
+_RESERVATION_ID = {
+    "aws": re.compile(r"^cr-(?:[0-9a-f]{8}|[0-9a-f]{17})$"),
+    "azure": re.compile(
+        r"^/subscriptions/[^/]+/resourceGroups/[^/]+/providers/Microsoft\.Compute/"
+        r"capacityReservationGroups/[^/]+$",
+        re.IGNORECASE,
+    ),
+}
+_RESERVATION_FORM = {
+    "aws": "a reservation's id, such as cr-0123456789abcdef0",
+    "azure": "/subscriptions/…/resourceGroups/…/providers/Microsoft.Compute/"
+    "capacityReservationGroups/NAME",
+}
+
+
+def check_reservation(cloud: str, args: Mapping[str, Any], refusals: Refusals) -> None:
+    """Hold ``reservation_id`` to ``capacity``: only what is reserved has one."""
+    capacity: str = args["capacity"]
+    given: str | None = args["reservation_id"]
+    if capacity not in RESERVED:
+        if given is not None:
+            refusals.say(
+                "reservation_id",
+                f"given {given!r}, but capacity is {capacity!r}, which uses no reservation; set "
+                f"capacity to {' or '.join(_reserved(cloud))}, or leave reservation_id out",
+            )
+    elif given is None:
+        refusals.say(
+            "reservation_id",
+            f"missing; capacity {capacity!r} needs {_RESERVATION_FORM[cloud]}; name it, or set "
+            "capacity to 'on-demand'",
+        )
+    elif not _RESERVATION_ID[cloud].match(given):
+        refusals.add("reservation_id", given, _RESERVATION_FORM[cloud])
+
+
+def _reserved(cloud: str) -> list[str]:
+    return [str(each) for each in CAPACITIES.on(cloud).values if each in RESERVED]
+
+
+def check_placement(args: Mapping[str, Any], refusals: Refusals) -> None:
+    """Hold ``placement_group``, ``placement_group_name`` and ``capacity`` to each other."""
+    group: str = args["placement_group"]
+    name: str | None = args["placement_group_name"]
+    capacity: str = args["capacity"]
+    if group == "existing":
+        if not name:
+            refusals.say(
+                "placement_group_name",
+                f"given {name!r}; placement_group 'existing' needs the group's name (AWS) or id "
+                "(Azure); name it, or set placement_group to 'cluster' to have one made",
+            )
+    elif name is not None:
+        refusals.say(
+            "placement_group_name",
+            f"given {name!r}, but placement_group is {group!r}; set it to 'existing', or leave "
+            "placement_group_name out",
+        )
+    if group == "cluster" and capacity == "reservation":
+        # docs.aws.amazon.com/AWSEC2/latest/UserGuide/cr-cpg.html: capacity is reserved in a group
+        # from the start or never; on Azure the reservation has its own place, too.
+        refusals.add(
+            "placement_group", "cluster", "none or existing, with capacity 'reservation'",
+            "a reservation that exists can't be moved into a new group: name the group it was "
+            "made in, or use none",
+        )  # fmt: skip
+    if group in ("cluster", "existing") and capacity == "capacity-block":
+        # docs.aws.amazon.com/AWSEC2/latest/UserGuide/capacity-blocks-using.html
+        refusals.add(
+            "placement_group", group, "none, with capacity 'capacity-block'",
+            "the machines of a capacity block are close to each other already, and a group of "
+            "your own can keep some of them from starting",
+        )  # fmt: skip
+
+
+def capacity_notes(capacity: str, placed: Placed, machine: catalogue.MachineType) -> list[str]:
+    """What to know about the way the machines are bought."""
+    if capacity != "capacity-block":
+        return []
+    # No page read lists the region among those that sell Capacity Blocks.
+    return [
+        f"whether {placed.region} sells capacity blocks of {machine} is unknown; ask with "
+        "`aws ec2 describe-capacity-block-offerings` first"
+    ]
+
+
+#: The largest machine of the catalogue has 16.
+COUNT = Between(0, 16, above=True)
 
 
 @described
-class GpuNodePoolArgs(PlacedArgs):
+class GpuNodePoolArgs(NodePoolArgs):
     """Arguments of `GpuNodePool`."""
 
-    cluster_id: pulumi.Input[str]
-    """``Cluster.cluster_id``."""
-    node_subnet_ids: pulumi.Input[dict[str, str]]
-    """``Network.node_subnet_ids``."""
-    node_identity_id: pulumi.Input[str]
-    """``Cluster.node_identity_id``."""
-    security_group_id: pulumi.Input[str]
-    """``Network.security_group_ids["nodes"]``."""
-    disk_encryption_id: pulumi.Input[str]
-    """``KeyRing.disk_encryption_id``."""
-    gpu: str
+    gpu: Annotated[str, Example("H200")]
     """Model of the GPU: ``H200``, ``H100``, ``A100``, ``L40S``, ``L4``, ``A10`` …; the catalogue
     finds the machine."""
-    count: float
+    count: Annotated[float, COUNT]
     """GPUs of each machine; a fraction where the cloud sells fractions (Azure A10: 1/6, 1/3,
     1/2)."""
-    machine: NotRequired[str]
-    """Instance type or VM size. Default: the cheapest that has what is asked."""
-    zones: NotRequired[list[str]]
-    """Zones to use. Default: every zone of the subnets that sells the machine and is not reported
-    as impaired."""
-    capacity: NotRequired[str]
-    """``on-demand``, ``spot``, ``reservation`` or ``capacity-block``. Default: ``on-demand``."""
+    capacity: NotRequired[Annotated[str, CAPACITIES, Default("on-demand")]]
+    """How the machines are bought."""
     reservation_id: NotRequired[str]
     """Reservation (``cr-…``), or id of a capacity reservation group. Needed for ``reservation``
     and ``capacity-block``."""
-    fabric: NotRequired[str]
-    """``none``, ``efa`` (AWS) or ``infiniband`` (Azure). Default: ``none``."""
-    placement_group: NotRequired[str]
-    """``none``, ``cluster`` (made here) or ``existing``. Default: ``none``."""
+    fabric: NotRequired[Annotated[str, FABRICS, Default("none")]]
+    """How the machines are linked."""
+    placement_group: NotRequired[Annotated[str, PLACEMENT_GROUPS, Default("none")]]
+    """Whether the machines stand close to each other: in a group made here (``cluster``), or in
+    one that exists."""
     placement_group_name: NotRequired[str]
     """Name (AWS) or id (Azure proximity placement group) of the existing one. Needed for
     ``existing``."""
-    sharing: NotRequired[str]
-    """``none``, a MIG profile (``mig-1g.18gb``) or ``time-slicing``. Default: ``none``."""
-    time_slices: NotRequired[int]
-    """Pods for each GPU with ``time-slicing``, 2 to 16. Default: 4."""
-    min_nodes: NotRequired[int]
-    """Fewest nodes. Default: 0."""
-    max_nodes: NotRequired[int]
-    """Most nodes. Default: 1."""
-    nodes: NotRequired[int]
-    """Nodes that the pool shall have; each change of it is brought about. Default: ``min_nodes``
-    at first, then the autoscaler decides."""
-    disk_gib: NotRequired[int]
-    """System disk, encrypted. Default: 200."""
-    labels: NotRequired[dict[str, str]]
-    """Labels of the nodes beside Falaj's own. Default: none."""
-    taints: NotRequired[list[str]]
-    """``key=value:Effect``, beside ``nvidia.com/gpu=present:NoSchedule``. Default: none."""
-    kubernetes_version: NotRequired[str]
-    """Minor version. Default: ``1.35``."""
+    sharing: NotRequired[Annotated[str, Default("none")]]
+    """How pods share a GPU: ``none``, a MIG profile (``mig-1g.18gb``) or ``time-slicing``."""
+    time_slices: NotRequired[Annotated[int, TIME_SLICES, Default(4)]]
+    """Pods for each GPU with ``time-slicing``."""
+    min_nodes: NotRequired[Annotated[int, NODES, Default(0)]]
+    max_nodes: NotRequired[Annotated[int, CEILING, Default(1)]]
+    disk_gib: NotRequired[Annotated[int, DISK_GIB, Default(200)]]
 
 
-@dataclass(frozen=True)
-class GpuNodePoolSpec:
+@dataclass(frozen=True, kw_only=True)
+class GpuNodePoolSpec(NodePoolSpec):
     """The plain arguments of `GpuNodePool`, checked."""
 
-    placed: Placed
-    name: str
-    machine: catalogue.MachineType
-    zones: tuple[str, ...]
-    zones_named: bool
-    """Whether the user named the zones; else those that the network covers are used."""
-    capacity: str
-    reservation_id: str | None
-    fabric: str
-    placement_group: str
-    placement_group_name: str | None
     sharing: Sharing
-    size: Size
-    disk_gib: int
-    labels: dict[str, str]
-    """Of the user and Falaj's own."""
-    taints: tuple[Taint, ...]
-    kubernetes_version: str
-    notes: tuple[str, ...]
-    """What to know before it is made; the component logs them as warnings."""
 
     @property
-    def cost_at_minimum(self) -> catalogue.Cost:
-        """What it costs with the fewest nodes."""
-        return catalogue.cost.pool(self.machine, self.size.least, self.capacity)
+    def operator_labels(self) -> Mapping[str, str]:
+        """Labels that tell the GPU operator how GPUs are shared."""
+        return self.sharing.operator_labels
 
     @property
-    def cost_at_maximum(self) -> catalogue.Cost:
-        """What it costs with the most nodes."""
-        return catalogue.cost.pool(self.machine, self.size.most, self.capacity)
-
-    @property
-    def summary(self) -> str:
-        """Machine, zones and cost on one line."""
-        return pool_summary(
-            self.machine, self.zones, self.size, self.cost_at_minimum, self.cost_at_maximum
-        )
-
-    @property
-    def resources(self) -> dict[str, int]:
-        """What one node offers to pods beside CPU and memory."""
+    def resources(self) -> Mapping[str, int]:
+        """The GPUs of a node as pods ask for them."""
         return node_resources(self.machine, self.sharing)
 
 
@@ -175,81 +226,72 @@ def check(cloud: str, name: str, args: GpuNodePoolArgs) -> GpuNodePoolSpec:
     """
     refusals = Refusals(f"GpuNodePool {name!r}")
     given: Mapping[str, Any] = args
-    refusals.names(given, GpuNodePoolArgs)
+    checked = refusals.checked(given, GpuNodePoolArgs, cloud)
     checked_pool_name(cloud, name, refusals)
     placed = check_placed(cloud, given, refusals)
-    capacity = checked_capacity(cloud, given, refusals)
-    reservation = checked_reservation(cloud, capacity, given, refusals)
-    fabric = checked_fabric(cloud, given, refusals)
-    group, group_name = checked_placement(given, capacity, refusals)
-    size = checked_size(given, refusals, least=0, most=1)
-    disk = checked_disk(given, refusals, 200)
+    check_reservation(cloud, checked, refusals)
+    check_placement(checked, refusals)
+    refuse_unavailable_spot(cloud, checked, refusals)
+    size = checked_size(checked, given, refusals)
     labels = checked_labels(given, refusals)
     taints = checked_taints(given, refusals)
-    version = checked_version(given.get("kubernetes_version", DEFAULT_VERSION), refusals)
-    machine = _machine(placed, given, fabric, refusals) if placed else None
+    machine = _machine(placed, checked, refusals) if placed else None
     sharing, zones = NOT_SHARED, ()
+    capacity: str = checked["capacity"]
     if placed and machine:
         refuse_spot_for(placed.data_class, capacity, refusals)
         refuse_unsold_capacity(capacity, machine.name, machine.usage_classes, refusals)
-        sharing = checked_sharing(cloud, given, machine, placed.data_class, refusals)
-        zones = _zones(placed, given, machine, (capacity, fabric, group), refusals)
+        sharing = checked_sharing(checked, given, placed, machine, refusals)
+        zones = _zones(placed, given, machine, checked, refusals)
     refusals.raise_if_any()
     if placed is None or machine is None:
         raise AssertionError("what can't be used was refused")
-    gpu = label_value(str(given["gpu"]))
+    gpu = label_value(checked["gpu"])
     flavor = gpu if sharing.kind == "none" else f"{gpu}-{sharing.label}"
     own = {
         POOL: name,
         GPU: gpu,
         FLAVOR: flavor if capacity == "on-demand" else f"{flavor}-{capacity}",
         CAPACITY: capacity,
-        FABRIC: fabric,
+        FABRIC: checked["fabric"],
     }
     return GpuNodePoolSpec(
-        placed,
-        name,
-        machine,
-        zones,
-        given.get("zones") is not None,
-        capacity,
-        reservation,
-        fabric,
-        group,
-        group_name,
-        sharing,
-        size,
-        disk,
-        {**labels, **own},
-        (GPU_TAINT, *taints),
-        version,
-        (*machine_notes(machine, placed, zones), *capacity_notes(capacity, placed, machine)),
+        args=checked,
+        placed=placed,
+        name=name,
+        machine=machine,
+        zones=zones,
+        size=size,
+        labels={**labels, **own},
+        taints=(GPU_TAINT, *taints),
+        notes=(
+            *machine_notes(machine, placed, zones),
+            *capacity_notes(capacity, placed, machine),
+        ),
+        sharing=sharing,
     )
 
 
 def _machine(
-    placed: Placed, args: Mapping[str, Any], fabric: str, refusals: Refusals
+    placed: Placed, args: Mapping[str, Any], refusals: Refusals
 ) -> catalogue.MachineType | None:
-    gpu = refusals.text(args, "gpu")
-    count: object = args.get("count")
-    if isinstance(count, bool) or not isinstance(count, int | float | Fraction):
-        if count is not None:
-            refusals.add("count", count, "GPUs of each machine, a number such as 8 or 0.5")
+    asked = {key: args[key] for key in ("gpu", "count", "fabric")}
+    if not asked["gpu"] or not COUNT.allows(asked["count"]):
         return None
-    if not gpu:
-        return None
-    return chosen_machine(placed, args, refusals, blame="gpu", gpu=gpu, count=count, fabric=fabric)
+    if asked["fabric"] not in FABRICS.on(placed.place.cloud).values:
+        asked["fabric"] = "none"
+    return chosen_machine(placed, args, refusals, blame="gpu", **asked)
 
 
 def _zones(
     placed: Placed,
     args: Mapping[str, Any],
     machine: catalogue.MachineType,
-    binding: tuple[str, str, str],
+    checked: Mapping[str, Any],
     refusals: Refusals,
 ) -> tuple[str, ...]:
     """The zones, of which there can be only one where something binds the nodes together."""
-    capacity, fabric, group = binding
+    capacity, fabric, group = (checked[it] for it in ("capacity", "fabric", "placement_group"))
     zones = machine_zones(placed, args, machine, refusals)
     checked_subnets(args, "node_subnet_ids", zones, refusals)
     if len(zones) < 2:

@@ -8,6 +8,7 @@ from typing import Any
 
 from falaj.components import catalogue
 from falaj.components.specification.limits import Between
+from falaj.components.specification.placed import Placed
 from falaj.components.specification.refusals import Refusals
 
 LEAST_SLICES, MOST_SLICES = 2, 16
@@ -53,27 +54,26 @@ NOT_SHARED = Sharing("none")
 
 
 def checked_sharing(
-    cloud: str,
     args: Mapping[str, Any],
+    given: Mapping[str, Any],
+    placed: Placed,
     machine: catalogue.MachineType,
-    data_class: str,
     refusals: Refusals,
 ) -> Sharing:
-    """The arguments ``sharing`` and ``time_slices``.
+    """How the checked arguments ``sharing`` and ``time_slices`` divide a GPU.
 
     MIG separates memory and faults in hardware and is allowed for every class of data; time
     slices share one memory, and are not for restricted data.
     """
-    sharing: object = args.get("sharing", "none")
-    slices: object = args.get("time_slices")
+    sharing: str = args["sharing"]
+    slices: object = given.get("time_slices")
     if sharing == "time-slicing":
-        if data_class == "restricted":
+        if placed.data_class == "restricted":
             refusals.add(
                 "sharing", sharing, "none or a MIG profile, where data_class is 'restricted'",
                 "pods that share a GPU by time-slicing share its memory unprotected",
             )  # fmt: skip
-        parts = refusals.within("time_slices", 4 if slices is None else slices, TIME_SLICES)
-        return Sharing("time-slicing", None, parts)
+        return Sharing("time-slicing", None, args["time_slices"])
     if slices is not None:
         refusals.say(
             "time_slices",
@@ -82,10 +82,10 @@ def checked_sharing(
         )
     if sharing == "none":
         return NOT_SHARED
-    if not isinstance(sharing, str) or not sharing.startswith(_MIG):
+    if not sharing.startswith(_MIG):
         refusals.add("sharing", sharing, "none, time-slicing, or a MIG profile as mig-1g.18gb")
         return NOT_SHARED
-    return _mig(cloud, sharing.removeprefix(_MIG), machine, refusals)
+    return _mig(placed.place.cloud, sharing.removeprefix(_MIG), machine, refusals)
 
 
 def node_resources(machine: catalogue.MachineType, sharing: Sharing) -> dict[str, int]:

@@ -3,12 +3,13 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import combinations
-from typing import Any, NotRequired, cast
+from typing import Annotated, Any, NotRequired, cast
 
 import pulumi
 
+from falaj.components.specification.arguments import Default
 from falaj.components.specification.described import described
-from falaj.components.specification.limits import Between
+from falaj.components.specification.limits import Between, OneOf
 from falaj.components.specification.placed import Placed, PlacedArgs, check_placed
 from falaj.components.specification.principals import checked_principals
 from falaj.components.specification.refusals import Refusals
@@ -42,7 +43,7 @@ CONFLICTS: dict[frozenset[str], str] = {
 class IdentityArgs(PlacedArgs):
     """Arguments of `Identity`."""
 
-    members: NotRequired[dict[str, list[str]]]
+    members: NotRequired[dict[Annotated[str, OneOf(DUTIES)], list[str]]]
     """Who has which duty: principals (role or user ARNs; object ids of Entra groups) by
     ``provisioner``, ``trainer``, ``deployer``, ``auditor``, ``key-administrator``. Default:
     nobody; nobody may hold two duties that conflict."""
@@ -55,17 +56,17 @@ class IdentityArgs(PlacedArgs):
     key_ring_id: NotRequired[pulumi.Input[str]]
     """``KeyRing.key_ring_id``: what key administrators manage. Needed on Azure; on AWS ``key_ids``
     say it."""
-    require_mfa: NotRequired[bool]
-    """Whether people need a second factor. Default: true. On AWS it is asked of users; roles are
+    require_mfa: NotRequired[Annotated[bool, Default(value=True)]]
+    """Whether people need a second factor. On AWS it is asked of users; roles are
     used by federated people and by machines, and their second factor is the matter of whoever
     signs them in. On Azure people are eligible and take a duty up with a second factor; machines
     can't, and need an `Identity` of their own without it."""
-    session_minutes: NotRequired[int]
-    """How long a session lasts, 60 to 720. Default: 60. AWS only: on Azure the tenant's settings
+    session_minutes: NotRequired[Annotated[int, SESSION_MINUTES, Default(60)]]
+    """How many minutes a session lasts. AWS only: on Azure the tenant's settings
     of Privileged Identity Management say it."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class IdentitySpec:
     """The plain arguments of `Identity`, checked."""
 
@@ -90,11 +91,10 @@ def check(cloud: str, name: str, args: IdentityArgs) -> IdentitySpec:
     """
     refusals = Refusals(f"Identity {name!r}")
     given: Mapping[str, Any] = args
-    refusals.names(given, IdentityArgs)
+    checked = refusals.checked(given, IdentityArgs, cloud)
     placed = check_placed(cloud, given, refusals)
-    members = _members(cloud, given.get("members", {}), refusals)
-    mfa = refusals.flag("require_mfa", given.get("require_mfa", True))
-    minutes = refusals.within("session_minutes", given.get("session_minutes", 60), SESSION_MINUTES)
+    members = _members(cloud, {} if checked["members"] is None else checked["members"], refusals)
+    minutes: int = checked["session_minutes"]
     if cloud == "azure":
         refusals.needed(given, ("key_ring_id",), "on Azure")
         if given.get("session_minutes") is not None:
@@ -106,7 +106,12 @@ def check(cloud: str, name: str, args: IdentityArgs) -> IdentitySpec:
     refusals.raise_if_any()
     if placed is None:
         raise AssertionError("what can't be used was refused")
-    return IdentitySpec(placed, members, mfa, minutes)
+    return IdentitySpec(
+        placed=placed,
+        members=members,
+        require_mfa=checked["require_mfa"],
+        session_minutes=minutes,
+    )
 
 
 def conflict(duties: tuple[str, ...]) -> tuple[str, str, str] | None:

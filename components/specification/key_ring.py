@@ -2,10 +2,13 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, NotRequired
+from typing import Annotated, Any, NotRequired
 
+from annotated_types import Len
+
+from falaj.components.specification.arguments import Default
 from falaj.components.specification.described import described
-from falaj.components.specification.limits import Between
+from falaj.components.specification.limits import Between, OneOf
 from falaj.components.specification.placed import Placed, PlacedArgs, check_placed
 from falaj.components.specification.principals import checked_principals
 from falaj.components.specification.refusals import Refusals
@@ -19,23 +22,24 @@ DELETION_WINDOW_DAYS = Between(7, 30)
 class KeyRingArgs(PlacedArgs):
     """Arguments of `KeyRing`."""
 
-    purposes: NotRequired[list[str]]
-    """What keys are for. Default: ``data``, ``disks``, ``cluster``, ``logs``, ``registry``,
-    ``state``: a key for each."""
+    purposes: NotRequired[
+        Annotated[list[Annotated[str, OneOf(PURPOSES)]], Len(1), Default(PURPOSES)]
+    ]
+    """What keys are for: a key for each."""
     administrators: NotRequired[list[str]]
     """Principals that manage keys and can't use them: role ARNs, or Entra object ids. Default:
     whoever deploys."""
-    rotation_days: NotRequired[int]
-    """Days between two versions of a key, 90 to 2560. Default: 365."""
-    deletion_window_days: NotRequired[int]
-    """Days in which a deleted key can be had back, 7 to 30. Default: 30; 7 outside
-    of production."""
-    managed_hsm: NotRequired[bool]
-    """Keys in a hardware module of one's own. Default: the cloud's shared modules (AWS KMS; Key
+    rotation_days: NotRequired[Annotated[int, ROTATION_DAYS, Default(365)]]
+    """Days between two versions of a key."""
+    deletion_window_days: NotRequired[Annotated[int, DELETION_WINDOW_DAYS]]
+    """Days in which a deleted key can be had back. Default: the most in production, elsewhere the
+    fewest."""
+    managed_hsm: NotRequired[Annotated[bool, Default(value=False)]]
+    """Keys in a hardware module of one's own, instead of the cloud's shared modules (AWS KMS; Key
     Vault Premium). Azure only."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class KeyRingSpec:
     """The plain arguments of `KeyRing`, checked."""
 
@@ -60,22 +64,17 @@ def check(cloud: str, name: str, args: KeyRingArgs) -> KeyRingSpec:
     """
     refusals = Refusals(f"KeyRing {name!r}")
     given: Mapping[str, Any] = args
-    refusals.names(given, KeyRingArgs)
+    checked = refusals.checked(given, KeyRingArgs, cloud)
     placed = check_placed(cloud, given, refusals)
-    purposes = refusals.texts("purposes", given.get("purposes", PURPOSES))
-    for position, purpose in enumerate(purposes):
-        refusals.choice(f"purposes[{position}]", purpose, PURPOSES)
-    if not purposes:
-        refusals.add("purposes", [], f"at least one of {', '.join(PURPOSES)}")
+    purposes: tuple[str, ...] = checked["purposes"]
     administrators = checked_principals(
-        cloud, "administrators", given.get("administrators", []), refusals
+        cloud, "administrators", checked["administrators"] or (), refusals
     )
-    rotation = refusals.within("rotation_days", given.get("rotation_days", 365), ROTATION_DAYS)
-    window: object = given.get("deletion_window_days")
-    if window is None:
-        window = 30 if placed is None or placed.retained else 7
-    days = refusals.within("deletion_window_days", window, DELETION_WINDOW_DAYS)
-    hsm = refusals.flag("managed_hsm", given.get("managed_hsm", False))
+    days: int | None = checked["deletion_window_days"]
+    if days is None:
+        retained = placed is None or placed.retained
+        days = int(DELETION_WINDOW_DAYS.high if retained else DELETION_WINDOW_DAYS.low)
+    hsm: bool = checked["managed_hsm"]
     if hsm and cloud == "aws":
         refusals.say(
             "managed_hsm",
@@ -93,4 +92,11 @@ def check(cloud: str, name: str, args: KeyRingArgs) -> KeyRingSpec:
     if placed is None:
         raise AssertionError("what can't be used was refused")
     ordered = tuple(each for each in PURPOSES if each in purposes)
-    return KeyRingSpec(placed, ordered, administrators, rotation, days, hsm)
+    return KeyRingSpec(
+        placed=placed,
+        purposes=ordered,
+        administrators=administrators,
+        rotation_days=checked["rotation_days"],
+        deletion_window_days=days,
+        managed_hsm=hsm,
+    )

@@ -9,9 +9,10 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from fractions import Fraction
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
     from pydantic import GetCoreSchemaHandler
@@ -72,11 +73,23 @@ class TextRule(Limit):
         return re.compile(self.pattern)
 
 
+class Hint(NamedTuple):
+    """What to do instead of giving a value that people expect to be allowed."""
+
+    text: str
+    meant: str = ""
+    """The value that stands for it here; empty where there is none."""
+
+
 @dataclass(frozen=True)
 class OneOf(Limit):
     """One of a few texts or numbers."""
 
     values: tuple[str | int, ...]
+    hints: Mapping[str, Hint] = field(default_factory=dict[str, "Hint"], compare=False)
+    """What to say of others that people expect there, by value."""
+    otherwise: str = field(default="", compare=False)
+    """What to do where none of the values will do."""
 
     @property
     def words(self) -> str:
@@ -86,6 +99,28 @@ class OneOf(Limit):
     def allows(self, value: object) -> bool:
         """Whether it is one of them; no truth value counts as a number."""
         return not isinstance(value, bool) and value in self.values
+
+
+@dataclass(frozen=True)
+class ByCloud(OneOf):
+    """One of what a cloud has; of several clouds, what one of them has at least."""
+
+    by_cloud: tuple[tuple[str, tuple[str | int, ...]], ...] = ()
+
+    @staticmethod
+    def of(
+        by_cloud: Mapping[str, Iterable[str | int]],
+        hints: Mapping[str, Hint] | None = None,
+        otherwise: str = "",
+    ) -> ByCloud:
+        """``by_cloud`` is what each cloud has; ``hints`` and ``otherwise`` are as in `OneOf`."""
+        each = tuple((cloud, tuple(values)) for cloud, values in by_cloud.items())
+        every = tuple(dict.fromkeys(value for _, values in each for value in values))
+        return ByCloud(every, hints or {}, otherwise, each)
+
+    def on(self, cloud: str) -> OneOf:
+        """The rule of one cloud."""
+        return OneOf(dict(self.by_cloud)[cloud], self.hints, self.otherwise)
 
 
 @dataclass(frozen=True)
@@ -107,14 +142,9 @@ class Between(Limit):
 
     def allows(self, value: object) -> bool:
         """Whether it is a number in the range."""
-        if isinstance(value, bool) or not isinstance(value, int | float):
+        if isinstance(value, bool) or not isinstance(value, int | float | Fraction):
             return False
         return value <= self.high and (value > self.low if self.above else value >= self.low)
-
-
-def of_any(by_cloud: Mapping[str, Iterable[str | int]]) -> OneOf:
-    """What one of the clouds at least allows, each once; the component says which does."""
-    return OneOf(tuple(dict.fromkeys(each for values in by_cloud.values() for each in values)))
 
 
 def plain_number(value: float) -> str:

@@ -3,27 +3,23 @@
 import ipaddress
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, NotRequired
+from typing import Annotated, Any, NotRequired
 
 import pulumi
 
-from falaj.components.specification.address_plan import AddressPlan
+from falaj.components.specification.address_plan import PRIVATE, AddressPlan
+from falaj.components.specification.arguments import Default
 from falaj.components.specification.cluster import POD_CIDR
 from falaj.components.specification.described import described
-from falaj.components.specification.limits import TextRule
+from falaj.components.specification.limits import OneOf, TextRule
 from falaj.components.specification.placed import Placed, PlacedArgs, check_placed
 from falaj.components.specification.refusals import Refusals
-from falaj.components.specification.retention import log_days
+from falaj.components.specification.retention import LOG_DAYS, log_days
 from falaj.components.specification.zones import REGIONAL, chosen_zones, region_zones
 
-DEFAULT_CIDR = "10.64.0.0/16"
 CLUSTER = "cluster"
 SERVING = "serving"
 PURPOSES = (CLUSTER, SERVING)
-#: https://www.rfc-editor.org/rfc/rfc1918#section-3
-_PRIVATE = tuple(
-    ipaddress.IPv4Network(each) for each in ("10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16")
-)
 _LABEL = r"[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?"
 DOMAIN = TextRule(
     rf"^(?=.{{1,253}}$)\.?(?:{_LABEL}\.)+[a-z](?:[a-z0-9-]{{0,61}}[a-z0-9])$",
@@ -49,28 +45,28 @@ class NetworkArgs(PlacedArgs):
     key_ring_id: NotRequired[pulumi.Input[str]]
     """``KeyRing.key_ring_id``: gets its private endpoint in this network. Default: none; on AWS
     one endpoint serves all keys."""
-    cidr: NotRequired[str]
+    cidr: NotRequired[Annotated[str, Default("10.64.0.0/16")]]
     """Private range, from /16 to /22; on Azure apart from 10.244.0.0/16, where pods have their
-    addresses. Default: ``10.64.0.0/16``."""
+    addresses."""
     zones: NotRequired[list[str]]
     """Zone ids (``mec1-az1``; on Azure ``1``, ``2``, ``3``). Default: every zone of the region
     that is not reported as impaired."""
-    egress_domains: NotRequired[list[str]]
+    egress_domains: NotRequired[list[Annotated[str, DOMAIN]]]
     """Domains that may be reached, through a firewall; ``.example.ae`` stands for all below it.
     Default: none, and the network has no way out."""
-    purpose: NotRequired[str]
+    purpose: NotRequired[Annotated[str, OneOf(PURPOSES), Default(CLUSTER)]]
     """What stands in the network: ``cluster``, anything; or ``serving``, the CPU inference tier
     alone, which calls few services. On AWS, where private endpoints are paid for by hour and zone,
     that leaves 4 of 18, and no subnets for nodes and storage; it can be changed later. On Azure it
-    makes no difference: endpoints are made with what they lead to. Default: ``cluster``."""
-    organization_id: NotRequired[str]
+    makes no difference: endpoints are made with what they lead to."""
+    organization_id: NotRequired[Annotated[str, ORGANIZATION]]
     """Organisation (``o-…``) whose resources private endpoints may reach. Default: only those of
     this account. Not used on Azure, where an endpoint leads to one resource."""
-    flow_log_days: NotRequired[int]
-    """Days that flow logs are kept. Default: 365."""
+    flow_log_days: NotRequired[Annotated[int, LOG_DAYS, Default(365)]]
+    """Days that flow logs are kept."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class NetworkSpec:
     """The plain arguments of `Network`, checked."""
 
@@ -99,19 +95,15 @@ def check(cloud: str, name: str, args: NetworkArgs) -> NetworkSpec:
     """
     refusals = Refusals(f"Network {name!r}")
     given: Mapping[str, Any] = args
-    refusals.names(given, NetworkArgs)
+    checked = refusals.checked(given, NetworkArgs, cloud)
     placed = check_placed(cloud, given, refusals)
     zones = chosen_zones(placed, given, refusals) if placed else ()
-    network = _cidr(given.get("cidr", DEFAULT_CIDR), refusals)
+    network = _cidr(checked["cidr"], refusals)
     if cloud == "azure" and network and network.overlaps(ipaddress.IPv4Network(POD_CIDR)):
-        refusals.add("cidr", given.get("cidr"), f"a range apart from {POD_CIDR}, where pods are")
-    domains = _domains(given.get("egress_domains", []), refusals)
-    organization = given.get("organization_id")
-    if organization is not None:
-        refusals.form("organization_id", organization, ORGANIZATION)
-    days = log_days(cloud, "flow_log_days", given.get("flow_log_days", 365), refusals)
-    purpose = given.get("purpose", CLUSTER)
-    refusals.choice("purpose", purpose, PURPOSES)
+        refusals.add("cidr", str(network), f"a range apart from {POD_CIDR}, where pods are")
+    domains = _domains(checked["egress_domains"] or (), refusals)
+    days = log_days(cloud, "flow_log_days", checked["flow_log_days"], refusals)
+    purpose: str = checked["purpose"]
     if cloud == "azure":
         refusals.needed(given, ("key_identity_id",), "on Azure")
     elif purpose == SERVING and domains:
@@ -125,7 +117,16 @@ def check(cloud: str, name: str, args: NetworkArgs) -> NetworkSpec:
         raise AssertionError("what can't be used was refused")
     planned = (REGIONAL,) if cloud == "azure" else region_zones(placed.place)
     plan = AddressPlan(network, planned)
-    return NetworkSpec(placed, str(network), plan, zones, domains, organization, days, purpose)
+    return NetworkSpec(
+        placed=placed,
+        cidr=str(network),
+        plan=plan,
+        zones=zones,
+        egress_domains=domains,
+        organization_id=checked["organization_id"],
+        flow_log_days=days,
+        purpose=purpose,
+    )
 
 
 def _cidr(value: object, refusals: Refusals) -> ipaddress.IPv4Network | None:
@@ -135,7 +136,7 @@ def _cidr(value: object, refusals: Refusals) -> ipaddress.IPv4Network | None:
     except ValueError as error:
         refusals.add("cidr", value, allowed, str(error))
         return None
-    inside = any(network.subnet_of(private) for private in _PRIVATE)
+    inside = any(network.subnet_of(private) for private in PRIVATE)
     if not inside or not 16 <= network.prefixlen <= 22:
         refusals.add("cidr", value, allowed + ", inside 10/8, 172.16/12 or 192.168/16")
         return None

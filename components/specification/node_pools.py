@@ -1,15 +1,21 @@
-"""What GPU and CPU node pools have in common: sizes, capacity, disks, names."""
+"""What GPU and CPU node pools have in common: arguments, sizes, capacity, costs and outputs."""
 
-from __future__ import annotations
-
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any, NotRequired
+
+import pulumi
 
 from falaj.components import catalogue
+from falaj.components.specification.arguments import Default
 from falaj.components.specification.forms import NAME
+from falaj.components.specification.kubernetes_version import DEFAULT as DEFAULT_VERSION
+from falaj.components.specification.kubernetes_version import VERSIONS
 from falaj.components.specification.limits import Between
+from falaj.components.specification.node_labels import Taint
+from falaj.components.specification.placed import Placed, PlacedArgs
 from falaj.components.specification.refusals import Refusals
+from falaj.components.specification.spelling import camel
 
 #: Most nodes of an EKS managed node group and of an AKS pool with scale sets, by default quota:
 #: docs.aws.amazon.com/eks/latest/userguide/service-quotas.html (450),
@@ -20,8 +26,53 @@ CEILING = Between(1, MOST_NODES)
 #: The smallest disk that holds the cloud's node image and a few container images; the largest gp3
 #: volume (16 TiB) is above Azure's largest OS disk (4,095 GiB).
 DISK_GIB = Between(50, 4095)
+#: What EKS takes: https://docs.aws.amazon.com/eks/latest/APIReference/
+#: API_NodegroupUpdateConfig.html
+UNAVAILABLE = Between(1, 100)
+#: Default of ``max_unavailable``, but where a cloud's own default is for whole machines to spare.
+ONE_AT_A_TIME = 1
 #: The pool that is part of every AKS cluster made here.
 AKS_SYSTEM_POOL = "system"
+
+
+class NodePoolArgs(PlacedArgs):
+    """Arguments that GPU and CPU pools share."""
+
+    cluster_id: pulumi.Input[str]
+    """``Cluster.cluster_id``."""
+    node_subnet_ids: pulumi.Input[dict[str, str]]
+    """``Network.node_subnet_ids``."""
+    node_identity_id: pulumi.Input[str]
+    """``Cluster.node_identity_id``."""
+    security_group_id: pulumi.Input[str]
+    """``Network.security_group_ids["nodes"]``."""
+    disk_encryption_id: pulumi.Input[str]
+    """``KeyRing.disk_encryption_id``."""
+    machine: NotRequired[str]
+    """Instance type or VM size. Default: the cheapest that has what is asked."""
+    zones: NotRequired[list[str]]
+    """Zones to use. Default: every zone of the subnets that sells the machine and is not reported
+    as impaired."""
+    min_nodes: NotRequired[Annotated[int, NODES]]
+    """Fewest nodes."""
+    max_nodes: NotRequired[Annotated[int, CEILING]]
+    """Most nodes."""
+    nodes: NotRequired[Annotated[int, NODES]]
+    """Nodes that the pool shall have; each change of it is brought about. Default: ``min_nodes``
+    at first, then the autoscaler decides."""
+    max_unavailable: NotRequired[Annotated[int, UNAVAILABLE]]
+    """Nodes that an update of the pool drains at once: CPU pools get as many new ones first, GPU
+    pools don't, since there is rarely a machine more to be had. AKS takes none for ``spot``.
+    Default: one; of a CPU pool on Azure a third."""
+    disk_gib: NotRequired[Annotated[int, DISK_GIB]]
+    """System disk in GiB, encrypted."""
+    labels: NotRequired[dict[str, str]]
+    """Labels of the nodes beside Falaj's own. Default: none."""
+    taints: NotRequired[list[str]]
+    """``key=value:Effect``; GPU pools have ``nvidia.com/gpu=present:NoSchedule`` besides. Default:
+    none."""
+    kubernetes_version: NotRequired[Annotated[str, VERSIONS, Default(DEFAULT_VERSION)]]
+    """Minor version."""
 
 
 @dataclass(frozen=True)
@@ -31,6 +82,110 @@ class Size:
     least: int
     most: int
     initial: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class NodePoolSpec:
+    """The plain arguments of a pool of nodes, checked."""
+
+    args: Mapping[str, Any]
+    """Its arguments by name, defaults included."""
+    placed: Placed
+    name: str
+    machine: catalogue.MachineType
+    zones: tuple[str, ...]
+    size: Size
+    labels: dict[str, str]
+    """Of the user and Falaj's own."""
+    taints: tuple[Taint, ...]
+    notes: tuple[str, ...]
+    """What to know before it is made; the component logs them as warnings."""
+
+    @property
+    def zones_named(self) -> bool:
+        """Whether the user named the zones; else those that the network covers are used."""
+        return self.args["zones"] is not None
+
+    @property
+    def sized_by_program(self) -> bool:
+        """Whether each change of the number of nodes is the program's; else the autoscaler's."""
+        return self.args["nodes"] is not None
+
+    @property
+    def capacity(self) -> str:
+        """How the machines are bought."""
+        return self.args["capacity"]
+
+    @property
+    def cost_at_minimum(self) -> catalogue.Cost:
+        """What it costs with the fewest nodes."""
+        return catalogue.cost.pool(self.machine, self.size.least, self.capacity)
+
+    @property
+    def cost_at_maximum(self) -> catalogue.Cost:
+        """What it costs with the most nodes."""
+        return catalogue.cost.pool(self.machine, self.size.most, self.capacity)
+
+    @property
+    def summary(self) -> str:
+        """Machine, zones and cost on one line."""
+        return (
+            f"{self.machine} ({self.machine.gpu_text}) in {', '.join(self.zones)}; "
+            f"{self.size.least} to {self.size.most} nodes; at the minimum: "
+            f"{self.cost_at_minimum}; at the maximum: {self.cost_at_maximum}"
+        )
+
+    @property
+    def operator_labels(self) -> Mapping[str, str]:
+        """Labels that tell the GPU operator what to do."""
+        return {}
+
+    @property
+    def resources(self) -> Mapping[str, int]:
+        """What one node offers to pods beside CPU and memory."""
+        return {}
+
+
+class NodePool(pulumi.ComponentResource):
+    """What pools of nodes say of themselves."""
+
+    pool_id: pulumi.Output[str]
+    """ARN of the node group (AWS), or id of the agent pool (Azure)."""
+    pool_name: pulumi.Output[str]
+    """Its name in EKS or AKS; the label ``falaj.io/pool`` has the name given here."""
+    machine: str
+    """Instance type or VM size that was chosen."""
+    zones: list[str]
+    """Zones that it is used in; empty where the region chooses (Azure)."""
+    cost_at_minimum: str
+    """What the fewest nodes cost, or that it is unknown."""
+    cost_at_maximum: str
+    """What the most nodes cost, or that it is unknown."""
+
+    def announce(self, spec: NodePoolSpec) -> None:
+        """Say which machine was chosen, what it costs, and what to know of it."""
+        pulumi.log.info(spec.summary, self)
+        for note in spec.notes:
+            pulumi.log.warn(note, self)
+
+    def register(
+        self,
+        spec: NodePoolSpec,
+        zones: Sequence[str],
+        pool_id: pulumi.Output[str],
+        pool_name: pulumi.Output[str],
+    ) -> None:
+        """Set the outputs and register them."""
+        self.pool_id = pool_id
+        self.pool_name = pool_name
+        self.machine = spec.machine.name
+        self.zones = list(zones)
+        self.cost_at_minimum = str(spec.cost_at_minimum)
+        self.cost_at_maximum = str(spec.cost_at_maximum)
+        self.register_outputs({camel(name): getattr(self, name) for name in _OUTPUTS})
+
+
+_OUTPUTS = tuple(NodePool.__annotations__)
 
 
 def checked_name(name: str, refusals: Refusals) -> None:
@@ -51,13 +206,20 @@ def checked_pool_name(cloud: str, name: str, refusals: Refusals) -> None:
         )  # fmt: skip
 
 
-def checked_size(args: Mapping[str, Any], refusals: Refusals, *, least: int, most: int) -> Size:
-    """The arguments ``min_nodes``, ``max_nodes`` and ``nodes``; ``least`` and ``most`` are the
-    defaults of the first two."""
-    low = refusals.within("min_nodes", args.get("min_nodes", least), NODES)
-    # A minimum above the default maximum was meant to be a size, not a contradiction.
-    high = refusals.within("max_nodes", args.get("max_nodes", max(most, low)), CEILING)
-    initial = refusals.within("nodes", args.get("nodes", low), NODES)
+def checked_size(args: Mapping[str, Any], given: Mapping[str, Any], refusals: Refusals) -> Size:
+    """How many nodes ``min_nodes``, ``max_nodes`` and ``nodes`` come to.
+
+    Args:
+        args: the checked arguments.
+        given: what was given of them.
+        refusals: collects what is wrong.
+    """
+    low: int = args["min_nodes"]
+    high: int = args["max_nodes"]
+    if given.get("max_nodes") is None:
+        # A minimum above the default maximum was meant to be a size, not a contradiction.
+        high = max(high, low)
+    initial: int = low if args["nodes"] is None else args["nodes"]
     if low > high:
         refusals.add(
             "min_nodes", low, f"at most max_nodes, which is {high}", "lower it or raise max_nodes",
@@ -71,9 +233,14 @@ def checked_size(args: Mapping[str, Any], refusals: Refusals, *, least: int, mos
     return Size(low, high, initial)
 
 
-def checked_disk(args: Mapping[str, Any], refusals: Refusals, default: int) -> int:
-    """The argument ``disk_gib``."""
-    return refusals.within("disk_gib", args.get("disk_gib", default), DISK_GIB)
+def refuse_unavailable_spot(cloud: str, args: Mapping[str, Any], refusals: Refusals) -> None:
+    """Refuse to say how spot pools of AKS are updated, which takes no such settings."""
+    if cloud == "azure" and args["capacity"] == "spot" and args["max_unavailable"] is not None:
+        refusals.say(
+            "max_unavailable",
+            f"given {args['max_unavailable']}, but capacity is 'spot', and AKS takes no settings "
+            "of updates with it; leave it out, or set capacity to 'on-demand'",
+        )
 
 
 def refuse_spot_for(data_class: str, capacity: str, refusals: Refusals) -> None:
@@ -93,17 +260,3 @@ def refuse_unsold_capacity(
     if capacity in ("spot", "capacity-block") and usage_classes and capacity not in usage_classes:
         sold = ", ".join(usage_classes)
         refusals.say("capacity", f"{machine} is not sold as {capacity!r}; it is sold as: {sold}")
-
-
-def pool_summary(
-    machine: catalogue.MachineType,
-    zones: tuple[str, ...],
-    size: Size,
-    least: catalogue.Cost,
-    most: catalogue.Cost,
-) -> str:
-    """Machine, zones and cost of a pool on one line."""
-    return (
-        f"{machine} ({machine.gpu_text}) in {', '.join(zones)}; "
-        f"{size.least} to {size.most} nodes; at the minimum: {least}; at the maximum: {most}"
-    )

@@ -2,13 +2,16 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, NotRequired
+from typing import Annotated, Any, NotRequired
 
 import pulumi
+from annotated_types import Len
 
 from falaj.components import catalogue
+from falaj.components.catalogue import REGIONS
+from falaj.components.specification.arguments import Default
 from falaj.components.specification.described import described
-from falaj.components.specification.limits import Between
+from falaj.components.specification.limits import Between, OneOf
 from falaj.components.specification.placed import Placed, PlacedArgs, check_placed
 from falaj.components.specification.refusals import Refusals
 
@@ -38,21 +41,21 @@ class ObjectStoreArgs(PlacedArgs):
     endpoint_subnet_id: NotRequired[pulumi.Input[str]]
     """Subnet of the store's private endpoint. Needed on Azure; on AWS the network's gateway
     endpoint serves."""
-    buckets: NotRequired[list[str]]
-    """Which of ``datasets``, ``models``, ``checkpoints``, ``audit``, ``state``. Default: all."""
-    audit_retention_days: NotRequired[int]
-    """Days for which nobody can change or delete an audit object. Default: 365."""
-    old_version_days: NotRequired[int]
-    """Days that replaced and deleted objects can be had back. Default: 30."""
-    redundancy: NotRequired[str]
-    """``local`` (one place), ``zone`` (several zones) or ``geo`` (both regions of the country).
+    buckets: NotRequired[Annotated[list[Annotated[str, OneOf(BUCKETS)]], Len(1), Default(BUCKETS)]]
+    """Which buckets are made."""
+    audit_retention_days: NotRequired[Annotated[int, AUDIT_RETENTION_DAYS, Default(365)]]
+    """Days for which nobody can change or delete an audit object."""
+    old_version_days: NotRequired[Annotated[int, OLD_VERSION_DAYS, Default(30)]]
+    """Days that replaced and deleted objects can be had back."""
+    redundancy: NotRequired[Annotated[str, OneOf(REDUNDANCIES)]]
+    """Where copies are: in one place, in several zones, or in both regions of the country.
     Default: ``zone`` where the region has zones, else ``local``. AWS: ``zone`` only."""
-    allowed_regions: NotRequired[list[str]]
+    allowed_regions: NotRequired[list[Annotated[str, OneOf(REGIONS)]]]
     """Regions where data may be. Default: ``region`` alone; ``geo`` needs both of the pair
     here."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class ObjectStoreSpec:
     """The plain arguments of `ObjectStore`, checked."""
 
@@ -77,17 +80,8 @@ def check(cloud: str, name: str, args: ObjectStoreArgs) -> ObjectStoreSpec:
     """
     refusals = Refusals(f"ObjectStore {name!r}")
     given: Mapping[str, Any] = args
-    refusals.names(given, ObjectStoreArgs)
+    checked = refusals.checked(given, ObjectStoreArgs, cloud)
     placed = check_placed(cloud, given, refusals)
-    buckets = refusals.texts("buckets", given.get("buckets", BUCKETS))
-    for position, bucket in enumerate(buckets):
-        refusals.choice(f"buckets[{position}]", bucket, BUCKETS)
-    if not buckets:
-        refusals.add("buckets", [], f"at least one of {', '.join(BUCKETS)}")
-    audit = refusals.within(
-        "audit_retention_days", given.get("audit_retention_days", 365), AUDIT_RETENTION_DAYS
-    )
-    old = refusals.within("old_version_days", given.get("old_version_days", 30), OLD_VERSION_DAYS)
     if cloud == "azure":
         needed = ("key_identity_id", "network_id", "endpoint_subnet_id")
         refusals.needed(given, needed, "on Azure")
@@ -95,12 +89,18 @@ def check(cloud: str, name: str, args: ObjectStoreArgs) -> ObjectStoreSpec:
     redundancy = "zone"
     if placed:
         regions = _regions(placed, given.get("allowed_regions"), refusals)
-        redundancy = _redundancy(placed, given.get("redundancy"), regions, refusals)
+        redundancy = _redundancy(placed, checked["redundancy"], regions, refusals)
     refusals.raise_if_any()
     if placed is None:
         raise AssertionError("what can't be used was refused")
-    ordered = tuple(each for each in BUCKETS if each in buckets)
-    return ObjectStoreSpec(placed, ordered, audit, old, redundancy, regions)
+    return ObjectStoreSpec(
+        placed=placed,
+        buckets=tuple(each for each in BUCKETS if each in checked["buckets"]),
+        audit_retention_days=checked["audit_retention_days"],
+        old_version_days=checked["old_version_days"],
+        redundancy=redundancy,
+        allowed_regions=regions,
+    )
 
 
 def _regions(placed: Placed, value: object, refusals: Refusals) -> tuple[str, ...]:
@@ -118,12 +118,11 @@ def _regions(placed: Placed, value: object, refusals: Refusals) -> tuple[str, ..
 
 
 def _redundancy(
-    placed: Placed, value: object, regions: tuple[str, ...], refusals: Refusals
+    placed: Placed, value: str | None, regions: tuple[str, ...], refusals: Refusals
 ) -> str:
     has_zones = bool(placed.place.zones)
     if value is None:
         return "zone" if has_zones else "local"
-    refusals.choice("redundancy", value, REDUNDANCIES)
     if placed.place.cloud == "aws" and value != "zone":
         refusals.add(
             "redundancy",
@@ -144,4 +143,4 @@ def _redundancy(
                 "local, zone",
                 f"data would be copied to {pair}: name it in allowed_regions if it may be",
             )
-    return str(value)
+    return value

@@ -2,15 +2,22 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, NotRequired, TypedDict
+from typing import Annotated, Any, NotRequired, TypedDict
 
 from falaj.components import catalogue
-from falaj.components.specification.forms import TAG_VALUE, TENANT
+from falaj.components.specification.arguments import Default, Example
+from falaj.components.specification.forms import (
+    DATA_CLASS,
+    DEFAULT_ENVIRONMENT,
+    ENVIRONMENT,
+    TAG_VALUE,
+    TENANT,
+)
 from falaj.components.specification.limits import OneOf
 from falaj.components.specification.refusals import Refusals
 
-ENVIRONMENTS = ("development", "test", "production")
-DATA_CLASSES = ("public", "internal", "confidential", "restricted")
+ENVIRONMENTS = ENVIRONMENT.values
+DATA_CLASSES = DATA_CLASS.values
 
 
 class PlacedArgs(TypedDict):
@@ -18,23 +25,23 @@ class PlacedArgs(TypedDict):
 
     region: str
     """Region in the country as the cloud writes it: ``me-central-1``, ``uaenorth`` …"""
-    tenant: str
-    """Who the infrastructure is for: part of names and tags. 2 to 20 of a-z, 0-9 and ``-``."""
-    owner: str
+    tenant: Annotated[str, TENANT]
+    """Who the infrastructure is for: part of names and tags."""
+    owner: Annotated[str, TAG_VALUE]
     """Who answers for it: an e-mail address or a team's name; a tag."""
-    data_class: str
-    """``public``, ``internal``, ``confidential`` or ``restricted``; a tag, stricter upwards."""
-    cost_center: str
+    data_class: Annotated[str, DATA_CLASS, Example("confidential")]
+    """How much harm it does if somebody else reads the data; a tag, stricter upwards."""
+    cost_center: Annotated[str, TAG_VALUE, Example("it")]
     """Who pays; a tag for charge-back."""
-    environment: NotRequired[str]
-    """``development``, ``test`` or ``production``. Default: ``production``, whose data are
-    protected and retained; those of the other two are destroyed with their stack."""
+    environment: NotRequired[Annotated[str, ENVIRONMENT, Default(DEFAULT_ENVIRONMENT)]]
+    """What it is for. Data of ``production`` are protected and retained; those of the others are
+    destroyed with their stack."""
     acknowledge_degraded: NotRequired[str]
     """Date (``2026-04-30``) of the region's degraded status that was read and accepted.
     Default: a region reported as degraded is refused."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Placed:
     """The shared arguments, checked."""
 
@@ -71,32 +78,16 @@ def check_placed(cloud: str, args: Mapping[str, Any], refusals: Refusals) -> Pla
         args: the component's arguments; names may be any mapping's keys.
         refusals: collects what is wrong.
     """
+    checked = refusals.checked_only(args, PlacedArgs)
     texts = {
         key: refusals.text(args, key)
         for key in ("region", "tenant", "owner", "data_class", "cost_center")
     }
-    environment = args.get("environment", "production")
-    refusals.choice("environment", environment, ENVIRONMENTS)
-    if texts["data_class"]:
-        refusals.choice("data_class", texts["data_class"], DATA_CLASSES)
-    tenant = texts["tenant"]
-    if tenant:
-        refusals.form("tenant", tenant, TENANT)
-    for key in ("owner", "cost_center"):
-        if texts[key]:
-            refusals.form(key, texts[key], TAG_VALUE)
     place = _place(cloud, texts["region"], args.get("acknowledge_degraded"), refusals)
     if place is None or not all(texts.values()):
         return None
-    return Placed(
-        place,
-        place.region,
-        tenant,
-        texts["owner"],
-        texts["data_class"],
-        texts["cost_center"],
-        environment,
-    )
+    texts["region"] = place.region
+    return Placed(place=place, environment=checked["environment"], **texts)
 
 
 def _place(

@@ -2,15 +2,25 @@
 
 from __future__ import annotations
 
-import difflib
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any, cast, get_args, get_origin
 
 import pulumi
 
-from falaj.components.specification.limits import Between, Limit, OneOf, TextRule
+from falaj.components.nearest import nearest
+from falaj.components.specification.arguments import Argument, arguments_of, with_defaults
+from falaj.components.specification.limits import (
+    Between,
+    ByCloud,
+    Hint,
+    Limit,
+    OneOf,
+    TextRule,
+)
 
+_ANY_NUMBER = Between(-math.inf, math.inf)
 _OUTPUT = "is an output; it has to be a plain value, known before anything runs"
 
 
@@ -53,6 +63,10 @@ class Refusals:
         """How many problems were found so far."""
         return len(self._found)
 
+    def has(self, *arguments: str) -> bool:
+        """Whether one of ``arguments`` was refused."""
+        return any(each.argument in arguments for each in self._found)
+
     def add(
         self,
         argument: str,
@@ -81,7 +95,7 @@ class Refusals:
 
     def unknown(self, argument: str, kind: str, allowed: Sequence[str], what: str) -> None:
         """An argument that ``kind`` doesn't have; ``what`` is what that has: its arguments."""
-        near = difflib.get_close_matches(argument.rpartition(".")[2], allowed, n=1)
+        near = nearest(argument.rpartition(".")[2], allowed)
         hint = f"did you mean {near[0]!r}?" if near else f"allowed: {', '.join(allowed)}"
         self._note(
             Refusal(
@@ -118,6 +132,76 @@ class Refusals:
         if late:
             self.raise_if_any()
 
+    def checked(self, args: Mapping[str, Any], kind: type, cloud: str = "") -> dict[str, Any]:
+        """The plain arguments of ``kind``, each held to its type and limit, or its default.
+
+        What is refused is there as well, as far as it can be used, so that checks of several
+        arguments together go on. An argument without a default that is left out is None.
+
+        Args:
+            args: the component's arguments.
+            kind: the TypedDict that states them.
+            cloud: ``aws`` or ``azure``, for limits that differ.
+        """
+        self.names(args, kind)
+        return self.checked_only(args, kind, cloud)
+
+    def checked_only(self, args: Mapping[str, Any], kind: type, cloud: str = "") -> dict[str, Any]:
+        """As `checked`, where ``args`` may have other arguments beside those of ``kind``."""
+        found = with_defaults(kind, args)
+        for name, argument in arguments_of(kind).items():
+            if name in found and args.get(name) is not None:
+                found[name] = self._one(argument, name, args[name], cloud)
+        return found
+
+    def _one(self, argument: Argument, name: str, value: object, cloud: str) -> Any:
+        limit = argument.limit
+        if isinstance(limit, ByCloud) and cloud:
+            limit = limit.on(cloud)
+        if get_origin(argument.type) is not list:
+            return self._plain(name, value, argument.type, limit)
+        of = get_args(argument.type)[0]
+        items: Sequence[object] = ()
+        if of is str:
+            items = self.texts(name, value)
+        elif isinstance(value, str) or not isinstance(value, Sequence):
+            self.add(name, value, "a list of whole numbers")
+        else:
+            items = cast("Sequence[object]", value)
+        length = argument.length
+        if length and not length.min_length <= len(items) <= (length.max_length or math.inf):
+            self.say(name, f"given {len(items)} of them; allowed: {argument.allowed}")
+        return tuple(
+            self._plain(f"{name}[{position}]", item, of, limit)
+            for position, item in enumerate(items)
+        )
+
+    def _plain(self, name: str, value: object, kind: Any, limit: Limit | None) -> Any:
+        if isinstance(limit, OneOf):
+            self.choice(name, value, limit)
+            # Numbers from programs in other languages arrive as floats.
+            return int(value) if isinstance(value, float) and limit.allows(value) else value
+        if kind is int:
+            return self.within(name, value, limit if isinstance(limit, Between) else _ANY_NUMBER)
+        if kind is float:
+            return self._number(name, value, limit)
+        if kind is bool:
+            return self.flag(name, value)
+        if kind is not str:
+            return value  # whose check knows its form
+        if isinstance(limit, TextRule):
+            self.form(name, value, limit)
+        elif not isinstance(value, str) or not value.strip():
+            self.add(name, value, "text that is not empty")
+        return value.strip() if isinstance(value, str) else str(value)
+
+    def _number(self, name: str, value: object, limit: Limit | None) -> Any:
+        rule = limit if isinstance(limit, Between) else _ANY_NUMBER
+        if not rule.allows(value):
+            self._note(Refusal(name, f"given {value!r}; allowed: a number {rule.words}", rule))
+            return rule.low
+        return value
+
     def needed(self, args: Mapping[str, Any], arguments: Sequence[str], where: str = "") -> None:
         """Refuse the lack of ``arguments``; ``where`` says for what they are needed."""
         for argument in arguments:
@@ -137,11 +221,14 @@ class Refusals:
             self.add(argument, value, "text that is not empty")
         return ""
 
-    def choice(self, argument: str, value: object, allowed: Sequence[str | int]) -> None:
+    def choice(self, argument: str, value: object, allowed: OneOf | Sequence[str | int]) -> None:
         """Refuse a value that is none of ``allowed``."""
-        rule = OneOf(tuple(allowed))
+        rule = allowed if isinstance(allowed, OneOf) else OneOf(tuple(allowed))
         if not rule.allows(value):
-            self.add(argument, value, rule)
+            usual = Hint("write it as text" if str(value) in rule.values else rule.otherwise)
+            hint = rule.hints.get(str(value), usual)
+            limit = OneOf((hint.meant,)) if hint.meant else rule
+            self.add(argument, value, rule.words, hint.text, limit=limit)
 
     def form(self, argument: str, value: object, rule: TextRule) -> None:
         """Refuse a text that isn't of the form."""

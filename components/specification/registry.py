@@ -2,12 +2,14 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, NotRequired
+from typing import Annotated, Any, NotRequired
 
 import pulumi
+from annotated_types import Len
 
+from falaj.components.specification.arguments import Default
 from falaj.components.specification.described import described
-from falaj.components.specification.limits import Between, OneOf, TextRule
+from falaj.components.specification.limits import Between, ByCloud, TextRule
 from falaj.components.specification.placed import Placed, PlacedArgs, check_placed
 from falaj.components.specification.refusals import Refusals
 
@@ -15,13 +17,17 @@ REPOSITORIES = ("training", "inference", "platform")
 #: Registries that each cloud's registry can pull through without credentials of ours:
 #: https://docs.aws.amazon.com/AmazonECR/latest/userguide/pull-through-cache.html;
 #: https://learn.microsoft.com/azure/container-registry/artifact-cache-overview
-UPSTREAMS = {
-    "aws": ("public.ecr.aws", "quay.io", "registry.k8s.io"),
-    "azure": (
-        *("mcr.microsoft.com", "gcr.io", "ghcr.io"),
-        *("public.ecr.aws", "quay.io", "registry.k8s.io"),
-    ),
-}
+UPSTREAMS = ByCloud.of(
+    {
+        "aws": ("public.ecr.aws", "quay.io", "registry.k8s.io"),
+        "azure": (
+            *("mcr.microsoft.com", "gcr.io", "ghcr.io"),
+            *("public.ecr.aws", "quay.io", "registry.k8s.io"),
+        ),
+    },
+    otherwise="others need credentials or can't be pulled through: copy their images into a "
+    "repository of your own",
+)
 _PART = r"[a-z0-9]+(?:(?:[._]|__|-+)[a-z0-9]+)*"
 #: The stricter of both clouds' rules is ECR's: https://docs.aws.amazon.com/AmazonECR/latest/
 #: APIReference/API_CreateRepository.html
@@ -46,23 +52,23 @@ class RegistryArgs(PlacedArgs):
     endpoint_subnet_id: NotRequired[pulumi.Input[str]]
     """Subnet of the registry's private endpoint. Needed on Azure; AWS reaches it through the
     network's endpoints."""
-    repositories: NotRequired[list[str]]
-    """Repositories to make. Default: ``training``, ``inference``, ``platform``."""
-    upstreams: NotRequired[list[str]]
-    """Registries that may be pulled through (``registry.k8s.io``, ``quay.io`` …).
-    Default: none."""
-    keep_images: NotRequired[int]
-    """Newest images that are kept in each repository. Default: 100. AWS only: Azure removes what
+    repositories: NotRequired[
+        Annotated[list[Annotated[str, REPOSITORY]], Len(1), Default(REPOSITORIES)]
+    ]
+    """Repositories to make."""
+    upstreams: NotRequired[list[Annotated[str, UPSTREAMS]]]
+    """Registries that may be pulled through. Default: none."""
+    keep_images: NotRequired[Annotated[int, KEEP_IMAGES, Default(100)]]
+    """Newest images that are kept in each repository. AWS only: Azure removes what
     has had no tag for 30 days."""
-    quarantine: NotRequired[bool]
-    """Images can't be pulled until a scanner has released them. Azure only; AWS scans on push.
-    Default: false, because nodes start from images that come through the cache, which no scanner
-    releases."""
+    quarantine: NotRequired[Annotated[bool, Default(value=False)]]
+    """Images can't be pulled until a scanner has released them; nodes start from images that come
+    through the cache, which no scanner releases. Azure only; AWS scans on push."""
     log_destination_id: NotRequired[pulumi.Input[str]]
     """``AuditTrail.log_destination_id``, for the registry's own log. Azure only. Default: none."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class RegistrySpec:
     """The plain arguments of `Registry`, checked."""
 
@@ -88,26 +94,10 @@ def check(cloud: str, name: str, args: RegistryArgs) -> RegistrySpec:
     """
     refusals = Refusals(f"Registry {name!r}")
     given: Mapping[str, Any] = args
-    refusals.names(given, RegistryArgs)
+    checked = refusals.checked(given, RegistryArgs, cloud)
     placed = check_placed(cloud, given, refusals)
-    repositories = refusals.texts("repositories", given.get("repositories", REPOSITORIES))
-    for position, repository in enumerate(repositories):
-        refusals.form(f"repositories[{position}]", repository, REPOSITORY)
-    if not repositories:
-        refusals.add("repositories", [], "at least one name")
-    upstreams = refusals.texts("upstreams", given.get("upstreams", []))
-    for position, upstream in enumerate(upstreams):
-        if upstream not in UPSTREAMS[cloud]:
-            refusals.add(
-                f"upstreams[{position}]",
-                upstream,
-                OneOf(UPSTREAMS[cloud]),
-                "others need credentials or can't be pulled through: copy their images into a "
-                "repository of your own",
-            )
-    keep = refusals.within("keep_images", given.get("keep_images", 100), KEEP_IMAGES)
-    quarantine = refusals.flag("quarantine", given.get("quarantine", False))
-    if quarantine and cloud == "aws":
+    keep: int = checked["keep_images"]
+    if checked["quarantine"] and cloud == "aws":
         refusals.say("quarantine", "given True; ECR has none: leave it out, or choose Azure")
     if cloud == "azure":
         if given.get("keep_images") is not None:
@@ -121,4 +111,10 @@ def check(cloud: str, name: str, args: RegistryArgs) -> RegistrySpec:
     refusals.raise_if_any()
     if placed is None:
         raise AssertionError("what can't be used was refused")
-    return RegistrySpec(placed, repositories, upstreams, keep, quarantine)
+    return RegistrySpec(
+        placed=placed,
+        repositories=checked["repositories"],
+        upstreams=checked["upstreams"] or (),
+        keep_images=keep,
+        quarantine=checked["quarantine"],
+    )

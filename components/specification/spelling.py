@@ -18,6 +18,11 @@ def snake(name: str) -> str:
     return re.sub(r"(?<=[a-z0-9])([A-Z])", lambda match: f"_{match[1].lower()}", name)
 
 
+def module_of(component: str) -> str:
+    """The module of a component: ``gpu_node_pool`` of ``GpuNodePool``."""
+    return snake(component).lower()
+
+
 def engine_inputs(args: Mapping[str, Any]) -> dict[str, Any]:
     """A component's arguments as the engine spells them, so that policies see what was asked.
 

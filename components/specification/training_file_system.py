@@ -2,26 +2,30 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, NotRequired
+from typing import Annotated, Any, NotRequired
 
 import pulumi
 
+from falaj.components.specification.arguments import Default
 from falaj.components.specification.described import described
-from falaj.components.specification.limits import Between, OneOf
+from falaj.components.specification.limits import Between, ByCloud, OneOf
 from falaj.components.specification.placed import Placed, PlacedArgs, check_placed
 from falaj.components.specification.refusals import Refusals
 from falaj.components.specification.zones import chosen_zones, region_zones
 
 LUSTRE = "lustre"
 NETAPP = "netapp"
-SERVICES = {"aws": (LUSTRE,), "azure": (NETAPP, LUSTRE)}
+SERVICES = ByCloud.of({"aws": (LUSTRE,), "azure": (NETAPP, LUSTRE)})
 #: What the catalogue calls them.
 _AZURE_SERVICES = {NETAPP: "Azure NetApp Files", LUSTRE: "Azure Managed Lustre"}
 #: MB/s for each TiB of SSD: https://docs.aws.amazon.com/fsx/latest/LustreGuide/performance.html;
 #: https://learn.microsoft.com/azure/azure-managed-lustre/create-file-system-portal
-THROUGHPUTS = {"aws": (125, 250, 500, 1000), "azure": (125, 250, 500)}
+THROUGHPUTS = ByCloud.of({"aws": (125, 250, 500, 1000), "azure": (125, 250, 500)})
 #: The smallest that a service has, and a pebibyte.
 CAPACITY_GIB = Between(1024, 1_048_576)
+#: What FSx for Lustre takes, and the least that a capacity pool of NetApp makes sense with.
+_FSX_GIB = Between(1200, 1_000_800)
+_NETAPP_GIB = 2048
 #: Premium Azure Files: https://learn.microsoft.com/azure/storage/files/storage-files-scale-targets
 HOMES_GIB = Between(100, 102_400)
 #: Azure Managed Lustre grows in steps, in GiB, by throughput (the same page).
@@ -52,20 +56,20 @@ class TrainingFileSystemArgs(PlacedArgs):
     zones: NotRequired[list[str]]
     """Zones of ``storage_subnet_ids``, as plain values. Default: every zone of the region that is
     not reported as impaired."""
-    service: NotRequired[str]
-    """``lustre``, or ``netapp`` on Azure. Default: ``lustre`` on AWS, ``netapp`` on Azure."""
-    capacity_gib: NotRequired[int]
-    """Size of the fast file system. Default: the smallest: 1200 (FSx for Lustre), 2048
+    service: NotRequired[Annotated[str, SERVICES]]
+    """Which fast file system it is. Default: ``lustre`` on AWS, ``netapp`` on Azure."""
+    capacity_gib: NotRequired[Annotated[int, CAPACITY_GIB]]
+    """Size of the fast file system in GiB. Default: the smallest: 1200 (FSx for Lustre), 2048
     (NetApp), and on Azure Managed Lustre 16384, 8192 or 4096 by throughput."""
-    throughput_mbs_per_tib: NotRequired[int]
-    """Throughput for each TiB: 125, 250, 500 or (AWS) 1000 MB/s. Default: 250. Lustre only."""
-    homes: NotRequired[bool]
-    """Shared homes beside the fast file system (EFS; Azure Files premium). Default: true."""
-    homes_gib: NotRequired[int]
-    """Size of the homes where it has to be said. Default: 256. Azure only."""
+    throughput_mbs_per_tib: NotRequired[Annotated[int, THROUGHPUTS, Default(250)]]
+    """Throughput in MB/s for each TiB. Lustre only."""
+    homes: NotRequired[Annotated[bool, Default(value=True)]]
+    """Shared homes beside the fast file system (EFS; Azure Files premium)."""
+    homes_gib: NotRequired[Annotated[int, HOMES_GIB, Default(256)]]
+    """Size of the homes in GiB where it has to be said. Azure only."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class TrainingFileSystemSpec:
     """The plain arguments of `TrainingFileSystem`, checked."""
 
@@ -93,26 +97,22 @@ def check(cloud: str, name: str, args: TrainingFileSystemArgs) -> TrainingFileSy
     """
     refusals = Refusals(f"TrainingFileSystem {name!r}")
     given: Mapping[str, Any] = args
-    refusals.names(given, TrainingFileSystemArgs)
+    checked = refusals.checked(given, TrainingFileSystemArgs, cloud)
     placed = check_placed(cloud, given, refusals)
     zones = chosen_zones(placed, given, refusals) if placed else ()
     zone = _zone(placed, given.get("zone"), zones, refusals) if placed else ""
-    offered = SERVICES[cloud]
-    service = given.get("service", offered[0])
-    refusals.choice("service", service, offered)
+    service: str = checked["service"] or (LUSTRE if cloud == "aws" else NETAPP)
     if placed and cloud == "azure" and service in _AZURE_SERVICES:
-        _offered(placed, str(service), refusals)
-    throughput = given.get("throughput_mbs_per_tib")
-    if service == NETAPP and throughput is not None:
+        _offered(placed, service, refusals)
+    throughput: int = checked["throughput_mbs_per_tib"]
+    if service == NETAPP and given.get("throughput_mbs_per_tib") is not None:
         refusals.say(
             "throughput_mbs_per_tib",
             f"given {throughput!r}; only Lustre has it: leave it out, or choose service 'lustre'",
         )
-    throughput = 250 if throughput is None else throughput
-    refusals.choice("throughput_mbs_per_tib", throughput, THROUGHPUTS[cloud])
-    capacity = _capacity(cloud, service, throughput, given.get("capacity_gib"), refusals)
-    homes = refusals.flag("homes", given.get("homes", True))
-    homes_gib = _homes_gib(cloud, homes, given.get("homes_gib"), refusals)
+    capacity = _capacity(cloud, service, throughput, checked["capacity_gib"], refusals)
+    homes: bool = checked["homes"]
+    _check_homes_gib(cloud, homes, given.get("homes_gib"), refusals)
     if cloud == "azure":
         needed = ("key_identity_id", "key_ring_id", "endpoint_subnet_id")
         refusals.needed(given, needed, "on Azure")
@@ -120,7 +120,14 @@ def check(cloud: str, name: str, args: TrainingFileSystemArgs) -> TrainingFileSy
     if placed is None:
         raise AssertionError("what can't be used was refused")
     return TrainingFileSystemSpec(
-        placed, zone, zones, service, capacity, int(throughput), homes, homes_gib
+        placed=placed,
+        zone=zone,
+        zones=zones,
+        service=service,
+        capacity_gib=capacity,
+        throughput_mbs_per_tib=throughput,
+        homes=homes,
+        homes_gib=checked["homes_gib"],
     )
 
 
@@ -148,19 +155,19 @@ def _zone(placed: Placed, value: object, zones: tuple[str, ...], refusals: Refus
 
 
 def _capacity(
-    cloud: str, service: object, throughput: object, value: object, refusals: Refusals
+    cloud: str, service: str, throughput: int, value: int | None, refusals: Refusals
 ) -> int:
     if service == NETAPP:
         # A capacity pool has 1 TiB at least and 1 PiB at most: https://learn.microsoft.com/azure/
         # azure-netapp-files/azure-netapp-files-resource-limits
-        size = refusals.within("capacity_gib", 2048 if value is None else value, CAPACITY_GIB)
+        size = _NETAPP_GIB if value is None else value
         if size % 1024:
             near = -(-size // 1024) * 1024
             words = "whole TiB: 1024, 2048, 3072 …"
             refusals.add("capacity_gib", value, words, limit=OneOf((near,)))
         return size
     if cloud == "azure":
-        step = _AZURE_STEP.get(throughput if isinstance(throughput, int) else 250, 8192)
+        step = _AZURE_STEP.get(throughput, max(_AZURE_STEP.values()))
         rule = Between(step, CAPACITY_GIB.high)
         size = refusals.within("capacity_gib", step if value is None else value, rule)
         if size % step:
@@ -169,8 +176,8 @@ def _capacity(
                 limit=OneOf((-(-size // step) * step,)),
             )  # fmt: skip
         return size
-    size = refusals.whole("capacity_gib", 1200 if value is None else value, 1200, 1_000_800)
-    if size != 1200 and size % 2400:
+    size = refusals.within("capacity_gib", _FSX_GIB.low if value is None else value, _FSX_GIB)
+    if size != _FSX_GIB.low and size % 2400:
         # https://docs.aws.amazon.com/fsx/latest/APIReference/API_CreateFileSystem.html
         near = -(-size // 2400) * 2400
         refusals.add(
@@ -180,11 +187,10 @@ def _capacity(
     return size
 
 
-def _homes_gib(cloud: str, homes: bool, value: object, refusals: Refusals) -> int:
+def _check_homes_gib(cloud: str, homes: bool, value: object, refusals: Refusals) -> None:
     if value is None:
-        return 256
+        return
     if cloud == "aws":
         refusals.say("homes_gib", f"given {value!r}; EFS grows by itself: leave it out on AWS")
     elif not homes:
         refusals.say("homes_gib", f"given {value!r} without homes: leave it out, or set homes")
-    return refusals.within("homes_gib", value, HOMES_GIB)

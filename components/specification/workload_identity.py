@@ -3,13 +3,14 @@
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, NotRequired
+from typing import Annotated, Any, NotRequired
 
 import pulumi
 
 from falaj.components.specification.described import described
 from falaj.components.specification.forms import OBJECT
 from falaj.components.specification.identity import DEPLOYER, TRAINER
+from falaj.components.specification.limits import OneOf
 from falaj.components.specification.placed import Placed, PlacedArgs, check_placed
 from falaj.components.specification.refusals import Refusals
 
@@ -27,12 +28,12 @@ class WorkloadIdentityArgs(PlacedArgs):
     """``Cluster.cluster_id``."""
     issuer_url: pulumi.Input[str]
     """``Cluster.issuer_url``."""
-    namespace: str
+    namespace: Annotated[str, OBJECT]
     """Namespace of the service account."""
-    service_account: str
+    service_account: Annotated[str, OBJECT]
     """Name of the service account."""
-    duty: str
-    """``trainer`` or ``deployer``: decides which buckets are read and written."""
+    duty: Annotated[str, OneOf(DUTIES)]
+    """Decides which buckets are read and written."""
     bucket_ids: pulumi.Input[dict[str, str]]
     """``ObjectStore.bucket_ids``."""
     data_key_id: pulumi.Input[str]
@@ -41,7 +42,7 @@ class WorkloadIdentityArgs(PlacedArgs):
     """``Identity.boundary_id``. Default: none. AWS only."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class WorkloadIdentitySpec:
     """The plain arguments of `WorkloadIdentity`, checked."""
 
@@ -64,16 +65,12 @@ def check(cloud: str, name: str, args: WorkloadIdentityArgs) -> WorkloadIdentity
     """
     refusals = Refusals(f"WorkloadIdentity {name!r}")
     given: Mapping[str, Any] = args
-    refusals.names(given, WorkloadIdentityArgs)
+    checked = refusals.checked(given, WorkloadIdentityArgs, cloud)
     placed = check_placed(cloud, given, refusals)
-    texts = {key: refusals.text(given, key) for key in ("namespace", "service_account", "duty")}
-    for key in ("namespace", "service_account"):
-        if texts[key]:
-            refusals.form(key, texts[key], OBJECT)
-    if _RESERVED.match(texts["namespace"]):
-        refusals.add(
-            "namespace", texts["namespace"], "a namespace of your own", "kube-… are the cluster's"
-        )
+    texts = {key: checked[key] for key in ("namespace", "service_account", "duty")}
+    namespace = texts["namespace"]
+    if namespace and _RESERVED.match(namespace):
+        refusals.add("namespace", namespace, "a namespace of your own", "kube-… are the cluster's")
     if texts["service_account"] == "default":
         refusals.add(
             "service_account",
@@ -81,9 +78,7 @@ def check(cloud: str, name: str, args: WorkloadIdentityArgs) -> WorkloadIdentity
             "a service account of its own",
             "every pod of the namespace has 'default'",
         )
-    if texts["duty"]:
-        refusals.choice("duty", texts["duty"], DUTIES)
     refusals.raise_if_any()
     if placed is None:
         raise AssertionError("what can't be used was refused")
-    return WorkloadIdentitySpec(placed, **texts)
+    return WorkloadIdentitySpec(placed=placed, **texts)

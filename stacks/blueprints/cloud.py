@@ -58,6 +58,7 @@ def open_cloud(settings: CloudSettings, place: catalogue.Place) -> Cloud:
     """
     try:
         components = importlib.import_module(f"falaj.components.{place.cloud}")
+        region_provider = components.RegionProvider  # the first that needs the SDK
     except ModuleNotFoundError as error:
         if error.name and error.name.startswith("falaj."):
             raise
@@ -65,7 +66,7 @@ def open_cloud(settings: CloudSettings, place: catalogue.Place) -> Cloud:
             f"stacks on {place.cloud} need its SDK ({error.name} is missing); install it with: "
             f"python3 engine/environment.py --extra {place.cloud}"
         ) from None
-    provider = components.RegionProvider(place.cloud, {"region": place.region})
+    provider = region_provider(place.cloud, {"region": place.region})
     options = pulumi.ResourceOptions(providers=[provider])
     return Cloud(place, components, common_arguments(settings, place), options)
 

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from falaj.components.specification.cluster import ClusterArgs
+from falaj.components.specification.network import NetworkArgs
 from falaj.stacks.blueprints import foundation
 from falaj.stacks.blueprints.cloud import Cloud, first
 from falaj.stacks.settings import ClusterSettings
+from falaj.stacks.settings.derived import arguments
 
 
 def declare(settings: ClusterSettings, cloud: Cloud) -> None:
@@ -26,11 +29,11 @@ def declare(settings: ClusterSettings, cloud: Cloud) -> None:
             registry_id=base.registry_id,
             log_destination_id=base.log_destination_id,
             boundary_id=cloud.on("aws", base.boundary_id),
-            zones=settings.network.zones,
+            zones=arguments(settings.network, NetworkArgs).get("zones"),
         ),
         options,
     )
-    version = settings.cluster.kubernetes_version
+    version = arguments(settings.cluster, ClusterArgs).get("kubernetes_version")
     machines = {
         "cluster_id": cluster.cluster_id,
         "node_subnet_ids": base.node_subnet_ids,
@@ -58,7 +61,7 @@ def declare(settings: ClusterSettings, cloud: Cloud) -> None:
                 storage_subnet_ids=base.storage_subnet_ids,
                 endpoint_subnet_id=first(base.endpoint_subnet_ids),
                 security_group_id=base.security_group_ids["storage"],
-                zones=settings.network.zones,
+                zones=arguments(settings.network, NetworkArgs).get("zones"),
             ),
             options,
         )

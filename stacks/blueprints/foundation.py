@@ -111,8 +111,8 @@ def make(settings: OwnFoundation, cloud: Cloud) -> Foundation:
         options,
     )
     if settings.budget is not None:
-        emails = settings.budget.emails or [settings.owner]
-        parts.Budget("budget", cloud.args(settings.budget, emails=emails), options)
+        told = {"emails": [settings.owner], **cloud.args(settings.budget)}
+        parts.Budget("budget", told, options)
     return Foundation(
         key_ring_id=keys.key_ring_id,
         key_ids=keys.key_ids,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import datetime
-import difflib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from decimal import Decimal
@@ -13,6 +12,7 @@ from typing import Annotated, Any, Final, Literal, cast
 import yaml
 from pydantic import Field, ValidationError, field_validator, model_validator
 
+from falaj.components.nearest import nearest
 from falaj.stacks.documents import is_mapping, is_sequence, mapping
 from falaj.stacks.errors import StackError
 from falaj.stacks.settings.errors import allowed_values, property_schema
@@ -214,7 +214,7 @@ def _problems(
         kind = each["type"]
         keys = [field.alias or name for name, field in model.model_fields.items()]
         if kind == "extra_forbidden":
-            close = difflib.get_close_matches(str(inner[-1]), keys, n=1)
+            close = nearest(inner[-1], keys)
             hint = f"; did you mean {close[0]}?" if close else ""
             yield f"{at}: {name}: unknown key{hint}; allowed: {', '.join(keys)}"
         elif kind == "missing":

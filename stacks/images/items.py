@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from falaj.components.kubernetes.bill_of_materials import Chart, Image, charts, images
+from falaj.components.nearest import nearest
 from falaj.stacks.errors import StackError
 from falaj.stacks.images.lock import Kind, Lock
 
@@ -73,7 +73,7 @@ def items(lock: Lock, *, only: Sequence[str] = (), used_by: Sequence[str] = ()) 
 def _require_known(what: str, given: Sequence[str], known: Sequence[str]) -> None:
     for each in given:
         if each not in known:
-            near = difflib.get_close_matches(each, known, n=3)
+            near = nearest(each, known, most=3)
             hint = f"did you mean {' or '.join(near)}?" if near else "see `falaj images list`"
             raise StackError(
                 f"{what}: given {each!r}, which is not in the bill of materials; {hint}"

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from falaj.components.nearest import nearest
 from falaj.stacks.errors import StackError
 
 ROOT: Final = Path(__file__).resolve().parents[2]
@@ -64,7 +64,7 @@ def recipes(names: Sequence[str]) -> list[Recipe]:
     """
     for each in names:
         if each not in RECIPES:
-            near = difflib.get_close_matches(each, RECIPES, n=1)
+            near = nearest(each, RECIPES)
             hint = f"; did you mean {near[0]!r}?" if near else ""
             raise StackError(
                 f"name: given {each!r}, which isn't built here; allowed: "

@@ -7,8 +7,12 @@ from dataclasses import dataclass
 
 from falaj.components import catalogue
 from falaj.components.catalogue import MachineType
-from falaj.stacks.settings import CloudSettings, ClusterSettings, SmbSettings
-from falaj.stacks.settings.cluster import GpuPoolSettings
+from falaj.components.specification.arguments import with_defaults
+from falaj.components.specification.machine_choice import machine_demand
+from falaj.stacks.settings import CloudSettings
+from falaj.stacks.settings.machines import AskedMachines, asked_machines
+
+_NODES = ("max_nodes", "min_nodes")
 
 
 @dataclass(frozen=True)
@@ -36,41 +40,21 @@ def needs(settings: CloudSettings, place: catalogue.Place) -> Sequence[Need]:
     Raises:
         CatalogueError: the place doesn't sell what is asked.
     """
-    found: list[Need] = []
-    if isinstance(settings, ClusterSettings):
-        pools = {**settings.cpu_pools, **settings.gpu_pools}
-        for name, pool in pools.items():
-            if pool.machine is not None:
-                machine = place.machine(pool.machine)
-            elif isinstance(pool, GpuPoolSettings):
-                machine = place.resolve(
-                    gpu=pool.gpu, count=pool.count, fabric=pool.fabric, zones=pool.zones
-                )
-            else:
-                machine = place.resolve(
-                    vcpu=pool.vcpu or 4,
-                    memory_gib=pool.memory_gib,
-                    int8=pool.int8,
-                    arch=pool.arch or "x86_64",
-                    zones=pool.zones,
-                )
-            least = 1 if isinstance(pool, GpuPoolSettings) else 3
-            most = pool.max_nodes if pool.max_nodes is not None else least
-            reservation = pool.reservation_id if isinstance(pool, GpuPoolSettings) else None
-            spot = pool.capacity == "spot"
-            found.append(Need(name, machine, tuple(pool.zones or ()), most, spot, reservation))
-    elif isinstance(settings, SmbSettings) and settings.inference.mode != "serverless":
-        asked = settings.inference
-        machine = (
-            place.machine(asked.machine)
-            if asked.machine
-            else place.resolve(
-                vcpu=asked.vcpu or 2,
-                memory_gib=asked.memory_gib or 4,
-                int8=asked.int8 or "vnni",
-                zones=asked.zones,
-            )
-        )
-        zones = tuple(asked.zones or ())
-        found.append(Need("inference", machine, zones, asked.max_instances or 3))
-    return found
+    return [_need(machines, place) for machines in asked_machines(settings)]
+
+
+def _need(machines: AskedMachines, place: catalogue.Place) -> Need:
+    args = with_defaults(machines.kind, machines.given)
+    if args["machine"] is not None:
+        machine = place.machine(args["machine"])
+    else:
+        machine = place.first(machine_demand(machines.kind, machines.given))
+    sizes = ("max_instances", "min_instances") if "max_instances" in args else _NODES
+    return Need(
+        machines.name,
+        machine,
+        tuple(args["zones"] or ()),
+        max(args[size] for size in sizes),
+        args.get("capacity") == "spot",
+        args.get("reservation_id"),
+    )

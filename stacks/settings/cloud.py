@@ -8,10 +8,17 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import Field
 
 from falaj.components.catalogue import PLACES, REGIONS
-from falaj.components.specification.forms import NAME, TAG_VALUE, TENANT
+from falaj.components.specification.forms import (
+    DATA_CLASS,
+    DEFAULT_ENVIRONMENT,
+    ENVIRONMENT,
+    NAME,
+    TAG_VALUE,
+    TENANT,
+)
 from falaj.components.specification.limits import OneOf, TextRule
 from falaj.stacks.settings.policies import PolicySettings
-from falaj.stacks.settings.section import DataClass, Section
+from falaj.stacks.settings.section import Section
 
 #: The region that a stack is in when it names only its cloud.
 DEFAULT_REGIONS: Mapping[str, str] = {"aws": "me-central-1", "azure": "uaenorth"}
@@ -59,9 +66,9 @@ class CloudSettings(Section):
     ``falaj:region``."""
     tenant: Annotated[str, TENANT]
     owner: Annotated[str, TAG_VALUE]
-    data_class: Annotated[DataClass, Field(examples=["confidential"])]
+    data_class: Annotated[str, DATA_CLASS, Field(examples=["confidential"])]
     cost_center: Annotated[str, TAG_VALUE, Field(examples=["it"])]
-    environment: Literal["development", "test", "production"] = "production"
+    environment: Annotated[str, ENVIRONMENT] = DEFAULT_ENVIRONMENT
     acknowledge_degraded: Acknowledgement | None = None
     sandbox: bool = False
     """Whether the stack may only ever be made in the sandbox, where nothing is real."""

@@ -7,33 +7,35 @@ same keys in camelCase, refuses unknown ones at every depth, and gives the compo
 from __future__ import annotations
 
 import types
-from collections.abc import Awaitable, Collection
+from collections.abc import Collection
 from functools import cache
 from typing import (
     Annotated,
     Any,
-    ForwardRef,
     NotRequired,
     Required,
+    TypeVar,
     Union,
     cast,
     get_args,
     get_origin,
-    get_type_hints,
     is_typeddict,
 )
 
-import pulumi
-from pydantic import create_model
+from pydantic import BaseModel, create_model
 
-from falaj.components.kubernetes import InClusterArgs
+from falaj.components.specification.arguments import arguments_of, hints, is_late
+from falaj.components.specification.placed import PlacedArgs
 from falaj.stacks.settings.section import Section
+
+_Arguments = TypeVar("_Arguments")
 
 
 def section_of(
     arguments: type,
     name: str,
     leaving_out: Collection[str] = frozenset(),
+    optional: Collection[str] = frozenset(),
     **instead: Any,
 ) -> type[Section]:
     """The section that has a component's arguments as its keys.
@@ -42,39 +44,59 @@ def section_of(
         arguments: the TypedDict of the arguments.
         name: the section's name, for messages.
         leaving_out: arguments that the blueprint gives.
+        optional: needed arguments that it knows where the stack leaves them out.
         instead: types of arguments that a stack file can say more exactly than the component.
     """
-    required = cast("frozenset[str]", getattr(arguments, "__required_keys__", frozenset[str]()))
+    stated = arguments_of(arguments)
     fields: dict[str, Any] = {}
-    for key, hint in _hints(arguments).items():
+    for key, hint in hints(arguments).items():
         if key in leaving_out:
             continue
         plain = instead.get(key) or _plain(hint)
-        needed = key in required and get_origin(hint) is not NotRequired
-        fields[key] = (plain, ...) if needed else (plain | None, None)
+        required = stated[key].required and key not in optional
+        fields[key] = (plain, ...) if required else (plain | None, None)
     made = create_model(name, __base__=Section, __doc__=arguments.__doc__, **fields)
     made.described_by = arguments
     return made
 
 
+def cloud_section(
+    arguments: type,
+    leaving_out: Collection[str] = (),
+    taking: Collection[str] = (),
+    optional: Collection[str] = (),
+) -> type[Section]:
+    """The section of a component in a cloud: its own plain arguments, not what all share.
+
+    Args:
+        arguments: the TypedDict of the arguments.
+        leaving_out: plain arguments that the blueprint gives.
+        taking: arguments that may be outputs, which the stack gives all the same.
+        optional: needed arguments that the blueprint knows where the stack leaves them out.
+    """
+    late = {name for name, each in arguments_of(arguments).items() if each.late}
+    given = {*PlacedArgs.__annotations__, *late, *leaving_out} - set(taking)
+    return section_of(arguments, arguments.__name__, given, optional)
+
+
 def component_section(arguments: type, name: str, **instead: Any) -> type[Section]:
     """The section of a component in a cluster: its own arguments, not those that all share."""
+    from falaj.components.kubernetes import InClusterArgs  # noqa: PLC0415 - of such stacks alone
+
     shared = {*InClusterArgs.__annotations__, "images"}
     return section_of(arguments, name, shared, **instead)
+
+
+def arguments(section: BaseModel, kind: type[_Arguments]) -> _Arguments:
+    """What a stack says in a section, as the component of ``kind`` takes it."""
+    del kind  # for the type checker alone
+    return cast("_Arguments", section.model_dump(exclude_none=True))
 
 
 @cache
 def nested_section(arguments: type) -> type[Section]:
     """The section of options within a component's arguments."""
     return section_of(arguments, arguments.__name__)
-
-
-def _hints(arguments: type) -> dict[str, Any]:
-    """The types of a TypedDict's keys, also where its module's annotations are texts."""
-    hints = arguments.__annotations__
-    if any(isinstance(hint, ForwardRef | str) for hint in hints.values()):
-        return get_type_hints(arguments, include_extras=True)
-    return hints
 
 
 def _plain(hint: Any) -> Any:
@@ -86,7 +108,7 @@ def _plain(hint: Any) -> Any:
     elif origin is Annotated:
         found = Annotated[(_plain(inner[0]), *inner[1:])]
     elif origin in (Union, types.UnionType):
-        kept = tuple(_plain(each) for each in inner if not _is_late(each))
+        kept = tuple(_plain(each) for each in inner if not is_late(each))
         found = Union[kept]  # noqa: UP007 - made from a list of types
     elif is_typeddict(hint):
         found = nested_section(hint)
@@ -95,13 +117,3 @@ def _plain(hint: Any) -> Any:
     elif origin is dict:
         found = dict[_plain(inner[0]), _plain(inner[1])]
     return found
-
-
-def _is_late(hint: Any) -> bool:
-    """Whether a type stands for what is known only when the engine runs.
-
-    The SDK's `Input` names its `Output` by a string.
-    """
-    if isinstance(hint, ForwardRef):
-        return hint.__forward_arg__.startswith("Output[")
-    return (get_origin(hint) or hint) in (pulumi.Output, Awaitable)

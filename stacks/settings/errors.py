@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import difflib
 import types
 from collections.abc import Iterable, Sequence
 from typing import Annotated, Any, Union, cast, get_args, get_origin
 
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
+
+from falaj.components.nearest import nearest
 
 
 def describe(error: ValidationError, model: type[BaseModel], namespace: str, stack: str) -> str:
@@ -21,7 +22,7 @@ def describe(error: ValidationError, model: type[BaseModel], namespace: str, sta
 def unknown_namespace(key: str, allowed: Sequence[str]) -> str:
     """Message for a key such as ``falja:dataset``."""
     namespace = key.partition(":")[0]
-    close = difflib.get_close_matches(namespace, allowed, n=1)
+    close = nearest(namespace, allowed)
     hint = f"; did you mean {close[0]}:{key.partition(':')[2]}?" if close else ""
     return f"{key}: unknown namespace {namespace!r}; allowed: {', '.join(allowed)}{hint}"
 
@@ -38,7 +39,7 @@ def _one(problem: ErrorDetails, model: type[BaseModel], namespace: str, stack: s
     kind = problem["type"]
     if kind == "extra_forbidden":
         allowed = keys(_section(model, location[:-1]))
-        close = difflib.get_close_matches(str(location[-1]), allowed, n=1)
+        close = nearest(location[-1], allowed)
         hint = f"; did you mean {close[0]}?" if close else ""
         return f"{path}: unknown key{hint}\n  allowed here: {', '.join(sorted(allowed))}"
     if kind == "missing":

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
-import difflib
 from collections.abc import Iterable, Iterator
 from typing import Any, cast
 
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
+from falaj.components.nearest import nearest
 from falaj.stacks.settings.given import Given
 from falaj.stacks.settings.problems import (
     Action,
@@ -184,9 +184,7 @@ def allowed_here(shape: Shape, values: Iterable[Any]) -> Iterator[Any]:
 def unknown_key(path: Path, model: type[BaseModel]) -> Finding:
     """A key that a section doesn't have."""
     names = [key.name for key in keys_of(model)]
-    near = difflib.get_close_matches(str(path[-1]), names, n=1) or [
-        name for name in [closest(path[-1], names)] if name
-    ]
+    near = nearest(path[-1], names) or [name for name in [closest(path[-1], names)] if name]
     hint = f"; did you mean {near[0]}?" if near else ""
     actions: tuple[Action, ...] = (*(Rename(path, each) for each in near), Drop(path))
     said = f"unknown key{hint}\n  allowed here: {', '.join(sorted(names))}"

@@ -7,9 +7,10 @@ from typing import Annotated, ClassVar, Final, Literal
 
 from pydantic import Field
 
+from falaj.components.specification.forms import DATA_CLASS
 from falaj.components.specification.limits import Between, TextRule
 from falaj.components.specification.workload_bounds import bound
-from falaj.stacks.settings.section import DataClass, Section
+from falaj.stacks.settings.section import Section
 
 #: What needs no file: 1,797 scans that ship inside scikit-learn.
 DIGITS: Final = "digits"
@@ -97,7 +98,7 @@ class LocalSettings(Section):
 
     platform: Literal["local"]
     """Where the stack runs: ``local`` is this machine."""
-    data_class: DataClass = "internal"
+    data_class: Annotated[str, DATA_CLASS] = "internal"
     """Class of the data, stricter upwards; kept with each model."""
     dataset: Named = DIGITS
     """``digits`` (1,797 scans that ship inside scikit-learn), or the path of a .csv or .parquet

@@ -5,7 +5,6 @@ Made from the settings themselves and the texts below their fields, so that noth
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -14,6 +13,7 @@ from typing import Final
 
 from pydantic import BaseModel
 
+from falaj.components.nearest import nearest
 from falaj.stacks.errors import StackError
 from falaj.stacks.settings.descriptions import description
 from falaj.stacks.settings.kinds import ALL
@@ -98,7 +98,7 @@ def _nothing(asked: str) -> str:
     parts = dict.fromkeys(part for row in _all() for part in row.path if part != NAME)
     known = {each.casefold(): each for each in (*ALL, *parts)}
     last = asked.rpartition(".")[2].rpartition(":")[2]
-    near = difflib.get_close_matches(last.casefold(), known, n=3, cutoff=0.7)
+    near = nearest(last.casefold(), known, most=3, alike=0.7)
     hint = f"; did you mean {' or '.join(known[each] for each in near)}?" if near else ""
     return (
         f"no key or kind of stack is called '{asked}'{hint}\n"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, Literal, get_args
+from typing import Annotated, Any, ClassVar, get_args, get_origin
 
 from pydantic import BaseModel, ConfigDict, PrivateAttr, ValidationInfo, field_validator
 from pydantic.alias_generators import to_camel
@@ -10,8 +10,14 @@ from pydantic_core import PydanticCustomError
 
 from falaj.stacks.settings.given import Given
 
-DataClass = Literal["public", "internal", "confidential", "restricted"]
 _TRUTHS = {"true": True, "false": False}
+
+
+def _kinds(annotation: Any) -> set[Any]:
+    """A type, those that it is one of, and what they are without their limits."""
+    if get_origin(annotation) is Annotated:
+        return _kinds(get_args(annotation)[0])
+    return {annotation, *(kind for each in get_args(annotation) for kind in _kinds(each))}
 
 
 class Section(BaseModel):
@@ -46,7 +52,7 @@ class Section(BaseModel):
         and editors read as text.
         """
         field = cls.model_fields[info.field_name or ""]
-        allowed = (field.annotation, *get_args(field.annotation))
+        allowed = _kinds(field.annotation)
         if isinstance(value, bool) and not {bool, Any} & set(allowed):
             raise PydanticCustomError("wrong_type", "another type")
         if bool in allowed and isinstance(value, str | int) and not isinstance(value, bool):

@@ -10,12 +10,24 @@ import types
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
-from typing import Annotated, Any, Final, Literal, TypeAlias, Union, cast, get_args, get_origin
+from typing import (
+    Annotated,
+    Any,
+    Final,
+    Literal,
+    TypeAlias,
+    Union,
+    cast,
+    get_args,
+    get_origin,
+    is_typeddict,
+)
 
 import annotated_types
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
+from falaj.components.specification.arguments import Argument, Default, Example, arguments_of
 from falaj.components.specification.limits import Between, OneOf, TextRule, plain_number
 from falaj.stacks.settings.problems import Path
 
@@ -118,7 +130,13 @@ class Key:
 @cache
 def keys_of(model: type[BaseModel]) -> tuple[Key, ...]:
     """The keys of a section, in the order of its fields."""
-    return tuple(_key(name, field) for name, field in model.model_fields.items())
+    stated: dict[str, Argument] = {}
+    for each in reversed(model.__mro__):
+        arguments = each.__dict__.get("described_by")
+        # One that is named by its path states no defaults: it is loaded for descriptions alone.
+        if isinstance(arguments, type) and is_typeddict(arguments):
+            stated |= arguments_of(arguments)
+    return tuple(_key(name, field, stated.get(name)) for name, field in model.model_fields.items())
 
 
 def key_of_model(model: type[BaseModel], name: str) -> Key | None:
@@ -126,11 +144,15 @@ def key_of_model(model: type[BaseModel], name: str) -> Key | None:
     return next((key for key in keys_of(model) if name in (key.name, key.attribute)), None)
 
 
-def _key(attribute: str, field: FieldInfo) -> Key:
+def _key(attribute: str, field: FieldInfo, argument: Argument | None) -> Key:
     required = field.is_required()
     default = None if required else field.get_default(call_default_factory=True)
     shape = _limited(shape_of(field.annotation), field.metadata)
     sample = next(iter(field.examples or ()), None)
+    if argument and default is None and argument.default:
+        default = argument.default.value
+    if argument and argument.example:
+        sample = argument.example.value
     return Key(field.alias or attribute, attribute, shape, required, default, sample)
 
 
@@ -156,7 +178,7 @@ def shape_of(annotation: Any) -> Shape:  # noqa: PLR0911 - one for each shape
 
 
 def _limited(shape: Shape, metadata: Sequence[Any]) -> Shape:
-    for each in metadata:
+    for each in _unpacked(metadata):
         if isinstance(each, FieldInfo):
             shape = _limited(_form(shape, each), each.metadata)
         elif isinstance(each, TextRule):
@@ -173,9 +195,17 @@ def _limited(shape: Shape, metadata: Sequence[Any]) -> Shape:
                 shape = replace(shape, most=each.max_length)
         elif isinstance(each, annotated_types.Ge) and isinstance(shape, Number):
             shape = replace(shape, range=Between(cast("float", each.ge), math.inf))
-        elif not hasattr(each, "pattern"):
+        elif not isinstance(each, Default | Example) and not hasattr(each, "pattern"):
             raise TypeError(f"{each!r} is no limit that settings know")
     return shape
+
+
+def _unpacked(metadata: Sequence[Any]) -> Iterator[Any]:
+    for each in metadata:
+        if isinstance(each, annotated_types.GroupedMetadata):
+            yield from each
+        else:
+            yield each
 
 
 def _form(shape: Shape, field: FieldInfo) -> Shape:
@@ -339,12 +369,12 @@ def example(shape: Shape, name: str = "") -> Any:  # noqa: PLR0911 - one for eac
 
 def shown_default(value: Any) -> str:
     """A default as it is written; empty where leaving a key out says more than a value."""
-    if value is None or value in ([], {}) or isinstance(value, BaseModel):
+    if value is None or value in ([], (), {}) or isinstance(value, BaseModel):
         return ""
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, int | float):
         return plain_number(value)
-    if isinstance(value, list):
+    if isinstance(value, list | tuple):
         return ", ".join(map(str, cast("list[Any]", value)))
     return str(value)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import difflib
 import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final, cast
 
+from falaj.components.nearest import nearest
 from falaj.stacks.errors import SettingsError
 from falaj.stacks.settings.document import Document, Mapping, Scalar, Way, resolved
 from falaj.stacks.settings.given import Given, Home, Values
@@ -246,7 +246,7 @@ class _Reader:
         for name, entry in root.by_name.items() if isinstance(root, Mapping) else ():
             if name in _ENGINE_KEYS:
                 continue
-            near = difflib.get_close_matches(name, ("config",), n=1)
+            near = nearest(name, ("config",))
             if near and "config" not in cast("Mapping", root).by_name:
                 after = rename(document, (name,), "config")
                 said = f"{name}: unknown; did you mean config?"

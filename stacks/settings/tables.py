@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import difflib
 from pathlib import Path
 from typing import Final
 
+from falaj.components.nearest import nearest
 from falaj.stacks.settings.local import DIGITS, TABLES, LocalSettings
-from falaj.stacks.settings.near import similar_files
 from falaj.stacks.settings.problems import Action, Drop, Finding, Put, shown
+from falaj.stacks.settings.suggestions import similar_files
 from falaj.workloads.errors import WorkloadError
 from falaj.workloads.training.header import read_header
 
@@ -60,7 +60,7 @@ def _target(settings: LocalSettings, columns: list[str]) -> Finding:
         said = f"missing; the dataset {settings.dataset} needs the column to predict; {has}"
         return Finding(("target",), said, (Put(("target",), columns[-1]),))
     folded = {column.casefold(): column for column in reversed(columns)}
-    near = difflib.get_close_matches(given.strip().casefold(), folded, n=1)
+    near = nearest(given.strip().casefold(), folded)
     hint = f"; did you mean {folded[near[0]]}?" if near else ""
     meant = folded[near[0]] if near else columns[-1]
     return Finding(

@@ -13,10 +13,9 @@ from falaj.components.catalogue.region_names import place_named
 from falaj.policies.model.settings import Settings as PackSettings
 from falaj.stacks.settings.cloud import CloudSettings
 from falaj.stacks.settings.in_cluster import InClusterSettings
-from falaj.stacks.settings.near import similar_files
 from falaj.stacks.settings.problems import Action, Drop, Finding, Put, shown
 from falaj.stacks.settings.siblings import Sibling, siblings
-from falaj.stacks.settings.suggestions import closest
+from falaj.stacks.settings.suggestions import closest, similar_files
 
 _AT_HOME: Final = "data and machines stay in the United Arab Emirates"
 #: Kinds of stacks that others can't stand on: they make no foundation.

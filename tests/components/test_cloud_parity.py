@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import pydoc
 import subprocess
 import sys
 from types import ModuleType
@@ -24,15 +25,17 @@ NAMES = (
 def classes(module: ModuleType) -> dict[str, type[Any]]:
     return {
         name: found
-        for name, found in vars(module).items()
+        for name, found in inspect.getmembers(module)
         if inspect.isclass(found) and issubclass(found, pulumi.ComponentResource)
     }
 
 
 def outputs(component: type[Any]) -> dict[str, Any]:
-    # Its own annotations only: those of the SDK's base classes name types that can't be resolved.
-    own: dict[str, Any] = component.__annotations__
-    return {name: kind for name, kind in own.items() if not name.startswith("_")}
+    # Not those of the SDK's base classes, which name types that can't be resolved.
+    own = [each for each in component.__mro__ if each.__module__.startswith("falaj.")]
+    found = {name: kind for each in own for name, kind in inspect.get_annotations(each).items()}
+    assert found
+    return {name: kind for name, kind in found.items() if not name.startswith("_")}
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -79,8 +82,27 @@ def test_neither_cloud_is_needed(statement: str) -> None:
     assert not {"pulumi_aws", "pulumi_azure_native", "boto3", "azure"} & set(loaded)
 
 
+@pytest.mark.parametrize("cloud", ["aws", "azure"])
+def test_a_program_loads_the_components_that_it_uses(cloud: str) -> None:
+    package = f"falaj.components.{cloud}"
+    own = f"{package}."
+    assert not [each for each in modules_after(f"import {package}").splitlines() if own in each]
+    loaded = modules_after(f"from {package} import KeyRing").splitlines()
+    assert f"{own}key_ring" in loaded
+    assert f"{own}network" not in loaded
+
+
+@pytest.mark.parametrize("cloud", ["aws", "azure"])
+def test_a_package_shows_its_components_and_nothing_else(cloud: str) -> None:
+    package = getattr(falaj.components, cloud)
+    assert set(package.__all__) <= set(dir(package))
+    assert "GpuNodePool" in pydoc.plain(pydoc.render_doc(package))
+    with pytest.raises(AttributeError, match="has no attribute 'GpuNodPool'"):
+        _ = package.GpuNodPool
+
+
 @pytest.mark.parametrize(
     ("cloud", "other"), [("aws", "pulumi_azure_native"), ("azure", "pulumi_aws")]
 )
 def test_one_cloud_does_not_need_the_other(cloud: str, other: str) -> None:
-    assert other not in modules_after(f"import falaj.components.{cloud}").splitlines()
+    assert other not in modules_after(f"from falaj.components.{cloud} import *").splitlines()

@@ -10,7 +10,7 @@ from typing import Any
 import pulumi
 import pytest
 
-from falaj.components.specification.described import documented
+from falaj.components.specification.described import explained
 
 PACKAGES = ("aws", "azure", "kubernetes", "local")
 
@@ -31,7 +31,7 @@ def arguments() -> list[Any]:
     "kind", arguments(), ids=lambda kind: f"{kind.__module__}.{kind.__name__}"
 )
 def test_every_argument_is_told_whole(kind: Any) -> None:
-    texts = documented(kind)
+    texts = explained(kind)
     assert set(texts) == set(kind.__annotations__)
     shown = pydoc.plain(pydoc.render_doc(kind))
     flat = " ".join(" ".join(line.lstrip(" |") for line in shown.splitlines()).split())

@@ -21,7 +21,7 @@ from falaj.components.kubernetes.addons.addon import (
 from falaj.components.kubernetes.addons.network_policies import namespace, policies
 from falaj.components.kubernetes.bill_of_materials import resolve
 from falaj.components.kubernetes.monitoring.prometheus import monitor
-from falaj.components.specification.private_ranges import private_ranges
+from falaj.components.specification.address_plan import private_ranges
 from falaj.components.specification.refusals import Refusals
 
 #: Above every tenant's priorities; 1,000,000,000 is the most that users' classes may have.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import math
 import re
 from collections.abc import Mapping, Sequence
@@ -11,6 +10,7 @@ from pathlib import Path
 from typing import Literal, cast
 
 from falaj.components.local.machine.errors import InputsError, Refusal
+from falaj.components.nearest import nearest
 from falaj.components.specification.limits import plain_number
 from falaj.components.specification.workload_bounds import bound
 from falaj.wire.values import UNKNOWN, Unknown, Value, Values, has_unknown
@@ -115,7 +115,7 @@ def check(table: Table, given: Mapping[str, Value]) -> Values:
 
 
 def _unknown_key(key: str, table: Table) -> str:
-    close = difflib.get_close_matches(key, table, n=1)
+    close = nearest(key, table)
     hint = f"did you mean {close[0]!r}? " if close else ""
     return f"unknown input {key!r}; {hint}allowed: {', '.join(sorted(table))}"
 

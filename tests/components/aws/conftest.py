@@ -6,7 +6,7 @@ import asyncio
 import json
 import os
 from collections.abc import Callable, Mapping
-from inspect import signature
+from inspect import get_annotations, signature
 from operator import itemgetter
 from typing import Any
 
@@ -117,7 +117,7 @@ def run(build: Build, *, preview: bool = False, region: str = REGION) -> Deploym
         outputs = made
         if isinstance(made, pulumi.ComponentResource):
             # Its own outputs, without the arguments that the SDK puts beside them.
-            own = type(made).__annotations__
+            own = {name for each in type(made).__mro__ for name in get_annotations(each)}
             outputs = {key: value for key, value in vars(made).items() if key in own}
 
         def keep(value: Any) -> None:

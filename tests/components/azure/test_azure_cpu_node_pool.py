@@ -26,7 +26,14 @@ PLAIN: dict[str, Any] = {
 def _several() -> Deployed:
     wanted: dict[str, dict[str, Any]] = {
         "usual": {},
-        "amx": {"int8": "amx", "vcpu": 8, "memory_gib": 32, "max_nodes": 10, "nodes": 2},
+        "amx": {
+            "int8": "amx",
+            "vcpu": 8,
+            "memory_gib": 32,
+            "max_nodes": 10,
+            "nodes": 2,
+            "max_unavailable": 4,
+        },
         "arm": {"arch": "arm64", "capacity": "spot", "min_nodes": 0},
         "addons": {
             "system": True,
@@ -127,6 +134,9 @@ def test_processors_are_what_was_asked_for(several: Deployed) -> None:
     assert amx["vmSize"] == "Standard_D8s_v6"
     assert amx["nodeLabels"]["falaj.io/int8"] == "amx"
     assert amx["count"] == 2
+    # As many new ones first: none of the old ones is missed.
+    assert amx["upgradeSettings"]["maxSurge"] == "4"
+    assert "maxUnavailable" not in amx["upgradeSettings"]
 
 
 def test_arm_nodes_by_spot(several: Deployed) -> None:

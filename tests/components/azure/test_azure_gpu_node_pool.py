@@ -58,6 +58,7 @@ def _several() -> Deployed:
                 "fabric": "infiniband",
                 "placement_group": "cluster",
                 "max_nodes": 4,
+                "max_unavailable": 2,
             },
             "slices": {"gpu": "A10", "count": 1 / 6, "capacity": "spot", "max_nodes": 9},
             "mig": {
@@ -205,7 +206,7 @@ def test_a_training_pool(several: Deployed) -> None:
     assert found["nodeLabels"]["falaj.io/pool"] == "training"
     assert found["nodeTaints"] == ["nvidia.com/gpu=present:NoSchedule"]
     assert found["upgradeSettings"]["maxSurge"] == "0"
-    assert found["upgradeSettings"]["maxUnavailable"] == "1"
+    assert found["upgradeSettings"]["maxUnavailable"] == "2"
     assert "scaleSetPriority" not in found
     assert "gpuInstanceProfile" not in found
     # Which zones sell it is unknown, so that the region chooses.

@@ -182,7 +182,7 @@ TIER: list[tuple[dict[str, Any], str, str]] = [
     ({"vcpu": -1}, "vcpu", "1 to 448"),
     ({"int8": "sse"}, "int8", "amx, vnni, i8mm, any"),
     ({"int8": "amx", "machine": "m6i.large"}, "machine", "guarantee vnni"),
-    ({"machine_image": " "}, "machine_image", "the id of an image"),
+    ({"machine_image": " "}, "machine_image", "text that is not empty"),
     ({"host_name": "Inference"}, "host_name", "a full name"),
     ({"min_instances": 0}, "min_instances", "1 to 100"),
     ({"min_instances": 4, "max_instances": 2}, "min_instances", "at most max_instances"),
@@ -258,7 +258,7 @@ def test_defaults_of_a_cpu_pool() -> None:
     assert spec.machine.arch == "x86_64"
     assert spec.zones == ("mec1-az1",)
     assert (spec.size.least, spec.size.most, spec.size.initial) == (1, 3, 1)
-    assert spec.disk_gib == 100
+    assert spec.args["disk_gib"] == 100
     assert spec.taints == ()
     assert "falaj.io/system" not in spec.labels
 
@@ -280,13 +280,13 @@ def test_a_system_pool_is_labelled() -> None:
 
 def test_defaults_of_a_tier() -> None:
     spec = made(cpu_inference_tier)
-    assert spec.mode == "instances"
+    assert spec.args["mode"] == "instances"
     assert "vnni" in spec.machine.instruction_sets.offers
     assert spec.machine.memory_gib >= 4
     assert (spec.model, spec.version) == ("churn", 3)
     assert spec.host_name == "inference.acme.internal"
-    assert (spec.min_instances, spec.max_instances, spec.cpu_target_percent) == (1, 3, 60)
-    assert (spec.port, spec.allowed_cidrs, spec.log_days) == (443, (), 365)
+    assert (spec.min_instances, spec.max_instances, spec.args["cpu_target_percent"]) == (1, 3, 60)
+    assert (spec.port, spec.allowed_cidrs, spec.args["log_days"]) == (443, (), 365)
 
 
 def test_defaults_of_serverless() -> None:

@@ -61,9 +61,9 @@ AWS_REFUSALS: list[tuple[dict[str, Any], str, str]] = [
     ({"gpu": "H100"}, "gpu", r"does not sell 8 x H100.*sold there, closest first"),
     ({"gpu": "Z9000"}, "gpu", "no GPU is called 'Z9000'"),
     ({"gpu": "L4", "count": 3}, "gpu", r"does not sell 3 x L4.*4 x L4 \(g6.12xlarge\)"),
-    ({"gpu": "H200", "count": 0}, "gpu", "count is 0"),
-    ({"count": "8"}, "count", "a number such as 8"),
-    ({"count": True}, "count", "a number such as 8"),
+    ({"gpu": "H200", "count": 0}, "count", "given 0; allowed: a number above 0 up to 16"),
+    ({"count": "8"}, "count", "a number above 0 up to 16"),
+    ({"count": True}, "count", "a number above 0 up to 16"),
     ({"gpu": " "}, "gpu", "text that is not empty"),
     ({"machine": "p4d.24xlarge"}, "machine", "p4d.24xlarge is not sold in aws/me-central-1"),
     ({"machine": "g6.xlarge"}, "machine", "its GPU is L4-24GB; asked for: 8 x H200"),
@@ -181,8 +181,9 @@ AWS_REFUSALS: list[tuple[dict[str, Any], str, str]] = [
     ({"taints": ["eks.amazonaws.com/x=a:NoExecute"]}, "taints[0]", "eks.amazonaws.com"),
     ({"taints": ["team=a b:NoExecute"]}, "taints[0]", "at most 63"),
     ({"taints": "team=a:NoExecute"}, "taints", "a list of texts"),
+    ({"max_unavailable": 0}, "max_unavailable", "1 to 100"),
     ({"kubernetes_version": "1.20"}, "kubernetes_version", "1.34, 1.35, 1.36"),
-    ({"kubernetes_version": 1.35}, "kubernetes_version", "written as text"),
+    ({"kubernetes_version": 1.35}, "kubernetes_version", "write it as text"),
     # Shape.
     ({"capcity": "spot"}, "capcity", "did you mean 'capacity'"),
     ({"cluster_id": None}, "cluster_id", "missing"),
@@ -263,9 +264,13 @@ def test_defaults() -> None:
     assert spec.machine.name == "p5en.48xlarge"
     assert spec.zones == ("mec1-az1",)  # sold in two, of which one is reported as impaired
     assert (spec.size.least, spec.size.most, spec.size.initial) == (0, 1, 0)
-    assert (spec.capacity, spec.fabric, spec.placement_group) == ("on-demand", "none", "none")
-    assert spec.disk_gib == 200
-    assert spec.kubernetes_version == "1.35"
+    assert (spec.capacity, spec.args["fabric"], spec.args["placement_group"]) == (
+        "on-demand",
+        "none",
+        "none",
+    )
+    assert spec.args["disk_gib"] == 200
+    assert spec.args["kubernetes_version"] == "1.35"
     assert spec.resources == {"nvidia.com/gpu": 8}
     assert [str(taint) for taint in spec.taints] == ["nvidia.com/gpu=present:NoSchedule"]
     assert spec.labels["falaj.io/flavor"] == "h200"
@@ -286,7 +291,12 @@ def test_an_unknown_cost_is_told_as_unknown() -> None:
 
 def test_floats_of_other_languages_are_whole_numbers() -> None:
     spec = made(count=8.0, min_nodes=1.0, max_nodes=3.0, nodes=2.0, disk_gib=300.0)
-    assert (spec.size.least, spec.size.most, spec.size.initial, spec.disk_gib) == (1, 3, 2, 300)
+    assert (spec.size.least, spec.size.most, spec.size.initial, spec.args["disk_gib"]) == (
+        1,
+        3,
+        2,
+        300,
+    )
     assert isinstance(spec.size.initial, int)
 
 
@@ -309,16 +319,23 @@ def test_capacity_blocks_are_allowed_with_a_warning() -> None:
 
 def test_capacity_fabric_and_placement_are_independent() -> None:
     spec = made(fabric="efa", capacity="reservation", reservation_id=RESERVATION)
-    assert spec.placement_group == "none"
+    assert spec.args["placement_group"] == "none"
     alone = made(placement_group="cluster")
-    assert (alone.fabric, alone.zones) == ("none", ("mec1-az1",))
+    assert (alone.args["fabric"], alone.zones) == ("none", ("mec1-az1",))
     named = made(
         placement_group="existing",
         placement_group_name="mine",
         capacity="reservation",
         reservation_id=RESERVATION,
     )
-    assert named.placement_group_name == "mine"
+    assert named.args["placement_group_name"] == "mine"
+
+
+def test_spot_pools_of_aks_have_no_settings_of_updates() -> None:
+    assert made(max_unavailable=3.0).args["max_unavailable"] == 3
+    assert made(max_unavailable=3, capacity="spot", data_class="internal", gpu="L4", count=1)
+    with pytest.raises(pulumi.InputPropertiesError, match="max_unavailable: given 3, but capac"):
+        made("azure", gpu="A100", capacity="spot", data_class="internal", max_unavailable=3)
 
 
 def test_mig_is_allowed_for_restricted_data() -> None:
@@ -339,7 +356,8 @@ def test_azure_sells_fractions_and_a100() -> None:
     spec = made("azure", gpu="A10", count=1 / 6)
     assert spec.machine.name == "Standard_NV6ads_A10_v5"
     assert "no source says which zones" in spec.notes[0]
-    assert made("azure", capacity="reservation", reservation_id=GROUP).reservation_id == GROUP
+    reserved = made("azure", capacity="reservation", reservation_id=GROUP)
+    assert reserved.args["reservation_id"] == GROUP
 
 
 ROWS = [
@@ -399,8 +417,8 @@ def test_whatever_is_accepted_is_in_the_country_and_within_limits(
     assert spec.placed.region in catalogue.REGIONS
     assert 0 <= spec.size.least <= spec.size.initial <= spec.size.most <= 450
     assert spec.size.most >= 1
-    if spec.fabric == "efa":
+    if spec.args["fabric"] == "efa":
         assert spec.machine.efa_interfaces >= 1
         assert len(spec.zones) == 1
-    if spec.fabric == "infiniband":
+    if spec.args["fabric"] == "infiniband":
         assert spec.machine.infiniband

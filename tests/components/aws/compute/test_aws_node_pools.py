@@ -191,6 +191,13 @@ def test_sizes_and_disk(pool: Any) -> None:
     assert template["blockDeviceMappings"][0]["ebs"]["volumeSize"] == 500
 
 
+def test_an_update_replaces_as_many_nodes_at_once_as_is_said(pool: Any) -> None:
+    _, _, group = pool(max_unavailable=3)
+    assert group["updateConfig"] == {"maxUnavailable": 3, "updateStrategy": "MINIMAL"}
+    _, _, group = pool(CpuNodePool, max_unavailable=3)
+    assert group["updateConfig"] == {"maxUnavailable": 3, "updateStrategy": "DEFAULT"}
+
+
 def test_a_cpu_pool(pool: Any) -> None:
     _, template, group = pool(CpuNodePool, system=True, taints=["a=b:PreferNoSchedule"])
     assert group["amiType"] == "AL2023_x86_64_STANDARD"

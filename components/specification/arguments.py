@@ -1,0 +1,185 @@
+"""What a component's arguments are: read off the TypedDict that states each of them once.
+
+An argument's type, its limit and its default stand in its annotation::
+
+    max_nodes: NotRequired[Annotated[int, Between(1, 450), Default(1)]]
+
+The check of the arguments, the section of a stack file, its schema and reference, the help and the
+schema for other languages are made of that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import cache
+from typing import (
+    Annotated,
+    Any,
+    ForwardRef,
+    NotRequired,
+    Required,
+    cast,
+    get_args,
+    get_origin,
+    get_type_hints,
+)
+
+import annotated_types
+import pulumi
+
+from falaj.components.specification.limits import ByCloud, Limit, plain_number
+
+_CLOUDS = {"aws": "AWS", "azure": "Azure"}
+
+
+@dataclass(frozen=True)
+class Default:
+    """What an argument is when it is left out, where that is always the same value."""
+
+    value: Any
+
+    @property
+    def words(self) -> str:
+        """The value as it is written in a stack file."""
+        if isinstance(self.value, bool):
+            return str(self.value).lower()
+        if isinstance(self.value, list | tuple):
+            return ", ".join(map(str, cast("list[Any]", self.value)))
+        if isinstance(self.value, int | float):
+            return plain_number(self.value)
+        return str(self.value)
+
+
+@dataclass(frozen=True)
+class Example:
+    """A value to begin with, where the limit has none."""
+
+    value: Any
+
+
+@dataclass(frozen=True)
+class Argument:
+    """One argument of a component."""
+
+    name: str
+    type: Any
+    """Its type without limits, and without what stands for outputs."""
+    required: bool
+    late: bool
+    """Whether it may be an output: known only when the engine runs."""
+    limit: Limit | None
+    """The rule for the value, or for each of a list's."""
+    length: annotated_types.Len | None
+    """How many a list may have."""
+    default: Default | None
+    """None: there is none, or leaving the argument out means more than a value."""
+    example: Example | None
+
+    @property
+    def allowed(self) -> str:
+        """The limits in words: of a list, how many and which."""
+        limit = "" if self.limit is None else _words(self.limit)
+        if get_origin(self.type) is not list:
+            return limit
+        count = "" if self.length is None else _count(self.length)
+        return ", ".join(filter(None, (count, limit and f"each {limit}")))
+
+    @property
+    def rule(self) -> str:
+        """What is allowed and what it is when left out, in sentences; may be empty."""
+        said: list[str] = []
+        if self.limit is not None or self.length is not None:
+            said.append(f"Allowed: {self.allowed}.")
+        if self.default is not None:
+            said.append(f"Default: {self.default.words}.")
+        return " ".join(said)
+
+
+@cache
+def arguments_of(kind: type) -> Mapping[str, Argument]:
+    """The arguments of a TypedDict, those that it inherits among them."""
+    required = cast("frozenset[str]", getattr(kind, "__required_keys__", frozenset[str]()))
+    return {name: _argument(name, hint, name in required) for name, hint in hints(kind).items()}
+
+
+def with_defaults(kind: type, given: Mapping[str, Any]) -> dict[str, Any]:
+    """The plain arguments of ``kind``: what is given of them, else the default, else None."""
+    return {
+        name: given[name] if given.get(name) is not None else each.default and each.default.value
+        for name, each in arguments_of(kind).items()
+        if not each.late
+    }
+
+
+def hints(kind: type) -> dict[str, Any]:
+    """The annotations of a TypedDict, also where its module's annotations are texts."""
+    found = kind.__annotations__
+    if any(isinstance(hint, ForwardRef | str) for hint in found.values()):
+        return get_type_hints(kind, include_extras=True)
+    return found
+
+
+def without_limits(hint: Any) -> Any:
+    """An annotation as the SDK reads it, which knows no `Annotated`."""
+    origin, inner = get_origin(hint), get_args(hint)
+    if origin is Annotated:
+        return without_limits(inner[0])
+    if origin in (NotRequired, Required):
+        return origin[without_limits(inner[0])]
+    if origin in (list, dict):
+        return cast("Any", origin)[tuple(without_limits(each) for each in inner)]
+    return hint
+
+
+def is_late(hint: Any) -> bool:
+    """Whether a type stands for what is known only when the engine runs.
+
+    The SDK's `Input` names its `Output` by a string.
+    """
+    if isinstance(hint, ForwardRef):
+        return hint.__forward_arg__.startswith("Output[")
+    return (get_origin(hint) or hint) in (pulumi.Output, Awaitable)
+
+
+def _argument(name: str, hint: Any, required: bool) -> Argument:
+    marks = list(_marks(hint))
+
+    def of(kind: Callable[..., Any]) -> Any:
+        return next((each for each in marks if isinstance(each, cast("type", kind))), None)
+
+    bare = without_limits(hint)
+    while get_origin(bare) in (NotRequired, Required):
+        required = required and get_origin(bare) is Required
+        bare = get_args(bare)[0]
+    late = any(is_late(each) for each in get_args(bare))
+    return Argument(
+        name, bare, required, late, of(Limit), of(annotated_types.Len), of(Default), of(Example)
+    )
+
+
+def _marks(hint: Any) -> Iterator[Any]:
+    """What annotations say beside the type, the outermost first, of a list's values as well."""
+    origin, inner = get_origin(hint), get_args(hint)
+    if origin is Annotated:
+        yield from inner[1:]
+        yield from _marks(inner[0])
+    elif origin in (NotRequired, Required, list):
+        yield from _marks(inner[0])
+
+
+def _count(length: annotated_types.Len) -> str:
+    if length.max_length is None:
+        return "at least one" if length.min_length == 1 else f"{length.min_length} or more"
+    return f"{length.min_length} to {length.max_length}"
+
+
+def _words(limit: Limit) -> str:
+    if not isinstance(limit, ByCloud):
+        return limit.words
+    return ", ".join(f"{value}{_only(limit, value)}" for value in limit.values)
+
+
+def _only(limit: ByCloud, value: str | int) -> str:
+    having = [cloud for cloud, values in limit.by_cloud if value in values]
+    return "" if len(having) == len(limit.by_cloud) else f" ({_CLOUDS[having[0]]} only)"

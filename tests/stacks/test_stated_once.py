@@ -1,0 +1,160 @@
+"""What an argument of a component may be, and is by default, stands in one place."""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import inspect
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated, Any, ClassVar, NotRequired, TypedDict, get_args, is_typeddict
+
+import annotated_types
+import pytest
+from pydantic import BaseModel
+from pydantic.fields import FieldInfo
+
+import falaj.components.specification
+from falaj.components.specification.arguments import Default, arguments_of
+from falaj.components.specification.described import documented
+from falaj.components.specification.limits import Between, Limit, OneOf
+from falaj.stacks.settings.kinds import BLUEPRINTS
+from falaj.stacks.settings.reference import sections_below
+from falaj.stacks.settings.section import Section
+from falaj.stacks.settings.shapes import keys_of
+
+FOLDER = Path(falaj.components.specification.__file__).parent
+COMPONENTS = sorted(
+    path.stem for path in FOLDER.glob("*.py") if "\ndef check(cloud" in path.read_text("utf-8")
+)
+
+
+def arguments_class(component: str) -> Any:
+    module = importlib.import_module(f"falaj.components.specification.{component}")
+    wanted = component.replace("_", "") + "args"
+    [found] = [kind for name, kind in vars(module).items() if name.lower().endswith(wanted)]
+    return found
+
+
+def sections() -> Iterator[type[BaseModel]]:
+    """Every section of every kind of stack in a cloud."""
+    waiting: list[type[BaseModel]] = [BLUEPRINTS[kind] for kind in BLUEPRINTS]
+    seen: set[type[BaseModel]] = set()
+    while waiting:
+        model = waiting.pop()
+        if model in seen:
+            continue
+        seen.add(model)
+        yield model
+        for key in keys_of(model):
+            waiting += [section for section, _ in sections_below(key, (key.name,))]
+
+
+def marks(annotation: Any) -> list[Any]:
+    """Limits and defaults of an annotation, at any depth."""
+    found: list[Any] = []
+    for each in getattr(annotation, "__metadata__", ()):
+        found += each.metadata if isinstance(each, FieldInfo) else [each]
+    for inner in get_args(annotation):
+        found += marks(inner)
+    return [mark for mark in found if isinstance(mark, Limit | Default | annotated_types.Len)]
+
+
+def stated_again(section: Any) -> list[str]:
+    """Keys of a section whose limit or default isn't the component's own."""
+    arguments = section.described_by
+    if isinstance(arguments, str):
+        module, _, name = arguments.rpartition(".")
+        arguments = getattr(importlib.import_module(module), name)
+    if not is_typeddict(arguments):
+        return []
+    found: list[str] = []
+    for name, field in section.model_fields.items():
+        if name not in arguments.__annotations__:
+            continue
+        own = marks(arguments.__annotations__[name])
+        limits = [m for m in field.metadata if isinstance(m, Limit)] + marks(field.annotation)
+        if not all(any(mark is each for each in own) for mark in limits):
+            found.append(f"{section.__name__}.{name}: another limit")
+        if "Literal[" in str(field.annotation):
+            found.append(f"{section.__name__}.{name}: another list of choices")
+        given = None if field.is_required() else field.get_default(call_default_factory=True)
+        default = arguments_of(arguments)[name].default
+        shared = default is not None and given is default.value and not isinstance(given, bool)
+        if given is not None and not shared and not isinstance(given, BaseModel):
+            found.append(f"{section.__name__}.{name}: another default")
+    return found
+
+
+def test_no_section_states_what_its_component_does() -> None:
+    every = list(sections())
+    assert len(every) > 40
+    told = [each for each in every if getattr(each, "described_by", None) is not None]
+    assert len(told) > 25
+    assert [problem for section in told for problem in stated_again(section)] == []
+
+
+class Arguments(TypedDict):
+    """What a component takes."""
+
+    nodes: NotRequired[Annotated[int, Between(0, 450), Default(1)]]
+    kind: NotRequired[Annotated[str, OneOf(("a", "b"))]]
+    tall: NotRequired[Annotated[bool, Default(value=False)]]
+
+
+class Retyped(Section):
+    """A section that says the same once more."""
+
+    described_by: ClassVar = Arguments
+    nodes: Annotated[int, Between(0, 450)] | None = None
+    kind: Annotated[str, OneOf(("a", "b"))] | None = None
+    tall: bool = False
+
+
+def test_a_bound_that_is_typed_again_is_found() -> None:
+    assert stated_again(Retyped) == [
+        "Retyped.nodes: another limit",
+        "Retyped.kind: another limit",
+        "Retyped.tall: another default",
+    ]
+
+
+def test_checks_take_defaults_from_the_arguments() -> None:
+    """No ``args.get("max_nodes", 1)`` in any check: the default stands at the argument."""
+    names = {name for each in COMPONENTS for name in arguments_of(arguments_class(each))}
+    found: list[str] = []
+    for path in FOLDER.glob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+            match node:
+                case ast.Call(
+                    func=ast.Attribute(attr="get"), args=[ast.Constant(value=str(name)), _]
+                ) if name in names:
+                    found.append(f"{path.name}:{node.lineno}: {name}")
+                case _:
+                    pass
+    assert found == []
+
+
+@pytest.mark.parametrize("component", COMPONENTS)
+def test_texts_leave_bounds_and_defaults_to_the_annotation(component: str) -> None:
+    kind = arguments_class(component)
+    texts = documented(kind)
+    for name, argument in arguments_of(kind).items():
+        text = texts[name]
+        if argument.default is not None:
+            assert not re.search(r"\bDefault:", text), f"{name}: {text}"
+        if isinstance(argument.limit, Between):
+            low, high = argument.limit.low, argument.limit.high
+            assert not re.search(rf"\b{low:.0f} to {high:.0f}\b", text), f"{name}: {text}"
+        if isinstance(argument.limit, OneOf) and len(argument.limit.values) > 1:
+            listed = r"'?(, | or )'?".join(re.escape(str(each)) for each in argument.limit.values)
+            assert not re.search(listed, text), f"{name}: {text}"
+
+
+def test_every_argument_is_plain_or_an_input() -> None:
+    """What the check of all arguments reads off annotations, it must be able to read."""
+    for component in COMPONENTS:
+        for name, each in arguments_of(arguments_class(component)).items():
+            assert each.late or each.type in (str, int, float, bool) or get_args(each.type), name
+            assert inspect.isclass(each.type) or each.late or get_args(each.type)
