@@ -81,6 +81,23 @@ def served(site: Site) -> Iterator[Server]:
     server.kill()
 
 
+FRONTS = ("falaj", "parsed", "rowless", "uvicorn")
+
+
+@pytest.fixture
+def fronts(site: Site) -> Iterator[dict[str, Floor]]:
+    """Start the service behind each HTTP front, one process each (`frontend_server.py`)."""
+    command = [sys.executable, str(HERE / "frontend_server.py"), str(site.config), "1"]
+    processes = {
+        name: subprocess.Popen([*command, name], stdout=subprocess.PIPE, text=True)
+        for name in FRONTS
+    }
+    yield {name: Floor(int(p.stdout.readline()), p) for name, p in processes.items() if p.stdout}
+    for process in processes.values():
+        process.kill()
+        process.wait()
+
+
 def cpu_seconds(pid: int) -> float:
     """CPU time that a process and its children have taken so far."""
     top = psutil.Process(pid)
@@ -172,3 +189,33 @@ def test_server_against_the_floor(
     assert ours["rate"] >= SHARE_OF_FLOOR * tls["rate"]
     # Where the machine is too busy for the floor itself to answer in time, the floor is the bound.
     assert ours["p99"] < max(P99_MILLISECONDS, P99_OF_FLOOR * tls["p99"])
+
+
+def test_fronts_of_the_same_service(
+    site: Site, fronts: dict[str, Floor], benchmark: BenchmarkFixture
+) -> None:
+    """CPU time of a request, in ratios of each round: rates say little on a busy machine."""
+    header = f"Authorization: Bearer {site.token('predict')}"
+    results: dict[str, list[dict[str, Any]]] = {name: [] for name in fronts}
+    order = list(fronts.items())
+    for _, front in order:
+        load(site, front.port, front.process.pid, header)
+
+    def one_round() -> None:
+        for name, front in order:
+            results[name].append(load(site, front.port, front.process.pid, header))
+        order.append(order.pop(0))
+
+    benchmark.pedantic(one_round, rounds=ROUNDS, iterations=1)
+    ours = results["falaj"]
+    ratios = {
+        name: statistics.median(a["cpu"] / b["cpu"] for a, b in zip(runs, ours, strict=True))
+        for name, runs in results.items()
+    }
+    print()
+    for name, runs in results.items():
+        cpu = statistics.median(run["cpu"] for run in runs)
+        rate = statistics.median(run["rate"] for run in runs)
+        print(f"{name:10}{rate:9,.0f} requests/s{cpu:8.1f} us CPU{ratios[name]:7.2f} of falaj's")
+    benchmark.extra_info.update(ratios)
+    assert ratios["uvicorn"] > 1.2

@@ -145,12 +145,12 @@ def test_all_mistakes_of_a_file_are_told_at_once_in_its_order(project: Project) 
 
 
 def test_what_one_line_gets_wrong_is_written_once(project: Project) -> None:
-    text = BASES["local"].replace("{epochs: 3, width: 16}", "{epoch: 3, width: 2, sed: 1}")
+    text = BASES["local"].replace("{epochs: 3, width: 16}", "{epoch: 3, width: 0, sed: 1}")
     found = problems(project, text)
     assert [each.line for each in found] == [9, 9, 9]
     proposed = corrections("\n".join(map(str, found)))
     assert [each.lines for each in proposed] == [
-        ["  falaj:training: {epochs: 3, width: 4, seed: 1}"]
+        ["  falaj:training: {epochs: 3, width: 1, seed: 1}"]
     ]
 
 

@@ -1,8 +1,13 @@
-"""One client's connection: order of answers, back-pressure, timeouts, and the short way.
+"""One client's connection: order of answers, back-pressure, timeouts, and known heads.
 
-Two ways lead to an answer. A request whose head has been seen before, byte for byte, and whose
-body is there takes the short one (`_quick`): no parser, no objects, one write. Everything else
-goes through the `Reader`; only heads that it has accepted are ever remembered.
+A request whose head has been seen before, byte for byte, is neither parsed nor authorised again;
+everything else goes through the `Reader`, and only heads that it has accepted are remembered. From
+there on there is one path to an answer.
+
+What this is worth, as CPU time of one worker for a request with one row to a small network, over
+TLS 1.3 with a token, in turns on a busy machine of two cores (`make bench`): 127 us; 167 us where
+no head is remembered; 215 us where the same service stands behind uvicorn (httptools, uvloop); and
+137 us for a bare protocol without checks, identities and records.
 """
 
 from __future__ import annotations
@@ -10,18 +15,16 @@ from __future__ import annotations
 import asyncio
 import time
 import traceback
-from bisect import bisect_left
 from collections.abc import Awaitable, Mapping
 from typing import Any, cast
 
 from falaj.workloads.inference import http
 from falaj.workloads.inference.errors import RequestError
 from falaj.workloads.inference.http import Answer, Exchange, Head, Heads, Reader
-from falaj.workloads.inference.metrics import BOUNDS
-from falaj.workloads.inference.service import ACCESS_LINE, INFERENCE_HEADER, Service
+from falaj.workloads.inference.service import Service
 
-QUICK_BODY_BYTES = 64 * 1024
-"""Bodies up to this size are put together for the short way; larger ones go to the reader."""
+HELD_BODY_BYTES = 64 * 1024
+"""Bodies up to this size are put together here after a known head; larger ones by the reader."""
 BODY_BYTES_PER_SECOND = 64 * 1024
 """The slowest body that is waited for, after the header timeout."""
 LINGER_SECONDS = 1.0
@@ -87,7 +90,7 @@ class Connection(asyncio.Protocol):
         self._pump()
 
     def data_received(self, data: bytes) -> None:
-        """Take bytes: a whole known request the short way, anything else through the reader."""
+        """Take bytes: a body after a known head, or anything else through the reader."""
         if self._held_size:
             data = self._held + data
             if len(data) < self._held_size:
@@ -103,9 +106,9 @@ class Connection(asyncio.Protocol):
             if head is not None:
                 missing = end + head.length - len(data)
                 if missing == 0:
-                    if self._quick(head, data, end):
+                    if self._take(head, data, end):
                         return
-                elif missing > 0 and head.length <= QUICK_BODY_BYTES:
+                elif missing > 0 and head.length <= HELD_BODY_BYTES:
                     self._held = data
                     self._held_size = end + head.length
                     self._await_rest(0)
@@ -119,74 +122,15 @@ class Connection(asyncio.Protocol):
             + size / BODY_BYTES_PER_SECOND
         )
 
-    # -- the short way -----------------------------------------------------------------------
-
-    def _quick(self, head: Head, data: bytes, end: int) -> bool:
-        """Answer an inference with a known head; False if it has to go the long way."""
-        start = time.perf_counter()
-        service = self._service
-        model = service.model
-        if start > head.expires or self._closing or not model.is_quick(1):
+    def _take(self, head: Head, data: bytes, end: int) -> bool:
+        """Queue a request with a known head; False if its head has to be checked anew."""
+        now = time.perf_counter()
+        if now > head.expires or self._closing:
             self._heads.pop(data[:end], None)
             return False
-        rows = 1
-        body = None
-        header_length = None
-        if (row := model.row) is not None and head.header_length is None:
-            body = row.answer(data[end:])
-        if body is not None and row is not None:
-            run_seconds = row.run_seconds
-        else:
-            try:
-                inference = service.schema.read(data[end:], head.header_length)
-                rows = inference.rows
-                if not model.is_quick(rows):
-                    return False
-                run_start = time.perf_counter()
-                results = service.run(inference)
-                run_seconds = time.perf_counter() - run_start
-                body, header_length = service.schema.write(inference, results)
-            except RequestError as error:
-                self._finish(Exchange.of(head, start), _refusal(error))
-                return True
-        answers = service.answers
-        if header_length is None:
-            sent = b"%b%d\r\n\r\n%b" % (answers.ok_json, len(body), body)
-        else:
-            line = INFERENCE_HEADER + b"%d" % header_length
-            sent = answers.make(200, body, http.BINARY, (line,))
-        self._transport.write(sent)
-        # The rest is `Counters.inferred` and `Service.finished`, without the calls: they would
-        # cost as much as what they do.
-        now = time.perf_counter()
-        self.deadline = now + service.limits.idle_timeout_seconds
-        model.observe(rows, run_seconds)
-        seconds = now - start
-        counters = service.counters
-        counters.latency[bisect_left(BOUNDS, seconds)] += 1
-        counters.latency_seconds += seconds
-        counters.compute[bisect_left(BOUNDS, run_seconds)] += 1
-        counters.compute_seconds += run_seconds
-        counters.rows += rows
-        identity = head.identity
-        if not identity.calls:
-            service.callers.append(identity)
-        identity.calls += 1
-        service.lines.append(
-            ACCESS_LINE
-            % (
-                time.time_ns() // 1000,
-                self._client,
-                head.log,
-                200,
-                int(seconds * 1e6),
-                head.length,
-                len(sent),
-            )
-        )
+        self._reader.queue.append(head.exchange(data[end:], now))
+        self._pump()
         return True
-
-    # -- the long way ------------------------------------------------------------------------
 
     def _read(self, data: bytes, raw_head: bytes | None) -> None:
         if self._closing:

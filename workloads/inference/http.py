@@ -12,7 +12,7 @@ from __future__ import annotations
 import time
 from collections import deque
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from email.utils import formatdate
 from http import HTTPStatus
 from typing import Any, NamedTuple
@@ -40,16 +40,11 @@ class Answers:
 
     def __init__(self) -> None:
         self.date = b""
-        self.ok_json = b""
         self.tick()
 
     def tick(self) -> None:
         """Renew the date; call it about once a second."""
         self.date = b"Date: " + formatdate(time.time(), usegmt=True).encode() + b"\r\n"
-        self.ok_json = (
-            b"HTTP/1.1 200 OK\r\n" + self.date + b"Content-Type: application/json\r\n"
-            b"Content-Length: "
-        )
 
     def make(
         self,
@@ -102,20 +97,10 @@ class Exchange:
     parts: list[bytes] = field(default_factory=list[bytes])
     received: int = 0
     started: float = 0.0
+    log: bytes = b""
+    """What an access line says of the head, where that is known already."""
     raw_head: bytes | None = None
     """The head's bytes, where they came in one piece from the start of a message."""
-
-    @classmethod
-    def of(cls, head: Head, started: float) -> Exchange:
-        """Return a request with a known head and a body that has been read."""
-        return cls(
-            method=head.method,
-            url=head.url,
-            route=head.route,
-            identity=head.identity,
-            received=head.length,
-            started=started,
-        )
 
     def expects(self) -> bool:
         """Tell whether the client waits for `100 Continue` before it sends the body."""
@@ -150,18 +135,30 @@ class Head:
     credentials is looked at each time (``expires``, on the monotonic clock).
     """
 
-    __slots__ = ("expires", "header_length", "identity", "length", "log", "method", "route", "url")
+    __slots__ = ("_exchange", "expires", "length", "log")
 
-    def __init__(self, exchange: Exchange, identity: Identity, expires: float, log: bytes) -> None:
-        assert exchange.route is not None  # noqa: S101 - heads without a route aren't kept
-        self.method = exchange.method
-        self.url = exchange.url
-        self.route: Route = exchange.route
-        self.identity = identity
-        self.header_length = exchange.header_length
+    def __init__(self, exchange: Exchange, expires: float, log: bytes) -> None:
+        # Without the body: as many heads are kept as there are callers.
+        self._exchange = replace(exchange, parts=[], raw_head=None)
         self.length = exchange.received
         self.expires = expires
         self.log = log
+
+    def exchange(self, body: bytes, started: float) -> Exchange:
+        """Return a request with this head, whose body has been read."""
+        known = self._exchange
+        return Exchange(
+            method=known.method,
+            url=known.url,
+            headers=known.headers,
+            route=known.route,
+            identity=known.identity,
+            header_length=known.header_length,
+            parts=[body],
+            received=self.length,
+            started=started,
+            log=self.log,
+        )
 
 
 class Heads(dict[bytes, Head]):

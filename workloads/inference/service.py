@@ -292,7 +292,6 @@ class Service:
             or exchange.route is None
             or exchange.route.name != router.INFER
             or self.draining
-            or not self.model.is_quick(1)
             or not exchange.is_plain()
         ):
             return
@@ -300,7 +299,7 @@ class Service:
             heads.clear()
         # Where the wall clock is set while the server runs, `forget_heads` is called.
         expires = time.perf_counter() + (identity.expires - time.time())
-        heads[head] = Head(exchange, identity, expires, log_part(exchange))
+        heads[head] = Head(exchange, expires, log_part(exchange))
 
     def forget_heads(self) -> None:
         """Make every connection parse and authorise its next head anew."""
@@ -376,18 +375,26 @@ class Service:
 
     def infer(self, exchange: Exchange) -> Answer | Awaitable[Answer]:
         """Check the tensors and run the model: here if it is quick, else as `Runs` decides."""
-        inference = self.schema.read(exchange.body(), exchange.header_length)
+        body = exchange.body()
+        row = self.model.row
+        if row is not None and exchange.header_length is None and self.model.is_quick(1):
+            answered = row.answer(body)
+            if answered is not None:
+                self._ran(exchange, 1, row.run_seconds)
+                return Answer(200, answered)
+        inference = self.schema.read(body, exchange.header_length)
         if self.model.is_quick(inference.rows):
             start = time.perf_counter()
             results = self.run(inference)
             end = time.perf_counter()
             answer = self.inferred(inference, results)
-            self.model.observe(inference.rows, end - start)
-            self.counters.inferred(
-                time.perf_counter() - exchange.started, end - start, inference.rows
-            )
+            self._ran(exchange, inference.rows, end - start)
             return answer
         return self.runs.start(exchange, inference)
+
+    def _ran(self, exchange: Exchange, rows: int, seconds: float) -> None:
+        self.model.observe(rows, seconds)
+        self.counters.inferred(time.perf_counter() - exchange.started, seconds, rows)
 
     def run(self, inference: Inference) -> Any:
         """Run the model; a failure inside the runtime is told to the client without its detail."""
@@ -456,6 +463,8 @@ ACCESS_LINE = (
 
 def log_part(exchange: Exchange) -> bytes:
     """Return the members of an access line that come from the request's head."""
+    if exchange.log:
+        return exchange.log
     subject = exchange.identity.log_subject if exchange.identity is not None else b"null"
     return b'"subject":%b,"method":%b,"path":%b' % (
         subject,

@@ -33,12 +33,12 @@ class Rollout:
 
     Attributes:
         service: its files.
-        keeper: who keeps it running.
+        supervisor: keeps it running.
         context: for progress and cancellation.
     """
 
     service: ServiceFiles
-    keeper: Supervisor
+    supervisor: Supervisor
     context: Context
 
     def is_healthy(self) -> bool:
@@ -48,7 +48,7 @@ class Rollout:
     def observed(self) -> Values:
         """What is true of the service now."""
         state = self.service.read_state()
-        status = self.keeper.status(self.service.program())
+        status = self.supervisor.status(self.service.program())
         alive = self.service.master() is not None
         if not alive or not status.running:
             return {"status": "stopped", "servedVersion": None, "pid": None}
@@ -93,11 +93,11 @@ class Rollout:
         state = self.service.read_state()
         alive = self.service.master() is not None and state.get("status") != "failed"
         program = self.service.program()
-        if alive and self.keeper.status(program).running:
+        if alive and self.supervisor.status(program).running:
             return
         self.context.status("starting the service")
         self.service.state.unlink(missing_ok=True)
-        self.keeper.restart(program)
+        self.supervisor.restart(program)
 
     def _wait(
         self, wanted: Mapping[str, Any], version: int, started: float, before: frozenset[int]
@@ -142,7 +142,7 @@ class Rollout:
         error = state.get("error")
         if error and self.service.state.stat().st_mtime >= started:
             raise LocalError(str(error))
-        status = self.keeper.status(self.service.program())
+        status = self.supervisor.status(self.service.program())
         if not status.running and status.exit_status is not None:
             raise LocalError(
                 f"the service ended with status {status.exit_status} before it served: "
@@ -164,14 +164,14 @@ class Rollout:
         # The first failure is what the person must see, not a second one from putting back.
         with contextlib.suppress(LocalError):
             if not before:
-                self.keeper.remove(self.service.program())
+                self.supervisor.remove(self.service.program())
                 self.service.config.unlink(missing_ok=True)
                 return
             if previous is not None and promoted(wanted) != previous:
                 # `rollback` takes the refused version out of the alias's history, so that no later
                 # rollback goes to it. Also when the deployment is being cancelled, which a new
                 # context doesn't know.
-                back = Rollout(self.service, self.keeper, Context(self.context.name))
+                back = Rollout(self.service, self.supervisor, Context(self.context.name))
                 back._turn_alias("rollback", wanted)
             files.write_json(self.service.config, before)
             self._run()

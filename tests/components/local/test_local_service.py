@@ -291,9 +291,9 @@ def test_a_service_comes_back_after_kills_and_moves_to_another_port(
     # Supervisor and server are gone, as after a reboot: a change that `up` puts right.
     found = provider.read("InferenceService", made, state)[1]
     server = psutil.Process(int(found["pid"]))
-    keeper = server.parent()
-    assert keeper is not None
-    keeper.kill()
+    supervisor = server.parent()
+    assert supervisor is not None
+    supervisor.kill()
     server.kill()
     wait_for(
         lambda: provider.read("InferenceService", made, state)[1]["status"] == "stopped", "its end"

@@ -106,9 +106,9 @@ def test_start_leaves_a_running_program_alone(make: Callable[..., Program]) -> N
 def test_it_outlives_whoever_started_it(make: Callable[..., Program]) -> None:
     program = make("time.sleep(600)")
     Supervisord().start(program)
-    keeper = psutil.Process(pid_of(program)).parent()
-    assert keeper is not None
-    assert os.getsid(keeper.pid) != os.getsid(0)
+    supervisor = psutil.Process(pid_of(program)).parent()
+    assert supervisor is not None
+    assert os.getsid(supervisor.pid) != os.getsid(0)
 
 
 def test_remove_leaves_nothing(make: Callable[..., Program]) -> None:
@@ -116,11 +116,11 @@ def test_remove_leaves_nothing(make: Callable[..., Program]) -> None:
     Supervisord().start(program)
     wait_for(lambda: begun(program) == 1, "the start")
     child = pid_of(program)
-    keeper = psutil.Process(child).parent()
-    assert keeper is not None
+    supervisor = psutil.Process(child).parent()
+    assert supervisor is not None
     Supervisord().remove(program)
     assert not psutil.pid_exists(child)
-    assert not processes.is_running(keeper.pid, ("supervisord",))
+    assert not processes.is_running(supervisor.pid, ("supervisord",))
     assert not program.files.exists()
     Supervisord().remove(program)  # gone is fine
 
@@ -132,9 +132,9 @@ def test_an_orphan_of_a_killed_supervisor_is_ended_before_a_new_start(
     Supervisord().start(program)
     wait_for(lambda: begun(program) == 1, "the start")
     orphan = pid_of(program)
-    keeper = psutil.Process(orphan).parent()
-    assert keeper is not None
-    keeper.kill()
+    supervisor = psutil.Process(orphan).parent()
+    assert supervisor is not None
+    supervisor.kill()
     wait_for(lambda: not Supervisord().status(program).running, "the supervisor's end")
     assert psutil.pid_exists(orphan)
     Supervisord().start(program)
@@ -202,16 +202,16 @@ def test_systemd_units_are_written_enabled_and_removed(
     monkeypatch.setenv("PATH", f"{tool.parent}:{os.environ['PATH']}")
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
     program = make("time.sleep(600)")
-    keeper = choose("auto")
-    assert keeper.kind == "systemd"
-    keeper.start(program)
+    supervisor = choose("auto")
+    assert supervisor.kind == "systemd"
+    supervisor.start(program)
     path = tmp_path / "config" / "systemd" / "user" / f"{program.label}.service"
     text = path.read_text()
     assert text == systemd.unit(program)
     assert "RestartPreventExitStatus=2" in text
     assert "Restart=on-failure" in text
-    assert keeper.status(program).exit_status == 2
-    keeper.remove(program)
+    assert supervisor.status(program).exit_status == 2
+    supervisor.remove(program)
     asked = Path(f"{tool}.asked").read_text()
     assert f"--user enable {program.label}.service" in asked
     assert f"--user start {program.label}.service" in asked

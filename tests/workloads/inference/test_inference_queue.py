@@ -199,11 +199,47 @@ def test_a_model_that_fails_is_told_without_its_words(
     assert "secret detail" in capsys.readouterr().err
 
 
+def test_a_known_head_leads_to_a_slow_model_too(site: Site, service: Service) -> None:
+    async def run() -> None:
+        connection, transport = connect(service)
+        sent = request(site)
+        connection.data_received(sent)
+        (head,) = service.heads(None).values()
+        slow = Slow(service.model)
+        # Head and body in two pieces: nothing is answered before the last byte is there.
+        connection.data_received(sent[:-3])
+        assert service.runs.waiting == 0
+        connection.data_received(sent[-3:])
+        assert service.runs.waiting == 1
+        slow.go.set()
+        await until(lambda: transport.statuses() == [200, 200])
+        # Two ways into the one path leave the same record, but for times.
+        lines = [json.loads(line) for line in service.lines]
+        (first, second) = ({k: v for k, v in line.items() if "us" not in k and k != "microseconds"}
+                           for line in lines)  # fmt: skip
+        assert first == second
+        assert first["subject"] == "tester"
+        assert head.exchange(b"new", 0.0).parts == [b"new"]
+
+    asyncio.run(run())
+
+
+def test_known_heads_keep_no_body(site: Site, service: Service) -> None:
+    async def run() -> None:
+        connection, _ = connect(service)
+        connection.data_received(request(site))
+        (head,) = service.heads(None).values()
+        kept = head._exchange  # pyright: ignore[reportPrivateUsage]
+        assert (kept.parts, kept.raw_head) == ([], None)
+
+    asyncio.run(run())
+
+
 def test_a_fault_of_the_server_is_answered(
     site: Site, service: Service, capsys: pytest.CaptureFixture[str]
 ) -> None:
     async def run() -> None:
-        service.schema.read = None  # type: ignore[assignment]
+        service.infer = None  # type: ignore[assignment]
         connection, transport = connect(service)
         connection.data_received(request(site) + LIVE)
         assert transport.statuses() == [500, 200]

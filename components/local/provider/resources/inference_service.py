@@ -80,7 +80,7 @@ class InferenceServiceHandler(Handler):
     def drift(self, state: Values) -> dict[str, Change]:
         """A service that doesn't run (a reboot, a killed supervisor) is started again."""
         service = self._files(state)
-        rollout = Rollout(service, self._keeper(state), Context("diff"))
+        rollout = Rollout(service, self._supervisor(state), Context("diff"))
         return {} if rollout.is_healthy() else {"status": Change(is_input=False)}
 
     def preview(self, inputs: Values, state: Values | None) -> Values:
@@ -106,7 +106,7 @@ class InferenceServiceHandler(Handler):
         service = self._files(state)
         if not service.config.is_file():
             return None
-        rollout = Rollout(service, self._keeper(state), Context("refresh"))
+        rollout = Rollout(service, self._supervisor(state), Context("refresh"))
         return {**state, **rollout.observed()}
 
     def update(self, context: Context, resource_id: str, state: Values, inputs: Values) -> Values:
@@ -126,33 +126,33 @@ class InferenceServiceHandler(Handler):
         port, host = whole(state, "port"), text(state, "host")
         ours = service.read_state().get("port") == port and service.master() is not None
         context.status("finishing requests and stopping")
-        self._keeper(state).remove(service.program())
+        self._supervisor(state).remove(service.program())
         if ours:
             ports.wait_until_free(host, port, _PORT_LIMIT_S)
         files.remove_tree(service.folder)
 
     def _roll_out(self, context: Context, inputs: Values, state: Values | None) -> Values:
         service = self._files(inputs)
-        keeper = choose(text(inputs, "supervisor"))
-        if state is not None and text(state, "keptBy") != keeper.kind:
+        supervisor = choose(text(inputs, "supervisor"))
+        if state is not None and text(state, "keptBy") != supervisor.kind:
             KINDS[text(state, "keptBy")]().remove(service.program())
         files.make_folder(service.folder)
         files.make_folder(service.logs)
-        rollout = Rollout(service, keeper, context)
+        rollout = Rollout(service, supervisor, context)
         wanted = configuration(context, service, inputs, self.site_of(inputs))
         version = whole(inputs, "version")
         if state is not None and whole(state, "version") == version:
             # Nobody asked for another one: what a person has rolled back to stays.
             version = promoted(wanted) or version
         rollout.reach(wanted, version)
-        if keeper.kind == "systemd" and not systemd.survives_logout():
+        if supervisor.kind == "systemd" and not systemd.survives_logout():
             context.say("it ends when you log out; `loginctl enable-linger` keeps it running")
         token_key = Path(text(inputs, "keyring")) / "tokens.pem"
         return {
             **inputs,
             **rollout.observed(),
             "endpoint": endpoint(inputs),
-            "keptBy": keeper.kind,
+            "keptBy": supervisor.kind,
             "tokenKeyPath": str(token_key),
             "configPath": str(service.config),
         }
@@ -160,7 +160,7 @@ class InferenceServiceHandler(Handler):
     def _files(self, values: Values) -> ServiceFiles:
         return ServiceFiles(self.site_of(values).services / text(values, "name"))
 
-    def _keeper(self, state: Values) -> Supervisor:
+    def _supervisor(self, state: Values) -> Supervisor:
         return KINDS[text(state, "keptBy")]()
 
 
