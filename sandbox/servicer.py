@@ -21,7 +21,7 @@ from falaj.sandbox.cloud import Cloud
 from falaj.sandbox.clouds import vendor
 from falaj.sandbox.clouds.model import Problem
 from falaj.sandbox.errors import PartialError, SandboxError
-from falaj.sandbox.foresight import Foresight
+from falaj.sandbox.prediction import Prediction
 from falaj.wire import Values, decode, encode
 from falaj.wire.changes import PropertyChange
 from falaj.wire.servicer import Changing, Failure, GrpcContext, Servicer
@@ -37,7 +37,7 @@ class SandboxServicer(Servicer):
     Args:
         warn: shows a warning beside the stack.
         warn_beside: shows a warning beside a resource, given its URN. Default: beside the stack.
-        foresight: answers previews as if they were updates. Default: previews know no more than
+        prediction: answers previews as if they were updates. Default: previews know no more than
             those of a real cloud.
     """
 
@@ -47,14 +47,14 @@ class SandboxServicer(Servicer):
         self,
         cloud: Cloud,
         warn: Callable[[str], None],
-        foresight: Foresight | None = None,
+        prediction: Prediction | None = None,
         warn_beside: Warn | None = None,
     ) -> None:
         super().__init__(cloud.tables.package.version)
         self._cloud = cloud
         self._warn = warn
         self._warn_beside: Warn = warn_beside or (lambda text, _: warn(text))
-        self._foresight = foresight
+        self._prediction = prediction
         self._announced = False
         # One for each resource that the engine works on at a time, and more.
         self._threads = ThreadPoolExecutor(_THREADS) if cloud.waits else None
@@ -82,8 +82,8 @@ class SandboxServicer(Servicer):
             self._announced = True
             self._warn(self._cloud.banner)
         self._cloud.configure(given)
-        if self._foresight:
-            self._foresight.configure(given)
+        if self._prediction:
+            self._prediction.configure(given)
 
     async def check(
         self, urn: str, given: Values, old: Values
@@ -118,9 +118,9 @@ class SandboxServicer(Servicer):
         def work() -> tuple[str, Values]:
             if preview:
                 previewed = self._at(urn).preview_create(urn, inputs)
-                foreseen = self._foresight and self._foresight.create(urn, inputs)
-                return foreseen or ("", previewed)
-            self._foresight = None
+                predicted = self._prediction and self._prediction.create(urn, inputs)
+                return predicted or ("", previewed)
+            self._prediction = None
             return self._at(urn).create(urn, inputs, seconds=seconds)
 
         return await self._done(work)
@@ -141,9 +141,9 @@ class SandboxServicer(Servicer):
         def work() -> Values:
             if preview:
                 previewed = self._at(urn).preview_update(urn, id, state, old, new)
-                foreseen = self._foresight and self._foresight.update(urn, id, state, new)
-                return foreseen or previewed
-            self._foresight = None
+                predicted = self._prediction and self._prediction.update(urn, id, state, new)
+                return predicted or previewed
+            self._prediction = None
             return self._at(urn).update(urn, id, state, new, seconds=seconds)
 
         return await self._done(work)
@@ -190,7 +190,7 @@ class SandboxServicer(Servicer):
         def work() -> proto.InvokeResponse:
             arguments, _ = decode(request.args, assets=True)
             try:
-                asked = self._foresight or self._cloud
+                asked = self._prediction or self._cloud
                 answer: Values = asked.invoke(request.tok, arguments)
             except SandboxError as error:
                 failures = [

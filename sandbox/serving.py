@@ -19,7 +19,7 @@ from falaj.engine.errors import EngineError
 from falaj.engine.languagehost.watch import parent_ended
 from falaj.sandbox import activation, models
 from falaj.sandbox.cloud import Cloud
-from falaj.sandbox.foresight import Foresight
+from falaj.sandbox.prediction import Prediction
 from falaj.sandbox.servicer import SandboxServicer
 from falaj.sandbox.store import Store
 from falaj.wire import servicer
@@ -59,7 +59,7 @@ def _servicer(cloud: Cloud, store: Store, engine_address: str, parent: int) -> S
     return SandboxServicer(
         cloud,
         lambda text: warn(text) if store.is_first(f"{run} {cloud.waits}") else None,
-        Foresight.of(cloud.package, os.environ),
+        Prediction.of(cloud.package, os.environ),
         warn,
     )
 

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from falaj.components import catalogue
 from falaj.components.catalogue import placement
-from falaj.stacks.reality import made_up
 from falaj.stacks.rehearsal import rehearse
+from falaj.stacks.sandbox_guard import made_up
 from falaj.stacks.settings import CloudSettings, ClusterSettings, SmbSettings
 from falaj.stacks.settings.problems import Finding, Path, Put, RefusedSettingsError
 from falaj.stacks.settings.suggestions import closest

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final, TypeAlias
 
 import pulumi
-from pulumi import _types as sdk
+from pulumi import _types as sdk  # pyright: ignore[reportPrivateUsage]
 
 
 @dataclass(frozen=True, slots=True)

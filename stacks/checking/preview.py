@@ -163,7 +163,7 @@ def preview_document(
 ) -> dict[str, Any]:
     """What `pulumi preview --json` answers for the engine's stack, whole.
 
-    In the sandbox it foresees what an update would bring, so that nothing is unknown.
+    In the sandbox it predicts what an update would bring, so that nothing is unknown.
 
     Args:
         pulumi: the engine.
@@ -173,12 +173,12 @@ def preview_document(
     Raises:
         StackError: the stack could not be previewed.
     """
-    with pulumi.foreseeing() if pulumi.sandbox else nullcontext({}) as foresight:
+    with pulumi.predicting() if pulumi.sandbox else nullcontext({}) as prediction:
         done = subprocess.run(
             [str(pulumi.engine.path), "preview", "--json", "-s", pulumi.stack.name,
              "--non-interactive", *arguments],
             cwd=pulumi.folder,
-            env=without_options(pulumi.environment) | {**(variables or {}), **foresight},
+            env=without_options(pulumi.environment) | {**(variables or {}), **prediction},
             capture_output=True,
             text=True,
             check=False,

@@ -16,7 +16,7 @@ from tests.stacks.in_mocks import IN_CLUSTER, SIX, declare, shipped
 
 ALL = (*SIX, *IN_CLUSTER)
 Form = Literal["state", "preview", "unknown"]
-"""``state``: after an update. ``preview``: the sandbox foresees ids, but nothing has one yet.
+"""``state``: after an update. ``preview``: the sandbox predicts ids, but nothing has one yet.
 ``unknown``: a preview that knows no ids, as that of a real cloud."""
 UNKNOWN_TEXT = "04da6b54-80e4-46f7-96ec-b56ff0331ba9"
 ROOT_TYPE = "pulumi:pulumi:Stack"

@@ -13,9 +13,9 @@ from typing import Literal, cast
 from falaj.components.local.machine.errors import InputsError, Refusal
 from falaj.wire.values import UNKNOWN, Unknown, Value, Values, has_unknown
 
-Kind = Literal["text", "path", "whole", "number", "flag", "texts", "wholes", "lists"]
+FieldType = Literal["text", "path", "whole", "number", "flag", "texts", "wholes", "lists"]
 
-KIND_NAMES: Mapping[Kind, str] = {
+KIND_NAMES: Mapping[FieldType, str] = {
     "text": "a text",
     "path": "an absolute path",
     "whole": "a whole number",
@@ -43,7 +43,7 @@ class Field:
         replaces: whether a change makes a new resource instead of updating the old one.
     """
 
-    kind: Kind
+    kind: FieldType
     summary: str
     required: bool = False
     default: Value = None
@@ -104,7 +104,7 @@ def _refuse(field: Field, value: Value) -> str | None:
     return _allowed(field) if any(not _fits(field, item) for item in items) else None
 
 
-_SIMPLE: Mapping[Kind, tuple[type, ...]] = {
+_SIMPLE: Mapping[FieldType, tuple[type, ...]] = {
     "text": (str,),
     "path": (str,),
     "flag": (bool,),
@@ -113,7 +113,7 @@ _SIMPLE: Mapping[Kind, tuple[type, ...]] = {
 }
 
 
-def _is_kind(kind: Kind, value: Value) -> bool:
+def _is_kind(kind: FieldType, value: Value) -> bool:
     if kind in _SIMPLE:
         # For Python true is a whole number; for a person it isn't.
         return isinstance(value, _SIMPLE[kind]) and (kind == "flag") == isinstance(value, bool)
@@ -121,7 +121,7 @@ def _is_kind(kind: Kind, value: Value) -> bool:
         return isinstance(value, Mapping) and all(_is_kind("texts", v) for v in value.values())
     if isinstance(value, str) or not isinstance(value, Sequence):
         return False
-    inner: Kind = "text" if kind == "texts" else "whole"
+    inner: FieldType = "text" if kind == "texts" else "whole"
     return all(isinstance(item, Unknown) or _is_kind(inner, item) for item in value)
 
 
