@@ -10,7 +10,7 @@ from typing import Any, Literal
 from pulumi.runtime.mocks import MockMonitor
 
 from falaj.policies.model import is_list
-from falaj.sandbox.mocks import Declared, SandboxMocks
+from falaj.sandbox.inprocess import Declared, SandboxMocks
 from falaj.wire import Unknown
 from tests.stacks.in_mocks import IN_CLUSTER, SIX, declare, shipped
 

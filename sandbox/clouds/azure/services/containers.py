@@ -11,7 +11,6 @@ from falaj.sandbox.clouds.azure import (
     checks,
     existing,
     generated,
-    keys,
     kinds,
     links,
     places,
@@ -20,6 +19,7 @@ from falaj.sandbox.clouds.azure import (
 )
 from falaj.sandbox.clouds.azure.kinds import AzureKind
 from falaj.sandbox.clouds.azure.results import location
+from falaj.sandbox.clouds.azure.services import key_vault
 from falaj.sandbox.clouds.inputs import Inputs, Resource
 from falaj.sandbox.clouds.model import Problem
 from falaj.sandbox.clouds.rules import (
@@ -323,14 +323,14 @@ def _problems(inputs: Inputs) -> Iterator[Problem]:
 
 def _encryption(inputs: Inputs) -> Iterator[Problem]:
     base = "encryption.keyVaultProperties"
-    yield from keys.address(
+    yield from key_vault.address(
         f"{base}.keyIdentifier", inputs.optional_string(f"{base}.keyIdentifier")
     )
 
 
 def _conflicts(resource: Resource) -> Iterator[Problem]:
     path = "encryption.keyVaultProperties.keyIdentifier"
-    yield from keys.usable(resource, path, resource.optional_string(path))
+    yield from key_vault.usable(resource, path, resource.optional_string(path))
     client = resource.optional_string("encryption.keyVaultProperties.identity")
     names = results.identity_names(resource)
     if client and names and client not in {generated.guid("client", item) for item in names}:

@@ -12,7 +12,6 @@ from falaj.sandbox.clouds.azure import (
     checks,
     existing,
     generated,
-    keys,
     kinds,
     links,
     places,
@@ -20,7 +19,7 @@ from falaj.sandbox.clouds.azure import (
 )
 from falaj.sandbox.clouds.azure.kinds import AzureKind
 from falaj.sandbox.clouds.azure.results import location
-from falaj.sandbox.clouds.azure.services import node_pools
+from falaj.sandbox.clouds.azure.services import key_vault, node_pools
 from falaj.sandbox.clouds.inputs import Inputs, Resource, joined
 from falaj.sandbox.clouds.model import Problem
 from falaj.sandbox.clouds.rules import (
@@ -260,7 +259,7 @@ def _access(inputs: Inputs) -> Iterator[Problem]:
 def _security(inputs: Inputs) -> Iterator[Problem]:
     if inputs.flag(f"{_KMS}.enabled"):
         yield from checks.needs(inputs, f"{_KMS}.keyId", "name the key that encrypts the secrets")
-        yield from keys.address(
+        yield from key_vault.address(
             f"{_KMS}.keyId", inputs.optional_string(f"{_KMS}.keyId"), versioned=True
         )
         if inputs.optional_string("identity.type") == "SystemAssigned":
@@ -291,7 +290,7 @@ def _security(inputs: Inputs) -> Iterator[Problem]:
 def _conflicts(resource: Resource) -> Iterator[Problem]:
     where = location(resource)
     # Source: aks/use-kms-etcd-encryption; the vault's purge protection is advice there, no rule.
-    yield from keys.usable(
+    yield from key_vault.usable(
         resource,
         f"{_KMS}.keyId",
         resource.optional_string(f"{_KMS}.keyId"),

@@ -11,7 +11,6 @@ from falaj.sandbox.clouds.azure import (
     checks,
     existing,
     generated,
-    keys,
     kinds,
     links,
     places,
@@ -19,6 +18,7 @@ from falaj.sandbox.clouds.azure import (
 )
 from falaj.sandbox.clouds.azure.kinds import AzureKind
 from falaj.sandbox.clouds.azure.results import location
+from falaj.sandbox.clouds.azure.services import key_vault
 from falaj.sandbox.clouds.inputs import Inputs, Resource
 from falaj.sandbox.clouds.model import Problem
 from falaj.sandbox.clouds.rules import (
@@ -122,7 +122,7 @@ def _encryption(inputs: Inputs) -> Iterator[Problem]:
             "encryption.keySource", f"{source} takes no key of a vault; set Microsoft.Keyvault"
         )
     uri = inputs.optional_string(f"{base}.keyVaultUri")
-    if uri and keys.parse(uri) is None:
+    if uri and key_vault.parse(uri) is None:
         yield Problem(
             f"{base}.keyVaultUri",
             f"{uri!r} isn't the address of a vault; it looks like https://NAME.vault.azure.net/",
@@ -133,7 +133,7 @@ def _account_conflicts(resource: Resource) -> Iterator[Problem]:
     base = "encryption.keyVaultProperties"
     if resource.optional_string("encryption.keySource") == "Microsoft.Keyvault":
         # The vault may be in another region: storage/common/customer-managed-keys-overview.
-        yield from keys.usable(
+        yield from key_vault.usable(
             resource,
             f"{base}.keyVaultUri",
             resource.optional_string(f"{base}.keyVaultUri"),
@@ -300,14 +300,14 @@ def _share_conflicts(resource: Resource) -> Iterator[Problem]:
 
 
 def _scope_problems(inputs: Inputs) -> Iterator[Problem]:
-    yield from keys.address(
+    yield from key_vault.address(
         "keyVaultProperties.keyUri", inputs.optional_string("keyVaultProperties.keyUri")
     )
 
 
 def _scope_conflicts(resource: Resource) -> Iterator[Problem]:
     uri = resource.optional_string("keyVaultProperties.keyUri")
-    yield from keys.usable(resource, "keyVaultProperties.keyUri", uri)
+    yield from key_vault.usable(resource, "keyVaultProperties.keyUri", uri)
 
 
 def _container_obstacles(resource: Resource) -> Iterator[Problem]:
