@@ -73,7 +73,7 @@ WRONG: list[tuple[str, str, Any, str | None, str]] = [
     ("route", "nextHopIpAddress", "10.0.0", None, "isn't an IP address"),
     ("peering", "remoteVirtualNetwork.id", "vnet2", None, "isn't a resource id"),
     ("endpoint", "subnet", ABSENT, r"subnet\.id", "is missing"),
-    ("endpoint", "privateLinkServiceConnections[0].groupIds", ["blob"], ".*", "allowed are vault"),
+    ("endpoint", "privateLinkServiceConnections[0].groupIds", ["blob"], ".*", "allowed: vault"),
     ("endpoint", "privateLinkServiceConnections[0].groupIds", [], ".*", "is missing"),
     ("endpoint", "privateLinkServiceConnections", [], None, "is missing"),
     ("zones", "privateDnsZoneConfigs", [], None, "is missing"),

@@ -182,7 +182,7 @@ def _disks(inputs: Inputs, size: str | None) -> Iterator[Problem]:
             inputs.optional_string(f"{path}.managedDisk.diskEncryptionSet.id"),
             _DISK_SET,
         )
-    yield from checks.between(inputs, f"{os_disk}.diskSizeGB", 1, 4095, "GiB")
+    yield from between(f"{os_disk}.diskSizeGB", 1, 4095, "GiB")(inputs)
     if inputs.is_given(f"{os_disk}.diffDiskSettings") and inputs.optional_string(
         f"{os_disk}.caching"
     ) not in (

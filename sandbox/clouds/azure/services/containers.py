@@ -84,11 +84,9 @@ def _environment_problems(inputs: Inputs) -> Iterator[Problem]:
                 "zoneRedundant",
                 f"{places.display_name(region)} has no availability zones; leave it out",
             )
-        yield from checks.needs(
-            inputs,
-            "vnetConfiguration.infrastructureSubnetId",
-            "zone redundancy needs an own subnet",
-        )
+        yield from required(
+            "vnetConfiguration.infrastructureSubnetId", "zone redundancy needs an own subnet"
+        )(inputs)
 
 
 def _environment_conflicts(resource: Resource) -> Iterator[Problem]:
@@ -125,7 +123,7 @@ def _app_problems(inputs: Inputs) -> Iterator[Problem]:
 
 
 def _container(inputs: Inputs, path: str) -> Iterator[Problem]:
-    yield from checks.needs(inputs, f"{path}.image", "name the image")
+    yield from required(f"{path}.image", "name the image")(inputs)
     name = inputs.optional_string(f"{path}.name")
     if name and not re.fullmatch(r"[a-z0-9](?:[-a-z0-9]{0,44}[a-z0-9])?", name):
         yield Problem(
@@ -167,11 +165,9 @@ def _secrets(inputs: Inputs) -> Iterator[Problem]:
                 "letters, digits, hyphens and periods",
             )
         if inputs.is_given(f"{path}.keyVaultUrl"):
-            yield from checks.needs(
-                inputs,
-                f"{path}.identity",
-                "say which identity reads the vault ('system' or an id)",
-            )
+            yield from required(
+                f"{path}.identity", "say which identity reads the vault ('system' or an id)"
+            )(inputs)
     for path, _ in inputs.items("configuration.registries"):
         secret = inputs.optional_string(f"{path}.passwordSecretRef")
         if secret and secret not in known_names:

@@ -246,11 +246,9 @@ def _access(inputs: Inputs) -> Iterator[Problem]:
             )
     if inputs.flag(f"{_API}.enableVnetIntegration"):
         yield from (
-            checks.needs(
-                inputs,
-                f"{_API}.subnetId",
-                "the API server's subnet is needed for enableVnetIntegration",
-            )
+            required(
+                f"{_API}.subnetId", "the API server's subnet is needed for enableVnetIntegration"
+            )(inputs)
             if inputs.is_given("agentPoolProfiles[0].vnetSubnetID")
             else ()
         )
@@ -258,7 +256,7 @@ def _access(inputs: Inputs) -> Iterator[Problem]:
 
 def _security(inputs: Inputs) -> Iterator[Problem]:
     if inputs.flag(f"{_KMS}.enabled"):
-        yield from checks.needs(inputs, f"{_KMS}.keyId", "name the key that encrypts the secrets")
+        yield from required(f"{_KMS}.keyId", "name the key that encrypts the secrets")(inputs)
         yield from key_vault.address(
             f"{_KMS}.keyId", inputs.optional_string(f"{_KMS}.keyId"), versioned=True
         )
@@ -270,9 +268,9 @@ def _security(inputs: Inputs) -> Iterator[Problem]:
                 "the key must be readable before the cluster exists",
             )
         if inputs.optional_string(f"{_KMS}.keyVaultNetworkAccess") == "Private":
-            yield from checks.needs(
-                inputs, f"{_KMS}.keyVaultResourceId", "a private vault is named by its id too"
-            )
+            yield from required(
+                f"{_KMS}.keyVaultResourceId", "a private vault is named by its id too"
+            )(inputs)
             if inputs.at(f"{_API}.enableVnetIntegration") in (None, False):
                 yield Problem(
                     f"{_API}.enableVnetIntegration",

@@ -77,9 +77,9 @@ def _cluster_conflicts(resource: Resource) -> Iterator[Problem]:
 
 def _linked_problems(inputs: Inputs) -> Iterator[Problem]:
     if (inputs.optional_string("linkedServiceName") or "").lower() == "cluster":
-        yield from checks.needs(
-            inputs, "writeAccessResourceId", "a link to a cluster names it here, not in resourceId"
-        )
+        yield from required(
+            "writeAccessResourceId", "a link to a cluster names it here, not in resourceId"
+        )(inputs)
 
 
 def _linked_conflicts(resource: Resource) -> Iterator[Problem]:

@@ -92,9 +92,9 @@ def _encryption(inputs: Inputs) -> Iterator[Problem]:
     base = "encryption.keyVaultProperties"
     if source == "Microsoft.Keyvault":
         for name in ("keyName", "keyVaultUri"):
-            yield from checks.needs(
-                inputs, f"{base}.{name}", "an own key is named by its vault's address and its name"
-            )
+            yield from required(
+                f"{base}.{name}", "an own key is named by its vault's address and its name"
+            )(inputs)
         if inputs.is_absent("identity.type") or inputs.optional_string("identity.type") == "None":
             yield Problem(
                 "identity",
@@ -208,7 +208,7 @@ def _account(resource: Resource) -> Inputs | None:
 
 def _service_problems(inputs: Inputs) -> Iterator[Problem]:
     if inputs.flag("restorePolicy.enabled"):
-        yield from checks.needs(inputs, "restorePolicy.days", "say for how many days")
+        yield from required("restorePolicy.days", "say for how many days")(inputs)
         # Source: storage/blobs/point-in-time-restore-overview (prerequisites).
         for needed in (
             "isVersioningEnabled",
@@ -259,7 +259,7 @@ def _lifecycle_problems(inputs: Inputs) -> Iterator[Problem]:
         kinds = f"{path}.definition.filters.blobTypes"
         for where, text in inputs.strings(kinds):
             yield from checks.one_of(where, text, ("blockBlob", "appendBlob"))
-        yield from checks.needs(inputs, kinds, "name blockBlob or appendBlob")
+        yield from required(kinds, "name blockBlob or appendBlob")(inputs)
         for where, text in inputs.strings(f"{path}.definition.filters.prefixMatch"):
             if not _PREFIXES.fullmatch(text.split("/")[0]):
                 yield Problem(where, f"{text!r} must start with the name of a container")
@@ -310,7 +310,7 @@ def _scope_conflicts(resource: Resource) -> Iterator[Problem]:
     yield from key_vault.usable(resource, "keyVaultProperties.keyUri", uri)
 
 
-def _container_obstacles(resource: Resource) -> Iterator[Problem]:
+def _container_blockers(resource: Resource) -> Iterator[Problem]:
     policies = "azure-native:storage:BlobContainerImmutabilityPolicy"
     for made in resource.world.all(policies):
         if arm.is_below(made.id, resource.id) and made.outputs.get("state") == "Locked":
@@ -406,7 +406,7 @@ KINDS: Final = (
         f"{PATH}/blobServices/default/containers/{{containerName}}",
         rules=(_container_problems,),
         crosschecks=(_container_conflicts,),
-        delete_blockers=(_container_obstacles,),
+        delete_blockers=(_container_blockers,),
         computed=_container_outputs,
     ),
     AzureKind(
