@@ -9,8 +9,8 @@ from falaj.components import catalogue
 from falaj.components.catalogue import placement
 from falaj.components.specification.gpu_node_pool import GpuNodePoolArgs
 from falaj.components.specification.machine_choice import machine_demand
-from falaj.stacks.reality import made_up
 from falaj.stacks.rehearsal import rehearse
+from falaj.stacks.sandbox_guard import made_up
 from falaj.stacks.settings import CloudSettings, ClusterSettings
 from falaj.stacks.settings.derived import arguments
 from falaj.stacks.settings.machines import asked_machines

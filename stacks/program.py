@@ -16,8 +16,8 @@ from falaj.stacks.blueprints.in_cluster import open_cluster
 from falaj.stacks.errors import StackError
 from falaj.stacks.image_digests import digests
 from falaj.stacks.placement import choose
-from falaj.stacks.reality import check_reality, made_up
 from falaj.stacks.rehearsal import rehearse, rehearse_in_cluster
+from falaj.stacks.sandbox_guard import check_sandbox_guard, made_up
 from falaj.stacks.settings import (
     CloudSettings,
     ClusterSettings,
@@ -68,7 +68,7 @@ def declare_in_cloud(settings: CloudSettings, *, sandboxed: bool) -> None:
         StackError: the stack isn't meant for this, or no place sells what it asks for.
         pulumi.InputPropertiesError: a component refused its arguments.
     """
-    check_reality(settings, sandboxed=sandboxed)
+    check_sandbox_guard(settings, sandboxed=sandboxed)
     choice = choose(settings)
     for reason in choice.reasons:
         pulumi.log.info(reason)
@@ -99,7 +99,7 @@ def declare_in_cluster(settings: InClusterSettings, root: Path, *, sandboxed: bo
         StackError: the stack isn't meant for this, or the lock file can't be used.
         pulumi.InputPropertiesError: a component refused its arguments.
     """
-    check_reality(settings, sandboxed=sandboxed)
+    check_sandbox_guard(settings, sandboxed=sandboxed)
     pinned = digests(settings, root, sandboxed=sandboxed)
     for name in pinned.made_up:
         pulumi.log.debug(f"SANDBOX: the digest of image {name} is unknown; made up here")

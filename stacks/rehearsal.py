@@ -15,8 +15,8 @@ from falaj.components.specification.spelling import module_of
 from falaj.stacks.blueprints import cluster, foundation, in_cluster, platform, smb, workloads
 from falaj.stacks.blueprints.cloud import Cloud, common_arguments
 from falaj.stacks.image_digests import digests
-from falaj.stacks.reality import made_up
 from falaj.stacks.refusals import Check, Refused, findings
+from falaj.stacks.sandbox_guard import made_up
 from falaj.stacks.settings import (
     CloudSettings,
     ClusterSettings,

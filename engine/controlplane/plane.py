@@ -16,14 +16,14 @@ from typing import Any, Self
 import psutil
 from kubernetes.client import ApiClient
 
-from falaj.engine.controlplane import addons, binaries, configuration, keeper
+from falaj.engine.controlplane import addons, binaries, configuration, host
 from falaj.engine.controlplane.addons import install_definitions
 from falaj.engine.controlplane.certificates import Authority
 from falaj.engine.controlplane.commands import Files
 from falaj.engine.controlplane.machines import Machines
 from falaj.engine.controlplane.objects import Manifest, Objects
 from falaj.engine.controlplane.pools import Site, parse_pools
-from falaj.engine.controlplane.record import KEEPER, Record, Settings
+from falaj.engine.controlplane.record import HOST, Record, Settings
 from falaj.engine.errors import EngineError
 
 START_SECONDS = 600.0
@@ -197,7 +197,7 @@ def stop(folder: Path) -> bool:
             process.wait(END_SECONDS)
         except psutil.TimeoutExpired:
             process.kill()
-    keeper.remove(files)
+    host.remove(files)
     return running
 
 
@@ -209,7 +209,7 @@ def _claim(files: Files) -> None:
                 f"a control plane runs already in {files.folder} (process {record.pid}); use it "
                 f"with the kubeconfig {files.kubeconfig}, or end it with `falaj cluster down`"
             )
-        keeper.remove(files)  # one that was killed
+        host.remove(files)  # one that was killed
     elif files.folder.is_dir() and any(files.folder.iterdir()):
         raise EngineError(f"{files.folder} holds other things; name an empty folder or a new one")
     files.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -217,7 +217,7 @@ def _claim(files: Files) -> None:
 
 def _start_keeper(files: Files, *, detached: bool) -> subprocess.Popen[bytes]:
     files.logs.mkdir(mode=0o700, parents=True, exist_ok=True)
-    with (files.logs / "keeper.log").open("ab") as log:
+    with (files.logs / "host.log").open("ab") as log:
         return subprocess.Popen(
             # The package knows this module already, which runpy warns of.
             [
@@ -226,7 +226,7 @@ def _start_keeper(files: Files, *, detached: bool) -> subprocess.Popen[bytes]:
                 "-W",
                 "ignore::RuntimeWarning",
                 "-m",
-                KEEPER,
+                HOST,
                 str(files.folder),
             ],
             stdin=subprocess.DEVNULL if detached else subprocess.PIPE,
@@ -240,7 +240,7 @@ def _wait(files: Files, process: subprocess.Popen[bytes]) -> None:
     deadline = time.monotonic() + START_SECONDS
     while (record := Record.read(files)) is None:
         if (code := process.poll()) is not None:
-            said = (files.logs / "keeper.log").read_text(encoding="utf-8").strip()
+            said = (files.logs / "host.log").read_text(encoding="utf-8").strip()
             raise EngineError(f"the control plane did not start (exit code {code}): {said}")
         if time.monotonic() > deadline:
             raise EngineError(f"the control plane was not ready within {START_SECONDS:.0f} s")

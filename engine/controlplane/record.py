@@ -14,7 +14,7 @@ from falaj.engine.controlplane.configuration import write_private
 from falaj.engine.errors import EngineError
 
 State = Literal["ready", "failed"]
-KEEPER = "falaj.engine.controlplane.keeper"
+HOST = "falaj.engine.controlplane.host"
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,7 @@ class Settings:
 
 @dataclass(frozen=True)
 class Record:
-    """How it is: the keeper's process, `ready` or `failed` and why, and the processes by name."""
+    """How it is: the host's process, `ready` or `failed` and why, and the processes by name."""
 
     pid: int
     state: State
@@ -76,10 +76,10 @@ class Record:
 
     @property
     def is_running(self) -> bool:
-        """Whether its keeper lives: a process of that number that is one."""
+        """Whether its host lives: a process of that number that is one."""
         try:
             process = psutil.Process(self.pid)
-            return process.status() != psutil.STATUS_ZOMBIE and KEEPER in process.cmdline()
+            return process.status() != psutil.STATUS_ZOMBIE and HOST in process.cmdline()
         except psutil.Error:
             return False
 

@@ -20,13 +20,17 @@ def one_of(path: str, values: Sequence[str | int]) -> Rule:
 
     def rule(inputs: Inputs) -> Iterator[Problem]:
         for where, value in inputs.each(path):
-            if isinstance(value, str | int) and not _among(value, values):
-                allowed = ", ".join(str(item) for item in values)
-                yield Problem(
-                    where, f"{value!r} isn't allowed; allowed: {allowed}{_near(value, values)}"
-                )
+            if isinstance(value, str | int):
+                yield from listed(where, value, values)
 
     return rule
+
+
+def listed(where: str, value: str | int, values: Sequence[str | int]) -> Iterator[Problem]:
+    """A problem when the value isn't among those listed."""
+    if not _among(value, values):
+        allowed = ", ".join(str(item) for item in values)
+        yield Problem(where, f"{value!r} isn't allowed; allowed: {allowed}{_near(value, values)}")
 
 
 def matches(path: str, pattern: str, form: str) -> Rule:

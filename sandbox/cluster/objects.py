@@ -120,7 +120,7 @@ class Addresses:
         return version.rpartition("/")[0], kind
 
 
-def _address(kind: Kind, namespace: str | None, name: str) -> Address:
+def _address(kind: ServedKind, namespace: str | None, name: str) -> Address:
     """The address; a namespace of what lives in none is ignored, as everywhere in Kubernetes."""
     return Address(kind, (namespace or "default") if kind.namespaced else None, name)
 
@@ -150,7 +150,7 @@ Object = Mapping[str, Any]
 class Address:
     """Where an object is."""
 
-    kind: Kind
+    kind: ServedKind
     namespace: str | None
     name: str
 
@@ -244,7 +244,7 @@ _ASK_AGAIN_SECONDS: Final = 0.25
 
 
 @dataclass(frozen=True)
-class Kind:
+class ServedKind:
     """One kind as it is served."""
 
     api_version: str
@@ -264,11 +264,11 @@ class Discovery:
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
-        self._known: dict[str, dict[str, Kind]] = {}
+        self._known: dict[str, dict[str, ServedKind]] = {}
         self._asked: dict[str, float] = {}
         self._alone = threading.Lock()
 
-    def find(self, api_version: str, kind: str) -> Kind | None:
+    def find(self, api_version: str, kind: str) -> ServedKind | None:
         """The kind as it is served now; None where it isn't.
 
         Raises:
@@ -307,7 +307,7 @@ class Discovery:
                     found += [f"{name}/{kind}" for kind in sorted(self._offered(name))]
         return version, tuple(found)
 
-    def _offered(self, api_version: str) -> dict[str, Kind]:
+    def _offered(self, api_version: str) -> dict[str, ServedKind]:
         """Kinds of a version; none where another server answers for it and doesn't, as Helm does:
         pods of the servers that charts add to the API are simulated here."""
         try:
@@ -317,7 +317,7 @@ class Discovery:
                 return {}
             raise
 
-    def _ask(self, api_version: str) -> dict[str, Kind]:
+    def _ask(self, api_version: str) -> dict[str, ServedKind]:
         try:
             # A version whose definition was made just now is served in a moment.
             answer = retried(self._connection, lambda: self._connection.get(_root(api_version)))
@@ -328,9 +328,9 @@ class Discovery:
         return self._kinds(answer, api_version)
 
     @staticmethod
-    def _kinds(answer: Mapping[str, Any], api_version: str) -> dict[str, Kind]:
+    def _kinds(answer: Mapping[str, Any], api_version: str) -> dict[str, ServedKind]:
         return {
-            str(each["kind"]): Kind(
+            str(each["kind"]): ServedKind(
                 api_version, str(each["kind"]), str(each["name"]), bool(each["namespaced"])
             )
             for each in answer.get("resources") or []

@@ -164,7 +164,7 @@ def preview_document(
 ) -> dict[str, Any]:
     """What `pulumi preview --json` answers for the engine's stack, whole.
 
-    In the sandbox it foresees what an update would bring, so that nothing is unknown.
+    In the sandbox it predicts what an update would bring, so that nothing is unknown.
 
     Args:
         pulumi: the engine.
@@ -175,12 +175,12 @@ def preview_document(
         StackError: the stack could not be previewed.
     """
     nothing: dict[str, str] = {}
-    with pulumi.foreseeing() if pulumi.sandbox else nullcontext(nothing) as foresight:
+    with pulumi.predicting() if pulumi.sandbox else nullcontext(nothing) as prediction:
         done = subprocess.run(
             [str(pulumi.engine.path), "preview", "--json", "-s", pulumi.stack.name,
              "--non-interactive", *arguments],
             cwd=pulumi.folder,
-            env=without_options(pulumi.environment) | {**(variables or {}), **foresight},
+            env=without_options(pulumi.environment) | {**(variables or {}), **prediction},
             capture_output=True,
             text=True,
             check=False,

@@ -10,8 +10,8 @@ from falaj.stacks.command.console import say, table
 from falaj.stacks.command.project import StackFile
 from falaj.stacks.image_digests import digests
 from falaj.stacks.placement import choose
-from falaj.stacks.reality import check_reality, made_up
 from falaj.stacks.rehearsal import rehearse, rehearse_in_cluster
+from falaj.stacks.sandbox_guard import check_sandbox_guard, made_up
 from falaj.stacks.settings import CloudSettings, InClusterSettings
 
 
@@ -24,7 +24,7 @@ def prepare_cloud(stack: StackFile, settings: CloudSettings, *, sandbox: bool) -
     Raises:
         StackError: the stack isn't meant for this, or no place sells what it asks for.
     """
-    check_reality(settings, sandboxed=sandbox)
+    check_sandbox_guard(settings, sandboxed=sandbox)
     if isinstance(settings, InClusterSettings):
         _prepare_in_cluster(stack, settings, sandbox=sandbox)
         return settings.places[0]

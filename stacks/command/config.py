@@ -116,11 +116,11 @@ def remove(stack: StackFile, keys: Sequence[str]) -> int:
 def _told(stack: StackFile, change: Change) -> int:
     """Print what became of the file; returns the exit status."""
     from falaj.sandbox import activation  # noqa: PLC0415 - not for `--help`
-    from falaj.stacks.command import shadow  # noqa: PLC0415
+    from falaj.stacks.command import workspace  # noqa: PLC0415
 
     if activation.is_asked():
         # In the sandbox's shell, where the engine reads a copy.
-        shadow.renew(stack)
+        workspace.renew(stack)
     for number, line in change.come:
         say(f"{change.shown}:{number}: {line}")
     if not change.come:
@@ -150,7 +150,7 @@ def _chosen(context: click.Context, stack: str | None, project: Path | None) -> 
 
     In the sandbox's shell, whose folder is a copy, it is the one of the project itself.
     """
-    from falaj.stacks.command.shadow import origin  # noqa: PLC0415
+    from falaj.stacks.command.workspace import origin  # noqa: PLC0415
 
     before = context.parent.params if context.parent else {}
     name, folder = stack or before.get("stack"), project or before.get("project")

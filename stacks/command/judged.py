@@ -29,7 +29,7 @@ def judged(
 ) -> Generator[tuple[list[str], Mapping[str, str]]]:
     """Arguments and variables of the engine with which the packs judge what it is about to do.
 
-    In the sandbox a preview foresees what an update would bring, so that nothing is unknown. A
+    In the sandbox a preview predicts what an update would bring, so that nothing is unknown. A
     real cloud's preview can't: there the stack is first checked in the sandbox, whole and as
     strictly as it says; the packs then judge the real preview as far as it knows, and every
     resource with its real values right before it is made.
@@ -58,7 +58,7 @@ def judged(
     nothing: dict[str, str] = {}
     with (
         tempfile.TemporaryDirectory(prefix="falaj-packs-") as folder,
-        pulumi.foreseeing() if pulumi.sandbox else nullcontext(nothing) as foresight,
+        pulumi.predicting() if pulumi.sandbox else nullcontext(nothing) as prediction,
     ):
         configuration = Path(folder) / "packs.json"
         said = pack_configuration(advisory=records is not None, strict=strict)
@@ -66,7 +66,7 @@ def judged(
         arguments: list[str] = []
         for pack in packs_of(settings):
             arguments += ["--policy-pack", str(pack), "--policy-pack-config", str(configuration)]
-        yield arguments, {**variables, **foresight}
+        yield arguments, {**variables, **prediction}
 
 
 def packs_of(settings: Settings) -> list[Path]:

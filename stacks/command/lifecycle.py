@@ -19,9 +19,9 @@ from falaj.stacks.command.judged import judged
 from falaj.stacks.command.leftovers import remove_leftovers
 from falaj.stacks.command.project import StackFile
 from falaj.stacks.command.pulumi import Pulumi
-from falaj.stacks.command.shadow import forget_stack
 from falaj.stacks.command.summary import summary
 from falaj.stacks.command.waiting import until_counted
+from falaj.stacks.command.workspace import forget_stack
 from falaj.stacks.errors import StackError
 from falaj.stacks.settings import CloudSettings, LocalSettings, Settings
 from falaj.stacks.settings.source import from_project_and_stack

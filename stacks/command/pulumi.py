@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import IO, Any, cast
 
 from falaj.engine import install, launch, locks
-from falaj.sandbox import activation, foresight, state
+from falaj.sandbox import activation, prediction, state
 from falaj.stacks.command.console import say
 from falaj.stacks.command.project import StackFile
-from falaj.stacks.command.shadow import make_shadow
+from falaj.stacks.command.workspace import make_workspace
 from falaj.stacks.documents import mapping, sequence
 from falaj.stacks.errors import StackError
 
@@ -40,7 +40,7 @@ class Pulumi:
         self.engine = install.ensure_engine(say)
         if sandbox:
             self.environment = activation.activated(launch.environment(say, self.engine))
-            self.folder: Path = make_shadow(stack)
+            self.folder: Path = make_workspace(stack)
         else:
             self.environment = launch.environment(say, self.engine)
             self.folder = stack.project.root
@@ -72,12 +72,12 @@ class Pulumi:
         )  # fmt: skip
 
     @contextmanager
-    def foreseeing(self) -> Generator[dict[str, str]]:
+    def predicting(self) -> Generator[dict[str, str]]:
         """Variables with which previews in the sandbox know what an update would bring."""
-        with tempfile.TemporaryDirectory(prefix="falaj-foreseen-") as folder:
+        with tempfile.TemporaryDirectory(prefix="falaj-predicted-") as folder:
             copy = Path(folder) / "cloud.sqlite"
-            foresight.prepare(activation.cloud_file(self.environment), copy)
-            yield {foresight.FORESIGHT_VARIABLE: str(copy)}
+            prediction.prepare(activation.cloud_file(self.environment), copy)
+            yield {prediction.PREDICTION_VARIABLE: str(copy)}
 
     def capture(self, arguments: Sequence[str], given: str | None = None) -> str:
         """Standard output of a command that reads ``given``.

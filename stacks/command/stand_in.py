@@ -180,7 +180,7 @@ def main(arguments: Sequence[str], environ: Mapping[str, str] = os.environ) -> i
 def _copied(folder: str) -> Project | None:
     """The project whose copy a call is for; None where it is for another one."""
     from falaj.stacks.command.project import Project  # noqa: PLC0415
-    from falaj.stacks.command.shadow import origin  # noqa: PLC0415
+    from falaj.stacks.command.workspace import origin  # noqa: PLC0415
 
     here = Path(folder or ".").absolute()
     # The engine looks for its project upwards.

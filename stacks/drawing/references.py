@@ -1,6 +1,6 @@
 """Which resource a property means: by ids and names, and by what the engine says of its origin.
 
-A state has every resource's id. A preview has none, but the sandbox foresees what properties will
+A state has every resource's id. A preview has none, but the sandbox predicts what properties will
 be made of: the same id stands in several properties, each of which was made from a few resources,
 and one resource is left that can have it. Where even ids are unknown, all that a property was
 made from is meant.

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from pytest_benchmark.fixture import BenchmarkFixture
 
-from falaj.sandbox.mocks import Declared
+from falaj.sandbox.inprocess import Declared
 from falaj.sandbox.schema.tables import Tables
 from falaj.wire import Unknown
 from tests.stacks.conftest import Project

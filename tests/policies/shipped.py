@@ -10,7 +10,7 @@ from typing import Any
 from pulumi.runtime.mocks import MockMonitor
 
 from falaj.policies.model import UNKNOWN, Options, Provider, Resource, Stack, is_list
-from falaj.sandbox.mocks import Declared, SandboxMocks
+from falaj.sandbox.inprocess import Declared, SandboxMocks
 from falaj.wire import Unknown
 from tests.stacks.in_mocks import SIX, declare, shipped
 

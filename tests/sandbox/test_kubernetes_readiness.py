@@ -10,7 +10,7 @@ import pytest
 from falaj.engine.errors import EngineError
 from falaj.sandbox.cluster import readiness
 from falaj.sandbox.cluster.connection import ApiError
-from falaj.sandbox.cluster.objects import Address, Kind
+from falaj.sandbox.cluster.objects import Address, ServedKind
 from falaj.sandbox.cluster.readiness import state
 
 
@@ -197,7 +197,7 @@ def test_an_ingress_waits_a_while_for_its_services(
     )  # fmt: skip
     plane: Any = Plane(services, slices)
     plane.ingress = found
-    kind = Kind("networking.k8s.io/v1", "Ingress", "ingresses", namespaced=True)
+    kind = ServedKind("networking.k8s.io/v1", "Ingress", "ingresses", namespaced=True)
     address = Address(kind, "team", "x")
     assert readiness.until_ready(plane, address, found, 5) == (found, "")
     assert plane.asked >= asked

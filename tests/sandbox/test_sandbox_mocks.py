@@ -14,8 +14,7 @@ from pulumi.runtime import rpc
 
 from falaj.engine.errors import EngineError
 from falaj.sandbox.errors import SandboxError
-from falaj.sandbox.inprocess import Sandbox
-from falaj.sandbox.mocks import SandboxMocks
+from falaj.sandbox.inprocess import Sandbox, SandboxMocks
 from falaj.wire import UNKNOWN, Unknown
 
 TOPIC = "aws:sns/topic:Topic"

@@ -15,7 +15,7 @@ import pytest
 
 from falaj.engine.errors import EngineError
 from falaj.sandbox.schema import types
-from falaj.sandbox.schema.tables import Package, Tables
+from falaj.sandbox.schema.tables import Package, Tables, dump, load
 from falaj.sandbox.schema.types import HintReader
 
 SUBNET = "aws:ec2/subnet:Subnet"
@@ -136,8 +136,8 @@ def test_types_survive_json() -> None:
     tables = Tables("kubernetes")
     found = tables.resource("kubernetes:apps/v1:Deployment")
     assert found is not None
-    document = json.loads(json.dumps(tables.dump(found, tables.objects)))
-    assert tables.load(document) == (found, tables.objects)
+    document = json.loads(json.dumps(dump(found, tables.objects)))
+    assert load(document) == (found, tables.objects)
 
 
 def test_without_a_folder_to_write_to_types_are_read_all_the_same(

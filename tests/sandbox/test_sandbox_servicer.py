@@ -16,7 +16,7 @@ from falaj.sandbox.cloud import BANNER, MARK, Cloud
 from falaj.sandbox.clouds.kubernetes import KubernetesModel
 from falaj.sandbox.clouds.model import CloudModel, GenericModel
 from falaj.sandbox.faults import Fault
-from falaj.sandbox.servicer import SandboxServicer
+from falaj.sandbox.serving import SandboxServicer
 from falaj.sandbox.store import Store
 from falaj.wire import SECRET, SIGNATURE, UNKNOWN, Unknown, decode, encode
 

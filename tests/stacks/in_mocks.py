@@ -11,7 +11,7 @@ from typing import Any
 import pulumi
 import yaml
 
-from falaj.sandbox.mocks import SandboxMocks
+from falaj.sandbox.inprocess import SandboxMocks
 from falaj.stacks.program import declare_in_cloud, declare_in_cluster
 from falaj.stacks.settings import CloudSettings, InClusterSettings, validate
 

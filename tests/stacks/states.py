@@ -10,13 +10,13 @@ from typing import Any, Literal
 from pulumi.runtime.mocks import MockMonitor
 
 from falaj.policies.model import is_list
-from falaj.sandbox.mocks import Declared, SandboxMocks
+from falaj.sandbox.inprocess import Declared, SandboxMocks
 from falaj.wire import Unknown
 from tests.stacks.in_mocks import IN_CLUSTER, SIX, declare, shipped
 
 ALL = (*SIX, *IN_CLUSTER)
 Form = Literal["state", "preview", "unknown"]
-"""``state``: after an update. ``preview``: the sandbox foresees ids, but nothing has one yet.
+"""``state``: after an update. ``preview``: the sandbox predicts ids, but nothing has one yet.
 ``unknown``: a preview that knows no ids, as that of a real cloud."""
 UNKNOWN_TEXT = "04da6b54-80e4-46f7-96ec-b56ff0331ba9"
 ROOT_TYPE = "pulumi:pulumi:Stack"

@@ -12,8 +12,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from falaj.sandbox.inprocess import Sandbox
-from falaj.sandbox.mocks import SandboxMocks
+from falaj.sandbox.inprocess import Sandbox, SandboxMocks
 from falaj.sandbox.schema.tables import Tables
 from falaj.stacks.errors import SettingsError
 from falaj.wire import Unknown

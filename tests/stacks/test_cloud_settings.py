@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from falaj.policies.model import Settings as PackSettings
 from falaj.stacks.errors import SettingsError
-from falaj.stacks.reality import check_reality
+from falaj.stacks.sandbox_guard import check_sandbox_guard
 from falaj.stacks.settings import (
     BLUEPRINTS,
     EXISTING,
@@ -161,11 +161,11 @@ def test_nesting_leaves_what_it_was_given_alone() -> None:
 def test_shipped_stacks_are_valid_for_the_sandbox_only_where_they_must(path: Path) -> None:
     found = load_file(path, ROOT)
     assert isinstance(found, CloudSettings)
-    check_reality(found, sandboxed=True)
+    check_sandbox_guard(found, sandboxed=True)
     degraded = "me-central-1" in found.places[0]
     if degraded or isinstance(found, SmbSettings):
         with pytest.raises(SettingsError, match="allowed: "):
-            check_reality(found, sandboxed=False)
+            check_sandbox_guard(found, sandboxed=False)
 
 
 def test_a_stack_of_each_kind_is_shipped_for_each_platform() -> None:
@@ -178,8 +178,8 @@ def test_a_stack_for_the_sandbox_is_refused_by_the_real_cloud() -> None:
     found = validate({**FOUNDATION, "falaj:sandbox": "true"}, ROOT, stack="shop")
     assert isinstance(found, CloudSettings)
     with pytest.raises(SettingsError, match="falaj:sandbox: given true, but this engine would"):
-        check_reality(found, sandboxed=False)
-    check_reality(found, sandboxed=True)
+        check_sandbox_guard(found, sandboxed=False)
+    check_sandbox_guard(found, sandboxed=True)
 
 
 def test_an_unquoted_date_is_refused(tmp_path: Path) -> None:

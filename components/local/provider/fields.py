@@ -15,9 +15,9 @@ from falaj.components.specification.limits import plain_number
 from falaj.components.specification.workload_bounds import bound
 from falaj.wire.values import UNKNOWN, Unknown, Value, Values, has_unknown
 
-Kind = Literal["text", "path", "whole", "number", "flag", "texts", "wholes", "lists"]
+FieldType = Literal["text", "path", "whole", "number", "flag", "texts", "wholes", "lists"]
 
-KIND_NAMES: Mapping[Kind, str] = {
+KIND_NAMES: Mapping[FieldType, str] = {
     "text": "a text",
     "path": "an absolute path",
     "whole": "a whole number",
@@ -45,7 +45,7 @@ class Field:
         replaces: whether a change makes a new resource instead of updating the old one.
     """
 
-    kind: Kind
+    kind: FieldType
     summary: str
     required: bool = False
     default: Value = None
@@ -132,7 +132,7 @@ def _refuse(field: Field, value: Value) -> str | None:
     return _allowed(field) if any(not _fits(field, item) for item in items) else None
 
 
-_SIMPLE: Mapping[Kind, tuple[type, ...]] = {
+_SIMPLE: Mapping[FieldType, tuple[type, ...]] = {
     "text": (str,),
     "path": (str,),
     "flag": (bool,),
@@ -141,7 +141,7 @@ _SIMPLE: Mapping[Kind, tuple[type, ...]] = {
 }
 
 
-def _is_kind(kind: Kind, value: Value) -> bool:
+def _is_kind(kind: FieldType, value: Value) -> bool:
     if kind in _SIMPLE:
         # For Python true is a whole number; for a person it isn't.
         return isinstance(value, _SIMPLE[kind]) and (kind == "flag") == isinstance(value, bool)
@@ -149,7 +149,7 @@ def _is_kind(kind: Kind, value: Value) -> bool:
         return isinstance(value, Mapping) and all(_is_kind("texts", v) for v in value.values())
     if isinstance(value, str) or not isinstance(value, Sequence):
         return False
-    inner: Kind = "text" if kind == "texts" else "whole"
+    inner: FieldType = "text" if kind == "texts" else "whole"
     return all(isinstance(item, Unknown) or _is_kind(inner, item) for item in value)
 
 

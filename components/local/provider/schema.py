@@ -9,7 +9,7 @@ from falaj.components.local.provider import fields
 from falaj.components.local.provider.handler import Handler
 
 _TEXT = {"type": "string"}
-_TYPES: Mapping[fields.Kind, Mapping[str, Any]] = {
+_TYPES: Mapping[fields.FieldType, Mapping[str, Any]] = {
     "text": _TEXT,
     "path": _TEXT,
     "whole": {"type": "integer"},

@@ -13,6 +13,7 @@ from falaj.sandbox.clouds.azure.kinds import AzureKind
 from falaj.sandbox.clouds.inputs import Inputs
 from falaj.sandbox.clouds.kinds import Rule
 from falaj.sandbox.clouds.model import Problem
+from falaj.sandbox.clouds.rules import listed
 
 Range: TypeAlias = "ipaddress.IPv4Network | ipaddress.IPv6Network"
 
@@ -73,25 +74,8 @@ def resource_id(path: str, text: str | None, *types: str) -> Iterator[Problem]:
 
 def one_of(path: str, text: str | None, allowed: Iterable[str]) -> Iterator[Problem]:
     """A problem when there is a text that isn't one of the allowed; letter case counts."""
-    values = tuple(allowed)
-    if text is not None and text not in values:
-        yield Problem(path, f"{text!r} isn't allowed; allowed are {', '.join(values)}")
-
-
-def between(
-    inputs: Inputs, path: str, least: float, most: float, unit: str = ""
-) -> Iterator[Problem]:
-    """A problem when there is a number outside of the range."""
-    number = inputs.number(path)
-    if number is not None and not least <= number <= most:
-        suffix = f" {unit}" if unit else ""
-        yield Problem(path, f"{number:g} isn't allowed; allowed is {least:g} to {most:g}{suffix}")
-
-
-def needs(inputs: Inputs, path: str, reason: str) -> Iterator[Problem]:
-    """A problem when there is surely no value at the path."""
-    if inputs.is_absent(path):
-        yield Problem(path, f"is missing: {reason}")
+    if text is not None:
+        yield from listed(path, text, tuple(allowed))
 
 
 def location(kind: AzureKind | None, inputs: Inputs) -> Iterator[Problem]:

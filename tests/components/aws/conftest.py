@@ -17,7 +17,7 @@ from pulumi.runtime.mocks import MockMonitor
 from falaj.components.aws.key_ring import KeyRing
 from falaj.components.aws.provider import RegionProvider
 from falaj.components.specification.key_ring import PURPOSES
-from falaj.sandbox.mocks import Declared, SandboxMocks
+from falaj.sandbox.inprocess import Declared, SandboxMocks
 
 os.environ.setdefault("PULUMI_ERROR_OUTPUT_STRING", "1")
 

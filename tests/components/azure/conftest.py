@@ -13,7 +13,7 @@ import pytest
 from pulumi.runtime.mocks import MockMonitor
 
 from falaj.components.azure.provider import RegionProvider
-from falaj.sandbox.mocks import Declared, SandboxMocks
+from falaj.sandbox.inprocess import Declared, SandboxMocks
 
 os.environ["PULUMI_ERROR_OUTPUT_STRING"] = "1"
 

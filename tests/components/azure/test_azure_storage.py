@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from falaj.sandbox.mocks import Declared
+from falaj.sandbox.inprocess import Declared
 from tests.components.azure.conftest import Deployed
 from tests.components.azure.whole_foundation import foundation
 

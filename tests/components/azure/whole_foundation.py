@@ -7,7 +7,7 @@ from typing import Any
 
 import pulumi
 
-from falaj.sandbox.mocks import Declared
+from falaj.sandbox.inprocess import Declared
 from tests.components.azure.conftest import Deployed, deploy
 from tests.components.azure.estate import Estate
 

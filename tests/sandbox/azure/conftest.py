@@ -1,4 +1,4 @@
-"""An estate in the sandbox's Azure: one plausible resource of each type the table knows."""
+"""An samples in the sandbox's Azure: one plausible resource of each type the table knows."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from collections.abc import Callable
 import pytest
 
 from falaj.sandbox.inprocess import Sandbox
-from tests.sandbox.azure.estate import REGION, Estate
-from tests.sandbox.azure.estate_keys import keys, locks
-from tests.sandbox.azure.estate_machines import machines
-from tests.sandbox.azure.estate_network import network
-from tests.sandbox.azure.estate_storage import registry, storage
-from tests.sandbox.azure.estate_watching import watching
+from tests.sandbox.azure.samples import REGION, Samples
+from tests.sandbox.azure.samples_keys import keys, locks
+from tests.sandbox.azure.samples_machines import machines
+from tests.sandbox.azure.samples_network import network
+from tests.sandbox.azure.samples_storage import registry, storage
+from tests.sandbox.azure.samples_watching import watching
 
-PARTS: tuple[Callable[[Estate], None], ...] = (
+PARTS: tuple[Callable[[Samples], None], ...] = (
     network,
     keys,
     storage,
@@ -26,31 +26,31 @@ PARTS: tuple[Callable[[Estate], None], ...] = (
 
 @pytest.fixture
 def new_sandbox() -> Sandbox:
-    """An empty Azure, set to the region of the estate."""
+    """An empty Azure, set to the region of the samples."""
     return Sandbox("azure", config={"location": REGION})
 
 
 @pytest.fixture(scope="session")
-def whole_estate() -> Estate:
+def all_samples() -> Samples:
     """All of it; read only."""
-    estate = Estate(Sandbox("azure", config={"location": REGION}))
+    samples = Samples(Sandbox("azure", config={"location": REGION}))
     for part in (*PARTS, locks):
-        part(estate)
-    return estate
+        part(samples)
+    return samples
 
 
 @pytest.fixture
-def estate(new_sandbox: Sandbox) -> Estate:
+def samples(new_sandbox: Sandbox) -> Samples:
     """Networks, keys and identities, for tests that add to them."""
-    own = Estate(new_sandbox)
+    own = Samples(new_sandbox)
     network(own)
     keys(own)
     return own
 
 
 @pytest.fixture
-def large_estate(estate: Estate) -> Estate:
+def more_samples(samples: Samples) -> Samples:
     """Storage and machines too."""
-    storage(estate)
-    machines(estate)
-    return estate
+    storage(samples)
+    machines(samples)
+    return samples

@@ -14,15 +14,15 @@ GROUP = {"resourceGroupName": "rg"}
 SUBNET = {**GROUP, "virtualNetworkName": "vnet"}
 
 
-def refusal(estate: Any, token: str, **inputs: Any) -> str:
+def refusal(samples: Any, token: str, **inputs: Any) -> str:
     with pytest.raises(SandboxError) as error:
-        estate.add("new", token, **inputs)
+        samples.add("new", token, **inputs)
     return str(error.value)
 
 
-def delete_blockers(estate: Any, key: str) -> list[str]:
-    made = estate.made[key]
-    world = estate.sandbox.store
+def delete_blockers(samples: Any, key: str) -> list[str]:
+    made = samples.made[key]
+    world = samples.sandbox.store
     found = existing.by_id(world, made.id)
     assert found is not None
     return [problem.reason for problem in MODEL.delete_blockers(made.token, found, world)]
@@ -34,9 +34,9 @@ def test_a_group_that_does_not_exist(new_sandbox: Sandbox) -> None:
             **GROUP, "addressSpace": {"addressPrefixes": ["10.0.0.0/16"]}})  # fmt: skip
 
 
-def test_a_parent_that_does_not_exist(estate: Any) -> None:
+def test_a_parent_that_does_not_exist(samples: Any) -> None:
     text = refusal(
-        estate,
+        samples,
         "network:Subnet",
         **GROUP,
         virtualNetworkName="other",
@@ -54,14 +54,14 @@ def test_a_parent_that_does_not_exist(estate: Any) -> None:
         ("10.9.0.0/24", "isn't inside the network's address space"),
     ],
 )
-def test_a_subnet_beside_its_network_or_on_another(estate: Any, block: str, words: str) -> None:
-    text = refusal(estate, "network:Subnet", **SUBNET, subnetName="a", addressPrefix=block)
+def test_a_subnet_beside_its_network_or_on_another(samples: Any, block: str, words: str) -> None:
+    text = refusal(samples, "network:Subnet", **SUBNET, subnetName="a", addressPrefix=block)
     assert words in text
 
 
-def test_a_subnet_overlaps_one_that_its_network_declared(estate: Any) -> None:
+def test_a_subnet_overlaps_one_that_its_network_declared(samples: Any) -> None:
     text = refusal(
-        estate,
+        samples,
         "network:Subnet",
         **GROUP,
         virtualNetworkName="vnet2",
@@ -71,32 +71,32 @@ def test_a_subnet_overlaps_one_that_its_network_declared(estate: Any) -> None:
     assert "'inline'" in text
 
 
-def test_two_rules_of_one_priority(estate: Any) -> None:
-    rule = estate.made["rule"].inputs
+def test_two_rules_of_one_priority(samples: Any) -> None:
+    rule = samples.made["rule"].inputs
     assert "taken by 'https'" in refusal(
-        estate, "network:SecurityRule", **{**rule, "securityRuleName": "other"}
+        samples, "network:SecurityRule", **{**rule, "securityRuleName": "other"}
     )
     out = {**rule, "securityRuleName": "out", "direction": "Outbound"}
-    estate.add("out", "network:SecurityRule", **out)
+    samples.add("out", "network:SecurityRule", **out)
 
 
-def test_a_reference_to_nothing(estate: Any) -> None:
+def test_a_reference_to_nothing(samples: Any) -> None:
     text = refusal(
-        estate,
+        samples,
         "network:Subnet",
         **SUBNET,
         subnetName="a",
         addressPrefix="10.0.20.0/24",
-        networkSecurityGroup={"id": f"{estate.id('rg')}/providers/Microsoft.Network/"
+        networkSecurityGroup={"id": f"{samples.id('rg')}/providers/Microsoft.Network/"
                               "networkSecurityGroups/none"},
     )  # fmt: skip
     assert "networkSecurityGroup.id" in text
     assert "doesn't exist" in text
 
 
-def test_a_reference_into_another_subscription_is_not_the_sandboxs_to_know(estate: Any) -> None:
+def test_a_reference_into_another_subscription_is_not_the_sandboxs_to_know(samples: Any) -> None:
     real = "/subscriptions/12345678-1234-1234-1234-123456789abc/resourceGroups/r/providers"
-    estate.add(
+    samples.add(
         "new",
         "network:VirtualNetworkPeering",
         **SUBNET,
@@ -105,9 +105,9 @@ def test_a_reference_into_another_subscription_is_not_the_sandboxs_to_know(estat
     )
 
 
-def test_letter_case_of_an_id_does_not_count(estate: Any) -> None:
-    upper = estate.id("nsg").upper().replace("/SUBSCRIPTIONS", "/subscriptions")
-    estate.add(
+def test_letter_case_of_an_id_does_not_count(samples: Any) -> None:
+    upper = samples.id("nsg").upper().replace("/SUBSCRIPTIONS", "/subscriptions")
+    samples.add(
         "new",
         "network:Subnet",
         **SUBNET,
@@ -117,18 +117,18 @@ def test_letter_case_of_an_id_does_not_count(estate: Any) -> None:
     )
 
 
-def test_names_that_are_unique_in_all_of_azure(estate: Any) -> None:
-    estate.add("second", "resources:ResourceGroup", resourceGroupName="second")
-    vault = estate.made["vault"].inputs
-    text = refusal(estate, "keyvault:Vault", **{**vault, "resourceGroupName": "second"})
+def test_names_that_are_unique_in_all_of_azure(samples: Any) -> None:
+    samples.add("second", "resources:ResourceGroup", resourceGroupName="second")
+    vault = samples.made["vault"].inputs
+    text = refusal(samples, "keyvault:Vault", **{**vault, "resourceGroupName": "second"})
     assert "unique in all of Azure" in text
 
 
-def test_a_name_that_is_taken(estate: Any) -> None:
-    assert "exists already" in refusal(estate, "keyvault:Vault", **estate.made["vault"].inputs)
+def test_a_name_that_is_taken(samples: Any) -> None:
+    assert "exists already" in refusal(samples, "keyvault:Vault", **samples.made["vault"].inputs)
 
 
-def encryption_set(estate: Any, key: str, **more: Any) -> dict[str, Any]:
+def encryption_set(samples: Any, key: str, **more: Any) -> dict[str, Any]:
     return {
         **GROUP,
         "diskEncryptionSetName": "set",
@@ -138,172 +138,174 @@ def encryption_set(estate: Any, key: str, **more: Any) -> dict[str, Any]:
     }
 
 
-def test_a_key_in_another_region(estate: Any) -> None:
-    inputs = encryption_set(estate, estate.out("key", "keyUriWithVersion"), location="uaecentral")
-    assert "same region" in refusal(estate, "compute:DiskEncryptionSet", **inputs)
+def test_a_key_in_another_region(samples: Any) -> None:
+    inputs = encryption_set(
+        samples, samples.out("key", "keyUriWithVersion"), location="uaecentral"
+    )
+    assert "same region" in refusal(samples, "compute:DiskEncryptionSet", **inputs)
 
 
-def test_a_key_that_can_be_purged(estate: Any) -> None:
-    properties = {**estate.made["vault"].inputs["properties"]}
+def test_a_key_that_can_be_purged(samples: Any) -> None:
+    properties = {**samples.made["vault"].inputs["properties"]}
     del properties["enablePurgeProtection"]
-    estate.add("soft", "keyvault:Vault", **GROUP, vaultName="soft-1", properties=properties)
-    key = estate.add(
+    samples.add("soft", "keyvault:Vault", **GROUP, vaultName="soft-1", properties=properties)
+    key = samples.add(
         "soft-key", "keyvault:Key", **GROUP, vaultName="soft-1", keyName="k",
         properties={"kty": "RSA"},
     )  # fmt: skip
-    inputs = encryption_set(estate, key.outputs["keyUriWithVersion"])
-    assert "purge protection" in refusal(estate, "compute:DiskEncryptionSet", **inputs)
+    inputs = encryption_set(samples, key.outputs["keyUriWithVersion"])
+    assert "purge protection" in refusal(samples, "compute:DiskEncryptionSet", **inputs)
 
 
 @pytest.mark.parametrize(
     ("vault", "key", "words"),
     [("vault-2", "disks", "no vault called"), ("vault-1", "none", "has no key 'none'")],
 )
-def test_a_key_that_does_not_exist(estate: Any, vault: str, key: str, words: str) -> None:
+def test_a_key_that_does_not_exist(samples: Any, vault: str, key: str, words: str) -> None:
     uri = f"https://{vault}.vault.azure.net/keys/{key}/{'0' * 32}"
-    inputs = encryption_set(estate, uri)
-    assert words in refusal(estate, "compute:DiskEncryptionSet", **inputs)
+    inputs = encryption_set(samples, uri)
+    assert words in refusal(samples, "compute:DiskEncryptionSet", **inputs)
 
 
-def test_a_key_of_an_hsm_in_a_vault_without(estate: Any) -> None:
-    properties = {**estate.made["vault"].inputs["properties"]}
+def test_a_key_of_an_hsm_in_a_vault_without(samples: Any) -> None:
+    properties = {**samples.made["vault"].inputs["properties"]}
     properties["sku"] = {"family": "A", "name": "standard"}
-    estate.add("plain", "keyvault:Vault", **GROUP, vaultName="plain-1", properties=properties)
+    samples.add("plain", "keyvault:Vault", **GROUP, vaultName="plain-1", properties=properties)
     text = refusal(
-        estate, "keyvault:Key", **GROUP, vaultName="plain-1", keyName="k",
+        samples, "keyvault:Key", **GROUP, vaultName="plain-1", keyName="k",
         properties={"kty": "RSA-HSM"},
     )  # fmt: skip
     assert "premium" in text
 
 
-def test_a_second_assignment_of_the_same_role(estate: Any) -> None:
-    text = refusal(estate, "authorization:RoleAssignment", **estate.made["assignment"].inputs)
+def test_a_second_assignment_of_the_same_role(samples: Any) -> None:
+    text = refusal(samples, "authorization:RoleAssignment", **samples.made["assignment"].inputs)
     assert "assigns the same role" in text
 
 
-def test_a_subnet_without_the_delegation(large_estate: Any) -> None:
-    volume = {**large_estate.made["volume"].inputs, "volumeName": "two", "creationToken": "two"}
-    volume["subnetId"] = large_estate.id("links")
-    text = refusal(large_estate, "netapp:CapacityPoolVolume", **volume)
+def test_a_subnet_without_the_delegation(more_samples: Any) -> None:
+    volume = {**more_samples.made["volume"].inputs, "volumeName": "two", "creationToken": "two"}
+    volume["subnetId"] = more_samples.id("links")
+    text = refusal(more_samples, "netapp:CapacityPoolVolume", **volume)
     assert "isn't delegated to Microsoft.Netapp/volumes" in text
 
 
-def test_a_volume_that_does_not_fit_its_pool(large_estate: Any) -> None:
-    volume = {**large_estate.made["volume"].inputs, "volumeName": "two", "creationToken": "two"}
+def test_a_volume_that_does_not_fit_its_pool(more_samples: Any) -> None:
+    volume = {**more_samples.made["volume"].inputs, "volumeName": "two", "creationToken": "two"}
     volume["usageThreshold"] = 4 * 1024**4
-    assert "don't fit" in refusal(large_estate, "netapp:CapacityPoolVolume", **volume)
+    assert "don't fit" in refusal(more_samples, "netapp:CapacityPoolVolume", **volume)
 
 
-def test_a_firewall_in_another_subnet(estate: Any) -> None:
-    firewall = {**estate.made["firewall"].inputs, "azureFirewallName": "two"}
-    firewall["ipConfigurations"] = [{"name": "x", "subnet": {"id": estate.id("nodes")}}]
+def test_a_firewall_in_another_subnet(samples: Any) -> None:
+    firewall = {**samples.made["firewall"].inputs, "azureFirewallName": "two"}
+    firewall["ipConfigurations"] = [{"name": "x", "subnet": {"id": samples.id("nodes")}}]
     assert "must be called AzureFirewallSubnet" in refusal(
-        estate, "network:AzureFirewall", **firewall
+        samples, "network:AzureFirewall", **firewall
     )
 
 
-def test_nodes_in_a_delegated_subnet(large_estate: Any) -> None:
-    pool = {**large_estate.made["gpu"].inputs, "agentPoolName": "two"}
-    pool["vnetSubnetID"] = large_estate.id("netapp")
-    text = refusal(large_estate, "containerservice:AgentPool", **pool)
+def test_nodes_in_a_delegated_subnet(more_samples: Any) -> None:
+    pool = {**more_samples.made["gpu"].inputs, "agentPoolName": "two"}
+    pool["vnetSubnetID"] = more_samples.id("netapp")
+    text = refusal(more_samples, "containerservice:AgentPool", **pool)
     assert "can't hold this resource" in text
 
 
-def test_a_pool_of_a_size_that_its_reservations_do_not_hold(large_estate: Any) -> None:
-    pool = {**large_estate.made["gpu"].inputs, "agentPoolName": "two"}
+def test_a_pool_of_a_size_that_its_reservations_do_not_hold(more_samples: Any) -> None:
+    pool = {**more_samples.made["gpu"].inputs, "agentPoolName": "two"}
     pool["vmSize"] = "Standard_ND96isr_H100_v5"
-    text = refusal(large_estate, "containerservice:AgentPool", **pool)
+    text = refusal(more_samples, "containerservice:AgentPool", **pool)
     assert "reserves Standard_ND96isr_H200_v5" in text
 
 
-def test_more_nodes_than_the_subnet_or_a_cluster_can_have(large_estate: Any) -> None:
-    pool = {**large_estate.made["gpu"].inputs, "agentPoolName": "two", "count": 1000}
-    small = large_estate.add(
+def test_more_nodes_than_the_subnet_or_a_cluster_can_have(more_samples: Any) -> None:
+    pool = {**more_samples.made["gpu"].inputs, "agentPoolName": "two", "count": 1000}
+    small = more_samples.add(
         "small", "network:Subnet", **SUBNET, subnetName="small", addressPrefix="10.0.20.0/28"
     )
     tight = {**pool, "count": 12, "vnetSubnetID": small.id}
-    assert "11 addresses" in refusal(large_estate, "containerservice:AgentPool", **tight)
+    assert "11 addresses" in refusal(more_samples, "containerservice:AgentPool", **tight)
     wide = {"agentPoolName": "w0", "count": 0, "enableAutoScaling": True, "minCount": 0}
     for index in range(4):
         pools = {**pool, **wide, "agentPoolName": f"w{index}", "maxCount": 1000}
-        large_estate.add(f"w{index}", "containerservice:AgentPool", **pools)
+        more_samples.add(f"w{index}", "containerservice:AgentPool", **pools)
     last = {**pool, **wide, "agentPoolName": "w5", "maxCount": 1000}
-    assert "5000" in refusal(large_estate, "containerservice:AgentPool", **last)
+    assert "5000" in refusal(more_samples, "containerservice:AgentPool", **last)
 
 
-def test_a_pool_in_its_clusters_list_cannot_become_another(large_estate: Any) -> None:
-    made = large_estate.made["cluster"]
+def test_a_pool_in_its_clusters_list_cannot_become_another(more_samples: Any) -> None:
+    made = more_samples.made["cluster"]
     pools = [{**made.inputs["agentPoolProfiles"][0], "vmSize": "Standard_D8s_v6"}]
     inputs = {**made.inputs, "agentPoolProfiles": pools}
-    world = large_estate.sandbox.store
+    world = more_samples.sandbox.store
     found = MODEL.conflicts(made.token, inputs, {"location": "uaenorth"}, world, made.id)
     assert [problem.path for problem in found] == ["agentPoolProfiles[0].vmSize"]
     same = MODEL.conflicts(made.token, made.inputs, {"location": "uaenorth"}, world, made.id)
     assert same == []
 
 
-def test_a_pool_newer_than_its_cluster(large_estate: Any) -> None:
-    pool = {**large_estate.made["gpu"].inputs, "agentPoolName": "two"}
+def test_a_pool_newer_than_its_cluster(more_samples: Any) -> None:
+    pool = {**more_samples.made["gpu"].inputs, "agentPoolName": "two"}
     pool["orchestratorVersion"] = "1.35"
-    assert "newer than the cluster" in refusal(large_estate, "containerservice:AgentPool", **pool)
+    assert "newer than the cluster" in refusal(more_samples, "containerservice:AgentPool", **pool)
 
 
-def test_services_of_a_cluster_on_its_nodes_addresses(large_estate: Any) -> None:
-    cluster = {**large_estate.made["cluster"].inputs, "resourceName": "two"}
+def test_services_of_a_cluster_on_its_nodes_addresses(more_samples: Any) -> None:
+    cluster = {**more_samples.made["cluster"].inputs, "resourceName": "two"}
     cluster["networkProfile"] = {
         **cluster["networkProfile"], "serviceCidr": "10.0.0.0/20", "dnsServiceIP": "10.0.0.10",
     }  # fmt: skip
     assert "overlaps the nodes' subnet" in refusal(
-        large_estate, "containerservice:ManagedCluster", **cluster
+        more_samples, "containerservice:ManagedCluster", **cluster
     )
 
 
-def test_an_endpoint_of_another_region_than_its_subnet(estate: Any) -> None:
-    endpoint = {**estate.made["endpoint"].inputs, "privateEndpointName": "two"}
-    text = refusal(estate, "network:PrivateEndpoint", **endpoint, location="uaecentral")
+def test_an_endpoint_of_another_region_than_its_subnet(samples: Any) -> None:
+    endpoint = {**samples.made["endpoint"].inputs, "privateEndpointName": "two"}
+    text = refusal(samples, "network:PrivateEndpoint", **endpoint, location="uaecentral")
     assert "same region" in text
 
 
-def test_a_network_linked_to_two_zones_of_a_name(estate: Any) -> None:
-    estate.add("second", "resources:ResourceGroup", resourceGroupName="second")
+def test_a_network_linked_to_two_zones_of_a_name(samples: Any) -> None:
+    samples.add("second", "resources:ResourceGroup", resourceGroupName="second")
     name = "privatelink.vaultcore.azure.net"
     of = {"resourceGroupName": "second", "privateZoneName": name}
-    estate.add("zone2", "privatedns:PrivateZone", **of)
+    samples.add("zone2", "privatedns:PrivateZone", **of)
     text = refusal(
-        estate, "privatedns:VirtualNetworkLink", **of, virtualNetworkLinkName="x",
-        virtualNetwork={"id": estate.id("vnet")},
+        samples, "privatedns:VirtualNetworkLink", **of, virtualNetworkLinkName="x",
+        virtualNetwork={"id": samples.id("vnet")},
     )  # fmt: skip
     assert "linked to another zone" in text
 
 
-def test_a_limit_of_the_subscription(estate: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_limit_of_the_subscription(samples: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     from falaj.sandbox.clouds.azure import quotas
 
     token = "azure-native:network:VirtualNetwork"
     few = {token: quotas.Quota(2, "region", "a page")}
     monkeypatch.setattr(quotas, "table", lambda: few)
-    network = {**estate.made["vnet"].inputs, "virtualNetworkName": "third"}
-    assert "Azure allows 2" in refusal(estate, "network:VirtualNetwork", **network)
-    estate.add("new", "network:VirtualNetwork", **{**network, "location": "uaecentral"})
+    network = {**samples.made["vnet"].inputs, "virtualNetworkName": "third"}
+    assert "Azure allows 2" in refusal(samples, "network:VirtualNetwork", **network)
+    samples.add("new", "network:VirtualNetwork", **{**network, "location": "uaecentral"})
 
 
-def test_a_lock_keeps_all_below_it(estate: Any) -> None:
-    assert delete_blockers(estate, "secret") == []
-    estate.add(
-        "lock", "authorization:ManagementLockByScope", scope=estate.id("vault"), lockName="l",
+def test_a_lock_keeps_all_below_it(samples: Any) -> None:
+    assert delete_blockers(samples, "secret") == []
+    samples.add(
+        "lock", "authorization:ManagementLockByScope", scope=samples.id("vault"), lockName="l",
         level="CanNotDelete",
     )  # fmt: skip
-    assert any("take the lock away" in reason for reason in delete_blockers(estate, "secret"))
-    assert delete_blockers(estate, "lock") == []
-    assert delete_blockers(estate, "identity") == []
+    assert any("take the lock away" in reason for reason in delete_blockers(samples, "secret"))
+    assert delete_blockers(samples, "lock") == []
+    assert delete_blockers(samples, "identity") == []
 
 
-def test_a_read_only_lock_stops_changes(estate: Any) -> None:
-    estate.add(
+def test_a_read_only_lock_stops_changes(samples: Any) -> None:
+    samples.add(
         "lock", "authorization:ManagementLockAtResourceGroupLevel", **GROUP, lockName="l",
         level="ReadOnly",
     )  # fmt: skip
-    text = refusal(estate, "network:RouteTable", **GROUP, routeTableName="new")
+    text = refusal(samples, "network:RouteTable", **GROUP, routeTableName="new")
     assert "allows reading only" in text
 
 
@@ -317,8 +319,8 @@ def test_a_read_only_lock_stops_changes(estate: Any) -> None:
         ("zone", "network link"),
     ],
 )
-def test_what_is_in_use_stays(estate: Any, key: str, words: str) -> None:
-    assert any(words in reason for reason in delete_blockers(estate, key))
+def test_what_is_in_use_stays(samples: Any, key: str, words: str) -> None:
+    assert any(words in reason for reason in delete_blockers(samples, key))
 
 
 @pytest.mark.parametrize(
@@ -331,25 +333,25 @@ def test_what_is_in_use_stays(estate: Any, key: str, words: str) -> None:
         ("environment", "uses it"),
     ],
 )
-def test_what_holds_something_stays(large_estate: Any, key: str, words: str) -> None:
-    assert any(words in reason for reason in delete_blockers(large_estate, key))
+def test_what_holds_something_stays(more_samples: Any, key: str, words: str) -> None:
+    assert any(words in reason for reason in delete_blockers(more_samples, key))
 
 
 @pytest.mark.parametrize("key", ["app", "gpu", "volume", "share", "endpoint", "assignment"])
-def test_what_nothing_needs_may_go(large_estate: Any, key: str) -> None:
-    assert delete_blockers(large_estate, key) == []
+def test_what_nothing_needs_may_go(more_samples: Any, key: str) -> None:
+    assert delete_blockers(more_samples, key) == []
 
 
-def test_everything_can_be_taken_away_in_the_reverse_order(large_estate: Any) -> None:
-    cloud = large_estate.sandbox.cloud
-    for key, made in reversed(large_estate.made.items()):
+def test_everything_can_be_taken_away_in_the_reverse_order(more_samples: Any) -> None:
+    cloud = more_samples.sandbox.cloud
+    for key, made in reversed(more_samples.made.items()):
         urn = f"urn:pulumi:stack::project::{made.token}::{key}"
         cloud.delete(urn, made.id, {**made.outputs})
-    assert list(large_estate.sandbox.store.all()) == []
+    assert list(more_samples.sandbox.store.all()) == []
 
 
-def test_the_network_watcher_of_a_region_is_there_by_itself(estate: Any) -> None:
-    world = estate.sandbox.store
+def test_the_network_watcher_of_a_region_is_there_by_itself(samples: Any) -> None:
+    world = samples.sandbox.store
     group = f"/subscriptions/{generated.SUBSCRIPTION}/resourceGroups/NetworkWatcherRG"
     watcher = f"{group}/providers/Microsoft.Network/networkWatchers/NetworkWatcher_uaenorth"
     assert existing.exists(world, group)

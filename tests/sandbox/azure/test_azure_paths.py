@@ -69,12 +69,12 @@ def is_in_sdk(token: str, path: str) -> bool:
     return known is not None and steps(known.type, names[1:])
 
 
-def asked(whole_estate: Any) -> Iterator[tuple[str, str]]:
-    for made in whole_estate.made.values():
+def asked(all_samples: Any) -> Iterator[tuple[str, str]]:
+    for made in all_samples.made.values():
         kind = table.kind(made.token)
         assert kind is not None
         resource = Recorder(
-            made.inputs, token=made.token, world=whole_estate.sandbox.store, id=made.id
+            made.inputs, token=made.token, world=all_samples.sandbox.store, id=made.id
         )
         for check in (*kind.rules, *kind.crosschecks, *kind.delete_blockers):
             list(check(resource))
@@ -97,10 +97,10 @@ def test_a_path_that_is_not_in_the_sdk_is_noticed() -> None:
     assert is_in_sdk(token, "networkRuleSet.ipRules[].iPAddressOrRange")
 
 
-def test_rules_read_properties_that_exist(whole_estate: Any) -> None:
+def test_rules_read_properties_that_exist(all_samples: Any) -> None:
     wrong = [
         (token, path)
-        for token, path in asked(whole_estate)
+        for token, path in asked(all_samples)
         if path not in BESIDE and not is_in_sdk(token, path)
     ]
     assert not wrong, "\n".join(map(str, wrong))

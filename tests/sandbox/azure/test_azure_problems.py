@@ -32,7 +32,7 @@ def changed(inputs: dict[str, Any], path: str, value: Any) -> dict[str, Any]:
     return result
 
 
-# key of the estate, path that is changed, value, path of the problem (None: the same), words
+# key of the samples, path that is changed, value, path of the problem (None: the same), words
 WRONG: list[tuple[str, str, Any, str | None, str]] = [
     ("rg", "resourceGroupName", "ends.", None, "90 characters"),
     ("rg", "resourceGroupName", "r" * 91, None, "91 characters"),
@@ -73,7 +73,7 @@ WRONG: list[tuple[str, str, Any, str | None, str]] = [
     ("route", "nextHopIpAddress", "10.0.0", None, "isn't an IP address"),
     ("peering", "remoteVirtualNetwork.id", "vnet2", None, "isn't a resource id"),
     ("endpoint", "subnet", ABSENT, r"subnet\.id", "is missing"),
-    ("endpoint", "privateLinkServiceConnections[0].groupIds", ["blob"], ".*", "allowed are vault"),
+    ("endpoint", "privateLinkServiceConnections[0].groupIds", ["blob"], ".*", "allowed: vault"),
     ("endpoint", "privateLinkServiceConnections[0].groupIds", [], ".*", "is missing"),
     ("endpoint", "privateLinkServiceConnections", [], None, "is missing"),
     ("zones", "privateDnsZoneConfigs", [], None, "is missing"),
@@ -236,8 +236,8 @@ WRONG: list[tuple[str, str, Any, str | None, str]] = [
 ]  # fmt: skip
 
 
-def problems(whole_estate: Any, key: str, inputs: dict[str, Any]) -> list[tuple[str, str]]:
-    found = MODEL.problems(whole_estate.made[key].token, inputs, CONFIG)
+def problems(all_samples: Any, key: str, inputs: dict[str, Any]) -> list[tuple[str, str]]:
+    found = MODEL.problems(all_samples.made[key].token, inputs, CONFIG)
     return [(problem.path, problem.reason) for problem in found]
 
 
@@ -245,20 +245,20 @@ def problems(whole_estate: Any, key: str, inputs: dict[str, Any]) -> list[tuple[
     "case", WRONG, ids=[f"{case[0]}-{case[1]}-{index}" for index, case in enumerate(WRONG)]
 )
 def test_a_wrong_value_is_refused_by_its_path(
-    whole_estate: Any, case: tuple[str, str, Any, str | None, str]
+    all_samples: Any, case: tuple[str, str, Any, str | None, str]
 ) -> None:
     key, path, value, where, words = case
-    inputs = changed(whole_estate.made[key].inputs, path, value)
-    found = problems(whole_estate, key, inputs)
+    inputs = changed(all_samples.made[key].inputs, path, value)
+    found = problems(all_samples, key, inputs)
     pattern = where or re.escape(path)
     assert any(re.fullmatch(pattern, at) and re.search(words, reason) for at, reason in found), (
         found
     )
 
 
-def test_what_the_estate_was_made_of_is_right(whole_estate: Any) -> None:
-    for key, resource in whole_estate.made.items():
-        assert problems(whole_estate, key, resource.inputs) == []
+def test_what_the_samples_was_made_of_is_right(all_samples: Any) -> None:
+    for key, resource in all_samples.made.items():
+        assert problems(all_samples, key, resource.inputs) == []
 
 
 def every_path(value: Any, before: str = "") -> list[str]:
@@ -273,17 +273,17 @@ def every_path(value: Any, before: str = "") -> list[str]:
     return found
 
 
-def test_unknown_values_are_no_problem(whole_estate: Any) -> None:
-    for key, resource in whole_estate.made.items():
+def test_unknown_values_are_no_problem(all_samples: Any) -> None:
+    for key, resource in all_samples.made.items():
         for path in every_path(resource.inputs):
-            found = problems(whole_estate, key, changed(resource.inputs, path, UNKNOWN))
+            found = problems(all_samples, key, changed(resource.inputs, path, UNKNOWN))
             assert [pair for pair in found if pair[0].startswith(path)] == [], (key, path)
 
 
-def test_each_problem_says_what_to_do(whole_estate: Any) -> None:
+def test_each_problem_says_what_to_do(all_samples: Any) -> None:
     for key, path, value, _, _ in WRONG:
-        inputs = changed(whole_estate.made[key].inputs, path, value)
-        for _, reason in problems(whole_estate, key, inputs):
+        inputs = changed(all_samples.made[key].inputs, path, value)
+        for _, reason in problems(all_samples, key, inputs):
             assert len(reason) > 15
             assert "Traceback" not in reason
 
@@ -305,13 +305,13 @@ def test_right_settings_pass_in_either_spelling_of_the_region() -> None:
         assert MODEL.check_configuration({"location": region}) == []
 
 
-def test_a_zone_is_refused_where_the_region_has_none(whole_estate: Any) -> None:
-    inputs = {**whole_estate.made["near"].inputs, "location": "UAE Central", "zones": ["1"]}
-    found = problems(whole_estate, "near", inputs)
+def test_a_zone_is_refused_where_the_region_has_none(all_samples: Any) -> None:
+    inputs = {**all_samples.made["near"].inputs, "location": "UAE Central", "zones": ["1"]}
+    found = problems(all_samples, "near", inputs)
     assert [at for at, _ in found] == ["zones"]
 
 
-def test_machines_of_other_regions_are_not_the_sandboxs_to_refuse(whole_estate: Any) -> None:
-    inputs = {**whole_estate.made["tier"].inputs, "location": "westeurope"}
+def test_machines_of_other_regions_are_not_the_sandboxs_to_refuse(all_samples: Any) -> None:
+    inputs = {**all_samples.made["tier"].inputs, "location": "westeurope"}
     inputs["sku"] = {"name": "Standard_NC24ads_A100_v4"}
-    assert problems(whole_estate, "tier", inputs) == []
+    assert problems(all_samples, "tier", inputs) == []

@@ -78,28 +78,26 @@ def paths(value: Any, before: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
 
 @EASY
 @given(token=st.sampled_from([*TOKENS, *OTHERS]), data=st.data())
-def test_no_inputs_make_the_model_fail(whole_estate: Any, token: str, data: st.DataObject) -> None:
+def test_no_inputs_make_the_model_fail(all_samples: Any, token: str, data: st.DataObject) -> None:
     names = sorted(
         {*registry.kind(token).parameters, "location", "tags", "identity", "resourceGroupName"}
     )
     keys = st.one_of(st.sampled_from(names), st.text(max_size=6))
     inputs = data.draw(st.dictionaries(keys, values, max_size=6))
-    survive(token, inputs, whole_estate.sandbox.store)
+    survive(token, inputs, all_samples.sandbox.store)
 
 
 @EASY
 @given(data=st.data())
-def test_no_value_put_anywhere_makes_the_model_fail(
-    whole_estate: Any, data: st.DataObject
-) -> None:
-    made = whole_estate.made[data.draw(st.sampled_from(sorted(whole_estate.made)))]
+def test_no_value_put_anywhere_makes_the_model_fail(all_samples: Any, data: st.DataObject) -> None:
+    made = all_samples.made[data.draw(st.sampled_from(sorted(all_samples.made)))]
     inputs = copy.deepcopy(made.inputs)
     *steps, last = data.draw(st.sampled_from(paths(inputs)))
     target: Any = inputs
     for step in steps:
         target = target[step]
     target[last] = data.draw(values)
-    survive(made.token, inputs, whole_estate.sandbox.store)
+    survive(made.token, inputs, all_samples.sandbox.store)
 
 
 @given(text=st.text(max_size=40))

@@ -13,8 +13,8 @@ from falaj.sandbox.clouds.azure import MODEL
 GROUP = {"resourceGroupName": "rg"}
 
 
-def ask(estate: Any, token: str, **args: Any) -> Any:
-    world = estate.sandbox.store
+def ask(samples: Any, token: str, **args: Any) -> Any:
+    world = samples.sandbox.store
     return MODEL.invoke(f"azure-native:{token}", args, {"location": "uaenorth"}, world)
 
 
@@ -40,14 +40,14 @@ def ask(estate: Any, token: str, **args: Any) -> Any:
     ],
 )  # fmt: skip
 def test_a_query_that_is_refused(
-    whole_estate: Any, token: str, args: dict[str, Any], words: str
+    all_samples: Any, token: str, args: dict[str, Any], words: str
 ) -> None:
     with pytest.raises(LookupError, match=words):
-        ask(whole_estate, token, **args)
+        ask(all_samples, token, **args)
 
 
-def test_who_deploys(whole_estate: Any) -> None:
-    found = ask(whole_estate, "authorization:getClientConfig")
+def test_who_deploys(all_samples: Any) -> None:
+    found = ask(all_samples, "authorization:getClientConfig")
     assert found["subscriptionId"] == "00000000-0000-0000-0000-000000000000"
     assert set(found) == {"clientId", "objectId", "subscriptionId", "tenantId"}
 
@@ -65,41 +65,41 @@ def test_who_deploys(whole_estate: Any) -> None:
     ],
 )
 def test_a_resource_answers_with_its_outputs(
-    whole_estate: Any, key: str, token: str, args: dict[str, Any]
+    all_samples: Any, key: str, token: str, args: dict[str, Any]
 ) -> None:
-    found = ask(whole_estate, token, **GROUP, **args)
-    assert found["id"] == whole_estate.id(key)
-    assert found["type"] == whole_estate.out(key, "type")
+    found = ask(all_samples, token, **GROUP, **args)
+    assert found["id"] == all_samples.id(key)
+    assert found["type"] == all_samples.out(key, "type")
 
 
-def test_a_subnet_that_its_network_declared(whole_estate: Any) -> None:
+def test_a_subnet_that_its_network_declared(all_samples: Any) -> None:
     found = ask(
-        whole_estate, "network:getSubnet", **GROUP, virtualNetworkName="vnet2", subnetName="inline"
+        all_samples, "network:getSubnet", **GROUP, virtualNetworkName="vnet2", subnetName="inline"
     )
     assert found["addressPrefix"] == "10.1.0.0/24"
 
 
-def test_a_cluster_hands_out_a_kubeconfig(whole_estate: Any) -> None:
+def test_a_cluster_hands_out_a_kubeconfig(all_samples: Any) -> None:
     found = ask(
-        whole_estate,
+        all_samples,
         "containerservice:listManagedClusterUserCredentials",
         **GROUP,
         resourceName="cluster",
     )
     document = json.loads(base64.b64decode(found["kubeconfigs"][0]["value"]))
     cluster = document["clusters"][0]["cluster"]
-    assert cluster["server"] == f"https://{whole_estate.out('cluster', 'privateFQDN')}:443"
+    assert cluster["server"] == f"https://{all_samples.out('cluster', 'privateFQDN')}:443"
     assert base64.b64decode(cluster["certificate-authority-data"]).startswith(b"-----BEGIN")
     assert document["users"][0]["user"]["exec"]["command"] == "kubelogin"
     assert document["current-context"] == document["contexts"][0]["name"]
 
 
-def test_an_account_with_shared_keys_gives_keys_that_open_nothing(whole_estate: Any) -> None:
-    found = ask(whole_estate, "storage:listStorageAccountKeys", **GROUP, accountName="homes1")
+def test_an_account_with_shared_keys_gives_keys_that_open_nothing(all_samples: Any) -> None:
+    found = ask(all_samples, "storage:listStorageAccountKeys", **GROUP, accountName="homes1")
     assert [each["keyName"] for each in found["keys"]] == ["key1", "key2"]
     assert all(each["value"].startswith("not-a-real-key") for each in found["keys"])
 
 
-def test_a_workspace_gives_keys_that_open_nothing(whole_estate: Any) -> None:
-    found = ask(whole_estate, "operationalinsights:getSharedKeys", **GROUP, workspaceName="logs")
+def test_a_workspace_gives_keys_that_open_nothing(all_samples: Any) -> None:
+    found = ask(all_samples, "operationalinsights:getSharedKeys", **GROUP, workspaceName="logs")
     assert found["primarySharedKey"] != found["secondarySharedKey"]

@@ -79,7 +79,7 @@ def _definition_conflicts(resource: Resource) -> Iterator[Problem]:
             )
 
 
-def _definition_obstacles(resource: Resource) -> Iterator[Problem]:
+def _definition_blockers(resource: Resource) -> Iterator[Problem]:
     own = resource.id.rpartition("/")[2].lower()
     for made in resource.world.all(ASSIGNMENT):
         role = made.inputs.get("roleDefinitionId")
@@ -269,7 +269,7 @@ KINDS: Final = (
             _definition_problems,
         ),
         crosschecks=(_definition_conflicts,),
-        delete_blockers=(_definition_obstacles,),
+        delete_blockers=(_definition_blockers,),
         computed=_definition_outputs,
     ),
     AzureKind(

@@ -10,7 +10,6 @@ from falaj.sandbox.clouds.azure import (
     checks,
     existing,
     generated,
-    keys,
     kinds,
     links,
     machines,
@@ -19,6 +18,7 @@ from falaj.sandbox.clouds.azure import (
 )
 from falaj.sandbox.clouds.azure.kinds import AzureKind
 from falaj.sandbox.clouds.azure.results import location
+from falaj.sandbox.clouds.azure.services import key_vault
 from falaj.sandbox.clouds.inputs import Inputs, Resource
 from falaj.sandbox.clouds.model import Problem
 from falaj.sandbox.clouds.rules import (
@@ -98,7 +98,7 @@ _SPOT: Final = ("Spot", "Low")
 
 def _set_problems(inputs: Inputs) -> Iterator[Problem]:
     rotates = inputs.flag("rotationToLatestKeyVersionEnabled")
-    yield from keys.address(
+    yield from key_vault.address(
         "activeKey.keyUrl",
         inputs.optional_string("activeKey.keyUrl"),
         versioned=None if rotates else True,
@@ -107,7 +107,7 @@ def _set_problems(inputs: Inputs) -> Iterator[Problem]:
 
 def _set_conflicts(resource: Resource) -> Iterator[Problem]:
     # Source: virtual-machines/disk-encryption (restrictions): same region, purge protection.
-    yield from keys.usable(
+    yield from key_vault.usable(
         resource,
         "activeKey.keyUrl",
         resource.optional_string("activeKey.keyUrl"),
@@ -117,7 +117,7 @@ def _set_conflicts(resource: Resource) -> Iterator[Problem]:
         resource.optional_string("activeKey.sourceVault.id"),
         resource.optional_string("activeKey.keyUrl"),
     )
-    found = keys.parse(uri) if uri else None
+    found = key_vault.parse(uri) if uri else None
     if source and found and source.rpartition("/")[2].lower() != found.vault.lower():
         yield Problem(
             "activeKey.sourceVault.id",
@@ -182,7 +182,7 @@ def _disks(inputs: Inputs, size: str | None) -> Iterator[Problem]:
             inputs.optional_string(f"{path}.managedDisk.diskEncryptionSet.id"),
             _DISK_SET,
         )
-    yield from checks.between(inputs, f"{os_disk}.diskSizeGB", 1, 4095, "GiB")
+    yield from between(f"{os_disk}.diskSizeGB", 1, 4095, "GiB")(inputs)
     if inputs.is_given(f"{os_disk}.diffDiskSettings") and inputs.optional_string(
         f"{os_disk}.caching"
     ) not in (

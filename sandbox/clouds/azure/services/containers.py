@@ -11,7 +11,6 @@ from falaj.sandbox.clouds.azure import (
     checks,
     existing,
     generated,
-    keys,
     kinds,
     links,
     places,
@@ -20,6 +19,7 @@ from falaj.sandbox.clouds.azure import (
 )
 from falaj.sandbox.clouds.azure.kinds import AzureKind
 from falaj.sandbox.clouds.azure.results import location
+from falaj.sandbox.clouds.azure.services import key_vault
 from falaj.sandbox.clouds.inputs import Inputs, Resource
 from falaj.sandbox.clouds.model import Problem
 from falaj.sandbox.clouds.rules import (
@@ -84,11 +84,9 @@ def _environment_problems(inputs: Inputs) -> Iterator[Problem]:
                 "zoneRedundant",
                 f"{places.display_name(region)} has no availability zones; leave it out",
             )
-        yield from checks.needs(
-            inputs,
-            "vnetConfiguration.infrastructureSubnetId",
-            "zone redundancy needs an own subnet",
-        )
+        yield from required(
+            "vnetConfiguration.infrastructureSubnetId", "zone redundancy needs an own subnet"
+        )(inputs)
 
 
 def _environment_conflicts(resource: Resource) -> Iterator[Problem]:
@@ -125,7 +123,7 @@ def _app_problems(inputs: Inputs) -> Iterator[Problem]:
 
 
 def _container(inputs: Inputs, path: str) -> Iterator[Problem]:
-    yield from checks.needs(inputs, f"{path}.image", "name the image")
+    yield from required(f"{path}.image", "name the image")(inputs)
     name = inputs.optional_string(f"{path}.name")
     if name and not re.fullmatch(r"[a-z0-9](?:[-a-z0-9]{0,44}[a-z0-9])?", name):
         yield Problem(
@@ -167,11 +165,9 @@ def _secrets(inputs: Inputs) -> Iterator[Problem]:
                 "letters, digits, hyphens and periods",
             )
         if inputs.is_given(f"{path}.keyVaultUrl"):
-            yield from checks.needs(
-                inputs,
-                f"{path}.identity",
-                "say which identity reads the vault ('system' or an id)",
-            )
+            yield from required(
+                f"{path}.identity", "say which identity reads the vault ('system' or an id)"
+            )(inputs)
     for path, _ in inputs.items("configuration.registries"):
         secret = inputs.optional_string(f"{path}.passwordSecretRef")
         if secret and secret not in known_names:
@@ -323,14 +319,14 @@ def _problems(inputs: Inputs) -> Iterator[Problem]:
 
 def _encryption(inputs: Inputs) -> Iterator[Problem]:
     base = "encryption.keyVaultProperties"
-    yield from keys.address(
+    yield from key_vault.address(
         f"{base}.keyIdentifier", inputs.optional_string(f"{base}.keyIdentifier")
     )
 
 
 def _conflicts(resource: Resource) -> Iterator[Problem]:
     path = "encryption.keyVaultProperties.keyIdentifier"
-    yield from keys.usable(resource, path, resource.optional_string(path))
+    yield from key_vault.usable(resource, path, resource.optional_string(path))
     client = resource.optional_string("encryption.keyVaultProperties.identity")
     names = results.identity_names(resource)
     if client and names and client not in {generated.guid("client", item) for item in names}:

@@ -123,7 +123,7 @@ def _listeners(inputs: Inputs) -> Iterator[Problem]:
     for path, _ in inputs.items("requestRoutingRules"):
         if inputs.optional_string("sku.name") in _V2 and inputs.is_absent(f"{path}.priority"):
             yield Problem(f"{path}.priority", "is missing: each rule needs one, 1 to 20000")
-        yield from checks.between(inputs, f"{path}.priority", 1, 20000)
+        yield from between(f"{path}.priority", 1, 20000)(inputs)
     for path, _ in inputs.items("sslCertificates"):
         if inputs.is_absent(f"{path}.data") and inputs.is_absent(f"{path}.keyVaultSecretId"):
             yield Problem(path, "has neither data nor keyVaultSecretId; give one of them")
@@ -262,8 +262,8 @@ def _policy_problems(inputs: Inputs) -> Iterator[Problem]:
 
 def _rule_group_problems(inputs: Inputs) -> Iterator[Problem]:
     for path, _ in inputs.items("ruleCollections"):
-        yield from checks.between(inputs, f"{path}.priority", 100, 65000)
-        yield from checks.needs(inputs, f"{path}.name", "each collection needs a name")
+        yield from between(f"{path}.priority", 100, 65000)(inputs)
+        yield from required(f"{path}.name", "each collection needs a name")(inputs)
         kinds = {
             inputs.optional_string(f"{rule}.ruleType") for rule, _ in inputs.items(f"{path}.rules")
         }

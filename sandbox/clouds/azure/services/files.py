@@ -5,17 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Final
 
-from falaj.sandbox.clouds.azure import (
-    checks,
-    existing,
-    generated,
-    keys,
-    kinds,
-    links,
-    subnets,
-)
+from falaj.sandbox.clouds.azure import checks, existing, generated, kinds, links, subnets
 from falaj.sandbox.clouds.azure.kinds import AzureKind
 from falaj.sandbox.clouds.azure.results import location
+from falaj.sandbox.clouds.azure.services import key_vault
 from falaj.sandbox.clouds.inputs import Inputs, Resource
 from falaj.sandbox.clouds.model import Problem
 from falaj.sandbox.clouds.rules import (
@@ -59,7 +52,7 @@ _LUSTRE_SUBNETS: Final = ((16, 27), (40, 26), (92, 25), (196, 24), (1536, 23))
 def _account_problems(inputs: Inputs) -> Iterator[Problem]:
     base = "encryption.keyVaultProperties"
     uri = inputs.optional_string(f"{base}.keyVaultUri")
-    if uri and keys.parse(uri) is None:
+    if uri and key_vault.parse(uri) is None:
         yield Problem(
             f"{base}.keyVaultUri",
             f"{uri!r} isn't the address of a vault; it looks like https://NAME.vault.azure.net/",
@@ -68,7 +61,7 @@ def _account_problems(inputs: Inputs) -> Iterator[Problem]:
 
 def _account_conflicts(resource: Resource) -> Iterator[Problem]:
     base = "encryption.keyVaultProperties"
-    yield from keys.usable(
+    yield from key_vault.usable(
         resource,
         f"{base}.keyVaultUri",
         resource.optional_string(f"{base}.keyVaultUri"),
@@ -158,7 +151,7 @@ def _lustre_problems(inputs: Inputs) -> Iterator[Problem]:
                 f"{size:g} isn't allowed for {sku}; allowed are multiples of {step} to {most} TiB",
             )
     key = inputs.optional_string("encryptionSettings.keyEncryptionKey.keyUrl")
-    yield from keys.address("encryptionSettings.keyEncryptionKey.keyUrl", key, versioned=True)
+    yield from key_vault.address("encryptionSettings.keyEncryptionKey.keyUrl", key, versioned=True)
 
 
 def _lustre_conflicts(resource: Resource) -> Iterator[Problem]:
@@ -167,7 +160,7 @@ def _lustre_conflicts(resource: Resource) -> Iterator[Problem]:
     yield from subnets.fits(resource, "filesystemSubnet", where=location(resource), least=least)
     # Source: azure-managed-lustre/customer-managed-encryption-keys: same region, purge protection.
     path = "encryptionSettings.keyEncryptionKey.keyUrl"
-    yield from keys.usable(
+    yield from key_vault.usable(
         resource, path, resource.optional_string(path), region=location(resource)
     )
 

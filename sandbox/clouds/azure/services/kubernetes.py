@@ -12,7 +12,6 @@ from falaj.sandbox.clouds.azure import (
     checks,
     existing,
     generated,
-    keys,
     kinds,
     links,
     places,
@@ -20,7 +19,7 @@ from falaj.sandbox.clouds.azure import (
 )
 from falaj.sandbox.clouds.azure.kinds import AzureKind
 from falaj.sandbox.clouds.azure.results import location
-from falaj.sandbox.clouds.azure.services import node_pools
+from falaj.sandbox.clouds.azure.services import key_vault, node_pools
 from falaj.sandbox.clouds.inputs import Inputs, Resource, joined
 from falaj.sandbox.clouds.model import Problem
 from falaj.sandbox.clouds.rules import (
@@ -247,11 +246,9 @@ def _access(inputs: Inputs) -> Iterator[Problem]:
             )
     if inputs.flag(f"{_API}.enableVnetIntegration"):
         yield from (
-            checks.needs(
-                inputs,
-                f"{_API}.subnetId",
-                "the API server's subnet is needed for enableVnetIntegration",
-            )
+            required(
+                f"{_API}.subnetId", "the API server's subnet is needed for enableVnetIntegration"
+            )(inputs)
             if inputs.is_given("agentPoolProfiles[0].vnetSubnetID")
             else ()
         )
@@ -259,8 +256,8 @@ def _access(inputs: Inputs) -> Iterator[Problem]:
 
 def _security(inputs: Inputs) -> Iterator[Problem]:
     if inputs.flag(f"{_KMS}.enabled"):
-        yield from checks.needs(inputs, f"{_KMS}.keyId", "name the key that encrypts the secrets")
-        yield from keys.address(
+        yield from required(f"{_KMS}.keyId", "name the key that encrypts the secrets")(inputs)
+        yield from key_vault.address(
             f"{_KMS}.keyId", inputs.optional_string(f"{_KMS}.keyId"), versioned=True
         )
         if inputs.optional_string("identity.type") == "SystemAssigned":
@@ -271,9 +268,9 @@ def _security(inputs: Inputs) -> Iterator[Problem]:
                 "the key must be readable before the cluster exists",
             )
         if inputs.optional_string(f"{_KMS}.keyVaultNetworkAccess") == "Private":
-            yield from checks.needs(
-                inputs, f"{_KMS}.keyVaultResourceId", "a private vault is named by its id too"
-            )
+            yield from required(
+                f"{_KMS}.keyVaultResourceId", "a private vault is named by its id too"
+            )(inputs)
             if inputs.at(f"{_API}.enableVnetIntegration") in (None, False):
                 yield Problem(
                     f"{_API}.enableVnetIntegration",
@@ -291,7 +288,7 @@ def _security(inputs: Inputs) -> Iterator[Problem]:
 def _conflicts(resource: Resource) -> Iterator[Problem]:
     where = location(resource)
     # Source: aks/use-kms-etcd-encryption; the vault's purge protection is advice there, no rule.
-    yield from keys.usable(
+    yield from key_vault.usable(
         resource,
         f"{_KMS}.keyId",
         resource.optional_string(f"{_KMS}.keyId"),

@@ -6,18 +6,10 @@ import re
 from collections.abc import Iterator
 from typing import Any, Final
 
-from falaj.sandbox.clouds.azure import (
-    arm,
-    checks,
-    existing,
-    generated,
-    keys,
-    kinds,
-    links,
-    places,
-)
+from falaj.sandbox.clouds.azure import arm, checks, existing, generated, kinds, links, places
 from falaj.sandbox.clouds.azure.kinds import AzureKind
 from falaj.sandbox.clouds.azure.results import location
+from falaj.sandbox.clouds.azure.services import key_vault
 from falaj.sandbox.clouds.inputs import Inputs, Resource
 from falaj.sandbox.clouds.model import Problem
 from falaj.sandbox.clouds.rules import (
@@ -64,7 +56,7 @@ def _workspace_problems(inputs: Inputs) -> Iterator[Problem]:
 def _cluster_problems(inputs: Inputs) -> Iterator[Problem]:
     base = "keyVaultProperties"
     uri = inputs.optional_string(f"{base}.keyVaultUri")
-    if uri and keys.parse(uri) is None:
+    if uri and key_vault.parse(uri) is None:
         yield Problem(
             f"{base}.keyVaultUri",
             f"{uri!r} isn't the address of a vault; it looks like https://NAME.vault.azure.net/",
@@ -74,7 +66,7 @@ def _cluster_problems(inputs: Inputs) -> Iterator[Problem]:
 def _cluster_conflicts(resource: Resource) -> Iterator[Problem]:
     base = "keyVaultProperties"
     # Source: azure-monitor/logs/customer-managed-keys: same region, purge protection.
-    yield from keys.usable(
+    yield from key_vault.usable(
         resource,
         f"{base}.keyVaultUri",
         resource.optional_string(f"{base}.keyVaultUri"),
@@ -85,9 +77,9 @@ def _cluster_conflicts(resource: Resource) -> Iterator[Problem]:
 
 def _linked_problems(inputs: Inputs) -> Iterator[Problem]:
     if (inputs.optional_string("linkedServiceName") or "").lower() == "cluster":
-        yield from checks.needs(
-            inputs, "writeAccessResourceId", "a link to a cluster names it here, not in resourceId"
-        )
+        yield from required(
+            "writeAccessResourceId", "a link to a cluster names it here, not in resourceId"
+        )(inputs)
 
 
 def _linked_conflicts(resource: Resource) -> Iterator[Problem]:

@@ -12,7 +12,16 @@ from falaj.sandbox.clouds.azure.kinds import AzureKind
 from falaj.sandbox.clouds.azure.results import location
 from falaj.sandbox.clouds.inputs import Inputs, Resource
 from falaj.sandbox.clouds.model import Made, Problem, World
-from falaj.sandbox.clouds.rules import absent, all_of, between, is_on, one_of, refused, texts
+from falaj.sandbox.clouds.rules import (
+    absent,
+    all_of,
+    between,
+    is_on,
+    one_of,
+    refused,
+    required,
+    texts,
+)
 
 VIRTUAL_NETWORK: Final = "azure-native:network:VirtualNetwork"
 SUBNET: Final = "azure-native:network:Subnet"
@@ -207,7 +216,7 @@ def _peering_conflicts(resource: Resource) -> Iterator[Problem]:
                 )
 
 
-def _network_obstacles(resource: Resource) -> Iterator[Problem]:
+def _network_blockers(resource: Resource) -> Iterator[Problem]:
     world, id = resource.world, resource.id
     for made in existing.azure(world):
         if arm.is_below(made.id, id):
@@ -298,7 +307,7 @@ def rule(inputs: Inputs, path: str) -> Iterator[Problem]:
     if number is not None and (not 100 <= number <= 4096 or number != int(number)):
         yield Problem(f"{base}priority", f"{number:g} isn't allowed; allowed is 100 to 4096")
     if path:
-        yield from checks.needs(inputs, f"{base}priority", "give each rule its own, 100 to 4096")
+        yield from required(f"{base}priority", "give each rule its own, 100 to 4096")(inputs)
         name = inputs.optional_string(f"{base}name")
         if name:
             yield from kinds.NETWORK.check(f"{base}name", name)
@@ -540,7 +549,7 @@ KINDS: Final = (
         "Microsoft.Network/virtualNetworks/{virtualNetworkName}",
         name=kinds.VIRTUAL_NETWORK,
         rules=(_network_problems,),
-        delete_blockers=(_network_obstacles,),
+        delete_blockers=(_network_blockers,),
         computed=_network_outputs,
     ),
     AzureKind(

@@ -40,10 +40,10 @@ def _endpoint_problems(inputs: Inputs) -> Iterator[Problem]:
         yield Problem(_LISTS[0], "is missing: name the resource that the endpoint leads to")
     for name in _LISTS:
         for path, _ in inputs.items(name):
-            yield from checks.needs(inputs, f"{path}.name", "each connection needs a name")
-            yield from checks.needs(
-                inputs, f"{path}.privateLinkServiceId", "give the id of the resource to reach"
-            )
+            yield from required(f"{path}.name", "each connection needs a name")(inputs)
+            yield from required(
+                f"{path}.privateLinkServiceId", "give the id of the resource to reach"
+            )(inputs)
             yield from _connection(inputs, path)
 
 
@@ -194,7 +194,7 @@ def _record_outputs(inputs: Inputs) -> dict[str, Any]:
     }
 
 
-def _zone_obstacles(resource: Resource) -> Iterator[Problem]:
+def _zone_blockers(resource: Resource) -> Iterator[Problem]:
     for made in (
         existing.of_type(resource.world, "Microsoft.Network/privateDnsZones/virtualNetworkLinks")
         if resource.world
@@ -245,7 +245,7 @@ KINDS: Final = (
         "Microsoft.Network/privateDnsZones/{privateZoneName}",
         name=kinds.ZONE,
         location="global",
-        delete_blockers=(_zone_obstacles,),
+        delete_blockers=(_zone_blockers,),
         computed=_zone_outputs,
     ),
     AzureKind(

@@ -11,7 +11,6 @@ from falaj.sandbox.clouds.azure import (
     checks,
     existing,
     generated,
-    keys,
     kinds,
     links,
     places,
@@ -19,6 +18,7 @@ from falaj.sandbox.clouds.azure import (
 )
 from falaj.sandbox.clouds.azure.kinds import AzureKind
 from falaj.sandbox.clouds.azure.results import location
+from falaj.sandbox.clouds.azure.services import key_vault
 from falaj.sandbox.clouds.inputs import Inputs, Resource
 from falaj.sandbox.clouds.model import Problem
 from falaj.sandbox.clouds.rules import (
@@ -92,9 +92,9 @@ def _encryption(inputs: Inputs) -> Iterator[Problem]:
     base = "encryption.keyVaultProperties"
     if source == "Microsoft.Keyvault":
         for name in ("keyName", "keyVaultUri"):
-            yield from checks.needs(
-                inputs, f"{base}.{name}", "an own key is named by its vault's address and its name"
-            )
+            yield from required(
+                f"{base}.{name}", "an own key is named by its vault's address and its name"
+            )(inputs)
         if inputs.is_absent("identity.type") or inputs.optional_string("identity.type") == "None":
             yield Problem(
                 "identity",
@@ -122,7 +122,7 @@ def _encryption(inputs: Inputs) -> Iterator[Problem]:
             "encryption.keySource", f"{source} takes no key of a vault; set Microsoft.Keyvault"
         )
     uri = inputs.optional_string(f"{base}.keyVaultUri")
-    if uri and keys.parse(uri) is None:
+    if uri and key_vault.parse(uri) is None:
         yield Problem(
             f"{base}.keyVaultUri",
             f"{uri!r} isn't the address of a vault; it looks like https://NAME.vault.azure.net/",
@@ -133,7 +133,7 @@ def _account_conflicts(resource: Resource) -> Iterator[Problem]:
     base = "encryption.keyVaultProperties"
     if resource.optional_string("encryption.keySource") == "Microsoft.Keyvault":
         # The vault may be in another region: storage/common/customer-managed-keys-overview.
-        yield from keys.usable(
+        yield from key_vault.usable(
             resource,
             f"{base}.keyVaultUri",
             resource.optional_string(f"{base}.keyVaultUri"),
@@ -208,7 +208,7 @@ def _account(resource: Resource) -> Inputs | None:
 
 def _service_problems(inputs: Inputs) -> Iterator[Problem]:
     if inputs.flag("restorePolicy.enabled"):
-        yield from checks.needs(inputs, "restorePolicy.days", "say for how many days")
+        yield from required("restorePolicy.days", "say for how many days")(inputs)
         # Source: storage/blobs/point-in-time-restore-overview (prerequisites).
         for needed in (
             "isVersioningEnabled",
@@ -259,7 +259,7 @@ def _lifecycle_problems(inputs: Inputs) -> Iterator[Problem]:
         kinds = f"{path}.definition.filters.blobTypes"
         for where, text in inputs.strings(kinds):
             yield from checks.one_of(where, text, ("blockBlob", "appendBlob"))
-        yield from checks.needs(inputs, kinds, "name blockBlob or appendBlob")
+        yield from required(kinds, "name blockBlob or appendBlob")(inputs)
         for where, text in inputs.strings(f"{path}.definition.filters.prefixMatch"):
             if not _PREFIXES.fullmatch(text.split("/")[0]):
                 yield Problem(where, f"{text!r} must start with the name of a container")
@@ -300,17 +300,17 @@ def _share_conflicts(resource: Resource) -> Iterator[Problem]:
 
 
 def _scope_problems(inputs: Inputs) -> Iterator[Problem]:
-    yield from keys.address(
+    yield from key_vault.address(
         "keyVaultProperties.keyUri", inputs.optional_string("keyVaultProperties.keyUri")
     )
 
 
 def _scope_conflicts(resource: Resource) -> Iterator[Problem]:
     uri = resource.optional_string("keyVaultProperties.keyUri")
-    yield from keys.usable(resource, "keyVaultProperties.keyUri", uri)
+    yield from key_vault.usable(resource, "keyVaultProperties.keyUri", uri)
 
 
-def _container_obstacles(resource: Resource) -> Iterator[Problem]:
+def _container_blockers(resource: Resource) -> Iterator[Problem]:
     policies = "azure-native:storage:BlobContainerImmutabilityPolicy"
     for made in resource.world.all(policies):
         if arm.is_below(made.id, resource.id) and made.outputs.get("state") == "Locked":
@@ -406,7 +406,7 @@ KINDS: Final = (
         f"{PATH}/blobServices/default/containers/{{containerName}}",
         rules=(_container_problems,),
         crosschecks=(_container_conflicts,),
-        delete_blockers=(_container_obstacles,),
+        delete_blockers=(_container_blockers,),
         computed=_container_outputs,
     ),
     AzureKind(

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from tests.sandbox.azure.estate import Estate
+from tests.sandbox.azure.samples import Samples
 
 
-def machines(estate: Estate) -> None:
-    add, group = estate.add, {"resourceGroupName": "rg"}
-    identity = {"type": "UserAssigned", "userAssignedIdentities": [estate.id("identity")]}
+def machines(samples: Samples) -> None:
+    add, group = samples.add, {"resourceGroupName": "rg"}
+    identity = {"type": "UserAssigned", "userAssignedIdentities": [samples.id("identity")]}
     add(
         "disks",
         "compute:DiskEncryptionSet",
         **group,
         diskEncryptionSetName="disks",
-        activeKey={"keyUrl": estate.out("key", "keyUriWithVersion")},
+        activeKey={"keyUrl": samples.out("key", "keyUriWithVersion")},
         identity={"type": "SystemAssigned"},
     )
     add(
@@ -45,7 +45,7 @@ def machines(estate: Estate) -> None:
         **group,
         loadBalancerName="lb",
         sku={"name": "Standard"},
-        frontendIPConfigurations=[{"name": "in", "subnet": {"id": estate.id("nodes")}}],
+        frontendIPConfigurations=[{"name": "in", "subnet": {"id": samples.id("nodes")}}],
         backendAddressPools=[{"name": "pool"}],
         probes=[{"name": "up", "port": 8080, "protocol": "Tcp"}],
     )
@@ -63,7 +63,7 @@ def machines(estate: Estate) -> None:
                     "createOption": "FromImage",
                     "managedDisk": {
                         "storageAccountType": "Premium_LRS",
-                        "diskEncryptionSet": {"id": estate.id("disks")},
+                        "diskEncryptionSet": {"id": samples.id("disks")},
                     },
                 },
             },
@@ -71,21 +71,23 @@ def machines(estate: Estate) -> None:
                 "networkInterfaceConfigurations": [
                     {
                         "name": "nic",
-                        "ipConfigurations": [{"name": "ip", "subnet": {"id": estate.id("nodes")}}],
+                        "ipConfigurations": [
+                            {"name": "ip", "subnet": {"id": samples.id("nodes")}}
+                        ],
                     }
                 ]
             },
         },
     )
-    gateway = f"{estate.id('rg')}/providers/Microsoft.Network/applicationGateways/gw"
+    gateway = f"{samples.id('rg')}/providers/Microsoft.Network/applicationGateways/gw"
     add(
         "gw",
         "network:ApplicationGateway",
         **group,
         applicationGatewayName="gw",
         sku={"name": "Standard_v2", "tier": "Standard_v2", "capacity": 2},
-        gatewayIPConfigurations=[{"name": "g", "subnet": {"id": estate.id("gateway")}}],
-        frontendIPConfigurations=[{"name": "in", "subnet": {"id": estate.id("gateway")}}],
+        gatewayIPConfigurations=[{"name": "g", "subnet": {"id": samples.id("gateway")}}],
+        frontendIPConfigurations=[{"name": "in", "subnet": {"id": samples.id("gateway")}}],
         frontendPorts=[{"name": "p80", "port": 80}],
         backendAddressPools=[{"name": "pool"}],
         backendHttpSettingsCollection=[{"name": "http", "port": 8080, "protocol": "Http"}],
@@ -121,7 +123,7 @@ def machines(estate: Estate) -> None:
         apiServerAccessProfile={"enablePrivateCluster": True, "privateDNSZone": "system"},
         oidcIssuerProfile={"enabled": True},
         securityProfile={"workloadIdentity": {"enabled": True}},
-        diskEncryptionSetID=estate.id("disks"),
+        diskEncryptionSetID=samples.id("disks"),
         networkProfile={
             "networkPlugin": "azure",
             "networkPluginMode": "overlay",
@@ -137,7 +139,7 @@ def machines(estate: Estate) -> None:
                 "mode": "System",
                 "count": 2,
                 "vmSize": "Standard_D4s_v6",
-                "vnetSubnetID": estate.id("nodes"),
+                "vnetSubnetID": samples.id("nodes"),
             }
         ],
     )
@@ -151,8 +153,8 @@ def machines(estate: Estate) -> None:
         mode="User",
         count=0,
         gpuInstanceProfile="MIG1g",
-        vnetSubnetID=estate.id("nodes"),
-        capacityReservationGroupID=estate.id("reserved"),
+        vnetSubnetID=samples.id("nodes"),
+        capacityReservationGroupID=samples.id("reserved"),
         nodeTaints=["nvidia.com/gpu=present:NoSchedule"],
     )
     add(
@@ -174,14 +176,14 @@ def machines(estate: Estate) -> None:
         **group,
         environmentName="environment",
         workloadProfiles=[{"name": "Consumption", "workloadProfileType": "Consumption"}],
-        vnetConfiguration={"infrastructureSubnetId": estate.id("apps"), "internal": True},
+        vnetConfiguration={"infrastructureSubnetId": samples.id("apps"), "internal": True},
     )
     add(
         "app",
         "app:ContainerApp",
         **group,
         containerAppName="inference",
-        environmentId=estate.id("environment"),
+        environmentId=samples.id("environment"),
         configuration={"ingress": {"targetPort": 8080, "external": False}},
         template={
             "containers": [

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from tests.sandbox.azure.estate import GUID, PURGEABLE, READER, SCOPE, Estate
+from tests.sandbox.azure.samples import GUID, PURGEABLE, READER, SCOPE, Samples
 
 
-def keys(estate: Estate) -> None:
-    add, group = estate.add, {"resourceGroupName": "rg"}
+def keys(samples: Samples) -> None:
+    add, group = samples.add, {"resourceGroupName": "rg"}
     add(
         "vault",
         "keyvault:Vault",
@@ -72,11 +72,11 @@ def keys(estate: Estate) -> None:
         "network:PrivateEndpoint",
         **group,
         privateEndpointName="vault",
-        subnet={"id": estate.id("links")},
+        subnet={"id": samples.id("links")},
         privateLinkServiceConnections=[
             {
                 "name": "vault",
-                "privateLinkServiceId": estate.id("vault"),
+                "privateLinkServiceId": samples.id("vault"),
                 "groupIds": ["vault"],
             }
         ],
@@ -87,7 +87,7 @@ def keys(estate: Estate) -> None:
         **group,
         privateEndpointName="vault",
         privateDnsZoneGroupName="default",
-        privateDnsZoneConfigs=[{"name": "vault", "privateDnsZoneId": estate.id("zone")}],
+        privateDnsZoneConfigs=[{"name": "vault", "privateDnsZoneId": samples.id("zone")}],
     )
     add("identity", "managedidentity:UserAssignedIdentity", **group, resourceName="identity")
     add(
@@ -111,22 +111,22 @@ def keys(estate: Estate) -> None:
     add(
         "assignment",
         "authorization:RoleAssignment",
-        scope=estate.id("vault"),
-        principalId=estate.out("identity", "principalId"),
+        scope=samples.id("vault"),
+        principalId=samples.out("identity", "principalId"),
         principalType="ServicePrincipal",
         roleDefinitionId=READER,
     )
     add(
         "eligible",
         "authorization:PimRoleEligibilitySchedule",
-        scope=estate.id("rg"),
+        scope=samples.id("rg"),
         principalId=GUID,
         roleDefinitionId=READER,
     )
     add(
         "governed",
         "authorization:PolicyAssignment",
-        scope=estate.id("rg"),
+        scope=samples.id("rg"),
         policyAssignmentName="regions",
         policyDefinitionId=f"/providers/Microsoft.Authorization/policyDefinitions/{GUID}",
     )
@@ -138,13 +138,13 @@ def keys(estate: Estate) -> None:
     )
 
 
-def locks(estate: Estate) -> None:
-    add = estate.add
+def locks(samples: Samples) -> None:
+    add = samples.add
     level = {"level": "CanNotDelete"}
     add(
         "lock",
         "authorization:ManagementLockByScope",
-        scope=estate.id("vault"),
+        scope=samples.id("vault"),
         lockName="k",
         **level,
     )

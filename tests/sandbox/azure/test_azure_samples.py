@@ -18,13 +18,13 @@ ARM = re.compile(
 )
 
 
-def test_no_row_of_the_table_is_left_untried(whole_estate: Any) -> None:
-    tried = {resource.token for resource in whole_estate.made.values()}
+def test_no_row_of_the_table_is_left_untried(all_samples: Any) -> None:
+    tried = {resource.token for resource in all_samples.made.values()}
     assert {kind.token for kind in table.all_kinds()} - tried == set()
 
 
-def test_every_id_is_one_of_resource_manager(whole_estate: Any) -> None:
-    for key, resource in whole_estate.made.items():
+def test_every_id_is_one_of_resource_manager(all_samples: Any) -> None:
+    for key, resource in all_samples.made.items():
         assert ARM.fullmatch(resource.id), (key, resource.id)
         assert arm.parse(resource.id), key
         assert resource.id.startswith(f"/subscriptions/{generated.SUBSCRIPTION}")
@@ -49,15 +49,15 @@ def test_replacements_name_inputs_of_the_sdk() -> None:
         assert tops <= known.inputs, (kind.token, tops - known.inputs)
 
 
-def test_outputs_are_those_of_the_sdk_and_never_change(whole_estate: Any) -> None:
-    for key, made in whole_estate.made.items():
+def test_outputs_are_those_of_the_sdk_and_never_change(all_samples: Any) -> None:
+    for key, made in all_samples.made.items():
         known = shape(made.token)
         again = MODEL.outputs(
             made.token,
             made.id,
             {**made.inputs},
             {"location": "uaenorth"},
-            whole_estate.sandbox.store,
+            all_samples.sandbox.store,
         )
         computed = set(again) - set(made.inputs)
         assert known is not None
@@ -89,13 +89,13 @@ def test_outputs_are_those_of_the_sdk_and_never_change(whole_estate: Any) -> Non
     ],
 )  # fmt: skip
 def test_computed_values_look_like_azures(
-    whole_estate: Any, key: str, path: tuple[str, ...], expected: str
+    all_samples: Any, key: str, path: tuple[str, ...], expected: str
 ) -> None:
     if not path:
-        address = whole_estate.out("balancer", "frontendIPConfigurations")[0]["privateIPAddress"]
+        address = all_samples.out("balancer", "frontendIPConfigurations")[0]["privateIPAddress"]
         assert address.startswith(("10.0.0.", "10.0.1.", "10.0.2.", "10.0.3."))
         return
-    assert re.fullmatch(expected, whole_estate.out(key, *path))
+    assert re.fullmatch(expected, all_samples.out(key, *path))
 
 
 def test_tables_speak_of_known_types_and_name_their_sources() -> None:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from tests.sandbox.azure.estate import Estate
+from tests.sandbox.azure.samples import Samples
 
 
-def storage(estate: Estate) -> None:
-    add, group = estate.add, {"resourceGroupName": "rg"}
+def storage(samples: Samples) -> None:
+    add, group = samples.add, {"resourceGroupName": "rg"}
     add(
         "account",
         "storage:StorageAccount",
@@ -16,15 +16,15 @@ def storage(estate: Estate) -> None:
         sku={"name": "Standard_ZRS"},
         minimumTlsVersion="TLS1_2",
         allowSharedKeyAccess=False,
-        identity={"type": "UserAssigned", "userAssignedIdentities": [estate.id("identity")]},
+        identity={"type": "UserAssigned", "userAssignedIdentities": [samples.id("identity")]},
         encryption={
             "keySource": "Microsoft.Keyvault",
             "requireInfrastructureEncryption": True,
             "keyVaultProperties": {
                 "keyName": "disks",
-                "keyVaultUri": estate.out("vault", "properties", "vaultUri"),
+                "keyVaultUri": samples.out("vault", "properties", "vaultUri"),
             },
-            "encryptionIdentity": {"encryptionUserAssignedIdentity": estate.id("identity")},
+            "encryptionIdentity": {"encryptionUserAssignedIdentity": samples.id("identity")},
         },
     )
     of = {**group, "accountName": "datasets1"}
@@ -72,7 +72,7 @@ def storage(estate: Estate) -> None:
         **of,
         encryptionScopeName="own",
         source="Microsoft.KeyVault",
-        keyVaultProperties={"keyUri": estate.out("key", "keyUri")},
+        keyVaultProperties={"keyUri": samples.out("key", "keyUri")},
     )
     add(
         "fileaccount",
@@ -111,7 +111,7 @@ def storage(estate: Estate) -> None:
         volumeName="scratch",
         creationToken="scratch",
         usageThreshold=1024**4,
-        subnetId=estate.id("netapp"),
+        subnetId=samples.id("netapp"),
         protocolTypes=["NFSv4.1"],
         serviceLevel="Premium",
     )
@@ -123,13 +123,13 @@ def storage(estate: Estate) -> None:
         sku={"name": "AMLFS-Durable-Premium-250"},
         storageCapacityTiB=8,
         zones=["1"],
-        filesystemSubnet=estate.id("lustre"),
+        filesystemSubnet=samples.id("lustre"),
         maintenanceWindow={"dayOfWeek": "Saturday", "timeOfDayUTC": "22:00"},
     )
 
 
-def registry(estate: Estate) -> None:
-    add, group = estate.add, {"resourceGroupName": "rg"}
+def registry(samples: Samples) -> None:
+    add, group = samples.add, {"resourceGroupName": "rg"}
     add(
         "registry",
         "containerregistry:Registry",
@@ -138,12 +138,12 @@ def registry(estate: Estate) -> None:
         sku={"name": "Premium"},
         publicNetworkAccess="Disabled",
         policies={"exportPolicy": {"status": "disabled"}},
-        identity={"type": "UserAssigned", "userAssignedIdentities": {estate.id("identity"): {}}},
+        identity={"type": "UserAssigned", "userAssignedIdentities": {samples.id("identity"): {}}},
         encryption={
             "status": "enabled",
             "keyVaultProperties": {
-                "identity": estate.out("identity", "clientId"),
-                "keyIdentifier": estate.out("key", "keyUri"),
+                "identity": samples.out("identity", "clientId"),
+                "keyIdentifier": samples.out("key", "keyUri"),
             },
         },
     )
@@ -163,7 +163,7 @@ def registry(estate: Estate) -> None:
         cacheRuleName="busybox",
         sourceRepository="docker.io/library/busybox",
         targetRepository="mirror/busybox",
-        credentialSetResourceId=estate.id("credentials"),
+        credentialSetResourceId=samples.id("credentials"),
     )
     add(
         "map",
@@ -177,5 +177,5 @@ def registry(estate: Estate) -> None:
         "containerregistry:Token",
         **of,
         tokenName="reader",
-        scopeMapId=estate.id("map"),
+        scopeMapId=samples.id("map"),
     )

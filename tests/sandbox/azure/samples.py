@@ -20,7 +20,7 @@ class Resource(NamedTuple):
     outputs: dict[str, Any]
 
 
-class Estate:
+class Samples:
     """What was made, by a short name; each resource sees those before it."""
 
     def __init__(self, sandbox: Sandbox) -> None:

@@ -13,7 +13,7 @@ _MADE_UP_VAULT = (
 _MADE_UP_DIGEST = "sha256:" + "0" * 64
 
 
-def check_reality(settings: CloudSettings, *, sandboxed: bool) -> None:
+def check_sandbox_guard(settings: CloudSettings, *, sandboxed: bool) -> None:
     """Refuse a stack that is not meant for where it is about to be deployed.
 
     Args:

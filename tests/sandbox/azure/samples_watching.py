@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from tests.sandbox.azure.estate import REGION, SCOPE, Estate
+from tests.sandbox.azure.samples import REGION, SCOPE, Samples
 
 
-def watching(estate: Estate) -> None:
-    add, group = estate.add, {"resourceGroupName": "rg"}
+def watching(samples: Samples) -> None:
+    add, group = samples.add, {"resourceGroupName": "rg"}
     add("logs", "operationalinsights:Workspace", **group, workspaceName="logs", retentionInDays=90)
     of = {**group, "workspaceName": "logs"}
     add(
@@ -17,7 +17,7 @@ def watching(estate: Estate) -> None:
         identity={"type": "SystemAssigned"},
         sku={"name": "CapacityReservation", "capacity": 100},
         keyVaultProperties={
-            "keyVaultUri": estate.out("vault", "properties", "vaultUri"),
+            "keyVaultUri": samples.out("vault", "properties", "vaultUri"),
             "keyName": "disks",
             "keyVersion": "",
         },
@@ -27,7 +27,7 @@ def watching(estate: Estate) -> None:
         "operationalinsights:LinkedService",
         **of,
         linkedServiceName="Cluster",
-        writeAccessResourceId=estate.id("logs-cluster"),
+        writeAccessResourceId=samples.id("logs-cluster"),
     )
     add("table", "operationalinsights:Table", **of, tableName="AzureActivity", retentionInDays=90)
     add(
@@ -35,22 +35,22 @@ def watching(estate: Estate) -> None:
         "operationalinsights:DataExport",
         **of,
         dataExportName="audit",
-        resourceId=estate.id("account"),
+        resourceId=samples.id("account"),
         tableNames=["AzureActivity"],
     )
     add(
         "diagnostics",
         "monitor:DiagnosticSetting",
-        resourceUri=estate.id("vault"),
+        resourceUri=samples.id("vault"),
         name="audit",
-        workspaceId=estate.id("logs"),
+        workspaceId=samples.id("logs"),
         logs=[{"categoryGroup": "audit", "enabled": True}],
     )
     add(
         "activity",
         "monitor:SubscriptionDiagnosticSetting",
         name="activity",
-        workspaceId=estate.id("logs"),
+        workspaceId=samples.id("logs"),
         logs=[{"category": "Administrative", "enabled": True}],
     )
     add(
@@ -66,7 +66,7 @@ def watching(estate: Estate) -> None:
     rule = {
         "metricTrigger": {
             "metricName": "Percentage CPU",
-            "metricResourceUri": estate.id("tier"),
+            "metricResourceUri": samples.id("tier"),
             "operator": "GreaterThan",
             "statistic": "Average",
             "threshold": 60,
@@ -86,7 +86,7 @@ def watching(estate: Estate) -> None:
         "monitor:AutoscaleSetting",
         **group,
         autoscaleSettingName="tier",
-        targetResourceUri=estate.id("tier"),
+        targetResourceUri=samples.id("tier"),
         profiles=[
             {
                 "name": "load",
@@ -103,7 +103,7 @@ def watching(estate: Estate) -> None:
         location="global",
         scopes=[SCOPE],
         condition={"allOf": [{"field": "category", "equals": "Administrative"}]},
-        actions={"actionGroups": [{"actionGroupId": estate.id("people")}]},
+        actions={"actionGroups": [{"actionGroupId": samples.id("people")}]},
     )
     add(
         "metric",
@@ -115,7 +115,7 @@ def watching(estate: Estate) -> None:
         severity=2,
         evaluationFrequency="PT5M",
         windowSize="PT5M",
-        scopes=[estate.id("tier")],
+        scopes=[samples.id("tier")],
         criteria={"odataType": "Microsoft.Azure.Monitor.SingleResourceMultipleMetricCriteria"},
     )
     add("query", "monitor:ScheduledQueryRule", **group, ruleName="query")
@@ -130,18 +130,18 @@ def watching(estate: Estate) -> None:
         "monitor:DataCollectionRule",
         **group,
         dataCollectionRuleName="dcr",
-        dataCollectionEndpointId=estate.id("dce"),
+        dataCollectionEndpointId=samples.id("dce"),
         destinations={
-            "logAnalytics": [{"name": "logs", "workspaceResourceId": estate.id("logs")}]
+            "logAnalytics": [{"name": "logs", "workspaceResourceId": samples.id("logs")}]
         },
         dataFlows=[{"streams": ["Microsoft-Syslog"], "destinations": ["logs"]}],
     )
     add(
         "dcra",
         "monitor:DataCollectionRuleAssociation",
-        resourceUri=estate.id("cluster"),
+        resourceUri=samples.id("cluster"),
         associationName="logs",
-        dataCollectionRuleId=estate.id("dcr"),
+        dataCollectionRuleId=samples.id("dcr"),
     )
     add(
         "ampls",
@@ -160,7 +160,7 @@ def watching(estate: Estate) -> None:
         **group,
         scopeName="scope",
         name="logs",
-        linkedResourceId=estate.id("logs"),
+        linkedResourceId=samples.id("logs"),
     )
     add("metrics", "monitor:AzureMonitorWorkspace", **group, azureMonitorWorkspaceName="metrics")
     add(
@@ -169,8 +169,8 @@ def watching(estate: Estate) -> None:
         resourceGroupName="NetworkWatcherRG",
         networkWatcherName="NetworkWatcher_uaenorth",
         flowLogName="flows",
-        targetResourceId=estate.id("vnet"),
-        storageId=estate.id("account"),
+        targetResourceId=samples.id("vnet"),
+        storageId=samples.id("account"),
         enabled=True,
         location=REGION,
     )
@@ -187,7 +187,7 @@ def watching(estate: Estate) -> None:
         add(
             key,
             f"{module}:Budget",
-            scope=estate.id("rg"),
+            scope=samples.id("rg"),
             budgetName="monthly",
             amount=1000,
             category="Cost",

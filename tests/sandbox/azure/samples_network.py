@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from tests.sandbox.azure.estate import REGION, Estate
+from tests.sandbox.azure.samples import REGION, Samples
 
 
-def network(estate: Estate) -> None:
-    add = estate.add
+def network(samples: Samples) -> None:
+    add = samples.add
     add("rg", "resources:ResourceGroup", resourceGroupName="rg", location=REGION)
     group = {"resourceGroupName": "rg"}
     add("nsg", "network:NetworkSecurityGroup", **group, networkSecurityGroupName="nsg")
@@ -78,7 +78,7 @@ def network(estate: Estate) -> None:
         **group,
         virtualNetworkName="vnet",
         virtualNetworkPeeringName="to-vnet2",
-        remoteVirtualNetwork={"id": estate.id("vnet2")},
+        remoteVirtualNetwork={"id": samples.id("vnet2")},
     )
     add("asg", "network:ApplicationSecurityGroup", **group, applicationSecurityGroupName="asg")
     add(
@@ -103,7 +103,7 @@ def network(estate: Estate) -> None:
         **group,
         privateZoneName="privatelink.vaultcore.azure.net",
         virtualNetworkLinkName="vnet",
-        virtualNetwork={"id": estate.id("vnet")},
+        virtualNetwork={"id": samples.id("vnet")},
         registrationEnabled=False,
     )
     add(
@@ -154,12 +154,12 @@ def network(estate: Estate) -> None:
         **group,
         azureFirewallName="firewall",
         sku={"name": "AZFW_VNet", "tier": "Standard"},
-        firewallPolicy={"id": estate.id("policy")},
+        firewallPolicy={"id": samples.id("policy")},
         ipConfigurations=[
             {
                 "name": "main",
-                "subnet": {"id": estate.id("AzureFirewallSubnet")},
-                "publicIPAddress": {"id": estate.id("pip")},
+                "subnet": {"id": samples.id("AzureFirewallSubnet")},
+                "publicIPAddress": {"id": samples.id("pip")},
             }
         ],
     )

@@ -1,4 +1,4 @@
-"""Run one control plane: `python -m falaj.engine.controlplane.keeper FOLDER`.
+"""Run one control plane: `python -m falaj.engine.controlplane.host FOLDER`.
 
 Everything that runs is a child of this process, and ends with it. Standard input is its lifeline
 where the settings say so: when the caller ends, however that may be, it is closed, and the control

@@ -19,7 +19,7 @@ from falaj.sandbox.models import load
 from falaj.sandbox.store import Store
 from falaj.wire import has_unknown
 
-FORESIGHT_VARIABLE: Final = "FALAJ_SANDBOX_FORESEE"
+PREDICTION_VARIABLE: Final = "FALAJ_SANDBOX_PREDICT"
 """The file of the copy; the processes of one preview share it."""
 
 
@@ -34,16 +34,16 @@ def prepare(cloud: Path, copy: Path) -> None:
         target.close()
 
 
-class Foresight:
+class Prediction:
     """Answers previews of one provider as if they were updates, in the copy."""
 
     def __init__(self, cloud: Cloud) -> None:
         self._cloud = cloud
 
     @classmethod
-    def of(cls, package: str, environ: Mapping[str, str]) -> Foresight | None:
-        """Foresight where the environment names a copy."""
-        copy = environ.get(FORESIGHT_VARIABLE)
+    def of(cls, package: str, environ: Mapping[str, str]) -> Prediction | None:
+        """Prediction where the environment names a copy."""
+        copy = environ.get(PREDICTION_VARIABLE)
         return cls(Cloud(load(package), Store(Path(copy)))) if copy else None
 
     def configure(self, settings: Properties) -> None:
@@ -53,7 +53,7 @@ class Foresight:
     def create(self, urn: str, inputs: Properties) -> tuple[str, dict[str, Any]] | None:
         """Id and outputs that a new resource would have.
 
-        None where that can't be foreseen: inputs come from a provider without foresight, or the
+        None where that can't be predicted: inputs come from a provider without prediction, or the
         resource replaces one that is still there.
 
         Raises:
@@ -72,7 +72,7 @@ class Foresight:
     def update(
         self, urn: str, id: str, state: Properties, inputs: Properties
     ) -> dict[str, Any] | None:
-        """Outputs that a changed resource would have; None where that can't be foreseen."""
+        """Outputs that a changed resource would have; None where that can't be predicted."""
         if has_unknown(inputs):
             return None
         try:

@@ -25,7 +25,7 @@ STAND_IN = "sandbox"
 _ORIGIN = "copied-from"
 
 
-def make_shadow(stack: StackFile) -> Path:
+def make_workspace(stack: StackFile) -> Path:
     """Write the copies of the project's and the stack's file; returns the copy's folder.
 
     Raises:
@@ -66,7 +66,7 @@ def origin(folder: Path) -> Path | None:
 def renew(stack: StackFile) -> None:
     """Bring the copy of a stack's file, where there is one, to what the file says now."""
     if (_folder(stack.project) / "stacks" / stack.path.name).exists():
-        make_shadow(stack)
+        make_workspace(stack)
 
 
 def _folder(project: Project) -> Path:
