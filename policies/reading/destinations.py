@@ -15,8 +15,7 @@ from typing import Any, Final
 
 from falaj.policies.model import Path, Resource, get, is_list, is_unknown, items, spell, text
 from falaj.policies.reading.hosts import host_of
-from falaj.policies.reading.kubernetes import Manifest, is_bundle, is_object, manifests
-from falaj.policies.reading.manifest_texts import documents
+from falaj.policies.reading.kubernetes import Manifest, documents, is_bundle, is_object, manifests
 from falaj.policies.reading.pods import Container, pods
 from falaj.policies.reading.remembered import remembered
 

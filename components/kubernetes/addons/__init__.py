@@ -1,4 +1,9 @@
-"""The platform's add-ons, one module for each, in the order in which they are installed."""
+"""The platform's add-ons, one module for each, in the order in which they are installed.
+
+A new add-on is a module with an `Addon` (charts, values, namespaces, traffic, options and their
+check), its entry in `ADDONS`, and its charts and images in ``data/charts.yaml`` and
+``data/images.yaml``.
+"""
 
 from __future__ import annotations
 

@@ -26,8 +26,7 @@ from falaj.policies.model import (
 )
 from falaj.policies.reading.kubernetes import ANY_OBJECT, Manifest, all_manifests, kinds, manifests
 from falaj.policies.reading.namespaces import Level, is_system
-from falaj.policies.reading.pod_checks import each_container, each_pod
-from falaj.policies.reading.pods import Container, Pod
+from falaj.policies.reading.pods import Container, Pod, each_container, each_pod
 
 _CONTROLS: Final = ("iso27001:A.8.5", "iso27001:A.5.16", "uae-ia:T5.2.2", "nist-800-207:3")
 _AUTOMOUNT: Final = "automountServiceAccountToken"

@@ -1,13 +1,41 @@
-"""Where pods, volumes and nodes may be: in allowed regions, and said so."""
+"""Where pods, volumes and nodes may be, and what the scheduler goes by.
+
+In allowed regions, and said so; off nodes that are kept for others; by what containers say they
+need; restricted data on GPUs that nobody shares, on machines that nobody takes away.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Final
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
 
-from falaj.policies.model import Finding, Resource, Rule, Severity, View, get, is_unknown, rule
-from falaj.policies.reading.kubernetes import ANY_OBJECT, Manifest, is_bundle, manifests
-from falaj.policies.reading.namespaces import is_system
+from falaj.components.catalogue.clusters.isolation import GPU_TAINT, SHARED_GPU, SYSTEM_TAINTS
+from falaj.policies.model import (
+    ABSENT,
+    Finding,
+    Path,
+    Resource,
+    Rule,
+    Severity,
+    View,
+    get,
+    is_list,
+    is_true,
+    is_unknown,
+    items,
+    rule,
+    spell,
+    text,
+)
+from falaj.policies.reading.kubernetes import (
+    ANY_OBJECT,
+    Manifest,
+    all_manifests,
+    is_bundle,
+    manifests,
+)
+from falaj.policies.reading.namespaces import Level, is_system
 from falaj.policies.reading.node_placement import (
     PLACE_KEYS,
     Requirement,
@@ -16,7 +44,15 @@ from falaj.policies.reading.node_placement import (
     place_of_label,
     requirements,
 )
-from falaj.policies.reading.pods import TEMPLATE_KINDS, Pod, pods_of
+from falaj.policies.reading.pods import (
+    TEMPLATE_KINDS,
+    Container,
+    Pod,
+    each_container,
+    each_pod,
+    pods,
+    pods_of,
+)
 from falaj.policies.reading.said import said
 
 _ABROAD: Final = (
@@ -100,4 +136,241 @@ def _must_be_pinned(pod: Pod) -> bool:
     )
 
 
-RULES: tuple[Rule, ...] = (placement_abroad, placement_pinned)
+_SCHEDULING: Final = ("iso27001:A.8.22", "iso27001:A.8.9", "uae-ia:T5.2.2", "nist-800-207:2")
+#: Resources that are a GPU, or a part of one.
+_GPUS: Final = "nvidia.com/"
+
+
+@rule(
+    "kubernetes-tolerations",
+    "Pods tolerate only taints of nodes that are meant for them",
+    Severity.MEDIUM,
+    ANY_OBJECT,
+    _SCHEDULING,
+    "Remove the toleration; tolerate nvidia.com/gpu only where the pod asks for a GPU.",
+)
+@each_pod()
+def tolerations(pod: Pod, view: View) -> Iterator[Finding]:
+    """Not all taints at once, not those of the system's nodes, and a GPU's only with a GPU."""
+    if is_system(pod.manifest.namespace):
+        return
+    for index, each in enumerate(items(pod.get("tolerations"))):
+        path = f"tolerations[{index}]"
+        key, operator = get(each, "key"), get(each, "operator")
+        if is_unknown(each) or is_unknown(key):
+            hidden = each if is_unknown(each) else key
+            yield pod.indeterminate(path, f"which taint is tolerated {hidden.reason}")
+        elif not text(key) and is_unknown(operator):
+            yield pod.indeterminate(path, f"whether all taints are tolerated {operator.reason}")
+        elif not text(key) and operator == "Exists":
+            yield pod.violation(path, "every taint is tolerated")
+        elif text(key) in SYSTEM_TAINTS:
+            yield pod.violation(
+                f"{path}.key", f"nodes with the taint {said(key)} are kept for the system"
+            )
+        elif text(key) == GPU_TAINT and not _asks_for_gpu(pod):
+            yield pod.violation(
+                f"{path}.key", "machines with GPUs are kept for pods that ask for one"
+            )
+
+
+def _asks_for_gpu(pod: Pod) -> bool:
+    """Whether it asks for a GPU or a claim, or may do so where that can't be seen."""
+    if pod.is_partial or pod.is_bare or items(pod.get("resourceClaims")):
+        return True
+    for container in pod.containers:
+        limits = ABSENT if container.hidden else container.get("resources.limits")
+        if container.hidden or is_unknown(limits):
+            return True
+        if isinstance(limits, Mapping) and any(str(each).startswith(_GPUS) for each in limits):
+            return True
+    return False
+
+
+#: Devices that schedulers only count where they are a limit.
+_DEVICES: Final = ("nvidia.com/", "amd.com/gpu", "aws.amazon.com/neuron", "gpu.intel.com/")
+
+
+@rule(
+    "kubernetes-resource-limits",
+    "Containers say how much memory and processor time they need",
+    Severity.LOW,
+    ANY_OBJECT,
+    ("iso27001:A.8.9", "iso27001:A.8.14"),
+    "Set resources.limits.memory and resources.requests.cpu on the container, and devices such as "
+    "nvidia.com/gpu as limits; or give the namespace a LimitRange with defaults.",
+)
+@each_container(Level.RESTRICTED)
+def resource_limits(container: Container, view: View) -> Iterator[Finding]:
+    """One container can't starve the others of its node."""
+    if container.list == "ephemeralContainers" or container.pod.is_partial:
+        return  # Debugging containers can't have resources of their own.
+    resources = container.get("resources")
+    if is_unknown(resources):
+        yield container.indeterminate("resources", f"its resources {resources.reason}")
+        return
+    for key, places in (("memory", ("limits",)), ("cpu", ("requests", "limits"))):
+        yield from _demand(container, view, key, places)
+    requests, limits = get(resources, "requests"), get(resources, "limits")
+    for device in sorted(requests) if isinstance(requests, Mapping) else ():
+        has_limit = isinstance(limits, Mapping) and limits.get(device) is not None
+        if str(device).startswith(_DEVICES) and not has_limit:
+            yield container.violation(
+                f'resources.limits["{device}"]',
+                f"{device} is requested and no limit; devices are given as limits only",
+            )
+
+
+def _demand(
+    container: Container, view: View, key: str, places: tuple[str, ...]
+) -> Iterator[Finding]:
+    path = f"resources.{places[0]}.{key}"
+    found = [container.get(f"resources.{each}.{key}") for each in places]
+    found += [container.pod.get(f"resources.{each}.{key}") for each in places]
+    given = [each for each in found if each is not ABSENT and each != ""]
+    if any(not is_unknown(each) for each in given):
+        return
+    what = "memory limit" if key == "memory" else "CPU request"
+    if given:
+        yield container.indeterminate(path, f"the {what} {given[0].reason}")
+    elif view.stack is None:
+        yield container.indeterminate(
+            path, f"there is no {what}, unless a LimitRange of the namespace gives one"
+        )
+    elif not _has_default(container, view, key):
+        yield container.violation(
+            path,
+            f"container {container.name!r} has no {what}, and no LimitRange of its namespace "
+            "gives one",
+        )
+
+
+def _has_default(container: Container, view: View, key: str) -> bool:
+    namespace = container.pod.manifest.namespace
+    for each in all_manifests(view.stack) if view.stack else ():
+        if each.kind != "LimitRange" or (
+            not is_unknown(namespace) and each.namespace != namespace
+        ):
+            continue
+        for limit in items(each.get("spec.limits")):
+            default = get(limit, "default")
+            if text(get(limit, "type")) == "Container" and get(default, key) is not ABSENT:
+                return True
+    return False
+
+
+_CONTROLS: Final = (
+    "uae-ia:T1.3.x", "iso27001:A.5.13", "iso27001:A.8.22", "health-data:13",
+)  # fmt: skip
+_CLASS: Final = re.compile(r"(?:.*[./:])?data-class")
+
+
+def _is_restricted(manifest: Manifest, view: View) -> bool:
+    """Whether an object's data is of that class: by its labels, its pods', or the stack's."""
+    labels = [manifest.labels]
+    for pod in pods(manifest):
+        found = pod.metadata.get("labels")
+        labels.append(found if isinstance(found, Mapping) else {})
+    named = [value for each in labels for key, value in each.items() if _CLASS.fullmatch(str(key))]
+    if named:
+        return any(is_unknown(each) or text(each) == "restricted" for each in named)
+    return view.settings.data_class == "restricted"
+
+
+def _objects(resource: Resource) -> Iterator[Manifest]:
+    if resource.package == "kubernetes" and is_bundle(resource):
+        yield Manifest(resource, "helm.sh", "chart", {"values": resource.get("values")})
+    yield from manifests(resource)
+
+
+_SHARED: Final = re.compile(SHARED_GPU)
+_FRACTIONS: Final = frozenset({"gpu-fraction", "gpu-memory"})
+_SHARING: Final = frozenset({"timeSlicing", "mps", "timeSlicingConfig", "mpsConfig"})
+_SHARING_TEXT: Final = re.compile(r"(?m)^\s*[\"']?(?:timeSlicing|mps)[\"']?\s*:")
+_NOT_SEARCHED: Final = frozenset({"status", "openAPIV3Schema"})
+
+
+@rule(
+    "kubernetes-shared-gpu",
+    "Restricted data is on GPUs of its own",
+    Severity.HIGH,
+    ANY_OBJECT,
+    _CONTROLS,
+    "Use whole GPUs, or MIG's partitions, whose memory is apart. Time slicing and MPS keep no "
+    "memory apart.",
+)
+def shared_gpu(resource: Resource, view: View) -> Iterator[Finding]:
+    """No pod asks for a shared GPU, and no driver is told to share them."""
+    for manifest in _objects(resource):
+        if _is_restricted(manifest, view):
+            yield from _sharing(manifest, manifest.body, ())
+
+
+def _sharing(manifest: Manifest, value: Any, path: Path) -> Iterator[Finding]:
+    if isinstance(value, Mapping):
+        for key, each in value.items():
+            name, at = str(key), (*path, str(key))
+            if name in _NOT_SEARCHED:
+                continue
+            if _SHARED.fullmatch(name):
+                yield manifest.violation(spell(at), f"{name} is a part of a GPU that others use")
+            elif name in _FRACTIONS:
+                yield manifest.violation(spell(at), f"{name} shares a GPU with others")
+            elif name in _SHARING and (is_unknown(each) or isinstance(each, Mapping)):
+                yield manifest.violation(
+                    spell(at), f"{name} shares GPUs without keeping memory apart"
+                )
+            else:
+                yield from _sharing(manifest, each, at)
+    elif is_list(value):
+        for index, each in enumerate(value):
+            yield from _sharing(manifest, each, (*path, index))
+    elif isinstance(value, str) and _SHARING_TEXT.search(value):
+        yield manifest.violation(
+            spell(path), "it tells the driver to share GPUs (timeSlicing, mps)"
+        )
+
+
+_SPOT: Final = frozenset({
+    "karpenter.sh/capacity-type", "eks.amazonaws.com/capacityType",
+    "kubernetes.azure.com/scalesetpriority", "cloud.google.com/gke-spot",
+    "node.kubernetes.io/lifecycle",
+})  # fmt: skip
+
+
+@rule(
+    "kubernetes-spot-nodes",
+    "Restricted data isn't on machines that may be taken away",
+    Severity.MEDIUM,
+    ANY_OBJECT,
+    _CONTROLS,
+    "Use on-demand or reserved machines: remove spot from the requirement, selector or "
+    "toleration.",
+)
+def spot_nodes(resource: Resource, view: View) -> Iterator[Finding]:
+    """No selector, requirement or toleration asks for spot machines."""
+    for manifest in _objects(resource):
+        if not _is_restricted(manifest, view):
+            continue
+        for each in requirements(manifest, _SPOT):
+            if each.operator != "In":
+                continue
+            for path, value in each.values:
+                if is_unknown(value):
+                    yield manifest.indeterminate(
+                        path, f"what kind of machine it is {value.reason}"
+                    )
+                elif text(value).lower() == "spot" or (
+                    each.key.endswith("gke-spot") and is_true(value)
+                ):
+                    yield manifest.violation(path, f"{said(each.key)} is spot")
+
+
+RULES: tuple[Rule, ...] = (
+    placement_abroad,
+    placement_pinned,
+    tolerations,
+    resource_limits,
+    shared_gpu,
+    spot_nodes,
+)

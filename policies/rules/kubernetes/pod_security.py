@@ -28,7 +28,9 @@ from falaj.policies.model import (
 )
 from falaj.policies.reading.kubernetes import ANY_OBJECT, join, kinds, manifests
 from falaj.policies.reading.namespaces import Level, is_system
-from falaj.policies.reading.pod_checks import (
+from falaj.policies.reading.pods import (
+    Container,
+    Pod,
     declared,
     each_container,
     each_pod,
@@ -36,7 +38,6 @@ from falaj.policies.reading.pod_checks import (
     unmet,
     unmet_of,
 )
-from falaj.policies.reading.pods import Container, Pod
 from falaj.policies.reading.said import said
 
 _KERNEL: Final = ("iso27001:A.8.9", "iso27001:A.8.2", "uae-ia:T5.2.2", "nist-800-207:2")

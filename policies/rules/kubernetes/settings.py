@@ -21,8 +21,7 @@ from falaj.policies.model import (
     text,
 )
 from falaj.policies.reading.kubernetes import ANY_OBJECT, Manifest, kinds, manifests
-from falaj.policies.reading.pod_checks import each_pod
-from falaj.policies.reading.pods import Pod, pods_of
+from falaj.policies.reading.pods import Pod, each_pod, pods_of
 from falaj.policies.reading.said import said
 from falaj.policies.reading.services import is_own_address, may_reach
 
