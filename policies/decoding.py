@@ -1,7 +1,8 @@
 """The engine's values as rules see them: secrets opened, unknowns marked, assets by their name.
 
 What a program, a preview or an exported state writes carries mappings with a signature for
-secrets, outputs, assets and references (pulumi/pulumi v3.255.0, sdk/go/common/resource).
+secrets, outputs, assets and references (`falaj.wire`). Unlike a provider, a rule has to see all of
+it: what no provider could use is read as far as it goes, and hidden otherwise.
 """
 
 from __future__ import annotations
@@ -13,26 +14,16 @@ from typing import Any, Final, cast
 
 from falaj.policies.model.errors import PolicyError
 from falaj.policies.model.values import REDACTED, UNKNOWN
-
-SIGNATURE: Final = "4dabf18193072939515e22adb298388d"
-_SECRET: Final = "1b47061264138c4ac30d75fd1eb44270"  # noqa: S105 - marks one, is none
-_OUTPUT: Final = "d0e6a833031e9bbcd3f4e8bde6ca49a4"
-_ASSET: Final = "c44067f5952c0a294b673a41bacd8c17"
-_ARCHIVE: Final = "0def7320c3a5731c473e5ecbe6d01bc7"
-_REFERENCE: Final = "5cf8f73096256a8f31e491e813e4eb8e"
-
-#: One for each kind of value that isn't known (sdk/go/common/resource/plugin/rpc.go).
-_UNKNOWN_TEXTS: Final = frozenset(
-    {
-        "04da6b54-80e4-46f7-96ec-b56ff0331ba9",  # text
-        "1c4a061d-8072-4f0a-a4cb-0ff528b18fe7",  # boolean
-        "3eeb2bf0-c639-47a8-9e75-3b44932eb421",  # number
-        "6a19a0b0-7e62-4c92-b797-7f8e31da9cc2",  # list
-        "030794c1-ac77-496b-92df-f27374a8bd58",  # asset
-        "e48ece36-62e2-4504-bad9-02848725956a",  # archive
-        "dd056dcd-154b-4c76-9bd3-c8f88648b5ff",  # object
-    }
+from falaj.wire import (
+    ARCHIVE,
+    ASSET,
+    OUTPUT_VALUE,
+    REFERENCE,
+    SECRET,
+    SIGNATURE,
+    UNKNOWN_TEXTS,
 )
+
 #: What `pulumi policy analyze` and `pulumi stack export` write for a secret that stays closed.
 _CLOSED: Final = "[secret]"
 #: Levels of properties within each other. The deepest schemas of Kubernetes have about 40; deeper
@@ -50,7 +41,7 @@ def plain(value: Any, depth: int = 0) -> Any:
     """
     require_depth(depth)
     if isinstance(value, str):
-        if value in _UNKNOWN_TEXTS:
+        if value in UNKNOWN_TEXTS:
             return UNKNOWN
         return REDACTED if value == _CLOSED else readable(value)
     if isinstance(value, list):
@@ -88,17 +79,17 @@ def readable(text: str) -> str:
 
 def _signed(value: Mapping[str, Any], depth: int) -> Any:
     kind = value[SIGNATURE]
-    if kind == _SECRET:
+    if kind == SECRET:
         if "value" in value:
             return plain(value["value"], depth + 1)
         return _opened(value.get("plaintext"), depth)
-    if kind == _OUTPUT:
+    if kind == OUTPUT_VALUE:
         return plain(value["value"], depth + 1) if "value" in value else UNKNOWN
-    if kind in (_ASSET, _ARCHIVE):
+    if kind in (ASSET, ARCHIVE):
         # A file's text may hold anything; its name is what rules can judge.
         given = value.get("text") or value.get("path") or value.get("uri")
         return plain(given, depth + 1) if given else REDACTED
-    if kind == _REFERENCE:
+    if kind == REFERENCE:
         return plain(value.get("id") or value.get("urn"), depth + 1)
     return REDACTED
 

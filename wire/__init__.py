@@ -1,4 +1,4 @@
-"""The engine's values in plain Python, for every provider that Falaj has; knows nobody."""
+"""The engine's values in plain Python, for providers and policies alike; knows nobody."""
 
 from __future__ import annotations
 
@@ -6,9 +6,11 @@ from falaj.wire.values import (
     ARCHIVE,
     ASSET,
     OUTPUT_VALUE,
+    REFERENCE,
     SECRET,
     SIGNATURE,
     UNKNOWN,
+    UNKNOWN_TEXTS,
     Unknown,
     Value,
     Values,
@@ -21,9 +23,11 @@ __all__ = [
     "ARCHIVE",
     "ASSET",
     "OUTPUT_VALUE",
+    "REFERENCE",
     "SECRET",
     "SIGNATURE",
     "UNKNOWN",
+    "UNKNOWN_TEXTS",
     "Unknown",
     "Value",
     "Values",

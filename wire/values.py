@@ -20,9 +20,9 @@ ARCHIVE: Final = "0def7320c3a5731c473e5ecbe6d01bc7"
 REFERENCE: Final = "5cf8f73096256a8f31e491e813e4eb8e"
 UNKNOWN_TEXT: Final = "04da6b54-80e4-46f7-96ec-b56ff0331ba9"
 
-# One for each kind of value that isn't known: pulumi/pulumi v3.255.0,
-# sdk/go/common/resource/plugin/rpc.go. The SDK for Python writes the one for texts only.
-_UNKNOWN_TEXTS: Final = frozenset(
+#: One for each kind of value that isn't known: pulumi/pulumi v3.255.0,
+#: sdk/go/common/resource/plugin/rpc.go. The SDK for Python writes the one for texts only.
+UNKNOWN_TEXTS: Final = frozenset(
     {
         UNKNOWN_TEXT,
         "1c4a061d-8072-4f0a-a4cb-0ff528b18fe7",  # boolean
@@ -105,7 +105,7 @@ def _decode(item: struct_pb2.Value, assets: bool) -> tuple[Value, bool]:
         return [value for value, _ in pairs], any(secret for _, secret in pairs)
     if kind == "string_value":
         text = item.string_value
-        return (UNKNOWN if text in _UNKNOWN_TEXTS else text), False
+        return (UNKNOWN if text in UNKNOWN_TEXTS else text), False
     if kind == "bool_value":
         return item.bool_value, False
     if kind == "number_value":

@@ -191,7 +191,7 @@ class AbortedError(Exception):
     pass
 
 
-class Context:
+class EngineContext:
     def abort(self, code: grpc.StatusCode, text: str) -> None:
         raise AbortedError(code, text)
 
@@ -217,7 +217,7 @@ class Context:
 def test_settings_that_cannot_be_used_block(config: dict[str, str]) -> None:
     asked = analyzer(config=config)
     with pytest.raises(AbortedError, match="FAILED_PRECONDITION"):
-        asked.Analyze(request(key="good"), Context())
+        asked.Analyze(request(key="good"), EngineContext())
 
 
 def test_settings_may_stand_alone() -> None:
@@ -247,7 +247,7 @@ def test_settings_that_are_secrets_block(key: str) -> None:
     )
     asked.ConfigureStack(request_, None)
     with pytest.raises(AbortedError, match=f"{key} is a secret"):
-        asked.Analyze(request(key="good"), Context())
+        asked.Analyze(request(key="good"), EngineContext())
 
 
 def test_a_secret_of_the_programs_own_does_not_block() -> None:
@@ -256,7 +256,7 @@ def test_a_secret_of_the_programs_own_does_not_block() -> None:
         config={"own:token": "t"}, config_secret_keys=["own:token"]
     )
     asked.ConfigureStack(request_, None)
-    assert said(asked.Analyze(request(key="good"), Context())) == []
+    assert said(asked.Analyze(request(key="good"), EngineContext())) == []
 
 
 def test_properties_too_deep_to_judge_block() -> None:
@@ -264,14 +264,14 @@ def test_properties_too_deep_to_judge_block() -> None:
     for _ in range(400):
         value = {"a": value}
     with pytest.raises(AbortedError, match="nested deeper"):
-        analyzer().Analyze(request(key=value), Context())
+        analyzer().Analyze(request(key=value), EngineContext())
     whole = messages.AnalyzeStackRequest(
         resources=[
             messages.AnalyzerResource(type=TYPE, urn="urn:b", properties=struct({"a": value}))
         ]
     )
     with pytest.raises(AbortedError, match="nested deeper"):
-        analyzer().AnalyzeStack(whole, Context())
+        analyzer().AnalyzeStack(whole, EngineContext())
 
 
 def test_a_waived_finding_is_said_and_does_not_block(

@@ -10,14 +10,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from falaj.policies.decoding import DEEPEST, SIGNATURE, plain
+from falaj.policies.decoding import DEEPEST, plain
 from falaj.policies.model import REDACTED, UNKNOWN, PolicyError
 from falaj.policies.state import read_state, stack_of_states
+from falaj.wire import OUTPUT_VALUE as OUTPUT
+from falaj.wire import SECRET, SIGNATURE
 
 ROOT = "pulumi:pulumi:Stack"
 UAE = "me-central-1"
-SECRET = "1b47061264138c4ac30d75fd1eb44270"
-OUTPUT = "d0e6a833031e9bbcd3f4e8bde6ca49a4"
 
 
 @pytest.mark.parametrize(

@@ -21,7 +21,7 @@ from falaj.policies.model.judge import look
 from falaj.policies.recording import RECORD_FOLDER, read_records
 from falaj.policies.server.analyzer import Analyzer, Pack
 from falaj.policies.team_rules import GROUP, installed_rules, read_rules
-from tests.policies.test_analyzer import AbortedError, Context
+from tests.policies.test_analyzer import AbortedError, EngineContext
 
 TOPIC = "aws:sns/topic:Topic"
 ENTRY: dict[str, Any] = {
@@ -167,7 +167,7 @@ def test_a_table_that_cant_be_used_blocks(tmp_path: Path) -> None:
     ]
     request = messages.AnalyzeRequest(type=TOPIC, name="t", urn="urn:t")
     with pytest.raises(AbortedError, match="severity: Input should be 'critical'"):
-        asked.Analyze(request, Context())
+        asked.Analyze(request, EngineContext())
 
 
 def offered(rule: Resource, view: View) -> Iterator[Any]:
