@@ -9,13 +9,13 @@ from falaj.components import catalogue
 from falaj.components.catalogue import placement
 from falaj.components.specification.gpu_node_pool import GpuNodePoolArgs
 from falaj.components.specification.machine_choice import machine_demand
-from falaj.stacks.rehearsal import rehearse
 from falaj.stacks.sandbox_guard import made_up
 from falaj.stacks.settings import CloudSettings, ClusterSettings
 from falaj.stacks.settings.derived import arguments
 from falaj.stacks.settings.machines import asked_machines
 from falaj.stacks.settings.problems import Finding, Path, Put, RefusedSettingsError
 from falaj.stacks.settings.suggestions import closest
+from falaj.stacks.validation import validate_in_cloud
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,7 @@ def choose(settings: CloudSettings) -> Choice:
         if len(settings.places) == 1:
             # Of one place the components know better which key is at fault.
             place = catalogue.parse(settings.places[0])
-            rehearse(settings, place, made_up(settings, place.cloud))
+            validate_in_cloud(settings, place, made_up(settings, place.cloud))
         key = "placement" if settings.placement else "region"
         raise RefusedSettingsError.of(settings.provenance, [Finding((key,), str(error))]) from None
     if not isinstance(found.place, catalogue.Place):

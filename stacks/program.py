@@ -16,7 +16,6 @@ from falaj.stacks.blueprints.in_cluster import open_cluster
 from falaj.stacks.errors import StackError
 from falaj.stacks.image_digests import digests
 from falaj.stacks.placement import choose
-from falaj.stacks.rehearsal import rehearse, rehearse_in_cluster
 from falaj.stacks.sandbox_guard import check_sandbox_guard, made_up
 from falaj.stacks.settings import (
     CloudSettings,
@@ -29,6 +28,7 @@ from falaj.stacks.settings import (
     load_engine,
 )
 from falaj.stacks.settings.foundation import OwnFoundation
+from falaj.stacks.validation import validate_in_cloud, validate_in_cluster
 
 
 def main(root: Path | None = None) -> None:
@@ -73,7 +73,7 @@ def declare_in_cloud(settings: CloudSettings, *, sandboxed: bool) -> None:
     for reason in choice.reasons:
         pulumi.log.info(reason)
     stand_ins = made_up(settings, choice.place.cloud) if sandboxed else {}
-    rehearse(settings, choice.place, stand_ins)
+    validate_in_cloud(settings, choice.place, stand_ins)
     cloud = open_cloud(settings, choice.place)
     pulumi.export("place", choice.place.name)
     pulumi.export("sandbox", sandboxed)
@@ -103,7 +103,7 @@ def declare_in_cluster(settings: InClusterSettings, root: Path, *, sandboxed: bo
     pinned = digests(settings, root, sandboxed=sandboxed)
     for name in pinned.made_up:
         pulumi.log.debug(f"SANDBOX: the digest of image {name} is unknown; made up here")
-    rehearse_in_cluster(settings, pinned.by_name)
+    validate_in_cluster(settings, pinned.by_name)
     parts = open_cluster(settings, pinned.by_name)
     pulumi.export("place", settings.places[0])
     pulumi.export("sandbox", sandboxed)

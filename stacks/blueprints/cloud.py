@@ -26,7 +26,7 @@ class Cloud:
     common: PlacedArgs
     options: pulumi.ResourceOptions
     unknown: Any = None
-    """Where a stack is only rehearsed: what stands for outputs. None: it is really declared."""
+    """Where a stack is only validated: what stands for outputs. None: it is really declared."""
 
     def args(self, section: BaseModel | None = None, /, **inputs: Any) -> dict[str, Any]:
         """Arguments of a component: the common ones, a settings section's, and ``inputs``.

@@ -30,9 +30,9 @@ class InClusterParts:
     """Digests by the images' short names, beside those of the bill of materials."""
     options: pulumi.ResourceOptions
     cluster: pulumi.StackReference | None = None
-    """The stack that made the cluster; None for an existing cluster and in a rehearsal."""
+    """The stack that made the cluster. None: it exists, or the stack is only validated."""
     unknown: Any = None
-    """Where a stack is only rehearsed: what stands for outputs. None: it is really declared."""
+    """Where a stack is only validated: what stands for outputs. None: it is really declared."""
 
     def args(
         self, section: BaseModel | None = None, /, *, images: bool = False, **inputs: Any

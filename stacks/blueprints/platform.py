@@ -59,7 +59,7 @@ def _residency(settings: PlatformSettings, parts: InClusterParts) -> dict[str, A
 
 
 def _after(parts: InClusterParts, *resources: pulumi.Resource) -> pulumi.ResourceOptions:
-    """Options of what waits for ``resources``; a rehearsal has nothing to wait for."""
+    """Options of what waits for ``resources``; a validation has nothing to wait for."""
     waits = list(resources) if parts.unknown is None else []
     return pulumi.ResourceOptions(depends_on=waits)
 

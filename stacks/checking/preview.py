@@ -22,11 +22,11 @@ from falaj.policies.state import PROVIDERS, stack_of_states
 from falaj.sandbox.schema.tables import SDKS
 from falaj.stacks.checking.records import outcomes_of, resources_of
 from falaj.stacks.checking.subject import Subject
-from falaj.stacks.command.beneath import bring_up_beneath
 from falaj.stacks.command.cloud import prepare_cloud
 from falaj.stacks.command.events import without_trace
 from falaj.stacks.command.packs import pack_folders
 from falaj.stacks.command.pulumi import Pulumi
+from falaj.stacks.command.upstream import bring_up_upstream
 from falaj.stacks.documents import mapping, sequence
 from falaj.stacks.errors import StackError
 from falaj.stacks.settings import CloudSettings
@@ -155,7 +155,7 @@ def opened(subject: Subject, *, sandbox: bool) -> tuple[Pulumi, str]:
     pulumi = Pulumi(stack, sandbox=sandbox, plugins=not subject.is_local)
     pulumi.ensure_stack()
     if isinstance(settings, CloudSettings):
-        bring_up_beneath(pulumi, settings)
+        bring_up_upstream(pulumi, settings)
     return pulumi, place
 
 

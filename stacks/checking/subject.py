@@ -26,16 +26,16 @@ class Subject:
     """What its program needs of this distribution."""
 
     @property
-    def beneath(self) -> str | None:
+    def upstream(self) -> str | None:
         """The stack that it stands on, which has to be there before it can be previewed."""
-        return self.settings.beneath if isinstance(self.settings, CloudSettings) else None
+        return self.settings.upstream if isinstance(self.settings, CloudSettings) else None
 
     @property
     def chain(self) -> tuple[str, ...]:
         """Names of the stacks that it stands on, the lowest last, as far as their files say it."""
         found: list[str] = []
         current: Subject = self
-        while (name := current.beneath) is not None and name not in found:
+        while (name := current.upstream) is not None and name not in found:
             found.append(name)
             stack = self.stack.sibling(name)
             if not stack.path.exists():

@@ -10,9 +10,9 @@ from falaj.stacks.command.console import say, table
 from falaj.stacks.command.project import StackFile
 from falaj.stacks.image_digests import digests
 from falaj.stacks.placement import choose
-from falaj.stacks.rehearsal import rehearse, rehearse_in_cluster
 from falaj.stacks.sandbox_guard import check_sandbox_guard, made_up
 from falaj.stacks.settings import CloudSettings, InClusterSettings
+from falaj.stacks.validation import validate_in_cloud, validate_in_cluster
 
 
 def prepare_cloud(stack: StackFile, settings: CloudSettings, *, sandbox: bool) -> str:
@@ -30,7 +30,7 @@ def prepare_cloud(stack: StackFile, settings: CloudSettings, *, sandbox: bool) -
         return settings.places[0]
     choice = choose(settings)
     cloud = choice.place.cloud
-    rehearse(settings, choice.place, made_up(settings, cloud) if sandbox else {})
+    validate_in_cloud(settings, choice.place, made_up(settings, cloud) if sandbox else {})
     if sandbox:
         say(f"SANDBOX: nothing real is read or made; stack {stack.name} goes to stand-ins")
     for reason in choice.reasons:
@@ -47,7 +47,7 @@ def prepare_cloud(stack: StackFile, settings: CloudSettings, *, sandbox: bool) -
 
 def _prepare_in_cluster(stack: StackFile, settings: InClusterSettings, *, sandbox: bool) -> None:
     pinned = digests(settings, stack.project.root, sandboxed=sandbox)
-    rehearse_in_cluster(settings, pinned.by_name)
+    validate_in_cluster(settings, pinned.by_name)
     named = settings.context or f"stack {settings.cluster}"
     if sandbox:
         say(f"SANDBOX: nothing real is read or made; stack {stack.name} goes to stand-ins")

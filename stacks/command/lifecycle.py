@@ -10,8 +10,7 @@ from dataclasses import dataclass
 
 from falaj.engine.commands import INTERRUPTED
 from falaj.sandbox import activation
-from falaj.stacks.command import advice, installation, made_for, operation, service, stand_in
-from falaj.stacks.command.beneath import bring_up_beneath
+from falaj.stacks.command import advice, installation, operation, ownership, service, stand_in
 from falaj.stacks.command.cloud import closing, prepare_cloud
 from falaj.stacks.command.console import confirmed, is_terminal, say, step
 from falaj.stacks.command.destruction import what_goes
@@ -20,6 +19,7 @@ from falaj.stacks.command.leftovers import remove_leftovers
 from falaj.stacks.command.project import StackFile
 from falaj.stacks.command.pulumi import Pulumi
 from falaj.stacks.command.summary import summary
+from falaj.stacks.command.upstream import bring_up_upstream
 from falaj.stacks.command.waiting import until_counted
 from falaj.stacks.command.workspace import forget_stack
 from falaj.stacks.errors import StackError
@@ -83,9 +83,9 @@ def up(call: Call, *, details: bool) -> int:
     if isinstance(settings, CloudSettings):
         if not pulumi.sandbox:
             pulumi.refuse_made_up()
-        bring_up_beneath(pulumi, settings)
+        bring_up_upstream(pulumi, settings)
     if pulumi.sandbox:
-        made_for.forget(stack)
+        ownership.forget(stack)
     say(f"[3/3] pulumi up of stack {stack.name}")
 
     def update() -> operation.Outcome:
@@ -162,7 +162,7 @@ def down(call: Call, *, details: bool, is_agreed: bool) -> int:
     pulumi.capture(["stack", "rm", stack.name, "--yes", "--preserve-config"])
     if pulumi.sandbox:
         forget_stack(stack, activation.cloud_file(pulumi.environment))
-        made_for.forget(stack)
+        ownership.forget(stack)
         _remove_what_was_made_for(call, settings)
     if not isinstance(settings, CloudSettings) and not pulumi.sandbox:
         # A file that became invalid must not stop its stack from being destroyed; keep the data.
@@ -251,8 +251,8 @@ def not_finished(call: Call, verb: str, outcome: operation.Outcome) -> int:
 
 def _remove_what_was_made_for(call: Call, settings: Settings | None) -> None:
     """Destroy what the sandbox made for the stack to stand on, once nobody stands on it."""
-    name = settings.beneath if isinstance(settings, CloudSettings) else None
-    if name is not None and made_for.leave(call.stack.sibling(name), call.stack.name):
+    name = settings.upstream if isinstance(settings, CloudSettings) else None
+    if name is not None and ownership.leave(call.stack.sibling(name), call.stack.name):
         say(f"{name} was made for {call.stack.name} only: it goes as well")
         down(Call(call.stack.sibling(name), sandbox=True), details=False, is_agreed=True)
 

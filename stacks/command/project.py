@@ -178,7 +178,7 @@ class StackFile:
         try:
             return load_file(self.path, self.project.root)
         except RefusedSettingsError as error:
-            from falaj.stacks.rehearsal import with_what_components_refuse  # noqa: PLC0415
+            from falaj.stacks.validation import with_what_components_refuse  # noqa: PLC0415
 
             raise with_what_components_refuse(error, self.project.root) from None
 

@@ -86,7 +86,7 @@ class CloudSettings(Section):
         return (f"{cloud}/{self.region or DEFAULT_REGIONS.get(cloud, '')}",)
 
     @property
-    def beneath(self) -> str | None:
+    def upstream(self) -> str | None:
         """The stack that this one stands on and refers to. None: it stands alone."""
         return None
 

@@ -249,7 +249,7 @@ def _problems(given: Given, root: Path) -> list[Problem]:
         settings = checked(given, root)
         if settings.platform != "local":
             # What a local stack needs is loaded for no other, and the other way round.
-            from falaj.stacks.rehearsal import ask_components  # noqa: PLC0415
+            from falaj.stacks.validation import ask_components  # noqa: PLC0415
 
             ask_components(settings, root)
     except RefusedSettingsError as error:

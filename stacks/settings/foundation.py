@@ -72,6 +72,6 @@ class OnFoundation(OwnFoundation):
     ``falaj:network``, ``falaj:keys`` and the like say."""
 
     @property
-    def beneath(self) -> str | None:
+    def upstream(self) -> str | None:
         """The foundation's stack."""
         return self.foundation

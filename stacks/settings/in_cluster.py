@@ -29,7 +29,7 @@ class InClusterSettings(CloudSettings):
     writes it. Default: the digests in Falaj's own bill of materials."""
 
     @property
-    def beneath(self) -> str | None:
+    def upstream(self) -> str | None:
         """The stack that made the cluster."""
         return self.cluster
 

@@ -85,7 +85,7 @@ def check_access(settings: CloudSettings, root: Path) -> list[Finding]:
 
 def check_ground(settings: CloudSettings, root: Path) -> list[Finding]:
     """The stack that this one stands on has a file, and is of a kind that can be stood on."""
-    name = settings.beneath
+    name = settings.upstream
     if name is None or settings.platform == "kubernetes":
         return []
     in_cluster = isinstance(settings, InClusterSettings)

@@ -10,8 +10,8 @@ import pytest
 
 from falaj.stacks.errors import SettingsError
 from falaj.stacks.image_digests import digests
-from falaj.stacks.rehearsal import rehearse_in_cluster
 from falaj.stacks.settings import InClusterSettings, PlatformSettings, WorkloadsSettings, validate
+from falaj.stacks.validation import validate_in_cluster
 from tests.stacks.in_mocks import IN_CLUSTER, shipped
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -23,9 +23,9 @@ def settings(config: dict[str, Any]) -> InClusterSettings:
     return found
 
 
-def rehearse(config: dict[str, Any]) -> None:
+def check(config: dict[str, Any]) -> None:
     found = settings(config)
-    rehearse_in_cluster(found, digests(found, ROOT, sandboxed=True).by_name)
+    validate_in_cluster(found, digests(found, ROOT, sandboxed=True).by_name)
 
 
 @pytest.mark.parametrize("stack", IN_CLUSTER)
@@ -35,8 +35,8 @@ def test_shipped_stacks_are_of_their_kind_and_are_refused_nothing(stack: str) ->
     assert isinstance(found, kind)
     cloud = stack.partition("-")[0]
     assert found.distribution == {"aws": "eks", "azure": "aks", "onprem": "existing"}[cloud]
-    assert found.beneath == (None if cloud == "onprem" else f"{cloud}-cluster")
-    rehearse(shipped(stack))
+    assert found.upstream == (None if cloud == "onprem" else f"{cloud}-cluster")
+    check(shipped(stack))
 
 
 @pytest.mark.parametrize(
@@ -120,7 +120,7 @@ def test_what_components_refuse_is_refused_before_the_engine(
     else:
         at[last] = value
     with pytest.raises(SettingsError) as caught:
-        rehearse(config)
+        check(config)
     assert said in str(caught.value)
 
 
@@ -130,7 +130,7 @@ def test_an_image_without_digest_is_for_the_sandbox_only(tmp_path: Path) -> None
     real = digests(found, ROOT, sandboxed=False)
     assert not real.by_name
     with pytest.raises(SettingsError, match="falaj images pin"):
-        rehearse_in_cluster(found, real.by_name)
+        validate_in_cluster(found, real.by_name)
     lock = tmp_path / "images.lock.yaml"
     digest = "sha256:" + "5" * 64
     lock.write_text(
@@ -145,4 +145,4 @@ def test_an_image_without_digest_is_for_the_sandbox_only(tmp_path: Path) -> None
     locked = settings({**shipped("onprem-workloads"), "falaj:images": str(lock)})
     pinned = digests(locked, ROOT, sandboxed=False)
     assert pinned.by_name == {"falaj-training": digest, "falaj-inference": digest}
-    rehearse_in_cluster(locked, pinned.by_name)
+    validate_in_cluster(locked, pinned.by_name)

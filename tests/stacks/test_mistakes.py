@@ -10,8 +10,8 @@ import pytest
 
 from falaj.stacks.command.project import Project, StackFile
 from falaj.stacks.errors import StackError
-from falaj.stacks.rehearsal import ask_components
 from falaj.stacks.settings.problems import Problem, RefusedSettingsError
+from falaj.stacks.validation import ask_components
 from tests.stacks.mistakes import BASES, MISTAKES, SIBLINGS, Mistake
 
 _HEAD = re.compile(

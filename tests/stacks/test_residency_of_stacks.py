@@ -8,8 +8,8 @@ import pytest
 
 from falaj.stacks.errors import SettingsError
 from falaj.stacks.image_digests import digests
-from falaj.stacks.rehearsal import rehearse_in_cluster
 from falaj.stacks.settings import InClusterSettings, validate
+from falaj.stacks.validation import validate_in_cluster
 from tests.stacks.in_mocks import ROOT, declare, shipped
 
 CLASS = {
@@ -78,4 +78,4 @@ def test_what_packs_allow_is_in_the_country(key: str, value: list[str], said: st
     found = validate(config, ROOT, stack="dev")
     assert isinstance(found, InClusterSettings)
     with pytest.raises(SettingsError, match=said):
-        rehearse_in_cluster(found, digests(found, ROOT, sandboxed=True).by_name)
+        validate_in_cluster(found, digests(found, ROOT, sandboxed=True).by_name)

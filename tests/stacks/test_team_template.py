@@ -14,8 +14,8 @@ from falaj.policies.model.judge import Judge
 from falaj.policies.rules import all_rules
 from falaj.stacks.errors import SettingsError
 from falaj.stacks.image_digests import digests
-from falaj.stacks.rehearsal import rehearse_in_cluster
 from falaj.stacks.settings import WorkloadsSettings, validate
+from falaj.stacks.validation import validate_in_cluster
 from tests.policies.shipped import stack_with
 from tests.stacks.conftest import Project
 
@@ -42,7 +42,7 @@ def checked(config: Mapping[str, Any]) -> WorkloadsSettings:
     """The settings, once the components have refused none of them."""
     settings = validate(config, ROOT, stack="dev")
     assert isinstance(settings, WorkloadsSettings)
-    rehearse_in_cluster(settings, digests(settings, ROOT, sandboxed=True).by_name)
+    validate_in_cluster(settings, digests(settings, ROOT, sandboxed=True).by_name)
     return settings
 
 

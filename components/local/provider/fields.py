@@ -80,7 +80,7 @@ def bounded(
         whole: whether it has to be a whole number. Default: as the workload says.
     """
     found = bound(workload, option)
-    kind: Kind = "whole" if (found.whole if whole is None else whole) else "number"
+    kind: FieldType = "whole" if (found.whole if whole is None else whole) else "number"
     return Field(
         kind, summary, default=default, minimum=found.low, maximum=found.high, replaces=replaces
     )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from falaj.stacks.command import advice, made_for, operation
+from falaj.stacks.command import advice, operation, ownership
 from falaj.stacks.command.cloud import prepare_cloud
 from falaj.stacks.command.console import say
 from falaj.stacks.command.pulumi import Pulumi
@@ -10,7 +10,7 @@ from falaj.stacks.errors import StackError
 from falaj.stacks.settings import CloudSettings
 
 
-def bring_up_beneath(pulumi: Pulumi, settings: CloudSettings) -> None:
+def bring_up_upstream(pulumi: Pulumi, settings: CloudSettings) -> None:
     """Make sure that the stack which this one refers to is there; in the sandbox, make it.
 
     What that one stands on in turn comes before it.
@@ -18,14 +18,14 @@ def bring_up_beneath(pulumi: Pulumi, settings: CloudSettings) -> None:
     Raises:
         StackError: it isn't there, or can't be made.
     """
-    name = settings.beneath
+    name = settings.upstream
     if name is None:
         return
     stack = pulumi.stack.sibling(name)
     other = Pulumi(stack, sandbox=pulumi.sandbox)
     if other.exists() and other.outputs():
         if pulumi.sandbox:
-            made_for.keep(stack, pulumi.stack.name)
+            ownership.keep(stack, pulumi.stack.name)
         return
     if not pulumi.sandbox:
         raise StackError(
@@ -43,7 +43,7 @@ def bring_up_beneath(pulumi: Pulumi, settings: CloudSettings) -> None:
         )
     prepare_cloud(stack, found, sandbox=True)
     other.ensure_stack()
-    bring_up_beneath(other, found)
+    bring_up_upstream(other, found)
     # The packs judge it when it is brought up, or checked, as itself.
     arguments = ["up", "--yes", "--skip-preview", "-s", stack.name]
     outcome = operation.run(other, arguments, f"making {name}")
@@ -52,4 +52,4 @@ def bring_up_beneath(pulumi: Pulumi, settings: CloudSettings) -> None:
     if outcome.status != 0:
         raise StackError(f"stack {name} could not be made in the sandbox (exit {outcome.status})")
     say(f"{name}: {operation.counted(outcome.changes, planned=False)}")
-    made_for.begin(stack, pulumi.stack.name)
+    ownership.begin(stack, pulumi.stack.name)
