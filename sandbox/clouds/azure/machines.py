@@ -69,15 +69,6 @@ def can_be_partitioned(region: str | None, size: str) -> bool:
     return any(name in size for name in _MIG_CAPABLE)
 
 
-def vcpus(region: str | None, size: str) -> int | None:
-    """The virtual processors of a size, by the catalogue or its name; None when unknown."""
-    found = machine(region, size)
-    if found and found.vcpu:
-        return found.vcpu
-    number = re.match(r"(?:Standard|Basic)_[A-Z]+(\d+)", size)
-    return int(number[1]) if number else None
-
-
 def is_arm(size: str) -> bool:
     """Whether the size is of an Arm series: a p in its features (vm-naming-conventions)."""
     features = re.match(r"Standard_[A-Z]+\d+(?:-\d+)?([a-z]+)_", size)

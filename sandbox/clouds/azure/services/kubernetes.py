@@ -26,6 +26,7 @@ from falaj.sandbox.clouds.rules import (
     absent,
     all_of,
     between,
+    distinct,
     equals,
     for_each,
     formed,
@@ -130,16 +131,12 @@ def _pools(inputs: Inputs) -> Iterator[Problem]:
     modes = [inputs.at(f"{path}.mode") for path, _ in pools]
     if modes and all(mode is None or mode in ("User", "Gateway") for mode in modes):
         yield Problem("agentPoolProfiles[0].mode", "no pool is of the mode System; one must be")
-    names: set[str] = set()
     for path, item in pools:
         if not isinstance(item, Mapping):
             continue
         name = inputs.optional_string(f"{path}.name")
         if name:
             yield from kinds.AGENT_POOL.check(f"{path}.name", name)
-        if name in names:
-            yield Problem(f"{path}.name", f"{name!r} is used twice; give each pool its own name")
-        names.add(name or "")
 
 
 def _network(inputs: Inputs) -> Iterator[Problem]:
@@ -398,6 +395,7 @@ KINDS: Final = (
                 absent("identity", "servicePrincipalProfile"),
             ),
             _pools,
+            distinct("agentPoolProfiles[].name", "give each pool its own name"),
             for_each("agentPoolProfiles[]", *node_pools.RULES),
             refused(
                 f"{_NETWORK}.networkPolicy", "azure doesn't go with the plugin kubenet",
