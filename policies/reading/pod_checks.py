@@ -6,12 +6,12 @@ from collections.abc import Callable, Iterator
 from functools import wraps
 from typing import Any
 
-from falaj.policies.model import ABSENT, Check, Finding, Resource, View, is_true
+from falaj.policies.model import ABSENT, Check, Context, Finding, Resource, is_true
 from falaj.policies.reading.namespaces import Level
 from falaj.policies.reading.pods import Container, Pod, pods_of
 
-PodCheck = Callable[[Pod, View], Iterator[Finding]]
-ContainerCheck = Callable[[Container, View], Iterator[Finding]]
+PodCheck = Callable[[Pod, Context], Iterator[Finding]]
+ContainerCheck = Callable[[Container, Context], Iterator[Finding]]
 
 
 def each_pod(level: Level = Level.PRIVILEGED) -> Callable[[PodCheck], Check]:
@@ -23,14 +23,14 @@ def each_pod(level: Level = Level.PRIVILEGED) -> Callable[[PodCheck], Check]:
 
     def decorate(check: PodCheck) -> Check:
         @wraps(check)
-        def whole(resource: Resource, view: View) -> Iterator[Finding]:
+        def whole(resource: Resource, context: Context) -> Iterator[Finding]:
             for pod in pods_of(resource):
                 if pod.level < level:
                     continue
                 if pod.hidden:
                     yield pod.indeterminate("", f"the pod {pod.hidden}")
                 else:
-                    yield from check(pod, view)
+                    yield from check(pod, context)
 
         return whole
 
@@ -43,12 +43,12 @@ def each_container(level: Level = Level.PRIVILEGED) -> Callable[[ContainerCheck]
     def decorate(check: ContainerCheck) -> Check:
         @each_pod(level)
         @wraps(check)
-        def whole(pod: Pod, view: View) -> Iterator[Finding]:
+        def whole(pod: Pod, context: Context) -> Iterator[Finding]:
             for container in pod.containers:
                 if container.hidden:
                     yield container.indeterminate("", f"the container {container.hidden}")
                 else:
-                    yield from check(container, view)
+                    yield from check(container, context)
 
         return whole
 

@@ -11,11 +11,12 @@ from typing import Any, Final
 from falaj.components.catalogue.region_names import place_named
 from falaj.policies.model import (
     ABSENT,
+    Context,
     Finding,
     Resource,
     Rule,
     Severity,
-    View,
+    format_value,
     get,
     is_unknown,
     items,
@@ -23,7 +24,6 @@ from falaj.policies.model import (
     text,
 )
 from falaj.policies.reading.kubernetes import Manifest, is_bundle, kinds, manifests
-from falaj.policies.reading.said import said
 from falaj.policies.reading.services import may_reach
 
 _LOCATIONS: Final = kinds(
@@ -64,16 +64,18 @@ def _locations(resource: Resource) -> Iterator[tuple[Manifest, str, Any]]:
     "Set config.region to an allowed region, or config.s3Url to a store of your own; on Azure "
     "config.storageAccountURI, with its host in allowedHosts.",
 )
-def backup_abroad(resource: Resource, view: View) -> Iterator[Finding]:
+def backup_abroad(resource: Resource, context: Context) -> Iterator[Finding]:
     """The region is allowed, or the store or bucket is one's own."""
     for manifest, at, spec in _locations(resource):
         if is_unknown(spec):
             yield manifest.indeterminate(at, f"where backups go {spec.reason}")
         elif isinstance(spec, Mapping):
-            yield from _place(manifest, at, spec, view)
+            yield from _place(manifest, at, spec, context)
 
 
-def _place(manifest: Manifest, at: str, spec: Mapping[str, Any], view: View) -> Iterator[Finding]:
+def _place(
+    manifest: Manifest, at: str, spec: Mapping[str, Any], context: Context
+) -> Iterator[Finding]:
     key = next((each for each in _STORES if get(spec, f"config.{each}") is not ABSENT), _STORES[0])
     url, region = get(spec, f"config.{key}"), get(spec, "config.region")
     provider = text(spec.get("provider")).lower()
@@ -82,31 +84,33 @@ def _place(manifest: Manifest, at: str, spec: Mapping[str, Any], view: View) -> 
     elif is_unknown(url):
         yield manifest.indeterminate(f"{at}.config.{key}", f"the store {url.reason}")
     elif text(url):
-        if not may_reach(url, view.settings):
+        if not may_reach(url, context.settings):
             yield manifest.violation(
                 f"{at}.config.{key}",
-                f"{said(url)} is neither private, in an allowed region nor one of allowedHosts",
+                f"{format_value(url)} is neither private, in an allowed region nor one of "
+                "allowedHosts",
             )
     elif is_unknown(spec.get("provider")) and region is ABSENT:
         yield manifest.indeterminate(f"{at}.provider", "which cloud it is can't be known")
     elif is_unknown(region):
         yield manifest.indeterminate(f"{at}.config.region", f"the region {region.reason}")
     elif region is not ABSENT:
-        if place_named(region) not in view.settings.allowed_places:
+        if place_named(region) not in context.settings.allowed_places:
             yield manifest.violation(
                 f"{at}.config.region",
-                f"{said(region)} isn't one of {', '.join(view.settings.allowed_places)}",
+                f"{format_value(region)} isn't one of "
+                f"{', '.join(context.settings.allowed_places)}",
             )
     elif provider in _AWS | {"azure", "velero.io/azure"} and not manifest.is_patch:
-        yield from _unplaced(manifest, at, spec, view)
+        yield from _unplaced(manifest, at, spec, context)
 
 
 def _unplaced(
-    manifest: Manifest, at: str, spec: Mapping[str, Any], view: View
+    manifest: Manifest, at: str, spec: Mapping[str, Any], context: Context
 ) -> Iterator[Finding]:
     names = [get(spec, key) for key in ("objectStorage.bucket", "bucket", "config.storageAccount")]
-    known = view.stack is not None and any(
-        view.stack.called(each) for each in names if not is_unknown(each)
+    known = context.stack is not None and any(
+        context.stack.called(each) for each in names if not is_unknown(each)
     )
     if not known:
         yield manifest.indeterminate(
@@ -123,7 +127,7 @@ def _unplaced(
     "Set config.kmsKeyId to a key of the same region, or config.customerKeyEncryptionFile for "
     "stores of your own.",
 )
-def backup_key(resource: Resource, view: View) -> Iterator[Finding]:
+def backup_key(resource: Resource, context: Context) -> Iterator[Finding]:
     """A location of AWS names its key; accounts of Azure have theirs."""
     for manifest, at, spec in _locations(resource):
         snapshots = "napshot" in at or manifest.kind == "VolumeSnapshotLocation"
@@ -139,7 +143,7 @@ def backup_key(resource: Resource, view: View) -> Iterator[Finding]:
             continue
         if hidden is None:
             yield manifest.violation(path, "no key is named, so that the provider's is used")
-        elif not view.referred(resource, manifest.path(path)):
+        elif not context.referred(resource, manifest.path(path)):
             yield manifest.indeterminate(path, f"the key {hidden.reason}")
 
 

@@ -7,11 +7,12 @@ from typing import Any, Final
 
 from falaj.policies.model import (
     ABSENT,
+    Context,
     Finding,
     Resource,
     Rule,
     Severity,
-    View,
+    format_value,
     get,
     is_true,
     is_unknown,
@@ -23,7 +24,6 @@ from falaj.policies.reading.kubernetes import ANY_OBJECT, all_manifests, kinds, 
 from falaj.policies.reading.namespaces import Level, is_system
 from falaj.policies.reading.pod_checks import each_container
 from falaj.policies.reading.pods import Container
-from falaj.policies.reading.said import said
 
 _ENFORCE: Final = "pod-security.kubernetes.io/enforce"
 
@@ -37,7 +37,7 @@ _ENFORCE: Final = "pod-security.kubernetes.io/enforce"
     f"Label the namespace {_ENFORCE}=restricted. Agents that need their nodes belong into a "
     "namespace of the system's own, such as gpu-operator.",
 )
-def namespace_pod_security(resource: Resource, view: View) -> Iterator[Finding]:
+def namespace_pod_security(resource: Resource, context: Context) -> Iterator[Finding]:
     """Whoever else makes pods there, by hand or by a controller, is held to it as well."""
     for manifest in manifests(resource):
         if manifest.kind != "Namespace" or manifest.group or is_system(manifest.name):
@@ -51,7 +51,9 @@ def namespace_pod_security(resource: Resource, view: View) -> Iterator[Finding]:
             if not manifest.is_patch:
                 yield manifest.violation(path, "no standard is enforced, which is privileged")
         elif level != "restricted":
-            yield manifest.violation(path, f"{said(level)} is enforced; restricted is needed")
+            yield manifest.violation(
+                path, f"{format_value(level)} is enforced; restricted is needed"
+            )
 
 
 @rule(
@@ -64,7 +66,7 @@ def namespace_pod_security(resource: Resource, view: View) -> Iterator[Finding]:
     "writes.",
 )
 @each_container(Level.RESTRICTED)
-def read_only_root(container: Container, view: View) -> Iterator[Finding]:
+def read_only_root(container: Container, context: Context) -> Iterator[Finding]:
     """``readOnlyRootFilesystem`` is true; it is false by default."""
     path = "securityContext.readOnlyRootFilesystem"
     value = container.get(path)
@@ -93,7 +95,7 @@ _DEVICES: Final = ("nvidia.com/", "amd.com/gpu", "aws.amazon.com/neuron", "gpu.i
     "nvidia.com/gpu as limits; or give the namespace a LimitRange with defaults.",
 )
 @each_container(Level.RESTRICTED)
-def resource_limits(container: Container, view: View) -> Iterator[Finding]:
+def resource_limits(container: Container, context: Context) -> Iterator[Finding]:
     """One container can't starve the others of its node."""
     if container.list == "ephemeralContainers" or container.pod.is_partial:
         return  # Debugging containers can't have resources of their own.
@@ -102,7 +104,7 @@ def resource_limits(container: Container, view: View) -> Iterator[Finding]:
         yield container.indeterminate("resources", f"its resources {resources.reason}")
         return
     for key, places in (("memory", ("limits",)), ("cpu", ("requests", "limits"))):
-        yield from _demand(container, view, key, places)
+        yield from _demand(container, context, key, places)
     requests, limits = get(resources, "requests"), get(resources, "limits")
     for device in sorted(requests) if isinstance(requests, Mapping) else ():
         has_limit = isinstance(limits, Mapping) and limits.get(device) is not None
@@ -114,7 +116,7 @@ def resource_limits(container: Container, view: View) -> Iterator[Finding]:
 
 
 def _demand(
-    container: Container, view: View, key: str, places: tuple[str, ...]
+    container: Container, context: Context, key: str, places: tuple[str, ...]
 ) -> Iterator[Finding]:
     path = f"resources.{places[0]}.{key}"
     found = [container.get(f"resources.{each}.{key}") for each in places]
@@ -125,11 +127,11 @@ def _demand(
     what = "memory limit" if key == "memory" else "CPU request"
     if given:
         yield container.indeterminate(path, f"the {what} {given[0].reason}")
-    elif view.stack is None:
+    elif context.stack is None:
         yield container.indeterminate(
             path, f"there is no {what}, unless a LimitRange of the namespace gives one"
         )
-    elif not _has_default(container, view, key):
+    elif not _has_default(container, context, key):
         yield container.violation(
             path,
             f"container {container.name!r} has no {what}, and no LimitRange of its namespace "
@@ -137,9 +139,9 @@ def _demand(
         )
 
 
-def _has_default(container: Container, view: View, key: str) -> bool:
+def _has_default(container: Container, context: Context, key: str) -> bool:
     namespace = container.pod.manifest.namespace
-    for each in all_manifests(view.stack) if view.stack else ():
+    for each in all_manifests(context.stack) if context.stack else ():
         if each.kind != "LimitRange" or (
             not is_unknown(namespace) and each.namespace != namespace
         ):

@@ -11,10 +11,11 @@ from typing import Final
 
 from falaj.policies.model import (
     ABSENT,
+    Context,
     Finding,
     Rule,
     Severity,
-    View,
+    format_value,
     get,
     is_true,
     is_unknown,
@@ -27,7 +28,6 @@ from falaj.policies.reading.kubernetes import ANY_OBJECT
 from falaj.policies.reading.namespaces import Level
 from falaj.policies.reading.pod_checks import each_container, each_pod, uses_host_network
 from falaj.policies.reading.pods import Container, Pod
-from falaj.policies.reading.said import said
 
 _CONTROLS: Final = ("iso27001:A.8.9", "iso27001:A.8.22", "uae-ia:T5.2.2", "nist-800-207:2")
 _HOST_NAMESPACES: Final = {"hostNetwork": "network", "hostPID": "processes", "hostIPC": "memory"}
@@ -43,7 +43,7 @@ _HOST_NAMESPACES: Final = {"hostNetwork": "network", "hostPID": "processes", "ho
     "them belong into a namespace of the system's own.",
 )
 @each_pod(Level.BASELINE)
-def host_namespaces(pod: Pod, view: View) -> Iterator[Finding]:
+def host_namespaces(pod: Pod, context: Context) -> Iterator[Finding]:
     """The pod has namespaces of its own."""
     for key, what in _HOST_NAMESPACES.items():
         yield from _forbid_true(pod, key, f"the pod shares its node's {what}")
@@ -67,7 +67,7 @@ def _forbid_true(where: Pod | Container, path: str, reason: str) -> Iterator[Fin
     "as resources.",
 )
 @each_container(Level.BASELINE)
-def privileged(container: Container, view: View) -> Iterator[Finding]:
+def privileged(container: Container, context: Context) -> Iterator[Finding]:
     """No container has all of its node's devices and capabilities."""
     reason = f"container {container.name!r} is privileged, which is root on its node"
     yield from _forbid_true(container, "securityContext.privileged", reason)
@@ -82,7 +82,7 @@ def privileged(container: Container, view: View) -> Iterator[Finding]:
     "Remove windowsOptions.hostProcess, or set it to false.",
 )
 @each_pod(Level.BASELINE)
-def host_process(pod: Pod, view: View) -> Iterator[Finding]:
+def host_process(pod: Pod, context: Context) -> Iterator[Finding]:
     """Neither the pod nor a container of it is a HostProcess pod."""
     path = "securityContext.windowsOptions.hostProcess"
     value = pod.get(path)
@@ -105,7 +105,7 @@ def host_process(pod: Pod, view: View) -> Iterator[Finding]:
     "Use a persistent volume claim, an emptyDir, or a projected volume in place of hostPath.",
 )
 @each_pod(Level.BASELINE)
-def host_path(pod: Pod, view: View) -> Iterator[Finding]:
+def host_path(pod: Pod, context: Context) -> Iterator[Finding]:
     """No volume is a hostPath."""
     volumes = pod.get("volumes")
     if is_unknown(volumes):
@@ -135,7 +135,7 @@ def host_path(pod: Pod, view: View) -> Iterator[Finding]:
     "Remove hostPort and reach the pod through a Service.",
 )
 @each_container(Level.BASELINE)
-def host_port(container: Container, view: View) -> Iterator[Finding]:
+def host_port(container: Container, context: Context) -> Iterator[Finding]:
     """No port is bound on the node."""
     ports = container.get("ports")
     if is_unknown(ports):
@@ -156,7 +156,7 @@ def host_port(container: Container, view: View) -> Iterator[Finding]:
         elif value is not ABSENT and number(value) != 0:
             yield container.violation(
                 f"{at}.hostPort",
-                f"container {container.name!r} opens port {said(value)} of its node",
+                f"container {container.name!r} opens port {format_value(value)} of its node",
             )
 
 
@@ -175,7 +175,7 @@ _HANDLERS: Final = ("httpGet", "tcpSocket")
     "use httpHeaders.",
 )
 @each_container(Level.BASELINE)
-def probe_host(container: Container, view: View) -> Iterator[Finding]:
+def probe_host(container: Container, context: Context) -> Iterator[Finding]:
     """The kubelet isn't made to call somebody else (Kubernetes 1.34 and later forbid it)."""
     for handler in (*_PROBES, *_HOOKS):
         for kind in _HANDLERS:
@@ -184,7 +184,9 @@ def probe_host(container: Container, view: View) -> Iterator[Finding]:
             if is_unknown(value):
                 yield container.indeterminate(path, f"the host that is called {value.reason}")
             elif value is not ABSENT and value != "":
-                yield container.violation(path, f"{handler} makes the node call {said(value)}")
+                yield container.violation(
+                    path, f"{handler} makes the node call {format_value(value)}"
+                )
 
 
 @rule(
@@ -196,14 +198,16 @@ def probe_host(container: Container, view: View) -> Iterator[Finding]:
     "Remove procMount, or set it to Default.",
 )
 @each_container(Level.BASELINE)
-def proc_mount(container: Container, view: View) -> Iterator[Finding]:
+def proc_mount(container: Container, context: Context) -> Iterator[Finding]:
     """The mount of /proc is the default one."""
     path = "securityContext.procMount"
     value = container.get(path)
     if is_unknown(value):
         yield container.indeterminate(path, f"procMount {value.reason}; only Default is allowed")
     elif value is not ABSENT and value not in ("", "Default"):
-        yield container.violation(path, f"procMount is {said(value)}; only Default is allowed")
+        yield container.violation(
+            path, f"procMount is {format_value(value)}; only Default is allowed"
+        )
 
 
 RULES: tuple[Rule, ...] = (

@@ -7,11 +7,12 @@ from typing import Any, Final
 
 from falaj.policies.model import (
     ABSENT,
+    Context,
     Finding,
     Resource,
     Rule,
     Severity,
-    View,
+    format_value,
     get,
     is_unknown,
     items,
@@ -19,7 +20,6 @@ from falaj.policies.model import (
     text,
 )
 from falaj.policies.reading.kubernetes import Manifest, kinds, manifests
-from falaj.policies.reading.said import said
 
 _GATEWAY_API: Final = "gateway.networking.k8s.io"
 _ROUTES: Final = frozenset({"HTTPRoute", "GRPCRoute", "TLSRoute"})
@@ -47,15 +47,15 @@ _WITH_HOSTS: Final = frozenset({"HTTP", "HTTPS", "TLS"})
     "Set the host of every rule of an ingress, and of every listener of a gateway, to a full "
     "name. Hostnames of a route are full names as well, or absent: it then has its gateway's.",
 )
-def ingress_host(resource: Resource, view: View) -> Iterator[Finding]:
+def ingress_host(resource: Resource, context: Context) -> Iterator[Finding]:
     """Nothing takes any host, or all below a domain: it would serve names of others."""
     for manifest in manifests(resource):
         for path, host in _hosts(manifest):
             if is_unknown(host):
-                if not view.referred(resource, path):
+                if not context.referred(resource, path):
                     yield manifest.indeterminate(path, "the host can't be known")
             elif not text(host) or "*" in text(host):
-                given = said(host) if text(host) else "no host, which is any"
+                given = format_value(host) if text(host) else "no host, which is any"
                 yield manifest.violation(path, f"the {_WHO[manifest.kind]} is for {given}")
 
 

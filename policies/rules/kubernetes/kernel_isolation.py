@@ -12,10 +12,11 @@ from typing import Any, Final
 from falaj.components.catalogue.clusters.isolation import BASELINE_CAPABILITIES
 from falaj.policies.model import (
     ABSENT,
+    Context,
     Finding,
     Rule,
     Severity,
-    View,
+    format_value,
     get,
     is_list,
     is_unknown,
@@ -27,7 +28,6 @@ from falaj.policies.reading.kubernetes import ANY_OBJECT, join
 from falaj.policies.reading.namespaces import Level
 from falaj.policies.reading.pod_checks import each_container, each_pod, setting
 from falaj.policies.reading.pods import Container, Pod
-from falaj.policies.reading.said import said
 
 _CONTROLS: Final = ("iso27001:A.8.9", "iso27001:A.8.2", "uae-ia:T5.2.2", "nist-800-207:2")
 #: What containers of the baseline may add; nothing of it is more than runtimes give by default.
@@ -56,7 +56,7 @@ def _added(container: Container, allowed: frozenset[str]) -> Iterator[Finding]:
             yield container.indeterminate(at, f"what is added {each.reason}")
         elif not isinstance(each, str) or each not in allowed:
             yield container.violation(
-                at, f"{said(each)} is added; only {', '.join(sorted(allowed))} may be"
+                at, f"{format_value(each)} is added; only {', '.join(sorted(allowed))} may be"
             )
 
 
@@ -69,7 +69,7 @@ def _added(container: Container, allowed: frozenset[str]) -> Iterator[Finding]:
     "Remove what is added in securityContext.capabilities.add.",
 )
 @each_container(Level.BASELINE)
-def capabilities_baseline(container: Container, view: View) -> Iterator[Finding]:
+def capabilities_baseline(container: Container, context: Context) -> Iterator[Finding]:
     """What is added is within what "baseline" allows."""
     yield from _added(container, BASELINE_CAPABILITIES)
 
@@ -84,7 +84,7 @@ def capabilities_baseline(container: Container, view: View) -> Iterator[Finding]
     "ephemeral ones included; NET_BIND_SERVICE may be added.",
 )
 @each_container(Level.RESTRICTED)
-def capabilities_restricted(container: Container, view: View) -> Iterator[Finding]:
+def capabilities_restricted(container: Container, context: Context) -> Iterator[Finding]:
     """``ALL`` is dropped; runtimes leave a dozen capabilities otherwise."""
     if container.pod.is_windows:
         return
@@ -117,7 +117,7 @@ _SECCOMP: Final = "securityContext.seccompProfile.type"
     "Set securityContext.seccompProfile.type to RuntimeDefault, or remove Unconfined.",
 )
 @each_pod(Level.BASELINE)
-def seccomp_unconfined(pod: Pod, view: View) -> Iterator[Finding]:
+def seccomp_unconfined(pod: Pod, context: Context) -> Iterator[Finding]:
     """What is said of seccomp is RuntimeDefault or Localhost, on the pod and its containers."""
     for where in (pod, *pod.containers):
         value = where.get(_SECCOMP)
@@ -126,7 +126,8 @@ def seccomp_unconfined(pod: Pod, view: View) -> Iterator[Finding]:
         elif value is not ABSENT and value not in ("RuntimeDefault", "Localhost"):
             yield where.violation(
                 _SECCOMP,
-                f"the seccomp profile is {said(value)}; RuntimeDefault or Localhost is allowed",
+                f"the seccomp profile is {format_value(value)}; RuntimeDefault or Localhost is "
+                "allowed",
             )
 
 
@@ -139,7 +140,7 @@ def seccomp_unconfined(pod: Pod, view: View) -> Iterator[Finding]:
     "Set securityContext.seccompProfile.type to RuntimeDefault on the pod.",
 )
 @each_container(Level.RESTRICTED)
-def seccomp(container: Container, view: View) -> Iterator[Finding]:
+def seccomp(container: Container, context: Context) -> Iterator[Finding]:
     """The pod or the container names one; by default Kubernetes runs it Unconfined."""
     value, from_pod = setting(container, "seccompProfile.type")
     if container.pod.is_windows or (value is ABSENT and container.pod.is_partial):
@@ -154,7 +155,9 @@ def seccomp(container: Container, view: View) -> Iterator[Finding]:
             "Kubernetes runs it Unconfined",
         )
     elif value not in ("RuntimeDefault", "Localhost"):
-        yield where.violation(_SECCOMP, f"the seccomp profile is {said(value)}, which is none")
+        yield where.violation(
+            _SECCOMP, f"the seccomp profile is {format_value(value)}, which is none"
+        )
 
 
 _APPARMOR: Final = "container.apparmor.security.beta.kubernetes.io/"
@@ -169,7 +172,7 @@ _APPARMOR: Final = "container.apparmor.security.beta.kubernetes.io/"
     "Remove the profile, or set it to RuntimeDefault (runtime/default in the annotation).",
 )
 @each_pod(Level.BASELINE)
-def apparmor(pod: Pod, view: View) -> Iterator[Finding]:
+def apparmor(pod: Pod, context: Context) -> Iterator[Finding]:
     """No profile is Unconfined, by field or by the annotation of old."""
     path = "securityContext.appArmorProfile.type"
     for where in (pod, *pod.containers):
@@ -179,7 +182,8 @@ def apparmor(pod: Pod, view: View) -> Iterator[Finding]:
         elif value is not ABSENT and value not in ("RuntimeDefault", "Localhost"):
             yield where.violation(
                 path,
-                f"the AppArmor profile is {said(value)}; RuntimeDefault or Localhost is allowed",
+                f"the AppArmor profile is {format_value(value)}; RuntimeDefault or Localhost is "
+                "allowed",
             )
     annotations = pod.metadata.get("annotations")
     for key, value in annotations.items() if isinstance(annotations, Mapping) else ():
@@ -190,7 +194,7 @@ def apparmor(pod: Pod, view: View) -> Iterator[Finding]:
             yield pod.manifest.indeterminate(at, f"the AppArmor profile {value.reason}")
         elif value not in ("", "runtime/default") and not text(value).startswith("localhost/"):
             yield pod.manifest.violation(
-                at, f"the AppArmor profile is {said(value)}; runtime/default is allowed"
+                at, f"the AppArmor profile is {format_value(value)}; runtime/default is allowed"
             )
 
 
@@ -204,7 +208,7 @@ def apparmor(pod: Pod, view: View) -> Iterator[Finding]:
     "type.",
 )
 @each_pod(Level.BASELINE)
-def selinux(pod: Pod, view: View) -> Iterator[Finding]:
+def selinux(pod: Pod, context: Context) -> Iterator[Finding]:
     """The type is one of containers, and neither user nor role is chosen."""
     for where in (pod, *pod.containers):
         for key, allowed in (("type", _SELINUX_TYPES), ("user", ("",)), ("role", ("",))):
@@ -214,7 +218,9 @@ def selinux(pod: Pod, view: View) -> Iterator[Finding]:
                 yield where.indeterminate(path, f"the SELinux {key} {value.reason}")
             elif value is not ABSENT and value not in allowed:
                 may = ", ".join(allowed[1:]) or "none"
-                yield where.violation(path, f"the SELinux {key} is {said(value)}; allowed: {may}")
+                yield where.violation(
+                    path, f"the SELinux {key} is {format_value(value)}; allowed: {may}"
+                )
 
 
 @rule(
@@ -226,7 +232,7 @@ def selinux(pod: Pod, view: View) -> Iterator[Finding]:
     "Remove the sysctl from the pod; set it on the nodes where it is needed.",
 )
 @each_pod(Level.BASELINE)
-def sysctls(pod: Pod, view: View) -> Iterator[Finding]:
+def sysctls(pod: Pod, context: Context) -> Iterator[Finding]:
     """Only sysctls that are safe, as Kubernetes says, are set."""
     path = "securityContext.sysctls"
     given = pod.get(path)
@@ -240,7 +246,7 @@ def sysctls(pod: Pod, view: View) -> Iterator[Finding]:
             yield pod.indeterminate(at, f"the sysctl's name {name.reason}")
         # The kernel takes slashes for dots.
         elif text(name).replace("/", ".") not in _SYSCTLS:
-            yield pod.violation(at, f"{said(name)} isn't a safe sysctl")
+            yield pod.violation(at, f"{format_value(name)} isn't a safe sysctl")
         else:
             yield from _value(pod, f"{path}[{index}].value", get(each, "value"))
 

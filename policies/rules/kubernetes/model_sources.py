@@ -8,10 +8,11 @@ from typing import Any, Final
 
 from falaj.policies.model import (
     ABSENT,
+    Context,
     Finding,
     Rule,
     Severity,
-    View,
+    format_value,
     get,
     is_unknown,
     items,
@@ -21,7 +22,6 @@ from falaj.policies.model import (
 from falaj.policies.reading.kubernetes import ANY_OBJECT
 from falaj.policies.reading.pod_checks import each_container
 from falaj.policies.reading.pods import Container
-from falaj.policies.reading.said import said
 
 _OPTION: Final = re.compile(
     r"--?(?:hf-|served-)?(?:model|tokenizer|draft-model|speculative-model|lora-modules)"
@@ -54,7 +54,7 @@ _SETTINGS: Final = frozenset(
     "mirror of your own.",
 )
 @each_container()
-def model_hub(container: Container, view: View) -> Iterator[Finding]:
+def model_hub(container: Container, context: Context) -> Iterator[Finding]:
     """A model named by organisation and name is fetched from Hugging Face by default.
 
     What is fetched isn't pinned, and the hub learns what runs here.
@@ -91,7 +91,8 @@ def _judge(container: Container, path: str, value: Any) -> Iterator[Finding]:
     given = text(value) if value is not ABSENT else ""
     if _OF_HUB.fullmatch(given) and given.partition("/")[0].lower() not in _FOLDERS:
         yield container.violation(
-            path, f"{said(given)} is fetched from huggingface.co, for HF_ENDPOINT isn't set"
+            path,
+            f"{format_value(given)} is fetched from huggingface.co, for HF_ENDPOINT isn't set",
         )
 
 

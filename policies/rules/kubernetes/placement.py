@@ -5,7 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from falaj.policies.model import Finding, Resource, Rule, Severity, View, get, is_unknown, rule
+from falaj.policies.model import (
+    Context,
+    Finding,
+    Resource,
+    Rule,
+    Severity,
+    format_value,
+    get,
+    is_unknown,
+    rule,
+)
 from falaj.policies.reading.kubernetes import ANY_OBJECT, Manifest, is_bundle, manifests
 from falaj.policies.reading.namespaces import is_system
 from falaj.policies.reading.node_placement import (
@@ -17,7 +27,6 @@ from falaj.policies.reading.node_placement import (
     requirements,
 )
 from falaj.policies.reading.pods import TEMPLATE_KINDS, Pod, pods_of
-from falaj.policies.reading.said import said
 
 _ABROAD: Final = (
     "pdpl:22", "pdpl:23", "health-data:13", "cbuae-outsourcing:6.1", "iso27001:A.5.23",
@@ -33,12 +42,12 @@ _ABROAD: Final = (
     _ABROAD,
     "Name regions and zones of the allowed places only; name one's own sites in allowedSites.",
 )
-def placement_abroad(resource: Resource, view: View) -> Iterator[Finding]:
+def placement_abroad(resource: Resource, context: Context) -> Iterator[Finding]:
     """No selector, affinity, requirement or topology names a place that isn't allowed."""
     for manifest in (*manifests(resource), *_values(resource)):
         for each in requirements(manifest, PLACE_KEYS):
             if each.operator == "In":
-                yield from _judge(manifest, each, view)
+                yield from _judge(manifest, each, context)
 
 
 def _values(resource: Resource) -> Iterator[Manifest]:
@@ -48,16 +57,16 @@ def _values(resource: Resource) -> Iterator[Manifest]:
         yield Manifest(resource, "helm.sh", "chart", {"values": values})
 
 
-def _judge(manifest: Manifest, each: Requirement, view: View) -> Iterator[Finding]:
-    allowed = ", ".join((*view.settings.allowed_places, *view.settings.allowed_sites))
+def _judge(manifest: Manifest, each: Requirement, context: Context) -> Iterator[Finding]:
+    allowed = ", ".join((*context.settings.allowed_places, *context.settings.allowed_sites))
     for path, value in each.values:
         if is_unknown(value):
             yield manifest.indeterminate(path, f"the place {value.reason}; allowed are {allowed}")
             continue
-        if not is_allowed(each.key, value, view.settings):
+        if not is_allowed(each.key, value, context.settings):
             place = place_of_label(each.key, value)
             where = f"is in {place}" if place else "is in no region that is known"
-            yield manifest.violation(path, f"{said(value)} {where}; allowed are {allowed}")
+            yield manifest.violation(path, f"{format_value(value)} {where}; allowed are {allowed}")
 
 
 @rule(
@@ -69,7 +78,7 @@ def _judge(manifest: Manifest, each: Requirement, view: View) -> Iterator[Findin
     "Add topology.kubernetes.io/region with an allowed region to the pod's nodeSelector, or "
     "require it by node affinity in every term.",
 )
-def placement_pinned(resource: Resource, view: View) -> Iterator[Finding]:
+def placement_pinned(resource: Resource, context: Context) -> Iterator[Finding]:
     """Pods say where they run, so that a node group abroad never gets them.
 
     Agents of every node (DaemonSets), templates that others use, and the system's own namespaces
@@ -80,7 +89,7 @@ def placement_pinned(resource: Resource, view: View) -> Iterator[Finding]:
             if pod.hidden:
                 yield pod.indeterminate("", f"the pod {pod.hidden}")
                 continue
-            pinned = is_pinned(pod, view.settings)
+            pinned = is_pinned(pod, context.settings)
             if pinned is None:
                 yield pod.indeterminate("nodeSelector", "where the pod may run can't be known")
             elif not pinned:

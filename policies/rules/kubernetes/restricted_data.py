@@ -8,12 +8,13 @@ from typing import Any, Final
 
 from falaj.components.catalogue.clusters.isolation import SHARED_GPU
 from falaj.policies.model import (
+    Context,
     Finding,
     Path,
     Resource,
     Rule,
     Severity,
-    View,
+    format_value,
     is_list,
     is_true,
     is_unknown,
@@ -24,7 +25,6 @@ from falaj.policies.model import (
 from falaj.policies.reading.kubernetes import ANY_OBJECT, Manifest, is_bundle, manifests
 from falaj.policies.reading.node_placement import requirements
 from falaj.policies.reading.pods import pods
-from falaj.policies.reading.said import said
 
 _CONTROLS: Final = (
     "uae-ia:T1.3.x", "iso27001:A.5.13", "iso27001:A.8.22", "health-data:13",
@@ -32,7 +32,7 @@ _CONTROLS: Final = (
 _CLASS: Final = re.compile(r"(?:.*[./:])?data-class")
 
 
-def _is_restricted(manifest: Manifest, view: View) -> bool:
+def _is_restricted(manifest: Manifest, context: Context) -> bool:
     """Whether an object's data is of that class: by its labels, its pods', or the stack's."""
     labels = [manifest.labels]
     for pod in pods(manifest):
@@ -41,7 +41,7 @@ def _is_restricted(manifest: Manifest, view: View) -> bool:
     named = [value for each in labels for key, value in each.items() if _CLASS.fullmatch(str(key))]
     if named:
         return any(is_unknown(each) or text(each) == "restricted" for each in named)
-    return view.settings.data_class == "restricted"
+    return context.settings.data_class == "restricted"
 
 
 def _objects(resource: Resource) -> Iterator[Manifest]:
@@ -66,10 +66,10 @@ _NOT_SEARCHED: Final = frozenset({"status", "openAPIV3Schema"})
     "Use whole GPUs, or MIG's partitions, whose memory is apart. Time slicing and MPS keep no "
     "memory apart.",
 )
-def shared_gpu(resource: Resource, view: View) -> Iterator[Finding]:
+def shared_gpu(resource: Resource, context: Context) -> Iterator[Finding]:
     """No pod asks for a shared GPU, and no driver is told to share them."""
     for manifest in _objects(resource):
-        if _is_restricted(manifest, view):
+        if _is_restricted(manifest, context):
             yield from _sharing(manifest, manifest.body, ())
 
 
@@ -114,10 +114,10 @@ _SPOT: Final = frozenset({
     "Use on-demand or reserved machines: remove spot from the requirement, selector or "
     "toleration.",
 )
-def spot_nodes(resource: Resource, view: View) -> Iterator[Finding]:
+def spot_nodes(resource: Resource, context: Context) -> Iterator[Finding]:
     """No selector, requirement or toleration asks for spot machines."""
     for manifest in _objects(resource):
-        if not _is_restricted(manifest, view):
+        if not _is_restricted(manifest, context):
             continue
         for each in requirements(manifest, _SPOT):
             if each.operator != "In":
@@ -130,7 +130,7 @@ def spot_nodes(resource: Resource, view: View) -> Iterator[Finding]:
                 elif text(value).lower() == "spot" or (
                     each.key.endswith("gke-spot") and is_true(value)
                 ):
-                    yield manifest.violation(path, f"{said(each.key)} is spot")
+                    yield manifest.violation(path, f"{format_value(each.key)} is spot")
 
 
 RULES: tuple[Rule, ...] = (shared_gpu, spot_nodes)

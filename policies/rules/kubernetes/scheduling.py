@@ -8,10 +8,11 @@ from typing import Final
 from falaj.components.catalogue.clusters.isolation import GPU_TAINT, SYSTEM_TAINTS
 from falaj.policies.model import (
     ABSENT,
+    Context,
     Finding,
     Rule,
     Severity,
-    View,
+    format_value,
     get,
     is_unknown,
     items,
@@ -22,7 +23,6 @@ from falaj.policies.reading.kubernetes import ANY_OBJECT
 from falaj.policies.reading.namespaces import is_system
 from falaj.policies.reading.pod_checks import each_pod
 from falaj.policies.reading.pods import Pod
-from falaj.policies.reading.said import said
 
 _CONTROLS: Final = ("iso27001:A.8.22", "iso27001:A.8.9", "uae-ia:T5.2.2", "nist-800-207:2")
 #: Resources that are a GPU, or a part of one.
@@ -38,7 +38,7 @@ _GPUS: Final = "nvidia.com/"
     "Remove nodeName, and select nodes by their labels.",
 )
 @each_pod()
-def node_name(pod: Pod, view: View) -> Iterator[Finding]:
+def node_name(pod: Pod, context: Context) -> Iterator[Finding]:
     """No pod names its node, past quotas of queues, taints and what else is asked of nodes."""
     value = pod.get("nodeName")
     if is_system(pod.manifest.namespace):
@@ -46,7 +46,7 @@ def node_name(pod: Pod, view: View) -> Iterator[Finding]:
     if is_unknown(value):
         yield pod.indeterminate("nodeName", f"whether it names a node {value.reason}")
     elif text(value):
-        yield pod.violation("nodeName", f"the pod names {said(value)}, past the scheduler")
+        yield pod.violation("nodeName", f"the pod names {format_value(value)}, past the scheduler")
 
 
 @rule(
@@ -58,7 +58,7 @@ def node_name(pod: Pod, view: View) -> Iterator[Finding]:
     "Remove the toleration; tolerate nvidia.com/gpu only where the pod asks for a GPU.",
 )
 @each_pod()
-def tolerations(pod: Pod, view: View) -> Iterator[Finding]:
+def tolerations(pod: Pod, context: Context) -> Iterator[Finding]:
     """Not all taints at once, not those of the system's nodes, and a GPU's only with a GPU."""
     if is_system(pod.manifest.namespace):
         return
@@ -74,7 +74,7 @@ def tolerations(pod: Pod, view: View) -> Iterator[Finding]:
             yield pod.violation(path, "every taint is tolerated")
         elif text(key) in SYSTEM_TAINTS:
             yield pod.violation(
-                f"{path}.key", f"nodes with the taint {said(key)} are kept for the system"
+                f"{path}.key", f"nodes with the taint {format_value(key)} are kept for the system"
             )
         elif text(key) == GPU_TAINT and not _asks_for_gpu(pod):
             yield pod.violation(

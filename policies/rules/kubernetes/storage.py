@@ -22,11 +22,12 @@ from falaj.components.catalogue.clusters.storage_drivers import (
 from falaj.components.catalogue.region_names import place_named, region_in
 from falaj.policies.model import (
     ABSENT,
+    Context,
     Finding,
     Resource,
     Rule,
     Severity,
-    View,
+    format_value,
     is_true,
     is_unknown,
     rule,
@@ -34,7 +35,6 @@ from falaj.policies.model import (
     text,
 )
 from falaj.policies.reading.kubernetes import Manifest, kinds, manifests
-from falaj.policies.reading.said import said
 from falaj.policies.reading.services import may_reach
 
 #: Types of keys, which have rules of their own.
@@ -62,7 +62,7 @@ def _parameters(manifest: Manifest) -> dict[str, tuple[str, Any]]:
     "diskEncryptionSetID. FSx: kmsKeyId with deploymentType PERSISTENT_2. Azure files: "
     "storageAccount, of an account with a key of its own.",
 )
-def storage_class_key(resource: Resource, view: View) -> Iterator[Finding]:
+def storage_class_key(resource: Resource, context: Context) -> Iterator[Finding]:
     """Volumes of the clouds aren't made without a key, nor with the provider's."""
     for manifest in manifests(resource):
         if manifest.kind != "StorageClass":
@@ -78,11 +78,11 @@ def storage_class_key(resource: Resource, view: View) -> Iterator[Finding]:
             reason = manifest.get("parameters").reason
             yield manifest.indeterminate("parameters", f"whether a key is named {reason}")
             continue
-        yield from _demand(manifest, driver, resource, view)
+        yield from _demand(manifest, driver, resource, context)
 
 
 def _demand(
-    manifest: Manifest, driver: Driver, resource: Resource, view: View
+    manifest: Manifest, driver: Driver, resource: Resource, context: Context
 ) -> Iterator[Finding]:
     parameters = _parameters(manifest)
     name = text(manifest.get("provisioner"))
@@ -93,7 +93,7 @@ def _demand(
         if is_unknown(value):
             yield manifest.indeterminate(path, f"whether volumes are encrypted {value.reason}")
         elif not is_true(value):
-            given = "isn't set, which is false" if value is ABSENT else f"is {said(value)}"
+            given = "isn't set, which is false" if value is ABSENT else f"is {format_value(value)}"
             yield manifest.violation(path, f"encrypted {given}")
     if not driver.key:
         wanted = driver.instead[0]
@@ -104,13 +104,13 @@ def _demand(
         return
     path, value = parameters.get(driver.key, (f"parameters.{_SPELT[driver.key]}", ABSENT))
     if is_unknown(value):
-        made_of = view.referred(resource, manifest.path(path))
+        made_of = context.referred(resource, manifest.path(path))
         if not any(_KEY.search(each.kind) for each in made_of):
             yield manifest.indeterminate(path, f"the key {value.reason}")
     elif not text(value):
         yield manifest.violation(path, f"{name} is given no key, so that the provider's is used")
     elif any(each in text(value) for each in PROVIDERS_OWN):
-        yield manifest.violation(path, f"{said(value)} is the provider's key")
+        yield manifest.violation(path, f"{format_value(value)} is the provider's key")
 
 
 _SPELT: Final = {
@@ -138,20 +138,21 @@ _ABROAD: Final = (
     "Remove the place from the parameters, or name an allowed one; use a redundancy within the "
     "region (LRS, ZRS).",
 )
-def storage_abroad(resource: Resource, view: View) -> Iterator[Finding]:
+def storage_abroad(resource: Resource, context: Context) -> Iterator[Finding]:
     """No parameter names a place abroad or copies to one; no server is elsewhere."""
     for manifest in manifests(resource):
         if manifest.kind in {"StorageClass", "VolumeSnapshotClass"}:
             for key, (path, value) in _parameters(manifest).items():
-                yield from _parameter(manifest, key, path, value, view)
+                yield from _parameter(manifest, key, path, value, context)
         elif manifest.kind == "PersistentVolume" and not manifest.group:
             for at in _SERVERS:
                 for path, value in select(manifest.body, at):
                     if is_unknown(value):
                         yield manifest.indeterminate(path, f"the server {value.reason}")
-                    elif text(value) and not may_reach(value, view.settings):
+                    elif text(value) and not may_reach(value, context.settings):
                         yield manifest.violation(
-                            path, f"{said(value)} is neither private, nor in an allowed region, "
+                            path, f"{format_value(value)} is neither private, nor in an allowed "
+                            "region, "
                             "nor one of allowedHosts"
                         )  # fmt: skip
 
@@ -164,15 +165,15 @@ _SERVERS: Final = (
 
 
 def _parameter(
-    manifest: Manifest, key: str, path: str, value: Any, view: View
+    manifest: Manifest, key: str, path: str, value: Any, context: Context
 ) -> Iterator[Finding]:
-    allowed = view.settings.allowed_places
-    paired = view.settings.geo_redundancy == "paired"
+    allowed = context.settings.allowed_places
+    paired = context.settings.geo_redundancy == "paired"
     if key in COPIES:
         if is_unknown(value):
             yield manifest.indeterminate(path, f"the redundancy {value.reason}")
         elif text(value).upper().rpartition("_")[2] in GEO and not paired:
-            yield manifest.violation(path, f"{said(value)} copies to another region")
+            yield manifest.violation(path, f"{format_value(value)} copies to another region")
     elif key in PLACES:
         if is_unknown(value):
             yield manifest.indeterminate(path, f"the place {value.reason}")
@@ -180,7 +181,9 @@ def _parameter(
         for each in text(value).split(","):
             place = place_named(each.strip())
             if place and place not in allowed:
-                yield manifest.violation(path, f"{said(each)} isn't one of {', '.join(allowed)}")
+                yield manifest.violation(
+                    path, f"{format_value(each)} isn't one of {', '.join(allowed)}"
+                )
     elif (region := region_in(value)) and f"aws/{region}" not in allowed:
         yield manifest.violation(path, f"what it names is in {region}")
 
@@ -193,7 +196,7 @@ def _parameter(
     ("iso27001:A.8.22", "iso27001:A.8.9", "uae-ia:T5.2.2"),
     "Use a storage class, or a local volume with a disk of its own.",
 )
-def volume_host_path(resource: Resource, view: View) -> Iterator[Finding]:
+def volume_host_path(resource: Resource, context: Context) -> Iterator[Finding]:
     """A claim to such a volume gives a pod its node's files, past the pod's own standards."""
     for manifest in manifests(resource):
         path = manifest.get("spec.hostPath")

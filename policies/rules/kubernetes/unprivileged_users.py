@@ -11,10 +11,10 @@ from typing import Final
 
 from falaj.policies.model import (
     ABSENT,
+    Context,
     Finding,
     Rule,
     Severity,
-    View,
     is_false,
     is_true,
     is_unknown,
@@ -45,7 +45,7 @@ _VOLUMES: Final = frozenset({
     "and ephemeral ones included.",
 )
 @each_container(Level.RESTRICTED)
-def privilege_escalation(container: Container, view: View) -> Iterator[Finding]:
+def privilege_escalation(container: Container, context: Context) -> Iterator[Finding]:
     """``allowPrivilegeEscalation`` is false in so many words; it is true by default."""
     if container.pod.is_windows:
         return
@@ -72,7 +72,7 @@ def privilege_escalation(container: Container, view: View) -> Iterator[Finding]:
     "containers.",
 )
 @each_pod(Level.RESTRICTED)
-def run_as_non_root(pod: Pod, view: View) -> Iterator[Finding]:
+def run_as_non_root(pod: Pod, context: Context) -> Iterator[Finding]:
     """The pod or every container says so, and none says otherwise."""
     path = "securityContext.runAsNonRoot"
     of_pod = pod.get(path)
@@ -110,7 +110,7 @@ def run_as_non_root(pod: Pod, view: View) -> Iterator[Finding]:
     "Set runAsUser to a number above 0, or remove it.",
 )
 @each_pod(Level.RESTRICTED)
-def run_as_user(pod: Pod, view: View) -> Iterator[Finding]:
+def run_as_user(pod: Pod, context: Context) -> Iterator[Finding]:
     """No ``runAsUser`` is 0; saying nothing is allowed."""
     path = "securityContext.runAsUser"
     for where in (pod, *pod.containers):
@@ -130,7 +130,7 @@ def run_as_user(pod: Pod, view: View) -> Iterator[Finding]:
     "Mount it through a persistentVolumeClaim, whose storage class names the key and the place.",
 )
 @each_pod(Level.RESTRICTED)
-def volume_types(pod: Pod, view: View) -> Iterator[Finding]:
+def volume_types(pod: Pod, context: Context) -> Iterator[Finding]:
     """Every volume is of a kind that "restricted" allows."""
     volumes = pod.get("volumes")
     if is_unknown(volumes):
