@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any, Final
 
-from falaj.policies.model import Finding, Kind, Resource, Settings, View, is_unknown
+from falaj.policies.model import Context, Finding, FindingKind, Resource, Settings, is_unknown
 from falaj.policies.model.judge import Judgement
 from falaj.policies.reading.tags import data_class
 from falaj.policies.waivers import Ruling, Waivers
@@ -53,7 +53,7 @@ class Decided:
                 f"({waiver.id}): {waiver.reason}"
             )
         note = f" ({self.ruling.note})" if self.ruling.note else ""
-        unsure = "INDETERMINATE: " if found.kind is Kind.INDETERMINATE else ""
+        unsure = "INDETERMINATE: " if found.kind is FindingKind.INDETERMINATE else ""
         return f"{unsure}{where}{found.reason}{note}. {rule.remediation}"
 
 
@@ -66,7 +66,7 @@ def decide(judgement: Judgement, settings: Settings, waivers: Waivers) -> Iterat
     for found in judgement.findings:
         if ruling.waiver:
             status = Status.WAIVED
-        elif found.kind is Kind.VIOLATION:
+        elif found.kind is FindingKind.VIOLATION:
             status = Status.VIOLATION
         else:
             status = Status.INDETERMINATE if settings.strict else Status.ADVISORY
@@ -79,9 +79,9 @@ def class_of(resource: Resource, settings: Settings) -> str:
     The strictest where that can't be told: a tag that is unknown, or that names no class there is,
     may stand for restricted data.
     """
-    view = View(settings)
-    tagged: Any = data_class(resource, view)
-    # Labels of Kubernetes are read by the view alone.
-    found = view.data_class(resource) if tagged == settings.data_class else tagged
+    context = Context(settings)
+    tagged: Any = data_class(resource, context)
+    # Labels of Kubernetes are read by the context alone.
+    found = context.data_class(resource) if tagged == settings.data_class else tagged
     said = "" if is_unknown(found) else str(found).strip().lower()
     return said if said in _LESSER else RESTRICTED

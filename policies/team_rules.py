@@ -42,13 +42,13 @@ from pydantic import (
 from falaj.policies.controls import controls
 from falaj.policies.model import (
     PACKS,
+    Context,
     Finding,
     PolicyError,
     Requirement,
     Resource,
     Rule,
     Severity,
-    View,
     kind_of,
     unmet,
 )
@@ -134,7 +134,7 @@ class _Rows:
 
     requirements: tuple[Requirement, ...]
 
-    def __call__(self, resource: Resource, view: View) -> Iterator[Finding]:
+    def __call__(self, resource: Resource, context: Context) -> Iterator[Finding]:
         return unmet(resource, self.requirements)
 
 

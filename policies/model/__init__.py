@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from falaj.policies.model.context import Context
 from falaj.policies.model.errors import PolicyError
-from falaj.policies.model.finding import Finding, Kind, Severity, indeterminate, violation
+from falaj.policies.model.finding import Finding, FindingKind, Severity, indeterminate, violation
 from falaj.policies.model.requirement import (
     Requirement,
     Requirements,
@@ -35,7 +36,6 @@ from falaj.policies.model.values import (
     spell,
     text,
 )
-from falaj.policies.model.view import View
 
 __all__ = [
     "ABSENT",
@@ -44,8 +44,9 @@ __all__ = [
     "REDACTED",
     "UNKNOWN",
     "Check",
+    "Context",
     "Finding",
-    "Kind",
+    "FindingKind",
     "Options",
     "Path",
     "PolicyError",
@@ -57,7 +58,6 @@ __all__ = [
     "Settings",
     "Severity",
     "Stack",
-    "View",
     "by_type",
     "check_of",
     "format_value",

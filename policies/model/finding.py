@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 
-class Kind(Enum):
+class FindingKind(Enum):
     """Whether a finding is certain."""
 
     VIOLATION = "violation"
@@ -31,7 +31,7 @@ class Finding:
     reason: str
     """What is wrong, what was given, what is allowed: a clause without a full stop. Never holds
     the value of a secret."""
-    kind: Kind = Kind.VIOLATION
+    kind: FindingKind = FindingKind.VIOLATION
 
 
 def violation(path: str, reason: str) -> Finding:
@@ -41,4 +41,4 @@ def violation(path: str, reason: str) -> Finding:
 
 def indeterminate(path: str, reason: str) -> Finding:
     """A finding about what can't be seen: it fails where checks are strict."""
-    return Finding(path, reason, Kind.INDETERMINATE)
+    return Finding(path, reason, FindingKind.INDETERMINATE)

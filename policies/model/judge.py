@@ -6,11 +6,11 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from falaj.policies.model.finding import Finding, Kind, indeterminate
+from falaj.policies.model.context import Context
+from falaj.policies.model.finding import Finding, FindingKind, indeterminate
 from falaj.policies.model.resource import Resource, Stack
 from falaj.policies.model.rule import Rule
 from falaj.policies.model.settings import Settings
-from falaj.policies.model.view import View
 
 #: Letters of a reason; what rules write by themselves is far below.
 MOST_LETTERS: Final = 2000
@@ -27,7 +27,7 @@ class Judgement:
     @property
     def is_certain(self) -> bool:
         """Whether a second look, at the whole stack, could not change it."""
-        return all(each.kind is Kind.VIOLATION for each in self.findings)
+        return all(each.kind is FindingKind.VIOLATION for each in self.findings)
 
 
 @dataclass
@@ -48,39 +48,39 @@ class Judge:
             )
         return self._concerned[kind]
 
-    def alone(self, resource: Resource) -> list[Judgement]:
+    def evaluate_resource(self, resource: Resource) -> list[Judgement]:
         """The first look: the resource by itself."""
-        view = View(self.settings)
-        return [look(each, resource, view) for each in self.concerning(resource.kind)]
+        context = Context(self.settings)
+        return [evaluate(each, resource, context) for each in self.concerning(resource.kind)]
 
-    def again(self, judgements: Iterable[Judgement], stack: Stack) -> list[Judgement]:
+    def reevaluate(self, judgements: Iterable[Judgement], stack: Stack) -> list[Judgement]:
         """The second look, with the whole stack, at what the first left uncertain.
 
         Judgements that were certain are returned as they are. Resources are looked up by URN, for
         a stack knows more of them (dependencies, what the cloud answered).
         """
-        view = View(self.settings, stack)
+        context = Context(self.settings, stack)
         return [
             each
             if each.is_certain
-            else look(each.rule, stack.by_urn.get(each.resource.urn, each.resource), view)
+            else evaluate(each.rule, stack.by_urn.get(each.resource.urn, each.resource), context)
             for each in judgements
         ]
 
-    def whole(self, stack: Stack) -> list[Judgement]:
+    def evaluate_stack(self, stack: Stack) -> list[Judgement]:
         """Both looks at once, where everything is known from the start: a state."""
-        view = View(self.settings, stack)
+        context = Context(self.settings, stack)
         return [
-            look(rule, resource, view)
+            evaluate(rule, resource, context)
             for resource in stack.resources
             for rule in self.concerning(resource.kind)
         ]
 
 
-def look(rule: Rule, resource: Resource, view: View) -> Judgement:
+def evaluate(rule: Rule, resource: Resource, context: Context) -> Judgement:
     """Ask one rule. One that raises is a defect; then nothing is certain, and nothing passes."""
     try:
-        found = tuple(dict.fromkeys(map(_shortened, rule.check(resource, view))))
+        found = tuple(dict.fromkeys(map(_shortened, rule.check(resource, context))))
     except Exception as error:
         reason = f"the rule itself failed ({type(error).__name__}), so nothing is proved"
         found = (indeterminate("", reason),)
@@ -94,7 +94,7 @@ def _shortened(found: Finding) -> Finding:
     return replace(found, reason=f"{found.reason[:MOST_LETTERS]} …")
 
 
-def only(judgements: Iterable[Judgement], kind: Kind) -> list[Judgement]:
+def only(judgements: Iterable[Judgement], kind: FindingKind) -> list[Judgement]:
     """Judgements with findings of one kind, and those findings alone."""
     kept = (
         replace(each, findings=tuple(found for found in each.findings if found.kind is kind))
@@ -107,7 +107,9 @@ def only(judgements: Iterable[Judgement], kind: Kind) -> list[Judgement]:
 def without(judgements: Iterable[Judgement], before: Iterable[Judgement]) -> list[Judgement]:
     """Judgements with findings besides the violations of earlier ones, and those alone."""
     said = {
-        (each.rule.id, found) for each in only(before, Kind.VIOLATION) for found in each.findings
+        (each.rule.id, found)
+        for each in only(before, FindingKind.VIOLATION)
+        for found in each.findings
     }
     kept = (
         replace(

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+from falaj.policies.model.context import Context
 from falaj.policies.model.finding import Finding, Severity, indeterminate, violation
 from falaj.policies.model.resource import Resource
 from falaj.policies.model.rule import Check, Rule, rule
@@ -22,7 +23,6 @@ from falaj.policies.model.values import (
     scalar,
     select,
 )
-from falaj.policies.model.view import View
 
 Requirements = Mapping[frozenset[str], Sequence["Requirement"]]
 """Requirements by the types that they are made of, which may overlap."""
@@ -176,7 +176,7 @@ def check_of(
     """A rule's check that asks nothing but what a table says; see `requirement_rule`."""
     asked: Final = by_type(table)
 
-    def check(resource: Resource, view: View) -> Iterator[Finding]:
+    def check(resource: Resource, context: Context) -> Iterator[Finding]:
         fine = absence_is_fine(resource)
         for each in asked.get(resource.kind, ()):
             yield from each.findings(

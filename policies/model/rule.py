@@ -8,15 +8,15 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Final
 
+from falaj.policies.model.context import Context
 from falaj.policies.model.finding import Finding, Severity
 from falaj.policies.model.resource import Resource
-from falaj.policies.model.view import View
 
 PACKS: Final = ("residency", "encryption", "zero_trust", "kubernetes", "governance")
 #: Every resource, whatever its type.
 EVERY: Final = frozenset({"*"})
 
-Check = Callable[[Resource, View], Iterator[Finding]]
+Check = Callable[[Resource, Context], Iterator[Finding]]
 
 _ID: Final = re.compile(r"[a-z0-9]+(-[a-z0-9]+)+")
 
@@ -34,7 +34,7 @@ class Rule:
             ``kubernetes:*:Deployment`` is every version's; `EVERY` for a walker.
         controls: references into ``policies/controls/controls.yaml``, as ``iso27001:A.8.24``.
         remediation: what to change, in whole sentences.
-        check: yields what it finds; see `View` for what is known when.
+        check: yields what it finds; see `Context` for what is known when.
         waivable: False where no waiver may cover it.
     """
 

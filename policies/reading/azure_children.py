@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from falaj.policies.model import Resource, View, is_list, is_unknown, items, leaves, text
+from falaj.policies.model import Context, Resource, is_list, is_unknown, items, leaves, text
 
 #: Properties that hold a resource's own name, as the resource and its children spell it.
 _NAMES = (
@@ -23,24 +23,26 @@ def names(resource: Resource) -> set[str]:
     return {each.lower() for each in found if each}
 
 
-def children(view: View, parent: Resource, kinds: frozenset[str], path: str) -> list[Resource]:
+def children(
+    context: Context, parent: Resource, kinds: frozenset[str], path: str
+) -> list[Resource]:
     """Resources of these types whose property at `path` is the parent's name or id, or was made
     from it; empty while the stack isn't known."""
-    if view.stack is None:
+    if context.stack is None:
         return []
     own = names(parent)
     return [
         each
-        for each in view.stack.of_kind(*sorted(kinds))
-        if text(each.get(path)).lower() in own or _is_made_from(view, each, path, parent)
+        for each in context.stack.of_kind(*sorted(kinds))
+        if text(each.get(path)).lower() in own or _is_made_from(context, each, path, parent)
     ]
 
 
-def _is_made_from(view: View, child: Resource, path: str, parent: Resource) -> bool:
-    return any(each.urn == parent.urn for each in view.referred(child, path))
+def _is_made_from(context: Context, child: Resource, path: str, parent: Resource) -> bool:
+    return any(each.urn == parent.urn for each in context.referred(child, path))
 
 
-def mentions(view: View, user: Resource, path: str, target: Resource) -> bool:
+def mentions(context: Context, user: Resource, path: str, target: Resource) -> bool:
     """Whether anything below a top-level property is a resource's id, or was made from it."""
     if target.id and any(
         text(value).lower() == target.id.lower() for value in _texts(user.properties.get(path))

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Final, Literal
 
-from falaj.policies.model import Resource, Stack, View
+from falaj.policies.model import Context, Resource, Stack
 from falaj.policies.rules.encryption.at_rest import AWS_READERS as AWS
 from falaj.policies.rules.encryption.at_rest import CUSTOMER_KEYS_READERS as AZURE
 from falaj.policies.rules.encryption.stores import Part, Readers, merged, parts_of
@@ -43,7 +43,7 @@ def encryption_of(resource: Resource, stack: Stack | None = None) -> Encryption:
         resource: of any cloud.
         stack: to look up keys that aren't made yet, and companions such as a bucket's settings.
     """
-    parts = list(parts_of(resource, View(stack=stack), _readers()))
+    parts = list(parts_of(resource, Context(stack=stack), _readers()))
     if not parts:
         return Encryption("not stored here")
     worst = min(parts, key=_rank)

@@ -18,7 +18,7 @@ import yaml
 from falaj.policies.model import (
     ABSENT,
     Finding,
-    Kind,
+    FindingKind,
     Path,
     Resource,
     Stack,
@@ -182,7 +182,7 @@ class Manifest:
 
     def indeterminate(self, inner: str, reason: str) -> Finding:
         """A finding about what can't be seen at a path of the object."""
-        return Finding(self.path(inner), self._say(inner, reason), Kind.INDETERMINATE)
+        return Finding(self.path(inner), self._say(inner, reason), FindingKind.INDETERMINATE)
 
     def _say(self, inner: str, reason: str) -> str:
         return f"{self.kind} {self.name!r}, {inner}: {reason}" if self.in_text else reason

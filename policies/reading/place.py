@@ -17,7 +17,7 @@ from falaj.components.catalogue.region_names import (
     normalise_azure,
     region_in,
 )
-from falaj.policies.model import ABSENT, Resource, Stack, View, is_unknown, text
+from falaj.policies.model import ABSENT, Context, Resource, Stack, is_unknown, text
 
 _DATA: Final[dict[str, Any]] = json.loads(
     (Path(__file__).parent / "aws_regionless.json").read_text(encoding="utf-8")
@@ -117,22 +117,22 @@ def place_of(resource: Resource, stack: Stack | None = None) -> str:
     return "unknown"
 
 
-def is_allowed(place: str, view: View) -> bool:
+def is_allowed(place: str, context: Context) -> bool:
     """Whether data may be at a place, such as ``aws/me-central-1``."""
-    return place in view.settings.allowed_places
+    return place in context.settings.allowed_places
 
 
-def places_said(view: View) -> str:
+def places_said(context: Context) -> str:
     """The places where data may be, as a clause's end: ``data may be in …``."""
-    return "data may be in " + " or ".join(view.settings.allowed_places)
+    return "data may be in " + " or ".join(context.settings.allowed_places)
 
 
-def referred_place(view: View, resource: Resource, path: str) -> str:
+def referred_place(context: Context, resource: Resource, path: str) -> str:
     """Where the resources are that a property was made from: one place, or ``unknown``.
 
     For an unknown value that names a region: what was made from a bucket of the stack is that
     bucket's region.
     """
-    found = {place_of(each, view.stack) for each in view.referred(resource, path)}
+    found = {place_of(each, context.stack) for each in context.referred(resource, path)}
     found.discard("global")
     return found.pop() if len(found) == 1 and not found & {"none"} else "unknown"

@@ -18,12 +18,13 @@ from falaj.components.catalogue.clusters.pod_rules import Field, PodRule, Value
 from falaj.policies.model import (
     ABSENT,
     Check,
+    Context,
     Finding,
     Path,
     Resource,
     Rule,
     Severity,
-    View,
+    format_value,
     get,
     is_false,
     is_list,
@@ -39,7 +40,6 @@ from falaj.policies.model.values import Unknown
 from falaj.policies.reading.kubernetes import ANY_OBJECT, Manifest, is_object, join, manifests
 from falaj.policies.reading.namespaces import Level, level_of
 from falaj.policies.reading.remembered import remembered
-from falaj.policies.reading.said import said
 
 CONTAINER_LISTS: Final = ("containers", "initContainers", "ephemeralContainers")
 #: Where Kubernetes' own kinds keep what becomes a pod: metadata and spec stand under it.
@@ -284,8 +284,8 @@ def runs(manifest: Manifest) -> bool:
     )
 
 
-PodCheck = Callable[[Pod, View], Iterator[Finding]]
-ContainerCheck = Callable[[Container, View], Iterator[Finding]]
+PodCheck = Callable[[Pod, Context], Iterator[Finding]]
+ContainerCheck = Callable[[Container, Context], Iterator[Finding]]
 
 
 def each_pod(level: Level = Level.PRIVILEGED) -> Callable[[PodCheck], Check]:
@@ -297,14 +297,14 @@ def each_pod(level: Level = Level.PRIVILEGED) -> Callable[[PodCheck], Check]:
 
     def decorate(check: PodCheck) -> Check:
         @wraps(check)
-        def whole(resource: Resource, view: View) -> Iterator[Finding]:
+        def whole(resource: Resource, context: Context) -> Iterator[Finding]:
             for pod in pods_of(resource):
                 if pod.level < level:
                     continue
                 if pod.hidden:
                     yield pod.indeterminate("", f"the pod {pod.hidden}")
                 else:
-                    yield from check(pod, view)
+                    yield from check(pod, context)
 
         return whole
 
@@ -317,12 +317,12 @@ def each_container(level: Level = Level.PRIVILEGED) -> Callable[[ContainerCheck]
     def decorate(check: ContainerCheck) -> Check:
         @each_pod(level)
         @wraps(check)
-        def whole(pod: Pod, view: View) -> Iterator[Finding]:
+        def whole(pod: Pod, context: Context) -> Iterator[Finding]:
             for container in pod.containers:
                 if container.hidden:
                     yield container.indeterminate("", f"the container {container.hidden}")
                 else:
-                    yield from check(container, view)
+                    yield from check(container, context)
 
         return whole
 
@@ -352,7 +352,7 @@ def declared(given: PodRule) -> Rule:
         given.remediation,
     )
     @each_pod(Level[given.standard.upper()])
-    def check(pod: Pod, view: View) -> Iterator[Finding]:
+    def check(pod: Pod, context: Context) -> Iterator[Finding]:
         for each in given.fields:
             yield from unmet(pod, each, linux_only=given.linux_only)
 
@@ -415,7 +415,9 @@ def _judge(where: Pod | Container, field: Field, at: str, value: Any) -> Iterato
 
 def _reason(where: Pod | Container, field: Field, value: Any) -> str:
     name = where.name if isinstance(where, Container) else ""
-    return field.reason.replace("{container}", said(name)).replace("{value}", said(value))
+    return field.reason.replace("{container}", format_value(name)).replace(
+        "{value}", format_value(value)
+    )
 
 
 def _is(value: object, wanted: Value) -> bool:

@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping
 from typing import Any, Final, cast
 
-from falaj.policies.model import ABSENT, UNKNOWN, Resource, View, get, is_unknown, items, text
+from falaj.policies.model import ABSENT, UNKNOWN, Context, Resource, get, is_unknown, items, text
 
 #: Tags as a list of keys and values, which providers don't add their own to:
 #: https://registry.terraform.io/providers/hashicorp/aws/latest/docs/resources/autoscaling_group
@@ -50,15 +50,15 @@ def _added(resource: Resource) -> Any:
     return get(given, "tags")
 
 
-def data_class(resource: Resource, view: View) -> Any:
+def data_class(resource: Resource, context: Context) -> Any:
     """The class of its data: its own tag's, else the stack's; an unknown where that can't be
     told."""
-    return _tagged(resource, "data-class", view.settings.data_class)
+    return _tagged(resource, "data-class", context.settings.data_class)
 
 
-def environment(resource: Resource, view: View) -> Any:
+def environment(resource: Resource, context: Context) -> Any:
     """The environment it belongs to, found as `data_class` is."""
-    return _tagged(resource, "environment", view.settings.environment)
+    return _tagged(resource, "environment", context.settings.environment)
 
 
 def _tagged(resource: Resource, name: str, otherwise: str) -> Any:

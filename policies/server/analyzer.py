@@ -3,7 +3,7 @@
 It speaks the engine's protocol itself and not through the SDK for policies, whose server decodes
 a resource anew for each policy (1.21.0): for 385 policies over 1,000 resources 7 s of decoding
 alone, measured, where one decoding takes 0.02 s. It also ends a policy at its first unknown.
-One decoding, rules looked up by type, a policy for each rule, and the two looks of `View`.
+One decoding, rules looked up by type, a policy for each rule, and the two looks of `Context`.
 """
 
 # ruff: noqa: N802 - methods have the names of the protocol
@@ -23,7 +23,7 @@ from pulumi.runtime.proto import analyzer_pb2 as messages
 from pulumi.runtime.proto import analyzer_pb2_grpc, plugin_pb2
 
 from falaj.policies.configuration import Configuration, read_configuration
-from falaj.policies.model import PACKS, Kind, PolicyError, Resource, Rule, Stack
+from falaj.policies.model import PACKS, FindingKind, PolicyError, Resource, Rule, Stack
 from falaj.policies.model.judge import Judge, Judgement, only, without
 from falaj.policies.model.resource import REFERENCE, ROOT
 from falaj.policies.outcome import Decided, decide
@@ -114,10 +114,10 @@ class Analyzer(analyzer_pb2_grpc.AnalyzerServicer):
             configuration = self._configuration(context)
             with _blocking(context):
                 resource = resource_of(request)
-            judged = self._judge.alone(resource)
+            judged = self._judge.evaluate_resource(resource)
             self._seen[resource.urn] = resource
             self._first[resource.urn] = judged
-            certain = only(judged, Kind.VIOLATION)
+            certain = only(judged, FindingKind.VIOLATION)
             return messages.AnalyzeResponse(diagnostics=self._say(certain, configuration))
 
     def AnalyzeStack(
@@ -133,8 +133,8 @@ class Analyzer(analyzer_pb2_grpc.AnalyzerServicer):
             final: list[Judgement] = []
             for resource in stack.resources:
                 # An engine that skipped the first look at a resource gets it now.
-                first = self._first.get(resource.urn) or self._judge.alone(resource)
-                second = self._judge.again(first, stack)
+                first = self._first.get(resource.urn) or self._judge.evaluate_resource(resource)
+                second = self._judge.reevaluate(first, stack)
                 final += second
                 said_before = first if resource.urn in self._first else ()
                 unsaid += without(second, said_before)

@@ -94,7 +94,7 @@ def _check(
         own = (each for each in configuration.rules if each.pack in packs)
         rules = (*(each for name in packs for each in rules_of(name)), *own)
     judged: dict[str, list[Judgement]] = {}
-    for each in Judge(rules, configuration.settings).whole(stack):
+    for each in Judge(rules, configuration.settings).evaluate_stack(stack):
         judged.setdefault(each.resource.urn, []).append(each)
     records = [
         {

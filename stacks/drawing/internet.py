@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from falaj.policies.model import Kind, Resource, View
+from falaj.policies.model import Context, FindingKind, Resource
 from falaj.policies.rules import rules_of
 from falaj.stacks.drawing.builder import Builder
 from falaj.stacks.drawing.model import INTERNET, OPENNESS
@@ -58,7 +58,7 @@ def openings(builder: Builder, parts: Mapping[str, list[str]]) -> None:
         builder: the drawing.
         parts: nodes by the URN of what they are made from.
     """
-    view = View(stack=builder.stack)
+    context = Context(stack=builder.stack)
     for pack, wanted in _RULES.items():
         for rule in rules_of(pack):
             inward = wanted.get(rule.id)
@@ -67,10 +67,10 @@ def openings(builder: Builder, parts: Mapping[str, list[str]]) -> None:
             for each in builder.stack.resources:
                 if not rule.concerns(each.kind):
                     continue
-                checked = list(rule.check(each, view))
-                if any(one.kind is Kind.INDETERMINATE for one in checked):
+                checked = list(rule.check(each, context))
+                if any(one.kind is FindingKind.INDETERMINATE for one in checked):
                     builder.hide(OPENNESS, each)
-                found = [one for one in checked if one.kind is Kind.VIOLATION]
+                found = [one for one in checked if one.kind is FindingKind.VIOLATION]
                 for reason in dict.fromkeys(f"{one.path}: {one.reason}" for one in found):
                     _edge(builder, parts, each, reason, inward=inward)
 

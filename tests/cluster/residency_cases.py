@@ -141,5 +141,5 @@ def judge() -> Judge:
 def found_by_packs(manifest: Mapping[str, Any], judge_of: Judge | None = None) -> set[str]:
     """The rules of all packs that an object violates, judged before it is deployed."""
     resource = Resource(type_of(manifest), key_of(manifest), dict(manifest))
-    judged = (judge_of or judge()).whole(Stack((resource,), name="case"))
+    judged = (judge_of or judge()).evaluate_stack(Stack((resource,), name="case"))
     return {each.rule.id for each in judged if each.findings}

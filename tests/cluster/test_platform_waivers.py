@@ -58,7 +58,7 @@ def decided(name: str) -> tuple[Decided, ...]:
     whole = Stack((*stack.resources, *made), stack.name, stack.project)
     return tuple(
         one
-        for each in Judge(all_rules(), found.settings).whole(whole)
+        for each in Judge(all_rules(), found.settings).evaluate_stack(whole)
         for one in decide(each, found.settings, found.waivers)
     )
 

@@ -14,11 +14,11 @@ from pulumi.runtime.proto import analyzer_pb2 as messages
 
 from falaj.policies.configuration import read_configuration
 from falaj.policies.model import (
+    Context,
     Finding,
     Resource,
     Rule,
     Severity,
-    View,
     indeterminate,
     is_unknown,
     violation,
@@ -31,17 +31,17 @@ UNKNOWN_TEXT = "04da6b54-80e4-46f7-96ec-b56ff0331ba9"
 TYPE = "aws:s3/bucket:Bucket"
 
 
-def needs_key(resource: Resource, view: View) -> Iterator[Finding]:
+def needs_key(resource: Resource, context: Context) -> Iterator[Finding]:
     """A key; an unknown one has to come from a key of the stack."""
     key = resource.get("key")
     if is_unknown(key):
-        if not any(each.type == "aws:kms/key:Key" for each in view.referred(resource, "key")):
+        if not any(each.type == "aws:kms/key:Key" for each in context.referred(resource, "key")):
             yield indeterminate("key", "the key can't be known")
     elif key != "good":
         yield violation("key", "there is no key")
 
 
-def fails(resource: Resource, view: View) -> Iterator[Finding]:
+def fails(resource: Resource, context: Context) -> Iterator[Finding]:
     raise ZeroDivisionError
     yield violation("", "")
 
@@ -100,9 +100,9 @@ def test_certain_violation_is_mandatory_and_said_once() -> None:
     assert said(asked.AnalyzeStack(stack({"key": "bad"}), None)) == []
 
 
-def two_sided(resource: Resource, view: View) -> Iterator[Finding]:
+def two_sided(resource: Resource, context: Context) -> Iterator[Finding]:
     yield violation("region", "abroad")
-    if view.stack is None:
+    if context.stack is None:
         yield indeterminate("key", "needs the stack")
     else:
         yield violation("key", "no key")

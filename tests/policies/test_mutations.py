@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from falaj.policies.model import Resource, Settings, Stack, View
+from falaj.policies.model import Context, Resource, Settings, Stack
 from falaj.policies.model.judge import Judge
 from falaj.policies.reading.place import REGIONLESS
 from falaj.policies.rules import rules_of
@@ -37,11 +37,11 @@ def caught(judge: Judge, stack: Stack, original: Resource, flip: Flip) -> bool:
     """Whether a rule objects: at the resource itself, or at one that relies on it."""
     others = tuple(flip.resource if each is original else each for each in stack.resources)
     changed = replace(stack, resources=others)
-    view = View(judge.settings, changed)
+    context = Context(judge.settings, changed)
     own = judge.concerning(flip.resource.kind)
-    if any(list(rule.check(flip.resource, view)) for rule in own):
+    if any(list(rule.check(flip.resource, context)) for rule in own):
         return True
-    return any(each.findings for each in judge.whole(changed))
+    return any(each.findings for each in judge.evaluate_stack(changed))
 
 
 @pytest.mark.thorough

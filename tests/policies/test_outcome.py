@@ -11,16 +11,16 @@ import pytest
 from falaj.policies.model import (
     EVERY,
     UNKNOWN,
+    Context,
     Finding,
     Provider,
     Resource,
     Rule,
     Settings,
     Severity,
-    View,
     violation,
 )
-from falaj.policies.model.judge import look
+from falaj.policies.model.judge import evaluate
 from falaj.policies.outcome import Status, class_of, decide
 from falaj.policies.waivers import Waiver, Waivers
 
@@ -28,7 +28,7 @@ BUCKET = "aws:s3/bucket:Bucket"
 URN = "urn:pulumi:dev::shop::aws:s3/bucket:Bucket::logs"
 
 
-def always(_: Resource, __: View) -> Iterator[Finding]:
+def always(_: Resource, __: Context) -> Iterator[Finding]:
     yield violation("region", "abroad")
 
 
@@ -82,5 +82,5 @@ def test_class_of_data(resource: Resource, expected: str) -> None:
 )
 def test_residency_of_what_may_be_restricted_is_not_waived(tags: Any, status: Status) -> None:
     resource = Resource(BUCKET, "logs", {"tags": tags}, urn=URN)
-    (decided,) = decide(look(RULE, resource, View()), Settings(), WAIVERS)
+    (decided,) = decide(evaluate(RULE, resource, Context()), Settings(), WAIVERS)
     assert decided.status is status

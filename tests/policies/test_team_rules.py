@@ -16,8 +16,16 @@ from pulumi.runtime.proto import analyzer_pb2 as messages
 from falaj.policies import rules as packs
 from falaj.policies import team_rules
 from falaj.policies.configuration import read_configuration
-from falaj.policies.model import UNKNOWN, Kind, PolicyError, Resource, Rule, Severity, View
-from falaj.policies.model.judge import look
+from falaj.policies.model import (
+    UNKNOWN,
+    Context,
+    FindingKind,
+    PolicyError,
+    Resource,
+    Rule,
+    Severity,
+)
+from falaj.policies.model.judge import evaluate
 from falaj.policies.recording import RECORD_FOLDER, read_records
 from falaj.policies.server.analyzer import Analyzer, Pack
 from falaj.policies.team_rules import GROUP, installed_rules, read_rules
@@ -41,19 +49,19 @@ def table(folder: Path, *entries: Any) -> Path:
     return file
 
 
-def found(rule: Rule, kind: str = TOPIC, **properties: Any) -> list[tuple[str, Kind]]:
+def found(rule: Rule, kind: str = TOPIC, **properties: Any) -> list[tuple[str, FindingKind]]:
     resource = Resource(kind, "it", properties)
     assert rule.concerns(resource.kind)
-    return [(each.path, each.kind) for each in look(rule, resource, View()).findings]
+    return [(each.path, each.kind) for each in evaluate(rule, resource, Context()).findings]
 
 
 def test_a_table_is_a_rule_like_any_other(tmp_path: Path) -> None:
     (rule,) = read_rules(table(tmp_path, ENTRY), ())
     assert (rule.pack, rule.severity, rule.waivable) == ("governance", Severity.LOW, True)
     assert found(rule, displayName="orders") == []
-    assert found(rule, displayName="Test") == [("displayName", Kind.VIOLATION)]
-    assert found(rule) == [("displayName", Kind.VIOLATION)]
-    assert found(rule, displayName=UNKNOWN) == [("displayName", Kind.INDETERMINATE)]
+    assert found(rule, displayName="Test") == [("displayName", FindingKind.VIOLATION)]
+    assert found(rule) == [("displayName", FindingKind.VIOLATION)]
+    assert found(rule, displayName=UNKNOWN) == [("displayName", FindingKind.INDETERMINATE)]
 
 
 def test_rows_have_every_key_of_a_requirement(tmp_path: Path) -> None:
@@ -69,12 +77,12 @@ def test_rows_have_every_key_of_a_requirement(tmp_path: Path) -> None:
     ]
     entry = ENTRY | {"types": ["aws:sns/*", "aws:sqs/queue:Queue"], "requirements": rows}
     (rule,) = read_rules(table(tmp_path, entry), ())
-    assert found(rule) == [("on", Kind.VIOLATION)]
+    assert found(rule) == [("on", FindingKind.VIOLATION)]
     assert found(rule, "aws:sqs/queue:Queue", on=True) == []
-    assert found(rule, on="TRUE", days=31) == [("days", Kind.VIOLATION)]
+    assert found(rule, on="TRUE", days=31) == [("days", FindingKind.VIOLATION)]
     blocks = [{"kind": "http", "mode": "plain"}, {"kind": "tcp", "mode": "plain"}, {"kind": 1}]
-    assert found(rule, on=True, blocks=blocks) == [("blocks[0].mode", Kind.VIOLATION)]
-    assert found(rule, on=True, blocks=[UNKNOWN]) == [("blocks[0]", Kind.INDETERMINATE)]
+    assert found(rule, on=True, blocks=blocks) == [("blocks[0].mode", FindingKind.VIOLATION)]
+    assert found(rule, on=True, blocks=[UNKNOWN]) == [("blocks[0]", FindingKind.INDETERMINATE)]
 
 
 def test_types_may_be_written_as_programs_write_them(tmp_path: Path) -> None:
@@ -170,7 +178,7 @@ def test_a_table_that_cant_be_used_blocks(tmp_path: Path) -> None:
         asked.Analyze(request, EngineContext())
 
 
-def offered(rule: Resource, view: View) -> Iterator[Any]:
+def offered(rule: Resource, context: Context) -> Iterator[Any]:
     yield from ()
 
 

@@ -12,12 +12,12 @@ import yaml
 
 from falaj.policies.model import (
     EVERY,
+    Context,
     Finding,
     PolicyError,
     Resource,
     Rule,
     Severity,
-    View,
     violation,
 )
 from falaj.policies.waivers import Waivers, read_waivers
@@ -26,7 +26,7 @@ TODAY = datetime.date(2026, 11, 21)
 URN = "urn:pulumi:dev::falaj::aws:s3/bucket:Bucket::logs"
 
 
-def check(_: Resource, __: View) -> Iterator[Finding]:
+def check(_: Resource, __: Context) -> Iterator[Finding]:
     yield violation("", "always")
 
 

@@ -48,7 +48,9 @@ def checked(config: Mapping[str, Any]) -> WorkloadsSettings:
 
 def found(config: Mapping[str, Any]) -> dict[str, str]:
     """What the packs say of the stack: a reason by the rule's id."""
-    judged = Judge(all_rules(), settings_of(config["falaj:policies"])).whole(stack_with(config))
+    judged = Judge(all_rules(), settings_of(config["falaj:policies"])).evaluate_stack(
+        stack_with(config)
+    )
     return {each.rule.id: one.reason for each in judged for one in each.findings}
 
 

@@ -8,12 +8,12 @@ from typing import Any, Final
 
 from falaj.policies.model import (
     ABSENT,
+    Context,
     Finding,
     Requirement,
     Resource,
     Rule,
     Severity,
-    View,
     get,
     indeterminate,
     is_true,
@@ -105,12 +105,12 @@ class Family:
                 self._at_rest,
             )
 
-    def _key(self, resource: Resource, view: View) -> Iterator[Finding]:
-        parts = parts_of(resource, view, self.readers)
-        yield from without_customer_key(resource, view, parts)
+    def _key(self, resource: Resource, context: Context) -> Iterator[Finding]:
+        parts = parts_of(resource, context, self.readers)
+        yield from without_customer_key(resource, context, parts)
 
-    def _at_rest(self, resource: Resource, view: View) -> Iterator[Finding]:
-        yield from unencrypted(parts_of(resource, view, self.readers))
+    def _at_rest(self, resource: Resource, context: Context) -> Iterator[Finding]:
+        yield from unencrypted(parts_of(resource, context, self.readers))
 
 
 FAMILIES: Final = (
@@ -198,8 +198,8 @@ def _keyed(
     known = KEYED[id]
 
     @rule(id, title, severity, frozenset(known), (*_CUSTOMER_KEYS_CONTROLS, *more), remediation)
-    def check(resource: Resource, view: View) -> Iterator[Finding]:
-        yield from without_customer_key(resource, view, parts_of(resource, view, known))
+    def check(resource: Resource, context: Context) -> Iterator[Finding]:
+        yield from without_customer_key(resource, context, parts_of(resource, context, known))
 
     return check
 
@@ -217,14 +217,14 @@ _WORKSPACES: Final = KEYED["encryption-azure-log-workspace-key"]
     "(`features.clusterResourceId`, or a linked service); base Application Insights on such a "
     "workspace.",
 )
-def _log_workspace(resource: Resource, view: View) -> Iterator[Finding]:
+def _log_workspace(resource: Resource, context: Context) -> Iterator[Finding]:
     """Restricted data only: a dedicated cluster has a least price, at 100 GB a day.
 
     https://learn.microsoft.com/azure/azure-monitor/logs/logs-dedicated-clusters
     """
-    if view.data_class(resource).strip().lower() in {"public", "internal", "confidential"}:
+    if context.data_class(resource).strip().lower() in {"public", "internal", "confidential"}:
         return
-    yield from without_customer_key(resource, view, parts_of(resource, view, _WORKSPACES))
+    yield from without_customer_key(resource, context, parts_of(resource, context, _WORKSPACES))
 
 
 _CUSTOMER_KEYS_RULES: tuple[Rule, ...] = (
@@ -334,7 +334,7 @@ _BACKED_UP: Final = azure("sqlvirtualmachine:SqlVirtualMachine")
     (*_AZURE_CONTROLS, "iso27001:A.8.13"),
     "Set `autoBackupSettings.enableEncryption` to true, with a password from your Key Vault.",
 )
-def _sql_backup(resource: Resource, view: View) -> Iterator[Finding]:
+def _sql_backup(resource: Resource, context: Context) -> Iterator[Finding]:
     wanted = resource.get("autoBackupSettings.enable")
     path = "autoBackupSettings.enableEncryption"
     encrypted = resource.get(path)
@@ -394,12 +394,12 @@ _POOL: Final = "deploymentConfiguration.virtualMachineConfiguration"
     "Turn encryption at host on (`encryptionAtHost`, `enableEncryptionAtHost`, or for Data "
     "Explorer `enableDiskEncryption`); sizes of machines that can't do it are in Azure's list.",
 )
-def _host(resource: Resource, view: View) -> Iterator[Finding]:
+def _host(resource: Resource, context: Context) -> Iterator[Finding]:
     """Disk encryption sets don't cover what a host keeps for itself.
 
     https://learn.microsoft.com/azure/virtual-machines/disk-encryption-overview
     """
-    if not demands_customer_key(resource, view):
+    if not demands_customer_key(resource, context):
         return
     if resource.kind in _MACHINES:
         yield from _machine(resource, _MACHINES[resource.kind])
@@ -486,8 +486,8 @@ _DOUBLED_BY_TYPE: Final = {
     "Turn infrastructure (double) encryption on; for most services that is possible only when "
     "they are made.",
 )
-def _double(resource: Resource, view: View) -> Iterator[Finding]:
-    if view.data_class(resource).strip().lower() in {"public", "internal", "confidential"}:
+def _double(resource: Resource, context: Context) -> Iterator[Finding]:
+    if context.data_class(resource).strip().lower() in {"public", "internal", "confidential"}:
         return
     demand = _DOUBLED_BY_TYPE.get(resource.kind)
     if demand is not None:
@@ -507,13 +507,13 @@ _USERS: Final = {"queue": azure("storage:Queue"), "table": azure("storage:Table"
     "Set `encryption.services.queue.keyType` and `encryption.services.table.keyType` to Account; "
     "Azure allows it only when the account is made.",
 )
-def _queues(resource: Resource, view: View) -> Iterator[Finding]:
+def _queues(resource: Resource, context: Context) -> Iterator[Finding]:
     """Blobs and files always have the account's key; queues and tables only on request.
 
     https://learn.microsoft.com/azure/storage/common/account-encryption-key-create
     """
     source = text(resource.get("encryption.keySource")).lower()
-    if source != "microsoft.keyvault" or not demands_customer_key(resource, view):
+    if source != "microsoft.keyvault" or not demands_customer_key(resource, context):
         return
     for service, kinds in _USERS.items():
         path = f"encryption.services.{service}.keyType"
@@ -524,10 +524,10 @@ def _queues(resource: Resource, view: View) -> Iterator[Finding]:
             continue
         elif text(value).lower() == "service":
             yield violation(path, f"{service}s have a key of the service's own")
-        elif view.stack is None:
+        elif context.stack is None:
             why = f"{path} isn't given; whether there are {service}s is known with the whole stack"
             yield indeterminate(path, why)
-        elif found := children(view, resource, kinds, "accountName"):
+        elif found := children(context, resource, kinds, "accountName"):
             why = f"{path} isn't given, so {found[0].name} has a key of the service's own"
             yield violation(path, why)
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any, Final
 
-from falaj.policies.model import ABSENT, Resource, View, get, is_true, is_unknown, select, text
+from falaj.policies.model import ABSENT, Context, Resource, get, is_true, is_unknown, select, text
 from falaj.policies.model.values import Unknown
 from falaj.policies.reading.place import region_said
 from falaj.policies.rules.encryption.stores import Part, Reader, State, Stores, read_key, readers
@@ -78,7 +78,7 @@ _ROOTS: Final = {
 }
 
 
-def _root(resource: Resource, view: View) -> Iterator[Part]:
+def _root(resource: Resource, context: Context) -> Iterator[Part]:
     """The disk that a machine is started from, where no block says how it is encrypted."""
     path, image, template = _ROOTS[resource.kind]
     batch = get(resource.properties, "computeResources.type")
@@ -89,39 +89,39 @@ def _root(resource: Resource, view: View) -> Iterator[Part]:
         return
     if template and get(resource.properties, template) is not ABSENT:
         # A template of this stack is judged by itself.
-        if not any(each.kind == _TEMPLATE for each in view.referred(resource, template)) and (
-            not _names_template(resource, view, template)
+        if not any(each.kind == _TEMPLATE for each in context.referred(resource, template)) and (
+            not _names_template(resource, context, template)
         ):
             why = f"{template} isn't of this stack, so nobody sees what encrypts its volumes"
             yield Part("unknown", path, path, why, given=False)
         return
-    if image and any(each.kind == _AMI_COPY for each in view.referred(resource, image)):
+    if image and any(each.kind == _AMI_COPY for each in context.referred(resource, image)):
         return
     why = f"{path} isn't given, and by default a machine's disk isn't encrypted"
     yield Part("none", path, path, why, given=False)
 
 
-def _names_template(resource: Resource, view: View, path: str) -> bool:
+def _names_template(resource: Resource, context: Context, path: str) -> bool:
     given = get(resource.properties, path)
     return any(
         each.kind == _TEMPLATE
         for key in ("id", "name", "launchTemplateId", "launchTemplateName")
-        for each in view.referred(resource, f"{path}.{key}")
+        for each in context.referred(resource, f"{path}.{key}")
         if get(given, key) is not ABSENT
     )
 
 
-def _by_account(resource: Resource, part: Part, view: View) -> Part:
+def _by_account(resource: Resource, part: Part, context: Context) -> Part:
     """A part that the resource leaves open, as the account's defaults in the stack settle it."""
     if part.given or part.state not in {"none", "service key"}:
         return part
-    if view.stack is None:
+    if context.stack is None:
         why = f"{part.why}, unless the account encrypts volumes by default"
         return replace(part, state="unknown", why=why, surely=part.state == "service key")
     here = region_said(resource)
 
     def nearby(kind: str) -> list[Resource]:
-        found = view.stack.of_kind(kind) if view.stack else []
+        found = context.stack.of_kind(kind) if context.stack else []
         return [each for each in found if _same(region_said(each), here)]
 
     on = [get(each.properties, "enabled") for each in nearby(_EVERY_VOLUME)]
@@ -129,7 +129,7 @@ def _by_account(resource: Resource, part: Part, view: View) -> Part:
         hidden = any(is_unknown(each) for each in on)
         return replace(part, state="unknown") if hidden else part
     for each in nearby(_DEFAULT_KEY):
-        state, why = read_key(each, "keyArn", get(each.properties, "keyArn"), view)
+        state, why = read_key(each, "keyArn", get(each.properties, "keyArn"), context)
         if state != "absent":
             return replace(part, state=state, why=f"the account's {why}", surely=True)
     if part.state == "service key":
@@ -144,13 +144,13 @@ def _same(one: Any, other: Any) -> bool:
 
 
 def _read(entries: tuple[Stores, ...]) -> Reader:
-    def read(resource: Resource, view: View) -> Iterator[Part]:
+    def read(resource: Resource, context: Context) -> Iterator[Part]:
         for entry in entries:
-            for part in entry.read(resource, view):
-                yield _by_account(resource, part, view)
+            for part in entry.read(resource, context):
+                yield _by_account(resource, part, context)
         if resource.kind in _ROOTS:
-            for part in _root(resource, view):
-                yield _by_account(resource, part, view)
+            for part in _root(resource, context):
+                yield _by_account(resource, part, context)
 
     return read
 
@@ -187,7 +187,7 @@ def document(value: Any) -> Any:
     return found if isinstance(found, Mapping) else ABSENT
 
 
-def _emr(resource: Resource, view: View) -> Iterator[Part]:
+def _emr(resource: Resource, context: Context) -> Iterator[Part]:
     """At rest: objects in S3 and the machines' disks, each with its own provider of keys.
 
     https://docs.aws.amazon.com/emr/latest/ManagementGuide/emr-create-security-configuration.html
@@ -207,7 +207,7 @@ def _emr(resource: Resource, view: View) -> Iterator[Part]:
     if mode in {"CSE-CUSTOM"}:
         yield _said("customer key", "EncryptionMode is CSE-Custom, with keys of one's own")
     elif mode in {"SSE-KMS", "CSE-KMS"}:
-        yield _key(resource, get(objects, "AwsKmsKey"), view, "objects in S3")
+        yield _key(resource, get(objects, "AwsKmsKey"), context, "objects in S3")
     else:
         why = f"EncryptionMode is {mode or 'not given'}, so S3's own key encrypts objects"
         yield _said("service key", why)
@@ -218,15 +218,15 @@ def _emr(resource: Resource, view: View) -> Iterator[Part]:
     elif provider == "custom":
         yield _said("customer key", "the machines' disks have a provider of keys of their own")
     else:
-        yield _key(resource, get(disks, "AwsKmsKey"), view, "the machines' disks")
+        yield _key(resource, get(disks, "AwsKmsKey"), context, "the machines' disks")
 
 
 def _said(state: Any, why: str) -> Part:
     return Part(state, "configuration", "configuration", why)
 
 
-def _key(resource: Resource, value: Any, view: View, what: str) -> Part:
-    state, why = read_key(resource, "configuration", value, view)
+def _key(resource: Resource, value: Any, context: Context, what: str) -> Part:
+    state, why = read_key(resource, "configuration", value, context)
     if state == "absent":
         return _said("service key", f"no AwsKmsKey is given for {what}")
     # Not to name a whole document as the key.
@@ -234,7 +234,7 @@ def _key(resource: Resource, value: Any, view: View, what: str) -> Part:
     return Part(state, "configuration", "configuration", why, text(value), surely=True)
 
 
-def _collections(resource: Resource, view: View) -> Iterator[Part]:
+def _collections(resource: Resource, context: Context) -> Iterator[Part]:
     """The encryption policy of collections: AWS's key, or one's own.
 
     https://docs.aws.amazon.com/opensearch-service/latest/developerguide/serverless-encryption.html
@@ -245,7 +245,7 @@ def _collections(resource: Resource, view: View) -> Iterator[Part]:
     if is_unknown(given):
         yield Part("unknown", "policy", "policy", f"policy {given.reason}", surely=True)
         return
-    state, why = read_key(resource, "policy", get(given, "KmsARN"), view)
+    state, why = read_key(resource, "policy", get(given, "KmsARN"), context)
     if state == "absent" or is_true(get(given, "AWSOwnedKey")):
         yield Part("service key", "policy", "policy", "the policy names AWS's own key")
     else:
@@ -253,7 +253,7 @@ def _collections(resource: Resource, view: View) -> Iterator[Part]:
         yield Part(state, "policy", "policy", why, key, surely=True)
 
 
-def _sessions(resource: Resource, view: View) -> Iterator[Part]:
+def _sessions(resource: Resource, context: Context) -> Iterator[Part]:
     """What sessions with machines leave behind, in a bucket or a log group, and their key.
 
     https://docs.aws.amazon.com/systems-manager/latest/userguide/session-manager-schema.html
@@ -274,7 +274,7 @@ def _sessions(resource: Resource, view: View) -> Iterator[Part]:
     ):
         if text(get(inputs, kept)) and not is_true(get(inputs, switch)):
             yield Part("none", "content", "content", f"{switch} isn't true, so logs may be plain")
-    state, why = read_key(resource, "content", get(inputs, "kmsKeyId"), view)
+    state, why = read_key(resource, "content", get(inputs, "kmsKeyId"), context)
     if state == "absent":
         why = "no kmsKeyId is given, so sessions are encrypted by TLS alone"
         yield Part("service key", "content", "content", why)
@@ -360,22 +360,22 @@ OBJECT_STORAGE: Final = (
 )  # fmt: skip
 
 
-def _bucket(resource: Resource, view: View) -> Iterator[Part]:
+def _bucket(resource: Resource, context: Context) -> Iterator[Part]:
     """A bucket's own settings; without them its companion's, which is judged by itself."""
-    said = [part for entry in INLINE[resource.kind] for part in entry.read(resource, view)]
+    said = [part for entry in INLINE[resource.kind] for part in entry.read(resource, context)]
     if said:
         yield from said
         return
     path = "serverSideEncryptionConfiguration"
-    if view.stack is None:
+    if context.stack is None:
         why = f"{path} isn't given, and a companion of the bucket may say what encrypts it"
         yield Part("unknown", path, path, why, surely=True, given=False)
         return
     beside = [
         replace(part, elsewhere=True)
         for kind in COMPANIONS
-        for each in view.stack.referring(resource, kind, "bucket")
-        for part in _OF_COMPANION[kind].read(each, view)
+        for each in context.stack.referring(resource, kind, "bucket")
+        for part in _OF_COMPANION[kind].read(each, context)
     ]
     yield from beside
     if not beside:
@@ -383,11 +383,11 @@ def _bucket(resource: Resource, view: View) -> Iterator[Part]:
         yield Part("service key", path, path, why, given=False)
 
 
-def _object(resource: Resource, view: View) -> Iterator[Part]:
+def _object(resource: Resource, context: Context) -> Iterator[Part]:
     """An object that names its own encryption; the bucket's holds for others."""
     given = (get(resource.properties, each) for each in ("serverSideEncryption", "kmsKeyId"))
     if any(each is not ABSENT for each in given):
-        yield from _OF_OBJECT[resource.kind].read(resource, view)
+        yield from _OF_OBJECT[resource.kind].read(resource, context)
 
 
 OBJECT_STORAGE_READERS: Final[dict[str, tuple[Reader, ...]]] = {

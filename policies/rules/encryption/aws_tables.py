@@ -9,8 +9,8 @@ from typing import Any, Final
 
 from falaj.policies.model import (
     ABSENT,
+    Context,
     Resource,
-    View,
     get,
     is_list,
     is_unknown,
@@ -195,16 +195,16 @@ def _has_own_disks(block: Any) -> bool:
 
 
 def _volume(parts: str, key: str) -> Reader:
-    def read(resource: Resource, view: View) -> Iterator[Part]:
+    def read(resource: Resource, context: Context) -> Iterator[Part]:
         blocks = [block for _, block in select(resource.properties, parts)]
         if blocks and all(_has_own_disks(each) for each in blocks):
             return
-        yield from Stores(resource.kind, key, parts=parts).read(resource, view)
+        yield from Stores(resource.kind, key, parts=parts).read(resource, context)
 
     return read
 
 
-def _endpoint(resource: Resource, view: View) -> Iterator[Part]:
+def _endpoint(resource: Resource, context: Context) -> Iterator[Part]:
     """The volumes of an endpoint's machines; serverless variants have none."""
     variants = [
         each
@@ -216,7 +216,7 @@ def _endpoint(resource: Resource, view: View) -> Iterator[Part]:
         for each in variants
     ):
         return
-    yield from Stores(_ENDPOINT, "kmsKeyArn").read(resource, view)
+    yield from Stores(_ENDPOINT, "kmsKeyArn").read(resource, context)
 
 
 def _is_serverless(variant: Any) -> bool:
@@ -316,27 +316,27 @@ _ATHENA: Final = {
 }  # fmt: skip
 
 
-def _athena(resource: Resource, view: View) -> Iterator[Part]:
+def _athena(resource: Resource, context: Context) -> Iterator[Part]:
     """Results go to a bucket: where nothing is set, the bucket's own encryption holds."""
     if get(resource.properties, "configuration.managedQueryResultsConfiguration.enabled") is True:
         return
     entry, location = _ATHENA[resource.kind]
-    for part in entry.read(resource, view):
-        if not part.given and _bucket_is_judged(resource, view, location):
+    for part in entry.read(resource, context):
+        if not part.given and _bucket_is_judged(resource, context, location):
             continue
-        if not part.given and view.stack is None:
+        if not part.given and context.stack is None:
             why = f"{part.why}, unless the bucket at {location} says otherwise"
             yield Part("unknown", part.path, part.switch, why, surely=True, given=False)
         else:
             yield part
 
 
-def _bucket_is_judged(resource: Resource, view: View, location: str) -> bool:
+def _bucket_is_judged(resource: Resource, context: Context, location: str) -> bool:
     """Whether results go to a bucket of the same stack, which is judged by itself."""
-    if view.stack is None:
+    if context.stack is None:
         return False
     named = text(get(resource.properties, location)).removeprefix("s3://").partition("/")[0]
-    found = [*view.stack.called(named), *view.referred(resource, location)]
+    found = [*context.stack.called(named), *context.referred(resource, location)]
     return any(each.kind.startswith("aws:s3/bucket") for each in found)
 
 
@@ -464,24 +464,24 @@ DATABASES: Final = (
 )  # fmt: skip
 
 
-def _rds_cluster(resource: Resource, view: View) -> Iterator[Part]:
+def _rds_cluster(resource: Resource, context: Context) -> Iterator[Part]:
     """Aurora's serverless engine mode is encrypted unless told otherwise; others aren't."""
     mode = text(get(resource.properties, "engineMode")).lower()
     entry = _RDS_CLUSTER
     if mode == "serverless":
         entry = replace(entry, default="service key")
-    yield from entry.read(resource, view)
+    yield from entry.read(resource, context)
 
 
-def _replication_group(resource: Resource, view: View) -> Iterator[Part]:
+def _replication_group(resource: Resource, context: Context) -> Iterator[Part]:
     """Valkey is encrypted unless told otherwise; Redis isn't."""
     entry = _REPLICATION_GROUP
     if text(get(resource.properties, "engine")).lower() == "valkey":
         entry = replace(entry, default="service key")
-    yield from entry.read(resource, view)
+    yield from entry.read(resource, context)
 
 
-def _cache_cluster(resource: Resource, view: View) -> Iterator[Part]:
+def _cache_cluster(resource: Resource, context: Context) -> Iterator[Part]:
     """A cache outside of a replication group can't be encrypted at rest; Memcached keeps nothing.
 
     https://docs.aws.amazon.com/AmazonElastiCache/latest/dg/at-rest-encryption.html
@@ -569,7 +569,7 @@ DEVELOPMENT: Final = (
 _PROJECT_KEY: Final = Stores(_PROJECT, "encryptionKey")
 
 
-def _project(resource: Resource, view: View) -> Iterator[Part]:
+def _project(resource: Resource, context: Context) -> Iterator[Part]:
     """A project's key; one that keeps neither artifacts nor a cache has nothing to encrypt."""
     kinds = [
         get(resource.properties, "artifacts.type"),
@@ -581,10 +581,10 @@ def _project(resource: Resource, view: View) -> Iterator[Part]:
         or is_unknown(cache)
         or text(cache).lower() == "s3"
     ):
-        yield from _PROJECT_KEY.read(resource, view)
+        yield from _PROJECT_KEY.read(resource, context)
 
 
-def _eks(resource: Resource, view: View) -> Iterator[Part]:
+def _eks(resource: Resource, context: Context) -> Iterator[Part]:
     """A key encrypts only what is listed beside it, and a list may leave secrets out."""
     path = "encryptionConfig.resources"
     listed = get(resource.properties, path)
@@ -594,7 +594,7 @@ def _eks(resource: Resource, view: View) -> Iterator[Part]:
         why = "resources doesn't list secrets, which are then under a key of EKS's own"
         yield Part("service key", path, path, why)
     else:
-        yield from _EKS.read(resource, view)
+        yield from _EKS.read(resource, context)
 
 
 CLUSTERS: Final[dict[str, tuple[Reader, ...]]] = readers(CLUSTER_STORES)
@@ -736,7 +736,7 @@ MESSAGING: Final = (
 )  # fmt: skip
 
 
-def _firehose(resource: Resource, view: View) -> Iterator[Part]:
+def _firehose(resource: Resource, context: Context) -> Iterator[Part]:
     """A delivery stream that reads from another stream keeps nothing of its own.
 
     https://docs.aws.amazon.com/firehose/latest/APIReference/API_StartDeliveryStreamEncryption.html
@@ -744,7 +744,7 @@ def _firehose(resource: Resource, view: View) -> Iterator[Part]:
     sources = ("kinesisSourceConfiguration", "mskSourceConfiguration")
     given = [get(resource.properties, each) for each in sources]
     if all(each is ABSENT or is_unknown(each) for each in given):
-        yield from _FIREHOSE.read(resource, view)
+        yield from _FIREHOSE.read(resource, context)
 
 
 MESSAGING_READERS: Final[dict[str, tuple[Reader, ...]]] = readers(MESSAGING)

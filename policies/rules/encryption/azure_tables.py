@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
-from falaj.policies.model import ABSENT, Resource, View, get, is_true, is_unknown, text
+from falaj.policies.model import ABSENT, Context, Resource, get, is_true, is_unknown, text
 from falaj.policies.model.values import Unknown
 from falaj.policies.reading.azure_children import children, names
 from falaj.policies.reading.types import azure
@@ -320,16 +320,16 @@ _CLUSTERS: Final = azure("operationalinsights:Cluster")
 def _server(protector: str, parent: str) -> Reader:
     """A server of Azure SQL: its own `keyId`, else what its encryption protector says."""
 
-    def read(resource: Resource, view: View) -> Iterator[Part]:
-        state, why = read_key(resource, "keyId", resource.get("keyId"), view, KEYS)
+    def read(resource: Resource, context: Context) -> Iterator[Part]:
+        state, why = read_key(resource, "keyId", resource.get("keyId"), context, KEYS)
         if state != "absent":
             yield Part(state, "keyId", "keyId", why, text(resource.get("keyId")), surely=True)
             return
-        if view.stack is None:
+        if context.stack is None:
             why = "keyId isn't given; a protector with a customer's key may be a resource apart"
             yield Part("unknown", "keyId", "keyId", why, surely=True, given=False)
             return
-        for each in children(view, resource, frozenset({protector}), parent):
+        for each in children(context, resource, frozenset({protector}), parent):
             kind = get(each.properties, "serverKeyType")
             if is_unknown(kind):
                 why = f"serverKeyType of {each.name} can't be seen"
@@ -359,18 +359,18 @@ SERVERS: Final[dict[str, tuple[Reader, ...]]] = {
 }  # fmt: skip
 
 
-def _workspace(resource: Resource, view: View) -> Iterator[Part]:
+def _workspace(resource: Resource, context: Context) -> Iterator[Part]:
     """A workspace of logs has a customer's key only in a dedicated cluster."""
     path = "features.clusterResourceId"
-    state, why = read_key(resource, path, resource.get(path), view, _CLUSTERS)
+    state, why = read_key(resource, path, resource.get(path), context, _CLUSTERS)
     if state != "absent":
         yield Part(state, path, path, why, surely=True)
-    elif view.stack is None:
+    elif context.stack is None:
         why = f"{path} isn't given; a link to a cluster may be a resource apart"
         yield Part("unknown", path, path, why, surely=True, given=False)
     elif links := [
         each
-        for each in children(view, resource, _LINKS, "workspaceName")
+        for each in children(context, resource, _LINKS, "workspaceName")
         if get(each.properties, "writeAccessResourceId") is not ABSENT
     ]:
         yield Part("customer key", path, path, f"{links[0].name} links it to a cluster")
@@ -379,7 +379,7 @@ def _workspace(resource: Resource, view: View) -> Iterator[Part]:
         yield Part("service key", path, path, why, given=False)
 
 
-def _component(resource: Resource, view: View) -> Iterator[Part]:
+def _component(resource: Resource, context: Context) -> Iterator[Part]:
     """Application Insights keeps its data in a workspace; where it names none, in its own store,
     under a key of the service."""
     if resource.get("workspaceResourceId") is ABSENT:
@@ -487,7 +487,7 @@ DISKS: Final = (
 def _not_given(holder: str, block: str, key: str) -> Reader:
     """A reader for what Azure makes by itself: data without a block where its holder is given."""
 
-    def read(resource: Resource, view: View) -> Iterator[Part]:
+    def read(resource: Resource, context: Context) -> Iterator[Part]:
         held = resource.get(holder)
         if isinstance(held, Mapping) and not held.get(block):
             path = f"{holder}.{block}.{key}"
@@ -516,9 +516,9 @@ def _where_on(entry: Stores) -> Reader:
     holder = PROFILES.get(entry.type)
     path = f"{holder}.osDisk.encryptionSettings" if holder else "encryptionSettingsCollection"
 
-    def read(resource: Resource, view: View) -> Iterator[Part]:
+    def read(resource: Resource, context: Context) -> Iterator[Part]:
         settled = _settled(resource.properties, path.split("."))
-        yield from entry.read(replace(resource, properties=settled), view)
+        yield from entry.read(replace(resource, properties=settled), context)
 
     return read
 
@@ -621,15 +621,15 @@ _INSIDE: Final = (
 def _inside(path: str, holders: frozenset[str], known: Readers) -> Reader:
     """A reader for what is inside of another resource, which is judged by itself."""
 
-    def read(resource: Resource, view: View) -> Iterator[Part]:
+    def read(resource: Resource, context: Context) -> Iterator[Part]:
         own = resource.get("encryptionProtector")
-        state, why = read_key(resource, "encryptionProtector", own, view, KEYS)
+        state, why = read_key(resource, "encryptionProtector", own, context, KEYS)
         if state != "absent":
             yield Part(state, "encryptionProtector", "encryptionProtector", why, text(own), True)
             return
-        found = _holders(resource, view, path, holders)
+        found = _holders(resource, context, path, holders)
         for each in found:
-            for part in parts_of(each, view, known):
+            for part in parts_of(each, context, known):
                 why = f"it is inside of {each.name}: {part.why}"
                 yield Part(part.state, path, path, why, part.key, part.surely, elsewhere=True)
         if not found:
@@ -639,12 +639,16 @@ def _inside(path: str, holders: frozenset[str], known: Readers) -> Reader:
     return read
 
 
-def _holders(resource: Resource, view: View, path: str, holders: frozenset[str]) -> list[Resource]:
-    if view.stack is None:
+def _holders(
+    resource: Resource, context: Context, path: str, holders: frozenset[str]
+) -> list[Resource]:
+    if context.stack is None:
         return []
     name = text(resource.get(path)).lower()
-    named = [each for each in view.stack.of_kind(*sorted(holders)) if name and name in names(each)]
-    return named or [each for each in view.referred(resource, path) if each.kind in holders]
+    named = [
+        each for each in context.stack.of_kind(*sorted(holders)) if name and name in names(each)
+    ]
+    return named or [each for each in context.referred(resource, path) if each.kind in holders]
 
 
 def contained(known: Readers) -> Readers:

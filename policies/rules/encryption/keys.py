@@ -9,13 +9,13 @@ from typing import Any, Final
 
 from falaj.policies.model import (
     ABSENT,
+    Context,
     Finding,
     Requirement,
     Resource,
     Rule,
     Severity,
     Stack,
-    View,
     get,
     indeterminate,
     is_false,
@@ -55,7 +55,7 @@ _LONGEST_PERIOD: Final = 365
     (*_AWS_CONTROLS, "cis-aws:4.6"),
     "Set enableKeyRotation: true, and leave rotationPeriodInDays out or at 365 days at most.",
 )
-def key_rotation(resource: Resource, view: View) -> Iterator[Finding]:
+def key_rotation(resource: Resource, context: Context) -> Iterator[Finding]:
     """Keys that KMS can rotate do: symmetric ones for encryption, made in KMS itself.
 
     https://docs.aws.amazon.com/kms/latest/developerguide/rotate-keys.html
@@ -81,18 +81,18 @@ def key_rotation(resource: Resource, view: View) -> Iterator[Finding]:
         yield violation("rotationPeriodInDays", why)
 
 
-def _tagged_class(resource: Resource, view: View) -> str:
+def _tagged_class(resource: Resource, context: Context) -> str:
     """The class of a resource that has tags at all; empty for others, which have none to carry."""
     if get(resource.properties, "tags") is ABSENT:
         return ""
-    return view.data_class(resource).strip().lower()
+    return context.data_class(resource).strip().lower()
 
 
-def _keys_named(resource: Resource, path: str, view: View) -> list[Resource]:
+def _keys_named(resource: Resource, path: str, context: Context) -> list[Resource]:
     """The keys of the stack that a property names, through their aliases as well."""
     found: dict[str, Resource] = {}
-    for each in view.referred(resource, path):
-        keys = view.referred(each, "targetKeyId") if each.kind == _ALIAS else [each]
+    for each in context.referred(resource, path):
+        keys = context.referred(each, "targetKeyId") if each.kind == _ALIAS else [each]
         found.update({key.urn: key for key in keys if key.kind in _AWS_KEYS})
     return list(found.values())
 
@@ -100,14 +100,16 @@ def _keys_named(resource: Resource, path: str, view: View) -> list[Resource]:
 @remembered(2)
 def _aws_users(stack: Stack) -> Mapping[str, list[Resource]]:
     """Who encrypts with which key, by the key's URN."""
-    view = View(stack=stack)
+    context = Context(stack=stack)
     found: dict[str, dict[str, Resource]] = {}
     for resource in stack.resources:
         if resource.kind not in READERS:
             continue
-        owners = view.referred(resource, "bucket") if resource.kind in COMPANIONS else [resource]
-        for part in parts_of(resource, view, READERS):
-            keys = [] if part.elsewhere else _keys_named(resource, part.path, view)
+        owners = (
+            context.referred(resource, "bucket") if resource.kind in COMPANIONS else [resource]
+        )
+        for part in parts_of(resource, context, READERS):
+            keys = [] if part.elsewhere else _keys_named(resource, part.path, context)
             # A value made from several keys may be any of them: nothing is certain.
             if len(keys) == 1:
                 found.setdefault(keys[0].urn, {}).update({each.urn: each for each in owners})
@@ -122,16 +124,16 @@ def _aws_users(stack: Stack) -> Mapping[str, list[Resource]]:
     (*_AWS_CONTROLS, "uae-ia:T1.3.x"),
     "Give each class of data a key of its own, and tag key and data alike.",
 )
-def key_shared(resource: Resource, view: View) -> Iterator[Finding]:
+def key_shared(resource: Resource, context: Context) -> Iterator[Finding]:
     """Whoever may use a key for one class could otherwise read the other."""
-    if view.stack is None:
+    if context.stack is None:
         yield indeterminate("", "what uses the key is known only with the whole stack")
         return
     classes: dict[str, str] = {}
-    for each in _aws_users(view.stack).get(resource.urn, ()):
-        if named := _tagged_class(each, view):
+    for each in _aws_users(context.stack).get(resource.urn, ()):
+        if named := _tagged_class(each, context):
             classes.setdefault(named, each.name)
-    if own := _tagged_class(resource, view) if classes else "":
+    if own := _tagged_class(resource, context) if classes else "":
         classes.setdefault(own, "the key itself")
     if len(classes) > 1:
         said = ", ".join(f"{name} ({classes[name]})" for name in sorted(classes))
@@ -146,7 +148,7 @@ def key_shared(resource: Resource, view: View) -> Iterator[Finding]:
     ("iso27001:A.8.24", "uae-ia:T7.4.1"),
     "Use keyAlgorithm RSA_2048 or more, or a curve of 256 bits or more.",
 )
-def certificate_strength(resource: Resource, view: View) -> Iterator[Finding]:
+def certificate_strength(resource: Resource, context: Context) -> Iterator[Finding]:
     """RSA below 2048 bits is broken within reach (NIST SP 800-131A); by default it is 2048."""
     for path in ("keyAlgorithm", "certificateAuthorityConfiguration.keyAlgorithm"):
         value = get(resource.properties, path)
@@ -188,7 +190,7 @@ def days(duration: object) -> float | None:
     "Give the key a `rotationPolicy` with a lifetime action of type `rotate` that is triggered "
     "within two years.",
 )
-def _rotation(resource: Resource, view: View) -> Iterator[Finding]:
+def _rotation(resource: Resource, context: Context) -> Iterator[Finding]:
     path = "properties.rotationPolicy.lifetimeActions"
     actions = resource.get(path)
     if isinstance(actions, Unknown):
@@ -238,7 +240,7 @@ def _in_time(resource: Resource, action: Any, at: str) -> Iterator[Finding]:
     "Set `properties.rotationPolicy.attributes.expiryTime`, which every version then gets, or "
     "`properties.attributes.expires`.",
 )
-def _expiry(resource: Resource, view: View) -> Iterator[Finding]:
+def _expiry(resource: Resource, context: Context) -> Iterator[Finding]:
     found = [
         (path, resource.get(path))
         for path in (
@@ -266,7 +268,7 @@ _SECRETS: Final = azure("keyvault:Secret")
     ("iso27001:A.5.17", "iso27001:A.8.24", "uae-ia:T7.4.2"),
     "Set `properties.attributes.expires`, and renew the secret before.",
 )
-def _secret_expiry(resource: Resource, view: View) -> Iterator[Finding]:
+def _secret_expiry(resource: Resource, context: Context) -> Iterator[Finding]:
     path = "properties.attributes.expires"
     value = resource.get(path)
     if isinstance(value, Unknown):
@@ -284,7 +286,7 @@ def _secret_expiry(resource: Resource, view: View) -> Iterator[Finding]:
     "Use RSA with 2048 bits or more, or the curves P-256, P-384 or P-521; leave "
     "`attributes.exportable` off.",
 )
-def _strength(resource: Resource, view: View) -> Iterator[Finding]:
+def _strength(resource: Resource, context: Context) -> Iterator[Finding]:
     size = resource.get("properties.keySize")
     curve = resource.get("properties.curveName")
     exportable = resource.get("properties.attributes.exportable")
@@ -318,8 +320,8 @@ def _strength(resource: Resource, view: View) -> Iterator[Finding]:
     _AZURE_CONTROLS,
     "Use the key type RSA-HSM or EC-HSM in a vault of the premium kind, or a managed HSM.",
 )
-def _hsm(resource: Resource, view: View) -> Iterator[Finding]:
-    if view.data_class(resource).strip().lower() in {"public", "internal", "confidential"}:
+def _hsm(resource: Resource, context: Context) -> Iterator[Finding]:
+    if context.data_class(resource).strip().lower() in {"public", "internal", "confidential"}:
         return
     kind = resource.get("properties.kty")
     if isinstance(kind, Unknown):
@@ -338,7 +340,7 @@ def _hsm(resource: Resource, view: View) -> Iterator[Finding]:
     "Set `properties.enablePurgeProtection` to true and leave `enableSoftDelete` on; without a "
     "key, all that it encrypts is lost.",
 )
-def _protection(resource: Resource, view: View) -> Iterator[Finding]:
+def _protection(resource: Resource, context: Context) -> Iterator[Finding]:
     """A managed HSM is protected unless it says otherwise, a vault only where it says so."""
     path = "properties.enablePurgeProtection"
     purge = resource.get(path)
@@ -444,12 +446,12 @@ _FOLLOWING: Final[dict[str, str]] = {
     "Leave the version out (the key's `keyUri` instead of `keyUriWithVersion`), so that data "
     "moves to each new version.",
 )
-def _pinned(resource: Resource, view: View) -> Iterator[Finding]:
+def _pinned(resource: Resource, context: Context) -> Iterator[Finding]:
     """An address that isn't known yet is fine where a key of the stack is its source: which of
     the key's two addresses it is, only the deployed stack can show."""
     for path, value in select(resource.properties, _FOLLOWING.get(resource.kind, "-")):
         if isinstance(value, Unknown):
-            if not any(each.kind in _USES_KEYS for each in view.referred(resource, path)):
+            if not any(each.kind in _USES_KEYS for each in context.referred(resource, path)):
                 yield indeterminate(path, f"{path} {value.reason}")
             continue
         found = _ADDRESS.fullmatch(text(value))
@@ -534,15 +536,15 @@ def _uses_users(resource: Resource, stack: Stack) -> list[Resource]:
     (*_USES_CONTROLS, "uae-ia:T1.3.x"),
     "Give each class of data a key, and a disk encryption set, of its own.",
 )
-def _shared(resource: Resource, view: View) -> Iterator[Finding]:
+def _shared(resource: Resource, context: Context) -> Iterator[Finding]:
     """Roles and locks name keys too, but carry no class: only what has tags counts."""
-    if view.stack is None:
+    if context.stack is None:
         yield indeterminate("", "what uses the key is known only with the whole stack")
         return
     classes: dict[str, str] = {}
-    for each in _uses_users(resource, view.stack):
+    for each in _uses_users(resource, context.stack):
         if get(each.properties, "tags") is not ABSENT:
-            classes.setdefault(view.data_class(each).strip().lower(), each.name)
+            classes.setdefault(context.data_class(each).strip().lower(), each.name)
     if len(classes) > 1:
         said = ", ".join(f"{name} ({classes[name]})" for name in sorted(classes))
         yield violation("", f"it encrypts data of several classes: {said}")

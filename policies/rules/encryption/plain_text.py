@@ -7,13 +7,13 @@ from typing import Any, Final
 
 from falaj.policies.model import (
     ABSENT,
+    Context,
     Finding,
     Requirement,
     Requirements,
     Resource,
     Rule,
     Severity,
-    View,
     check_of,
     get,
     indeterminate,
@@ -149,7 +149,7 @@ REQUIREMENTS: Final[Requirements] = {
 _REQUIRED: Final = check_of(REQUIREMENTS, consequence="traffic may go in plain text")
 
 
-def _domain(resource: Resource, _: View) -> Iterator[Finding]:
+def _domain(resource: Resource, _: Context) -> Iterator[Finding]:
     """Without the block the service takes HTTP as well; in it, the provider's default is HTTPS.
 
     https://docs.aws.amazon.com/opensearch-service/latest/developerguide/infrastructure-security.html
@@ -159,7 +159,7 @@ def _domain(resource: Resource, _: View) -> Iterator[Finding]:
         yield violation("domainEndpointOptions.enforceHttps", why)
 
 
-def _training(resource: Resource, _: View) -> Iterator[Finding]:
+def _training(resource: Resource, _: Context) -> Iterator[Finding]:
     """Containers of a job on several machines talk in plain text unless told otherwise."""
     path = "enableInterContainerTrafficEncryption"
     switch = get(resource.properties, path)
@@ -173,7 +173,7 @@ def _training(resource: Resource, _: View) -> Iterator[Finding]:
         yield violation(path, f"{path} isn't true, so the job's machines talk in plain text")
 
 
-def _emr(resource: Resource, _: View) -> Iterator[Finding]:
+def _emr(resource: Resource, _: Context) -> Iterator[Finding]:
     given = document(get(resource.properties, "configuration"))
     value = given
     if not isinstance(given, Unknown):
@@ -195,7 +195,7 @@ def leads_to_https(action: Any) -> bool | None:
     return None if isinstance(protocol, Unknown) else scalar(protocol) == "https"
 
 
-def _listener(resource: Resource, _: View) -> Iterator[Finding]:
+def _listener(resource: Resource, _: Context) -> Iterator[Finding]:
     """A plain listener may only redirect to HTTPS.
 
     A gateway load balancer's has neither protocol nor port, and passes on what it is given.
@@ -218,16 +218,16 @@ def _listener(resource: Resource, _: View) -> Iterator[Finding]:
         yield indeterminate("defaultActions", f"{said}, and nobody sees whether it only redirects")
 
 
-def _listener_rule(resource: Resource, view: View) -> Iterator[Finding]:
+def _listener_rule(resource: Resource, context: Context) -> Iterator[Finding]:
     """A rule of a plain listener may not lead past its redirection."""
     led = [leads_to_https(each) for each in items(get(resource.properties, "actions"))]
     if all(led):
         return
-    if view.stack is None:
+    if context.stack is None:
         yield indeterminate("actions", "nobody knows yet whether the listener speaks HTTP")
     elif any(
         each.kind in LISTENERS and scalar(get(each.properties, "protocol")) == "http"
-        for each in view.referred(resource, "listenerArn")
+        for each in context.referred(resource, "listenerArn")
     ):
         if False in led:
             yield violation("actions", "a rule of an HTTP listener doesn't only redirect to HTTPS")
@@ -235,7 +235,7 @@ def _listener_rule(resource: Resource, view: View) -> Iterator[Finding]:
             yield indeterminate("actions", "a rule of an HTTP listener whose actions are hidden")
 
 
-Special = Callable[[Resource, View], Iterator[Finding]]
+Special = Callable[[Resource, Context], Iterator[Finding]]
 _SPECIAL: Final[dict[str, Special]] = {
     **dict.fromkeys(_DOMAINS, _domain),
     **dict.fromkeys(LISTENERS, _listener),
@@ -254,11 +254,11 @@ _SPECIAL: Final[dict[str, Special]] = {
     "Turn encryption in transit on in the property that the finding names. Let an HTTP listener "
     "do nothing but redirect to HTTPS, or leave it out.",
 )
-def plain_text(resource: Resource, view: View) -> Iterator[Finding]:
+def plain_text(resource: Resource, context: Context) -> Iterator[Finding]:
     """What clients and machines say to each other is encrypted."""
-    yield from _REQUIRED(resource, view)
+    yield from _REQUIRED(resource, context)
     if special := _SPECIAL.get(resource.kind):
-        yield from special(resource, view)
+        yield from special(resource, context)
 
 
 BACKENDS: Final[Requirements] = {
@@ -285,14 +285,14 @@ _FETCHES: Final = frozenset(("http", "http_proxy"))
 _BY_ARN: Final = LISTENERS | {"aws:servicediscovery/service:Service"}
 
 
-def _address(resource: Resource, view: View) -> Iterator[Finding]:
+def _address(resource: Resource, context: Context) -> Iterator[Finding]:
     """An API's backend is fetched at an address whose scheme says whether TLS is spoken."""
     path, kind = _ADDRESSES[resource.kind]
     if scalar(get(resource.properties, kind)) not in _FETCHES:
         return
     value = get(resource.properties, path)
     if isinstance(value, Unknown):
-        made_from = view.referred(resource, path)
+        made_from = context.referred(resource, path)
         if not made_from or any(each.kind not in _BY_ARN for each in made_from):
             yield indeterminate(path, f"{path} {value.reason}; it must begin with https://")
     elif scalar(value).startswith("http://"):
@@ -309,11 +309,11 @@ def _address(resource: Resource, view: View) -> Iterator[Finding]:
     "it), and set the protocol of the target group or origin to HTTPS, or the scheme of an API's "
     "backend to https://.",
 )
-def backend_plain_text(resource: Resource, view: View) -> Iterator[Finding]:
+def backend_plain_text(resource: Resource, context: Context) -> Iterator[Finding]:
     """Traffic is encrypted up to the machine that serves it, inside of the network as well."""
-    yield from _BACKENDS(resource, view)
+    yield from _BACKENDS(resource, context)
     if resource.kind in _ADDRESSES:
-        yield from _address(resource, view)
+        yield from _address(resource, context)
 
 
 # Azure: ways in that aren't encrypted are closed.
@@ -410,7 +410,7 @@ _AZURE_WEAK: Final = ("tls10", "tls11", "ssl30", "tripledes168")
     "List `https` (and `wss`) alone in the API's protocols; leave SSL 3.0, TLS 1.0, TLS 1.1 and "
     "3DES off in the service's custom properties and its gateways' host names.",
 )
-def _api(resource: Resource, view: View) -> Iterator[Finding]:
+def _api(resource: Resource, context: Context) -> Iterator[Finding]:
     if resource.kind in _GATEWAY:
         yield from _switches(resource.get("customProperties"))
     elif resource.kind in _HOSTS:
@@ -455,7 +455,7 @@ _POSTGRESQL: Final = azure(
     "Set `require_secure_transport` to ON; `ssl_min_protocol_version` (PostgreSQL) or "
     "`tls_version` (MySQL) must not name anything older than TLS 1.2.",
 )
-def _parameters(resource: Resource, view: View) -> Iterator[Finding]:
+def _parameters(resource: Resource, context: Context) -> Iterator[Finding]:
     name, value = resource.get("configurationName"), resource.get("value")
     named = text(name).lower() or resource.name.lower()
     for parameter, is_weak in _PARAMETERS.items():
@@ -498,7 +498,7 @@ _VOLUMES: Final = azure("netapp:CapacityPoolVolume", "netapp:Volume")
     "Allow SMB 3.1.1 with AES-256-GCM alone; turn on SMB encryption of NetApp volumes, and use "
     "NFS 4.1, for restricted data with Kerberos, instead of NFS 3.",
 )
-def _files(resource: Resource, view: View) -> Iterator[Finding]:
+def _files(resource: Resource, context: Context) -> Iterator[Finding]:
     """Kerberos is asked of restricted data only: it needs a domain that all clients join."""
     if resource.kind in _FILES:
         yield from _smb(resource)
@@ -516,7 +516,7 @@ def _files(resource: Resource, view: View) -> Iterator[Finding]:
         if is_true(each):
             yield violation(path, "clients may use NFS 3, which has no encryption")
     wanted = {"cifs": "smbEncryption"}
-    if view.data_class(resource).strip().lower() not in {"public", "internal", "confidential"}:
+    if context.data_class(resource).strip().lower() not in {"public", "internal", "confidential"}:
         wanted["nfsv4.1"] = "kerberosEnabled"
     for protocol, path in wanted.items():
         value = resource.get(path)
@@ -557,11 +557,11 @@ _HOOKS: Final = {
     "Let the address begin with https://: what is sent names images, resources and people, and "
     "often carries a token.",
 )
-def _hooks(resource: Resource, view: View) -> Iterator[Finding]:
+def _hooks(resource: Resource, context: Context) -> Iterator[Finding]:
     """What a resource of the stack says of its own address, on Azure, is HTTPS."""
     for path, value in select(resource.properties, _HOOKS[resource.kind]):
         if isinstance(value, Unknown):
-            if not view.referred(resource, path):
+            if not context.referred(resource, path):
                 yield indeterminate(path, f"{path} {value.reason}; it must begin with https://")
         elif text(value).strip().lower().startswith("http://"):
             yield violation(path, "the address begins with http://, in plain text")
@@ -600,7 +600,7 @@ _VPN_WEAK: Final = {
     "Give the connection an `ipsecPolicies` entry of its own: IKEv2, AES256 or GCMAES256, SHA256 "
     "or SHA384, DHGroup14 or an elliptic curve, and the same for perfect forward secrecy.",
 )
-def _vpn(resource: Resource, view: View) -> Iterator[Finding]:
+def _vpn(resource: Resource, context: Context) -> Iterator[Finding]:
     for path, value in leaves(resource.properties):
         name = next((each for each in reversed(path) if isinstance(each, str)), "")
         if name in _VPN_WEAK and isinstance(value, Unknown):
@@ -636,7 +636,7 @@ _LEVEL: Final = "encryptandsign"
     "Service Fabric: set `ClusterProtectionLevel` in the section `Security` to EncryptAndSign. "
     "App Service environments: set `InternalEncryption` in `clusterSettings` to true.",
 )
-def _between(resource: Resource, view: View) -> Iterator[Finding]:
+def _between(resource: Resource, context: Context) -> Iterator[Finding]:
     """Service Fabric protects nothing by default, and neither does an environment.
 
     https://learn.microsoft.com/azure/service-fabric/service-fabric-cluster-fabric-settings
@@ -689,32 +689,32 @@ _TDE: Final = azure("synapse:SqlPoolTransparentDataEncryption")
     "Add a `SqlPoolTransparentDataEncryption` with the status Enabled for the pool, or make its "
     "workspace with a customer-managed key, which encrypts all its pools.",
 )
-def _pool(resource: Resource, view: View) -> Iterator[Finding]:
+def _pool(resource: Resource, context: Context) -> Iterator[Finding]:
     """A dedicated pool has none by default, unless its workspace has a customer's key.
 
     https://learn.microsoft.com/azure/synapse-analytics/security/workspaces-encryption
     """
-    if view.stack is None:
+    if context.stack is None:
         why = "whether the pool has transparent data encryption is known with the whole stack"
         yield indeterminate("", why)
         return
-    found = children(view, resource, _TDE, "sqlPoolName")
-    if found or any(_has_key(each) for each in _workspaces(resource, view)):
+    found = children(context, resource, _TDE, "sqlPoolName")
+    if found or any(_has_key(each) for each in _workspaces(resource, context)):
         return
-    if not _workspaces(resource, view):
+    if not _workspaces(resource, context):
         why = "its workspace isn't of this stack, so nobody knows whether it has a key"
         yield indeterminate("workspaceName", why)
         return
     yield violation("", "no transparent data encryption is given, and by default there is none")
 
 
-def _workspaces(resource: Resource, view: View) -> list[Resource]:
-    if view.stack is None:
+def _workspaces(resource: Resource, context: Context) -> list[Resource]:
+    if context.stack is None:
         return []
     return [
         each
-        for each in view.stack.of_kind("azure-native:synapse:Workspace")
-        if any(one.urn == resource.urn for one in children(view, each, _POOLS, "workspaceName"))
+        for each in context.stack.of_kind("azure-native:synapse:Workspace")
+        if any(one.urn == resource.urn for one in children(context, each, _POOLS, "workspaceName"))
     ]
 
 
@@ -735,8 +735,8 @@ _NETWORKS: Final = azure("network:VirtualNetwork")
     "Set `encryption.enabled` of the virtual network to true; it works between machines of sizes "
     "with accelerated networking.",
 )
-def _network(resource: Resource, view: View) -> Iterator[Finding]:
-    if view.data_class(resource).strip().lower() in {"public", "internal", "confidential"}:
+def _network(resource: Resource, context: Context) -> Iterator[Finding]:
+    if context.data_class(resource).strip().lower() in {"public", "internal", "confidential"}:
         return
     value = resource.get("encryption.enabled")
     if isinstance(value, Unknown):

@@ -9,11 +9,11 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from falaj.policies.model import (
+    Context,
     Finding,
     Resource,
     Rule,
     Severity,
-    View,
     get,
     indeterminate,
     leaves,
@@ -76,7 +76,7 @@ _READABLE: Final = {
     "Give the parameter the type SecureString with a keyId of your own, or keep it in Secrets "
     "Manager.",
 )
-def secret_parameter(resource: Resource, view: View) -> Iterator[Finding]:
+def secret_parameter(resource: Resource, context: Context) -> Iterator[Finding]:
     """A parameter that is named for a secret isn't kept in plain text."""
     name, kind = (get(resource.properties, each) for each in ("name", "type"))
     if not _SECRET_NAME.search(text(name).rstrip("/") or resource.name):
@@ -115,7 +115,7 @@ def _kind_of_secret(name: str, value: Any) -> str:
     "Keep the key in Secrets Manager or KMS, let the workload fetch it by its role, and replace "
     "the key: it has been seen.",
 )
-def key_material(resource: Resource, view: View) -> Iterator[Finding]:
+def key_material(resource: Resource, context: Context) -> Iterator[Finding]:
     """Start scripts, environments and plain parameters hold no key's material."""
     paths = _READABLE.get(resource.kind, ())
     if resource.kind == _PARAMETER and scalar(get(resource.properties, "type")) != "securestring":

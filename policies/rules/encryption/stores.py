@@ -9,9 +9,9 @@ from typing import Any, Final, Literal
 
 from falaj.policies.model import (
     ABSENT,
+    Context,
     Finding,
     Resource,
-    View,
     get,
     indeterminate,
     is_false,
@@ -55,7 +55,7 @@ def is_service_key(name: str) -> bool:
 
 
 def read_key(
-    resource: Resource, path: str, value: Any, view: View, by: Collection[str] = KEY_TYPES
+    resource: Resource, path: str, value: Any, context: Context, by: Collection[str] = KEY_TYPES
 ) -> tuple[KeyState, str]:
     """Whose key a property names, and a clause that says how that is known.
 
@@ -65,11 +65,11 @@ def read_key(
         resource: whose property.
         path: of the property, as findings name it.
         value: what it holds.
-        view: the whole stack, once it is known.
+        context: the whole stack, once it is known.
         by: types whose resources are a customer's key, or stand for one.
     """
     if isinstance(value, Unknown):
-        if any(each.kind in by for each in view.referred(resource, path)):
+        if any(each.kind in by for each in context.referred(resource, path)):
             return "customer key", f"{path} is made from a resource of this stack"
         return "unknown", f"{path} {value.reason}, and is made from no key of this stack"
     named = text(value)
@@ -102,7 +102,7 @@ def where(block: Any, path: str, at: str = "") -> str:
 
 __all__ = ["KEY_TYPES", "Part", "Reader", "State", "Stores", "read_key", "readers", "where"]
 
-Reader = Callable[[Resource, View], Iterator["Part"]]
+Reader = Callable[[Resource, Context], Iterator["Part"]]
 
 
 @dataclass(frozen=True)
@@ -186,25 +186,25 @@ class Stores:
         """Whether data may be kept without encryption."""
         return bool(self.enabled) or self.default == "none" or "none" in self.modes.values()
 
-    def read(self, resource: Resource, view: View) -> Iterator[Part]:
+    def read(self, resource: Resource, context: Context) -> Iterator[Part]:
         """What encrypts the resource's data; nothing where it keeps none. Never raises."""
-        for part in self._parts(resource, view):
+        for part in self._parts(resource, context):
             yield part if self.takes_key else replace(part, takes_key=False)
 
-    def _parts(self, resource: Resource, view: View) -> Iterator[Part]:
+    def _parts(self, resource: Resource, context: Context) -> Iterator[Part]:
         if not self.parts:
-            yield from self._block(resource, resource.properties, "", view)
+            yield from self._block(resource, resource.properties, "", context)
             return
         for path, block in select(resource.properties, self.parts):
             if isinstance(block, Unknown):
                 yield Part("unknown", path, path, f"{path} {block.reason}")
             else:
-                yield from self._block(resource, block, path, view)
+                yield from self._block(resource, block, path, context)
 
-    def _block(self, resource: Resource, block: Any, at: str, view: View) -> Iterator[Part]:
+    def _block(self, resource: Resource, block: Any, at: str, context: Context) -> Iterator[Part]:
         if not self._keeps(block):
             return
-        path, key, known, why = self._key(resource, block, at, view)
+        path, key, known, why = self._key(resource, block, at, context)
         switch = where(block, self.enabled or self.mode, at) or path
         path = path or switch
         state, said = self._given(block)
@@ -222,17 +222,22 @@ class Stores:
         elif said:
             yield Part(state, path if state == "none" else switch, switch, said)
         else:
-            yield from self._default(resource, block, at, view, (state, path, switch))
+            yield from self._default(resource, block, at, context, (state, path, switch))
 
     def _default(
-        self, resource: Resource, block: Any, at: str, view: View, part: tuple[State, str, str]
+        self,
+        resource: Resource,
+        block: Any,
+        at: str,
+        context: Context,
+        part: tuple[State, str, str],
     ) -> Iterator[Part]:
         """What holds where the block says nothing: `part` is state, path and switch."""
         state, path, switch = part
         for each in self.copies:
             if get(block, each) is not ABSENT:
                 source = where(block, each, at)
-                if not any(one.urn != resource.urn for one in view.referred(resource, source)):
+                if not any(one.urn != resource.urn for one in context.referred(resource, source)):
                     why = f"it takes on the encryption of {source}, which isn't of this stack"
                     yield Part("unknown", path, switch, why, given=False)
                 return
@@ -284,7 +289,7 @@ class Stores:
         return meant, f"{self.mode} is {word or 'not given'}, so {means}"
 
     def _key(
-        self, resource: Resource, block: Any, at: str, view: View
+        self, resource: Resource, block: Any, at: str, context: Context
     ) -> tuple[str, str, KeyState, str]:
         """Path, text and state of the first key that is given, and the clause for it."""
         found: tuple[str, str, KeyState, str] = where(block, self.keys[0], at), "", "absent", ""
@@ -296,7 +301,7 @@ class Stores:
             return found
         for each in self.keys if any(self.keys) else ():
             path, value = where(block, each, at), first(block, each)
-            state, why = read_key(resource, path, value, view, self.by)
+            state, why = read_key(resource, path, value, context, self.by)
             if state in {"customer key", "service key"}:
                 return path, text(value), state, why
             if state == "unknown":
@@ -326,10 +331,10 @@ def readers(table: Iterable[Stores]) -> dict[str, tuple[Reader, ...]]:
 Readers = Mapping[str, tuple[Reader, ...]]
 
 
-def parts_of(resource: Resource, view: View, readers: Readers) -> Iterator[Part]:
+def parts_of(resource: Resource, context: Context, readers: Readers) -> Iterator[Part]:
     """Everything that a resource keeps, and what encrypts it."""
     for reader in readers.get(resource.kind, ()):
-        yield from reader(resource, view)
+        yield from reader(resource, context)
 
 
 def merged(*some: Readers) -> Readers:
@@ -341,9 +346,9 @@ def merged(*some: Readers) -> Readers:
     return found
 
 
-def demands_customer_key(resource: Resource, view: View) -> bool:
+def demands_customer_key(resource: Resource, context: Context) -> bool:
     """Whether the class of the resource's data calls for a customer's own key."""
-    return view.data_class(resource).strip().lower() != "public"
+    return context.data_class(resource).strip().lower() != "public"
 
 
 def unencrypted(parts: Iterable[Part]) -> Iterator[Finding]:
@@ -358,16 +363,16 @@ def unencrypted(parts: Iterable[Part]) -> Iterator[Finding]:
 
 
 def without_customer_key(
-    resource: Resource, view: View, parts: Iterable[Part]
+    resource: Resource, context: Context, parts: Iterable[Part]
 ) -> Iterator[Finding]:
     """A finding for each part that no customer's key encrypts, where the class demands one."""
-    if not demands_customer_key(resource, view):
+    if not demands_customer_key(resource, context):
         return
     for each in parts:
         if each.elsewhere or not each.takes_key:
             continue
         if each.state in {"none", "service key"}:
-            data_class = view.data_class(resource)
+            data_class = context.data_class(resource)
             yield violation(
                 each.path, f"{each.why}; {data_class} data needs a customer-managed key"
             )

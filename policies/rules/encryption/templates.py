@@ -12,12 +12,12 @@ import yaml
 from falaj.policies.model import (
     ABSENT,
     UNKNOWN,
+    Context,
     Finding,
     Resource,
     Rule,
     Severity,
     Stack,
-    View,
     get,
     indeterminate,
     is_list,
@@ -125,7 +125,7 @@ def _aws_settled(value: Any, keys: frozenset[str], left: list[int], depth: int =
     return value
 
 
-def _parts(template: Mapping[Any, Any], view: View) -> Iterator[tuple[str, Part]]:
+def _parts(template: Mapping[Any, Any], context: Context) -> Iterator[tuple[str, Part]]:
     """What each resource of a template keeps, with its name there."""
     resources = get(template, "Resources")
     if not isinstance(resources, Mapping):
@@ -144,18 +144,18 @@ def _parts(template: Mapping[Any, Any], view: View) -> Iterator[tuple[str, Part]
             )
             made = Resource(kind, str(name), settled)
             for entry in entries:
-                yield from ((f"{name} ({kind})", part) for part in entry.read(made, view))
+                yield from ((f"{name} ({kind})", part) for part in entry.read(made, context))
 
 
 def _judged(
-    resource: Resource, view: View, path: str, template: Mapping[Any, Any]
+    resource: Resource, context: Context, path: str, template: Mapping[Any, Any]
 ) -> Iterator[Finding]:
-    keyed = demands_customer_key(resource, view)
-    for name, part in _parts(template, view):
+    keyed = demands_customer_key(resource, context)
+    for name, part in _parts(template, context):
         if part.state == "none":
             yield violation(path, f"{name}: {part.why}; data at rest must be encrypted")
         elif part.state == "service key" and keyed:
-            said = f"{view.data_class(resource)} data needs a customer-managed key"
+            said = f"{context.data_class(resource)} data needs a customer-managed key"
             yield violation(path, f"{name}: {part.why}; {said}")
         elif part.state == "unknown" and (keyed or not part.surely):
             yield indeterminate(path, f"{name}: {part.why}")
@@ -170,7 +170,7 @@ def _judged(
     "Encrypt the resource that the finding names, in the template; better, declare it in the "
     "program, where every rule sees it.",
 )
-def template(resource: Resource, view: View) -> Iterator[Finding]:
+def template(resource: Resource, context: Context) -> Iterator[Finding]:
     """A template is read as far as it keeps data; one that can't be seen proves nothing."""
     if resource.kind in _FOREIGN:
         yield indeterminate("", "it deploys a template of somebody else, which can't be seen here")
@@ -190,7 +190,7 @@ def template(resource: Resource, view: View) -> Iterator[Finding]:
             yield indeterminate("typeName", f"typeName {kind.reason}")
             return
         given = {"Resources": {"it": {"Type": text(kind), "Properties": given}}}
-    yield from _judged(resource, view, path, given)
+    yield from _judged(resource, context, path, given)
 
 
 # Azure: what templates and generic resources make is encrypted as well.
@@ -375,7 +375,7 @@ def _as_known(resource: Resource, at: str, made: Mapping[str, Any], name: str) -
     "Declare the resource in the program instead of the template, or change it where the finding "
     "points, as the rule that it names says.",
 )
-def _template(resource: Resource, view: View) -> Iterator[Finding]:
+def _template(resource: Resource, context: Context) -> Iterator[Finding]:
     for path in _UNSEEN if resource.kind in _AZURE_TEMPLATED else ():
         hidden = resource.get(path)
         if isinstance(hidden, Unknown) or (hidden is not ABSENT and path.endswith("Link")):
@@ -384,7 +384,7 @@ def _template(resource: Resource, view: View) -> Iterator[Finding]:
         if (name := _TYPES.get(kind)) is None:
             continue
         known = _as_known(resource, at, made, name)
-        alone = View(view.settings, Stack((known,)))
+        alone = Context(context.settings, Stack((known,)))
         for each in _RULES.get(known.kind, ()):
             for found in each.check(known, alone):
                 path = ".".join(part for part in (at, found.path) if part)

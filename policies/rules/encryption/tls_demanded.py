@@ -9,11 +9,11 @@ from typing import Any, Final
 
 from falaj.policies.model import (
     ABSENT,
+    Context,
     Finding,
     Resource,
     Rule,
     Severity,
-    View,
     get,
     indeterminate,
     is_unknown,
@@ -117,12 +117,12 @@ def _set(path: str, value: Any, wanted: Forcing) -> Iterator[Finding]:
         yield violation(path, why)
 
 
-def _database(resource: Resource, view: View) -> Iterator[Finding]:
+def _database(resource: Resource, context: Context) -> Iterator[Finding]:
     """A database with a default group; groups of one's own are judged by themselves."""
     path = _DATABASES[resource.kind]
     group = get(resource.properties, path)
     if isinstance(group, Unknown):
-        if not any(each.kind in _GROUPS for each in view.referred(resource, path)):
+        if not any(each.kind in _GROUPS for each in context.referred(resource, path)):
             yield indeterminate(path, f"{path} {group.reason}; a default group forces no TLS")
         return
     if group is not ABSENT and not text(group).lower().startswith("default."):
@@ -150,9 +150,9 @@ def _database(resource: Resource, view: View) -> Iterator[Finding]:
     "require_secure_transport ON (MySQL, MariaDB), tls enabled (DocumentDB) or require_ssl true "
     "(Redshift), and name it in the database.",
 )
-def database_transport(resource: Resource, view: View) -> Iterator[Finding]:
+def database_transport(resource: Resource, context: Context) -> Iterator[Finding]:
     """Callers of databases must use TLS, not only may."""
-    yield from _group(resource) if resource.kind in _GROUPS else _database(resource, view)
+    yield from _group(resource) if resource.kind in _GROUPS else _database(resource, context)
 
 
 # What S3 and EFS refuse without TLS: both take plain text too, unless their policy denies it.
@@ -248,36 +248,36 @@ def _judge(denied: list[bool | None], path: str, what: str) -> Iterator[Finding]
     "Give the bucket or file system a policy with a statement that denies everybody (Principal *) "
     "all actions on it and on what it holds, where aws:SecureTransport is false.",
 )
-def storage_transport(resource: Resource, view: View) -> Iterator[Finding]:
+def storage_transport(resource: Resource, context: Context) -> Iterator[Finding]:
     """S3 and NFS take plain text by default.
 
     https://docs.aws.amazon.com/AmazonS3/latest/userguide/security-best-practices.html,
     https://docs.aws.amazon.com/efs/latest/ug/enforce-encryption-in-transit.html
     """
     if resource.kind in _POLICIES:
-        yield from _alone(resource, view, _POLICIES[resource.kind])
+        yield from _alone(resource, context, _POLICIES[resource.kind])
         return
     guarded = _GUARDED[resource.kind]
     denied: list[bool | None] = []
     own = get(resource.properties, "policy") if guarded.inline else ABSENT
     if own is not ABSENT:
         denied.append(denies_plain_text(read(own, "policy"), guarded))
-    if view.stack is None:
+    if context.stack is None:
         if True not in denied:
             yield indeterminate("policy", "a policy beside it may refuse plain text")
         return
     for kind in guarded.policies:
-        for each in view.stack.referring(resource, kind, guarded.refers):
+        for each in context.stack.referring(resource, kind, guarded.refers):
             found = read(get(each.properties, "policy"), "policy")
             denied.append(denies_plain_text(found, guarded))
     yield from _judge(denied, "policy", "S3" if guarded is _BUCKET else "EFS")
 
 
-def _alone(resource: Resource, view: View, guarded: Guarded) -> Iterator[Finding]:
+def _alone(resource: Resource, context: Context, guarded: Guarded) -> Iterator[Finding]:
     """A policy of something that isn't in the stack; else its owner is judged, with it."""
-    if view.stack is None:
+    if context.stack is None:
         yield indeterminate("policy", "what it guards may be of this stack")
-    elif not any(each.kind in _GUARDED for each in view.referred(resource, guarded.refers)):
+    elif not any(each.kind in _GUARDED for each in context.referred(resource, guarded.refers)):
         document = read(get(resource.properties, "policy"), "policy")
         what = text(get(resource.properties, guarded.refers)) or "what it guards"
         yield from _judge([denies_plain_text(document, guarded)], "policy", what)

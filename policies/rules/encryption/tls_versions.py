@@ -9,11 +9,11 @@ from typing import Any, Final
 
 from falaj.policies.model import (
     ABSENT,
+    Context,
     Finding,
     Resource,
     Rule,
     Severity,
-    View,
     get,
     indeterminate,
     is_list,
@@ -254,7 +254,7 @@ def _aws_judged(
     _AWS_CONTROLS,
     "Set the property that the finding names to the value that it names last.",
 )
-def tls_old(resource: Resource, view: View) -> Iterator[Finding]:
+def tls_old(resource: Resource, context: Context) -> Iterator[Finding]:
     """SSL, TLS 1.0 and 1.1 are broken or withdrawn (https://www.rfc-editor.org/rfc/rfc8996)."""
     for each, taken in _aws_judged(resource):
         if isinstance(taken.version, Unknown):
@@ -274,7 +274,7 @@ def tls_old(resource: Resource, view: View) -> Iterator[Finding]:
     "Set the property that the finding names to the value that it names last; where callers can't "
     "speak TLS 1.3 yet, waive the rule for that resource until they can.",
 )
-def tls_newest(resource: Resource, view: View) -> Iterator[Finding]:
+def tls_newest(resource: Resource, context: Context) -> Iterator[Finding]:
     """TLS 1.3 where the service can insist on it, else the highest that it can.
 
     What is older than 1.2 is left to `tls_old`: one cause, one finding.
@@ -410,7 +410,7 @@ def _azure_judged(resource: Resource, each: AzureMinimum) -> tuple[Any, int | No
     (*_AZURE_CONTROLS, "cis-azure:9.3.6"),
     "Set the least version of TLS to the newest that the service can insist on, 1.2 or 1.3.",
 )
-def _old(resource: Resource, view: View) -> Iterator[Finding]:
+def _old(resource: Resource, context: Context) -> Iterator[Finding]:
     for each in _BY_TYPE.get(resource.kind, ()):
         value, version, said = _azure_judged(resource, each)
         if is_unknown(value):
@@ -439,7 +439,7 @@ _AZURE_NEWEST: Final = {
     "Set the least version of TLS to 1.3; where clients can't speak it yet, waive the rule with a "
     "date.",
 )
-def _newest(resource: Resource, view: View) -> Iterator[Finding]:
+def _newest(resource: Resource, context: Context) -> Iterator[Finding]:
     if resource.kind in _PARAMETERS:
         yield from _parameter(resource)
     for each in _AZURE_NEWEST.get(resource.kind, ()):
@@ -505,19 +505,19 @@ def _policy(resource: Resource) -> Iterator[Finding]:
         yield from _attribute(f"{attributes}[{index}].value", name, value)
 
 
-def _classic_balancer(resource: Resource, view: View) -> Iterator[Finding]:
+def _classic_balancer(resource: Resource, context: Context) -> Iterator[Finding]:
     """Without a policy of its own, a listener has ELBSecurityPolicy-2016-08, from TLS 1.0 on."""
     for index, each in enumerate(items(get(resource.properties, "listeners"))):
         protocol = get(each, "lbProtocol")
         if not is_unknown(protocol) and scalar(protocol) not in {"https", "ssl"}:
             continue
         path = f"listeners[{index}]"
-        if view.stack is None:
+        if context.stack is None:
             yield indeterminate(path, "a policy beside the load balancer may say its oldest TLS")
         elif not any(
             _is_tls_policy(beside)
             for kind, (refers, _) in _CLASSIC_POLICIES.items()
-            for beside in view.stack.referring(resource, kind, refers)
+            for beside in context.stack.referring(resource, kind, refers)
         ):
             why = "no policy is given, and by default TLS 1.0 is taken"
             yield violation(path, f"{why}; use {_CLASSIC_NEWEST}")
@@ -532,7 +532,7 @@ def _classic_balancer(resource: Resource, view: View) -> Iterator[Finding]:
     "Give the listener a LoadBalancerPolicy with Reference-Security-Policy "
     f"{_CLASSIC_NEWEST}; better, use an application load balancer, which can insist on TLS 1.3.",
 )
-def classic_balancer(resource: Resource, view: View) -> Iterator[Finding]:
+def classic_balancer(resource: Resource, context: Context) -> Iterator[Finding]:
     """TLS 1.2 is the highest that they offer.
 
     https://docs.aws.amazon.com/elasticloadbalancing/latest/classic/elb-security-policy-table.html
@@ -540,7 +540,7 @@ def classic_balancer(resource: Resource, view: View) -> Iterator[Finding]:
     if resource.kind in _CLASSIC_POLICIES:
         yield from _policy(resource)
     else:
-        yield from _classic_balancer(resource, view)
+        yield from _classic_balancer(resource, context)
 
 
 # Azure: what gateways and the edge speak with clients and with what is behind them.
@@ -612,7 +612,7 @@ def _policies(resource: Resource) -> Iterator[tuple[str, int | Unknown]]:
     "Choose the predefined policy AppGwSslPolicy20220101S, or a policy of type CustomV2 with a "
     "`minProtocolVersion` of TLSv1_2 or TLSv1_3.",
 )
-def _gateway_old(resource: Resource, view: View) -> Iterator[Finding]:
+def _gateway_old(resource: Resource, context: Context) -> Iterator[Finding]:
     for path, level in _policies(resource):
         if isinstance(level, Unknown):
             yield indeterminate(path, f"{path} {level.reason}")
@@ -628,7 +628,7 @@ def _gateway_old(resource: Resource, view: View) -> Iterator[Finding]:
     _GATEWAYS_CONTROLS,
     "Choose the predefined policy AppGwSslPolicy20220101S, or a policy of type CustomV2.",
 )
-def _gateway_new(resource: Resource, view: View) -> Iterator[Finding]:
+def _gateway_new(resource: Resource, context: Context) -> Iterator[Finding]:
     for path, level in _policies(resource):
         if isinstance(level, Unknown):
             yield indeterminate(path, f"{path} {level.reason}")
@@ -645,7 +645,7 @@ def _gateway_new(resource: Resource, view: View) -> Iterator[Finding]:
     "Give the listener the protocol Https with a certificate, or let its rule redirect to such a "
     "listener; on a route turn `httpsRedirect` on, or support Https alone.",
 )
-def _listeners(resource: Resource, view: View) -> Iterator[Finding]:
+def _listeners(resource: Resource, context: Context) -> Iterator[Finding]:
     if resource.kind in _GATEWAYS:
         yield from _gateway_listeners(resource)
     elif resource.kind in _ROUTES:
@@ -752,7 +752,7 @@ def _leads_to_https(resource: Resource, redirect: Any) -> bool:
     _GATEWAYS_CONTROLS,
     "Use Https towards backends and origins, with a certificate that the gateway trusts.",
 )
-def _behind(resource: Resource, view: View) -> Iterator[Finding]:
+def _behind(resource: Resource, context: Context) -> Iterator[Finding]:
     plain = {"http", "httponly"}
     for path in (
         "backendHttpSettingsCollection.protocol",

@@ -7,12 +7,12 @@ from typing import Any, Final
 
 from falaj.policies.model import (
     ABSENT,
+    Context,
     Finding,
     Resource,
     Rule,
     Severity,
     Stack,
-    View,
     get,
     indeterminate,
     is_true,
@@ -68,14 +68,14 @@ _BUDGETS: Final = {
     "Add a budget (aws.budgets.Budget, azure_native.consumption.Budget) with people to notify, in "
     "this stack or in the one of the account, which this one then refers to.",
 )
-def budget(resource: Resource, view: View) -> Iterator[Finding]:
+def budget(resource: Resource, context: Context) -> Iterator[Finding]:
     """One finding a stack and cloud, at the first resource that costs money."""
-    if view.stack is None:
+    if context.stack is None:
         yield indeterminate("", "whether the stack has a budget isn't known yet")
         return
-    if view.stack.of_kind(REFERENCE, *_BUDGETS.get(resource.package, ())):
+    if context.stack.of_kind(REFERENCE, *_BUDGETS.get(resource.package, ())):
         return
-    costly = _costly(view.stack).get(resource.package, [])
+    costly = _costly(context.stack).get(resource.package, [])
     if costly and costly[0].urn == resource.urn:
         yield violation("", f"{len(costly)} resources cost money by the hour; no budget watches")
 
@@ -110,9 +110,9 @@ _COMPUTE: Final = azure("machinelearningservices:Compute")
     "Set the most machines that the pool may have (maxSize, maxCount …), no more than the "
     "setting mostGpuMachines allows.",
 )
-def gpu_ceiling(resource: Resource, view: View) -> Iterator[Finding]:
+def gpu_ceiling(resource: Resource, context: Context) -> Iterator[Finding]:
     """The setting ``mostGpuMachines`` is the highest ceiling that a pool may have."""
-    most = view.settings.most_gpu_machines
+    most = context.settings.most_gpu_machines
     if resource.kind in _CLUSTER:
         for where, pool in entries(resource.get("agentPoolProfiles"), "agentPoolProfiles"):
             yield from _pool(pool, where + ".", most)
@@ -126,7 +126,7 @@ def gpu_ceiling(resource: Resource, view: View) -> Iterator[Finding]:
             yield from _plain(resource, "properties.properties.vmSize", scale, most)
     else:
         path = "scalingConfig.maxSize" if resource.kind == _NODE_GROUP else "maxSize"
-        yield from _grown(resource, view, path, most)
+        yield from _grown(resource, context, path, most)
 
 
 def _limited(value: Any, path: str, most: int, gpu: bool | None) -> Iterator[Finding]:
@@ -169,7 +169,7 @@ def _pool(pool: Any, base: str, most: int) -> Iterator[Finding]:
         yield from _limited(1 if count is ABSENT else count, base + "count", most, gpu)
 
 
-def _grown(resource: Resource, view: View, path: str, most: int) -> Iterator[Finding]:
+def _grown(resource: Resource, context: Context, path: str, most: int) -> Iterator[Finding]:
     """Node groups and Auto Scaling groups, whose machines may be a template's."""
     names = [each for _, each in select(resource.properties, "instanceTypes")]
     mixed = "mixedInstancesPolicy.launchTemplate"
@@ -184,14 +184,14 @@ def _grown(resource: Resource, view: View, path: str, most: int) -> Iterator[Fin
         f"{mixed}.launchTemplateSpecification.launchTemplateName",
     )
     if not names:
-        if view.stack is None and any(resource.get(each) is not ABSENT for each in templates):
+        if context.stack is None and any(resource.get(each) is not ABSENT for each in templates):
             if not _within(resource.get(path), most):
                 yield indeterminate(
                     path, "what machines the launch template makes isn't known yet"
                 )
             return
         for template in templates:
-            for each in view.referred(resource, template):
+            for each in context.referred(resource, template):
                 if each.kind in {_TEMPLATE, _CONFIGURATION}:
                     names += items(each.get("instanceType"))
     yield from _limited(resource.get(path), path, most, _gpu(names))
@@ -220,7 +220,7 @@ _GPU_WORDS: Final = ("nvidia.com/gpu", "instance-gpu", "gpu.nvidia.com")
     ("iso27001:A.5.9", "iso27001:A.5.23", "uae-ia:T6.3.1"),
     'Set spec.limits with a number for "nvidia.com/gpu" (or cpu) that the team can pay for.',
 )
-def gpu_pool_limits(resource: Resource, view: View) -> Iterator[Finding]:
+def gpu_pool_limits(resource: Resource, context: Context) -> Iterator[Finding]:
     """Without limits a pool grows as long as pods wait: https://karpenter.sh/docs/concepts/
     nodepools/#speclimits."""
     if not _is_for_gpus(resource.get("spec.template")):

@@ -8,12 +8,12 @@ from typing import Final
 
 from falaj.policies.model import (
     ABSENT,
+    Context,
     Finding,
     Requirement,
     Resource,
     Rule,
     Severity,
-    View,
     indeterminate,
     is_true,
     is_unknown,
@@ -92,14 +92,14 @@ _PROTECTION_COPIES: Final = ("replicateSourceDb", "replicationSourceIdentifier")
     "Set the option protect (or retainOnDelete) on the resource, or switch on the service's own "
     "protection against deletion; on Azure a lock CanNotDelete will do.",
 )
-def stateful_protected(resource: Resource, view: View) -> Iterator[Finding]:
+def stateful_protected(resource: Resource, context: Context) -> Iterator[Finding]:
     """By the engine, by the service, or by a lock. Buckets and registries aren't judged here: a
     service deletes none that holds anything, unless it is told to (`forced_destruction`)."""
     if resource.options.protect or resource.options.retain_on_delete:
         return
     if any(text(resource.get(each)) for each in _PROTECTION_COPIES):
         return
-    where = environment(resource, view)
+    where = environment(resource, context)
     if not is_unknown(where) and where != "production":
         return
     path = _PROPERTY.get(resource.kind, "")
@@ -110,9 +110,9 @@ def stateful_protected(resource: Resource, view: View) -> Iterator[Finding]:
         return
     if is_unknown(value):
         yield indeterminate(path, "whether its deletion is forbidden can't be seen")
-    elif resource.kind in _AZURE and view.stack is None:
+    elif resource.kind in _AZURE and context.stack is None:
         yield indeterminate("", "whether a lock forbids its deletion isn't known yet")
-    elif resource.kind not in _AZURE or not _is_locked(resource, view):
+    elif resource.kind not in _AZURE or not _is_locked(resource, context):
         given = (
             f"neither protect nor {path.rpartition('.')[2]} is set"
             if path
@@ -122,8 +122,8 @@ def stateful_protected(resource: Resource, view: View) -> Iterator[Finding]:
         yield kind(path, f"{given}, so that one command deletes its data")
 
 
-def _is_locked(resource: Resource, view: View) -> bool:
-    locks = view.stack.of_kind(*sorted(_LOCKS)) if view.stack else []
+def _is_locked(resource: Resource, context: Context) -> bool:
+    locks = context.stack.of_kind(*sorted(_LOCKS)) if context.stack else []
     for lock in locks:
         if scalar(lock.get("level")) not in {"cannotdelete", "readonly"}:
             continue
@@ -133,7 +133,7 @@ def _is_locked(resource: Resource, view: View) -> bool:
         group = text(lock.get("resourceGroupName"))
         if not scope and group and group == text(resource.get("resourceGroupName")):
             return True
-        if any(each.urn == resource.urn for each in view.referred(lock, "scope")):
+        if any(each.urn == resource.urn for each in context.referred(lock, "scope")):
             return True
     return False
 
@@ -158,9 +158,9 @@ _FORCED: Final = {
     _PROTECTION_CONTROLS,
     "Leave forceDestroy (forceDelete) out, or set it to false.",
 )
-def forced_destruction(resource: Resource, view: View) -> Iterator[Finding]:
+def forced_destruction(resource: Resource, context: Context) -> Iterator[Finding]:
     """In production; elsewhere data is destroyed with its stack."""
-    where = environment(resource, view)
+    where = environment(resource, context)
     if not is_unknown(where) and where != "production":
         return
     for path, kinds in _FORCED.items():
@@ -195,10 +195,10 @@ _SNAPSHOTS: Final = {
     _PROTECTION_CONTROLS,
     "Leave skipFinalSnapshot (skipFinalBackup) out or set it to false, and name the snapshot.",
 )
-def final_snapshot(resource: Resource, view: View) -> Iterator[Finding]:
+def final_snapshot(resource: Resource, context: Context) -> Iterator[Finding]:
     """In production. Copies leave none; FSx for Lustre leaves none of scratch file systems, and
     skips it by default, which isn't judged."""
-    where = environment(resource, view)
+    where = environment(resource, context)
     if not is_unknown(where) and where != "production":
         return
     if any(text(resource.get(each)) for each in _PROTECTION_COPIES):
@@ -238,10 +238,10 @@ _vault_purge = requirement_rule(
     ("uae-ia:T7.4.2", "iso27001:A.8.13", "iso27001:A.8.24", "pdpl:20"),
     "Leave deletionWindowInDays (recoveryWindowInDays) out, which is 30 days, or give at least 7.",
 )
-def deletion_window(resource: Resource, view: View) -> Iterator[Finding]:
+def deletion_window(resource: Resource, context: Context) -> Iterator[Finding]:
     """KMS takes no less than 7 days; a secret may be deleted at once, with 0, which is right where
     everything goes with its stack: outside of production."""
-    where = environment(resource, view)
+    where = environment(resource, context)
     if not is_unknown(where) and where != "production":
         return
     for path in ("deletionWindowInDays", "recoveryWindowInDays"):
@@ -302,8 +302,8 @@ _BACKUP_COPIES: Final = (
 _MEMBERS: Final = ("aurora", "aurora-mysql", "aurora-postgresql", "docdb", "neptune")
 
 
-def _is_production(resource: Resource, view: View) -> bool:
-    where = environment(resource, view)
+def _is_production(resource: Resource, context: Context) -> bool:
+    where = environment(resource, context)
     return is_unknown(where) or where == "production"
 
 
@@ -315,10 +315,10 @@ def _is_production(resource: Resource, view: View) -> bool:
     _BACKUP_CONTROLS,
     "Set the retention of backups to 7 days or more, as long as the data's class asks for.",
 )
-def backup_retention(resource: Resource, view: View) -> Iterator[Finding]:
+def backup_retention(resource: Resource, context: Context) -> Iterator[Finding]:
     """In production; copies have the backups of what they copy."""
     kept = _KEPT.get(resource.kind)
-    if kept is None or not _is_production(resource, view):
+    if kept is None or not _is_production(resource, context):
         return
     if any(text(resource.get(each)) for each in _BACKUP_COPIES):
         return
@@ -378,9 +378,9 @@ _SWITCHES: Final[dict[str, tuple[Requirement, ...]]] = {
     _BACKUP_CONTROLS,
     "Switch on recovery to a point in time, or soft deletion.",
 )
-def past_can_be_had_back(resource: Resource, view: View) -> Iterator[Finding]:
+def past_can_be_had_back(resource: Resource, context: Context) -> Iterator[Finding]:
     """In production. Copies of tables and tables that hold what expires are judged as well."""
-    if _is_production(resource, view):
+    if _is_production(resource, context):
         yield from unmet(resource, _SWITCHES.get(resource.kind, ()))
 
 
@@ -395,11 +395,11 @@ _COSMOS: Final = azure("cosmosdb:DatabaseAccount")
     _BACKUP_CONTROLS,
     "Set backupPolicy.type to Continuous, or backupRetentionIntervalInHours to 168 or more.",
 )
-def cosmos_backups(resource: Resource, view: View) -> Iterator[Finding]:
+def cosmos_backups(resource: Resource, context: Context) -> Iterator[Finding]:
     """By default the last two copies are kept, for 8 hours:
     https://learn.microsoft.com/azure/cosmos-db/periodic-backup-restore-introduction."""
     kind = resource.get("backupPolicy.type")
-    if not _is_production(resource, view) or scalar(kind) == "continuous":
+    if not _is_production(resource, context) or scalar(kind) == "continuous":
         return
     path = "backupPolicy.periodicModeProperties.backupRetentionIntervalInHours"
     value = resource.get(path)
@@ -424,20 +424,20 @@ _FILES: Final = aws_type("efs/fileSystem")
     _BACKUP_CONTROLS,
     "Add an aws.efs.BackupPolicy with status ENABLED, or select the file system in AWS Backup.",
 )
-def file_system_backups(resource: Resource, view: View) -> Iterator[Finding]:
+def file_system_backups(resource: Resource, context: Context) -> Iterator[Finding]:
     """Off by default for those that aren't made in the console:
     https://docs.aws.amazon.com/efs/latest/ug/automatic-backups.html."""
-    if not _is_production(resource, view):
+    if not _is_production(resource, context):
         return
-    if view.stack is None:
+    if context.stack is None:
         yield indeterminate("", "whether the file system is backed up isn't known yet")
         return
-    for policy in view.stack.referring(resource, aws_type("efs/backupPolicy"), "fileSystemId"):
+    for policy in context.stack.referring(resource, aws_type("efs/backupPolicy"), "fileSystemId"):
         if scalar(policy.get("backupPolicy.status")) != "disabled":
             return
-    for selection in view.stack.of_kind(aws_type("backup/selection")):
+    for selection in context.stack.of_kind(aws_type("backup/selection")):
         by_tags = selection.get("selectionTags") is not ABSENT
-        if by_tags or mentions(view, selection, "resources", resource):
+        if by_tags or mentions(context, selection, "resources", resource):
             return
         named = {text(each) for each in items(selection.get("resources"))}
         if named & {"*", text(resource.outputs.get("arn"))}:
@@ -457,7 +457,7 @@ _VERSIONS: Final = (aws_type("s3/bucketVersioning"), aws_type("s3/bucketVersioni
     _BACKUP_CONTROLS,
     "Add an aws.s3.BucketVersioning with status Enabled for the bucket.",
 )
-def bucket_versions(resource: Resource, view: View) -> Iterator[Finding]:
+def bucket_versions(resource: Resource, context: Context) -> Iterator[Finding]:
     """In the bucket's own properties, or in a resource beside it. Off by default:
     https://docs.aws.amazon.com/AmazonS3/latest/userguide/Versioning.html."""
     if resource.kind in _VERSIONS:
@@ -465,10 +465,10 @@ def bucket_versions(resource: Resource, view: View) -> Iterator[Finding]:
         path = "versioningConfiguration.status"
         if is_unknown(status):
             yield indeterminate(path, "whether versions are kept can't be seen")
-        elif scalar(status) != "enabled" and _is_production(resource, view):
+        elif scalar(status) != "enabled" and _is_production(resource, context):
             yield violation(path, f"it is {scalar(status) or 'not given'}; it must be Enabled")
         return
-    if not _is_production(resource, view):
+    if not _is_production(resource, context):
         return
     for path in ("versioning.enabled", "versionings.enabled"):
         value = resource.get(path)
@@ -477,11 +477,11 @@ def bucket_versions(resource: Resource, view: View) -> Iterator[Finding]:
         if is_unknown(value):
             yield indeterminate(path, "whether versions are kept can't be seen")
             return
-    if view.stack is None:
+    if context.stack is None:
         yield indeterminate("versioning", "whether versions are kept isn't known yet")
         return
     for kind in _VERSIONS:
-        if view.stack.referring(resource, kind, "bucket"):
+        if context.stack.referring(resource, kind, "bucket"):
             return
     yield violation("versioning", "no versions are kept, which is the default")
 
@@ -513,7 +513,7 @@ LOG_LEAST_DAYS: Final = 90
     "Set retentionInDays: neither for ever, which no purpose justifies, nor too short to "
     "investigate; 90 days in a workspace at the least.",
 )
-def log_retention(resource: Resource, view: View) -> Iterator[Finding]:
+def log_retention(resource: Resource, context: Context) -> Iterator[Finding]:
     """Groups of CloudWatch keep for ever by default, and for 0; workspaces for 30 days."""
     path = "retentionInDays"
     value = resource.get(path)

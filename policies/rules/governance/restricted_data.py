@@ -7,11 +7,11 @@ from typing import Any, Final
 
 from falaj.policies.model import (
     ABSENT,
+    Context,
     Finding,
     Resource,
     Rule,
     Severity,
-    View,
     get,
     indeterminate,
     is_unknown,
@@ -33,15 +33,15 @@ _CONTROLS: Final = ("uae-ia:T1.3.x", "uae-ia:T6.3.1", "iso27001:A.5.13", "iso270
                     "health-data:13")  # fmt: skip
 
 
-def _is_spared(resource: Resource, view: View) -> bool:
+def _is_spared(resource: Resource, context: Context) -> bool:
     """Whether its data is certainly of another class."""
-    found = data_class(resource, view)
+    found = data_class(resource, context)
     return not is_unknown(found) and found != _RESTRICTED
 
 
-def _found(resource: Resource, view: View, path: str, reason: str, certain: bool) -> Finding:
+def _found(resource: Resource, context: Context, path: str, reason: str, certain: bool) -> Finding:
     """A violation, unless the value or the class can't be seen."""
-    sure = certain and not is_unknown(data_class(resource, view))
+    sure = certain and not is_unknown(data_class(resource, context))
     return (violation if sure else indeterminate)(path, reason)
 
 
@@ -118,28 +118,28 @@ def _kinds() -> frozenset[str]:
     _CONTROLS,
     "Take machines on demand or reserved ones, or give the data the class that it has.",
 )
-def restricted_spot(resource: Resource, view: View) -> Iterator[Finding]:
+def restricted_spot(resource: Resource, context: Context) -> Iterator[Finding]:
     """The cloud takes spot machines away within minutes, with what is on them."""
-    if _is_spared(resource, view):
+    if _is_spared(resource, context):
         return
     reason = "the data is restricted, and this is a spot machine"
     if resource.kind in _ALWAYS or _is_spot_by_default(resource):
-        yield _found(resource, view, "", reason, True)
+        yield _found(resource, context, "", reason, True)
     for path, (values, kinds) in _SPOT.items():
         if resource.kind in kinds:
             for where, value in select(resource.properties, path):
                 if is_unknown(value) or scalar(value) in values:
-                    yield _found(resource, view, where, reason, not is_unknown(value))
+                    yield _found(resource, context, where, reason, not is_unknown(value))
     for path, kinds in _PRICES.items():
         if resource.kind in kinds and (value := resource.get(path)) is not ABSENT:
-            yield _found(resource, view, path, reason, not is_unknown(value))
+            yield _found(resource, context, path, reason, not is_unknown(value))
     for path, kinds in _COUNTS.items():
         if resource.kind in kinds:
-            yield from _share(resource, view, path, lambda count: count > 0)
+            yield from _share(resource, context, path, lambda count: count > 0)
     if resource.kind == _MIXED:
-        yield from _share(resource, view, _SHARE, lambda percent: percent < 100)
+        yield from _share(resource, context, _SHARE, lambda percent: percent < 100)
     if resource.kind.endswith(":NodePool"):
-        yield from _capacities(resource, view)
+        yield from _capacities(resource, context)
 
 
 def _is_spot_by_default(resource: Resource) -> bool:
@@ -147,7 +147,7 @@ def _is_spot_by_default(resource: Resource) -> bool:
     return isinstance(options, Mapping) and bool(options) and resource.get(_MARKET) is ABSENT
 
 
-def _capacities(resource: Resource, view: View) -> Iterator[Finding]:
+def _capacities(resource: Resource, context: Context) -> Iterator[Finding]:
     """Karpenter takes spot machines where a requirement names them
     (https://karpenter.sh/docs/concepts/nodepools/)."""
     for where, each in select(resource.properties, "spec.template.spec.requirements"):
@@ -158,15 +158,15 @@ def _capacities(resource: Resource, view: View) -> Iterator[Finding]:
         for path, value in select(each, "values"):
             if is_unknown(value) or scalar(value) == "spot":
                 reason = "the data is restricted, and the pool may take spot machines"
-                yield _found(resource, view, f"{where}.{path}", reason, not is_unknown(value))
+                yield _found(resource, context, f"{where}.{path}", reason, not is_unknown(value))
 
 
-def _share(resource: Resource, view: View, path: str, is_bad: Any) -> Iterator[Finding]:
+def _share(resource: Resource, context: Context, path: str, is_bad: Any) -> Iterator[Finding]:
     value = resource.get(path)
     amount = number(value)
     if is_unknown(value) or (amount is not None and is_bad(amount)):
         reason = "the data is restricted, and a part of the machines are spot machines"
-        yield _found(resource, view, path, reason, not is_unknown(value))
+        yield _found(resource, context, path, reason, not is_unknown(value))
 
 
 #: Where the type of a machine is named.
@@ -220,30 +220,30 @@ def _sharing_kinds() -> frozenset[str]:
     "Take whole GPUs, or instances of MIG inside of one's own machine, whose memory the hardware "
     "keeps apart.",
 )
-def restricted_shared_gpu(resource: Resource, view: View) -> Iterator[Finding]:
+def restricted_shared_gpu(resource: Resource, context: Context) -> Iterator[Finding]:
     """Machines with a part of a GPU, whose rest is another customer's, and time slices or MPS,
     whose memory is not kept apart (https://docs.nvidia.com/datacenter/cloud-native/gpu-operator/
     latest/gpu-sharing.html). MIG keeps memory and faults apart in hardware and is allowed."""
-    if _is_spared(resource, view):
+    if _is_spared(resource, context):
         return
     for path, kinds in _SIZES.items():
         if resource.kind in kinds:
             for where, value in select(resource.properties, path):
                 if is_unknown(value):
                     reason = "the data is restricted, and the type of machine can't be seen"
-                    yield _found(resource, view, where, reason, False)
+                    yield _found(resource, context, where, reason, False)
                 elif shares_gpu(text(value)):
                     reason = f"the data is restricted, and {text(value)} has a part of a GPU only"
-                    yield _found(resource, view, where, reason, True)
+                    yield _found(resource, context, where, reason, True)
     for path, kinds in _LABELLED.items():
         if resource.kind in kinds:
             for where, labels in select(resource.properties, path):
-                yield from _labels(resource, view, where, labels)
+                yield from _labels(resource, context, where, labels)
     if resource.kind in _PLUGIN:
-        yield from _configuration(resource, view)
+        yield from _configuration(resource, context)
 
 
-def _labels(resource: Resource, view: View, where: str, labels: Any) -> Iterator[Finding]:
+def _labels(resource: Resource, context: Context, where: str, labels: Any) -> Iterator[Finding]:
     for path, value in leaves(labels):
         name = str(path[-1]) if path else ""
         if name not in _LABELS:
@@ -251,17 +251,17 @@ def _labels(resource: Resource, view: View, where: str, labels: Any) -> Iterator
         at = f'{where}["{name}"]'
         if is_unknown(value):
             reason = "the data is restricted, and how GPUs are shared can't be seen"
-            yield _found(resource, view, at, reason, False)
+            yield _found(resource, context, at, reason, False)
         elif _slices(scalar(value)):
             reason = f"the data is restricted, and GPUs are shared by {scalar(value)[:40]}"
-            yield _found(resource, view, at, reason, True)
+            yield _found(resource, context, at, reason, True)
 
 
 def _slices(value: str) -> bool:
     return any(each in value for each in _SLICING)
 
 
-def _configuration(resource: Resource, view: View) -> Iterator[Finding]:
+def _configuration(resource: Resource, context: Context) -> Iterator[Finding]:
     """``sharing: timeSlicing`` as keys, or in a text; only where GPUs are spoken of."""
     for path, value in leaves(resource.properties):
         keys = [str(each).lower() for each in path]
@@ -270,7 +270,7 @@ def _configuration(resource: Resource, view: View) -> Iterator[Finding]:
         in_text = "sharing:" in given and "nvidia.com/" in given and _slices(given)
         if in_keys or in_text:
             reason = "the data is restricted, and the device plugin shares GPUs by time or MPS"
-            yield _found(resource, view, spell(path), reason, True)
+            yield _found(resource, context, spell(path), reason, True)
 
 
 RULES: tuple[Rule, ...] = (restricted_spot, restricted_shared_gpu)

@@ -9,12 +9,12 @@ from importlib.resources import files
 from typing import Final
 
 from falaj.policies.model import (
+    Context,
     Finding,
     Resource,
     Rule,
     Settings,
     Severity,
-    View,
     indeterminate,
     is_unknown,
     rule,
@@ -99,10 +99,10 @@ TAGGABLE: Final = _read() | LISTED
     "Add the tags that the reason names. On AWS the provider's defaultTags count, except for "
     "Auto Scaling groups.",
 )
-def required_tags(resource: Resource, view: View) -> Iterator[Finding]:
+def required_tags(resource: Resource, context: Context) -> Iterator[Finding]:
     """One finding for all tags that are missing. Azure's names know no letter case."""
     tags = tags_of(resource)
-    required = view.settings.required_tags
+    required = context.settings.required_tags
     if tags is None:
         yield indeterminate("tags", f"the tags can't be seen; {', '.join(required)} are required")
         return
@@ -139,7 +139,7 @@ _MEANT: Final = re.compile(r"falaj:(data-class|environment|owner|tenant|cost-cen
     "Use one of the four classes (public, internal, confidential, restricted), one of the three "
     "environments (development, test, production), and a real owner.",
 )
-def tag_values(resource: Resource, view: View) -> Iterator[Finding]:
+def tag_values(resource: Resource, context: Context) -> Iterator[Finding]:
     """Only Falaj's own tags are read; what a value can't be known to be, its maker knows."""
     for key, value in (tags_of(resource) or {}).items():
         found = _MEANT.fullmatch(key)

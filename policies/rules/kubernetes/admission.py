@@ -6,11 +6,12 @@ from collections.abc import Iterator
 from typing import Final
 
 from falaj.policies.model import (
+    Context,
     Finding,
     Resource,
     Rule,
     Severity,
-    View,
+    format_value,
     is_true,
     is_unknown,
     rule,
@@ -18,7 +19,6 @@ from falaj.policies.model import (
     text,
 )
 from falaj.policies.reading.kubernetes import kinds, manifests
-from falaj.policies.reading.said import said
 from falaj.policies.reading.services import may_reach
 
 _GROUP: Final = "admissionregistration.k8s.io"
@@ -42,15 +42,16 @@ _URLS: Final = {
     ("pdpl:22", "health-data:13", "cbuae-outsourcing:6.1", "iso27001:A.8.12", "iso27001:A.5.14"),
     "Point clientConfig at a service of the cluster.",
 )
-def webhook_host(resource: Resource, view: View) -> Iterator[Finding]:
+def webhook_host(resource: Resource, context: Context) -> Iterator[Finding]:
     """Whole objects, secrets among them, are sent to webhooks."""
     for manifest in manifests(resource):
         for path, value in select(manifest.body, _URLS.get(manifest.kind, "-")):
             if is_unknown(value):
                 yield manifest.indeterminate(path, f"where objects are sent {value.reason}")
-            elif text(value) and not may_reach(value, view.settings):
+            elif text(value) and not may_reach(value, context.settings):
                 yield manifest.violation(
-                    path, f"objects are sent to {said(value)}, which is neither private, nor in "
+                    path, f"objects are sent to {format_value(value)}, which is neither "
+                    "private, nor in "
                     "an allowed region, nor one of allowedHosts"
                 )  # fmt: skip
 
@@ -63,7 +64,7 @@ def webhook_host(resource: Resource, view: View) -> Iterator[Finding]:
     ("iso27001:A.8.9", "nist-800-207:6"),
     "Set failurePolicy to Fail, and leave out the namespaces that the webhook itself needs.",
 )
-def webhook_failure(resource: Resource, view: View) -> Iterator[Finding]:
+def webhook_failure(resource: Resource, context: Context) -> Iterator[Finding]:
     """``failurePolicy`` isn't Ignore; it is Fail by default."""
     for manifest in manifests(resource):
         if manifest.kind in _URLS and manifest.group == _GROUP:
@@ -84,7 +85,7 @@ def webhook_failure(resource: Resource, view: View) -> Iterator[Finding]:
     ("iso27001:A.8.24", "uae-ia:T4.2.x", "nist-800-207:2"),
     "Set caBundle, and remove insecureSkipTLSVerify.",
 )
-def api_service_tls(resource: Resource, view: View) -> Iterator[Finding]:
+def api_service_tls(resource: Resource, context: Context) -> Iterator[Finding]:
     """``insecureSkipTLSVerify`` isn't true."""
     path = "spec.insecureSkipTLSVerify"
     for manifest in manifests(resource):

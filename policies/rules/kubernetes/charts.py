@@ -10,12 +10,13 @@ from typing import Any, Final
 
 from falaj.policies.model import (
     ABSENT,
+    Context,
     Finding,
     Path,
     Resource,
     Rule,
     Severity,
-    View,
+    format_value,
     get,
     is_false,
     is_list,
@@ -31,7 +32,6 @@ from falaj.policies.reading.hosts import host_of
 from falaj.policies.reading.images import is_allowed, parse
 from falaj.policies.reading.kubernetes import Manifest, is_bundle, kinds, manifests, unreadable
 from falaj.policies.reading.namespaces import is_system
-from falaj.policies.reading.said import said
 from falaj.policies.reading.services import may_reach
 
 _CHARTS: Final = frozenset({
@@ -105,17 +105,17 @@ def _host(value: str) -> str:
     "Copy the chart or the manifests into the program's repository or a registry of an allowed "
     "region, or name the host in allowedRegistries or allowedHosts.",
 )
-def manifest_source(resource: Resource, view: View) -> Iterator[Finding]:
+def manifest_source(resource: Resource, context: Context) -> Iterator[Finding]:
     """Nothing is fetched from a public repository when the program runs."""
     chart = Manifest(resource, "helm.sh", "chart", resource.properties)
     for path, value in _places(resource):
         if is_unknown(value):
-            if not view.referred(resource, path):
+            if not context.referred(resource, path):
                 yield chart.indeterminate(path, f"where it comes from {value.reason}")
         elif _is_remote(value):
             host = _host(text(value))
             image = parse(text(value).partition("://")[2] or text(value))
-            if not (may_reach(host, view.settings) or is_allowed(image, view.settings)):
+            if not (may_reach(host, context.settings) or is_allowed(image, context.settings)):
                 yield chart.violation(
                     path, f"{host} is neither an allowed registry nor one of allowedHosts"
                 )
@@ -135,7 +135,7 @@ def manifest_source(resource: Resource, view: View) -> Iterator[Finding]:
     _CONTROLS,
     "Set version to an exact version of the chart.",
 )
-def chart_version(resource: Resource, view: View) -> Iterator[Finding]:
+def chart_version(resource: Resource, context: Context) -> Iterator[Finding]:
     """The same program makes the same objects tomorrow."""
     chart = Manifest(resource, "helm.sh", "chart", resource.properties)
     if not is_bundle(resource):
@@ -149,7 +149,11 @@ def chart_version(resource: Resource, view: View) -> Iterator[Finding]:
     elif text(version) and not any(sign in text(version) for sign in "*^~><|xX "):
         return
     elif "@sha256:" not in text(resource.get("chart")):
-        given = f"{said(version)} is a range" if text(version) else "no version is set, so the "
+        given = (
+            f"{format_value(version)} is a range"
+            if text(version)
+            else "no version is set, so the "
+        )
         yield chart.violation("version", given + ("" if text(version) else "newest is used"))
 
 
@@ -162,7 +166,7 @@ def chart_version(resource: Resource, view: View) -> Iterator[Finding]:
     "Use kubernetes.helm.v4.Chart, whose objects are resources of the stack and are judged one by "
     "one.",
 )
-def hidden_children(resource: Resource, view: View) -> Iterator[Finding]:
+def hidden_children(resource: Resource, context: Context) -> Iterator[Finding]:
     """A release, or a delivery controller, makes objects that no rule sees."""
     chart = Manifest(resource, "helm.sh", "chart", resource.properties)
     if is_bundle(resource):
@@ -192,7 +196,7 @@ _HIDING: Final[Mapping[str, tuple[str, ...]]] = {
     ("iso27001:A.8.32", "iso27001:A.8.9"),
     "Remove the post-renderer; use the chart's values, or Pulumi's transforms, which are judged.",
 )
-def chart_postrender(resource: Resource, view: View) -> Iterator[Finding]:
+def chart_postrender(resource: Resource, context: Context) -> Iterator[Finding]:
     """What is judged is what is made."""
     chart = Manifest(resource, "helm.sh", "chart", resource.properties)
     for path in ("postrender", "postRenderer"):
@@ -221,7 +225,7 @@ _TELLING: Final = frozenset({*_TRUE_IS_WRONG, "runAsUser", "runAsNonRoot"})
     ("iso27001:A.8.9", "iso27001:A.8.22", "uae-ia:T5.2.2", "nist-800-207:2"),
     "Remove the value. Agents that need their nodes belong into a namespace of the system's own.",
 )
-def chart_values(resource: Resource, view: View) -> Iterator[Finding]:
+def chart_values(resource: Resource, context: Context) -> Iterator[Finding]:
     """No value asks for what the Pod Security Standards forbid."""
     if is_bundle(resource) and not is_system(resource.get("namespace")):
         chart = Manifest(resource, "helm.sh", "chart", resource.properties)
@@ -264,7 +268,7 @@ def _wrong(key: str, value: Any) -> str:
     ("iso27001:A.5.36", "iso27001:A.8.9", "uae-ia:M5.4.1"),
     "Give the manifests as objects, or as text that is known before deployment.",
 )
-def unreadable_manifests(resource: Resource, view: View) -> Iterator[Finding]:
+def unreadable_manifests(resource: Resource, context: Context) -> Iterator[Finding]:
     """What can't be read isn't judged by any rule."""
     group = Manifest(resource, "yaml", "ConfigGroup", resource.properties)
     for path, reason in unreadable(resource):

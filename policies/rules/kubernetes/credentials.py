@@ -9,12 +9,12 @@ from typing import Any, Final
 from falaj.policies.model import (
     ABSENT,
     REDACTED,
+    Context,
     Finding,
     Resource,
     Rule,
     Severity,
     Stack,
-    View,
     get,
     is_false,
     is_true,
@@ -42,24 +42,24 @@ _AUTOMOUNT: Final = "automountServiceAccountToken"
     "cluster, give it a service account of its own with a role, and set it to true.",
 )
 @each_pod(Level.RESTRICTED)
-def token_mount(pod: Pod, view: View) -> Iterator[Finding]:
+def token_mount(pod: Pod, context: Context) -> Iterator[Finding]:
     """The pod or its account says no, or the pod says yes and its own account has a role."""
     value = pod.get(_AUTOMOUNT)
     if is_false(value) or (value is ABSENT and pod.is_partial):
         return
     if is_unknown(value):
         yield pod.indeterminate(_AUTOMOUNT, f"whether a token is mounted {value.reason}")
-    elif view.stack is None:
+    elif context.stack is None:
         yield pod.indeterminate(
             _AUTOMOUNT, "whether its service account refuses or needs a token is seen with the "
             "whole stack only"
         )  # fmt: skip
     elif is_true(value):
-        if not _has_role(pod, view.stack):
+        if not _has_role(pod, context.stack):
             yield pod.violation(
                 _AUTOMOUNT, "a token is mounted, and no role of this stack is for its account"
             )
-    elif not _account_refuses(pod, view.stack):
+    elif not _account_refuses(pod, context.stack):
         yield pod.violation(
             _AUTOMOUNT, f"{_AUTOMOUNT} isn't set on the pod or its account, which is true"
         )
@@ -123,7 +123,7 @@ def _has_role(pod: Pod, stack: Stack) -> bool:
     _CONTROLS,
     f"Set {_AUTOMOUNT} to false on the default service account.",
 )
-def default_account_token(resource: Resource, view: View) -> Iterator[Finding]:
+def default_account_token(resource: Resource, context: Context) -> Iterator[Finding]:
     """Pods that name no account get no token."""
     for manifest in manifests(resource):
         if manifest.kind != "ServiceAccount" or manifest.group or manifest.name != "default":
@@ -144,7 +144,7 @@ def default_account_token(resource: Resource, view: View) -> Iterator[Finding]:
     _CONTROLS,
     "Remove the secret. Use projected tokens, or the TokenRequest API, with an expiry.",
 )
-def long_lived_token(resource: Resource, view: View) -> Iterator[Finding]:
+def long_lived_token(resource: Resource, context: Context) -> Iterator[Finding]:
     """No secret is a token that is valid until it is deleted."""
     for manifest in manifests(resource):
         kind = manifest.get("type")
@@ -166,7 +166,7 @@ def long_lived_token(resource: Resource, view: View) -> Iterator[Finding]:
     "in crash reports.",
 )
 @each_container(Level.RESTRICTED)
-def secret_in_env(container: Container, view: View) -> Iterator[Finding]:
+def secret_in_env(container: Container, context: Context) -> Iterator[Finding]:
     """No setting comes from a secret."""
     for index, each in enumerate(items(container.get("env"))):
         if get(each, "valueFrom.secretKeyRef") is not ABSENT:
@@ -208,7 +208,7 @@ def _has_password(value: object) -> bool:
 
 
 @each_container()
-def _in_container(container: Container, view: View) -> Iterator[Finding]:
+def _in_container(container: Container, context: Context) -> Iterator[Finding]:
     for index, each in enumerate(items(container.get("env"))):
         name, value = text(get(each, "name")), get(each, "value")
         path = f"env[{index}].value"
@@ -250,9 +250,9 @@ def _in_map(manifest: Manifest) -> Iterator[Finding]:
     ("iso27001:A.8.12", "iso27001:A.8.24", "uae-ia:T7.4.2", "pdpl:20"),
     "Put the value into a Secret, or fetch it by the External Secrets Operator, and mount it.",
 )
-def secret_in_plain(resource: Resource, view: View) -> Iterator[Finding]:
+def secret_in_plain(resource: Resource, context: Context) -> Iterator[Finding]:
     """No setting, argument or map has a password, a token or a key in it."""
-    yield from _in_container(resource, view)
+    yield from _in_container(resource, context)
     for manifest in manifests(resource):
         yield from _in_map(manifest)
 

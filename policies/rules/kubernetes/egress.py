@@ -8,11 +8,12 @@ from typing import Any, Final
 
 from falaj.policies.model import (
     ABSENT,
+    Context,
     Finding,
     Resource,
     Rule,
     Severity,
-    View,
+    format_value,
     get,
     is_true,
     is_unknown,
@@ -24,7 +25,6 @@ from falaj.policies.reading.destinations import Destination, destinations
 from falaj.policies.reading.hosts import foreign_service, is_listed, region_of_host
 from falaj.policies.reading.kubernetes import ANY_OBJECT
 from falaj.policies.reading.pods import Container, each_container
-from falaj.policies.reading.said import said
 from falaj.policies.reading.services import may_reach
 
 _CONTROLS: Final = (
@@ -46,9 +46,9 @@ _NO_HOSTS: Final = frozenset({
 })  # fmt: skip
 
 
-def _abroad(found: Destination, view: View) -> str:
+def _abroad(found: Destination, context: Context) -> str:
     """Why a destination is known to be abroad; empty where it isn't known to be."""
-    if is_listed(found.host, view.settings):
+    if is_listed(found.host, context.settings):
         return ""
     if service := _FOREIGN_SCHEMES.get(found.scheme):
         return f"{service} has no place in the country"
@@ -57,17 +57,17 @@ def _abroad(found: Destination, view: View) -> str:
     if service := foreign_service(found.host):
         return f"{found.host} is {service}, which keeps data abroad"
     region = region_of_host(found.host)
-    if region and region not in view.settings.allowed_places:
+    if region and region not in context.settings.allowed_places:
         return f"{found.host} is in {region.partition('/')[2]}"
     return ""
 
 
-def _is_made_here(resource: Resource, found: Destination, view: View) -> bool:
+def _is_made_here(resource: Resource, found: Destination, context: Context) -> bool:
     """Whether an unknown value was made from resources of this stack, which are judged.
 
     Random values and most objects of a cluster have no host, so that it can't be theirs.
     """
-    made_of = view.referred(resource, found.manifest.path(found.at))
+    made_of = context.referred(resource, found.manifest.path(found.at))
     return any(
         each.package not in _HOSTLESS or each.kind.endswith((":Service", ":Ingress", ":Gateway"))
         for each in made_of
@@ -86,15 +86,15 @@ _HOSTLESS: Final = frozenset({"kubernetes", "random", "pulumi", "tls", "time", "
     "Use a service in an allowed region or in the cluster: an OpenTelemetry collector, a model "
     "server, a bucket of your own.",
 )
-def foreign_service_used(resource: Resource, view: View) -> Iterator[Finding]:
+def foreign_service_used(resource: Resource, context: Context) -> Iterator[Finding]:
     """No setting, argument, file or exporter names a host that is known to be abroad."""
     for found in destinations(resource):
         if is_unknown(found.value):
-            if found.is_told and not _is_made_here(resource, found, view):
+            if found.is_told and not _is_made_here(resource, found, context):
                 yield found.manifest.indeterminate(
                     found.at, f"where data is sent or fetched {found.value.reason}"
                 )
-        elif reason := _abroad(found, view):
+        elif reason := _abroad(found, context):
             yield found.manifest.violation(found.at, f"{reason}; it isn't one of allowedHosts")
 
 
@@ -107,31 +107,31 @@ def foreign_service_used(resource: Resource, view: View) -> Iterator[Finding]:
     "Name the host in allowedHosts where data may go to it; else use one in the cluster or in an "
     "allowed region.",
 )
-def egress_host(resource: Resource, view: View) -> Iterator[Finding]:
+def egress_host(resource: Resource, context: Context) -> Iterator[Finding]:
     """URLs in settings, arguments and exporters are private, of an allowed region, or listed."""
     for found in destinations(resource):
         if not found.is_told:
             continue
         if is_unknown(found.value):
-            if not _is_made_here(resource, found, view):
+            if not _is_made_here(resource, found, context):
                 yield found.manifest.indeterminate(
                     found.at, f"where data is sent or fetched {found.value.reason}"
                 )
-        elif not _abroad(found, view):
-            yield from _off_list(found, view)
+        elif not _abroad(found, context):
+            yield from _off_list(found, context)
 
 
-def _off_list(found: Destination, view: View) -> Iterator[Finding]:
+def _off_list(found: Destination, context: Context) -> Iterator[Finding]:
     if found.scheme in _NO_HOSTS | frozenset(_FOREIGN_SCHEMES):
         return
     if found.scheme in _BUCKETS:
-        if not _is_of_stack(found.host, view) and not is_listed(found.host, view.settings):
+        if not _is_of_stack(found.host, context) and not is_listed(found.host, context.settings):
             yield found.manifest.indeterminate(
                 found.at, f"where the bucket {found.host} is isn't said: it is neither of this "
                 "stack nor one of allowedHosts"
             )  # fmt: skip
-    elif found.host and "$" not in found.host and not may_reach(found.host, view.settings):
-        if found.host.endswith(_PLACELESS) and not _is_of_stack(found.host.split(".")[0], view):
+    elif found.host and "$" not in found.host and not may_reach(found.host, context.settings):
+        if found.host.endswith(_PLACELESS) and not _is_of_stack(found.host.split(".")[0], context):
             yield found.manifest.indeterminate(
                 found.at, f"where {found.host} is isn't said by its name, and this stack doesn't "
                 "make it"
@@ -150,8 +150,8 @@ _PLACELESS: Final = (
 )  # fmt: skip
 
 
-def _is_of_stack(name: str, view: View) -> bool:
-    return bool(view.stack and view.stack.called(name))
+def _is_of_stack(name: str, context: Context) -> bool:
+    return bool(context.stack and context.stack.called(name))
 
 
 #: Keys of services, with the settings that give them another host than their own.
@@ -181,7 +181,7 @@ _OFF: Final = {"WANDB_MODE": {"offline", "disabled", "dryrun"}, "WANDB_DISABLED"
     "Set the service's endpoint to one in the cluster or an allowed region, or remove the key.",
 )
 @each_container()
-def default_exporter(container: Container, view: View) -> Iterator[Finding]:
+def default_exporter(container: Container, context: Context) -> Iterator[Finding]:
     """A library that is given a key and no endpoint talks to its maker's, which is abroad."""
     entries = [each for each in items(container.get("env")) if isinstance(each, Mapping)]
     env = {text(each.get("name")): each.get("value") for each in entries}
@@ -207,7 +207,7 @@ def default_exporter(container: Container, view: View) -> Iterator[Finding]:
     "Set LANGSMITH_ENDPOINT to a server in the cluster, or switch tracing off.",
 )
 @each_container()
-def tracing_default(container: Container, view: View) -> Iterator[Finding]:
+def tracing_default(container: Container, context: Context) -> Iterator[Finding]:
     """LangChain's tracing sends prompts and answers to its maker by default."""
     env: dict[str, Any] = {
         text(each.get("name")): (index, each.get("value"))
@@ -293,7 +293,8 @@ def _judge(container: Container, path: str, value: Any) -> Iterator[Finding]:
     given = text(value) if value is not ABSENT else ""
     if _OF_HUB.fullmatch(given) and given.partition("/")[0].lower() not in _FOLDERS:
         yield container.violation(
-            path, f"{said(given)} is fetched from huggingface.co, for HF_ENDPOINT isn't set"
+            path,
+            f"{format_value(given)} is fetched from huggingface.co, for HF_ENDPOINT isn't set",
         )
 
 

@@ -9,11 +9,12 @@ from typing import Any, Final
 from falaj.components.catalogue.clusters.load_balancers import GATEWAY_SCHEMES
 from falaj.policies.model import (
     ABSENT,
+    Context,
     Finding,
     Resource,
     Rule,
     Severity,
-    View,
+    format_value,
     get,
     is_false,
     is_true,
@@ -25,7 +26,6 @@ from falaj.policies.model import (
     text,
 )
 from falaj.policies.reading.kubernetes import Manifest, is_bundle, kinds, manifests
-from falaj.policies.reading.said import said
 
 _GATEWAYS: Final = kinds(
     "networking.k8s.io:Ingress",
@@ -63,7 +63,7 @@ _ALLOW_HTTP: Final = "kubernetes.io/ingress.allow-http"
     "Add spec.tls with a secret for every host of the ingress; make the gateway's listeners HTTPS "
     "or TLS, and let port 80 only redirect.",
 )
-def gateway_tls(resource: Resource, view: View) -> Iterator[Finding]:
+def gateway_tls(resource: Resource, context: Context) -> Iterator[Finding]:
     """Every host has a certificate, and plain HTTP at most leads to it."""
     for manifest in manifests(resource):
         if _is_ingress(manifest):
@@ -133,7 +133,8 @@ def _hosts(manifest: Manifest, tls: list[Any]) -> Iterator[Finding]:
             )
         elif host and host not in covered and "*." + host.partition(".")[2] not in covered:
             yield manifest.violation(
-                f"spec.rules[{index}].host", f"no certificate of spec.tls is for {said(host)}"
+                f"spec.rules[{index}].host",
+                f"no certificate of spec.tls is for {format_value(host)}",
             )
 
 
@@ -166,7 +167,8 @@ def _istio(manifest: Manifest) -> Iterator[Finding]:
             }  # fmt: skip
             if not (redirects or has_tls):
                 yield manifest.violation(
-                    f"{path}.port.protocol", f"the server speaks {said(protocol)} without TLS"
+                    f"{path}.port.protocol",
+                    f"the server speaks {format_value(protocol)} without TLS",
                 )
 
 
@@ -182,7 +184,7 @@ _PRIVATE_GATEWAY: Final = "appgw.ingress.kubernetes.io/use-private-ip"
     "Set the scheme to internal (AWS), or appgw.ingress.kubernetes.io/use-private-ip to true "
     "(Azure).",
 )
-def public_gateway(resource: Resource, view: View) -> Iterator[Finding]:
+def public_gateway(resource: Resource, context: Context) -> Iterator[Finding]:
     """No annotation or parameter asks for a public load balancer, nor does a chart's value."""
     if resource.package == "kubernetes" and is_bundle(resource):
         chart = Manifest(resource, "helm.sh", "chart", resource.properties)
@@ -247,7 +249,7 @@ _ALLOW_SNIPPETS: Final = "allow-snippet-annotations"
     "Use the annotations that NGINX offers for the purpose, and leave allow-snippet-annotations "
     "false: whoever writes a snippet reads every secret that the gateway may (CVE-2021-25742).",
 )
-def ingress_snippet(resource: Resource, view: View) -> Iterator[Finding]:
+def ingress_snippet(resource: Resource, context: Context) -> Iterator[Finding]:
     """No annotation is a part of NGINX' own configuration, and none is allowed to be."""
     for manifest in manifests(resource):
         for key in manifest.annotations if _is_ingress(manifest) else ():

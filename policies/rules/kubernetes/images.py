@@ -6,11 +6,12 @@ from collections.abc import Iterator
 from typing import Final
 
 from falaj.policies.model import (
+    Context,
     Finding,
     Resource,
     Rule,
     Severity,
-    View,
+    format_value,
     get,
     is_unknown,
     items,
@@ -20,7 +21,6 @@ from falaj.policies.model import (
 from falaj.policies.reading.image_uses import ImageUse, image_uses
 from falaj.policies.reading.images import Image, is_allowed, parse
 from falaj.policies.reading.kubernetes import ANY_OBJECT, Manifest, manifests
-from falaj.policies.reading.said import said
 
 _REGISTRIES: Final = (
     "aws:ecr/repository:Repository",
@@ -43,11 +43,11 @@ _PINNING: Final = ("docker-build:index:Image", "awsx:ecr:Image")
     "Copy the image into a registry of an allowed region, or name its registry in "
     "allowedRegistries.",
 )
-def image_registry(resource: Resource, view: View) -> Iterator[Finding]:
+def image_registry(resource: Resource, context: Context) -> Iterator[Finding]:
     """Every image, of every list of containers, volume, chart and operator."""
     uses = image_uses(resource)
     hidden = [each for each in uses if is_unknown(each.reference)]
-    made_here = [each for each in _made_of(resource, view) if _holds_images(each, view)]
+    made_here = [each for each in _made_of(resource, context) if _holds_images(each, context)]
     for use in uses:
         if is_unknown(use.reference):
             # The engine records what all of the spec was made from, not which image: as many
@@ -58,22 +58,22 @@ def image_registry(resource: Resource, view: View) -> Iterator[Finding]:
         if not text(use.reference):
             yield use.violation("the image is empty or no text; an allowed registry is needed")
             continue
-        yield from _judge(use, parse(use.reference), resource, view)
+        yield from _judge(use, parse(use.reference), resource, context)
     for manifest in manifests(resource):
         yield from _kaito(manifest)
 
 
-def _judge(use: ImageUse, image: Image, resource: Resource, view: View) -> Iterator[Finding]:
-    if is_allowed(image, view.settings):
+def _judge(use: ImageUse, image: Image, resource: Resource, context: Context) -> Iterator[Finding]:
+    if is_allowed(image, context.settings):
         return
     allowed = ", ".join(
-        [f"*.dkr.ecr.{each}.amazonaws.com" for each in view.settings.regions("aws")]
-        + list(view.settings.allowed_registries)
+        [f"*.dkr.ecr.{each}.amazonaws.com" for each in context.settings.regions("aws")]
+        + list(context.settings.allowed_registries)
     )
     if image.acr_name:
-        if view.stack is None:
+        if context.stack is None:
             yield use.indeterminate(f"where {image.host} is isn't said by its name")
-        elif not _is_of_stack(image, view):
+        elif not _is_of_stack(image, context):
             yield use.violation(
                 f"where {image.host} is can't be told: this stack doesn't make it, and it isn't "
                 "one of allowedRegistries"
@@ -82,13 +82,13 @@ def _judge(use: ImageUse, image: Image, resource: Resource, view: View) -> Itera
     host = image.host
     where = f" in {image.ecr_region}" if image.ecr_region else ""
     yield use.violation(
-        f"the image {said(use.reference)} comes from {host}{where}; allowed are {allowed}"
+        f"the image {format_value(use.reference)} comes from {host}{where}; allowed are {allowed}"
     )
 
 
-def _is_of_stack(image: Image, view: View) -> bool:
+def _is_of_stack(image: Image, context: Context) -> bool:
     registries = (
-        view.stack.of_kind("azure-native:containerregistry:Registry") if view.stack else []
+        context.stack.of_kind("azure-native:containerregistry:Registry") if context.stack else []
     )
     return any(
         image.host == text(get(each.outputs, "loginServer")).lower()
@@ -98,15 +98,15 @@ def _is_of_stack(image: Image, view: View) -> bool:
     )
 
 
-def _made_of(resource: Resource, view: View) -> list[Resource]:
+def _made_of(resource: Resource, context: Context) -> list[Resource]:
     """The resources of this stack that unknown values were made from."""
-    if view.stack is None:
+    if context.stack is None:
         return []
     urns = {urn for found in resource.dependencies.values() for urn in found}
-    return [view.stack.by_urn[urn] for urn in sorted(urns) if urn in view.stack.by_urn]
+    return [context.stack.by_urn[urn] for urn in sorted(urns) if urn in context.stack.by_urn]
 
 
-def _holds_images(resource: Resource, view: View) -> bool:
+def _holds_images(resource: Resource, context: Context) -> bool:
     """Whether it is a registry, which has rules of its own, or a build that goes to an allowed
     one."""
     names = [
@@ -116,7 +116,7 @@ def _holds_images(resource: Resource, view: View) -> bool:
         if resource.kind in _BUILDS
     ]
     return resource.kind in _REGISTRIES or (
-        bool(names) and all(is_allowed(parse(each), view.settings) for each in names)
+        bool(names) and all(is_allowed(parse(each), context.settings) for each in names)
     )
 
 
@@ -131,7 +131,8 @@ def _kaito(manifest: Manifest) -> Iterator[Finding]:
         elif text(name):
             yield manifest.violation(
                 path,
-                f"the preset {said(name)} is pulled from mcr.microsoft.com; use a template with "
+                f"the preset {format_value(name)} is pulled from mcr.microsoft.com; use a "
+                "template with "
                 "an image of an allowed registry",
             )
 
@@ -144,11 +145,11 @@ def _kaito(manifest: Manifest) -> Iterator[Finding]:
     ("iso27001:A.8.9", "iso27001:A.8.32", "cis-eks:5.1.4", "cis-aks:5.1.4", "nist-800-207:5"),
     "Append the digest of the image: REGISTRY/NAME@sha256:…; a tag before it is for people only.",
 )
-def image_digest(resource: Resource, view: View) -> Iterator[Finding]:
+def image_digest(resource: Resource, context: Context) -> Iterator[Finding]:
     """A tag may be moved to another image at any time; a digest is the image."""
     uses = [each for each in image_uses(resource) if not each.is_registry]
     hidden = [each for each in uses if is_unknown(each.reference)]
-    pinned = [each for each in _made_of(resource, view) if each.kind in _PINNING]
+    pinned = [each for each in _made_of(resource, context) if each.kind in _PINNING]
     for use in uses:
         if is_unknown(use.reference) and len(hidden) <= len(pinned):
             continue
@@ -161,10 +162,10 @@ def image_digest(resource: Resource, view: View) -> Iterator[Finding]:
         if image.digest:
             what = "its digest isn't one: sha256: and 64 hexadecimal digits are needed"
         elif image.tag:
-            what = f"it is named by the tag {said(image.tag)}, which may be moved"
+            what = f"it is named by the tag {format_value(image.tag)}, which may be moved"
         else:
             what = "it is named by no digest, so that it may be another tomorrow"
-        yield use.violation(f"{said(use.reference)}: {what}", digest=True)
+        yield use.violation(f"{format_value(use.reference)}: {what}", digest=True)
 
 
 RULES: tuple[Rule, ...] = (image_registry, image_digest)

@@ -9,11 +9,12 @@ from collections.abc import Iterator, Mapping
 from typing import Final
 
 from falaj.policies.model import (
+    Context,
     Finding,
     Resource,
     Rule,
     Severity,
-    View,
+    format_value,
     get,
     is_true,
     is_unknown,
@@ -23,7 +24,6 @@ from falaj.policies.model import (
     text,
 )
 from falaj.policies.reading.kubernetes import Manifest, kinds, manifests
-from falaj.policies.reading.said import said
 
 _CONTROLS: Final = ("nist-800-207:2", "iso27001:A.8.24", "iso27001:A.8.20", "uae-ia:T4.2.x")
 
@@ -37,7 +37,7 @@ _CONTROLS: Final = ("nist-800-207:2", "iso27001:A.8.24", "iso27001:A.8.20", "uae
     "Set mtls.mode to STRICT in PeerAuthentication, and remove DISABLE and insecureSkipVerify "
     "from DestinationRule.",
 )
-def mesh_mtls(resource: Resource, view: View) -> Iterator[Finding]:
+def mesh_mtls(resource: Resource, context: Context) -> Iterator[Finding]:
     """No mode is PERMISSIVE or DISABLE, for a workload, a port or a destination."""
     for manifest in manifests(resource):
         if manifest.kind == "PeerAuthentication":
@@ -69,7 +69,9 @@ def _mode(
     if is_unknown(value):
         yield manifest.indeterminate(path, "the mode of TLS can't be known")
     elif text(value).upper() in forbidden:
-        yield manifest.violation(path, f"the mode of TLS is {said(value)}; plain text may pass")
+        yield manifest.violation(
+            path, f"the mode of TLS is {format_value(value)}; plain text may pass"
+        )
 
 
 @rule(
@@ -86,7 +88,7 @@ def _mode(
     "Name who may do what in the rules of AuthorizationPolicy; set outboundTrafficPolicy.mode to "
     "REGISTRY_ONLY.",
 )
-def mesh_open(resource: Resource, view: View) -> Iterator[Finding]:
+def mesh_open(resource: Resource, context: Context) -> Iterator[Finding]:
     """No policy allows everyone, and only registered hosts can be reached."""
     for manifest in manifests(resource):
         if manifest.kind == "AuthorizationPolicy" and text(manifest.get("spec.action")) in {

@@ -7,12 +7,13 @@ from typing import Any, Final
 
 from falaj.policies.model import (
     ABSENT,
+    Context,
     Finding,
     Resource,
     Rule,
     Severity,
     Stack,
-    View,
+    format_value,
     get,
     is_unknown,
     items,
@@ -41,7 +42,6 @@ from falaj.policies.reading.network_policies import (
 )
 from falaj.policies.reading.pods import Pod, pods, runs
 from falaj.policies.reading.remembered import remembered
-from falaj.policies.reading.said import said
 
 _POLICIES: Final = kinds(
     "networking.k8s.io:NetworkPolicy",
@@ -66,7 +66,7 @@ _CONTROLS: Final = (
     "Add a NetworkPolicy to the namespace with an empty podSelector and the policyTypes Ingress "
     "and Egress, and further ones for what is needed.",
 )
-def default_deny(resource: Resource, view: View) -> Iterator[Finding]:
+def default_deny(resource: Resource, context: Context) -> Iterator[Finding]:
     """Found at the namespace where the stack declares it, else at what runs in it."""
     for manifest in manifests(resource):
         if is_system(manifest.namespace if manifest.kind != "Namespace" else manifest.name):
@@ -75,17 +75,17 @@ def default_deny(resource: Resource, view: View) -> Iterator[Finding]:
         if manifest.is_patch or not (declares or runs(manifest)):
             continue
         path = "" if declares else "metadata.namespace"
-        if view.stack is None:
+        if context.stack is None:
             yield manifest.indeterminate(path, "whether its namespace denies by default is seen "
                                          "with the whole stack only")  # fmt: skip
             continue
-        key = namespace_key(manifest, view.stack)
+        key = namespace_key(manifest, context.stack)
         if key is None:
             yield manifest.indeterminate(path, "which namespace it is in can't be known")
-        elif declares == (key in _declared(view.stack)) and (
-            not declares or key in _occupied(view.stack)
+        elif declares == (key in _declared(context.stack)) and (
+            not declares or key in _occupied(context.stack)
         ):
-            yield from _covered(manifest, path, key, view.stack)
+            yield from _covered(manifest, path, key, context.stack)
 
 
 def _covered(manifest: Manifest, path: str, key: str, stack: Stack) -> Iterator[Finding]:
@@ -100,9 +100,11 @@ def _covered(manifest: Manifest, path: str, key: str, stack: Stack) -> Iterator[
                 "be known"
             )  # fmt: skip
         elif not found:
+            own = manifest.kind == "Namespace"
+            name = manifest.name if own else format_value(manifest.namespace)
             yield manifest.violation(
                 path, f"no network policy denies {direction} by default to all pods of namespace "
-                f"{manifest.name if manifest.kind == 'Namespace' else said(manifest.namespace)}"
+                f"{name}"
             )  # fmt: skip
 
 
@@ -170,7 +172,7 @@ def _labels(pod: Pod) -> Mapping[str, Any]:
     return labels if isinstance(labels, Mapping) else {}
 
 
-def _judge(manifest: Manifest, direction: Direction, view: View) -> Iterator[Finding]:
+def _judge(manifest: Manifest, direction: Direction, context: Context) -> Iterator[Finding]:
     whom = "everything may be reached" if direction == "egress" else "everyone may come in"
     found = [each for each in openings(manifest) if each.direction == direction]
     for each in found:
@@ -179,7 +181,7 @@ def _judge(manifest: Manifest, direction: Direction, view: View) -> Iterator[Fin
         elif each.anywhere:
             yield manifest.violation(each.at, f"{each.anywhere}, so {whom}")
         yield from _ranges(manifest, each, whom)
-        yield from _hosts(manifest, each, view)
+        yield from _hosts(manifest, each, context)
     together = [(path, value) for each in found for path, value in each.ranges]
     given = [value for _, value in together if not is_unknown(value)]
     if not any(is_open(value) for value in given) and are_open(given):
@@ -191,10 +193,10 @@ def _ranges(manifest: Manifest, opening: Opening, whom: str) -> Iterator[Finding
         if is_unknown(value):
             yield manifest.indeterminate(path, f"the range {value.reason}")
         elif is_open(value):
-            yield manifest.violation(path, f"{said(value)} is the world, so {whom}")
+            yield manifest.violation(path, f"{format_value(value)} is the world, so {whom}")
 
 
-def _hosts(manifest: Manifest, opening: Opening, view: View) -> Iterator[Finding]:
+def _hosts(manifest: Manifest, opening: Opening, context: Context) -> Iterator[Finding]:
     for path, value in opening.hosts:
         if is_unknown(value):
             yield manifest.indeterminate(path, f"the host {value.reason}")
@@ -202,10 +204,13 @@ def _hosts(manifest: Manifest, opening: Opening, view: View) -> Iterator[Finding
         host = str(value).strip().lower().rstrip(".")
         # A pattern is as wide as the name behind its last star.
         bare = host.rpartition("*")[2].lstrip(".") if "*" in host else host
-        known = bool(bare) and (may_talk_to("x." + bare if bare != host else bare, view.settings))
+        known = bool(bare) and (
+            may_talk_to("x." + bare if bare != host else bare, context.settings)
+        )
         if not known or ("." not in bare and bare != host):
             yield manifest.violation(
-                path, f"{said(value)} is neither in an allowed region nor one of allowedHosts"
+                path,
+                f"{format_value(value)} is neither in an allowed region nor one of allowedHosts",
             )
 
 
@@ -218,11 +223,11 @@ def _hosts(manifest: Manifest, opening: Opening, view: View) -> Iterator[Finding
     "Name the pods, namespaces or ranges that may be reached. For names, allow port 53 to the "
     "cluster's DNS in kube-system only.",
 )
-def open_egress(resource: Resource, view: View) -> Iterator[Finding]:
+def open_egress(resource: Resource, context: Context) -> Iterator[Finding]:
     """Every rule for egress names where to, and that isn't the world nor a host abroad."""
     for manifest in manifests(resource):
         if is_policy(manifest):
-            yield from _judge(manifest, "egress", view)
+            yield from _judge(manifest, "egress", context)
             yield from _without_effect(manifest)
 
 
@@ -249,11 +254,11 @@ def _without_effect(manifest: Manifest) -> Iterator[Finding]:
     _CONTROLS,
     "Name the pods, namespaces or ranges that may come in.",
 )
-def open_ingress(resource: Resource, view: View) -> Iterator[Finding]:
+def open_ingress(resource: Resource, context: Context) -> Iterator[Finding]:
     """Every rule for ingress names from where, and that isn't the world."""
     for manifest in manifests(resource):
         if is_policy(manifest):
-            yield from _judge(manifest, "ingress", view)
+            yield from _judge(manifest, "ingress", context)
 
 
 RULES: tuple[Rule, ...] = (default_deny, open_egress, open_ingress)

@@ -13,12 +13,13 @@ from typing import Any, Final
 from falaj.components.catalogue.clusters.isolation import GPU_TAINT, SHARED_GPU, SYSTEM_TAINTS
 from falaj.policies.model import (
     ABSENT,
+    Context,
     Finding,
     Path,
     Resource,
     Rule,
     Severity,
-    View,
+    format_value,
     get,
     is_list,
     is_true,
@@ -53,7 +54,6 @@ from falaj.policies.reading.pods import (
     pods,
     pods_of,
 )
-from falaj.policies.reading.said import said
 
 _ABROAD: Final = (
     "pdpl:22", "pdpl:23", "health-data:13", "cbuae-outsourcing:6.1", "iso27001:A.5.23",
@@ -69,12 +69,12 @@ _ABROAD: Final = (
     _ABROAD,
     "Name regions and zones of the allowed places only; name one's own sites in allowedSites.",
 )
-def placement_abroad(resource: Resource, view: View) -> Iterator[Finding]:
+def placement_abroad(resource: Resource, context: Context) -> Iterator[Finding]:
     """No selector, affinity, requirement or topology names a place that isn't allowed."""
     for manifest in (*manifests(resource), *_values(resource)):
         for each in requirements(manifest, PLACE_KEYS):
             if each.operator == "In":
-                yield from _judge(manifest, each, view)
+                yield from _judge(manifest, each, context)
 
 
 def _values(resource: Resource) -> Iterator[Manifest]:
@@ -84,16 +84,16 @@ def _values(resource: Resource) -> Iterator[Manifest]:
         yield Manifest(resource, "helm.sh", "chart", {"values": values})
 
 
-def _judge(manifest: Manifest, each: Requirement, view: View) -> Iterator[Finding]:
-    allowed = ", ".join((*view.settings.allowed_places, *view.settings.allowed_sites))
+def _judge(manifest: Manifest, each: Requirement, context: Context) -> Iterator[Finding]:
+    allowed = ", ".join((*context.settings.allowed_places, *context.settings.allowed_sites))
     for path, value in each.values:
         if is_unknown(value):
             yield manifest.indeterminate(path, f"the place {value.reason}; allowed are {allowed}")
             continue
-        if not is_allowed(each.key, value, view.settings):
+        if not is_allowed(each.key, value, context.settings):
             place = place_of_label(each.key, value)
             where = f"is in {place}" if place else "is in no region that is known"
-            yield manifest.violation(path, f"{said(value)} {where}; allowed are {allowed}")
+            yield manifest.violation(path, f"{format_value(value)} {where}; allowed are {allowed}")
 
 
 @rule(
@@ -105,7 +105,7 @@ def _judge(manifest: Manifest, each: Requirement, view: View) -> Iterator[Findin
     "Add topology.kubernetes.io/region with an allowed region to the pod's nodeSelector, or "
     "require it by node affinity in every term.",
 )
-def placement_pinned(resource: Resource, view: View) -> Iterator[Finding]:
+def placement_pinned(resource: Resource, context: Context) -> Iterator[Finding]:
     """Pods say where they run, so that a node group abroad never gets them.
 
     Agents of every node (DaemonSets), templates that others use, and the system's own namespaces
@@ -116,7 +116,7 @@ def placement_pinned(resource: Resource, view: View) -> Iterator[Finding]:
             if pod.hidden:
                 yield pod.indeterminate("", f"the pod {pod.hidden}")
                 continue
-            pinned = is_pinned(pod, view.settings)
+            pinned = is_pinned(pod, context.settings)
             if pinned is None:
                 yield pod.indeterminate("nodeSelector", "where the pod may run can't be known")
             elif not pinned:
@@ -150,7 +150,7 @@ _GPUS: Final = "nvidia.com/"
     "Remove the toleration; tolerate nvidia.com/gpu only where the pod asks for a GPU.",
 )
 @each_pod()
-def tolerations(pod: Pod, view: View) -> Iterator[Finding]:
+def tolerations(pod: Pod, context: Context) -> Iterator[Finding]:
     """Not all taints at once, not those of the system's nodes, and a GPU's only with a GPU."""
     if is_system(pod.manifest.namespace):
         return
@@ -166,7 +166,7 @@ def tolerations(pod: Pod, view: View) -> Iterator[Finding]:
             yield pod.violation(path, "every taint is tolerated")
         elif text(key) in SYSTEM_TAINTS:
             yield pod.violation(
-                f"{path}.key", f"nodes with the taint {said(key)} are kept for the system"
+                f"{path}.key", f"nodes with the taint {format_value(key)} are kept for the system"
             )
         elif text(key) == GPU_TAINT and not _asks_for_gpu(pod):
             yield pod.violation(
@@ -201,7 +201,7 @@ _DEVICES: Final = ("nvidia.com/", "amd.com/gpu", "aws.amazon.com/neuron", "gpu.i
     "nvidia.com/gpu as limits; or give the namespace a LimitRange with defaults.",
 )
 @each_container(Level.RESTRICTED)
-def resource_limits(container: Container, view: View) -> Iterator[Finding]:
+def resource_limits(container: Container, context: Context) -> Iterator[Finding]:
     """One container can't starve the others of its node."""
     if container.list == "ephemeralContainers" or container.pod.is_partial:
         return  # Debugging containers can't have resources of their own.
@@ -210,7 +210,7 @@ def resource_limits(container: Container, view: View) -> Iterator[Finding]:
         yield container.indeterminate("resources", f"its resources {resources.reason}")
         return
     for key, places in (("memory", ("limits",)), ("cpu", ("requests", "limits"))):
-        yield from _demand(container, view, key, places)
+        yield from _demand(container, context, key, places)
     requests, limits = get(resources, "requests"), get(resources, "limits")
     for device in sorted(requests) if isinstance(requests, Mapping) else ():
         has_limit = isinstance(limits, Mapping) and limits.get(device) is not None
@@ -222,7 +222,7 @@ def resource_limits(container: Container, view: View) -> Iterator[Finding]:
 
 
 def _demand(
-    container: Container, view: View, key: str, places: tuple[str, ...]
+    container: Container, context: Context, key: str, places: tuple[str, ...]
 ) -> Iterator[Finding]:
     path = f"resources.{places[0]}.{key}"
     found = [container.get(f"resources.{each}.{key}") for each in places]
@@ -233,11 +233,11 @@ def _demand(
     what = "memory limit" if key == "memory" else "CPU request"
     if given:
         yield container.indeterminate(path, f"the {what} {given[0].reason}")
-    elif view.stack is None:
+    elif context.stack is None:
         yield container.indeterminate(
             path, f"there is no {what}, unless a LimitRange of the namespace gives one"
         )
-    elif not _has_default(container, view, key):
+    elif not _has_default(container, context, key):
         yield container.violation(
             path,
             f"container {container.name!r} has no {what}, and no LimitRange of its namespace "
@@ -245,9 +245,9 @@ def _demand(
         )
 
 
-def _has_default(container: Container, view: View, key: str) -> bool:
+def _has_default(container: Container, context: Context, key: str) -> bool:
     namespace = container.pod.manifest.namespace
-    for each in all_manifests(view.stack) if view.stack else ():
+    for each in all_manifests(context.stack) if context.stack else ():
         if each.kind != "LimitRange" or (
             not is_unknown(namespace) and each.namespace != namespace
         ):
@@ -265,7 +265,7 @@ _CONTROLS: Final = (
 _CLASS: Final = re.compile(r"(?:.*[./:])?data-class")
 
 
-def _is_restricted(manifest: Manifest, view: View) -> bool:
+def _is_restricted(manifest: Manifest, context: Context) -> bool:
     """Whether an object's data is of that class: by its labels, its pods', or the stack's."""
     labels = [manifest.labels]
     for pod in pods(manifest):
@@ -274,7 +274,7 @@ def _is_restricted(manifest: Manifest, view: View) -> bool:
     named = [value for each in labels for key, value in each.items() if _CLASS.fullmatch(str(key))]
     if named:
         return any(is_unknown(each) or text(each) == "restricted" for each in named)
-    return view.settings.data_class == "restricted"
+    return context.settings.data_class == "restricted"
 
 
 def _objects(resource: Resource) -> Iterator[Manifest]:
@@ -299,10 +299,10 @@ _NOT_SEARCHED: Final = frozenset({"status", "openAPIV3Schema"})
     "Use whole GPUs, or MIG's partitions, whose memory is apart. Time slicing and MPS keep no "
     "memory apart.",
 )
-def shared_gpu(resource: Resource, view: View) -> Iterator[Finding]:
+def shared_gpu(resource: Resource, context: Context) -> Iterator[Finding]:
     """No pod asks for a shared GPU, and no driver is told to share them."""
     for manifest in _objects(resource):
-        if _is_restricted(manifest, view):
+        if _is_restricted(manifest, context):
             yield from _sharing(manifest, manifest.body, ())
 
 
@@ -347,10 +347,10 @@ _SPOT: Final = frozenset({
     "Use on-demand or reserved machines: remove spot from the requirement, selector or "
     "toleration.",
 )
-def spot_nodes(resource: Resource, view: View) -> Iterator[Finding]:
+def spot_nodes(resource: Resource, context: Context) -> Iterator[Finding]:
     """No selector, requirement or toleration asks for spot machines."""
     for manifest in _objects(resource):
-        if not _is_restricted(manifest, view):
+        if not _is_restricted(manifest, context):
             continue
         for each in requirements(manifest, _SPOT):
             if each.operator != "In":
@@ -363,7 +363,7 @@ def spot_nodes(resource: Resource, view: View) -> Iterator[Finding]:
                 elif text(value).lower() == "spot" or (
                     each.key.endswith("gke-spot") and is_true(value)
                 ):
-                    yield manifest.violation(path, f"{said(each.key)} is spot")
+                    yield manifest.violation(path, f"{format_value(each.key)} is spot")
 
 
 RULES: tuple[Rule, ...] = (

@@ -13,11 +13,12 @@ from typing import Any, Final
 from falaj.components.catalogue.clusters.pod_rules import APPARMOR_PROFILE, POD_RULES, Field
 from falaj.policies.model import (
     ABSENT,
+    Context,
     Finding,
     Resource,
     Rule,
     Severity,
-    View,
+    format_value,
     get,
     is_list,
     is_true,
@@ -38,7 +39,6 @@ from falaj.policies.reading.pods import (
     unmet,
     unmet_of,
 )
-from falaj.policies.reading.said import said
 
 _KERNEL: Final = ("iso27001:A.8.9", "iso27001:A.8.2", "uae-ia:T5.2.2", "nist-800-207:2")
 _USERS: Final = ("iso27001:A.8.2", "iso27001:A.8.9", "uae-ia:T5.2.2", "nist-800-207:2")
@@ -72,7 +72,7 @@ _VOLUMES: Final = frozenset({
     f"Label the namespace {_ENFORCE}=restricted. Agents that need their nodes belong into a "
     "namespace of the system's own, such as gpu-operator.",
 )
-def namespace_pod_security(resource: Resource, view: View) -> Iterator[Finding]:
+def namespace_pod_security(resource: Resource, context: Context) -> Iterator[Finding]:
     """Whoever else makes pods there, by hand or by a controller, is held to it as well."""
     for manifest in manifests(resource):
         if manifest.kind != "Namespace" or manifest.group or is_system(manifest.name):
@@ -86,7 +86,9 @@ def namespace_pod_security(resource: Resource, view: View) -> Iterator[Finding]:
             if not manifest.is_patch:
                 yield manifest.violation(path, "no standard is enforced, which is privileged")
         elif level != "restricted":
-            yield manifest.violation(path, f"{said(level)} is enforced; restricted is needed")
+            yield manifest.violation(
+                path, f"{format_value(level)} is enforced; restricted is needed"
+            )
 
 
 @rule(
@@ -99,7 +101,7 @@ def namespace_pod_security(resource: Resource, view: View) -> Iterator[Finding]:
     "ephemeral ones included; NET_BIND_SERVICE may be added.",
 )
 @each_container(Level.RESTRICTED)
-def capabilities_restricted(container: Container, view: View) -> Iterator[Finding]:
+def capabilities_restricted(container: Container, context: Context) -> Iterator[Finding]:
     """``ALL`` is dropped; runtimes leave a dozen capabilities otherwise."""
     if container.pod.is_windows:
         return
@@ -132,7 +134,7 @@ _SECCOMP: Final = "securityContext.seccompProfile.type"
     "Set securityContext.seccompProfile.type to RuntimeDefault on the pod.",
 )
 @each_container(Level.RESTRICTED)
-def seccomp(container: Container, view: View) -> Iterator[Finding]:
+def seccomp(container: Container, context: Context) -> Iterator[Finding]:
     """The pod or the container names one; by default Kubernetes runs it Unconfined."""
     value, from_pod = setting(container, "seccompProfile.type")
     if container.pod.is_windows or (value is ABSENT and container.pod.is_partial):
@@ -147,7 +149,9 @@ def seccomp(container: Container, view: View) -> Iterator[Finding]:
             "Kubernetes runs it Unconfined",
         )
     elif value not in ("RuntimeDefault", "Localhost"):
-        yield where.violation(_SECCOMP, f"the seccomp profile is {said(value)}, which is none")
+        yield where.violation(
+            _SECCOMP, f"the seccomp profile is {format_value(value)}, which is none"
+        )
 
 
 _APPARMOR: Final = "container.apparmor.security.beta.kubernetes.io/"
@@ -162,7 +166,7 @@ _APPARMOR: Final = "container.apparmor.security.beta.kubernetes.io/"
     "Remove the profile, or set it to RuntimeDefault (runtime/default in the annotation).",
 )
 @each_pod(Level.BASELINE)
-def apparmor(pod: Pod, view: View) -> Iterator[Finding]:
+def apparmor(pod: Pod, context: Context) -> Iterator[Finding]:
     """No profile is Unconfined, by field or by the annotation of old."""
     yield from unmet(pod, APPARMOR_PROFILE)
     annotations = pod.metadata.get("annotations")
@@ -174,7 +178,7 @@ def apparmor(pod: Pod, view: View) -> Iterator[Finding]:
             yield pod.manifest.indeterminate(at, f"the AppArmor profile {value.reason}")
         elif value not in ("", "runtime/default") and not text(value).startswith("localhost/"):
             yield pod.manifest.violation(
-                at, f"the AppArmor profile is {said(value)}; runtime/default is allowed"
+                at, f"the AppArmor profile is {format_value(value)}; runtime/default is allowed"
             )
 
 
@@ -187,7 +191,7 @@ def apparmor(pod: Pod, view: View) -> Iterator[Finding]:
     "Remove the sysctl from the pod; set it on the nodes where it is needed.",
 )
 @each_pod(Level.BASELINE)
-def sysctls(pod: Pod, view: View) -> Iterator[Finding]:
+def sysctls(pod: Pod, context: Context) -> Iterator[Finding]:
     """Only sysctls that are safe, as Kubernetes says, are set."""
     path = "securityContext.sysctls"
     given = pod.get(path)
@@ -201,7 +205,7 @@ def sysctls(pod: Pod, view: View) -> Iterator[Finding]:
             yield pod.indeterminate(at, f"the sysctl's name {name.reason}")
         # The kernel takes slashes for dots.
         elif text(name).replace("/", ".") not in _SYSCTLS:
-            yield pod.violation(at, f"{said(name)} isn't a safe sysctl")
+            yield pod.violation(at, f"{format_value(name)} isn't a safe sysctl")
         else:
             yield from _value(pod, f"{path}[{index}].value", get(each, "value"))
 
@@ -225,7 +229,7 @@ def _value(pod: Pod, at: str, value: Any) -> Iterator[Finding]:
     "containers.",
 )
 @each_pod(Level.RESTRICTED)
-def run_as_non_root(pod: Pod, view: View) -> Iterator[Finding]:
+def run_as_non_root(pod: Pod, context: Context) -> Iterator[Finding]:
     """The pod or every container says so, and none says otherwise."""
     path = "securityContext.runAsNonRoot"
     of_pod = pod.get(path)
@@ -263,7 +267,7 @@ def run_as_non_root(pod: Pod, view: View) -> Iterator[Finding]:
     "Mount it through a persistentVolumeClaim, whose storage class names the key and the place.",
 )
 @each_pod(Level.RESTRICTED)
-def volume_types(pod: Pod, view: View) -> Iterator[Finding]:
+def volume_types(pod: Pod, context: Context) -> Iterator[Finding]:
     """Every volume is of a kind that "restricted" allows."""
     volumes = pod.get("volumes")
     if is_unknown(volumes):

@@ -11,11 +11,12 @@ from typing import Any, Final
 from falaj.components.catalogue.clusters.rights import ESCALATIONS, EVERYBODY, HARMLESS, READS
 from falaj.policies.model import (
     ABSENT,
+    Context,
     Finding,
     Resource,
     Rule,
     Severity,
-    View,
+    format_value,
     get,
     is_unknown,
     items,
@@ -24,7 +25,6 @@ from falaj.policies.model import (
     text,
 )
 from falaj.policies.reading.kubernetes import Manifest, kinds, manifests
-from falaj.policies.reading.said import said
 
 _GROUP: Final = "rbac.authorization.k8s.io"
 _ROLES: Final = kinds(f"{_GROUP}:Role", f"{_GROUP}:ClusterRole")
@@ -58,7 +58,7 @@ def _hidden_rules(manifest: Manifest) -> Iterator[Finding]:
     _CONTROLS,
     "Replace * by the verbs, API groups and resources that are needed.",
 )
-def wildcard(resource: Resource, view: View) -> Iterator[Finding]:
+def wildcard(resource: Resource, context: Context) -> Iterator[Finding]:
     """No verb, group, resource or URL is ``*``; nothing is gathered from all roles there are."""
     for manifest in _roles(resource):
         yield from _hidden_rules(manifest)
@@ -84,7 +84,7 @@ def wildcard(resource: Resource, view: View) -> Iterator[Finding]:
     "Remove the verb or the resource from the role. For debugging, use a role that people get for "
     "a limited time.",
 )
-def escalation(resource: Resource, view: View) -> Iterator[Finding]:
+def escalation(resource: Resource, context: Context) -> Iterator[Finding]:
     """No role may escalate, bind, impersonate, make tokens, or run commands elsewhere."""
     for manifest in _roles(resource):
         yield from _hidden_rules(manifest)
@@ -114,7 +114,7 @@ def _of_kind(resource: str) -> str:
     "Name the secrets in resourceNames, with the verb get, in a Role of their namespace; or mount "
     "them into the pod, which needs no role.",
 )
-def secrets(resource: Resource, view: View) -> Iterator[Finding]:
+def secrets(resource: Resource, context: Context) -> Iterator[Finding]:
     """Nobody reads all secrets of the cluster, or of a namespace."""
     for manifest in _roles(resource):
         where = "all namespaces" if manifest.kind == "ClusterRole" else "its namespace"
@@ -153,12 +153,12 @@ def _bindings(resource: Resource) -> Iterator[Manifest]:
     (*_CONTROLS, "iso27001:A.5.18"),
     "Bind a role that names what is needed. Administrators get in by the cloud's access entries.",
 )
-def cluster_admin(resource: Resource, view: View) -> Iterator[Finding]:
+def cluster_admin(resource: Resource, context: Context) -> Iterator[Finding]:
     """No binding gives all rights, in the cluster or in a namespace."""
     for manifest in _bindings(resource):
         name = manifest.get("roleRef.name")
         if is_unknown(name):
-            if not view.referred(resource, manifest.path("roleRef.name")):
+            if not context.referred(resource, manifest.path("roleRef.name")):
                 yield manifest.indeterminate("roleRef.name", f"the role {name.reason}")
         elif text(name) == "cluster-admin":
             yield manifest.violation("roleRef.name", "cluster-admin may do everything")
@@ -172,7 +172,7 @@ def cluster_admin(resource: Resource, view: View) -> Iterator[Finding]:
     (*_CONTROLS, "iso27001:A.5.16", "nist-800-207:3"),
     "Bind the role to a named group, or to a service account that only the program has.",
 )
-def subjects(resource: Resource, view: View) -> Iterator[Finding]:
+def subjects(resource: Resource, context: Context) -> Iterator[Finding]:
     """Not to everybody, and not to a namespace's default service account."""
     for manifest in _bindings(resource):
         if text(manifest.get("roleRef.name")) in HARMLESS:
@@ -182,7 +182,7 @@ def subjects(resource: Resource, view: View) -> Iterator[Finding]:
             name = get(each, "name")
             if is_unknown(each) or is_unknown(name):
                 hidden = each if is_unknown(each) else name
-                if not view.referred(resource, manifest.path(path)):
+                if not context.referred(resource, manifest.path(path)):
                     yield manifest.indeterminate(path, f"who it is {hidden.reason}")
                 continue
             who = EVERYBODY.get(text(name)) or (
@@ -191,7 +191,7 @@ def subjects(resource: Resource, view: View) -> Iterator[Finding]:
                 else ""
             )
             if who:
-                yield manifest.violation(path, f"{said(name)} is {who}")
+                yield manifest.violation(path, f"{format_value(name)} is {who}")
             elif text(get(each, "kind")) == "ServiceAccount" and text(name) == "default":
                 yield manifest.violation(
                     path, "the default service account is that of every pod that names none"

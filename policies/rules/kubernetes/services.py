@@ -6,18 +6,18 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from falaj.policies.model import (
+    Context,
     Finding,
     Resource,
     Rule,
     Severity,
-    View,
+    format_value,
     is_unknown,
     items,
     rule,
     select,
 )
 from falaj.policies.reading.kubernetes import Manifest, kinds, manifests
-from falaj.policies.reading.said import said
 from falaj.policies.reading.services import (
     Service,
     hidden_annotation,
@@ -44,7 +44,7 @@ _CONTROLS: Final = (
     'service.beta.kubernetes.io/azure-load-balancer-internal="true" on Azure. Publish it through '
     "a gateway that is guarded, where it must be public.",
 )
-def public_load_balancer(resource: Resource, view: View) -> Iterator[Finding]:
+def public_load_balancer(resource: Resource, context: Context) -> Iterator[Finding]:
     """A service of type LoadBalancer says that it is internal; without a word it is public."""
     for service in services(resource):
         kind = service.type
@@ -80,7 +80,7 @@ def _judge(service: Service) -> Iterator[Finding]:
     _CONTROLS,
     "Make the service a ClusterIP, and reach it through an internal gateway.",
 )
-def node_port(resource: Resource, view: View) -> Iterator[Finding]:
+def node_port(resource: Resource, context: Context) -> Iterator[Finding]:
     """No service is a NodePort: network policies and load balancers are passed by."""
     for service in services(resource):
         if is_unknown(service.type):
@@ -102,7 +102,7 @@ def node_port(resource: Resource, view: View) -> Iterator[Finding]:
     "Remove externalIPs. They let whoever may write services take traffic for any address "
     "(CVE-2020-8554).",
 )
-def external_ips(resource: Resource, view: View) -> Iterator[Finding]:
+def external_ips(resource: Resource, context: Context) -> Iterator[Finding]:
     """``externalIPs`` is empty."""
     path = "spec.externalIPs"
     for manifest in _of_kind(resource, "Service"):
@@ -110,7 +110,9 @@ def external_ips(resource: Resource, view: View) -> Iterator[Finding]:
             if is_unknown(each):
                 yield manifest.indeterminate(path, f"externalIPs {each.reason}; none is allowed")
             else:
-                yield manifest.violation(f"{path}[{index}]", f"the service claims {said(each)}")
+                yield manifest.violation(
+                    f"{path}[{index}]", f"the service claims {format_value(each)}"
+                )
 
 
 def _of_kind(resource: Resource, kind: str, group: str = "") -> Iterator[Manifest]:
@@ -142,15 +144,16 @@ def _of_kind(resource: Resource, kind: str, group: str = "") -> Iterator[Manifes
     "Point it at a host of an allowed region or an address of your own networks, or name the host "
     "in allowedHosts.",
 )
-def external_host(resource: Resource, view: View) -> Iterator[Finding]:
+def external_host(resource: Resource, context: Context) -> Iterator[Finding]:
     """Names and addresses behind services are private, of an allowed region, or listed."""
     for manifest in manifests(resource):
         for path, value in _outside(manifest):
             if is_unknown(value):
                 yield manifest.indeterminate(path, f"the host {value.reason}")
-            elif not may_reach(value, view.settings):
+            elif not may_reach(value, context.settings):
                 yield manifest.violation(
-                    path, f"{said(value)} is neither private, nor in an allowed region, nor one "
+                    path, f"{format_value(value)} is neither private, nor in an allowed region, "
+                    "nor one "
                     "of allowedHosts"
                 )  # fmt: skip
 

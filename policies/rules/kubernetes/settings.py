@@ -8,11 +8,12 @@ from typing import Any, Final
 
 from falaj.components.catalogue.region_names import place_named
 from falaj.policies.model import (
+    Context,
     Finding,
     Resource,
     Rule,
     Severity,
-    View,
+    format_value,
     get,
     is_unknown,
     items,
@@ -22,7 +23,6 @@ from falaj.policies.model import (
 )
 from falaj.policies.reading.kubernetes import ANY_OBJECT, Manifest, kinds, manifests
 from falaj.policies.reading.pods import Pod, each_pod, pods_of
-from falaj.policies.reading.said import said
 from falaj.policies.reading.services import is_own_address, may_reach
 
 _OF_AWS: Final = frozenset({"AWS_REGION", "AWS_DEFAULT_REGION", "AMAZON_REGION"})
@@ -41,29 +41,29 @@ _ARGUMENT: Final = re.compile(rf"(?<!\S){_OPTION.pattern}[=\s]\s*(\S+)", re.I)
     ("pdpl:22", "pdpl:23", "health-data:13", "cbuae-outsourcing:6.1", "iso27001:A.5.23"),
     "Set the region to an allowed one.",
 )
-def region_setting(resource: Resource, view: View) -> Iterator[Finding]:
+def region_setting(resource: Resource, context: Context) -> Iterator[Finding]:
     """No setting, argument or entry of a map names a region abroad."""
     for pod in pods_of(resource):
         for container in pod.containers:
             for index, each in enumerate(items(container.get("env"))):
                 at = f"{container.at}.env[{index}].value"
                 name, value = text(get(each, "name")), get(each, "value")
-                yield from _judge(pod.manifest, at, name, value, view)
+                yield from _judge(pod.manifest, at, name, value, context)
             for key in ("args", "command"):
                 given = items(container.get(key))
                 for index, each in enumerate(given):
                     for at, value in _arguments(given, index, text(each)):
                         where = f"{container.at}.{key}[{at}]"
-                        yield from _judge(pod.manifest, where, "region", value, view)
+                        yield from _judge(pod.manifest, where, "region", value, context)
     for manifest in manifests(resource):
         data = manifest.get("data")
         if manifest.kind == "ConfigMap" and not manifest.group and isinstance(data, Mapping):
             for key, value in data.items():
                 at = spell(("data", str(key)))
-                yield from _judge(manifest, at, str(key), value, view)
+                yield from _judge(manifest, at, str(key), value, context)
                 if "[OUTPUT]" in text(value).upper():
                     for found in _FLUENT_REGION.finditer(text(value)):
-                        yield from _judge(manifest, at, "region", found[1], view)
+                        yield from _judge(manifest, at, "region", found[1], context)
 
 
 def _arguments(given: list[Any], index: int, each: str) -> Iterator[tuple[int, Any]]:
@@ -76,17 +76,21 @@ def _arguments(given: list[Any], index: int, each: str) -> Iterator[tuple[int, A
             yield index, found[1].strip("\"';")
 
 
-def _judge(manifest: Manifest, at: str, name: str, value: Any, view: View) -> Iterator[Finding]:
+def _judge(
+    manifest: Manifest, at: str, name: str, value: Any, context: Context
+) -> Iterator[Finding]:
     if not _REGION.fullmatch(name):
         return
-    allowed = view.settings.allowed_places
+    allowed = context.settings.allowed_places
     if is_unknown(value):
         yield manifest.indeterminate(at, f"the region {value.reason}")
         return
     place = place_named(value)
     wrong = place not in allowed if place else name.upper() in _OF_AWS and bool(text(value))
     if wrong and not text(value).startswith("$("):
-        yield manifest.violation(at, f"{name} is {said(value)}; allowed are {', '.join(allowed)}")
+        yield manifest.violation(
+            at, f"{name} is {format_value(value)}; allowed are {', '.join(allowed)}"
+        )
 
 
 @rule(
@@ -99,15 +103,15 @@ def _judge(manifest: Manifest, at: str, name: str, value: Any, view: View) -> It
     "network.",
 )
 @each_pod()
-def dns(pod: Pod, view: View) -> Iterator[Finding]:
+def dns(pod: Pod, context: Context) -> Iterator[Finding]:
     """What is asked tells who is called, and names may carry data out."""
     servers = pod.get("dnsConfig.nameservers")
     for index, each in enumerate(items(servers)):
         path = f"dnsConfig.nameservers[{index}]" if not is_unknown(servers) else "dnsConfig"
         if is_unknown(each):
             yield pod.indeterminate(path, f"the server of names {each.reason}")
-        elif not may_reach(each, view.settings):
-            yield pod.violation(path, f"{said(each)} is a public server of names")
+        elif not may_reach(each, context.settings):
+            yield pod.violation(path, f"{format_value(each)} is a public server of names")
 
 
 _FORWARD: Final = re.compile(r"(?m)^\s*forward\s+\S+\s+([^{\n]+)")
@@ -121,7 +125,7 @@ _FORWARD: Final = re.compile(r"(?m)^\s*forward\s+\S+\s+([^{\n]+)")
     ("iso27001:A.8.20", "iso27001:A.8.12", "uae-ia:T4.5.3", "nist-800-207:2"),
     "Forward to /etc/resolv.conf or to servers of your network.",
 )
-def dns_forward(resource: Resource, view: View) -> Iterator[Finding]:
+def dns_forward(resource: Resource, context: Context) -> Iterator[Finding]:
     """No zone of CoreDNS is forwarded to a public server."""
     for manifest in manifests(resource):
         data = manifest.get("data")
@@ -137,8 +141,8 @@ def dns_forward(resource: Resource, view: View) -> Iterator[Finding]:
             for found in _FORWARD.finditer(text(value)):
                 for each in found[1].split():
                     server = each.rpartition("://")[2]
-                    if not (server.startswith("/") or may_reach(server, view.settings)):
-                        yield manifest.violation(path, f"names are asked of {said(each)}")
+                    if not (server.startswith("/") or may_reach(server, context.settings)):
+                        yield manifest.violation(path, f"names are asked of {format_value(each)}")
 
 
 @rule(
@@ -150,7 +154,7 @@ def dns_forward(resource: Resource, view: View) -> Iterator[Finding]:
     "Remove the alias; name the host in allowedHosts and let it be resolved.",
 )
 @each_pod()
-def host_aliases(pod: Pod, view: View) -> Iterator[Finding]:
+def host_aliases(pod: Pod, context: Context) -> Iterator[Finding]:
     """A private name for a public address hides where data goes."""
     for index, each in enumerate(items(pod.get("hostAliases"))):
         path, address = f"hostAliases[{index}].ip", get(each, "ip")
@@ -158,7 +162,7 @@ def host_aliases(pod: Pod, view: View) -> Iterator[Finding]:
             hidden = each if is_unknown(each) else address
             yield pod.indeterminate(path, f"the address {hidden.reason}")
         elif text(address) and not is_own_address(address):
-            yield pod.violation(path, f"{said(address)} is a public address")
+            yield pod.violation(path, f"{format_value(address)} is a public address")
 
 
 RULES: tuple[Rule, ...] = (region_setting, dns, dns_forward, host_aliases)

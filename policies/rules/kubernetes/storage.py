@@ -23,11 +23,12 @@ from falaj.components.catalogue.clusters.storage_drivers import (
 from falaj.components.catalogue.region_names import place_named, region_in
 from falaj.policies.model import (
     ABSENT,
+    Context,
     Finding,
     Resource,
     Rule,
     Severity,
-    View,
+    format_value,
     get,
     is_true,
     is_unknown,
@@ -37,7 +38,6 @@ from falaj.policies.model import (
     text,
 )
 from falaj.policies.reading.kubernetes import Manifest, is_bundle, kinds, manifests
-from falaj.policies.reading.said import said
 from falaj.policies.reading.services import may_reach
 
 #: Types of keys, which have rules of their own.
@@ -65,7 +65,7 @@ def _parameters(manifest: Manifest) -> dict[str, tuple[str, Any]]:
     "diskEncryptionSetID. FSx: kmsKeyId with deploymentType PERSISTENT_2. Azure files: "
     "storageAccount, of an account with a key of its own.",
 )
-def storage_class_key(resource: Resource, view: View) -> Iterator[Finding]:
+def storage_class_key(resource: Resource, context: Context) -> Iterator[Finding]:
     """Volumes of the clouds aren't made without a key, nor with the provider's."""
     for manifest in manifests(resource):
         if manifest.kind != "StorageClass":
@@ -81,11 +81,11 @@ def storage_class_key(resource: Resource, view: View) -> Iterator[Finding]:
             reason = manifest.get("parameters").reason
             yield manifest.indeterminate("parameters", f"whether a key is named {reason}")
             continue
-        yield from _demand(manifest, driver, resource, view)
+        yield from _demand(manifest, driver, resource, context)
 
 
 def _demand(
-    manifest: Manifest, driver: Driver, resource: Resource, view: View
+    manifest: Manifest, driver: Driver, resource: Resource, context: Context
 ) -> Iterator[Finding]:
     parameters = _parameters(manifest)
     name = text(manifest.get("provisioner"))
@@ -96,7 +96,7 @@ def _demand(
         if is_unknown(value):
             yield manifest.indeterminate(path, f"whether volumes are encrypted {value.reason}")
         elif not is_true(value):
-            given = "isn't set, which is false" if value is ABSENT else f"is {said(value)}"
+            given = "isn't set, which is false" if value is ABSENT else f"is {format_value(value)}"
             yield manifest.violation(path, f"encrypted {given}")
     if not driver.key:
         wanted = driver.instead[0]
@@ -107,13 +107,13 @@ def _demand(
         return
     path, value = parameters.get(driver.key, (f"parameters.{_SPELT[driver.key]}", ABSENT))
     if is_unknown(value):
-        made_of = view.referred(resource, manifest.path(path))
+        made_of = context.referred(resource, manifest.path(path))
         if not any(_KEY.search(each.kind) for each in made_of):
             yield manifest.indeterminate(path, f"the key {value.reason}")
     elif not text(value):
         yield manifest.violation(path, f"{name} is given no key, so that the provider's is used")
     elif any(each in text(value) for each in PROVIDERS_OWN):
-        yield manifest.violation(path, f"{said(value)} is the provider's key")
+        yield manifest.violation(path, f"{format_value(value)} is the provider's key")
 
 
 _SPELT: Final = {
@@ -141,20 +141,20 @@ _ABROAD: Final = (
     "Remove the place from the parameters, or name an allowed one; use a redundancy within the "
     "region (LRS, ZRS).",
 )
-def storage_abroad(resource: Resource, view: View) -> Iterator[Finding]:
+def storage_abroad(resource: Resource, context: Context) -> Iterator[Finding]:
     """No parameter names a place abroad or copies to one; no server is elsewhere."""
     for manifest in manifests(resource):
         if manifest.kind in {"StorageClass", "VolumeSnapshotClass"}:
             for key, (path, value) in _parameters(manifest).items():
-                yield from _parameter(manifest, key, path, value, view)
+                yield from _parameter(manifest, key, path, value, context)
         elif manifest.kind == "PersistentVolume" and not manifest.group:
             for at in _SERVERS:
                 for path, value in select(manifest.body, at):
                     if is_unknown(value):
                         yield manifest.indeterminate(path, f"the server {value.reason}")
-                    elif text(value) and not may_reach(value, view.settings):
+                    elif text(value) and not may_reach(value, context.settings):
                         yield manifest.violation(
-                            path, f"{said(value)} is neither private, nor in an allowed region, "
+                            path, f"{format_value(value)} is neither private, nor in an allowed region, "
                             "nor one of allowedHosts"
                         )  # fmt: skip
 
@@ -167,15 +167,15 @@ _SERVERS: Final = (
 
 
 def _parameter(
-    manifest: Manifest, key: str, path: str, value: Any, view: View
+    manifest: Manifest, key: str, path: str, value: Any, context: Context
 ) -> Iterator[Finding]:
-    allowed = view.settings.allowed_places
-    paired = view.settings.geo_redundancy == "paired"
+    allowed = context.settings.allowed_places
+    paired = context.settings.geo_redundancy == "paired"
     if key in COPIES:
         if is_unknown(value):
             yield manifest.indeterminate(path, f"the redundancy {value.reason}")
         elif text(value).upper().rpartition("_")[2] in GEO and not paired:
-            yield manifest.violation(path, f"{said(value)} copies to another region")
+            yield manifest.violation(path, f"{format_value(value)} copies to another region")
     elif key in PLACES:
         if is_unknown(value):
             yield manifest.indeterminate(path, f"the place {value.reason}")
@@ -183,7 +183,9 @@ def _parameter(
         for each in text(value).split(","):
             place = place_named(each.strip())
             if place and place not in allowed:
-                yield manifest.violation(path, f"{said(each)} isn't one of {', '.join(allowed)}")
+                yield manifest.violation(
+                    path, f"{format_value(each)} isn't one of {', '.join(allowed)}"
+                )
     elif (region := region_in(value)) and f"aws/{region}" not in allowed:
         yield manifest.violation(path, f"what it names is in {region}")
 
@@ -196,7 +198,7 @@ def _parameter(
     ("iso27001:A.8.22", "iso27001:A.8.9", "uae-ia:T5.2.2"),
     "Use a storage class, or a local volume with a disk of its own.",
 )
-def volume_host_path(resource: Resource, view: View) -> Iterator[Finding]:
+def volume_host_path(resource: Resource, context: Context) -> Iterator[Finding]:
     """A claim to such a volume gives a pod its node's files, past the pod's own standards."""
     for manifest in manifests(resource):
         path = manifest.get("spec.hostPath")
@@ -245,16 +247,18 @@ def _locations(resource: Resource) -> Iterator[tuple[Manifest, str, Any]]:
     "Set config.region to an allowed region, or config.s3Url to a store of your own; on Azure "
     "config.storageAccountURI, with its host in allowedHosts.",
 )
-def backup_abroad(resource: Resource, view: View) -> Iterator[Finding]:
+def backup_abroad(resource: Resource, context: Context) -> Iterator[Finding]:
     """The region is allowed, or the store or bucket is one's own."""
     for manifest, at, spec in _locations(resource):
         if is_unknown(spec):
             yield manifest.indeterminate(at, f"where backups go {spec.reason}")
         elif isinstance(spec, Mapping):
-            yield from _place(manifest, at, spec, view)
+            yield from _place(manifest, at, spec, context)
 
 
-def _place(manifest: Manifest, at: str, spec: Mapping[str, Any], view: View) -> Iterator[Finding]:
+def _place(
+    manifest: Manifest, at: str, spec: Mapping[str, Any], context: Context
+) -> Iterator[Finding]:
     key = next((each for each in _STORES if get(spec, f"config.{each}") is not ABSENT), _STORES[0])
     url, region = get(spec, f"config.{key}"), get(spec, "config.region")
     provider = text(spec.get("provider")).lower()
@@ -263,31 +267,31 @@ def _place(manifest: Manifest, at: str, spec: Mapping[str, Any], view: View) -> 
     elif is_unknown(url):
         yield manifest.indeterminate(f"{at}.config.{key}", f"the store {url.reason}")
     elif text(url):
-        if not may_reach(url, view.settings):
+        if not may_reach(url, context.settings):
             yield manifest.violation(
                 f"{at}.config.{key}",
-                f"{said(url)} is neither private, in an allowed region nor one of allowedHosts",
+                f"{format_value(url)} is neither private, in an allowed region nor one of allowedHosts",
             )
     elif is_unknown(spec.get("provider")) and region is ABSENT:
         yield manifest.indeterminate(f"{at}.provider", "which cloud it is can't be known")
     elif is_unknown(region):
         yield manifest.indeterminate(f"{at}.config.region", f"the region {region.reason}")
     elif region is not ABSENT:
-        if place_named(region) not in view.settings.allowed_places:
+        if place_named(region) not in context.settings.allowed_places:
             yield manifest.violation(
                 f"{at}.config.region",
-                f"{said(region)} isn't one of {', '.join(view.settings.allowed_places)}",
+                f"{format_value(region)} isn't one of {', '.join(context.settings.allowed_places)}",
             )
     elif provider in _AWS | {"azure", "velero.io/azure"} and not manifest.is_patch:
-        yield from _unplaced(manifest, at, spec, view)
+        yield from _unplaced(manifest, at, spec, context)
 
 
 def _unplaced(
-    manifest: Manifest, at: str, spec: Mapping[str, Any], view: View
+    manifest: Manifest, at: str, spec: Mapping[str, Any], context: Context
 ) -> Iterator[Finding]:
     names = [get(spec, key) for key in ("objectStorage.bucket", "bucket", "config.storageAccount")]
-    known = view.stack is not None and any(
-        view.stack.called(each) for each in names if not is_unknown(each)
+    known = context.stack is not None and any(
+        context.stack.called(each) for each in names if not is_unknown(each)
     )
     if not known:
         yield manifest.indeterminate(
@@ -304,7 +308,7 @@ def _unplaced(
     "Set config.kmsKeyId to a key of the same region, or config.customerKeyEncryptionFile for "
     "stores of your own.",
 )
-def backup_key(resource: Resource, view: View) -> Iterator[Finding]:
+def backup_key(resource: Resource, context: Context) -> Iterator[Finding]:
     """A location of AWS names its key; accounts of Azure have theirs."""
     for manifest, at, spec in _locations(resource):
         snapshots = "napshot" in at or manifest.kind == "VolumeSnapshotLocation"
@@ -320,7 +324,7 @@ def backup_key(resource: Resource, view: View) -> Iterator[Finding]:
             continue
         if hidden is None:
             yield manifest.violation(path, "no key is named, so that the provider's is used")
-        elif not view.referred(resource, manifest.path(path)):
+        elif not context.referred(resource, manifest.path(path)):
             yield manifest.indeterminate(path, f"the key {hidden.reason}")
 
 

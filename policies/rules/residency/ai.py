@@ -9,11 +9,11 @@ from typing import Final
 from falaj.policies.model import (
     ABSENT,
     EVERY,
+    Context,
     Finding,
     Resource,
     Rule,
     Severity,
-    View,
     indeterminate,
     is_true,
     is_unknown,
@@ -67,7 +67,7 @@ def _area(said: str) -> str:
     "with :foundation-model/, or run the model on one's own GPUs. Forbid profiles with a "
     "statement of the effect Deny, for programs can name them without any resource.",
 )
-def model_profile(resource: Resource, view: View) -> Iterator[Finding]:
+def model_profile(resource: Resource, context: Context) -> Iterator[Finding]:
     """Ids and ARNs of AWS's own inference profiles, in any text, permissions included."""
     for leaf in walk(resource):
         if not isinstance(leaf.value, str) or is_document(leaf.value):
@@ -75,7 +75,7 @@ def model_profile(resource: Resource, view: View) -> Iterator[Finding]:
         said = decoded(leaf)
         if area := _area(said) if "." in said or ":" in said else "":
             yield violation(
-                spell(leaf.path), f"requests are answered in {area}; {places_said(view)}"
+                spell(leaf.path), f"requests are answered in {area}; {places_said(context)}"
             )
 
 
@@ -101,13 +101,13 @@ _MODELS: Final[dict[str, tuple[str, ...]]] = {
     "Name the foundation model by an id or ARN of the region, so that it can be seen before "
     "anything is made.",
 )
-def model(resource: Resource, view: View) -> Iterator[Finding]:
+def model(resource: Resource, context: Context) -> Iterator[Finding]:
     """What agents, prompts, profiles and indexes call."""
     for path in _MODELS[resource.kind]:
-        yield from destinations.arn(resource, view, path, "the model")
+        yield from destinations.arn(resource, context, path, "the model")
         for at, value in select(resource.properties, path):
             if area := _area(text(value)):
-                yield violation(at, f"requests are answered in {area}; {places_said(view)}")
+                yield violation(at, f"requests are answered in {area}; {places_said(context)}")
 
 
 @rule(
@@ -119,7 +119,7 @@ def model(resource: Resource, view: View) -> Iterator[Finding]:
     "Leave out crossRegionConfig and the tier STANDARD, which needs it: texts would be judged in "
     "other regions.",
 )
-def guardrail(resource: Resource, view: View) -> Iterator[Finding]:
+def guardrail(resource: Resource, context: Context) -> Iterator[Finding]:
     """Cross-region profiles of guardrails; the tier CLASSIC needs none.
 
     https://docs.aws.amazon.com/bedrock/latest/userguide/guardrails-cross-region.html
@@ -130,14 +130,14 @@ def guardrail(resource: Resource, view: View) -> Iterator[Finding]:
             yield indeterminate(at, "whether texts are judged in other regions can't be known")
         elif text(value):
             yield violation(
-                at, f"texts are judged in the regions of {text(value)}; {places_said(view)}"
+                at, f"texts are judged in the regions of {text(value)}; {places_said(context)}"
             )
     for path in ("contentPolicyConfig", "topicPolicyConfig"):
         for at, value in select(resource.properties, f"{path}.tierConfigs.tierName"):
             if is_unknown(value) and at.endswith("tierName"):
                 yield indeterminate(at, "whether the tier judges in other regions isn't known")
             elif text(value).upper() == "STANDARD":
-                yield violation(at, f"the tier STANDARD spans regions; {places_said(view)}")
+                yield violation(at, f"the tier STANDARD spans regions; {places_said(context)}")
 
 
 # Azure's services for artificial intelligence: where models run, and what they may talk to.
@@ -162,7 +162,7 @@ REGIONAL: Final = frozenset(("standard", "provisionedmanaged"))
     "the kinds Global… and DataZone… process prompts in other countries. Where the region doesn't "
     "offer the model, host one that it does.",
 )
-def ai_deployment(resource: Resource, view: View) -> Iterator[Finding]:
+def ai_deployment(resource: Resource, context: Context) -> Iterator[Finding]:
     """The kind of the deployment, and that of the one which takes what it can't serve."""
     yield from _kind(resource)
     path = "properties.spilloverDeploymentName"
@@ -171,9 +171,9 @@ def ai_deployment(resource: Resource, view: View) -> Iterator[Finding]:
         return
     others = [
         each
-        for each in (view.stack.of_kind(*sorted(DEPLOYMENTS)) if view.stack else [])
+        for each in (context.stack.of_kind(*sorted(DEPLOYMENTS)) if context.stack else [])
         if text(spill) and text(each.get("deploymentName")) == text(spill)
-    ] or [each for each in view.referred(resource, path) if each.kind in DEPLOYMENTS]
+    ] or [each for each in context.referred(resource, path) if each.kind in DEPLOYMENTS]
     if not others:
         yield indeterminate(path, "the kind of the deployment that takes over can't be seen")
     elif any(True for each in others for _ in _kind(each)):
@@ -209,7 +209,7 @@ def _kind(resource: Resource) -> Iterator[Finding]:
     "Set restrictOutboundNetworkAccess to true, and in allowedFqdnList name only hosts in the "
     "country or of the setting allowedHosts.",
 )
-def ai_outbound(resource: Resource, view: View) -> Iterator[Finding]:
+def ai_outbound(resource: Resource, context: Context) -> Iterator[Finding]:
     """Not restricted by default
     (https://learn.microsoft.com/azure/ai-services/cognitive-services-data-loss-prevention)."""
     path = "properties.restrictOutboundNetworkAccess"
@@ -220,14 +220,14 @@ def ai_outbound(resource: Resource, view: View) -> Iterator[Finding]:
         given = "false" if restricted is not ABSENT else "not given, and so false"
         yield violation(path, f"it is {given}: the service may send data to any host")
     for where, value in select(resource.properties, "properties.allowedFqdnList"):
-        yield from _judge_host(where, value, view)
+        yield from _judge_host(where, value, context)
 
 
-def _judge_host(path: str, value: object, view: View) -> Iterator[Finding]:
+def _judge_host(path: str, value: object, context: Context) -> Iterator[Finding]:
     host = host_of(value)
     if is_unknown(value):
         yield indeterminate(path, "the host can't be seen")
-    elif host and not may_talk_to(host, view.settings):
+    elif host and not may_talk_to(host, context.settings):
         yield violation(path, f"{host} is neither in the country nor one of allowedHosts")
 
 
@@ -240,7 +240,7 @@ def _judge_host(path: str, value: object, view: View) -> Iterator[Finding]:
     "Set managedNetwork.isolationMode to AllowOnlyApprovedOutbound, and approve only hosts in the "
     "country or of the setting allowedHosts; or run compute in a subnet of your own.",
 )
-def ml_outbound(resource: Resource, view: View) -> Iterator[Finding]:
+def ml_outbound(resource: Resource, context: Context) -> Iterator[Finding]:
     """Disabled by default, which lets everything out
     (https://learn.microsoft.com/azure/machine-learning/how-to-managed-network)."""
     prefix = "" if "machinelearning" in resource.kind else "properties."
@@ -257,7 +257,7 @@ def ml_outbound(resource: Resource, view: View) -> Iterator[Finding]:
     rules = f"{prefix}managedNetwork.outboundRules"
     for below, value in leaves(resource.get(rules)):
         if (below and below[-1] == "destination") or "fqdns" in below:
-            yield from _judge_host(f"{rules}.{spell(below)}", value, view)
+            yield from _judge_host(f"{rules}.{spell(below)}", value, context)
 
 
 RULES: tuple[Rule, ...] = (

@@ -9,12 +9,12 @@ from typing import Any, Final
 from falaj.components.catalogue.region_names import is_azure_location, normalise_azure
 from falaj.policies.model import (
     ABSENT,
+    Context,
     Finding,
     Path,
     Resource,
     Rule,
     Severity,
-    View,
     get,
     indeterminate,
     is_unknown,
@@ -129,45 +129,47 @@ def _is_sure(keys: tuple[str, ...]) -> bool:
     return keys == ("location",) or keys[-1] in _SURE or ".".join(keys[-2:]) in _SURE
 
 
-def _judge_text(leaf: Leaf, value: str, resource: Resource, view: View) -> Iterator[Finding]:
+def _judge_text(leaf: Leaf, value: str, resource: Resource, context: Context) -> Iterator[Finding]:
     region, path = normalise_azure(value), spell(leaf.path)
     in_template = "template" in leaf.keys
     # Another rule evaluates the expressions of templates.
-    if not value or region in allowed(view) or (in_template and value.startswith("[")):
+    if not value or region in allowed(context) or (in_template and value.startswith("[")):
         return
     if region in GLOBAL:
         if _is_near(leaf.keys) and not in_template and not may_be_global(resource.kind):
             yield violation(
                 path,
                 f"the location is {value!r}, and nothing says that this type keeps its data out "
-                f"of other countries; {where_allowed(view)}",
+                f"of other countries; {where_allowed(context)}",
             )
-    elif region not in _COUNTRY and (_is_sure(leaf.keys) or _is_foreign(leaf, value, view)):
-        yield violation(path, f"the location is {value!r}; {where_allowed(view)}")
+    elif region not in _COUNTRY and (_is_sure(leaf.keys) or _is_foreign(leaf, value, context)):
+        yield violation(path, f"the location is {value!r}; {where_allowed(context)}")
 
 
-def _is_foreign(leaf: Leaf, value: str, view: View) -> bool:
+def _is_foreign(leaf: Leaf, value: str, context: Context) -> bool:
     """Whether a text names a location abroad, alone or in a list with commas."""
     return any(
         is_azure_location(each, geographies=_is_near(leaf.keys))
-        and normalise_azure(each) not in (*allowed(view), *_COUNTRY)
+        and normalise_azure(each) not in (*allowed(context), *_COUNTRY)
         for each in _LIST.split(value)
     )
 
 
-def _judge_unknown(leaf: Leaf, resource: Resource, view: View) -> Iterator[Finding]:
+def _judge_unknown(leaf: Leaf, resource: Resource, context: Context) -> Iterator[Finding]:
     if leaf.keys == ("location",) and (known := text(resource.outputs.get("location"))):
-        yield from _judge_text(leaf, known, resource, view)
+        yield from _judge_text(leaf, known, resource, context)
         return
     path = spell(leaf.path)
-    places = [azure_place_of(each, view) for each in refers_to(resource, path, leaf.value, view)]
-    foreign = next((each for each in places if each and each not in allowed(view)), None)
+    places = [
+        azure_place_of(each, context) for each in refers_to(resource, path, leaf.value, context)
+    ]
+    foreign = next((each for each in places if each and each not in allowed(context)), None)
     if foreign:
         yield violation(
-            path, f"the location is made from a resource in {foreign}; {where_allowed(view)}"
+            path, f"the location is made from a resource in {foreign}; {where_allowed(context)}"
         )
     elif not places or None in places:
-        yield indeterminate(path, f"the location can't be seen; {where_allowed(view)}")
+        yield indeterminate(path, f"the location can't be seen; {where_allowed(context)}")
 
 
 @rule(
@@ -179,7 +181,7 @@ def _judge_unknown(leaf: Leaf, resource: Resource, view: View) -> Iterator[Findi
     "Set the property to a location in the country, uaenorth or uaecentral, or remove the copy "
     "that it makes elsewhere.",
 )
-def location(resource: Resource, view: View) -> Iterator[Finding]:
+def location(resource: Resource, context: Context) -> Iterator[Finding]:
     """Any key that names a location, at any depth."""
     describing = resource.kind.rpartition(":")[0] in _DESCRIBING
     for leaf in walk(resource):
@@ -189,9 +191,9 @@ def location(resource: Resource, view: View) -> Iterator[Finding]:
         if leaf.keys[-len(elsewhere) :] == elsewhere:
             continue
         if not is_unknown(leaf.value):
-            yield from _judge_text(leaf, text(leaf.value), resource, view)
+            yield from _judge_text(leaf, text(leaf.value), resource, context)
         elif _is_near(leaf.keys) or _SETTING.search(leaf.keys[-2 if leaf.key == "value" else -1]):
-            yield from _judge_unknown(leaf, resource, view)
+            yield from _judge_unknown(leaf, resource, context)
 
 
 @rule(
@@ -203,7 +205,7 @@ def location(resource: Resource, view: View) -> Iterator[Finding]:
     "Refer to what is offered in a location in the country: identifiers hold the location after "
     "/locations/, commands after --location.",
 )
-def location_id(resource: Resource, view: View) -> Iterator[Finding]:
+def location_id(resource: Resource, context: Context) -> Iterator[Finding]:
     """Identifiers such as ``…/locations/westeurope/managedApis/office365``, and scripts."""
     if resource.kind.rpartition(":")[0] in _DESCRIBING:
         return
@@ -213,8 +215,8 @@ def location_id(resource: Resource, view: View) -> Iterator[Finding]:
         if is_unknown(leaf.value) and leaf.keys[-2:] in _IDS_WITH_LOCATION:
             yield indeterminate(spell(leaf.path), "the identifier's location can't be seen")
         for named in _told(decoded(leaf)):
-            if is_azure_location(named) and normalise_azure(named) not in allowed(view):
-                yield violation(spell(leaf.path), f"it names {named!r}; {where_allowed(view)}")
+            if is_azure_location(named) and normalise_azure(named) not in allowed(context):
+                yield violation(spell(leaf.path), f"it names {named!r}; {where_allowed(context)}")
 
 
 def _told(value: str) -> Iterator[str]:
@@ -238,23 +240,23 @@ _IN_GROUPS: Final = azure("resources:Deployment", "resources:DeploymentStackAtRe
     "Give the resource a location, or the provider the setting azure-native:location, or put the "
     "resource's group into a location in the country.",
 )
-def effective_location(resource: Resource, view: View) -> Iterator[Finding]:
+def effective_location(resource: Resource, context: Context) -> Iterator[Finding]:
     """Without a location it is the provider's default, else that of its resource group."""
     given = resource.get("location")
     if not (given is ABSENT or given == "") or may_be_global(resource.kind):
         return
-    place = azure_place_of(resource, view)
+    place = azure_place_of(resource, context)
     if place is None:
         yield indeterminate(
             "location",
             "no location is given, and neither the provider's nor the resource group's can be "
-            f"seen; {where_allowed(view)}",
+            f"seen; {where_allowed(context)}",
         )
-    elif place not in allowed(view):
+    elif place not in allowed(context):
         yield violation(
             "location",
             f"no location is given, so it is the provider's or the resource group's, {place}; "
-            f"{where_allowed(view)}",
+            f"{where_allowed(context)}",
         )
 
 
@@ -267,9 +269,9 @@ def effective_location(resource: Resource, view: View) -> Iterator[Finding]:
     "Remove extendedLocation: no edge zone of Azure is in the country. Custom locations of one's "
     "own machines (Azure Arc) are named by their id.",
 )
-def edge_zone(resource: Resource, view: View) -> Iterator[Finding]:
+def edge_zone(resource: Resource, context: Context) -> Iterator[Finding]:
     """An extended location of the type EdgeZone, or one named by a plain word."""
-    del view
+    del context
     for leaf in walk(resource):
         keys, path = leaf.keys, spell(leaf.path)
         if len(keys) < 2 or not keys[-2].lower().endswith("extendedlocation"):
@@ -315,7 +317,7 @@ _GROUP: Final = re.compile(r"\[\s*resourceGroup\(\)\s*\.\s*location\s*\]", re.IG
     "Declare the resources in the program instead of the template; or write every location in it "
     "as a word, as a parameter that is given, or as [resourceGroup().location].",
 )
-def template(resource: Resource, view: View) -> Iterator[Finding]:
+def template(resource: Resource, context: Context) -> Iterator[Finding]:
     """Locations that are expressions, and types whose own rules don't see into templates.
 
     Locations that are words are judged wherever they stand.
@@ -338,7 +340,7 @@ def template(resource: Resource, view: View) -> Iterator[Finding]:
         for below, value in leaves(get(body, "resources")):
             path = f"{holder}template.resources{spell(below)}"
             if below and below[-1] == "location":
-                yield from _judge(resource, view, path, value, holder)
+                yield from _judge(resource, context, path, value, holder)
             elif below and below[-1] == "type":
                 around = spell(below[:-1])
                 sku = get(_at(get(body, "resources"), below[:-1]), "sku.name")
@@ -346,10 +348,10 @@ def template(resource: Resource, view: View) -> Iterator[Finding]:
 
 
 def _judge(
-    resource: Resource, view: View, path: str, value: Any, holder: str
+    resource: Resource, context: Context, path: str, value: Any, holder: str
 ) -> Iterator[Finding]:
     if is_unknown(value):
-        yield indeterminate(path, f"the location can't be seen; {where_allowed(view)}")
+        yield indeterminate(path, f"the location can't be seen; {where_allowed(context)}")
     if not (text(value).startswith("[") and text(value).endswith("]")):
         return
     found: Any = value
@@ -358,13 +360,15 @@ def _judge(
         if found is ABSENT:
             found = resource.get(f"{holder}template.parameters.{matched[1]}.defaultValue")
     if _GROUP.fullmatch(text(found)):
-        found = next((azure_place_of(each, view) for each in groups_of(resource, view)), None)
+        found = next(
+            (azure_place_of(each, context) for each in groups_of(resource, context)), None
+        )
     if not text(found) or text(found).startswith("["):
         yield indeterminate(
-            path, f"the template's location can't be evaluated; {where_allowed(view)}"
+            path, f"the template's location can't be evaluated; {where_allowed(context)}"
         )
-    elif normalise_azure(found) not in {*allowed(view), "global"}:
-        yield violation(path, f"the location is {text(found)!r}; {where_allowed(view)}")
+    elif normalise_azure(found) not in {*allowed(context), "global"}:
+        yield violation(path, f"the location is {text(found)!r}; {where_allowed(context)}")
 
 
 def _at(value: Any, path: Path) -> Any:

@@ -14,9 +14,9 @@ from typing import Any, Final
 
 from falaj.components.catalogue.region_names import normalise_azure
 from falaj.policies.model import (
+    Context,
     Resource,
     Stack,
-    View,
     is_unknown,
     text,
 )
@@ -57,32 +57,32 @@ _NAMED: Final = {
 _GENERATIONS: Final = 4
 
 
-def allowed(view: View) -> tuple[str, ...]:
+def allowed(context: Context) -> tuple[str, ...]:
     """The locations where data may be."""
-    return view.settings.regions("azure")
+    return context.settings.regions("azure")
 
 
-def where_allowed(view: View) -> str:
+def where_allowed(context: Context) -> str:
     """The end of a reason: where data may be."""
-    return f"data may be in {' or '.join(allowed(view)) or 'no location of Azure'}"
+    return f"data may be in {' or '.join(allowed(context)) or 'no location of Azure'}"
 
 
-def geo_copies_stay(view: View) -> bool:
+def geo_copies_stay(context: Context) -> bool:
     """Whether copies in the region's pair are wanted, and the pairs of all regions allowed."""
-    regions = allowed(view)
-    return view.settings.geo_redundancy == "paired" and all(
+    regions = allowed(context)
+    return context.settings.geo_redundancy == "paired" and all(
         PAIRS.get(each) in regions for each in regions
     )
 
 
-def no_geo_copies(view: View) -> str:
+def no_geo_copies(context: Context) -> str:
     """The end of a reason: why a geo-redundant copy isn't allowed."""
-    if view.settings.geo_redundancy == "paired":
-        return f"the region's pair isn't an allowed place; {where_allowed(view)}"
+    if context.settings.geo_redundancy == "paired":
+        return f"the region's pair isn't an allowed place; {where_allowed(context)}"
     return "geoRedundancy is forbidden in the settings"
 
 
-def azure_place_of(resource: Resource, view: View, _generation: int = 0) -> str | None:
+def azure_place_of(resource: Resource, context: Context, _generation: int = 0) -> str | None:
     """The location of a resource in its one spelling; None where it can't be seen."""
     given = resource.get("location")
     for known in (given, resource.outputs.get("location")):
@@ -91,37 +91,39 @@ def azure_place_of(resource: Resource, view: View, _generation: int = 0) -> str 
     if _generation >= _GENERATIONS:
         return None
     if is_unknown(given):
-        return _one(refers_to(resource, "location", given, view), view, _generation)
+        return _one(refers_to(resource, "location", given, context), context, _generation)
     if resource.kind not in LOCATED:
-        return _one(_parents(resource, view), view, _generation)
+        return _one(_parents(resource, context), context, _generation)
     default = resource.provider.properties.get("location") if resource.provider else None
     if text(default):
         return normalise_azure(default)
-    return None if is_unknown(default) else _one(groups_of(resource, view), view, _generation)
+    return (
+        None if is_unknown(default) else _one(groups_of(resource, context), context, _generation)
+    )
 
 
-def _one(found: list[Resource], view: View, generation: int) -> str | None:
+def _one(found: list[Resource], context: Context, generation: int) -> str | None:
     """The place of what was found: a place that isn't allowed, where there are several."""
-    places = [azure_place_of(each, view, generation + 1) for each in found]
+    places = [azure_place_of(each, context, generation + 1) for each in found]
     if not places or None in places:
-        return next((each for each in places if each and each not in allowed(view)), None)
-    return next((each for each in places if each not in allowed(view)), places[0])
+        return next((each for each in places if each and each not in allowed(context)), None)
+    return next((each for each in places if each not in allowed(context)), places[0])
 
 
-def groups_of(resource: Resource, view: View) -> list[Resource]:
+def groups_of(resource: Resource, context: Context) -> list[Resource]:
     """The resource group of a resource, where it is in the stack."""
-    found = refers_to(resource, "resourceGroupName", resource.get("resourceGroupName"), view)
+    found = refers_to(resource, "resourceGroupName", resource.get("resourceGroupName"), context)
     return [each for each in found if each.kind == GROUP]
 
 
-def _parents(resource: Resource, view: View) -> list[Resource]:
+def _parents(resource: Resource, context: Context) -> list[Resource]:
     """Resources of the same module that its names point to, else what its scope is."""
     module = resource.kind.rpartition(":")[0]
     for key, value in resource.properties.items():
         if key.endswith(("Name", "name")) and key != "resourceGroupName":
             found = [
                 each
-                for each in refers_to(resource, key, value, view)
+                for each in refers_to(resource, key, value, context)
                 if each.urn != resource.urn and each.kind.rpartition(":")[0] == module
             ]
             if found:
@@ -148,7 +150,7 @@ def _by_name(stack: Stack) -> dict[str, list[Resource]]:
     return found
 
 
-def refers_to(resource: Resource, path: str, value: Any, view: View) -> list[Resource]:
+def refers_to(resource: Resource, path: str, value: Any, context: Context) -> list[Resource]:
     """The resources of the stack that a property refers to.
 
     Args:
@@ -156,9 +158,9 @@ def refers_to(resource: Resource, path: str, value: Any, view: View) -> list[Res
         path: of the property, as in findings.
         value: at that path: an id, a name, or an unknown, which is followed through what the
             engine knows it was made from.
-        view: without its stack nothing is found.
+        context: without its stack nothing is found.
     """
-    stack = view.stack
+    stack = context.stack
     if stack is None:
         return []
     if is_unknown(value):
@@ -220,9 +222,9 @@ def _same_kind(kind: str, resource: Resource) -> bool:
     return own.endswith(kind) or kind.endswith(own)
 
 
-def is_trusted(value: Any, view: View) -> bool:
+def is_trusted(value: Any, context: Context) -> bool:
     """Whether an id is of a subscription that the settings name as one's own or a friend's."""
     found = _ARM_ID.match(text(value))
     return found is not None and found[1].lower() in {
-        each.lower() for each in view.settings.allowed_accounts
+        each.lower() for each in context.settings.allowed_accounts
     }

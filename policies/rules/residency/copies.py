@@ -9,11 +9,11 @@ from typing import Any, Final
 
 from falaj.policies.model import (
     ABSENT,
+    Context,
     Finding,
     Resource,
     Rule,
     Severity,
-    View,
     format_value,
     get,
     indeterminate,
@@ -64,11 +64,11 @@ def _destinations(resource: Resource, *keys: str) -> Iterator[tuple[str, Any]]:
     "be told: names and ARNs of buckets say none. There is one AWS region in the country, so a "
     "replica of another region always is abroad.",
 )
-def replication(resource: Resource, view: View) -> Iterator[Finding]:
+def replication(resource: Resource, context: Context) -> Iterator[Finding]:
     """Every destination's bucket; one that nobody can place is a violation, for it gets all."""
     for at, value in _destinations(resource, "bucket"):
         yield from destinations.bucket_at(
-            resource, view, at, value, "the destination bucket", certain=True
+            resource, context, at, value, "the destination bucket", certain=True
         )
 
 
@@ -80,12 +80,12 @@ def replication(resource: Resource, view: View) -> Iterator[Finding]:
     (*CONTROLS, "iso27001:A.8.12"),
     "Add the account to the setting allowedAccounts, or replicate within the account.",
 )
-def replica_account(resource: Resource, view: View) -> Iterator[Finding]:
+def replica_account(resource: Resource, context: Context) -> Iterator[Finding]:
     """The account that owns the replicas, where one is named."""
     for at, value in _destinations(resource, "account", "accountId"):
         if is_unknown(value):
             yield indeterminate(at, "the account that owns replicas can't be known")
-        elif text(value) and text(value) not in view.settings.allowed_accounts:
+        elif text(value) and text(value) not in context.settings.allowed_accounts:
             yield violation(
                 at,
                 f"replicas are owned by the account {text(value)}, which the setting "
@@ -101,14 +101,14 @@ def replica_account(resource: Resource, view: View) -> Iterator[Finding]:
     CONTROLS,
     "Use an access point of the bucket's own region (aws.s3.AccessPoint).",
 )
-def multi_region_access_point(resource: Resource, view: View) -> Iterator[Finding]:
+def multi_region_access_point(resource: Resource, context: Context) -> Iterator[Finding]:
     """Requests pass the edges of Global Accelerator, whatever the regions behind are.
 
     https://docs.aws.amazon.com/AmazonS3/latest/userguide/MultiRegionAccessPoints.html
     """
     if resource.kind == _SPANNING and resource.custom:
         yield violation(
-            "", f"requests pass edges of AWS, which are abroad as well; {places_said(view)}"
+            "", f"requests pass edges of AWS, which are abroad as well; {places_said(context)}"
         )
 
 
@@ -124,7 +124,7 @@ def multi_region_access_point(resource: Resource, view: View) -> Iterator[Findin
     CONTROLS,
     "Suspend transfer acceleration: it takes objects in at the edge nearest to the sender.",
 )
-def acceleration(resource: Resource, view: View) -> Iterator[Finding]:
+def acceleration(resource: Resource, context: Context) -> Iterator[Finding]:
     """Transfer acceleration, inline or by itself; off unless it is switched on."""
     key = "accelerationStatus" if resource.kind in _BUCKET else "status"
     value = resource.get(key)
@@ -132,7 +132,7 @@ def acceleration(resource: Resource, view: View) -> Iterator[Finding]:
         yield indeterminate(key, "whether transfer acceleration is on can't be known")
     elif text(value).lower() == "enabled":
         yield violation(
-            key, f"objects are taken in at edges, which are abroad as well; {places_said(view)}"
+            key, f"objects are taken in at edges, which are abroad as well; {places_said(context)}"
         )
 
 
@@ -176,10 +176,10 @@ class Copies:
     source: str
     unless: tuple[str, str] = ("", "")
 
-    def judge(self, resource: Resource, view: View) -> Iterator[Finding]:
+    def judge(self, resource: Resource, context: Context) -> Iterator[Finding]:
         """Copies in another region that the settings don't allow, or that can't be seen."""
         path, value = self.unless
-        if geo_copies_stay(view) or (path and scalar(resource.get(path)) == value):
+        if geo_copies_stay(context) or (path and scalar(resource.get(path)) == value):
             return
         found = list(select(resource.properties, self.path, absent=True)) or [(self.path, ABSENT)]
         local = {each.lower() for each in self.local}
@@ -191,13 +191,14 @@ class Copies:
                     yield violation(
                         path,
                         f"it isn't given, and the default, {self.default}, copies to another "
-                        f"region ({self.source}); it must be {self.wanted}: {no_geo_copies(view)}",
+                        f"region ({self.source}); it must be {self.wanted}: "
+                        f"{no_geo_copies(context)}",
                     )
             elif scalar(value) not in local:
                 yield violation(
                     path,
                     f"{format_value(value)} copies to another region; it must be "
-                    f"{self.wanted}: {no_geo_copies(view)}",
+                    f"{self.wanted}: {no_geo_copies(context)}",
                 )
 
     @property
@@ -215,9 +216,9 @@ def copies(
     by_kind = {kind: found for name, found in table.items() for kind in azure(name)}
 
     @rule(id, title, Severity.CRITICAL, frozenset(by_kind), COPY_CONTROLS, remediation)
-    def check(resource: Resource, view: View) -> Iterator[Finding]:
+    def check(resource: Resource, context: Context) -> Iterator[Finding]:
         for each in by_kind.get(resource.kind, ()):
-            yield from each.judge(resource, view)
+            yield from each.judge(resource, context)
 
     return check
 
@@ -308,14 +309,14 @@ _AUTOMATED: Final = (
     "Remove the copy to another region, or give it an allowed one. Keep a second copy in another "
     "vault or account of the same region instead.",
 )
-def snapshot_copy(resource: Resource, view: View) -> Iterator[Finding]:
+def snapshot_copy(resource: Resource, context: Context) -> Iterator[Finding]:
     """Destinations of copies; where none is given the copy stays in its region."""
     if resource.kind == _AUTOMATED and resource.custom:
         yield violation(
-            "", f"backups are replicated from one region to another; {places_said(view)}"
+            "", f"backups are replicated from one region to another; {places_said(context)}"
         )
     for path in _COPIES.get(resource.kind, ()):
-        yield from destinations.region(resource, view, path, "the copy")
+        yield from destinations.region(resource, context, path, "the copy")
 
 
 @rule(
@@ -326,13 +327,13 @@ def snapshot_copy(resource: Resource, view: View) -> Iterator[Finding]:
     _CONTROLS,
     "Copy to a vault of an allowed region: the ARN of the vault says its region.",
 )
-def backup_copy(resource: Resource, view: View) -> Iterator[Finding]:
+def backup_copy(resource: Resource, context: Context) -> Iterator[Finding]:
     """The vaults of copy actions, and the air-gapped ones."""
     for path in (
         "rules.copyActions.destinationVaultArn",
         "rules.targetLogicallyAirGappedBackupVaultArn",
     ):
-        yield from destinations.arn(resource, view, path, "the vault")
+        yield from destinations.arn(resource, context, path, "the vault")
 
 
 # Keys and secrets that exist in several regions.
@@ -353,12 +354,12 @@ _MAY_SPAN: Final = frozenset(("aws:kms/key:Key", "aws:kms/externalKey:ExternalKe
     "Leave multiRegion off, and use a key of its own in each allowed region. Whether a key spans "
     "regions can't be changed later: make a new key and encrypt anew.",
 )
-def multi_region_key(resource: Resource, view: View) -> Iterator[Finding]:
+def multi_region_key(resource: Resource, context: Context) -> Iterator[Finding]:
     """A replica has its primary, which holds the same key material, in another region."""
     if resource.kind in _REPLICAS:
         if resource.custom:
             yield violation(
-                "", f"it shares its key material with another region; {places_said(view)}"
+                "", f"it shares its key material with another region; {places_said(context)}"
             )
         return
     value = resource.get("multiRegion")
@@ -366,7 +367,7 @@ def multi_region_key(resource: Resource, view: View) -> Iterator[Finding]:
         yield indeterminate("multiRegion", "whether the key may be replicated can't be known")
     elif is_true(value):
         yield violation(
-            "multiRegion", f"the key may be replicated to other regions; {places_said(view)}"
+            "multiRegion", f"the key may be replicated to other regions; {places_said(context)}"
         )
 
 
@@ -378,9 +379,9 @@ def multi_region_key(resource: Resource, view: View) -> Iterator[Finding]:
     _KEYS,
     "Remove the replicas of other regions.",
 )
-def secret_replica(resource: Resource, view: View) -> Iterator[Finding]:
+def secret_replica(resource: Resource, context: Context) -> Iterator[Finding]:
     """Regions of replicas."""
-    yield from destinations.region(resource, view, "replicas.region", "the replica")
+    yield from destinations.region(resource, context, "replicas.region", "the replica")
 
 
 # Backups and recovery on Azure: where databases' backups, vaults and recovered machines are.
@@ -493,12 +494,12 @@ vaults: Final = copies(
     "Set backupPolicy to Continuous, which keeps backups beside the data, or to Periodic with "
     "backupStorageRedundancy Local or Zone.",
 )
-def cosmos_backup(resource: Resource, view: View) -> Iterator[Finding]:
+def cosmos_backup(resource: Resource, context: Context) -> Iterator[Finding]:
     """Periodic backups are the default, and Geo is theirs; continuous ones stay beside the data.
 
     https://learn.microsoft.com/azure/cosmos-db/periodic-backup-storage-redundancy
     """
-    if geo_copies_stay(view):
+    if geo_copies_stay(context):
         return
     path = "backupPolicy.periodicModeProperties.backupStorageRedundancy"
     mode = resource.get("backupPolicy.type")
@@ -511,7 +512,7 @@ def cosmos_backup(resource: Resource, view: View) -> Iterator[Finding]:
         elif scalar(copied) not in {"local", "zone"}:
             given = text(copied) or "not given, and so Geo"
             yield violation(
-                path, f"it is {given}, which copies to another region: {no_geo_copies(view)}"
+                path, f"it is {given}, which copies to another region: {no_geo_copies(context)}"
             )
 
 
@@ -529,9 +530,9 @@ IOT: Final = azure("iothub:IotHubResource", "deviceprovisioningservices:IotDpsRe
     "Set enableDataResidency of hubs of devices, replicationRegion None of notification hubs and "
     "redundancyMode None of web applications. " + REMEDIATION,
 )
-def service_copies(resource: Resource, view: View) -> Iterator[Finding]:
+def service_copies(resource: Resource, context: Context) -> Iterator[Finding]:
     """What a service copies by itself so that it can move to the pair."""
-    if geo_copies_stay(view):
+    if geo_copies_stay(context):
         return
     if resource.kind in IOT:
         path, wanted, default = "properties.enableDataResidency", {"true"}, "false"
@@ -546,7 +547,7 @@ def service_copies(resource: Resource, view: View) -> Iterator[Finding]:
     elif (default.lower() if value is ABSENT else scalar(value)) not in wanted:
         given = f"not given, and so {default}" if value is ABSENT else text(value) or scalar(value)
         yield violation(
-            path, f"it is {given}, which copies to another region: {no_geo_copies(view)}"
+            path, f"it is {given}, which copies to another region: {no_geo_copies(context)}"
         )
 
 
@@ -577,11 +578,11 @@ _COPYING: Final = re.compile(
     COPY_CONTROLS,
     REMEDIATION,
 )
-def geo_redundancy(resource: Resource, view: View) -> Iterator[Finding]:
+def geo_redundancy(resource: Resource, context: Context) -> Iterator[Finding]:
     """Values such as Standard_GRS under any key of a sku, of types that no table knows."""
     module = resource.kind.rpartition(":")[0]
     # Migrate only calculates what storage would cost.
-    if geo_copies_stay(view) or module == "azure-native:migrate" or resource.kind in KNOWN:
+    if geo_copies_stay(context) or module == "azure-native:migrate" or resource.kind in KNOWN:
         return
     for leaf in walk(resource):
         name = "".join(leaf.keys[-2:]) if leaf.key in {"name", "value"} else leaf.key
@@ -591,7 +592,7 @@ def geo_redundancy(resource: Resource, view: View) -> Iterator[Finding]:
         if _GEO.fullmatch(text(leaf.value)):
             yield violation(
                 spell(leaf.path),
-                f"{text(leaf.value)} copies to another region: {no_geo_copies(view)}",
+                f"{text(leaf.value)} copies to another region: {no_geo_copies(context)}",
             )
 
 

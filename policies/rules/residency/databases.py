@@ -6,11 +6,11 @@ from collections.abc import Iterator
 from typing import Final
 
 from falaj.policies.model import (
+    Context,
     Finding,
     Resource,
     Rule,
     Severity,
-    View,
     indeterminate,
     is_false,
     is_true,
@@ -55,15 +55,15 @@ _MEMBERS: Final[dict[str, tuple[str, ...]]] = {
     CONTROLS,
     "Use a cluster of one region with several zones: every further region of AWS is abroad.",
 )
-def global_database(resource: Resource, view: View) -> Iterator[Finding]:
+def global_database(resource: Resource, context: Context) -> Iterator[Finding]:
     """Global clusters, and the clusters that join them."""
     if (what := _GLOBAL.get(resource.kind)) and resource.custom:
-        yield violation("", f"it is {what}, which spans regions; {places_said(view)}")
+        yield violation("", f"it is {what}, which spans regions; {places_said(context)}")
     for path in _MEMBERS.get(resource.kind, ()):
         if is_unknown(resource.get(path)):
             yield indeterminate(path, "whether it belongs to a global database can't be known")
         elif destinations.is_set(resource, path):
-            yield violation(path, f"it belongs to a global database; {places_said(view)}")
+            yield violation(path, f"it belongs to a global database; {places_said(context)}")
 
 
 #: Where data is replicated to, by type.
@@ -86,10 +86,10 @@ _REPLICAS: Final[dict[str, tuple[str, ...]]] = {
     "Remove the replicas of other regions. A table needs none for availability: it is kept in "
     "several zones of its region.",
 )
-def database_replica(resource: Resource, view: View) -> Iterator[Finding]:
+def database_replica(resource: Resource, context: Context) -> Iterator[Finding]:
     """Regions of replicas and witnesses."""
     for path in _REPLICAS[resource.kind]:
-        yield from destinations.region(resource, view, path, "the replica")
+        yield from destinations.region(resource, context, path, "the replica")
 
 
 #: ARNs of the database that one is a replica of, or is replicated to.
@@ -120,13 +120,13 @@ _PEERS: Final[dict[str, tuple[str, ...]]] = {
     "Replicate within an allowed region: a replica's other end, which holds the same data, "
     "must be in the country as well.",
 )
-def database_peer(resource: Resource, view: View) -> Iterator[Finding]:
+def database_peer(resource: Resource, context: Context) -> Iterator[Finding]:
     """The other end of a replication; a bare identifier is one of the same region."""
     for path in _PEERS[resource.kind]:
-        yield from destinations.arn(resource, view, path, "the replication's other end")
+        yield from destinations.arn(resource, context, path, "the replication's other end")
     if resource.kind == "aws:dynamodb/tableReplica:TableReplica" and resource.custom:
         # The table's own region always is another one.
-        yield violation("", f"it replicates a table of another region; {places_said(view)}")
+        yield violation("", f"it replicates a table of another region; {places_said(context)}")
 
 
 @rule(
@@ -137,14 +137,14 @@ def database_peer(resource: Resource, view: View) -> Iterator[Finding]:
     CONTROLS,
     "Set dataReplicationMode to NONE, and use a deployment of several zones.",
 )
-def broker_replication(resource: Resource, view: View) -> Iterator[Finding]:
+def broker_replication(resource: Resource, context: Context) -> Iterator[Finding]:
     """Cross-region data replication of Amazon MQ; off unless it is switched on."""
     value = resource.get("dataReplicationMode")
     if is_unknown(value):
         yield indeterminate("dataReplicationMode", "whether it is replicated can't be known")
     elif text(value).upper() == "CRDR":
         yield violation(
-            "dataReplicationMode", f"CRDR replicates to another region; {places_said(view)}"
+            "dataReplicationMode", f"CRDR replicates to another region; {places_said(context)}"
         )
 
 
@@ -217,12 +217,12 @@ replicas: Final = targets(
     "Set allowCrossTenantReplication to false: a policy of replication may otherwise name an "
     "account of another organisation, wherever it is.",
 )
-def cross_tenant(resource: Resource, view: View) -> Iterator[Finding]:
+def cross_tenant(resource: Resource, context: Context) -> Iterator[Finding]:
     """Off for new accounts since API 2023-01-01; before that absence meant yes.
 
     https://learn.microsoft.com/azure/storage/blobs/object-replication-prevent-cross-tenant-policies
     """
-    del view
+    del context
     replication = resource.get("allowCrossTenantReplication")
     if is_unknown(replication):
         yield indeterminate("allowCrossTenantReplication", "whether it is allowed can't be seen")
@@ -252,12 +252,12 @@ def _is_before_2023(token: str) -> bool:
     "Set allowedCopyScope to PrivateLink or AAD: otherwise whoever may read the account can have "
     "Azure copy its blobs into any account of the world.",
 )
-def copy_scope(resource: Resource, view: View) -> Iterator[Finding]:
+def copy_scope(resource: Resource, context: Context) -> Iterator[Finding]:
     """Without a scope, blobs may be copied between any accounts.
 
     https://learn.microsoft.com/azure/storage/common/security-restrict-copy-operations
     """
-    del view
+    del context
     scope = resource.get("allowedCopyScope")
     if is_unknown(scope):
         yield indeterminate("allowedCopyScope", "who may copy can't be seen")

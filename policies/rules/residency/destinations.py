@@ -10,12 +10,12 @@ from typing import Any, Final
 from falaj.components.catalogue.region_names import region_in
 from falaj.policies.model import (
     ABSENT,
+    Context,
     Finding,
     Resource,
     Rule,
     Severity,
     Stack,
-    View,
     indeterminate,
     is_unknown,
     rule,
@@ -50,21 +50,21 @@ _BUCKET: Final = re.compile(
 _ACCOUNT: Final = re.compile(r"(?<!\d)(\d{12})(?!\d)")
 
 
-def _judge(place: str, path: str, what: str, view: View) -> Iterator[Finding]:
-    if not is_allowed(place, view):
-        yield violation(path, f"{what} is in {place}; {places_said(view)}")
+def _judge(place: str, path: str, what: str, context: Context) -> Iterator[Finding]:
+    if not is_allowed(place, context):
+        yield violation(path, f"{what} is in {place}; {places_said(context)}")
 
 
 #: Packages whose values are never a place or an ARN by themselves.
 _SAY_NOTHING: Final = frozenset(("random", "time", "tls"))
 
 
-def _places(near: Sequence[Resource], view: View) -> set[str]:
+def _places(near: Sequence[Resource], context: Context) -> set[str]:
     """Where resources are that a value was made from; roles and random names say nothing.
 
     Outputs of other stacks and of commands may be anything.
     """
-    found = {place_of(each, view.stack) for each in near if has_place(each)} - {"global"}
+    found = {place_of(each, context.stack) for each in near if has_place(each)} - {"global"}
     opaque = any(
         each.custom and not has_place(each) and each.package not in _SAY_NOTHING for each in near
     )
@@ -72,52 +72,54 @@ def _places(near: Sequence[Resource], view: View) -> set[str]:
 
 
 def _unseen(
-    near: Sequence[Resource], path: str, what: str, view: View, why: str
+    near: Sequence[Resource], path: str, what: str, context: Context, why: str
 ) -> Iterator[Finding]:
     """A value that can't be seen, judged by what it was made from."""
-    places = _places(near, view)
-    foreign = sorted(each for each in places if each != "unknown" and not is_allowed(each, view))
+    places = _places(near, context)
+    foreign = sorted(
+        each for each in places if each != "unknown" and not is_allowed(each, context)
+    )
     if foreign:
-        yield violation(path, f"{what} is made from {foreign[0]}; {places_said(view)}")
+        yield violation(path, f"{what} is made from {foreign[0]}; {places_said(context)}")
     elif not places or "unknown" in places:
-        yield indeterminate(path, f"where {what} is {why}; {places_said(view)}")
+        yield indeterminate(path, f"where {what} is {why}; {places_said(context)}")
 
 
-def region(resource: Resource, view: View, path: str, what: str) -> Iterator[Finding]:
+def region(resource: Resource, context: Context, path: str, what: str) -> Iterator[Finding]:
     """Judge every region that a property names; what is no region at all is no allowed one."""
     for at, value in select(resource.properties, path):
         if is_unknown(value):
-            near = view.referred(resource, at)
-            yield from _unseen(near, at, what, view, "can't be known")
+            near = context.referred(resource, at)
+            yield from _unseen(near, at, what, context, "can't be known")
         elif said := text(value):
-            yield from _judge(f"aws/{region_in(said) or said}", at, what, view)
+            yield from _judge(f"aws/{region_in(said) or said}", at, what, context)
 
 
 def arn(
-    resource: Resource, view: View, path: str, what: str, *, names_are_local: bool = True
+    resource: Resource, context: Context, path: str, what: str, *, names_are_local: bool = True
 ) -> Iterator[Finding]:
     """Judge every ARN at a path: by its region, by the bucket that it names, or by its origin.
 
     Args:
         resource: whose property.
-        view: settings, and the stack in the second look.
+        context: settings, and the stack in the second look.
         path: keys as `select` takes them.
         what: what the property points to, for the reason.
         names_are_local: a bare name is one of the resource's own region.
     """
     for at, value in select(resource.properties, path):
         if is_unknown(value):
-            near = view.referred(resource, at)
-            yield from _unseen(near, at, what, view, "can't be known")
+            near = context.referred(resource, at)
+            yield from _unseen(near, at, what, context, "can't be known")
             continue
         said = text(value)
         if found := region_in(said):
-            yield from _judge(f"aws/{found}", at, what, view)
+            yield from _judge(f"aws/{found}", at, what, context)
         elif said.startswith("arn:") and ":s3:::" in said:
-            yield from bucket_at(resource, view, at, value, what)
+            yield from bucket_at(resource, context, at, value, what)
         elif said and not names_are_local and not said.startswith("arn:"):
-            near = view.referred(resource, at)
-            yield from _unseen(near, at, what, view, "isn't said by its name")
+            near = context.referred(resource, at)
+            yield from _unseen(near, at, what, context, "isn't said by its name")
 
 
 def bucket_name(value: object) -> str:
@@ -131,13 +133,13 @@ def _is_of_s3(resource: Resource) -> bool:
 
 
 def bucket_at(
-    resource: Resource, view: View, at: str, value: Any, what: str, *, certain: bool = False
+    resource: Resource, context: Context, at: str, value: Any, what: str, *, certain: bool = False
 ) -> Iterator[Finding]:
     """Judge a bucket by the stack: names and ARNs of S3 say no region.
 
     Args:
         resource: whose property.
-        view: settings, and the stack in the second look.
+        context: settings, and the stack in the second look.
         at: the property's path.
         value: what it is.
         what: what the bucket is for, for the reason.
@@ -146,26 +148,28 @@ def bucket_at(
     if is_unknown(value):
         # Companions, as its policy is one, have the bucket's region and repeat its name.
         near = [
-            each for each in view.referred(resource, at) if _is_of_s3(each) or not has_place(each)
+            each
+            for each in context.referred(resource, at)
+            if _is_of_s3(each) or not has_place(each)
         ]
-        yield from _unseen(near, at, what, view, "can't be known")
+        yield from _unseen(near, at, what, context, "can't be known")
         return
     if ".mrap" in text(value):
-        yield violation(at, f"{what} is reached through edges abroad; {places_said(view)}")
+        yield violation(at, f"{what} is reached through edges abroad; {places_said(context)}")
         return
     if found := region_in(value):
-        yield from _judge(f"aws/{found}", at, what, view)
+        yield from _judge(f"aws/{found}", at, what, context)
         return
     name = bucket_name(value)
     if not name:
         return
-    if view.stack is None:
-        yield indeterminate(at, f"where {what} is needs the whole stack; {places_said(view)}")
+    if context.stack is None:
+        yield indeterminate(at, f"where {what} is needs the whole stack; {places_said(context)}")
         return
     places = {
-        place_of(each, view.stack)
+        place_of(each, context.stack)
         for known in (name, text(value))
-        for each in view.stack.called(known)
+        for each in context.stack.called(known)
         if each.kind in BUCKETS
     }
     if not places:
@@ -173,21 +177,21 @@ def bucket_at(
         yield find(
             at,
             f"{what} is no bucket of this stack, and the names of buckets say no region; "
-            f"{places_said(view)}",
+            f"{places_said(context)}",
         )
     for place in sorted(places):
         if place == "unknown":
-            yield indeterminate(at, f"where {what} is can't be known; {places_said(view)}")
+            yield indeterminate(at, f"where {what} is can't be known; {places_said(context)}")
         else:
-            yield from _judge(place, at, what, view)
+            yield from _judge(place, at, what, context)
 
 
 def bucket(
-    resource: Resource, view: View, path: str, what: str, *, certain: bool = False
+    resource: Resource, context: Context, path: str, what: str, *, certain: bool = False
 ) -> Iterator[Finding]:
     """Judge every bucket at a path, as `bucket_at` does."""
     for at, value in select(resource.properties, path):
-        yield from bucket_at(resource, view, at, value, what, certain=certain)
+        yield from bucket_at(resource, context, at, value, what, certain=certain)
 
 
 @remembered(size=2)
@@ -204,7 +208,7 @@ def _own_accounts(stack: Stack) -> frozenset[str]:
 
 
 def account(
-    resource: Resource, view: View, path: str, what: str, *, may_be_own: bool = False
+    resource: Resource, context: Context, path: str, what: str, *, may_be_own: bool = False
 ) -> Iterator[Finding]:
     """Judge every account that a property names: by number, or within an ARN; ``*`` is anybody.
 
@@ -212,46 +216,46 @@ def account(
 
     Args:
         resource: whose property.
-        view: settings, and the stack in the second look.
+        context: settings, and the stack in the second look.
         path: keys as `select` takes them.
         what: how the account is let in, for the reason.
         may_be_own: programs often name their own account here, whose number only the cloud's
             answers tell; without these an account is indeterminate rather than foreign.
     """
-    own = _own_accounts(view.stack) if view.stack else frozenset[str]()
+    own = _own_accounts(context.stack) if context.stack else frozenset[str]()
     find = indeterminate if may_be_own and not own else violation
     for at, value in select(resource.properties, path):
         said = text(value)
         if is_unknown(value):
-            if not any(each.package == "aws" for each in view.referred(resource, at)):
+            if not any(each.package == "aws" for each in context.referred(resource, at)):
                 yield indeterminate(at, f"{what} an account that can't be known")
         elif said == "*" or said.lower() == "all":
             yield violation(at, f"{what} everybody; only own and allowed accounts may be named")
         elif ":organizations:" not in said:
             for number in _ACCOUNT.findall(said):
-                if number not in view.settings.allowed_accounts and number not in own:
+                if number not in context.settings.allowed_accounts and number not in own:
                     yield find(
                         at,
                         f"{what} the account {number}, which the setting allowedAccounts lacks",
                     )
 
 
-def host(resource: Resource, view: View, path: str, what: str) -> Iterator[Finding]:
+def host(resource: Resource, context: Context, path: str, what: str) -> Iterator[Finding]:
     """Judge every host at a path, of URLs and of bare hosts: allowed are private ones, those of
     an allowed region, and those that the setting ``allowedHosts`` names."""
     for at, value in select(resource.properties, path):
         if is_unknown(value):
-            near = view.referred(resource, at)
-            yield from _unseen(near, at, what, view, "can't be known")
+            near = context.referred(resource, at)
+            yield from _unseen(near, at, what, context, "can't be known")
             continue
         # Brokers come as a list in one text.
         for found in dict.fromkeys(host_of(each) for each in text(value).split(",")):
-            if found and not may_talk_to(found, view.settings):
+            if found and not may_talk_to(found, context.settings):
                 place = region_of_host(found)
                 yield violation(
                     at,
                     f"{what} is {found}, {f'in {place}' if place else 'which no setting allows'}; "
-                    f"{places_said(view)}",
+                    f"{places_said(context)}",
                 )
 
 
@@ -275,7 +279,7 @@ AZURE_CONTROLS: Final = (
 
 
 def judge_target(
-    resource: Resource, path: str, value: Any, view: View, what: str
+    resource: Resource, path: str, value: Any, context: Context, what: str
 ) -> Iterator[Finding]:
     """What is wrong with the place of something that a property sends data to.
 
@@ -283,26 +287,26 @@ def judge_target(
         resource: whose property.
         path: of the property.
         value: an id or a name; nothing is found for what is absent.
-        view: the settings and the stack.
+        context: the settings and the stack.
         what: how the target is called in the reason, as ``the workspace``.
     """
     if value is ABSENT or value is None or (isinstance(value, str) and not value.strip()):
         return
-    if is_trusted(value, view):
+    if is_trusted(value, context):
         return
-    if view.stack is None:
+    if context.stack is None:
         yield indeterminate(path, f"the place of {what} is judged with the whole stack")
         return
-    found = refers_to(resource, path, value, view)
-    if not found and view.is_from_another_stack(resource, path):
+    found = refers_to(resource, path, value, context)
+    if not found and context.is_from_another_stack(resource, path):
         return
     if is_unknown(value) and not path.endswith("ResourceGroupId"):
         # Ids are made of their groups' names as well; what is in a group may be elsewhere.
         found = [each for each in found if each.kind != GROUP]
-    places = {each.name: azure_place_of(each, view) for each in found}
-    foreign = [(name, at) for name, at in places.items() if at and at not in allowed(view)]
+    places = {each.name: azure_place_of(each, context) for each in found}
+    foreign = [(name, at) for name, at in places.items() if at and at not in allowed(context)]
     for name, at in foreign:
-        yield violation(path, f"{what} {name!r} is in {at}; {where_allowed(view)}")
+        yield violation(path, f"{what} {name!r} is in {at}; {where_allowed(context)}")
     if not foreign and (not places or None in places.values()):
         reason = (
             "isn't in this stack, so its place can't be seen"
@@ -311,7 +315,8 @@ def judge_target(
         )
         yield indeterminate(
             path,
-            f"{what} {reason}; {where_allowed(view)}, or name its subscription in allowedAccounts",
+            f"{what} {reason}; {where_allowed(context)}, or name its subscription in "
+            "allowedAccounts",
         )
 
 
@@ -336,13 +341,13 @@ def targets(
     by_kind = {kind: found for name, found in table.items() for kind in azure(name)}
 
     @rule(id, title, Severity.CRITICAL, frozenset(by_kind), controls, remediation)
-    def check(resource: Resource, view: View) -> Iterator[Finding]:
+    def check(resource: Resource, context: Context) -> Iterator[Finding]:
         hidden: set[str] = set()
         for each in by_kind.get(resource.kind, ()):
             for path, value in select(resource.properties, each.path):
                 # What hides several of them is told once.
                 if not is_unknown(value) or path not in hidden:
-                    yield from judge_target(resource, path, value, view, each.what)
+                    yield from judge_target(resource, path, value, context, each.what)
                 if is_unknown(value):
                     hidden.add(path)
 

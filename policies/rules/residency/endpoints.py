@@ -8,11 +8,11 @@ from typing import Any, Final
 
 from falaj.components.catalogue.region_names import AZURE_LOCATIONS
 from falaj.policies.model import (
+    Context,
     Finding,
     Resource,
     Rule,
     Severity,
-    View,
     indeterminate,
     is_unknown,
     rule,
@@ -90,11 +90,11 @@ def _sends(resource: Resource) -> bool:
     "Send data to a host of an allowed region or of one's own network, or add the host to the "
     "setting allowedHosts once it is sure that it is in the country.",
 )
-def outlet(resource: Resource, view: View) -> Iterator[Finding]:
+def outlet(resource: Resource, context: Context) -> Iterator[Finding]:
     """Endpoints of webhooks, streams, connectors and proxies."""
     if _sends(resource):
         for path in _OUTLETS[resource.kind]:
-            yield from destinations.host(resource, view, path, "the host that gets data")
+            yield from destinations.host(resource, context, path, "the host that gets data")
 
 
 #: Locations of DataSync outside of AWS.
@@ -117,17 +117,19 @@ _TASK: Final = "aws:datasync/task:Task"
     "Move files to a location in an allowed region or in one's own network. A location elsewhere "
     "may be a task's source, in the same stack as the task.",
 )
-def transfer_location(resource: Resource, view: View) -> Iterator[Finding]:
+def transfer_location(resource: Resource, context: Context) -> Iterator[Finding]:
     """Destinations of tasks, and servers that aren't only the source of one."""
     if resource.kind == _TASK:
-        yield from destinations.arn(resource, view, "destinationLocationArn", "the destination")
+        yield from destinations.arn(resource, context, "destinationLocationArn", "the destination")
         return
-    found = list(destinations.host(resource, view, _LOCATIONS[resource.kind], "the server"))
-    if found and view.stack is None:
+    found = list(destinations.host(resource, context, _LOCATIONS[resource.kind], "the server"))
+    if found and context.stack is None:
         yield indeterminate("", "whether the location is a source needs the whole stack")
         return
-    is_source = view.stack and view.stack.referring(resource, _TASK, "sourceLocationArn")
-    is_target = view.stack and view.stack.referring(resource, _TASK, "destinationLocationArn")
+    is_source = context.stack and context.stack.referring(resource, _TASK, "sourceLocationArn")
+    is_target = context.stack and context.stack.referring(
+        resource, _TASK, "destinationLocationArn"
+    )
     if not is_source or is_target:
         yield from found
 
@@ -146,14 +148,14 @@ _REGIONAL: Final = frozenset((
     _CONTROLS,
     "Let the flow end in S3, Redshift or EventBridge of the region.",
 )
-def flow_destination(resource: Resource, view: View) -> Iterator[Finding]:
+def flow_destination(resource: Resource, context: Context) -> Iterator[Finding]:
     """The kinds of connectors that flows end in."""
     for at, value in select(resource.properties, "destinationFlowConfigs.connectorType"):
         if is_unknown(value):
             yield indeterminate(at, "the service that gets data can't be known")
         elif text(value) and text(value).lower() not in _REGIONAL:
             yield violation(
-                at, f"data goes to {text(value)}, a service abroad; {places_said(view)}"
+                at, f"data goes to {text(value)}, a service abroad; {places_said(context)}"
             )
 
 
@@ -180,7 +182,7 @@ _CHATS: Final[dict[str, str]] = {
     "Send notifications to an address of one's own mail domain, or to a number of the country "
     "(+971).",
 )
-def notification(resource: Resource, view: View) -> Iterator[Finding]:
+def notification(resource: Resource, context: Context) -> Iterator[Finding]:
     """Mail, chats and text messages."""
     if (chat := _CHATS.get(resource.kind)) and resource.custom:
         yield violation("", f"messages go to {chat}, which keeps them abroad")
@@ -240,33 +242,33 @@ _BY_KIND: Final = {kind: paths for name, paths in CALLED.items() for kind in azu
     "Deliver to a function, logic app, queue or event hub in the country, or to a host that the "
     "setting allowedHosts names.",
 )
-def webhook(resource: Resource, view: View) -> Iterator[Finding]:
+def webhook(resource: Resource, context: Context) -> Iterator[Finding]:
     """Addresses that are called with what happened: host and place, never the whole address."""
     for path in _BY_KIND.get(resource.kind, ()):
         for where, value in select(resource.properties, path):
-            yield from _judge(resource, where, value, view)
+            yield from _judge(resource, where, value, context)
 
 
-def _judge(resource: Resource, path: str, value: Any, view: View) -> Iterator[Finding]:
+def _judge(resource: Resource, path: str, value: Any, context: Context) -> Iterator[Finding]:
     if text(value).lower().startswith("/subscriptions/"):
-        yield from judge_target(resource, path, value, view, "the service that it calls")
+        yield from judge_target(resource, path, value, context, "the service that it calls")
         return
     host = host_of(value)
-    if not is_unknown(value) and (not host or may_talk_to(host, view.settings)):
+    if not is_unknown(value) and (not host or may_talk_to(host, context.settings)):
         return
-    if named := _foreign(host, view):
-        yield violation(path, f"it calls {named}; {where_allowed(view)}")
+    if named := _foreign(host, context):
+        yield violation(path, f"it calls {named}; {where_allowed(context)}")
         return
-    places = [azure_place_of(each, view) for each in refers_to(resource, path, value, view)]
-    abroad = next((each for each in places if each and each not in allowed(view)), None)
+    places = [azure_place_of(each, context) for each in refers_to(resource, path, value, context)]
+    abroad = next((each for each in places if each and each not in allowed(context)), None)
     if abroad:
-        yield violation(path, f"it calls a resource in {abroad}; {where_allowed(view)}")
+        yield violation(path, f"it calls a resource in {abroad}; {where_allowed(context)}")
     elif places and None not in places:
         return
     elif is_unknown(value):
         yield indeterminate(path, "the host that is called can't be seen")
     elif _AZURE_HOST.search(host):
-        yield indeterminate(path, f"where {host} is can't be seen; {where_allowed(view)}")
+        yield indeterminate(path, f"where {host} is can't be seen; {where_allowed(context)}")
     else:
         yield violation(path, f"{host} is neither in the country nor one of allowedHosts")
 
@@ -290,11 +292,11 @@ def _regions_in(value: str) -> Iterator[str]:
                 yield name
 
 
-def _foreign(host: str, view: View) -> str:
+def _foreign(host: str, context: Context) -> str:
     """What is abroad about a host; empty where nothing is known to be."""
     if service := foreign_service(host):
         return service
-    abroad = [each for each in _regions_in(host) if each not in allowed(view)]
+    abroad = [each for each in _regions_in(host) if each not in allowed(context)]
     return f"a service in {abroad[0]}" if abroad else ""
 
 
@@ -307,17 +309,17 @@ def _foreign(host: str, view: View) -> str:
     "Use the endpoint of the same service in the country, whose host names no location or one of "
     "the country.",
 )
-def foreign_host(resource: Resource, view: View) -> Iterator[Finding]:
+def foreign_host(resource: Resource, context: Context) -> Iterator[Finding]:
     """Hosts of regions abroad in any text, and addresses of services known to keep data there."""
     for leaf in walk(resource):
         value = text(leaf.value)
         if "." not in value or ".".join(leaf.keys) in _BY_KIND.get(resource.kind, ()):
             continue
-        abroad = next((each for each in _regions_in(value) if each not in allowed(view)), "")
+        abroad = next((each for each in _regions_in(value) if each not in allowed(context)), "")
         service = foreign_service(host_of(value)) if _calls(leaf.key) else ""
         if abroad or service:
             named = f"a host of {abroad}" if abroad else service
-            yield violation(spell(leaf.path), f"it names {named}; {where_allowed(view)}")
+            yield violation(spell(leaf.path), f"it names {named}; {where_allowed(context)}")
 
 
 def _calls(key: str) -> bool:

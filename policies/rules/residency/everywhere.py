@@ -16,11 +16,11 @@ from falaj.components.catalogue.region_names import (
 from falaj.policies.model import (
     EVERY,
     REDACTED,
+    Context,
     Finding,
     Resource,
     Rule,
     Severity,
-    View,
     indeterminate,
     is_unknown,
     rule,
@@ -142,16 +142,18 @@ def _in_text(leaf: Leaf) -> Iterator[str]:
             yield f"aws/{found[1].lower()}"
 
 
-def _hidden(resource: Resource, view: View, leaf: Leaf, path: str) -> Iterator[Finding]:
+def _hidden(resource: Resource, context: Context, leaf: Leaf, path: str) -> Iterator[Finding]:
     """What can't be seen counts only under a key that names where data goes."""
     # A zone is always one of the resource's own region, and a location may be a path or a table.
     if kind_named(leaf.keys) == "region":
-        place = referred_place(view, resource, path)
-        if place == "unknown" or is_allowed(place, view):
+        place = referred_place(context, resource, path)
+        if place == "unknown" or is_allowed(place, context):
             # What is made from something at home may still say another region than its own.
-            yield indeterminate(path, f"names a place that {_reason(leaf)}; {places_said(view)}")
+            yield indeterminate(
+                path, f"names a place that {_reason(leaf)}; {places_said(context)}"
+            )
         else:
-            yield violation(path, f"names a place made from {place}; {places_said(view)}")
+            yield violation(path, f"names a place made from {place}; {places_said(context)}")
 
 
 def _reason(leaf: Leaf) -> str:
@@ -167,7 +169,7 @@ def _reason(leaf: Leaf) -> str:
     "Name one of the allowed places, or leave the property out where it only adds regions. What "
     "the resource does in the region that is named, it does with data outside of the country.",
 )
-def foreign_region(resource: Resource, view: View) -> Iterator[Finding]:
+def foreign_region(resource: Resource, context: Context) -> Iterator[Finding]:
     """Region keys at any depth, and region ids under any key that isn't a name or a label."""
     for leaf in walk(resource):
         if not _concerns(resource, leaf):
@@ -175,15 +177,15 @@ def foreign_region(resource: Resource, view: View) -> Iterator[Finding]:
         path = spell(leaf.path)
         if is_unknown(leaf.value):
             # What a component makes of it is judged by itself.
-            yield from _hidden(resource, view, leaf, path) if resource.custom else ()
+            yield from _hidden(resource, context, leaf, path) if resource.custom else ()
             continue
         for place in dict.fromkeys((*_named(leaf), *_in_text(leaf))):
-            if not is_allowed(place, view):
-                yield violation(path, f"names {place}; {places_said(view)}")
+            if not is_allowed(place, context):
+                yield violation(path, f"names {place}; {places_said(context)}")
 
 
-def _pointers(resource: Resource, view: View, *, arns: bool) -> Iterator[Finding]:
-    allowed = view.settings.regions("aws")
+def _pointers(resource: Resource, context: Context, *, arns: bool) -> Iterator[Finding]:
+    allowed = context.settings.regions("aws")
     for leaf in walk(resource):
         if not isinstance(leaf.value, str) or is_document(leaf.value):
             continue
@@ -191,7 +193,7 @@ def _pointers(resource: Resource, view: View, *, arns: bool) -> Iterator[Finding
             if evidence.lower().startswith("arn:") is arns and region not in allowed:
                 yield violation(
                     spell(leaf.path),
-                    f"{evidence} is in aws/{region}; {places_said(view)}",
+                    f"{evidence} is in aws/{region}; {places_said(context)}",
                 )
 
 
@@ -205,9 +207,9 @@ def _pointers(resource: Resource, view: View, *, arns: bool) -> Iterator[Finding
     "the data, encrypts it or may be used by whoever the permission is for. To forbid a region, "
     "use a statement with the effect Deny.",
 )
-def foreign_arn(resource: Resource, view: View) -> Iterator[Finding]:
+def foreign_arn(resource: Resource, context: Context) -> Iterator[Finding]:
     """ARNs with a region, in any text."""
-    return _pointers(resource, view, arns=True)
+    return _pointers(resource, context, arns=True)
 
 
 @rule(
@@ -218,9 +220,9 @@ def foreign_arn(resource: Resource, view: View) -> Iterator[Finding]:
     CONTROLS,
     "Use the endpoint, registry or endpoint service of an allowed region.",
 )
-def foreign_host(resource: Resource, view: View) -> Iterator[Finding]:
+def foreign_host(resource: Resource, context: Context) -> Iterator[Finding]:
     """Hosts such as ``*.eu-west-1.amazonaws.com``, in any text."""
-    return _pointers(resource, view, arns=False)
+    return _pointers(resource, context, arns=False)
 
 
 RULES: tuple[Rule, ...] = (foreign_region, foreign_arn, foreign_host)

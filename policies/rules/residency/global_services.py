@@ -13,11 +13,11 @@ import yaml
 from falaj.components.catalogue.region_names import aws_region_of
 from falaj.policies.model import (
     ABSENT,
+    Context,
     Finding,
     Resource,
     Rule,
     Severity,
-    View,
     indeterminate,
     is_false,
     is_unknown,
@@ -46,13 +46,13 @@ _CONTROLLED = ("aws-native:cloudfront:", "aws-native:globalaccelerator:")
     "Serve from the region itself: a load balancer with AWS WAF in front, and Route 53 for names. "
     "Edge locations terminate TLS and read requests wherever the client is.",
 )
-def regionless_edge(resource: Resource, view: View) -> Iterator[Finding]:
+def regionless_edge(resource: Resource, context: Context) -> Iterator[Finding]:
     """Presence is the violation: no setting keeps these in a region."""
     kind, reason = REGIONLESS.get(resource.kind, ("", ""))
     if resource.kind.startswith(_CONTROLLED):
         kind, reason = "edge data plane", "it serves through edges abroad"
     if kind == "edge data plane" and resource.custom:
-        yield violation("", f"{reason}; {places_said(view)}")
+        yield violation("", f"{reason}; {places_said(context)}")
 
 
 @rule(
@@ -64,14 +64,14 @@ def regionless_edge(resource: Resource, view: View) -> Iterator[Finding]:
     "Find out where the service keeps and processes data. Then have the type added to the list of "
     "types without a region, as control plane, edge data plane or harmless, with the reason.",
 )
-def unclassified(resource: Resource, view: View) -> Iterator[Finding]:
+def unclassified(resource: Resource, context: Context) -> Iterator[Finding]:
     """A type that a later version of the SDK added to a service that has no regions."""
     if not resource.custom or resource.kind in REGIONLESS:
         return
     if resource.get("region") is ABSENT:
         yield violation(
             "", f"nobody has classified {resource.kind}, whose service has no regions; "
-            f"{places_said(view)}",
+            f"{places_said(context)}",
         )  # fmt: skip
 
 
@@ -84,17 +84,17 @@ def unclassified(resource: Resource, view: View) -> Iterator[Finding]:
     "Leave regions abroad switched off (enabled: false); a region that isn't switched on can't "
     "take data by mistake.",
 )
-def account_region(resource: Resource, view: View) -> Iterator[Finding]:
+def account_region(resource: Resource, context: Context) -> Iterator[Finding]:
     """Opt-in regions; to switch one off is what is wanted."""
     enabled = resource.get("enabled")
     if is_false(enabled):
         return
     name = resource.get("regionName")
     if is_unknown(name):
-        yield indeterminate("regionName", f"the region can't be known; {places_said(view)}")
-    elif (region := aws_region_of(name)) and not is_allowed(f"aws/{region}", view):
+        yield indeterminate("regionName", f"the region can't be known; {places_said(context)}")
+    elif (region := aws_region_of(name)) and not is_allowed(f"aws/{region}", context):
         find = indeterminate if is_unknown(enabled) else violation
-        yield find("regionName", f"switches on aws/{region}; {places_said(view)}")
+        yield find("regionName", f"switches on aws/{region}; {places_said(context)}")
 
 
 # Regional types that may serve through edges abroad, or span regions, by how they are set.
@@ -109,7 +109,7 @@ def account_region(resource: Resource, view: View) -> Iterator[Finding]:
     "Set endpointConfiguration.types to REGIONAL or PRIVATE: by default requests enter through "
     "CloudFront.",
 )
-def edge_api(resource: Resource, view: View) -> Iterator[Finding]:
+def edge_api(resource: Resource, context: Context) -> Iterator[Finding]:
     """API Gateway's endpoint type, EDGE by default.
 
     https://docs.aws.amazon.com/apigateway/latest/api/API_EndpointConfiguration.html
@@ -125,13 +125,15 @@ def edge_api(resource: Resource, view: View) -> Iterator[Finding]:
             for key in ("regionalCertificateArn", "regionalCertificateName")
         ):
             return
-        yield violation(path, f"the default, EDGE, serves through CloudFront; {places_said(view)}")
+        yield violation(
+            path, f"the default, EDGE, serves through CloudFront; {places_said(context)}"
+        )
     for each in items(given):
         if is_unknown(each):
             yield indeterminate(path, "whether requests pass edges can't be known")
         elif text(each).upper() not in {"REGIONAL", "PRIVATE"}:
             yield violation(
-                path, f"{text(each) or 'this'} serves through CloudFront; {places_said(view)}"
+                path, f"{text(each) or 'this'} serves through CloudFront; {places_said(context)}"
             )
 
 
@@ -160,16 +162,16 @@ _COGNITO: Final = "aws:cognito/userPoolDomain:UserPoolDomain"
     "Serve from the region: a load balancer with a web ACL of scope REGIONAL, a prefix domain for "
     "Cognito, an event bus of the region.",
 )
-def edge_service(resource: Resource, view: View) -> Iterator[Finding]:
+def edge_service(resource: Resource, context: Context) -> Iterator[Finding]:
     """What is at the edge by its type, its scope, or its own domain."""
     if (reason := _ALWAYS.get(resource.kind)) and resource.custom:
-        yield violation("", f"{reason}; {places_said(view)}")
+        yield violation("", f"{reason}; {places_said(context)}")
     elif resource.kind in _CLOUDFRONT:
         scope = resource.get("scope")
         if is_unknown(scope):
             yield indeterminate("scope", "whether it is for CloudFront can't be known")
         elif text(scope).upper() == "CLOUDFRONT":
-            yield violation("scope", f"it inspects requests at edges; {places_said(view)}")
+            yield violation("scope", f"it inspects requests at edges; {places_said(context)}")
     elif resource.kind == _COGNITO:
         # https://docs.aws.amazon.com/cognito/latest/developerguide/cognito-user-pools-add-custom-domain.html
         if is_unknown(resource.get("certificateArn")):
@@ -177,7 +179,7 @@ def edge_service(resource: Resource, view: View) -> Iterator[Finding]:
         elif destinations.is_set(resource, "certificateArn"):
             yield violation(
                 "certificateArn",
-                f"Cognito serves domains of one's own through CloudFront; {places_said(view)}",
+                f"Cognito serves domains of one's own through CloudFront; {places_said(context)}",
             )
 
 
@@ -238,9 +240,9 @@ def may_be_global(kind: str) -> bool:
     "applications, a storage account or a registry in the country for content, a hosted or "
     "regional service in the place of a global one.",
 )
-def azure_edge(resource: Resource, view: View) -> Iterator[Finding]:
+def azure_edge(resource: Resource, context: Context) -> Iterator[Finding]:
     """The presence of a service of the edge, or a setting that makes a regional one such."""
-    del view
+    del context
     if resource.kind in TIERED:
         yield from _unless(
             resource, "sku.tier", "Regional", "Regional", "it is reached through all regions"

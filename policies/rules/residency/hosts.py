@@ -8,11 +8,11 @@ from typing import Final
 
 from falaj.policies.model import (
     EVERY,
+    Context,
     Finding,
     Resource,
     Rule,
     Severity,
-    View,
     rule,
     spell,
     violation,
@@ -67,16 +67,16 @@ def _texts(resource: Resource) -> Iterator[tuple[Leaf, str]]:
     "stacks bring collectors of their own. A host that is known to be in the country goes into "
     "the setting allowedHosts.",
 )
-def service(resource: Resource, view: View) -> Iterator[Finding]:
+def service(resource: Resource, context: Context) -> Iterator[Finding]:
     """Hosts of known services for telemetry, models, data and messages."""
     for leaf, said in _texts(resource):
         hosts = [host_of(each) for each in _URL.findall(said)] if "://" in said else []
         if _TALKS.search(leaf.key):
             hosts.append(host_of(said))
         for host in dict.fromkeys(hosts):
-            if (found := foreign_service(host)) and not is_listed(host, view.settings):
+            if (found := foreign_service(host)) and not is_listed(host, context.settings):
                 yield violation(
-                    spell(leaf.path), f"{host} is {found}, abroad; {places_said(view)}"
+                    spell(leaf.path), f"{host} is {found}, abroad; {places_said(context)}"
                 )
 
 
@@ -89,7 +89,7 @@ def service(resource: Resource, view: View) -> Iterator[Finding]:
     "Use a host of an allowed region or of one's own network, or add the host to the setting "
     "allowedHosts once it is sure that it is in the country.",
 )
-def off_list(resource: Resource, view: View) -> Iterator[Finding]:
+def off_list(resource: Resource, context: Context) -> Iterator[Finding]:
     """URLs of protocols that carry data, and every host under a key of telemetry."""
     for leaf, said in _texts(resource):
         path = spell(leaf.path)
@@ -102,12 +102,12 @@ def off_list(resource: Resource, view: View) -> Iterator[Finding]:
                 host
                 and not foreign_service(host)
                 and not host.endswith(_SAYS_NOTHING)
-                and not may_talk_to(host, view.settings)
+                and not may_talk_to(host, context.settings)
             ):
                 yield violation(path, f"data goes to {host}, which no setting allows")
         for scheme in dict.fromkeys(each.partition(":")[0].lower() for each in urls):
             if found := _SERVICES.get(scheme):
-                yield violation(path, f"data goes to {found}; {places_said(view)}")
+                yield violation(path, f"data goes to {found}; {places_said(context)}")
 
 
 RULES: tuple[Rule, ...] = (service, off_list)

@@ -6,11 +6,11 @@ from collections.abc import Iterator
 from typing import Final
 
 from falaj.policies.model import (
+    Context,
     Finding,
     Resource,
     Rule,
     Severity,
-    View,
     indeterminate,
     is_false,
     is_true,
@@ -41,10 +41,10 @@ _PUBLIC = "aws:ecrpublic/repository:Repository"
     CONTROLS,
     "Remove the destination, or give it an allowed region.",
 )
-def image_replication(resource: Resource, view: View) -> Iterator[Finding]:
+def image_replication(resource: Resource, context: Context) -> Iterator[Finding]:
     """The region of every destination."""
     path = "replicationConfiguration.rules.destinations.region"
-    yield from destinations.region(resource, view, path, "the destination")
+    yield from destinations.region(resource, context, path, "the destination")
 
 
 @rule(
@@ -57,7 +57,7 @@ def image_replication(resource: Resource, view: View) -> Iterator[Finding]:
     "registry to the setting allowedRegistries. A cache tells the registry abroad what runs here, "
     "and lets it decide what runs here.",
 )
-def pull_through_cache(resource: Resource, view: View) -> Iterator[Finding]:
+def pull_through_cache(resource: Resource, context: Context) -> Iterator[Finding]:
     """The registry behind a cache."""
     path = "upstreamRegistryUrl"
     value = resource.get(path)
@@ -65,8 +65,8 @@ def pull_through_cache(resource: Resource, view: View) -> Iterator[Finding]:
         yield indeterminate(path, "the registry that images come from can't be known")
         return
     host = host_of(value) or text(value).lower()
-    listed = any(host == each.partition("/")[0] for each in view.settings.allowed_registries)
-    if host and not listed and not may_talk_to(host, view.settings):
+    listed = any(host == each.partition("/")[0] for each in context.settings.allowed_registries)
+    if host and not listed and not may_talk_to(host, context.settings):
         yield violation(path, f"images come from {host}, which is no allowed registry")
 
 
@@ -78,13 +78,13 @@ def pull_through_cache(resource: Resource, view: View) -> Iterator[Finding]:
     CONTROLS,
     "Use a private repository (aws.ecr.Repository) of an allowed region.",
 )
-def public_registry(resource: Resource, view: View) -> Iterator[Finding]:
+def public_registry(resource: Resource, context: Context) -> Iterator[Finding]:
     """ECR Public keeps images in us-east-1 and spreads them to edges.
 
     https://docs.aws.amazon.com/AmazonECR/latest/public/public-registries.html
     """
     if resource.kind == _PUBLIC and resource.custom:
-        yield violation("", f"ECR Public is in us-east-1 and at edges; {places_said(view)}")
+        yield violation("", f"ECR Public is in us-east-1 and at edges; {places_said(context)}")
 
 
 # Container images outside of Kubernetes: what services run, and where builds are pushed.
@@ -104,16 +104,16 @@ _RUNS: Final[dict[str, tuple[str, ...]]] = {
 }  # fmt: skip
 
 
-def _where_allowed(view: View) -> str:
-    regions = ", ".join(view.settings.regions("aws"))
+def _where_allowed(context: Context) -> str:
+    regions = ", ".join(context.settings.regions("aws"))
     return f"allowed are ECR in {regions} and the setting allowedRegistries"
 
 
-def _from_own_registry(resource: Resource, view: View, path: str) -> bool:
+def _from_own_registry(resource: Resource, context: Context, path: str) -> bool:
     """Whether a value was made from a repository in an allowed region."""
     return any(
-        is_allowed(place_of(each, view.stack), view)
-        for each in view.referred(resource, path)
+        is_allowed(place_of(each, context.stack), context)
+        for each in context.referred(resource, path)
         if each.kind.startswith(("aws:ecr/", "docker:", "docker-build:"))
     )
 
@@ -127,7 +127,7 @@ def _from_own_registry(resource: Resource, view: View, path: str) -> bool:
     "Push the image to a repository (aws.ecr.Repository) of an allowed region and run it from "
     "there, or add the registry to the setting allowedRegistries.",
 )
-def image(resource: Resource, view: View) -> Iterator[Finding]:
+def image(resource: Resource, context: Context) -> Iterator[Finding]:
     """Images in properties and in documents; one without a registry is Docker Hub's."""
     tops = _RUNS[resource.kind]
     for leaf in walk(resource):
@@ -135,13 +135,13 @@ def image(resource: Resource, view: View) -> Iterator[Finding]:
             continue
         path = spell(leaf.path)
         if is_unknown(leaf.value) and (leaf.key.lower() in _KEYS or leaf.key in tops):
-            if not _from_own_registry(resource, view, path):
-                yield indeterminate(path, f"the image can't be known; {_where_allowed(view)}")
+            if not _from_own_registry(resource, context, path):
+                yield indeterminate(path, f"the image can't be known; {_where_allowed(context)}")
         elif leaf.key.lower() in _KEYS and not is_document(leaf.value):
-            yield from _judge(text(leaf.value), path, view)
+            yield from _judge(text(leaf.value), path, context)
 
 
-def _judge(reference: str, path: str, view: View) -> Iterator[Finding]:
+def _judge(reference: str, path: str, context: Context) -> Iterator[Finding]:
     # CodeBuild's own images, which each region has.
     if (
         not reference
@@ -150,8 +150,8 @@ def _judge(reference: str, path: str, view: View) -> Iterator[Finding]:
     ):
         return
     parsed = images.parse(reference)
-    if not images.is_allowed(parsed, view.settings):
-        yield violation(path, f"the image comes from {parsed.host}; {_where_allowed(view)}")
+    if not images.is_allowed(parsed, context.settings):
+        yield violation(path, f"the image comes from {parsed.host}; {_where_allowed(context)}")
 
 
 #: Names that images are pushed under, by type.
@@ -187,20 +187,20 @@ def _is_kept(resource: Resource) -> bool:
     _CONTROLS,
     "Push to a repository of an allowed region: images hold code, and often models and data.",
 )
-def push(resource: Resource, view: View) -> Iterator[Finding]:
+def push(resource: Resource, context: Context) -> Iterator[Finding]:
     """Tags of images that Docker's providers build."""
     if _is_kept(resource):
         return
     for path in _PUSHES[resource.kind]:
         for at, value in select(resource.properties, path):
             if is_unknown(value):
-                if not _from_own_registry(resource, view, at):
-                    yield indeterminate(at, f"the registry isn't known; {_where_allowed(view)}")
+                if not _from_own_registry(resource, context, at):
+                    yield indeterminate(at, f"the registry isn't known; {_where_allowed(context)}")
             elif text(value):
                 parsed = images.parse(text(value))
-                if not images.is_allowed(parsed, view.settings):
+                if not images.is_allowed(parsed, context.settings):
                     yield violation(
-                        at, f"the image is pushed to {parsed.host}; {_where_allowed(view)}"
+                        at, f"the image is pushed to {parsed.host}; {_where_allowed(context)}"
                     )
 
 

@@ -8,11 +8,11 @@ from typing import Any, Final
 
 from falaj.components.catalogue.region_names import AZURE_LOCATIONS, normalise_azure
 from falaj.policies.model import (
+    Context,
     Finding,
     Resource,
     Rule,
     Severity,
-    View,
     get,
     indeterminate,
     is_unknown,
@@ -54,13 +54,13 @@ _ENDS: Final[dict[str, tuple[str, ...]]] = {
     "Remove the peering, endpoint or edge of the region abroad. Traffic between regions leaves "
     "the country.",
 )
-def network_peer(resource: Resource, view: View) -> Iterator[Finding]:
+def network_peer(resource: Resource, context: Context) -> Iterator[Finding]:
     """The other end's region."""
     for path in _ENDS[resource.kind]:
-        yield from destinations.region(resource, view, path, "the other end")
+        yield from destinations.region(resource, context, path, "the other end")
     if "s3-global" in text(resource.get("serviceName")):
         yield violation(
-            "serviceName", f"it leads to access points of several regions; {places_said(view)}"
+            "serviceName", f"it leads to access points of several regions; {places_said(context)}"
         )
 
 
@@ -86,18 +86,20 @@ _ACCEPTERS: Final[dict[str, tuple[str, frozenset[str]]]] = {
     "Declare the peering in the same stack, so that its region can be told, or don't accept it: "
     "the id of a peering doesn't say where the other network is.",
 )
-def peering_accepter(resource: Resource, view: View) -> Iterator[Finding]:
+def peering_accepter(resource: Resource, context: Context) -> Iterator[Finding]:
     """The region of whoever asked for the peering."""
     path, kinds = _ACCEPTERS[resource.kind]
-    asked = [each for each in view.referred(resource, path) if each.kind in kinds]
+    asked = [each for each in context.referred(resource, path) if each.kind in kinds]
     for each in asked:
-        place = place_of(each, view.stack)
+        place = place_of(each, context.stack)
         if place == "unknown":
             yield indeterminate(path, "where the peering was asked for can't be known")
-        elif not is_allowed(place, view):
-            yield violation(path, f"the other network is in {place}; {places_said(view)}")
+        elif not is_allowed(place, context):
+            yield violation(path, f"the other network is in {place}; {places_said(context)}")
     if not asked:
-        yield indeterminate(path, f"the other network may be in any region; {places_said(view)}")
+        yield indeterminate(
+            path, f"the other network may be in any region; {places_said(context)}"
+        )
 
 
 #: Regions that names point to, or that answer for them, by type.
@@ -127,20 +129,20 @@ _EDGE_NAMES: Final = (
     "Point the name to an endpoint of an allowed region, such as a load balancer, and associate "
     "private zones with networks there only.",
 )
-def name(resource: Resource, view: View) -> Iterator[Finding]:
+def name(resource: Resource, context: Context) -> Iterator[Finding]:
     """Regions of records and zones, and targets that are content delivery networks."""
     for path in _NAMES[resource.kind]:
-        yield from destinations.region(resource, view, path, "the name's target")
+        yield from destinations.region(resource, context, path, "the name's target")
     if resource.kind == "aws:route53/record:Record":
-        yield from destinations.arn(resource, view, "aliases.name", "the name's target")
-        yield from _edges(resource, view)
+        yield from destinations.arn(resource, context, "aliases.name", "the name's target")
+        yield from _edges(resource, context)
 
 
-def _edges(resource: Resource, view: View) -> Iterator[Finding]:
+def _edges(resource: Resource, context: Context) -> Iterator[Finding]:
     for path in ("records", "aliases.name"):
         for at, value in select(resource.properties, path):
             if text(value).lower().rstrip(".").endswith(_EDGE_NAMES):
-                yield violation(at, f"{text(value)} is answered at edges; {places_said(view)}")
+                yield violation(at, f"{text(value)} is answered at edges; {places_said(context)}")
 
 
 # Networks of Azure: peers, circuits, and rules that let traffic out to services abroad.
@@ -193,9 +195,9 @@ _SITES: Final = ("dubai", "abudhabi", "fujairah", "uae", "unitedarabemirates")
     "Choose a peering location in the country (Dubai, Dubai2, Abu Dhabi), and the tier Standard "
     "or Local: Premium announces routes to regions of all geographies.",
 )  # fmt: skip
-def circuit(resource: Resource, view: View) -> Iterator[Finding]:
+def circuit(resource: Resource, context: Context) -> Iterator[Finding]:
     """The site of a circuit, and the tier that opens the routes to regions abroad."""
-    del view
+    del context
     for key in (
         "serviceProviderProperties.peeringLocation", "peeringLocation", "peeringServiceLocation",
         "providerPrimaryPeeringLocation", "providerBackupPeeringLocation",
@@ -243,7 +245,7 @@ _DESTINATIONS: Final = frozenset(
     "Let traffic out to the service's tag of a location in the country, such as Storage.UAENorth, "
     "or reach the service through a private endpoint.",
 )
-def service_tag(resource: Resource, view: View) -> Iterator[Finding]:
+def service_tag(resource: Resource, context: Context) -> Iterator[Finding]:
     """Outbound rules that allow, and routes, whose destination is a regional tag abroad."""
     for holder, prefix in _rules(resource):
         if text(get(holder, "direction")).lower() == "inbound":
@@ -257,9 +259,9 @@ def service_tag(resource: Resource, view: View) -> Iterator[Finding]:
                 continue
             found = _SERVICE_TAG.fullmatch(text(value))
             region = normalise_azure(found[1]) if found else ""
-            if region in AZURE_LOCATIONS and region not in allowed(view):
+            if region in AZURE_LOCATIONS and region not in allowed(context):
                 where = spell((*prefix, *path))
-                yield violation(where, f"it is {text(value)}; {where_allowed(view)}")
+                yield violation(where, f"it is {text(value)}; {where_allowed(context)}")
 
 
 def _rules(resource: Resource) -> Iterator[tuple[Any, tuple[str | int, ...]]]:
@@ -283,9 +285,9 @@ def _rules(resource: Resource) -> Iterator[tuple[Any, tuple[str | int, ...]]]:
     "Leave the locations of service endpoints out, or list only locations in the country, and "
     "prefer private endpoints. Microsoft.Storage.Global leads to accounts in all regions.",
 )
-def service_endpoint(resource: Resource, view: View) -> Iterator[Finding]:
+def service_endpoint(resource: Resource, context: Context) -> Iterator[Finding]:
     """Endpoints to the storage of all regions; listed regions are read as all locations are."""
-    del view
+    del context
     for prefix in ("serviceEndpoints", "subnets.serviceEndpoints"):
         for path, value in select(resource.properties, f"{prefix}.service"):
             if is_unknown(value):

@@ -6,11 +6,11 @@ from collections.abc import Iterator
 from typing import Final
 
 from falaj.policies.model import (
+    Context,
     Finding,
     Resource,
     Rule,
     Severity,
-    View,
     indeterminate,
     is_true,
     is_unknown,
@@ -46,10 +46,10 @@ _STACKS: Final[dict[str, tuple[str, ...]]] = {
     "Name allowed regions only. What a stack set or a pipeline makes there isn't judged by any "
     "rule.",
 )
-def stack_region(resource: Resource, view: View) -> Iterator[Finding]:
+def stack_region(resource: Resource, context: Context) -> Iterator[Finding]:
     """Regions of stack sets, pipelines and products."""
     for path in _STACKS[resource.kind]:
-        yield from destinations.region(resource, view, path, "what is rolled out")
+        yield from destinations.region(resource, context, path, "what is rolled out")
 
 
 #: Types that make resources which no rule sees.
@@ -72,10 +72,10 @@ _HIDING: Final[dict[str, str]] = {
     "Declare the resources in the program instead of a template, or have the template judged by "
     "other means and a waiver approved.",
 )
-def hidden_resources(resource: Resource, view: View) -> Iterator[Finding]:
+def hidden_resources(resource: Resource, context: Context) -> Iterator[Finding]:
     """Templates and products: presence is the violation."""
     if (what := _HIDING.get(resource.kind)) and resource.custom:
-        yield violation("", f"no rule can see {what}; {places_said(view)}")
+        yield violation("", f"no rule can see {what}; {places_said(context)}")
 
 
 _BILLS: Final[dict[str, tuple[str, ...]]] = {
@@ -94,10 +94,10 @@ _BILLS: Final[dict[str, tuple[str, ...]]] = {
     CONTROLS,
     "Deliver the report to a bucket of an allowed region: it holds names and tags of resources.",
 )
-def billing_export(resource: Resource, view: View) -> Iterator[Finding]:
+def billing_export(resource: Resource, context: Context) -> Iterator[Finding]:
     """The region of the report's bucket."""
     for path in _BILLS[resource.kind]:
-        yield from destinations.region(resource, view, path, "the report's bucket")
+        yield from destinations.region(resource, context, path, "the report's bucket")
 
 
 _MESSAGES: Final[dict[str, tuple[str, ...]]] = {
@@ -114,11 +114,11 @@ _MESSAGES: Final[dict[str, tuple[str, ...]]] = {
     "Send messages with the SNS and SES of an allowed region, or with a function of one's own "
     "(customSmsSender, customEmailSender): they hold names, numbers and codes.",
 )
-def user_messages(resource: Resource, view: View) -> Iterator[Finding]:
+def user_messages(resource: Resource, context: Context) -> Iterator[Finding]:
     """The region of SNS, and of the identity in SES that mail is sent from."""
     for path in _MESSAGES[resource.kind]:
-        yield from destinations.region(resource, view, path, "the sender")
-    yield from destinations.arn(resource, view, "emailConfiguration.sourceArn", "the sender")
+        yield from destinations.region(resource, context, path, "the sender")
+    yield from destinations.arn(resource, context, "emailConfiguration.sourceArn", "the sender")
 
 
 # Data that other accounts are let into: snapshots, images, shares, endpoint services.
@@ -178,11 +178,11 @@ _OWN_AS_WELL: Final = frozenset((
     "Remove the share, or add the account to the setting allowedAccounts once it is sure that its "
     "owner keeps data in the country: what is shared may be copied anywhere.",
 )
-def sharing(resource: Resource, view: View) -> Iterator[Finding]:
+def sharing(resource: Resource, context: Context) -> Iterator[Finding]:
     """Accounts by number or ARN; everybody is never allowed."""
     for path in _ACCOUNTS[resource.kind]:
         yield from destinations.account(
-            resource, view, path, "it is shared with", may_be_own=resource.kind in _OWN_AS_WELL
+            resource, context, path, "it is shared with", may_be_own=resource.kind in _OWN_AS_WELL
         )
 
 
@@ -194,7 +194,7 @@ def sharing(resource: Resource, view: View) -> Iterator[Finding]:
     _CONTROLS,
     "Set allowExternalPrincipals to false.",
 )
-def resource_share(resource: Resource, view: View) -> Iterator[Finding]:
+def resource_share(resource: Resource, context: Context) -> Iterator[Finding]:
     """Off unless it is switched on."""
     path = "allowExternalPrincipals"
     value = resource.get(path)
@@ -216,12 +216,12 @@ def resource_share(resource: Resource, view: View) -> Iterator[Finding]:
     "Set networkAccessPolicy to DenyAll, or to AllowPrivate with a disk access, and "
     "publicNetworkAccess to Disabled.",
 )
-def disk_export(resource: Resource, view: View) -> Iterator[Finding]:
+def disk_export(resource: Resource, context: Context) -> Iterator[Finding]:
     """AllowAll and Enabled by default: a link then lets anyone, anywhere, copy the disk.
 
     https://learn.microsoft.com/azure/virtual-machines/disks-restrict-import-export-overview
     """
-    del view
+    del context
     policy = resource.get("networkAccessPolicy")
     public = resource.get("publicNetworkAccess")
     if text(policy).lower() in {"denyall", "allowprivate"}:
@@ -246,9 +246,9 @@ def disk_export(resource: Resource, view: View) -> Iterator[Finding]:
     AZURE_CONTROLS,
     "Set sharingProfile.permissions to Private or Groups.",
 )
-def community_gallery(resource: Resource, view: View) -> Iterator[Finding]:
+def community_gallery(resource: Resource, context: Context) -> Iterator[Finding]:
     """A community's images can be used by every subscription; galleries are private by default."""
-    del view
+    del context
     path = "sharingProfile.permissions"
     shared = resource.get(path)
     if is_unknown(shared):
@@ -272,7 +272,7 @@ _SYSTEM: Final = frozenset(("mcr.microsoft.com",))
     "Import the images that you have reviewed, or name the registry in the setting "
     "allowedRegistries: a cache tells its source what runs here, and runs what the source says.",
 )
-def registry_cache(resource: Resource, view: View) -> Iterator[Finding]:
+def registry_cache(resource: Resource, context: Context) -> Iterator[Finding]:
     """Where a cache gets its images."""
     path = "sourceRepository"
     source = resource.get(path)
@@ -280,7 +280,7 @@ def registry_cache(resource: Resource, view: View) -> Iterator[Finding]:
         yield indeterminate(path, "the registry that it caches can't be seen")
     elif text(source):
         image = parse(text(source))
-        if image.host not in _SYSTEM and not is_allowed(image, view.settings):
+        if image.host not in _SYSTEM and not is_allowed(image, context.settings):
             yield violation(path, f"it caches {image.host}, which is none of allowedRegistries")
 
 

@@ -9,11 +9,11 @@ from typing import Final
 from falaj.components.catalogue.region_names import normalise_azure
 from falaj.policies.model import (
     ABSENT,
+    Context,
     Finding,
     Resource,
     Rule,
     Severity,
-    View,
     indeterminate,
     is_false,
     is_true,
@@ -68,10 +68,10 @@ _TARGETS: Final[dict[str, tuple[str, ...]]] = {
     CONTROLS,
     "Send events to a target of an allowed region: an ARN says the region.",
 )
-def event_target(resource: Resource, view: View) -> Iterator[Finding]:
+def event_target(resource: Resource, context: Context) -> Iterator[Finding]:
     """Targets, destinations and dead-letter queues."""
     for path in _TARGETS[resource.kind]:
-        yield from destinations.arn(resource, view, path, "the target")
+        yield from destinations.arn(resource, context, path, "the target")
 
 
 #: ARNs that get logs, metrics and traces, by type.
@@ -102,10 +102,10 @@ _SINKS: Final[dict[str, tuple[str, ...]]] = {
     "Keep logs in a group, stream or bucket of an allowed region. A bucket must be one of this "
     "stack, or its place be shown in a waiver: names of buckets say no region.",
 )
-def log_destination(resource: Resource, view: View) -> Iterator[Finding]:
+def log_destination(resource: Resource, context: Context) -> Iterator[Finding]:
     """Log groups, streams, sinks, and buckets by their ARNs."""
     for path in _SINKS[resource.kind]:
-        yield from destinations.arn(resource, view, path, "the destination")
+        yield from destinations.arn(resource, context, path, "the destination")
 
 
 #: Buckets that services write to in any region, by type. Services that demand a bucket of their
@@ -152,13 +152,13 @@ _SAID: Final[dict[str, str]] = {
     "Write to a bucket of an allowed region that this stack declares, so that its region can be "
     "told. A trail may record all regions, as long as its bucket is in the country.",
 )
-def log_bucket(resource: Resource, view: View) -> Iterator[Finding]:
+def log_bucket(resource: Resource, context: Context) -> Iterator[Finding]:
     """Buckets of trails, deliveries and exports."""
     if said := _SAID.get(resource.kind):
-        yield from destinations.region(resource, view, said, "the bucket")
+        yield from destinations.region(resource, context, said, "the bucket")
         return
     for path in _BUCKETS[resource.kind]:
-        yield from destinations.bucket(resource, view, path, "the bucket")
+        yield from destinations.bucket(resource, context, path, "the bucket")
 
 
 #: Collections of what several regions record, and the regions that they keep in step.
@@ -190,10 +190,10 @@ _COPIES: Final[dict[str, tuple[str, ...]]] = {
     "Collect records in an allowed region, and name no region abroad. An aggregator may collect "
     "what other regions record where they are only a source.",
 )
-def aws_collection(resource: Resource, view: View) -> Iterator[Finding]:
+def aws_collection(resource: Resource, context: Context) -> Iterator[Finding]:
     """Where collections are kept, and what they are kept in step with."""
     for path in _COPIES.get(resource.kind, ()):
-        yield from destinations.region(resource, view, path, "the collection")
+        yield from destinations.region(resource, context, path, "the collection")
     mode, regions = _LINKS.get(resource.kind, ("", ""))
     for at, value in select(resource.properties, mode) if mode else ():
         if is_unknown(value):
@@ -202,10 +202,10 @@ def aws_collection(resource: Resource, view: View) -> Iterator[Finding]:
             yield violation(
                 at,
                 f"findings and what people note on them are kept in step with every region; "
-                f"{places_said(view)}",
+                f"{places_said(context)}",
             )
         elif text(value).upper() == "SPECIFIED_REGIONS":
-            yield from destinations.region(resource, view, regions, "a linked region")
+            yield from destinations.region(resource, context, regions, "a linked region")
 
 
 # Logs and metrics of Azure: the workspaces, accounts, hubs and partners that they go to.
@@ -346,7 +346,7 @@ _PARTNER_ID: Final = re.compile(r"/providers/(?:microsoft\.(?:datadog|logz)|newr
     AZURE_CONTROLS,
     "Send logs to a Log Analytics workspace in the country, and use a service that runs there.",
 )
-def partner_service(resource: Resource, view: View) -> Iterator[Finding]:
+def partner_service(resource: Resource, context: Context) -> Iterator[Finding]:
     """Services of partners collect into their own accounts, which have sites of their own."""
     if resource.kind in PARTNERS:
         yield violation("", "the partner's service, which takes in data, has no site here")
@@ -355,7 +355,7 @@ def partner_service(resource: Resource, view: View) -> Iterator[Finding]:
     if _PARTNER_ID.search(text(partner)):
         yield violation("marketplacePartnerId", "the logs go to a partner without a site here")
     else:
-        yield from judge_target(resource, "marketplacePartnerId", partner, view, "the partner")
+        yield from judge_target(resource, "marketplacePartnerId", partner, context, "the partner")
 
 
 @rule(
@@ -366,7 +366,7 @@ def partner_service(resource: Resource, view: View) -> Iterator[Finding]:
     AZURE_CONTROLS,
     "Leave replication off, or set its location to one in the country.",
 )
-def workspace_replication(resource: Resource, view: View) -> Iterator[Finding]:
+def workspace_replication(resource: Resource, context: Context) -> Iterator[Finding]:
     """Off unless asked for; then at a location of the workspace's geography that must be named.
 
     https://learn.microsoft.com/azure/azure-monitor/logs/workspace-replication
@@ -379,10 +379,10 @@ def workspace_replication(resource: Resource, view: View) -> Iterator[Finding]:
         if is_unknown(enabled) or is_unknown(place):
             which = "enabled" if is_unknown(enabled) else "location"
             yield indeterminate(f"{prefix}.{which}", "where it is replicated can't be seen")
-        elif normalise_azure(place) not in allowed(view):
+        elif normalise_azure(place) not in allowed(context):
             given = f"{place!r}" if text(place) else "not given, and so the service's choice"
             yield violation(
-                f"{prefix}.location", f"the location is {given}; {where_allowed(view)}"
+                f"{prefix}.location", f"the location is {given}; {where_allowed(context)}"
             )
 
 
@@ -394,13 +394,13 @@ def workspace_replication(resource: Resource, view: View) -> Iterator[Finding]:
     AZURE_CONTROLS,
     "Set destinationStorageLocationId to a location in the country.",
 )
-def export_location(resource: Resource, view: View) -> Iterator[Finding]:
+def export_location(resource: Resource, context: Context) -> Iterator[Finding]:
     """Its key ends in an id, but it is the name of a location."""
     for path, place in select(resource.properties, "destinationStorageLocationId"):
         if is_unknown(place):
-            yield indeterminate(path, f"the location can't be seen; {where_allowed(view)}")
-        elif text(place) and normalise_azure(place) not in allowed(view):
-            yield violation(path, f"the location is {text(place)!r}; {where_allowed(view)}")
+            yield indeterminate(path, f"the location can't be seen; {where_allowed(context)}")
+        elif text(place) and normalise_azure(place) not in allowed(context):
+            yield violation(path, f"the location is {text(place)!r}; {where_allowed(context)}")
 
 
 #: What an alert may start, by the path of its receiver's id.
@@ -420,7 +420,7 @@ _RECEIVERS: Final = {
     "Remove ITSM receivers, which exist in regions abroad only; let alerts start functions, logic "
     "apps and runbooks in the country.",
 )
-def action_group(resource: Resource, view: View) -> Iterator[Finding]:
+def action_group(resource: Resource, context: Context) -> Iterator[Finding]:
     """Receivers: what starts within Azure must be in the country; webhooks are judged by host.
 
     The list of regions for ITSM holds none of the country
@@ -428,12 +428,12 @@ def action_group(resource: Resource, view: View) -> Iterator[Finding]:
     """
     for path, value in select(resource.properties, "itsmReceivers.region", absent=True):
         if is_unknown(value):
-            yield indeterminate(path, f"the location can't be seen; {where_allowed(view)}")
-        elif normalise_azure(value) not in allowed(view):
-            yield violation(path, f"ITSM connections exist abroad only; {where_allowed(view)}")
+            yield indeterminate(path, f"the location can't be seen; {where_allowed(context)}")
+        elif normalise_azure(value) not in allowed(context):
+            yield violation(path, f"ITSM connections exist abroad only; {where_allowed(context)}")
     for receiver, what in _RECEIVERS.items():
         for path, value in select(resource.properties, receiver):
-            yield from judge_target(resource, path, value, view, what)
+            yield from judge_target(resource, path, value, context, what)
 
 
 # Data Factory and Synapse: where copies run, and to whom a workspace may send.
@@ -450,7 +450,7 @@ _AUTO: Final = frozenset(("autoresolve", "autoresolveintegrationruntime", ""))
     "Set computeProperties.location to a location in the country: AutoResolve runs next to the "
     "sink of a copy, wherever that is.",
 )
-def runtime(resource: Resource, view: View) -> Iterator[Finding]:
+def runtime(resource: Resource, context: Context) -> Iterator[Finding]:
     """Runtimes of Azure resolve their region by themselves unless one is given.
 
     https://learn.microsoft.com/azure/data-factory/concepts-integration-runtime#azure-ir-location
@@ -464,12 +464,14 @@ def runtime(resource: Resource, view: View) -> Iterator[Finding]:
     place = resource.get(path)
     if is_unknown(place) or is_unknown(kind):
         where = path if is_unknown(place) else "properties.type"
-        yield indeterminate(where, f"where it runs can't be seen; {where_allowed(view)}")
+        yield indeterminate(where, f"where it runs can't be seen; {where_allowed(context)}")
     elif normalise_azure(place) in _AUTO:
         given = text(place) or "not given, and so AutoResolve"
-        yield violation(path, f"it is {given}, which is next to the sink; {where_allowed(view)}")
-    elif normalise_azure(place) not in allowed(view):
-        yield violation(path, f"the location is {text(place)!r}; {where_allowed(view)}")
+        yield violation(
+            path, f"it is {given}, which is next to the sink; {where_allowed(context)}"
+        )
+    elif normalise_azure(place) not in allowed(context):
+        yield violation(path, f"the location is {text(place)!r}; {where_allowed(context)}")
 
 
 #: Services that no runtime connects to.
@@ -487,12 +489,12 @@ _WITHOUT_RUNTIME: Final = frozenset(
     "Name in connectVia an integration runtime whose location is in the country: without one the "
     "factory resolves the region by itself.",
 )
-def linked_service(resource: Resource, view: View) -> Iterator[Finding]:
+def linked_service(resource: Resource, context: Context) -> Iterator[Finding]:
     """Without `connectVia` it is AutoResolveIntegrationRuntime.
 
     https://learn.microsoft.com/azure/data-factory/concepts-integration-runtime
     """
-    del view
+    del context
     if text(resource.get("properties.type")).lower() in _WITHOUT_RUNTIME:
         return
     path = "properties.connectVia.referenceName"
@@ -513,12 +515,12 @@ def linked_service(resource: Resource, view: View) -> Iterator[Finding]:
     "Set managedVirtualNetwork to default and managedVirtualNetworkSettings."
     "preventDataExfiltration to true. It can only be chosen when the workspace is made.",
 )
-def synapse(resource: Resource, view: View) -> Iterator[Finding]:
+def synapse(resource: Resource, context: Context) -> Iterator[Finding]:
     """Off unless asked for.
 
     https://learn.microsoft.com/azure/synapse-analytics/security/workspace-data-exfiltration-protection
     """
-    del view
+    del context
     path = "managedVirtualNetworkSettings.preventDataExfiltration"
     prevented = resource.get(path)
     if is_unknown(prevented):

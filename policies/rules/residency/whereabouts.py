@@ -10,11 +10,11 @@ from falaj.components.catalogue.region_names import aws_region_of, normalise_azu
 from falaj.policies.model import (
     ABSENT,
     EVERY,
+    Context,
     Finding,
     Resource,
     Rule,
     Severity,
-    View,
     get,
     indeterminate,
     is_unknown,
@@ -55,27 +55,27 @@ _BUILDS: Final = frozenset((
     "region the environment of whoever runs the program decides, so name it: set aws:region in "
     "the stack's configuration, or give the provider a region.",
 )
-def aws_region(resource: Resource, view: View) -> Iterator[Finding]:
+def aws_region(resource: Resource, context: Context) -> Iterator[Finding]:
     """The resource's own region, else its provider's; that nobody says it is a violation."""
     if not has_place(resource) or resource.kind in REGIONLESS:
         return
     said = region_said(resource)
     if said is ABSENT:
         # The first look may not know the provider.
-        find = indeterminate if view.stack is None and resource.provider is None else violation
-        yield find("region", f"neither it nor its provider says a region; {places_said(view)}")
+        find = indeterminate if context.stack is None and resource.provider is None else violation
+        yield find("region", f"neither it nor its provider says a region; {places_said(context)}")
     elif is_unknown(said):
-        place = referred_place(view, resource, "region")
-        if place == "unknown" or is_allowed(place, view):
+        place = referred_place(context, resource, "region")
+        if place == "unknown" or is_allowed(place, context):
             # What is made from something at home may still say another region than its own.
-            yield indeterminate("region", f"its region can't be known; {places_said(view)}")
+            yield indeterminate("region", f"its region can't be known; {places_said(context)}")
         else:
-            yield violation("region", f"its region is made from {place}; {places_said(view)}")
+            yield violation("region", f"its region is made from {place}; {places_said(context)}")
     else:
         region = aws_region_of(said) or said
-        if not is_allowed(f"aws/{region}", view):
+        if not is_allowed(f"aws/{region}", context):
             whose = "it is" if text(resource.get("region")) else "its provider is"
-            yield violation("region", f"{whose} in aws/{region}; {places_said(view)}")
+            yield violation("region", f"{whose} in aws/{region}; {places_said(context)}")
 
 
 def _endpoints(properties: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
@@ -100,22 +100,22 @@ def _endpoints(properties: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
     "proxies abroad: requests carry configuration and secrets. Add an endpoint of your own to the "
     "setting allowedHosts.",
 )
-def aws_provider(resource: Resource, view: View) -> Iterator[Finding]:
+def aws_provider(resource: Resource, context: Context) -> Iterator[Finding]:
     """What a provider says of regions; one that says none is judged with its resources."""
-    allowed = view.settings.regions("aws")
+    allowed = context.settings.regions("aws")
     for key in ("region", "stsRegion"):
         said = resource.get(key)
         if is_unknown(said):
-            yield indeterminate(key, f"{key} can't be known; {places_said(view)}")
+            yield indeterminate(key, f"{key} can't be known; {places_said(context)}")
         elif text(said) and text(said).lower() not in allowed:
-            yield violation(key, f"{key} is {text(said)}; {places_said(view)}")
+            yield violation(key, f"{key} is {text(said)}; {places_said(context)}")
     if is_unknown(resource.get("s3UsEast1RegionalEndpoint")):
         yield indeterminate("s3UsEast1RegionalEndpoint", "which endpoint of S3 can't be known")
     if text(resource.get("s3UsEast1RegionalEndpoint")).lower() == "legacy":
         yield violation(
             "s3UsEast1RegionalEndpoint",
             "legacy sends requests to the endpoint of all regions, which is in us-east-1; "
-            f"{places_said(view)}",
+            f"{places_said(context)}",
         )
     addresses = [
         *_endpoints(resource.properties),
@@ -123,8 +123,8 @@ def aws_provider(resource: Resource, view: View) -> Iterator[Finding]:
     ]
     for path, value in addresses:
         if is_unknown(value):
-            yield indeterminate(path, f"the endpoint can't be known; {places_said(view)}")
-        elif (host := host_of(value)) and not may_talk_to(host, view.settings):
+            yield indeterminate(path, f"the endpoint can't be known; {places_said(context)}")
+        elif (host := host_of(value)) and not may_talk_to(host, context.settings):
             yield violation(path, f"requests go to {host}, which is no host of an allowed region")
 
 
@@ -137,14 +137,14 @@ def aws_provider(resource: Resource, view: View) -> Iterator[Finding]:
     "Set the provider's location to an allowed one, in the environment public: the clouds of "
     "other governments have no region in the country.",
 )
-def azure_provider(resource: Resource, view: View) -> Iterator[Finding]:
+def azure_provider(resource: Resource, context: Context) -> Iterator[Finding]:
     """The location that resources without one take, and the cloud."""
-    allowed = view.settings.regions("azure")
+    allowed = context.settings.regions("azure")
     said = resource.get("location")
     if is_unknown(said):
-        yield indeterminate("location", f"the location can't be known; {places_said(view)}")
+        yield indeterminate("location", f"the location can't be known; {places_said(context)}")
     elif text(said) and normalise_azure(said) not in allowed:
-        yield violation("location", f"the location is {text(said)}; {places_said(view)}")
+        yield violation("location", f"the location is {text(said)}; {places_said(context)}")
     cloud = resource.get("environment")
     if is_unknown(cloud):
         yield indeterminate("environment", "which of Azure's clouds it is can't be known")
@@ -163,14 +163,14 @@ def azure_provider(resource: Resource, view: View) -> Iterator[Finding]:
     "Use the packages aws, azure-native and kubernetes, which rules can judge. Where another "
     "service is needed, show by other means where it keeps data, and have a waiver approved.",
 )
-def unjudged_package(resource: Resource, view: View) -> Iterator[Finding]:
+def unjudged_package(resource: Resource, context: Context) -> Iterator[Finding]:
     """Resources of packages that no rule knows, dynamic providers included."""
     judged = resource.package in _JUDGED or resource.kind in _BUILDS
     if has_place(resource) and not judged:
         yield violation(
             "",
             f"no rule can tell where the package {resource.package} keeps data; "
-            f"{places_said(view)}",
+            f"{places_said(context)}",
         )
 
 

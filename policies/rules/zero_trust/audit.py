@@ -7,13 +7,13 @@ from typing import Final
 
 from falaj.policies.model import (
     ABSENT,
+    Context,
     Finding,
     Requirement,
     Requirements,
     Resource,
     Rule,
     Severity,
-    View,
     check_of,
     get,
     holds_unknown,
@@ -48,7 +48,7 @@ _AWS_FLOW_LOG: Final = aws_type("ec2/flowLog")
     ("cis-aws:4.7", *_LOGGING),
     "Declare aws.ec2.FlowLog for the VPC with trafficType ALL (or REJECT at least).",
 )
-def flow_log(resource: Resource, view: View) -> Iterator[Finding]:
+def flow_log(resource: Resource, context: Context) -> Iterator[Finding]:
     """Networks without a record, and records of accepted traffic alone."""
     if resource.kind == _AWS_FLOW_LOG:
         for path, value in select(resource.properties, "trafficType"):
@@ -56,9 +56,9 @@ def flow_log(resource: Resource, view: View) -> Iterator[Finding]:
                 yield indeterminate(path, "which traffic is recorded can't be known yet")
             elif text(value).upper() == "ACCEPT":
                 yield violation(path, "refused traffic isn't recorded; it has to be ALL")
-    elif view.stack is None:
+    elif context.stack is None:
         yield indeterminate("", "whether its traffic is recorded, the whole stack says")
-    elif not view.stack.referring(resource, _AWS_FLOW_LOG, "vpcId"):
+    elif not context.stack.referring(resource, _AWS_FLOW_LOG, "vpcId"):
         yield violation("", "the network has no flow log; its traffic has to be recorded")
 
 
@@ -121,7 +121,7 @@ _TRAIL: Final = (
     "includeGlobalServiceEvents to true, and record all management events. A trail of all "
     "regions collects inwards; its bucket stays in the country.",
 )
-def trail(resource: Resource, view: View) -> Iterator[Finding]:
+def trail(resource: Resource, context: Context) -> Iterator[Finding]:
     """Trails that are off, can be changed unseen, or leave something out."""
     yield from unmet(resource, _TRAIL)
     yield from _management(resource)
@@ -197,9 +197,9 @@ _ACCESS_LOGGED: Final = check_of(_ACCESS_LOGS)
     _LOGGING,
     "Switch the service's access or audit log on, to a group or bucket in the country.",
 )
-def access_log(resource: Resource, view: View) -> Iterator[Finding]:
+def access_log(resource: Resource, context: Context) -> Iterator[Finding]:
     """Logs of access, audit or queries that are off by default."""
-    yield from _ACCESS_LOGGED(resource, view)
+    yield from _ACCESS_LOGGED(resource, context)
     if resource.kind not in aws(*_BALANCERS):
         return
     # Network load balancers record TLS listeners only, gateway ones nothing:
@@ -250,13 +250,13 @@ _RECORDED: Final[dict[str, tuple[str, ...]]] = {
     "Add a monitor.DiagnosticSetting for the resource, with its audit logs and a destination in "
     "the country.",
 )
-def diagnostics(resource: Resource, view: View) -> Iterator[Finding]:
+def diagnostics(resource: Resource, context: Context) -> Iterator[Finding]:
     """Nothing is recorded of a resource until a diagnostic setting says so."""
-    if view.stack is None:
+    if context.stack is None:
         yield indeterminate("", "whether its operations are recorded isn't known yet")
         return
     wanted = _RECORDED.get(resource.kind, ())
-    found = children(view, resource, _SETTING, "resourceUri")
+    found = children(context, resource, _SETTING, "resourceUri")
     if any(_records(each, wanted) for each in found):
         return
     if any(is_unknown(each.get("logs")) for each in found):
@@ -293,7 +293,7 @@ _SUBSCRIPTION: Final = azure("monitor:SubscriptionDiagnosticSetting")
     _CONTROLS,
     "Switch on the logs and name a workspace or storage account.",
 )
-def empty_diagnostics(resource: Resource, view: View) -> Iterator[Finding]:
+def empty_diagnostics(resource: Resource, context: Context) -> Iterator[Finding]:
     """A setting may be of metrics alone, but not of logs that are all switched off."""
     logs = resource.get("logs")
     given = items(logs)
@@ -321,7 +321,7 @@ _ACTIVITIES: Final = ("administrative", "alert", "policy", "security")
     _CONTROLS,
     "Switch on the categories Administrative, Alert, Policy and Security.",
 )
-def activity_log(resource: Resource, view: View) -> Iterator[Finding]:
+def activity_log(resource: Resource, context: Context) -> Iterator[Finding]:
     """Categories that are switched off, or not named."""
     logs = resource.get("logs")
     if is_unknown(logs) or any(is_unknown(each) for each in items(logs)):
@@ -353,22 +353,22 @@ _AZURE_FLOW_LOG: Final = azure("network:FlowLog")
     _CONTROLS,
     "Add a network.FlowLog with the network's id as its target.",
 )
-def flow_logs(resource: Resource, view: View) -> Iterator[Finding]:
+def flow_logs(resource: Resource, context: Context) -> Iterator[Finding]:
     """Of the network, of a part of it, or of its security groups, which is the older way:
     https://learn.microsoft.com/azure/network-watcher/vnet-flow-logs-overview."""
-    if view.stack is None:
+    if context.stack is None:
         yield indeterminate("", "whether its connections are recorded isn't known yet")
         return
     logs = [
         each
-        for each in view.stack.of_kind(*sorted(_AZURE_FLOW_LOG))
+        for each in context.stack.of_kind(*sorted(_AZURE_FLOW_LOG))
         if not is_false(each.get("enabled"))
     ]
     for log in logs:
         target = text(log.get("targetResourceId")).lower()
         if resource.id and (target + "/").startswith(resource.id.lower() + "/"):
             return
-        made_from = view.referred(log, "targetResourceId")
+        made_from = context.referred(log, "targetResourceId")
         if any(each.urn == resource.urn or each.kind in _GROUP for each in made_from):
             return
     yield violation("", "no flow log records its connections, which is the default")
@@ -382,7 +382,7 @@ def flow_logs(resource: Resource, view: View) -> Iterator[Finding]:
     _CONTROLS,
     "Set enabled to true, and retentionPolicy.days to 90 or more, or to 0 for ever.",
 )
-def flow_log_off(resource: Resource, view: View) -> Iterator[Finding]:
+def flow_log_off(resource: Resource, context: Context) -> Iterator[Finding]:
     """Without a policy the storage account's own rules decide how long they are kept."""
     enabled = resource.get("enabled")
     if is_false(enabled):
@@ -427,12 +427,12 @@ LEAST_DAYS: Final = 90
     _CONTROLS,
     "Add a sql.ExtendedServerBlobAuditingPolicy with state Enabled for the server.",
 )
-def sql_auditing(resource: Resource, view: View) -> Iterator[Finding]:
+def sql_auditing(resource: Resource, context: Context) -> Iterator[Finding]:
     """Off by default: https://learn.microsoft.com/azure/azure-sql/database/auditing-overview."""
-    if view.stack is None:
+    if context.stack is None:
         yield indeterminate("", "whether the server is audited isn't known yet")
         return
-    found = children(view, resource, _AUDITING, "serverName")
+    found = children(context, resource, _AUDITING, "serverName")
     if not found:
         yield violation("", "no policy audits the server, which is the default")
 
@@ -460,7 +460,7 @@ _policies = requirement_rule(
     _CONTROLS,
     "Set retentionDays to 90 or more, or to 0 for ever.",
 )
-def sql_auditing_days(resource: Resource, view: View) -> Iterator[Finding]:
+def sql_auditing_days(resource: Resource, context: Context) -> Iterator[Finding]:
     """0, which is the default, keeps them until somebody deletes them."""
     days = resource.get("retentionDays")
     if is_unknown(days):
@@ -490,7 +490,7 @@ _ON: Final = frozenset(
     _CONTROLS,
     "Set the parameter to on.",
 )
-def database_logs_off(resource: Resource, view: View) -> Iterator[Finding]:
+def database_logs_off(resource: Resource, context: Context) -> Iterator[Finding]:
     """Parameters of PostgreSQL and MySQL that are switched off."""
     value = resource.get("value")
     name = scalar(resource.get("configurationName")) or resource.name.lower()
@@ -513,7 +513,7 @@ _CONTACT: Final = azure("security:SecurityContact")
     ("uae-ia:T3.6.1", "iso27001:A.8.16", "nist-800-207:7", "pdpl:9"),
     "Switch notifications on, with people's addresses.",
 )
-def security_contact(resource: Resource, view: View) -> Iterator[Finding]:
+def security_contact(resource: Resource, context: Context) -> Iterator[Finding]:
     """Switches of today's contacts and of older ones, which are objects or texts."""
     switches = [
         (path, resource.get(f"{path}.state") if isinstance(value, Mapping) else value)

@@ -7,12 +7,12 @@ from typing import Final, cast
 
 from falaj.policies.model import (
     ABSENT,
+    Context,
     Finding,
     Requirement,
     Resource,
     Rule,
     Severity,
-    View,
     get,
     indeterminate,
     is_false,
@@ -63,7 +63,7 @@ public_endpoint: Final = requirement_rule(
     ("cis-eks:2.1.1", "iso27001:A.8.15", "uae-ia:T3.6.2", "nist-800-207:7", "pdpl:9"),
     "Set enabledClusterLogTypes to api, audit and authenticator at least.",
 )
-def audit_log(resource: Resource, view: View) -> Iterator[Finding]:
+def audit_log(resource: Resource, context: Context) -> Iterator[Finding]:
     """Clusters log nothing by default."""
     path = "enabledClusterLogTypes"
     kinds = resource.get(path)
@@ -109,7 +109,7 @@ access_mode: Final = requirement_rule(
     ("iso27001:A.8.2", "iso27001:A.5.3", "uae-ia:T3.2.4", "uae-ia:T5.2.2", "nist-800-207:3"),
     "Associate AmazonEKSAdminPolicy or AmazonEKSEditPolicy with the namespaces of the duty.",
 )
-def cluster_admin(resource: Resource, view: View) -> Iterator[Finding]:
+def cluster_admin(resource: Resource, context: Context) -> Iterator[Finding]:
     """Access policies and groups that allow everything everywhere."""
     for path in ("policyArn", "kubernetesGroups"):
         for at, value in select(resource.properties, path):
@@ -129,7 +129,7 @@ def cluster_admin(resource: Resource, view: View) -> Iterator[Finding]:
     ("iso27001:A.8.20", "uae-ia:T4.5.3", "nist-800-207:2"),
     "Leave remoteAccess out; where it has to be, name sourceSecurityGroupIds.",
 )
-def node_shell(resource: Resource, view: View) -> Iterator[Finding]:
+def node_shell(resource: Resource, context: Context) -> Iterator[Finding]:
     """With a key and without sources, port 22 is open to everybody:
     https://docs.aws.amazon.com/eks/latest/APIReference/API_RemoteAccessConfig.html."""
     key = resource.get("remoteAccess.ec2SshKey")
@@ -189,7 +189,7 @@ _public_name = requirement_rule(
     "Make the cluster private; where that can't be, list the ranges of administrators in "
     "apiServerAccessProfile.authorizedIPRanges.",
 )
-def authorized_ranges(resource: Resource, view: View) -> Iterator[Finding]:
+def authorized_ranges(resource: Resource, context: Context) -> Iterator[Finding]:
     """Without ranges everybody may talk to the API server:
     https://learn.microsoft.com/azure/aks/api-server-authorized-ip-ranges."""
     private = resource.get(f"{_ACCESS}.enablePrivateCluster")
@@ -334,7 +334,7 @@ _OPENING: Final = ("httpapplicationrouting", "kubedashboard")
     ("uae-ia:T4.5.3", "iso27001:A.8.9", "nist-800-207:2"),
     "Remove the add-on; use an internal ingress and the tools that sign in with Entra ID.",
 )
-def opening_addons(resource: Resource, view: View) -> Iterator[Finding]:
+def opening_addons(resource: Resource, context: Context) -> Iterator[Finding]:
     """Their names are written in any letter case. The ingress of the routing add-on is public
     unless it is said to be internal: https://learn.microsoft.com/azure/aks/create-nginx-ingress-
     private-controller. Gateways of the mesh say what they are."""
@@ -373,7 +373,7 @@ def opening_addons(resource: Resource, view: View) -> Iterator[Finding]:
     "Give the cluster an identity of type UserAssigned or SystemAssigned and remove "
     "servicePrincipalProfile, whose secret is known to whoever has read it once.",
 )
-def identity(resource: Resource, view: View) -> Iterator[Finding]:
+def identity(resource: Resource, context: Context) -> Iterator[Finding]:
     """A service principal's client id may be ``msi``, which stands for a managed identity."""
     kind, client = resource.get("identity.type"), resource.get("servicePrincipalProfile.clientId")
     if scalar(kind) in {"systemassigned", "userassigned"}:

@@ -9,11 +9,11 @@ from typing import Final
 
 from falaj.policies.model import (
     ABSENT,
+    Context,
     Finding,
     Resource,
     Rule,
     Severity,
-    View,
     indeterminate,
     is_unknown,
     rule,
@@ -70,7 +70,7 @@ _Judge = Callable[[Statement], str]
 
 def _judge(
     resource: Resource,
-    view: View,
+    context: Context,
     what: _Judge,
     *,
     bounds_help: bool = False,
@@ -84,17 +84,17 @@ def _judge(
             if not (reason := what(statement)):
                 continue
             if not statement.can_see(*needed) or (
-                _resources_unseen(statement) and not view.referred(resource, statement.path)
+                _resources_unseen(statement) and not context.referred(resource, statement.path)
             ):
                 yield indeterminate(statement.path, f"parts can't be known yet; {reason}")
             elif _resources_unseen(statement) and not what(_with_resources(statement)):
                 continue
-            elif view.stack is None and (resource.kind == POLICY or bounds_help):
+            elif context.stack is None and (resource.kind == POLICY or bounds_help):
                 yield indeterminate(
                     statement.path, f"{reason}; whether a boundary holds it, the whole stack says"
                 )
-            elif not (is_boundary(resource, view) and any(document.denying)) and not (
-                bounds_help and is_bounded(resource, view)
+            elif not (is_boundary(resource, context) and any(document.denying)) and not (
+                bounds_help and is_bounded(resource, context)
             ):
                 yield violation(statement.path, reason)
 
@@ -128,7 +128,7 @@ def _is_on_all(statement: Statement) -> bool:
     _GRANTS_CONTROLS,
     "Name the actions that the identity needs.",
 )
-def every_action(resource: Resource, view: View) -> Iterator[Finding]:
+def every_action(resource: Resource, context: Context) -> Iterator[Finding]:
     """Statements with the action ``*``."""
 
     def everything(statement: Statement) -> str:
@@ -136,7 +136,7 @@ def every_action(resource: Resource, view: View) -> Iterator[Finding]:
             return f"{statement.label} allows every action; actions have to be named"
         return ""
 
-    yield from _judge(resource, view, everything)
+    yield from _judge(resource, context, everything)
 
 
 @rule(
@@ -147,7 +147,7 @@ def every_action(resource: Resource, view: View) -> Iterator[Finding]:
     _GRANTS_CONTROLS,
     "Name what is allowed with Action and Resource; use NotAction and NotResource to deny only.",
 )
-def all_but(resource: Resource, view: View) -> Iterator[Finding]:
+def all_but(resource: Resource, context: Context) -> Iterator[Finding]:
     """``NotAction`` and ``NotResource`` that allow: whatever a cloud adds is allowed as well."""
 
     def excepting(statement: Statement) -> str:
@@ -159,7 +159,7 @@ def all_but(resource: Resource, view: View) -> Iterator[Finding]:
                 return f"{statement.label} allows all but something ({key}); name what is allowed"
         return ""
 
-    yield from _judge(resource, view, excepting)
+    yield from _judge(resource, context, excepting)
 
 
 @rule(
@@ -172,7 +172,7 @@ def all_but(resource: Resource, view: View) -> Iterator[Finding]:
     "permissions boundary that says what it may never do; IAM, STS, KMS and Organizations have "
     "to be named all the same.",
 )
-def whole_service(resource: Resource, view: View) -> Iterator[Finding]:
+def whole_service(resource: Resource, context: Context) -> Iterator[Finding]:
     """``service:*`` on ``*``; within a boundary for services that make infrastructure only."""
 
     def sensitive(statement: Statement) -> str:
@@ -189,9 +189,9 @@ def whole_service(resource: Resource, view: View) -> Iterator[Finding]:
             return "no service may be allowed as a whole on every resource"
         return ""
 
-    yield from _judge(resource, view, sensitive)
-    yield from _judge(resource, view, others, bounds_help=True)
-    yield from _judge(resource, view, unseen)
+    yield from _judge(resource, context, sensitive)
+    yield from _judge(resource, context, others, bounds_help=True)
+    yield from _judge(resource, context, unseen)
 
 
 def _whole(statement: Statement, services: list[str]) -> str:
@@ -209,7 +209,7 @@ def _whole(statement: Statement, services: list[str]) -> str:
     _GRANTS_CONTROLS,
     "Name the buckets, tables, secrets, keys or roles that the identity needs.",
 )
-def data_on_everything(resource: Resource, view: View) -> Iterator[Finding]:
+def data_on_everything(resource: Resource, context: Context) -> Iterator[Finding]:
     """Actions on data, secrets and roles, on every resource and without a condition."""
 
     def data(statement: Statement) -> str:
@@ -227,7 +227,7 @@ def data_on_everything(resource: Resource, view: View) -> Iterator[Finding]:
         said = found[0] if found else "an action on data"
         return f"{statement.label} allows {said} on every resource; name the resources"
 
-    yield from _judge(resource, view, data, bounds_help=True, conditions_help=True)
+    yield from _judge(resource, context, data, bounds_help=True, conditions_help=True)
 
 
 @rule(
@@ -238,7 +238,7 @@ def data_on_everything(resource: Resource, view: View) -> Iterator[Finding]:
     _GRANTS_CONTROLS,
     "Name the roles that may be passed, and the service with iam:PassedToService.",
 )
-def pass_role(resource: Resource, view: View) -> Iterator[Finding]:
+def pass_role(resource: Resource, context: Context) -> Iterator[Finding]:
     """``iam:PassRole`` on every role: its holder gets what any role may do."""
 
     def passing(statement: Statement) -> str:
@@ -250,7 +250,7 @@ def pass_role(resource: Resource, view: View) -> Iterator[Finding]:
             return ""
         return f"{statement.label} passes every role; name the roles"
 
-    yield from _judge(resource, view, passing, conditions_help=True)
+    yield from _judge(resource, context, passing, conditions_help=True)
 
 
 def _names_receiver(condition: Condition) -> bool:
@@ -288,7 +288,7 @@ _ESCALATING: Final = (
     "Name the identities that may be changed, and demand a boundary with "
     "iam:PermissionsBoundary; leave access keys and passwords to a directory.",
 )
-def escalation(resource: Resource, view: View) -> Iterator[Finding]:
+def escalation(resource: Resource, context: Context) -> Iterator[Finding]:
     """Changes of identities and code on every resource, without a condition."""
 
     def escalating(statement: Statement) -> str:
@@ -307,7 +307,7 @@ def escalation(resource: Resource, view: View) -> Iterator[Finding]:
         said = found[0] if found else "an action that changes identities"
         return f"{statement.label} allows {said} on every resource, by which its holder gets more"
 
-    yield from _judge(resource, view, escalating, conditions_help=True)
+    yield from _judge(resource, context, escalating, conditions_help=True)
 
 
 # Who may become a role: named principals, and those that conditions make known.
@@ -345,7 +345,7 @@ def _statements(resource: Resource) -> Iterator[Statement | Finding]:
     _TRUST_CONTROLS,
     "Name the principals, or add aws:PrincipalOrgID or aws:PrincipalArn as a condition.",
 )
-def trust_anybody(resource: Resource, view: View) -> Iterator[Finding]:
+def trust_anybody(resource: Resource, context: Context) -> Iterator[Finding]:
     """Trust policies whose principal is everybody."""
     document = read(resource.get(_PATH), _PATH)
     if document.hidden:
@@ -355,15 +355,15 @@ def trust_anybody(resource: Resource, view: View) -> Iterator[Finding]:
             yield violation(
                 statement.path, f"{statement.label} lets anybody take the role; name who may"
             )
-        elif not _is_own(statement, resource, view):
+        elif not _is_own(statement, resource, context):
             yield indeterminate(
                 statement.path, f"who may take the role by {statement.label} can't be known yet"
             )
 
 
-def _is_own(statement: Statement, resource: Resource, view: View) -> bool:
+def _is_own(statement: Statement, resource: Resource, context: Context) -> bool:
     """Whether an unknown principal is a resource of the stack, which is never everybody."""
-    return "*" not in statement.unknown and bool(view.referred(resource, _PATH))
+    return "*" not in statement.unknown and bool(context.referred(resource, _PATH))
 
 
 @rule(
@@ -375,7 +375,7 @@ def _is_own(statement: Statement, resource: Resource, view: View) -> bool:
     "Name the roles of the account that may take this one. For a partner's account demand an "
     "external id (sts:ExternalId); for people a second factor (aws:MultiFactorAuthPresent).",
 )
-def trust_account(resource: Resource, view: View) -> Iterator[Finding]:
+def trust_account(resource: Resource, context: Context) -> Iterator[Finding]:
     """Accounts as principals: whoever administers them chooses who takes the role."""
     for statement in _statements(resource):
         if isinstance(statement, Finding):
@@ -389,7 +389,7 @@ def trust_account(resource: Resource, view: View) -> Iterator[Finding]:
             for kind, who in statement.principals
             if kind == "AWS"
             and is_account(who)
-            and account_of(who) not in view.settings.allowed_accounts
+            and account_of(who) not in context.settings.allowed_accounts
         ]
         if accounts and None not in known and statement.can_see("condition"):
             yield violation(
@@ -398,7 +398,7 @@ def trust_account(resource: Resource, view: View) -> Iterator[Finding]:
                 "role; it needs named roles or a condition",
             )
         elif accounts or (
-            not statement.can_see("principal") and not _is_own(statement, resource, view)
+            not statement.can_see("principal") and not _is_own(statement, resource, context)
         ):
             yield indeterminate(
                 statement.path, f"who may take the role by {statement.label} can't be known yet"
@@ -424,7 +424,7 @@ def _is_condition_on_callers(condition: Condition) -> bool | None:
     "Add a condition on the token's subject (PROVIDER:sub), such as one repository's branch or "
     "one service account, and on its audience (PROVIDER:aud); for SAML on SAML:aud.",
 )
-def trust_federated(resource: Resource, view: View) -> Iterator[Finding]:
+def trust_federated(resource: Resource, context: Context) -> Iterator[Finding]:
     """Roles for tokens: without a subject every user of the provider takes the role."""
     for statement in _statements(resource):
         if isinstance(statement, Finding):
@@ -575,7 +575,7 @@ def _hidden(document: Document) -> Iterator[Finding]:
     ("cis-aws:3.1.4", "iso27001:A.8.3", "iso27001:A.5.15", "uae-ia:T5.2.2", "nist-800-207:6"),
     _REMEDIATION,
 )
-def public_policy(resource: Resource, view: View) -> Iterator[Finding]:
+def public_policy(resource: Resource, context: Context) -> Iterator[Finding]:
     """Statements that allow everybody without a condition that says whom."""
     path = _DOCUMENTS[resource.kind]
     value = resource.get(path)
@@ -604,7 +604,7 @@ def public_policy(resource: Resource, view: View) -> Iterator[Finding]:
     "Name the principal and give sourceArn (and sourceAccount for buckets); demand AWS_IAM of "
     "callers of a function's URL.",
 )
-def lambda_permission(resource: Resource, view: View) -> Iterator[Finding]:
+def lambda_permission(resource: Resource, context: Context) -> Iterator[Finding]:
     """Permissions for everybody, also by way of a service that calls for everybody
     (https://docs.aws.amazon.com/IAM/latest/UserGuide/confused-deputy.html), and addresses without
     authentication."""
@@ -653,11 +653,11 @@ def _is_limit(value: object, key: str) -> bool:
     "Give the endpoint a policy that allows principals of the account (aws:PrincipalAccount or "
     "aws:PrincipalOrgID) and resources of the account (aws:ResourceAccount), or names them.",
 )
-def endpoint_policy(resource: Resource, view: View) -> Iterator[Finding]:
+def endpoint_policy(resource: Resource, context: Context) -> Iterator[Finding]:
     """Without a policy an endpoint is a way to everybody's buckets and queues."""
     value = resource.get("policy")
     if value is ABSENT:
-        yield from _without_policy(resource, view)
+        yield from _without_policy(resource, context)
         return
     document = read(value, "policy")
     yield from _hidden(document)
@@ -678,7 +678,7 @@ def _keeps_resources(statement: Statement) -> bool:
     )
 
 
-def _without_policy(resource: Resource, view: View) -> Iterator[Finding]:
+def _without_policy(resource: Resource, context: Context) -> Iterator[Finding]:
     """Endpoints to services of AWS; those of partners and gateway load balancers take none."""
     name = resource.get("serviceName")
     kind = text(resource.get("vpcEndpointType")).lower() or "gateway"
@@ -690,9 +690,9 @@ def _without_policy(resource: Resource, view: View) -> Iterator[Finding]:
     service = re.fullmatch(r"(?:com|cn)\.amazonaws\.(?:[a-z]{2}-[a-z-]+-\d\.)?(.+)", text(name))
     if service is None or service[1].startswith("vpce.") or service[1] not in _WITH_DATA:
         return
-    if view.stack is None:
+    if context.stack is None:
         yield indeterminate("policy", "whether it has a policy, the whole stack says")
-    elif not view.stack.referring(resource, aws_type("ec2/vpcEndpointPolicy"), "vpcEndpointId"):
+    elif not context.stack.referring(resource, aws_type("ec2/vpcEndpointPolicy"), "vpcEndpointId"):
         yield violation(
             "policy",
             "without a policy the endpoint reaches everybody's resources; only one's own may be",

@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from falaj.policies.model import (
     ABSENT,
+    Context,
     Finding,
     Requirement,
     Requirements,
@@ -16,7 +17,6 @@ from falaj.policies.model import (
     Rule,
     Severity,
     Stack,
-    View,
     indeterminate,
     is_false,
     is_true,
@@ -90,9 +90,9 @@ def statements(resource: Resource) -> Iterator[Statement]:
         yield from document.allowing
 
 
-def is_boundary(resource: Resource, view: View) -> bool:
+def is_boundary(resource: Resource, context: Context) -> bool:
     """Whether a managed policy is the boundary of some identity, and granted to none."""
-    stack = view.stack
+    stack = context.stack
     if stack is None or resource.kind != POLICY:
         return False
     bounds = any(stack.referring(resource, kind, "permissionsBoundary") for kind in _HOLDERS)
@@ -100,15 +100,15 @@ def is_boundary(resource: Resource, view: View) -> bool:
     return bounds and not granted
 
 
-def holders(resource: Resource, view: View) -> list[Resource]:
+def holders(resource: Resource, context: Context) -> list[Resource]:
     """The roles and users of the stack that a policy is given to."""
-    stack = view.stack
+    stack = context.stack
     if stack is None:
         return []
     if resource.kind in _HOLDERS:
         return [resource]
     found = [
-        each for key in ("role", "user") for each in _identities(view.referred(resource, key))
+        each for key in ("role", "user") for each in _identities(context.referred(resource, key))
     ]
     if resource.kind == POLICY:
         for kind, path in ATTACHMENTS.items():
@@ -116,7 +116,7 @@ def holders(resource: Resource, view: View) -> list[Resource]:
                 if attachment.kind in _HOLDERS:
                     found.append(attachment)
                 for key in ("role", "roles", "user", "users", "roleName", "userName"):
-                    found += _identities(view.referred(attachment, key))
+                    found += _identities(context.referred(attachment, key))
     return list({each.urn: each for each in found}.values())
 
 
@@ -124,17 +124,19 @@ def _identities(found: list[Resource]) -> list[Resource]:
     return [each for each in found if each.kind in _HOLDERS]
 
 
-def is_bounded(resource: Resource, view: View) -> bool:
+def is_bounded(resource: Resource, context: Context) -> bool:
     """Whether every holder of a policy has a boundary of its own that is one."""
-    found = holders(resource, view)
-    return bool(found) and all(_has_boundary(each, view) for each in found)
+    found = holders(resource, context)
+    return bool(found) and all(_has_boundary(each, context) for each in found)
 
 
-def _has_boundary(holder: Resource, view: View) -> bool:
+def _has_boundary(holder: Resource, context: Context) -> bool:
     value = holder.get("permissionsBoundary")
     if value is ABSENT or text(value).startswith("arn:aws:iam::aws:policy/"):
         return False
-    made = [each for each in view.referred(holder, "permissionsBoundary") if each.kind == POLICY]
+    made = [
+        each for each in context.referred(holder, "permissionsBoundary") if each.kind == POLICY
+    ]
     if not made:
         return not is_unknown(value)
     return not any(
@@ -211,9 +213,9 @@ def _managed(value: object) -> str:
     return path.rpartition("/")[2] if prefix.endswith(":iam::aws") else ""
 
 
-def _unseen(resource: Resource, view: View, path: str, value: object) -> bool:
+def _unseen(resource: Resource, context: Context, path: str, value: object) -> bool:
     """Whether nobody can say which policy it is: not even one of the stack."""
-    made = view.referred(resource, path)
+    made = context.referred(resource, path)
     return is_unknown(value) and not any(each.kind == POLICY for each in made)
 
 
@@ -226,13 +228,13 @@ def _unseen(resource: Resource, view: View, path: str, value: object) -> bool:
     "Attach a policy of your own that names the actions of this duty, within a permissions "
     "boundary.",
 )
-def administrator_attached(resource: Resource, view: View) -> Iterator[Finding]:
+def administrator_attached(resource: Resource, context: Context) -> Iterator[Finding]:
     """Attachments of policies that allow everything, or the management of identities."""
     for path, value in attached(resource):
         name = _managed(value)
         if name in _ADMINISTRATION:
             yield violation(path, f"{name} allows too much; name the actions of the duty")
-        elif _unseen(resource, view, path, value):
+        elif _unseen(resource, context, path, value):
             yield indeterminate(path, "which policy is attached can't be known yet")
 
 
@@ -244,13 +246,13 @@ def administrator_attached(resource: Resource, view: View) -> Iterator[Finding]:
     _AWS_CONTROLS,
     "Attach a policy of your own that names the actions and resources that are needed.",
 )
-def full_access_attached(resource: Resource, view: View) -> Iterator[Finding]:
+def full_access_attached(resource: Resource, context: Context) -> Iterator[Finding]:
     """Attachments of policies named ``…FullAccess``, which are about all resources."""
     for path, value in attached(resource):
         name = _managed(value)
         if _FULL in name and name not in _ADMINISTRATION:
             yield violation(path, f"{name} allows all of a service on every resource")
-        elif _unseen(resource, view, path, value):
+        elif _unseen(resource, context, path, value):
             yield indeterminate(path, "which policy is attached can't be known yet")
 
 
@@ -263,7 +265,7 @@ def full_access_attached(resource: Resource, view: View) -> Iterator[Finding]:
     _AWS_CONTROLS,
     "Grant to roles that people take for a session, or at least to groups.",
 )  # fmt: skip
-def user_grant(resource: Resource, view: View) -> Iterator[Finding]:
+def user_grant(resource: Resource, context: Context) -> Iterator[Finding]:
     """Policies that are given to single users."""
     if resource.kind == aws_type("iam/policyAttachment"):
         users = resource.get("users")
@@ -287,7 +289,7 @@ def user_grant(resource: Resource, view: View) -> Iterator[Finding]:
     "Use roles: of instances, pods and functions for workloads, by federation for CI, and by "
     "IAM Identity Center for people.",
 )  # fmt: skip
-def lasting_credential(resource: Resource, view: View) -> Iterator[Finding]:
+def lasting_credential(resource: Resource, context: Context) -> Iterator[Finding]:
     """Keys and passwords of users, unless they are switched off."""
     status = resource.get("status")
     if is_unknown(status):
@@ -307,7 +309,7 @@ def lasting_credential(resource: Resource, view: View) -> Iterator[Finding]:
     "Let people sign in by IAM Identity Center or another directory. Where a user has to be, "
     "give it a permissionsBoundary.",
 )
-def local_user(resource: Resource, view: View) -> Iterator[Finding]:
+def local_user(resource: Resource, context: Context) -> Iterator[Finding]:
     """Users of IAM, whom no directory removes when they leave."""
     if resource.get("permissionsBoundary") is ABSENT:
         yield violation(
@@ -371,7 +373,7 @@ _WITH_IAM: Final = ("mysql", "mariadb", "postgres", "aurora")
     ("iso27001:A.8.5", "uae-ia:T5.2.2", "nist-800-207:6"),
     "Set iamDatabaseAuthenticationEnabled to true.",
 )
-def database_sign_in(resource: Resource, view: View) -> Iterator[Finding]:
+def database_sign_in(resource: Resource, context: Context) -> Iterator[Finding]:
     """Engines that can, and don't: passwords are all that is left."""
     engine = text(resource.get("engine")).lower()
     neptune = resource.kind == aws_type("neptune/cluster")
@@ -446,32 +448,32 @@ def _conflicts(found: Sequence[Document], bounds: Sequence[Document]) -> Iterato
             yield f"{one.name} and {other.name} are in one hand; give each to a role of its own"
 
 
-def _granted(holder: Resource, view: View) -> list[Document]:
+def _granted(holder: Resource, context: Context) -> list[Document]:
     """All documents of an identity: inline, beside, and attached."""
-    if view.stack is None:
+    if context.stack is None:
         return []
     found = [each for _, each in documents(holder)] if holder.kind in DOCUMENTS else []
     inline = ((aws_type("iam/rolePolicy"), "role"), (aws_type("iam/userPolicy"), "user"))
     for kind, key in inline:
-        for policy in view.stack.referring(holder, kind, key):
+        for policy in context.stack.referring(holder, kind, key):
             found += [each for _, each in documents(policy)]
     attachments = [
         (each, path)
         for kind, path in ATTACHMENTS.items()
         for key in ("role", "roles", "user", "users", "roleName", "userName")
         if kind != ROLE
-        for each in view.stack.referring(holder, kind, key)
+        for each in context.stack.referring(holder, kind, key)
     ]
     if holder.kind == ROLE:
         attachments.append((holder, ATTACHMENTS[ROLE]))
     for attachment, path in attachments:
-        made = view.referred(attachment, path)
+        made = context.referred(attachment, path)
         found += [read(each.get("policy"), "policy") for each in made if each.kind == POLICY]
     return found
 
 
-def _bounds(holder: Resource, view: View) -> list[Document]:
-    made = view.referred(holder, "permissionsBoundary")
+def _bounds(holder: Resource, context: Context) -> list[Document]:
+    made = context.referred(holder, "permissionsBoundary")
     return [read(each.get("policy"), "policy") for each in made if each.kind == POLICY]
 
 
@@ -484,28 +486,28 @@ def _bounds(holder: Resource, view: View) -> list[Document]:
     "Give key administration, audit, identity management and deployment to roles of their own, "
     "or deny the other duty's actions in the role's policy or boundary.",
 )
-def aws_conflicting_duties(resource: Resource, view: View) -> Iterator[Finding]:
+def aws_conflicting_duties(resource: Resource, context: Context) -> Iterator[Finding]:
     """Duties that meet in one policy, or in all policies of one role or user of the stack."""
     if resource.kind in {ROLE, USER}:
-        if view.stack is None:
+        if context.stack is None:
             yield indeterminate("", "which policies it holds, the whole stack says")
             return
-        granted = _granted(resource, view)
+        granted = _granted(resource, context)
         for document in granted:
             yield from hidden(document)
-        for reason in _conflicts(granted, _bounds(resource, view)):
+        for reason in _conflicts(granted, _bounds(resource, context)):
             yield violation("", reason)
         return
     for path, document in documents(resource):
         yield from hidden(document)
         for reason in _conflicts([document], []):
-            if view.stack is None:
+            if context.stack is None:
                 yield indeterminate(path, f"{reason}; whether it is held so, the whole stack says")
             # A policy whose holder the stack shows is judged there, with all that it holds.
-            elif not holders(resource, view) and not is_boundary(resource, view):
+            elif not holders(resource, context) and not is_boundary(resource, context):
                 yield violation(path, reason)
         unseen = any(not each.can_see("action", "effect") for each in document.allowing)
-        if unseen and not holders(resource, view):
+        if unseen and not holders(resource, context):
             yield indeterminate(path, "which duties it grants can't be known yet")
 
 
@@ -558,14 +560,16 @@ def role_of(assignment: Resource) -> str:
     return text(assignment.get("roleDefinitionId")).rstrip("/").rpartition("/")[2].lower()
 
 
-def definitions(assignment: Resource, view: View) -> list[Resource]:
+def definitions(assignment: Resource, context: Context) -> list[Resource]:
     """The role's definition where the stack makes it."""
     found = [
-        each for each in view.referred(assignment, "roleDefinitionId") if each.kind in DEFINITION
+        each
+        for each in context.referred(assignment, "roleDefinitionId")
+        if each.kind in DEFINITION
     ]
-    if found or view.stack is None:
+    if found or context.stack is None:
         return found
-    return _by_id(view.stack).get(role_of(assignment), [])
+    return _by_id(context.stack).get(role_of(assignment), [])
 
 
 @remembered(2)
@@ -596,12 +600,12 @@ def by_principal(stack: Stack) -> dict[Principal, list[Resource]]:
     return found
 
 
-def duties(assignment: Resource, view: View) -> set[str]:
+def duties(assignment: Resource, context: Context) -> set[str]:
     """What the role lets its holder do, of what conflicts."""
     if built_in := _DUTIES.get(role_of(assignment)):
         return {built_in}
     found: set[str] = set()
-    for each in definitions(assignment, view):
+    for each in definitions(assignment, context):
         found |= set(_of_definition(each))
     return found
 
@@ -644,7 +648,7 @@ _AZURE_CONTROLS: Final = ("uae-ia:T5.2.2", "iso27001:A.5.15", "iso27001:A.5.18",
     _AZURE_CONTROLS,
     "Name the operations that the duty needs. Reading settings (*/read) is fine.",
 )
-def role_wildcards(resource: Resource, view: View) -> Iterator[Finding]:
+def role_wildcards(resource: Resource, context: Context) -> Iterator[Finding]:
     """``*`` and its like, every operation that grants roles, every operation on data; and to make
     roles, which is to have all of them. What notActions takes away, another role gives."""
     for path, action in actions(resource):
@@ -673,15 +677,15 @@ def _is_wide(action: str, data: bool) -> bool:
     "Assign a narrower role, at the group or resource that needs it; make people eligible through "
     "Privileged Identity Management.",
 )
-def broad_assignment(resource: Resource, view: View) -> Iterator[Finding]:
+def broad_assignment(resource: Resource, context: Context) -> Iterator[Finding]:
     """Owner, Contributor and the two that grant roles, at a subscription or above."""
     role, scope = resource.get("roleDefinitionId"), resource.get("scope")
     name = BROAD.get(role_of(resource), "")
     if is_unknown(role):
-        if (is_whole(scope) or is_unknown(scope)) and not definitions(resource, view):
+        if (is_whole(scope) or is_unknown(scope)) and not definitions(resource, context):
             yield indeterminate("roleDefinitionId", "which role is assigned can't be seen")
     elif name and is_unknown(scope):
-        if not view.referred(resource, "scope"):
+        if not context.referred(resource, "scope"):
             yield indeterminate("scope", f"where {name} is assigned can't be seen")
     elif name and is_whole(scope):
         yield violation("scope", f"{name} is assigned at {text(scope) or 'the tenant'}")
@@ -696,18 +700,18 @@ def broad_assignment(resource: Resource, view: View) -> Iterator[Finding]:
     "Give the assignment a condition on the roles and principals that may be assigned "
     "(https://learn.microsoft.com/azure/role-based-access-control/delegate-role-assignments-portal).",
 )
-def unconditional_grants(resource: Resource, view: View) -> Iterator[Finding]:
+def unconditional_grants(resource: Resource, context: Context) -> Iterator[Finding]:
     """Else he grants himself the rest. Roles of the stack's own are looked up."""
     condition = resource.get("condition")
     if text(condition):
         return
-    found = duties(resource, view)
+    found = duties(resource, context)
     if GRANTS in found:
         reason = "the role grants roles, and no condition says which"
         yield (indeterminate if is_unknown(condition) else violation)("condition", reason)
-    elif view.stack is None and role_of(resource) not in BROAD:
+    elif context.stack is None and role_of(resource) not in BROAD:
         yield indeterminate("roleDefinitionId", "what the role allows isn't known yet")
-    elif is_unknown(resource.get("roleDefinitionId")) and not definitions(resource, view):
+    elif is_unknown(resource.get("roleDefinitionId")) and not definitions(resource, context):
         yield indeterminate("roleDefinitionId", "which role is assigned can't be seen")
 
 
@@ -727,25 +731,25 @@ _AZURE_CONFLICTS: Final = (
     "Give the two duties to two identities: who manages keys doesn't use them, and who grants "
     "roles does neither.",
 )
-def azure_conflicting_duties(resource: Resource, view: View) -> Iterator[Finding]:
+def azure_conflicting_duties(resource: Resource, context: Context) -> Iterator[Finding]:
     """Managing keys, using keys or data, granting roles without a condition: of one principal, in
     the whole stack. Reported at the assignment of the first of the two."""
-    if view.stack is None:
+    if context.stack is None:
         yield indeterminate("principalId", "what else the principal may do isn't known yet")
         return
-    mine, who = _held(resource, view), principal(resource, view.stack)
+    mine, who = _held(resource, context), principal(resource, context.stack)
     if not mine or not who:
         return
-    for each in by_principal(view.stack).get(who, []):
-        held = _held(each, view)
+    for each in by_principal(context.stack).get(who, []):
+        held = _held(each, context)
         for first, second in _AZURE_CONFLICTS:
             if first in mine and second in held:
                 reason = f"one principal {first} and {second} ({each.name})"
                 yield violation("principalId", reason)
 
 
-def _held(assignment: Resource, view: View) -> set[str]:
-    found = duties(assignment, view)
+def _held(assignment: Resource, context: Context) -> set[str]:
+    found = duties(assignment, context)
     return found - {GRANTS} if text(assignment.get("condition")) else found
 
 
@@ -763,7 +767,7 @@ _AUDIENCE: Final = "api://azureadtokenexchange"
     "Name the service account, or the repository with its environment or branch, and the audience "
     "api://AzureADTokenExchange.",
 )
-def federated_subject(resource: Resource, view: View) -> Iterator[Finding]:
+def federated_subject(resource: Resource, context: Context) -> Iterator[Finding]:
     """Any pull request, the default service account of a namespace, patterns, plain HTTP."""
     issuer, subject = resource.get("issuer"), resource.get("subject")
     given = text(subject)

@@ -8,12 +8,12 @@ from typing import Any, Final
 
 from falaj.policies.model import (
     ABSENT,
+    Context,
     Finding,
     Requirement,
     Resource,
     Rule,
     Severity,
-    View,
     get,
     indeterminate,
     is_true,
@@ -52,7 +52,7 @@ _CONTROLS: Final = ("iso27001:A.8.9", "iso27001:A.8.5", "uae-ia:T5.5.x", "nist-8
     ("cis-aws:6.7", *_CONTROLS),
     "Set metadataOptions.httpTokens to required, or httpEndpoint to disabled.",
 )
-def metadata_tokens(resource: Resource, view: View) -> Iterator[Finding]:
+def metadata_tokens(resource: Resource, context: Context) -> Iterator[Finding]:
     """Without a session's token a forged request is enough to get at a machine's role."""
     base = _METADATA[resource.kind]
     if text(resource.get(f"{base}httpEndpoint")).lower() == "disabled":
@@ -77,7 +77,7 @@ def metadata_tokens(resource: Resource, view: View) -> Iterator[Finding]:
     "Set metadataOptions.httpPutResponseHopLimit to 1, so that containers can't take the "
     "machine's role; give them roles of their own.",
 )
-def metadata_hops(resource: Resource, view: View) -> Iterator[Finding]:
+def metadata_hops(resource: Resource, context: Context) -> Iterator[Finding]:
     """A limit of two or more lets containers reach the machine's metadata."""
     path = f"{_METADATA[resource.kind]}httpPutResponseHopLimit"
     value = resource.get(path)
@@ -115,7 +115,7 @@ _SHELLS: Final = {
     "Leave the key out and use Session Manager: it needs no port and no key, asks IAM, and keeps "
     "a record.",
 )
-def shell_key(resource: Resource, view: View) -> Iterator[Finding]:
+def shell_key(resource: Resource, context: Context) -> Iterator[Finding]:
     """Keys that last, for shells that nobody records."""
     for path, value in select(resource.properties, _SHELLS[resource.kind]):
         # Whichever key it is, there is one.
@@ -150,7 +150,7 @@ def _containers(resource: Resource) -> Iterator[tuple[str, Any]]:
     "Leave privileged, host networking and the host's processes out; use the network mode "
     "awsvpc with a security group for each service.",
 )
-def task_host_rights(resource: Resource, view: View) -> Iterator[Finding]:
+def task_host_rights(resource: Resource, context: Context) -> Iterator[Finding]:
     """Privileged containers, and tasks in the host's network, process or IPC space."""
     for key in ("networkMode", "pidMode", "ipcMode"):
         value = resource.get(key)
@@ -185,7 +185,7 @@ _SET: Final = azure("compute:VirtualMachineScaleSet")
     "Set osProfile.linuxConfiguration.disablePasswordAuthentication to true and give keys, or "
     "better let people sign in with Entra ID.",
 )
-def machine_passwords(resource: Resource, view: View) -> Iterator[Finding]:
+def machine_passwords(resource: Resource, context: Context) -> Iterator[Finding]:
     """Of Linux; passwords work unless they are switched off
     (https://learn.microsoft.com/rest/api/compute/virtual-machines/create-or-update)."""
     base = "" if resource.kind in _MACHINE else "virtualMachineProfile."
@@ -229,7 +229,7 @@ _debugging = requirement_rule(
     "Set publicNetworkAccess to Disabled and add a private endpoint, or name who may connect in "
     "siteConfig.ipSecurityRestrictions.",
 )
-def web_app_public(resource: Resource, view: View) -> Iterator[Finding]:
+def web_app_public(resource: Resource, context: Context) -> Iterator[Finding]:
     """Open to everybody by default: https://learn.microsoft.com/azure/app-service/overview-access-
     restrictions. As soon as one restriction allows somebody, all others are denied."""
     switches = [resource.get(each) for each in ("publicNetworkAccess",
@@ -277,16 +277,16 @@ _AUTHENTICATION: Final = azure(
     "web.WebAppAuthSettingsV2 with requireAuthentication. Waive the rule for an app that checks "
     "tokens itself.",
 )
-def web_app_sign_in(resource: Resource, view: View) -> Iterator[Finding]:
+def web_app_sign_in(resource: Resource, context: Context) -> Iterator[Finding]:
     """The platform lets every caller through by default:
     https://learn.microsoft.com/azure/app-service/overview-authentication-authorization."""
     enabled, mode = resource.get("clientCertEnabled"), resource.get("clientCertMode")
     if is_true(enabled) and scalar(mode) in {"", "required"}:
         return
-    if view.stack is None:
+    if context.stack is None:
         yield indeterminate("clientCertEnabled", "who may call the app isn't known yet")
         return
-    if any(_asks(each) for each in children(view, resource, _AUTHENTICATION, "name")):
+    if any(_asks(each) for each in children(context, resource, _AUTHENTICATION, "name")):
         return
     if is_unknown(enabled) or is_unknown(mode):
         yield indeterminate("clientCertEnabled", "who may call the app can't be seen")
@@ -333,7 +333,7 @@ _ORIGINS: Final = {
     ("uae-ia:T5.2.2", "iso27001:A.8.3", "iso27001:A.8.9", "nist-800-207:6"),
     "Name the origins that need the service.",
 )
-def any_origin(resource: Resource, view: View) -> Iterator[Finding]:
+def any_origin(resource: Resource, context: Context) -> Iterator[Finding]:
     """``*`` among the origins that are allowed."""
     holder = _ORIGINS.get(resource.kind, "")
     for path, each in entries(resource.get(holder), holder):

@@ -7,12 +7,12 @@ from typing import Any, Final
 
 from falaj.policies.model import (
     ABSENT,
+    Context,
     Finding,
     Requirement,
     Resource,
     Rule,
     Severity,
-    View,
     get,
     indeterminate,
     is_true,
@@ -59,7 +59,7 @@ _WITHOUT: Final = frozenset(
     _CONTROLS,
     "Give the subnet a networkSecurityGroup that names who may talk to whom.",
 )
-def subnet_rules(resource: Resource, view: View) -> Iterator[Finding]:
+def subnet_rules(resource: Resource, context: Context) -> Iterator[Finding]:
     """Without one, everything in the network may talk to everything."""
     if resource.kind in _SUBNET:
         yield from _rules_of(resource.properties, "", resource.name)
@@ -108,17 +108,17 @@ _peering = requirement_rule(
     _CONTROLS,
     "Set privateEndpointNetworkPolicies of the subnet to Enabled.",
 )
-def private_endpoint_rules(resource: Resource, view: View) -> Iterator[Finding]:
+def private_endpoint_rules(resource: Resource, context: Context) -> Iterator[Finding]:
     """Where the stack puts private endpoints into the subnet; by default rules don't concern them
     (https://learn.microsoft.com/azure/private-link/disable-private-endpoint-network-policy)."""
     path = "privateEndpointNetworkPolicies"
     value = resource.get(path)
     if scalar(value) in {"enabled", "networksecuritygroupenabled"}:
         return
-    if view.stack is None:
+    if context.stack is None:
         yield indeterminate(path, "whether private endpoints stand in the subnet isn't known yet")
         return
-    if children(view, resource, azure("network:PrivateEndpoint"), "subnet.id"):
+    if children(context, resource, azure("network:PrivateEndpoint"), "subnet.id"):
         if is_unknown(value):
             yield indeterminate(path, "whether rules concern private endpoints can't be seen")
         else:
@@ -137,7 +137,7 @@ def private_endpoint_rules(resource: Resource, view: View) -> Iterator[Finding]:
     "Set defaultOutboundAccess to false, and lead what must go out through a firewall or a NAT "
     "gateway.",
 )
-def default_outbound(resource: Resource, view: View) -> Iterator[Finding]:
+def default_outbound(resource: Resource, context: Context) -> Iterator[Finding]:
     """Azure gives machines an address of its own to send from, unless told otherwise:
     https://learn.microsoft.com/azure/virtual-network/ip-services/default-outbound-access. Routes
     and NAT gateways take its place; what Azure runs in a subnet goes out as its service says."""
@@ -173,7 +173,7 @@ _COLLECTIONS: Final = {
     "Name domains in application rules, or ranges and service tags in network rules; translate "
     "nothing from the Internet inwards.",
 )
-def firewall_open(resource: Resource, view: View) -> Iterator[Finding]:
+def firewall_open(resource: Resource, context: Context) -> Iterator[Finding]:
     """Any domain, any address, and translation from any source."""
     for key in _COLLECTIONS.get(resource.kind, ()):
         for path, collection in entries(resource.get(key), key):
@@ -218,7 +218,7 @@ _POLICY: Final = azure("network:FirewallPolicy")
     "Set threatIntelMode to Deny (the tier Basic knows Alert only), and leave intrusion detection "
     "on where the tier has it.",
 )
-def firewall_intelligence(resource: Resource, view: View) -> Iterator[Finding]:
+def firewall_intelligence(resource: Resource, context: Context) -> Iterator[Finding]:
     """By default it tells and lets through: https://learn.microsoft.com/azure/firewall/
     threat-intel. A firewall with a policy has the policy's."""
     if resource.kind in _FIREWALL and resource.get("firewallPolicy") is not ABSENT:
@@ -242,7 +242,7 @@ _GATEWAY: Final = azure("network:ApplicationGateway")
     (*_CONTROLS, "nist-800-207:4"),
     "Use the tier WAF_v2 with a firewallPolicy in the mode Prevention.",
 )
-def gateway_inspection(resource: Resource, view: View) -> Iterator[Finding]:
+def gateway_inspection(resource: Resource, context: Context) -> Iterator[Finding]:
     """By a policy of its own, or the older configuration in the gateway."""
     policy = resource.get("firewallPolicy")
     own = "webApplicationFirewallConfiguration"

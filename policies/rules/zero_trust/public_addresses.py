@@ -7,12 +7,12 @@ from typing import Final
 
 from falaj.policies.model import (
     ABSENT,
+    Context,
     Finding,
     Requirement,
     Resource,
     Rule,
     Severity,
-    View,
     get,
     indeterminate,
     is_unknown,
@@ -50,7 +50,7 @@ _ROUTE: Final = aws_type("ec2/route")
     "Set internal to true and put the load balancer into private subnets; callers outside come "
     "by VPN, Direct Connect or PrivateLink.",
 )
-def public_load_balancer(resource: Resource, view: View) -> Iterator[Finding]:
+def public_load_balancer(resource: Resource, context: Context) -> Iterator[Finding]:
     """Load balancers are internet-facing unless they say otherwise; gateway ones never are."""
     if text(resource.get("loadBalancerType")).lower() != "gateway":
         yield from Requirement(
@@ -98,7 +98,7 @@ aws_public_address: Final = requirement_rule(
     "Remove the address from the machine; reach it through an internal load balancer or Session "
     "Manager.",
 )
-def elastic_address(resource: Resource, view: View) -> Iterator[Finding]:
+def elastic_address(resource: Resource, context: Context) -> Iterator[Finding]:
     """An elastic address on a machine or its interface."""
     for key in ("instance", "instanceId", "networkInterface", "networkInterfaceId"):
         value = resource.get(key)
@@ -136,7 +136,7 @@ public_subnet: Final = requirement_rule(
     "Make a VPC of your own, whose subnets are private unless you say otherwise, and place "
     "machines in them.",
 )
-def default_network(resource: Resource, view: View) -> Iterator[Finding]:
+def default_network(resource: Resource, context: Context) -> Iterator[Finding]:
     """Its subnets give out public addresses:
     https://docs.aws.amazon.com/vpc/latest/userguide/default-vpc-components.html."""
     if resource.kind not in _INSTANCES:
@@ -166,7 +166,7 @@ _DESTINATIONS: Final = (
     "Send traffic that has to leave through a Network Firewall to a NAT gateway; only the NAT "
     "gateway's own subnet has a route to the internet gateway.",
 )
-def route_to_internet(resource: Resource, view: View) -> Iterator[Finding]:
+def route_to_internet(resource: Resource, context: Context) -> Iterator[Finding]:
     """Routes of the world to an internet gateway, except from subnets of NAT gateways alone,
     in networks with a firewall."""
     routes = (
@@ -184,9 +184,9 @@ def route_to_internet(resource: Resource, view: View) -> Iterator[Finding]:
         if gateway is ABSENT or not any(is_open(each) or is_unknown(each) for each in wide):
             continue
         known = is_unknown(gateway) or text(gateway).startswith("igw-")
-        if not known and not _is_internet(resource, f"{base}gatewayId", view):
+        if not known and not _is_internet(resource, f"{base}gatewayId", context):
             continue
-        yield from _judge_route(resource, f"{base}gatewayId", gateway, view)
+        yield from _judge_route(resource, f"{base}gatewayId", gateway, context)
 
 
 def _each(value: object) -> Iterator[tuple[str, object]]:
@@ -197,32 +197,34 @@ def _each(value: object) -> Iterator[tuple[str, object]]:
         yield f"routes[{index}]", each
 
 
-def _is_internet(resource: Resource, path: str, view: View) -> bool:
-    return any(each.kind == _INTERNET_GATEWAY for each in view.referred(resource, path))
+def _is_internet(resource: Resource, path: str, context: Context) -> bool:
+    return any(each.kind == _INTERNET_GATEWAY for each in context.referred(resource, path))
 
 
-def _judge_route(resource: Resource, path: str, gateway: object, view: View) -> Iterator[Finding]:
+def _judge_route(
+    resource: Resource, path: str, gateway: object, context: Context
+) -> Iterator[Finding]:
     said = "machines behind this route are reachable from the internet"
-    if view.stack is None:
+    if context.stack is None:
         yield indeterminate(path, f"{said}, unless only NAT gateways are behind it")
         return
-    makers = view.referred(resource, path)
-    if is_unknown(gateway) and not _is_internet(resource, path, view):
+    makers = context.referred(resource, path)
+    if is_unknown(gateway) and not _is_internet(resource, path, context):
         if not makers:
             yield indeterminate(path, f"the gateway can't be known yet; {said} if it is public")
         return
-    if not _is_outlet(resource, view):
+    if not _is_outlet(resource, context):
         yield violation(
             path, f"{said}; only NAT gateways behind a Network Firewall may have such a route"
         )
 
 
-def _is_outlet(resource: Resource, view: View) -> bool:
+def _is_outlet(resource: Resource, context: Context) -> bool:
     """Whether all subnets of the route's table hold a NAT gateway, and a firewall is there."""
-    stack = view.stack
+    stack = context.stack
     if stack is None or not stack.of_kind(aws_type("networkfirewall/firewall")):
         return False
-    tables = view.referred(resource, "routeTableId") if resource.kind == _ROUTE else [resource]
+    tables = context.referred(resource, "routeTableId") if resource.kind == _ROUTE else [resource]
     subnets = {
         subnet.urn
         for table in tables
@@ -266,21 +268,21 @@ _AZURE_BALANCER: Final = azure("network:LoadBalancer")
     "Delete the address and reach the service over a private endpoint or a private line. A "
     "firewall, a NAT gateway, a VPN gateway or Bastion may have one.",
 )
-def azure_public_address(resource: Resource, view: View) -> Iterator[Finding]:
+def azure_public_address(resource: Resource, context: Context) -> Iterator[Finding]:
     """An address says nothing about its use: what uses it decides."""
     if text(resource.get("natGateway.id")):
         return
-    if view.stack is None:
+    if context.stack is None:
         yield indeterminate("", "what uses the public address isn't known yet")
         return
     for name, paths in _CONTROLLED.items():
-        for user in view.stack.of_kind(*sorted(azure(name))):
+        for user in context.stack.of_kind(*sorted(azure(name))):
             if user.urn != resource.urn and any(
-                mentions(view, user, path, resource) for path in paths
+                mentions(context, user, path, resource) for path in paths
             ):
                 return
-    for user in view.stack.of_kind(*sorted(_AZURE_BALANCER)):
-        if mentions(view, user, "frontendIPConfigurations", resource) and _only_sends(user):
+    for user in context.stack.of_kind(*sorted(_AZURE_BALANCER)):
+        if mentions(context, user, "frontendIPConfigurations", resource) and _only_sends(user):
             return
     yield violation("", "no firewall, NAT gateway, VPN gateway or Bastion uses the public address")
 
@@ -313,7 +315,7 @@ _AZURE_MACHINES: Final[dict[str, frozenset[str]]] = {
     "Remove the public address; let administrators in through Bastion and traffic out through a "
     "firewall or a NAT gateway.",
 )
-def public_machine(resource: Resource, view: View) -> Iterator[Finding]:
+def public_machine(resource: Resource, context: Context) -> Iterator[Finding]:
     """Network interfaces, and machines that bring their own."""
     for path, kinds in _AZURE_MACHINES.items():
         if resource.kind in kinds:
@@ -335,7 +337,7 @@ _FRONTENDS: Final = _AZURE_BALANCER | azure("network:ApplicationGateway")
     _AZURE_CONTROLS,
     "Give the frontend a subnet and a private address.",
 )
-def public_frontend(resource: Resource, view: View) -> Iterator[Finding]:
+def public_frontend(resource: Resource, context: Context) -> Iterator[Finding]:
     """A balancer that has rules for what is sent alone lets nobody in."""
     if resource.kind in _AZURE_BALANCER and _only_sends(resource):
         return
@@ -396,7 +398,7 @@ _public_containers = requirement_rule(
     "Set configuration.ingress.external to false, or put the app into an environment whose "
     "vnetConfiguration.internal is true.",
 )
-def public_container_app(resource: Resource, view: View) -> Iterator[Finding]:
+def public_container_app(resource: Resource, context: Context) -> Iterator[Finding]:
     """External means: from outside of the environment. Of an internal one, that is its network
     (https://learn.microsoft.com/azure/container-apps/networking)."""
     for path in (
@@ -406,18 +408,18 @@ def public_container_app(resource: Resource, view: View) -> Iterator[Finding]:
         for where, value in select(resource.properties, path):
             if value is False or str(value).lower() == "false":
                 continue
-            if view.stack is None:
+            if context.stack is None:
                 yield indeterminate(where, "whether its environment is internal isn't known yet")
-            elif not _is_inside(resource, view):
+            elif not _is_inside(resource, context):
                 kind = indeterminate if is_unknown(value) else violation
                 yield kind(where, "the app answers from outside of its environment")
 
 
-def _is_inside(resource: Resource, view: View) -> bool:
+def _is_inside(resource: Resource, context: Context) -> bool:
     found = [
         each
         for path in ("managedEnvironmentId", "environmentId")
-        for each in view.referred(resource, path)
+        for each in context.referred(resource, path)
         if each.kind in _ENVIRONMENT
     ]
     return bool(found) and all(
@@ -436,7 +438,7 @@ def _is_inside(resource: Resource, view: View) -> bool:
     "Set vnetConfiguration.internal to true, which only a new environment can have, or "
     "publicNetworkAccess to Disabled with a private endpoint.",
 )
-def public_environment(resource: Resource, view: View) -> Iterator[Finding]:
+def public_environment(resource: Resource, context: Context) -> Iterator[Finding]:
     """Without a network of its own it has a public address."""
     internal = resource.get("vnetConfiguration.internal")
     access = resource.get("publicNetworkAccess")

@@ -8,13 +8,13 @@ from typing import Any, Final
 
 from falaj.policies.model import (
     ABSENT,
+    Context,
     Finding,
     Requirement,
     Requirements,
     Resource,
     Rule,
     Severity,
-    View,
     get,
     indeterminate,
     is_unknown,
@@ -208,7 +208,7 @@ public_http_api: Final = requirement_rule(
     "In the namespace aws:ec2:vpc, set ELBScheme to internal and AssociatePublicIpAddress to "
     "false.",
 )
-def beanstalk_public(resource: Resource, view: View) -> Iterator[Finding]:
+def beanstalk_public(resource: Resource, context: Context) -> Iterator[Finding]:
     """Option settings that make an environment public."""
     public = {"elbscheme": "public", "associatepublicipaddress": "true"}
     for path, setting in select(resource.properties, "settings"):
@@ -239,7 +239,7 @@ _ALLOW_LISTS: Final = {
     _AWS_CONTROLS,
     "Name the addresses of those who need access.",
 )
-def open_allow_list(resource: Resource, view: View) -> Iterator[Finding]:
+def open_allow_list(resource: Resource, context: Context) -> Iterator[Finding]:
     """The firewalls of services that have one of their own."""
     holder, keys = _ALLOW_LISTS[resource.kind]
     for path, entry in select(resource.properties, holder):
@@ -265,7 +265,7 @@ def open_allow_list(resource: Resource, view: View) -> Iterator[Finding]:
     "Set originAccessControlId on the origin, and let the bucket's policy admit that "
     "distribution alone.",
 )
-def cloudfront_origin(resource: Resource, view: View) -> Iterator[Finding]:
+def cloudfront_origin(resource: Resource, context: Context) -> Iterator[Finding]:
     """Without it the bucket itself would have to be public."""
     for path, origin in select(resource.properties, "origins"):
         if is_unknown(origin):
@@ -283,7 +283,7 @@ def cloudfront_origin(resource: Resource, view: View) -> Iterator[Finding]:
             continue
         known = not is_unknown(domain)
         bucket = ".s3" in text(domain) and text(domain).endswith((".amazonaws.com", ".cn"))
-        made_of = view.referred(resource, f"{path}.domainName")
+        made_of = context.referred(resource, f"{path}.domainName")
         if bucket or (
             not known
             and any(each.package == "aws" and "s3/bucket" in each.kind for each in made_of)
@@ -398,7 +398,7 @@ def _closes(value: Any, values: tuple[str, ...]) -> bool:
     "Set publicNetworkAccess to Disabled and add a private endpoint; where that can't be, deny by "
     "default and name the subnets and ranges that may connect.",
 )
-def public_access(resource: Resource, view: View) -> Iterator[Finding]:
+def public_access(resource: Resource, context: Context) -> Iterator[Finding]:
     """Closed by the switch itself, or by network rules that deny by default."""
     door = _DOORS.get(resource.kind, _PLAIN)
     value = resource.get(door.path)
@@ -408,10 +408,10 @@ def public_access(resource: Resource, view: View) -> Iterator[Finding]:
     if any(_closes(*each) for each in closers):
         return
     if door.rule_sets:
-        if view.stack is None:
+        if context.stack is None:
             yield indeterminate(door.path, "its network rules may be a resource of their own")
             return
-        if _has_closing_rules(resource, view, door.rule_sets):
+        if _has_closing_rules(resource, context, door.rule_sets):
             return
     if is_unknown(value) or any(is_unknown(each) for each, _ in closers):
         reason = "whether it answers from every network can't be seen"
@@ -424,8 +424,8 @@ def public_access(resource: Resource, view: View) -> Iterator[Finding]:
         yield violation(door.path, reason + "it must be Disabled")
 
 
-def _has_closing_rules(resource: Resource, view: View, kind: str) -> bool:
-    found = children(view, resource, azure(kind), "namespaceName")
+def _has_closing_rules(resource: Resource, context: Context, kind: str) -> bool:
+    found = children(context, resource, azure(kind), "namespaceName")
     return any(
         scalar(each.get("defaultAction")) == "deny"
         or scalar(each.get("publicNetworkAccess")) in _CLOSED
@@ -445,7 +445,7 @@ _RULE_SETS: Final = azure("eventhub:NamespaceNetworkRuleSet", "servicebus:Namesp
     "Set defaultAction to Deny and name the subnets and ranges that may connect, or set "
     "publicNetworkAccess to Disabled.",
 )
-def open_rule_set(resource: Resource, view: View) -> Iterator[Finding]:
+def open_rule_set(resource: Resource, context: Context) -> Iterator[Finding]:
     """The default is to allow: https://learn.microsoft.com/azure/event-hubs/network-security."""
     action, access = resource.get("defaultAction"), resource.get("publicNetworkAccess")
     if scalar(access) in _CLOSED or scalar(action) == "deny":
@@ -476,7 +476,7 @@ _MONITOR: Final[dict[str, tuple[str, ...]]] = {
     "Set public access for ingestion and query to Disabled, and put the resource into an Azure "
     "Monitor private link scope.",
 )
-def public_telemetry(resource: Resource, view: View) -> Iterator[Finding]:
+def public_telemetry(resource: Resource, context: Context) -> Iterator[Finding]:
     """Both are open by default:
     https://learn.microsoft.com/azure/azure-monitor/logs/private-link-security."""
     for path in _MONITOR.get(resource.kind, ()):
@@ -500,7 +500,7 @@ _DISKS: Final = azure("compute:Disk", "compute:Snapshot")
     "Set networkAccessPolicy to DenyAll, or to AllowPrivate with a disk access, and "
     "publicNetworkAccess to Disabled.",
 )
-def disk_export(resource: Resource, view: View) -> Iterator[Finding]:
+def disk_export(resource: Resource, context: Context) -> Iterator[Finding]:
     """By default whoever may make a link exports a disk from anywhere:
     https://learn.microsoft.com/azure/virtual-machines/disks-enable-private-links-for-import-export-portal.
     """
@@ -553,7 +553,7 @@ _FIREWALL_CONTROLS: Final = ("uae-ia:T4.5.3", "iso27001:A.8.20", "nist-800-207:2
     "Delete the rule and connect through a private endpoint, or name the few addresses that need "
     "it.",
 )
-def open_firewall_rule(resource: Resource, view: View) -> Iterator[Finding]:
+def open_firewall_rule(resource: Resource, context: Context) -> Iterator[Finding]:
     """A range that is the world, or much of it; in one rule."""
     for where, first, last in _ends(resource):
         if is_unknown(first) or is_unknown(last):
@@ -570,7 +570,7 @@ def open_firewall_rule(resource: Resource, view: View) -> Iterator[Finding]:
     _FIREWALL_CONTROLS,
     "Delete the rule from 0.0.0.0 to 0.0.0.0 and connect through private endpoints.",
 )
-def all_azure_services(resource: Resource, view: View) -> Iterator[Finding]:
+def all_azure_services(resource: Resource, context: Context) -> Iterator[Finding]:
     """Any machine in Azure, other tenants' included, may then try to sign in."""
     for where, first, last in _ends(resource):
         if is_unknown(first) or is_unknown(last):
@@ -635,7 +635,7 @@ _LISTS: Final[dict[str, frozenset[str]]] = {
     _FIREWALL_CONTROLS,
     "Name the ranges that need the service, or leave the list empty and use a private endpoint.",
 )
-def open_address_list(resource: Resource, view: View) -> Iterator[Finding]:
+def open_address_list(resource: Resource, context: Context) -> Iterator[Finding]:
     """``0.0.0.0/0`` and its like among addresses that are let in; entries that deny are fine."""
     for path, kinds in _LISTS.items():
         if resource.kind not in kinds:

@@ -8,11 +8,11 @@ from typing import Any, Final
 
 from falaj.policies.model import (
     ABSENT,
+    Context,
     Finding,
     Resource,
     Rule,
     Severity,
-    View,
     get,
     indeterminate,
     is_true,
@@ -76,14 +76,14 @@ class Opening:
     """Why it isn't certain."""
 
 
-def openings(resource: Resource, view: View, direction: str) -> Iterator[Opening]:
+def openings(resource: Resource, context: Context, direction: str) -> Iterator[Opening]:
     """All that a resource lets through from the world (``ingress``) or to it (``egress``)."""
     for path, entry in _rules(resource, direction):
         if is_unknown(entry):
-            if not _is_own(resource, view, path):
+            if not _is_own(resource, context, path):
                 yield Opening(path, "", False, EVERY_PORT, False, "it can't be known yet")
         elif isinstance(entry, Mapping):
-            yield from _of_rule(resource, view, path, entry)
+            yield from _of_rule(resource, context, path, entry)
 
 
 def _rules(resource: Resource, direction: str) -> Iterator[tuple[str, Any]]:
@@ -103,7 +103,7 @@ def _rules(resource: Resource, direction: str) -> Iterator[tuple[str, Any]]:
 
 
 def _of_rule(
-    resource: Resource, view: View, path: str, rule: Mapping[str, Any]
+    resource: Resource, context: Context, path: str, rule: Mapping[str, Any]
 ) -> Iterator[Opening]:
     ports, knows_ports = ports_of_rule(rule)
     base = f"{path}." if path else ""
@@ -120,7 +120,7 @@ def _of_rule(
             every.append((at, value))
             if is_open(value):
                 yield opening(at, text(value))
-            elif is_unknown(value) and not _is_own(resource, view, at):
+            elif is_unknown(value) and not _is_own(resource, context, at):
                 yield opening(at, "", "its addresses can't be known yet")
     if not any(is_open(value) for _, value in every) and are_open(each for _, each in every):
         yield opening(every[0][0], "many ranges, together much of the world")
@@ -128,22 +128,22 @@ def _of_rule(
         for index, value in enumerate(items(get(rule, key))):
             one = not isinstance(rule.get(key), list | tuple)
             at = f"{base}{key}" if one else f"{base}{key}[{index}]"
-            yield from _of_prefix_list(resource, view, at, value, opening)
+            yield from _of_prefix_list(resource, context, at, value, opening)
 
 
 def _of_prefix_list(
-    resource: Resource, view: View, at: str, value: object, opening: Any
+    resource: Resource, context: Context, at: str, value: object, opening: Any
 ) -> Iterator[Opening]:
-    if view.stack is None:
+    if context.stack is None:
         # AWS's own lists are never the world; whether this is one of the stack's, we see later.
         yield opening(at, "", "what the prefix list holds is known with the whole stack only")
         return
-    referred = view.referred(resource, at)
+    referred = context.referred(resource, at)
     lists = [each for each in referred if each.kind == _PREFIX_LIST]
     for each in lists:
         entries = [get(one, "cidr") for one in items(each.get("entries"))]
         entries += [
-            one.get("cidr") for one in view.stack.referring(each, _PREFIX_ENTRY, "prefixListId")
+            one.get("cidr") for one in context.stack.referring(each, _PREFIX_ENTRY, "prefixListId")
         ]
         if are_open(entries):
             yield opening(at, f"the prefix list {each.name!r}, which is the world")
@@ -153,9 +153,9 @@ def _of_prefix_list(
         yield opening(at, "", "the prefix list can't be known yet")
 
 
-def _is_own(resource: Resource, view: View, path: str) -> bool:
+def _is_own(resource: Resource, context: Context, path: str) -> bool:
     """Whether an unknown was made from a range of a network of one's own."""
-    return any(each.kind in _OWN_RANGES for each in view.referred(resource, path))
+    return any(each.kind in _OWN_RANGES for each in context.referred(resource, path))
 
 
 # Entries of AWS network ACLs, in both forms.
@@ -233,9 +233,9 @@ def _found(opening: Opening, reason: str) -> Finding:
     "Let in the security group or the private range of those who need the port. For shells use "
     "Systems Manager Session Manager, which needs no open port.",
 )
-def admin_port_open(resource: Resource, view: View) -> Iterator[Finding]:
+def admin_port_open(resource: Resource, context: Context) -> Iterator[Finding]:
     """Openings to the world with SSH, RDP, databases and the like among their ports."""
-    for each in openings(resource, view, "ingress"):
+    for each in openings(resource, context, "ingress"):
         if each.ports is None or not each.ports.admin:
             continue
         if each.is_certain and not each.knows_ports:
@@ -256,9 +256,9 @@ def admin_port_open(resource: Resource, view: View) -> Iterator[Finding]:
     "Name the callers: their security group, a private range, or a prefix list of known "
     "addresses.",
 )
-def ingress_open(resource: Resource, view: View) -> Iterator[Finding]:
+def ingress_open(resource: Resource, context: Context) -> Iterator[Finding]:
     """Openings to the world at ports that aren't administrative ones."""
-    for each in openings(resource, view, "ingress"):
+    for each in openings(resource, context, "ingress"):
         if each.ports is None or not each.ports.admin or not each.knows_ports:
             said = "every port" if each.ports is None else str(each.ports)
             said = said if each.knows_ports else "some port"
@@ -275,18 +275,18 @@ def ingress_open(resource: Resource, view: View) -> Iterator[Finding]:
     "What has to reach the internet goes through a Network Firewall that lets through named "
     "domains.",
 )
-def egress_open(resource: Resource, view: View) -> Iterator[Finding]:
+def egress_open(resource: Resource, context: Context) -> Iterator[Finding]:
     """Openings to the world, unless the network's own firewall stands in the way."""
-    found = list(openings(resource, view, "egress"))
+    found = list(openings(resource, context, "egress"))
     if not found:
         return
-    if view.stack is None:
+    if context.stack is None:
         for each in found:
             reason = each.reason or f"{each.given} is the world"
             yield indeterminate(
                 each.path, f"{reason}; whether a firewall is in the way, the whole stack says"
             )
-    elif not _is_behind_firewall(resource, view):
+    elif not _is_behind_firewall(resource, context):
         for each in found:
             yield _found(
                 each,
@@ -295,10 +295,10 @@ def egress_open(resource: Resource, view: View) -> Iterator[Finding]:
             )
 
 
-def _is_behind_firewall(resource: Resource, view: View) -> bool:
-    if view.stack is None:
+def _is_behind_firewall(resource: Resource, context: Context) -> bool:
+    if context.stack is None:
         return False
-    firewalls = view.stack.of_kind(_FIREWALL)
+    firewalls = context.stack.of_kind(_FIREWALL)
     if not firewalls:
         return False
     groups = (
@@ -306,18 +306,18 @@ def _is_behind_firewall(resource: Resource, view: View) -> bool:
         if resource.kind in {SECURITY_GROUP, DEFAULT_GROUP}
         else [
             each
-            for each in view.referred(resource, "securityGroupId")
+            for each in context.referred(resource, "securityGroupId")
             if each.kind in {SECURITY_GROUP, DEFAULT_GROUP}
         ]
     )
-    return any(_share_network(group, each, view) for group in groups for each in firewalls)
+    return any(_share_network(group, each, context) for group in groups for each in firewalls)
 
 
-def _share_network(one: Resource, other: Resource, view: View) -> bool:
+def _share_network(one: Resource, other: Resource, context: Context) -> bool:
     if text(one.get("vpcId")) and text(one.get("vpcId")) == text(other.get("vpcId")):
         return True
-    networks = {each.urn for each in view.referred(one, "vpcId") if each.kind == _VPC}
-    return any(each.urn in networks for each in view.referred(other, "vpcId"))
+    networks = {each.urn for each in context.referred(one, "vpcId") if each.kind == _VPC}
+    return any(each.urn in networks for each in context.referred(other, "vpcId"))
 
 
 @rule(
@@ -329,12 +329,12 @@ def _share_network(one: Resource, other: Resource, view: View) -> bool:
     "Declare aws.ec2.DefaultSecurityGroup for the VPC with empty ingress and egress, and give "
     "every workload a group of its own.",
 )
-def default_security_group(resource: Resource, view: View) -> Iterator[Finding]:
+def default_security_group(resource: Resource, context: Context) -> Iterator[Finding]:
     """What lands in the default group talks to all others of it, and to the world."""
     if resource.kind == _VPC:
-        if view.stack is None:
+        if context.stack is None:
             yield indeterminate("", "whether its default group is emptied, the whole stack says")
-        elif not view.stack.referring(resource, DEFAULT_GROUP, "vpcId"):
+        elif not context.stack.referring(resource, DEFAULT_GROUP, "vpcId"):
             yield violation(
                 "",
                 "AWS's default security group of this network lets its members talk to each "
@@ -361,7 +361,7 @@ def default_security_group(resource: Resource, view: View) -> Iterator[Finding]:
     "Allow named ranges to the ports of shells, or none; ports of answers begin above 3389 if "
     "the list of ports is cut in two.",
 )
-def network_acl_open(resource: Resource, view: View) -> Iterator[Finding]:
+def network_acl_open(resource: Resource, context: Context) -> Iterator[Finding]:
     """Entries that allow SSH or RDP from everywhere, unless an earlier one denies it."""
     entries = list(acl_entries(resource))
     for path, each in entries:
@@ -400,8 +400,8 @@ def _allowing(
 _OF_NETWORKS: Final = ("azure-native:network:", "azure-native:compute:")
 
 
-def _unseen(resource: Resource, view: View, path: str, reason: str) -> Iterator[Finding]:
-    made_from = view.referred(resource, path)
+def _unseen(resource: Resource, context: Context, path: str, reason: str) -> Iterator[Finding]:
+    made_from = context.referred(resource, path)
     if not made_from or not all(each.kind.startswith(_OF_NETWORKS) for each in made_from):
         yield indeterminate(path, reason)
 
@@ -420,7 +420,7 @@ def _hidden(resource: Resource) -> Iterator[Finding]:
     "Allow the port from the private ranges that administrators come from, or delete the rule and "
     "use Azure Bastion, a private line or the platform's run command.",
 )
-def open_admin_ports(resource: Resource, view: View) -> Iterator[Finding]:
+def open_admin_ports(resource: Resource, context: Context) -> Iterator[Finding]:
     """SSH, RDP, WinRM, SMB, databases and their like."""
     yield from _hidden(resource)
     for found, source, certain in _allowing(resource, "inbound", "source"):
@@ -435,7 +435,7 @@ def open_admin_ports(resource: Resource, view: View) -> Iterator[Finding]:
             what = f"port {admin}" if admin else "ports that can't be seen"
             if not source.is_seen:
                 reason = f"who may reach {what} can't be seen; it must not be the Internet"
-                yield from _unseen(resource, view, source.path, reason)
+                yield from _unseen(resource, context, source.path, reason)
             else:
                 reason = f"{_named(found)} lets the Internet reach {what}"
                 yield (violation if certain else indeterminate)(source.path, reason)
@@ -450,7 +450,7 @@ def open_admin_ports(resource: Resource, view: View) -> Iterator[Finding]:
     "Name the private ranges, service tags or application security groups that may connect. What "
     "is meant for the Internet belongs behind a gateway that checks each request.",
 )
-def open_inbound(resource: Resource, view: View) -> Iterator[Finding]:
+def open_inbound(resource: Resource, context: Context) -> Iterator[Finding]:
     """Every port but the administrative ones, which have a rule of their own."""
     yield from _hidden(resource)
     for found, source, certain in _allowing(resource, "inbound", "source"):
@@ -462,7 +462,7 @@ def open_inbound(resource: Resource, view: View) -> Iterator[Finding]:
             yield (violation if certain else indeterminate)(source.path, reason)
         else:
             reason = f"who may reach {others} can't be seen; it must not be the Internet"
-            yield from _unseen(resource, view, source.path, reason)
+            yield from _unseen(resource, context, source.path, reason)
 
 
 def _other_ports(found: SecurityRule) -> str:
@@ -488,7 +488,7 @@ def _is_one_admin_port(ports: Ports) -> bool:
     "Name the ranges or service tags that are needed, and deny the rest; let named domains out "
     "through Azure Firewall.",
 )
-def open_egress(resource: Resource, view: View) -> Iterator[Finding]:
+def open_egress(resource: Resource, context: Context) -> Iterator[Finding]:
     """Rules that allow what Azure's default rule for egress allows; the default itself isn't
     judged. Where routes lead everything to a firewall, rules have to let through what is sent
     there, and the firewall decides."""
@@ -496,44 +496,44 @@ def open_egress(resource: Resource, view: View) -> Iterator[Finding]:
     for found, target, certain in _allowing(resource, "outbound", "destination"):
         if target.is_open:
             reason = f"{_named(found)} lets traffic out to the whole Internet"
-            if view.stack is None:
+            if context.stack is None:
                 reason += ", unless routes lead to a firewall"
                 yield indeterminate(target.path, reason)
-            elif not _leads_to_firewall(resource, view):
+            elif not _leads_to_firewall(resource, context):
                 yield (violation if certain else indeterminate)(target.path, reason)
         elif not target.is_seen:
             reason = "where traffic may go can't be seen; it must not be the whole Internet"
-            yield from _unseen(resource, view, target.path, reason)
+            yield from _unseen(resource, context, target.path, reason)
 
 
 _SUBNET: Final = azure("network:Subnet")
 _ROUTES: Final = azure("network:RouteTable")
 
 
-def _leads_to_firewall(resource: Resource, view: View) -> bool:
+def _leads_to_firewall(resource: Resource, context: Context) -> bool:
     """Whether every subnet with the group sends all that leaves to a firewall."""
     groups = [resource]
     if resource.kind not in GROUPS:
         groups = [
             each
             for kind in sorted(GROUPS)
-            for each in (view.stack.of_kind(kind) if view.stack else [])
-            if resource in children(view, each, TYPES, "networkSecurityGroupName")
+            for each in (context.stack.of_kind(kind) if context.stack else [])
+            if resource in children(context, each, TYPES, "networkSecurityGroupName")
         ]
     subnets = [
         each
         for group in groups
-        for each in children(view, group, _SUBNET, "networkSecurityGroup.id")
+        for each in children(context, group, _SUBNET, "networkSecurityGroup.id")
     ]
-    return bool(subnets) and all(_is_routed(each, view) for each in subnets)
+    return bool(subnets) and all(_is_routed(each, context) for each in subnets)
 
 
-def _is_routed(subnet: Resource, view: View) -> bool:
-    for table in view.referred(subnet, "routeTable.id"):
+def _is_routed(subnet: Resource, context: Context) -> bool:
+    for table in context.referred(subnet, "routeTable.id"):
         routes = [each for _, each in entries(table.get("routes"), "routes")]
         routes += [
             each.properties
-            for each in children(view, table, azure("network:Route"), "routeTableName")
+            for each in children(context, table, azure("network:Route"), "routeTableName")
         ]
         if table.kind in _ROUTES and any(
             is_open(get(each, "addressPrefix"))

@@ -7,13 +7,13 @@ from typing import Final
 
 from falaj.policies.model import (
     ABSENT,
+    Context,
     Finding,
     Requirement,
     Requirements,
     Resource,
     Rule,
     Severity,
-    View,
     check_of,
     indeterminate,
     is_true,
@@ -78,7 +78,7 @@ shared_with_everybody: Final = requirement_rule(
     ("iso27001:A.8.12", "iso27001:A.8.3", "nist-800-207:1"),
     "Use aws.ecr.Repository, and let named accounts pull.",
 )
-def public_registry(resource: Resource, view: View) -> Iterator[Finding]:
+def public_registry(resource: Resource, context: Context) -> Iterator[Finding]:
     """Repositories of ECR Public have no private form."""
     if resource.kind == aws_type("ecrpublic/repository"):
         yield violation("", "everybody may pull from a repository of ECR Public")
@@ -121,10 +121,10 @@ _ROUTE: Final = aws_type("apigatewayv2/route")
     ("iso27001:A.8.5", "iso27001:A.8.3", "uae-ia:T5.4.x", "nist-800-207:6"),
     "Demand AWS_IAM, a user pool, JWT or an authorizer of your own.",
 )
-def unauthenticated(resource: Resource, view: View) -> Iterator[Finding]:
+def unauthenticated(resource: Resource, context: Context) -> Iterator[Finding]:
     """APIs, methods and pools of identities that take anybody."""
     if resource.kind not in {_METHOD, _ROUTE}:
-        yield from _CALLED(resource, view)
+        yield from _CALLED(resource, context)
         return
     path = "authorization" if resource.kind == _METHOD else "authorizationType"
     # Browsers ask for what is allowed (CORS) without signing in; ends of connections carry none.
@@ -149,7 +149,7 @@ def unauthenticated(resource: Resource, view: View) -> Iterator[Finding]:
     ("uae-ia:T4.5.3", "iso27001:A.8.20", "nist-800-207:6"),
     "Name the subscriptions in visibility and autoApproval.",
 )
-def private_link_visibility(resource: Resource, view: View) -> Iterator[Finding]:
+def private_link_visibility(resource: Resource, context: Context) -> Iterator[Finding]:
     """``*`` lets every customer of Azure find the service, or connect without being asked:
     https://learn.microsoft.com/azure/private-link/private-link-service-overview."""
     for key in ("visibility.subscriptions", "autoApproval.subscriptions"):
@@ -171,12 +171,12 @@ _MANAGED: Final = azure("managedservices:RegistrationDefinition")
     ("uae-ia:T5.2.2", "iso27001:A.5.19", "iso27001:A.8.2", "nist-800-207:6"),
     "Delete the definition, or name the tenant in allowedAccounts where a contract binds it.",
 )
-def foreign_administration(resource: Resource, view: View) -> Iterator[Finding]:
+def foreign_administration(resource: Resource, context: Context) -> Iterator[Finding]:
     """Azure Lighthouse gives roles to people of another tenant, who sign in there:
     https://learn.microsoft.com/azure/lighthouse/concepts/architecture."""
     path = "properties.managedByTenantId"
     tenant = resource.get(path)
-    allowed = {each.lower() for each in view.settings.allowed_accounts}
+    allowed = {each.lower() for each in context.settings.allowed_accounts}
     if is_unknown(tenant):
         yield indeterminate(path, "which tenant may administer this one can't be seen")
     elif text(tenant).lower() not in allowed:

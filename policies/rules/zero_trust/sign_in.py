@@ -7,12 +7,12 @@ from typing import Final
 
 from falaj.policies.model import (
     ABSENT,
+    Context,
     Finding,
     Requirement,
     Resource,
     Rule,
     Severity,
-    View,
     indeterminate,
     is_unknown,
     items,
@@ -79,7 +79,7 @@ _KEYED: Final = frozenset(("enablemongo", "enablecassandra", "enablegremlin", "e
     _CONTROLS,
     "Switch keys off (disableLocalAuth, allowSharedKeyAccess …) and give each caller a role.",
 )
-def local_auth(resource: Resource, view: View) -> Iterator[Finding]:
+def local_auth(resource: Resource, context: Context) -> Iterator[Finding]:
     """Where the service can do without keys at all."""
     if resource.kind in _COSMOS:
         names = {scalar(each) for _, each in select(resource.properties, "capabilities.name")}
@@ -137,7 +137,7 @@ _SYNAPSE: Final = azure("synapse:Workspace")
     "Switch passwords off: azureADOnlyAuthentication on SQL and Synapse, authConfig.passwordAuth "
     "Disabled on PostgreSQL, the parameter aad_auth_only on MySQL.",
 )
-def database_passwords(resource: Resource, view: View) -> Iterator[Finding]:
+def database_passwords(resource: Resource, context: Context) -> Iterator[Finding]:
     """A setting of the server, or a resource beside it. Passwords work by default."""
     path, wanted = _PASSWORDS.get(resource.kind, ("azureADOnlyAuthentication", "true"))
     value = resource.get(path)
@@ -147,11 +147,11 @@ def database_passwords(resource: Resource, view: View) -> Iterator[Finding]:
         yield indeterminate(path, "whether passwords work can't be seen")
         return
     beside = _BESIDE.get(resource.kind)
-    if beside and view.stack is None:
+    if beside and context.stack is None:
         yield indeterminate(path, "passwords may be switched off by a resource of its own")
         return
     if beside:
-        found = children(view, resource, *beside)
+        found = children(context, resource, *beside)
         if any(_switches_off(each) for each in found):
             return
     given = (
@@ -200,7 +200,7 @@ _vault_roles = requirement_rule(
     ("uae-ia:T5.2.2", "uae-ia:T7.4.2", "iso27001:A.5.3", "iso27001:A.8.3", "nist-800-207:6"),
     "Name the operations that the identity needs, or better use roles of Key Vault.",
 )
-def vault_everything(resource: Resource, view: View) -> Iterator[Finding]:
+def vault_everything(resource: Resource, context: Context) -> Iterator[Finding]:
     """``all`` for keys, secrets, certificates or storage, or the right to purge them. Policies are
     ignored where the vault goes by roles."""
     own = resource.kind in _VAULT

@@ -7,12 +7,12 @@ from typing import Final
 
 from falaj.policies.model import (
     ABSENT,
+    Context,
     Finding,
     Requirement,
     Resource,
     Rule,
     Severity,
-    View,
     indeterminate,
     is_true,
     is_unknown,
@@ -62,10 +62,10 @@ def _holders(resource: Resource) -> str:
     "Declare aws.s3.BucketPublicAccessBlock for the bucket with blockPublicAcls, "
     "blockPublicPolicy, ignorePublicAcls and restrictPublicBuckets all true.",
 )  # fmt: skip
-def public_access_block(resource: Resource, view: View) -> Iterator[Finding]:
+def public_access_block(resource: Resource, context: Context) -> Iterator[Finding]:
     """A block that lacks one of the four, and a bucket without a block."""
     if resource.kind in _BUCKETS:
-        yield from _bucket_without_block(resource, view)
+        yield from _bucket_without_block(resource, context)
         return
     base = _holders(resource)
     for each in _FOUR:
@@ -80,13 +80,13 @@ def public_access_block(resource: Resource, view: View) -> Iterator[Finding]:
             yield violation(base + each, f"{each} {said}; all four have to be on")
 
 
-def _bucket_without_block(resource: Resource, view: View) -> Iterator[Finding]:
-    if view.stack is None:
+def _bucket_without_block(resource: Resource, context: Context) -> Iterator[Finding]:
+    if context.stack is None:
         yield indeterminate("", "whether a block of public access is there, the whole stack says")
         return
     # A block for the whole account, or one that the stack declares for this bucket, is judged by
     # itself.
-    if not view.stack.referring(resource, _BLOCK, "bucket") and not view.stack.of_kind(
+    if not context.stack.referring(resource, _BLOCK, "bucket") and not context.stack.of_kind(
         _ACCOUNT_BLOCK
     ):
         yield violation(
@@ -104,7 +104,7 @@ def _bucket_without_block(resource: Resource, view: View) -> Iterator[Finding]:
     "Set the ACL to private, or leave it out and set BucketOwnershipControls to "
     "BucketOwnerEnforced, which switches lists of access off.",
 )  # fmt: skip
-def public_acl(resource: Resource, view: View) -> Iterator[Finding]:
+def public_acl(resource: Resource, context: Context) -> Iterator[Finding]:
     """Ready-made lists that are public, and grants to the groups of everybody."""
     found = list(select(resource.properties, "acl"))
     uris = ("grants.uri", "grant.uri", "accessControlPolicy.grants.grantee.uri")
@@ -126,7 +126,7 @@ def public_acl(resource: Resource, view: View) -> Iterator[Finding]:
     "Serve pages from a private load balancer or an API; a bucket's website is public and has "
     "no encryption in transit.",
 )
-def website(resource: Resource, view: View) -> Iterator[Finding]:
+def website(resource: Resource, context: Context) -> Iterator[Finding]:
     """Websites answer anybody, over plain HTTP:
     https://docs.aws.amazon.com/AmazonS3/latest/userguide/WebsiteEndpoints.html."""
     if resource.kind not in _BUCKETS:
@@ -184,15 +184,17 @@ _local_users = requirement_rule(
     ("uae-ia:T4.5.3", "iso27001:A.8.3", "iso27001:A.8.12", "nist-800-207:6"),
     "Serve pages from an app that checks who calls it, behind a gateway.",
 )
-def static_website(resource: Resource, view: View) -> Iterator[Finding]:
+def static_website(resource: Resource, context: Context) -> Iterator[Finding]:
     """What is in the container ``$web`` is anybody's to read, whatever the account says about
     anonymous access: https://learn.microsoft.com/azure/storage/blobs/storage-blob-static-website.
     An account that is closed to the Internet shows it to its network only.
     """
-    if view.stack is None:
+    if context.stack is None:
         yield indeterminate("accountName", "whether the account is closed isn't known yet")
         return
-    accounts = [each for each in view.referred(resource, "accountName") if each.kind in _ACCOUNT]
+    accounts = [
+        each for each in context.referred(resource, "accountName") if each.kind in _ACCOUNT
+    ]
     if not accounts or any(
         scalar(each.get("publicNetworkAccess")) != "disabled" for each in accounts
     ):

@@ -53,7 +53,7 @@ def findings(manifests: Sequence[Manifest]) -> list[str]:
         name="plain",
     )
     settings = Settings(allowed_registries=("registry.acme.example",), allowed_sites=(SITE,))
-    judged = Judge(all_rules(), settings).whole(stack)
+    judged = Judge(all_rules(), settings).evaluate_stack(stack)
     return [f"{each.rule.id}: {each.resource} {each.findings}" for each in judged if each.findings]
 
 

@@ -118,7 +118,7 @@ def findings(stack: Stack) -> list[tuple[str, str, str]]:
         ),
         allowed_sites=("dxb-1",),
     )
-    judged = Judge(all_rules(), settings).whole(stack)
+    judged = Judge(all_rules(), settings).evaluate_stack(stack)
     return [
         (each.rule.id, each.resource.name if each.resource else "", str(each.findings))
         for each in judged

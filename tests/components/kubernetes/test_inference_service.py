@@ -149,7 +149,7 @@ def judged(listed: list[Manifest], namespace: str = "acme-serving") -> list[tupl
     )
     return [
         (each.rule.id, str(each.resource), each.findings)
-        for each in Judge(all_rules(), SETTINGS).whole(stack)
+        for each in Judge(all_rules(), SETTINGS).evaluate_stack(stack)
         if each.findings
     ]
 

@@ -119,7 +119,7 @@ def findings(manifests: list[Manifest], namespace: str = "acme-training") -> lis
         name="plain",
     )
     settings = Settings(allowed_registries=("registry.acme.example",), allowed_sites=("dxb-1",))
-    judged = Judge(all_rules(), settings).whole(stack)
+    judged = Judge(all_rules(), settings).evaluate_stack(stack)
     return [f"{each.rule.id}: {each.findings}" for each in judged if each.findings]
 
 

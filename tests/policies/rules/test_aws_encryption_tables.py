@@ -9,7 +9,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from falaj.policies.model import UNKNOWN, Finding, Kind, Resource, Settings, Stack, View, by_type
+from falaj.policies.model import (
+    UNKNOWN,
+    Context,
+    Finding,
+    FindingKind,
+    Resource,
+    Settings,
+    Stack,
+    by_type,
+)
 from falaj.policies.rules.encryption.at_rest import FAMILIES
 from falaj.policies.rules.encryption.plain_text import BACKENDS, REQUIREMENTS
 from falaj.policies.rules.encryption.stores import (
@@ -89,8 +98,8 @@ def judging(entry: Stores, made: dict[str, Any], *, of_key: bool = False) -> Any
         entry.type, "it", properties, urn="urn:it",
         dependencies={top: ("urn:key",)} if of_key else {},
     )  # fmt: skip
-    view = View(Settings(), Stack((resource, key)))
-    return resource, view, entry.read(resource, view)
+    context = Context(Settings(), Stack((resource, key)))
+    return resource, context, entry.read(resource, context)
 
 
 @pytest.mark.parametrize("service", KEYED)
@@ -110,9 +119,11 @@ def test_what_is_no_customers_key_is_told(service: str) -> None:
 
 def tells_what_is_no_customers_key(entry: Stores) -> None:
     for named in ("alias/aws/thing", "arn:aws:kms:me-central-1:123456789012:alias/aws/thing"):
-        assert [each.kind for each in judged(entry, block(entry, key=named))] == [Kind.VIOLATION]
+        assert [each.kind for each in judged(entry, block(entry, key=named))] == [
+            FindingKind.VIOLATION
+        ]
     hidden = judged(entry, block(entry, key=UNKNOWN))
-    assert [each.kind for each in hidden] == [Kind.INDETERMINATE]
+    assert [each.kind for each in hidden] == [FindingKind.INDETERMINATE]
 
 
 @pytest.mark.parametrize("service", UNGUARDED)
@@ -121,11 +132,11 @@ def test_no_key_is_told(service: str) -> None:
 
 
 def tells_that_there_is_no_key(entry: Stores) -> None:
-    assert [each.kind for each in judged(entry, block(entry))] == [Kind.VIOLATION]
+    assert [each.kind for each in judged(entry, block(entry))] == [FindingKind.VIOLATION]
     for word, state in entry.modes.items():
         if state in {"service key", "none"} and word:
             made = put(entry.mode, word.upper(), block(entry, key=ARN))
-            assert [each.kind for each in judged(entry, made)] == [Kind.VIOLATION]
+            assert [each.kind for each in judged(entry, made)] == [FindingKind.VIOLATION]
 
 
 @pytest.mark.parametrize("service", SWITCHED)
@@ -136,9 +147,9 @@ def test_what_is_turned_off_is_told(service: str) -> None:
 def tells_what_is_turned_off(entry: Stores) -> None:
     for off in (False, "false", " False"):
         found = list(unencrypted(judging(entry, block(entry, switch=off))[2]))
-        assert [each.kind for each in found] == [Kind.VIOLATION]
+        assert [each.kind for each in found] == [FindingKind.VIOLATION]
     hidden = list(unencrypted(judging(entry, block(entry, switch=UNKNOWN))[2]))
-    assert [each.kind for each in hidden] == [Kind.INDETERMINATE]
+    assert [each.kind for each in hidden] == [FindingKind.INDETERMINATE]
     assert not list(unencrypted(judging(entry, block(entry, switch="true"))[2]))
 
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from falaj.policies.model import UNKNOWN, Finding, Kind, Resource, Settings, Stack, View
-from falaj.policies.model.judge import look
+from falaj.policies.model import UNKNOWN, Context, Finding, FindingKind, Resource, Settings, Stack
+from falaj.policies.model.judge import evaluate
 from falaj.policies.rules.encryption import azure_tables
 from falaj.policies.rules.encryption.at_rest import KEYED, RULES
 from falaj.policies.rules.encryption.stores import Stores, without_customer_key
@@ -76,8 +76,8 @@ def found(entry: Stores, made: Mapping[str, Any], of_key: bool = False) -> list[
         entry.type, "it", properties, urn="urn:it",
         dependencies={top: ("urn:key",)} if of_key else {},
     )  # fmt: skip
-    view = View(Settings(), Stack((resource, KEY)))
-    return list(without_customer_key(resource, view, entry.read(resource, view)))
+    context = Context(Settings(), Stack((resource, KEY)))
+    return list(without_customer_key(resource, context, entry.read(resource, context)))
 
 
 @pytest.mark.parametrize("service", SERVICES)
@@ -99,23 +99,23 @@ def test_what_lacks_one_is_told(service: str) -> None:
 def tells_what_lacks_one(entry: Stores) -> None:
     if not entry.when:
         told = found(entry, {})
-        assert [each.kind for each in told] == [Kind.VIOLATION]
+        assert [each.kind for each in told] == [FindingKind.VIOLATION]
     if entry.keys[0]:
         hidden = found(entry, block(entry, UNKNOWN))
-        assert [each.kind for each in hidden] == [Kind.INDETERMINATE]
+        assert [each.kind for each in hidden] == [FindingKind.INDETERMINATE]
         assert found(entry, block(entry, ""))
     for word, state in entry.modes.items():
         if state == "service key":
             made = put(entry.mode, word, block(entry, "https://kv.vault.azure.net/keys/k"))
-            assert [each.kind for each in found(entry, made)] == [Kind.VIOLATION]
+            assert [each.kind for each in found(entry, made)] == [FindingKind.VIOLATION]
 
 
 @pytest.mark.parametrize("rule", sorted(KEYED))
 def test_public_data_needs_none(rule: str) -> None:
-    view = View(Settings(data_class="public"), Stack(()))
+    context = Context(Settings(data_class="public"), Stack(()))
     for token in KEYED[rule]:
         resource = Resource(token, "it", {}, urn="urn:it")
-        assert not look(BY_ID[rule], resource, view).findings
+        assert not evaluate(BY_ID[rule], resource, context).findings
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from falaj.policies.model import UNKNOWN, Kind, Requirement, Resource, Stack, View
+from falaj.policies.model import UNKNOWN, Context, FindingKind, Requirement, Resource, Stack
 from falaj.policies.reading.types import azure
 from falaj.policies.rules.zero_trust.public_services import public_access
 from falaj.policies.rules.zero_trust.security_groups import open_admin_ports, open_inbound
@@ -41,8 +41,8 @@ def security_rule(source: str, ports: Any, many: bool, access: str = "Allow") ->
     return {"access": access, "direction": "Inbound", "protocol": "Tcp", **shape}
 
 
-def kinds_found(check: Any, properties: dict[str, Any], kind: str = GROUP) -> set[Kind]:
-    return {each.kind for each in check(Resource(kind, "it", properties), View())}
+def kinds_found(check: Any, properties: dict[str, Any], kind: str = GROUP) -> set[FindingKind]:
+    return {each.kind for each in check(Resource(kind, "it", properties), Context())}
 
 
 @given(
@@ -55,11 +55,13 @@ def test_the_one_open_rule_is_found_wherever_it_stands(
 ) -> None:
     at = data.draw(st.integers(0, len(closed)))
     rules = [*closed[:at], opened, *closed[at:]]
-    found = list(open_admin_ports.check(Resource(GROUP, "it", {"securityRules": rules}), View()))
-    assert [each.kind for each in found] == [Kind.VIOLATION]
+    found = list(
+        open_admin_ports.check(Resource(GROUP, "it", {"securityRules": rules}), Context())
+    )
+    assert [each.kind for each in found] == [FindingKind.VIOLATION]
     assert found[0].path.startswith(f"securityRules[{at}].sourceAddress")
     single = kinds_found(open_admin_ports.check, opened, "azure-native:network:SecurityRule")
-    assert single == {Kind.VIOLATION}
+    assert single == {FindingKind.VIOLATION}
 
 
 @given(st.lists(st.builds(security_rule, PRIVATE, ADMIN, st.booleans()), max_size=5))
@@ -86,15 +88,15 @@ def test_a_denial_of_everything_that_comes_first_closes(rule: dict[str, Any], la
 def test_every_service_is_open_by_default_and_closed_by_its_switch(kind: str) -> None:
     """Unknown switches of any service never pass."""
     silent = Resource(kind, "it", {}, urn="urn:it")
-    view = View(stack=Stack((silent,)))
-    (found,) = public_access.check(silent, view)
-    assert found.kind is Kind.VIOLATION
-    for value, wanted in (("Disabled", set()), (UNKNOWN, {Kind.INDETERMINATE})):
+    context = Context(stack=Stack((silent,)))
+    (found,) = public_access.check(silent, context)
+    assert found.kind is FindingKind.VIOLATION
+    for value, wanted in (("Disabled", set()), (UNKNOWN, {FindingKind.INDETERMINATE})):
         properties: Any = value
         for key in reversed(found.path.split(".")):
             properties = {key: properties}
         given_ = Resource(kind, "it", properties, urn="urn:it")
-        assert {each.kind for each in public_access.check(given_, view)} == wanted
+        assert {each.kind for each in public_access.check(given_, context)} == wanted
 
 
 def test_former_modules_are_known() -> None:
@@ -107,9 +109,9 @@ def test_requirements_speak_of_lists_item_by_item() -> None:
     pools = [{"a": {"b": True}}, {"a": {}}, UNKNOWN, {"a": {"b": False}}]
     found = list(row.findings({"pools": pools}))
     assert [(each.path, each.kind) for each in found] == [
-        ("pools[1].a.b", Kind.VIOLATION),
-        ("pools[2]", Kind.INDETERMINATE),
-        ("pools[3].a.b", Kind.VIOLATION),
+        ("pools[1].a.b", FindingKind.VIOLATION),
+        ("pools[2]", FindingKind.INDETERMINATE),
+        ("pools[3].a.b", FindingKind.VIOLATION),
     ]
     promised = list(row.findings({"pools": pools[:2]}, absence_is_fine=True))
     assert not promised

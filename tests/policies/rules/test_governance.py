@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from falaj.policies.model import UNKNOWN, Kind, Provider, Resource, Settings, View
+from falaj.policies.model import UNKNOWN, Context, FindingKind, Provider, Resource, Settings
 from falaj.policies.reading.machines import has_gpu, shares_gpu
 from falaj.policies.reading.tags import tags_of
 from falaj.policies.rules.governance.restricted_data import restricted_spot
@@ -35,14 +35,14 @@ def test_what_is_added_meets_the_rule_and_changes_nothing(kind: str, tags: dict[
     assert not set(added) & set(tags)
     assert set(added) <= set(REQUIRED)
     whole = Resource(kind, "it", {"tags": {**tags, **added}})
-    assert not list(required_tags.check(whole, View()))
+    assert not list(required_tags.check(whole, Context()))
 
 
 @given(KINDS, st.sets(st.sampled_from(REQUIRED), min_size=1))
 def test_each_missing_tag_is_named(kind: str, missing: set[str]) -> None:
     tags = {each: "x" for each in REQUIRED if each not in missing}
-    (found,) = required_tags.check(Resource(kind, "it", {"tags": tags}), View())
-    assert found.kind is Kind.VIOLATION
+    (found,) = required_tags.check(Resource(kind, "it", {"tags": tags}), Context())
+    assert found.kind is FindingKind.VIOLATION
     assert all(each in found.reason for each in missing)
 
 
@@ -114,9 +114,11 @@ def test_machines_with_a_part_of_a_gpu(name: str, shared: bool) -> None:
 
 @given(st.sampled_from(["public", "internal", "confidential"]), st.sampled_from(["", "falaj:"]))
 def test_the_resource_s_own_class_decides(data_class: str, prefix: str) -> None:
-    view = View(Settings(data_class="restricted"))
+    context = Context(Settings(data_class="restricted"))
     tags = {f"{prefix}data-class": data_class}
     spot = Resource("aws:eks/nodeGroup:NodeGroup", "it", {"capacityType": "SPOT", "tags": tags})
-    assert not list(restricted_spot.check(spot, view))
+    assert not list(restricted_spot.check(spot, context))
     untagged = Resource(spot.type, "it", {"capacityType": "SPOT"})
-    assert [each.kind for each in restricted_spot.check(untagged, view)] == [Kind.VIOLATION]
+    assert [each.kind for each in restricted_spot.check(untagged, context)] == [
+        FindingKind.VIOLATION
+    ]

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from falaj.policies.model import REDACTED, UNKNOWN, Stack, View, is_list
+from falaj.policies.model import REDACTED, UNKNOWN, Context, Stack, is_list
 from falaj.policies.model.cases import Case, read_cases
 from falaj.policies.rules import rules_of
 from tests.each import for_each
@@ -53,8 +53,8 @@ def test_no_part_matters(rule: str) -> None:
 def judge(case: Case, properties: Mapping[str, Any]) -> None:
     resource = replace(case.resource, properties=properties)
     others = case.stack.resources[1:] if case.stack else ()
-    for view in (View(case.settings), View(case.settings, Stack((resource, *others)))):
-        for found in RULES[case.rule].check(resource, view):
+    for context in (Context(case.settings), Context(case.settings, Stack((resource, *others)))):
+        for found in RULES[case.rule].check(resource, context):
             assert found.reason
         for other in others:
-            list(RULES[case.rule].check(other, view))
+            list(RULES[case.rule].check(other, context))

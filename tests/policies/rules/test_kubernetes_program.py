@@ -75,7 +75,7 @@ def stack(program: list[dict[str, Any]]) -> Stack:
 
 
 def test_the_program_meets_every_rule_of_every_pack() -> None:
-    judged = Judge(all_rules()).whole(stack(PROGRAM))
+    judged = Judge(all_rules()).evaluate_stack(stack(PROGRAM))
     assert [
         (each.rule.id, str(each.resource), each.findings) for each in judged if each.findings
     ] == []
@@ -92,5 +92,5 @@ def test_a_mistake_is_found(rule: str, where: str, value: Any) -> None:
         holder[int(keys[-1])] = value
     else:
         holder[keys[-1]] = value
-    judged = Judge(rules_of("kubernetes")).whole(stack(program))
+    judged = Judge(rules_of("kubernetes")).evaluate_stack(stack(program))
     assert rule in {each.rule.id for each in judged if each.findings}

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from falaj.policies.model import Kind, Resource, Stack, View, read_settings
-from falaj.policies.model.judge import look
+from falaj.policies.model import Context, FindingKind, Resource, Stack, read_settings
+from falaj.policies.model.judge import evaluate
 from falaj.policies.reading.images import is_allowed, parse
 from falaj.policies.reading.kubernetes import all_manifests, manifests
 from falaj.policies.reading.pods import CONTAINER_LISTS, TEMPLATES, pods_of
@@ -29,8 +29,8 @@ GROUPS = {"Pod": "core/v1", "PodTemplate": "core/v1", "ReplicationController": "
 
 def found(rule: str, resource: Resource, stack: Stack | None = None) -> list[str]:
     """Paths of the violations."""
-    judged = look(RULES[rule], resource, View(SETTINGS, stack or Stack((resource,))))
-    return [each.path for each in judged.findings if each.kind is Kind.VIOLATION]
+    judged = evaluate(RULES[rule], resource, Context(SETTINGS, stack or Stack((resource,))))
+    return [each.path for each in judged.findings if each.kind is FindingKind.VIOLATION]
 
 
 def nested(template: str, spec: dict[str, Any]) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from falaj.components.catalogue.region_names import AZURE_LOCATIONS
-from falaj.policies.model import UNKNOWN, Kind, Resource, Stack, View
+from falaj.policies.model import UNKNOWN, Context, FindingKind, Resource, Stack
 from falaj.policies.rules.residency.azure_locations import location
 
 HOME = ("uaenorth", "uaecentral")
@@ -43,9 +43,11 @@ def nested(inner: Any, keys: list[str], in_lists: list[bool]) -> dict[str, Any]:
     return dict(inner)
 
 
-def found(properties: dict[str, Any], kind: str, view: View | None = None) -> list[Kind]:
+def found(
+    properties: dict[str, Any], kind: str, context: Context | None = None
+) -> list[FindingKind]:
     resource = Resource(kind, "it", properties, urn="urn:it")
-    judged = view or View(stack=Stack((resource,)))
+    judged = context or Context(stack=Stack((resource,)))
     return [each.kind for each in location.check(resource, judged)]
 
 
@@ -59,7 +61,7 @@ def test_a_location_abroad_is_found_at_any_depth(
 ) -> None:
     inner = nested(place, [key], [in_list])
     properties = nested(inner, [each for each, _ in around], [each for _, each in around])
-    assert Kind.VIOLATION in found(properties, kind)
+    assert FindingKind.VIOLATION in found(properties, kind)
 
 
 @given(PLACES, st.sampled_from(PLACE_KEYS), AROUND, st.sampled_from(TYPES))
@@ -68,7 +70,7 @@ def test_it_is_found_as_the_name_of_an_item(
 ) -> None:
     inner = {key: [{"name": "uaenorth"}, {"name": place, "zoneRedundant": True}]}
     properties = nested(inner, [each for each, _ in around], [each for _, each in around])
-    assert Kind.VIOLATION in found(properties, kind)
+    assert FindingKind.VIOLATION in found(properties, kind)
 
 
 @given(PLACES, st.sampled_from(PLACE_KEYS), AROUND)
@@ -76,7 +78,7 @@ def test_it_is_found_in_a_text_of_json(
     place: str, key: str, around: list[tuple[str, bool]]
 ) -> None:
     inner = nested({key: place}, [each for each, _ in around], [each for _, each in around])
-    assert Kind.VIOLATION in found({"body": json.dumps(inner)}, TYPES[0])
+    assert FindingKind.VIOLATION in found({"body": json.dumps(inner)}, TYPES[0])
 
 
 @given(st.sampled_from(HOME).flatmap(spellings), st.sampled_from(PLACE_KEYS), AROUND)
@@ -94,8 +96,8 @@ def test_labels_and_names_never_are(place: str, label: str, key: str, kind: str)
 @given(st.sampled_from(PLACE_KEYS), AROUND, st.sampled_from(TYPES))
 def test_an_unknown_location_is_told(key: str, around: list[tuple[str, bool]], kind: str) -> None:
     properties = nested({key: UNKNOWN}, [each for each, _ in around], [each for _, each in around])
-    assert found(properties, kind) == [Kind.INDETERMINATE]
-    assert found(properties, kind, View()) == [Kind.INDETERMINATE]
+    assert found(properties, kind) == [FindingKind.INDETERMINATE]
+    assert found(properties, kind, Context()) == [FindingKind.INDETERMINATE]
 
 
 @given(st.sampled_from((*PLAIN_KEYS, "allocation", "name", "id", "value")), st.sampled_from(TYPES))
@@ -109,5 +111,5 @@ def test_an_unknown_location_is_followed_to_the_group(place: str) -> None:
     it = Resource(
         TYPES[0], "it", {"location": UNKNOWN}, urn="urn:it", dependencies={"location": ("urn:g",)}
     )
-    judged = list(location.check(it, View(stack=Stack((group, it)))))
-    assert [each.kind for each in judged] == ([] if place in HOME else [Kind.VIOLATION])
+    judged = list(location.check(it, Context(stack=Stack((group, it)))))
+    assert [each.kind for each in judged] == ([] if place in HOME else [FindingKind.VIOLATION])

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from falaj.policies.model import UNKNOWN, Provider, Resource, Settings, Stack, View
+from falaj.policies.model import UNKNOWN, Context, Provider, Resource, Settings, Stack
 from falaj.policies.rules.residency.azure_places import azure_place_of, geo_copies_stay, refers_to
 
 GROUP = "azure-native:resources:ResourceGroup"
@@ -21,7 +21,7 @@ def made(kind: str, name: str, properties: dict[str, Any], **more: Any) -> Resou
 
 
 def place(*resources: Resource) -> str | None:
-    return azure_place_of(resources[0], View(stack=Stack(resources)))
+    return azure_place_of(resources[0], Context(stack=Stack(resources)))
 
 
 @pytest.mark.parametrize(
@@ -54,30 +54,30 @@ def test_what_a_property_refers_to(written: Any, account: dict[str, Any]) -> Non
         {"target": written},
         dependencies={"target": ("urn:a",)},
     )
-    view = View(stack=Stack((user, other, target)))
-    assert refers_to(user, "target", written, view) == [target]
-    assert not refers_to(user, "target", written, View())
+    context = Context(stack=Stack((user, other, target)))
+    assert refers_to(user, "target", written, context) == [target]
+    assert not refers_to(user, "target", written, Context())
 
 
 @pytest.mark.parametrize("written", ["elsewhere", "", None, 7, ID.replace("there", "else"), [ID]])
 def test_what_is_not_in_the_stack(written: Any) -> None:
     target = made(ACCOUNT, "a", {"accountName": "there"})
     user = made(ACCOUNT, "u", {"target": written})
-    assert not refers_to(user, "target", written, View(stack=Stack((user, target))))
+    assert not refers_to(user, "target", written, Context(stack=Stack((user, target))))
 
 
 def test_accounts_of_one_name_in_two_groups() -> None:
     here = made(ACCOUNT, "a", {"accountName": "there", "resourceGroupName": "g"})
     there = made(ACCOUNT, "b", {"accountName": "there", "resourceGroupName": "h"})
     user = made(ACCOUNT, "u", {})
-    assert refers_to(user, "target", ID, View(stack=Stack((user, here, there)))) == [here]
+    assert refers_to(user, "target", ID, Context(stack=Stack((user, here, there)))) == [here]
 
 
 def test_children_that_carry_a_name_are_not_meant() -> None:
     account = made(ACCOUNT, "a", {"accountName": "there"})
     child = made("azure-native:storage:BlobContainer", "c", {"accountName": "there"})
     user = made(ACCOUNT, "u", {})
-    assert refers_to(user, "target", "there", View(stack=Stack((user, child, account)))) == [
+    assert refers_to(user, "target", "there", Context(stack=Stack((user, child, account)))) == [
         account
     ]
 
@@ -99,10 +99,10 @@ def test_children_that_carry_a_name_are_not_meant() -> None:
 def test_types_that_azure_calls_otherwise(kind: str, key: str, part: str) -> None:
     target = made(f"azure-native:{kind}", "a", {key: "there"})
     user = made(ACCOUNT, "u", {})
-    view = View(stack=Stack((user, target)))
+    context = Context(stack=Stack((user, target)))
     identity = f"/subscriptions/s/resourceGroups/g/providers/{part}/there"
-    assert refers_to(user, "target", identity, view) == [target]
-    assert not refers_to(user, "target", f"{identity}2", view)
+    assert refers_to(user, "target", identity, context) == [target]
+    assert not refers_to(user, "target", f"{identity}2", context)
 
 
 def test_a_child_is_where_its_parent_is() -> None:
@@ -168,4 +168,4 @@ def test_every_spelling_is_one_place(written: str) -> None:
 )
 def test_copies_in_the_pair(places: tuple[str, ...], wanted: Any, stay: bool) -> None:
     settings = Settings(allowed_places=places, geo_redundancy=wanted)
-    assert geo_copies_stay(View(settings)) is stay
+    assert geo_copies_stay(Context(settings)) is stay

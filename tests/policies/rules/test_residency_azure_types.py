@@ -7,7 +7,7 @@ from functools import cache
 
 import pytest
 
-from falaj.policies.model import Resource, Rule, View
+from falaj.policies.model import Context, Resource, Rule
 from falaj.policies.reading.types import azure
 from falaj.policies.rules.residency import RULES
 from falaj.policies.rules.residency.azure_locations import location
@@ -104,7 +104,7 @@ def test_the_sources_of_most_types_are_read() -> None:
 @pytest.mark.parametrize("written", ["global", "Global", " GLOBAL "])
 def test_global_is_judged_by_type(written: str) -> None:
     def findings(kind: str) -> int:
-        return len(list(location.check(Resource(kind, "it", {"location": written}), View())))
+        return len(list(location.check(Resource(kind, "it", {"location": written}), Context())))
 
     classified = {each for each in CLASSIFIED if "*" not in each}
     assert not [each for each in classified if findings(each)]

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from falaj.components.catalogue.region_names import AWS_REGIONS, AZURE_LOCATIONS
-from falaj.policies.model import UNKNOWN, Kind, Resource, Rule, View, spell
+from falaj.policies.model import UNKNOWN, Context, FindingKind, Resource, Rule, spell
 from falaj.policies.rules.residency.everywhere import foreign_arn, foreign_host, foreign_region
 from tests.examples import examples
 
@@ -44,8 +44,8 @@ kinds = st.sampled_from(
 
 
 def found_at(check: Rule, kind: str, properties: Any) -> set[str]:
-    found = check.check(Resource(kind, "it", properties), View())
-    return {each.path for each in found if each.kind is Kind.VIOLATION}
+    found = check.check(Resource(kind, "it", properties), Context())
+    return {each.path for each in found if each.kind is FindingKind.VIOLATION}
 
 
 surroundings = st.tuples(steps, steps, st.lists(PLAIN, max_size=2))
@@ -99,14 +99,14 @@ def test_marks_and_filters_are_no_places(
     for inmost in (place, {"region": place}, [{"region": f"arn:aws:sqs:{place}:1:q"}]):
         value, _ = wrap(inmost, [mark, *outer, "top"], [])
         for check in (foreign_region, foreign_arn, foreign_host):
-            assert not list(check.check(Resource(kind, "it", value), View()))
+            assert not list(check.check(Resource(kind, "it", value), Context()))
 
 
 @settings(max_examples=examples(100))
 @given(steps, kinds, st.sampled_from(["north", "all", "emea", "", "me-central-1", "1", "x-west"]))
 def test_a_label_under_a_region_key_is_no_place(outer: list[Step], kind: str, label: str) -> None:
     value, _ = wrap(label, ["region", *outer, "top"], [])
-    assert not list(foreign_region.check(Resource(kind, "it", value), View()))
+    assert not list(foreign_region.check(Resource(kind, "it", value), Context()))
 
 
 @settings(max_examples=examples(100))
@@ -115,7 +115,7 @@ def test_an_unknown_counts_only_where_it_names_a_region(
     outer: list[Step], kind: str, key: str
 ) -> None:
     hidden, path = wrap(UNKNOWN, ["destinationRegion", *outer, "top"], [])
-    found = list(foreign_region.check(Resource(kind, "it", hidden), View()))
-    assert [(each.path, each.kind) for each in found] == [(spell(path), Kind.INDETERMINATE)]
+    found = list(foreign_region.check(Resource(kind, "it", hidden), Context()))
+    assert [(each.path, each.kind) for each in found] == [(spell(path), FindingKind.INDETERMINATE)]
     other, _ = wrap(UNKNOWN, [key, *outer, "top"], [])
-    assert not list(foreign_region.check(Resource(kind, "it", other), View()))
+    assert not list(foreign_region.check(Resource(kind, "it", other), Context()))

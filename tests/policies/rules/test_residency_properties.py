@@ -7,7 +7,7 @@ from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 
-from falaj.policies.model import UNKNOWN, Kind, Resource, View
+from falaj.policies.model import UNKNOWN, Context, FindingKind, Resource
 from falaj.policies.reading.region_keys import kind_of_key
 from falaj.policies.rules.residency.everywhere import foreign_arn, foreign_region
 
@@ -37,7 +37,7 @@ def test_an_arn_is_seen_under_every_name_that_the_sdk_has_for_one() -> None:
     for name in names:
         for value in (arn, [arn], {"inner": [arn]}):
             resource = Resource("aws:x/y:Z", "it", {name: value})
-            assert list(foreign_arn.check(resource, View())), name
+            assert list(foreign_arn.check(resource, Context())), name
 
 
 def test_a_region_is_seen_under_every_name_that_the_sdk_has_for_one() -> None:
@@ -47,10 +47,10 @@ def test_a_region_is_seen_under_every_name_that_the_sdk_has_for_one() -> None:
         assert kind_of_key(name) == "region", name
         for value in ("eu-west-1", ["me-central-1", "us-east-1"]):
             resource = Resource("aws:x/y:Z", "it", {"outer": [{name: value}]})
-            assert list(foreign_region.check(resource, View())), name
+            assert list(foreign_region.check(resource, Context())), name
         hidden = Resource("aws:x/y:Z", "it", {"outer": {name: UNKNOWN}})
-        kinds = {each.kind for each in foreign_region.check(hidden, View())}
-        assert kinds == {Kind.INDETERMINATE}, name
+        kinds = {each.kind for each in foreign_region.check(hidden, Context())}
+        assert kinds == {FindingKind.INDETERMINATE}, name
 
 
 def test_a_zone_is_seen_under_every_name_that_the_sdk_has_for_one() -> None:
@@ -58,4 +58,4 @@ def test_a_zone_is_seen_under_every_name_that_the_sdk_has_for_one() -> None:
     assert len(names) > 3
     for name in names:
         resource = Resource("aws:x/y:Z", "it", {name: "eu-west-1a"})
-        assert list(foreign_region.check(resource, View())), name
+        assert list(foreign_region.check(resource, Context())), name

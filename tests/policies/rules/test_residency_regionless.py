@@ -7,7 +7,7 @@ from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 
-from falaj.policies.model import Resource, Stack, View
+from falaj.policies.model import Context, Resource, Stack
 from falaj.policies.reading.place import REGIONLESS, REGIONLESS_MODULES
 from falaj.policies.rules.residency import RULES
 from falaj.policies.rules.residency.global_services import regionless_edge as edge
@@ -52,9 +52,9 @@ def has_a_class_and_a_reason(token: str) -> None:
     assert kind in {"control plane", "edge data plane", "harmless"}
     assert len(reason) > 20
     assert not reason.endswith(".")
-    found = list(edge.check(Resource(token, "it", {}), View()))
+    found = list(edge.check(Resource(token, "it", {}), Context()))
     assert bool(found) is (kind == "edge data plane")
-    assert not list(unclassified.check(Resource(token, "it", {}), View()))
+    assert not list(unclassified.check(Resource(token, "it", {}), Context()))
 
 
 def test_types_that_rules_name_exist_in_the_sdk() -> None:
@@ -70,4 +70,4 @@ def test_a_new_type_of_a_service_without_regions_is_not_passed() -> None:
     new = Resource("aws:route53domains/auction:Auction", "it", {})
     rule = next(each for each in RULES if each.id == "residency-aws-unclassified")
     assert rule.concerns(new.kind)
-    assert list(rule.check(new, View(stack=Stack((new,)))))
+    assert list(rule.check(new, Context(stack=Stack((new,)))))

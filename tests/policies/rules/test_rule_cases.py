@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from falaj.policies.model import UNKNOWN, Kind, View, leaves, spell
+from falaj.policies.model import UNKNOWN, Context, FindingKind, leaves, spell
 from falaj.policies.model.cases import Case, read_cases
-from falaj.policies.model.judge import look
+from falaj.policies.model.judge import evaluate
 from falaj.policies.model.values import Path
 from falaj.policies.rules import all_rules
 from tests.each import for_each
@@ -35,7 +35,7 @@ NAMED = by_rule(each for each in CASES if each.outcome == "violating" and each.a
 
 
 def judge(case: Case) -> tuple[Any, ...]:
-    return look(RULES[case.rule], case.resource, View(case.settings, case.stack)).findings
+    return evaluate(RULES[case.rule], case.resource, Context(case.settings, case.stack)).findings
 
 
 @pytest.mark.parametrize("rule", ALL)
@@ -49,7 +49,7 @@ def is_judged_as_it_says(case: Case) -> None:
     if case.outcome == "passing":
         assert not found
         return
-    kind = Kind.VIOLATION if case.outcome == "violating" else Kind.INDETERMINATE
+    kind = FindingKind.VIOLATION if case.outcome == "violating" else FindingKind.INDETERMINATE
     named = [each for each in found if each.kind is kind]
     assert named, found
     if case.at is not None:
@@ -90,5 +90,5 @@ def is_found_while_hidden(case: Case) -> None:
             hidden = replace(case.resource, properties=hide(case.resource.properties, path))
             others = case.stack.resources[1:] if case.stack else ()
             stack = replace(case.stack, resources=(hidden, *others)) if case.stack else None
-            found = look(RULES[case.rule], hidden, View(case.settings, stack)).findings
+            found = evaluate(RULES[case.rule], hidden, Context(case.settings, stack)).findings
             assert found, f"{spell(path)} unknown passes"

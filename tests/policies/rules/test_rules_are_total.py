@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from falaj.policies.model import EVERY, Resource, Rule, Stack, View
+from falaj.policies.model import EVERY, Context, Resource, Rule, Stack
 from falaj.policies.rules import all_rules
 from tests.examples import examples
 from tests.policies.rules.test_rule_cases import CASES
@@ -41,6 +41,6 @@ def test_any_properties(rule: Rule, data: st.DataObject) -> None:
     properties = data.draw(st.dictionaries(keys, values(keys), max_size=6))
     resource = Resource(token, "it", properties, urn="urn:1")
     other = Resource("aws:s3/bucket:Bucket", "other", properties, urn="urn:2")
-    for view in (View(), View(stack=Stack((resource, other)))):
-        for found in rule.check(resource, view):
+    for context in (Context(), Context(stack=Stack((resource, other)))):
+        for found in rule.check(resource, context):
             assert found.reason

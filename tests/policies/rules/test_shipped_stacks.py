@@ -15,7 +15,7 @@ from tests.stacks.in_mocks import IN_CLUSTER, shipped
 def test_meets_every_rule(name: str) -> None:
     given = dict(shipped(name).get("falaj:policies", {}))
     given = {key: value for key, value in given.items() if key not in ("packs", "waivers")}
-    judged = Judge(all_rules(), settings_of(given)).whole(stack_of(name))
+    judged = Judge(all_rules(), settings_of(given)).evaluate_stack(stack_of(name))
     found = [
         f"{each.rule.id}: {each.resource}: {one.path}: {one.reason}"
         for each in judged

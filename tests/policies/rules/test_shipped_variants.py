@@ -42,7 +42,7 @@ def test_meets_every_rule(variant: str) -> None:
     )
     found = [
         f"{each.rule.id}: {each.resource}: {one.path}: {one.reason}"
-        for each in Judge(all_rules(), settings).whole(stack_with(config))
+        for each in Judge(all_rules(), settings).evaluate_stack(stack_with(config))
         for one in each.findings
     ]
     assert not found, "\n".join(found)

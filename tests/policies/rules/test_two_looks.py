@@ -8,8 +8,8 @@ from typing import Any, cast
 
 import pytest
 
-from falaj.policies.model import Kind, Resource, View, leaves
-from falaj.policies.model.judge import Judgement, look
+from falaj.policies.model import Context, FindingKind, Resource, leaves
+from falaj.policies.model.judge import Judgement, evaluate
 from tests.each import for_each
 from tests.policies.rules.test_rule_cases import CASES, RULES, Case, by_rule, hide
 
@@ -19,7 +19,7 @@ WHOLE = by_rule(each for each in CASES if each.stack is not None)
 def seen_alone(case: Case, resource: Resource) -> Judgement:
     # What the engine knows when it asks about a resource that isn't made yet.
     bare = replace(resource, dependencies={}, outputs={}, id="")
-    return look(RULES[case.rule], bare, View(case.settings))
+    return evaluate(RULES[case.rule], bare, Context(case.settings))
 
 
 def seen_whole(case: Case, resource: Resource) -> Judgement:
@@ -27,8 +27,8 @@ def seen_whole(case: Case, resource: Resource) -> Judgement:
     resources = tuple(
         resource if each.urn == resource.urn else each for each in case.stack.resources
     )
-    view = View(case.settings, replace(case.stack, resources=resources))
-    return look(RULES[case.rule], resource, view)
+    context = Context(case.settings, replace(case.stack, resources=resources))
+    return evaluate(RULES[case.rule], resource, context)
 
 
 def variants(case: Case) -> Iterator[Resource]:
@@ -62,6 +62,6 @@ def is_found_in_both_looks(case: Case) -> None:
     found = {
         each.path
         for each in seen_alone(case, case.resource).findings
-        if each.kind is Kind.VIOLATION
+        if each.kind is FindingKind.VIOLATION
     }
     assert found <= {each.path for each in seen_whole(case, case.resource).findings}

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from falaj.policies.model import UNKNOWN, Resource, View
-from falaj.policies.model.judge import look
+from falaj.policies.model import UNKNOWN, Context, Resource
+from falaj.policies.model.judge import evaluate
 from falaj.policies.reading.cidr import are_open, is_open, is_range_open
 from falaj.policies.reading.iam import is_any_resource, open_statements, read
 from falaj.policies.reading.ports import EVERY_PORT, Ports, ports_of
@@ -107,8 +107,8 @@ def test_everything_is_found_in_any_shape(document: Any) -> None:
     assert [certain for _, certain in open_statements(read(document, "policy"))] == [True]
     grants = Resource("aws:iam/rolePolicy:RolePolicy", "it", {"policy": document})
     lets_in = Resource("aws:s3/bucketPolicy:BucketPolicy", "it", {"policy": document})
-    assert look(RULES["zero-trust-aws-iam-every-action"], grants, View()).findings
-    assert look(RULES["zero-trust-aws-public-policy"], lets_in, View()).findings
+    assert evaluate(RULES["zero-trust-aws-iam-every-action"], grants, Context()).findings
+    assert evaluate(RULES["zero-trust-aws-public-policy"], lets_in, Context()).findings
 
 
 KEYS = st.sampled_from(["Statement", "Effect", "Action", "Principal", "Condition", "Resource"])
@@ -140,5 +140,7 @@ def test_shells_are_never_open(how: tuple[str, dict[str, Any]], cidr: str, below
         "fromPort": 22 - below, "toPort": 22 + below, given_["key"]: cidr,
     }  # fmt: skip
     properties = {given_["inline"]: [rule]} if "inline" in given_ else rule
-    found = look(RULES["zero-trust-aws-admin-port-open"], Resource(kind, "it", properties), View())
+    found = evaluate(
+        RULES["zero-trust-aws-admin-port-open"], Resource(kind, "it", properties), Context()
+    )
     assert [each.kind.value for each in found.findings] == ["violation"]

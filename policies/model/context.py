@@ -10,7 +10,7 @@ from falaj.policies.model.settings import Settings
 
 
 @dataclass(frozen=True)
-class View:
+class Context:
     """The settings and, in the second look, the whole stack.
 
     A resource is judged twice. At first alone (`stack` is None): what is certain then blocks it
