@@ -1,21 +1,104 @@
-"""A managed node group with its launch template: what GPU and CPU pools have in common."""
+"""A managed node group with its launch template: what GPU and CPU pools have in common.
+
+With it go the user data of its nodes, a `NodeConfig` that EKS merges with its own, and what the
+cluster autoscaler has to know of a pool that has no node yet.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import base64
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pulumi
 import pulumi_aws as aws
+import yaml
 
 from falaj.components import catalogue
 from falaj.components.aws import _launch_template as fragments
-from falaj.components.aws._autoscaler_tags import autoscaler_tags, hints
 from falaj.components.aws._component import child
-from falaj.components.aws._node_config import user_data
 from falaj.components.specification.gpu_node_pool import RESERVED
 from falaj.components.specification.machine_choice import subnets_of
+from falaj.components.specification.node_labels import Taint
 from falaj.components.specification.node_pools import ONE_AT_A_TIME, NodePoolSpec
+
+#: github.com/kubernetes/autoscaler: cluster-autoscaler/cloudprovider/aws/README.md
+_TEMPLATE = "k8s.io/cluster-autoscaler/node-template"
+
+
+def hints(
+    labels: Mapping[str, str], taints: Sequence[Taint], resources: Mapping[str, int]
+) -> dict[str, str]:
+    """Tags that describe a pool's nodes: labels, taints and extended resources."""
+    found = {f"{_TEMPLATE}/label/{key}": value for key, value in labels.items()}
+    found |= {f"{_TEMPLATE}/taint/{each.key}": f"{each.value}:{each.effect}" for each in taints}
+    return found | {f"{_TEMPLATE}/resources/{key}": str(n) for key, n in resources.items()}
+
+
+def autoscaler_tags(
+    parent: pulumi.Resource, name: str, group: aws.eks.NodeGroup, tags: Mapping[str, str]
+) -> None:
+    """Tag the node group's scaling group, on which EKS itself writes which cluster owns it.
+
+    EKS doesn't pass a node group's tags on to it, so that each is a resource of its own.
+    """
+    scaling_group = group.resources.apply(
+        lambda made: made[0].autoscaling_groups[0].name  # pyright: ignore[reportOptionalSubscript]
+    )
+    for key, value in tags.items():
+        aws.autoscaling.Tag(
+            f"{name}-{key.removeprefix(_TEMPLATE + '/')}",
+            autoscaling_group_name=scaling_group,
+            tag=aws.autoscaling.TagTagArgs(key=key, value=value, propagate_at_launch=False),
+            opts=child(parent),
+        )
+
+
+_BOUNDARY = "falaj-node-config"
+_MEDIA_TYPE = "application/node.eks.aws"
+
+
+def node_config(machine: catalogue.MachineType) -> dict[str, Any] | None:
+    """What a node of this machine needs beyond EKS's own; None where that is nothing.
+
+    Labels and taints are the node group's, so that autoscalers can read them before there is a
+    node. API: awslabs.github.io/amazon-eks-ami/nodeadm/doc/api/
+    """
+    spec: dict[str, Any] = {}
+    if machine.local_nvme_gb:
+        # Kubelet, containerd and so every pod's emptyDir lie on the local disks: scratch space
+        # that ends with the machine. Instance stores are encrypted by their hardware.
+        spec["instance"] = {"localStorage": {"strategy": "RAID0"}}
+    if machine.gpu is not None:
+        # GPU, network card and CPUs of one socket where that is possible, and never a pod that
+        # doesn't start because it isn't.
+        spec["kubelet"] = {"config": {"topologyManagerPolicy": "best-effort"}}
+    if not spec:
+        return None
+    return {"apiVersion": "node.eks.aws/v1alpha1", "kind": "NodeConfig", "spec": spec}
+
+
+def user_data(machine: catalogue.MachineType) -> str | None:
+    """The launch template's user data in base64: MIME with one part, as EKS asks for.
+
+    Source: docs.aws.amazon.com/eks/latest/userguide/launch-templates.html
+    """
+    config = node_config(machine)
+    if config is None:
+        return None
+    lines = [
+        "MIME-Version: 1.0",
+        f'Content-Type: multipart/mixed; boundary="{_BOUNDARY}"',
+        "",
+        f"--{_BOUNDARY}",
+        f"Content-Type: {_MEDIA_TYPE}",
+        "",
+        yaml.safe_dump(config, sort_keys=False).rstrip("\n"),
+        f"--{_BOUNDARY}--",
+        "",
+    ]
+    return base64.b64encode("\n".join(lines).encode()).decode()
+
 
 _EFFECTS = {
     "NoSchedule": "NO_SCHEDULE",

@@ -7,8 +7,7 @@ import pulumi_aws as aws
 
 from falaj.components.aws import _launch_template as fragments
 from falaj.components.aws._component import child, named
-from falaj.components.aws._tier_balancer import subnet_ids
-from falaj.components.aws._tier_parts import Tier, by_digest
+from falaj.components.aws._tier_balancer import Tier, by_digest, subnet_ids
 from falaj.components.aws.serving.boot import user_data
 from falaj.components.specification.cpu_inference_tier import CpuInferenceTierSpec
 

@@ -8,10 +8,8 @@ import pulumi_aws as aws
 from falaj.components.aws import _tier_access as access
 from falaj.components.aws._component import account_of, token
 from falaj.components.aws._logs import log_group
-from falaj.components.aws._tier_balancer import Balancer
-from falaj.components.aws._tier_certificate import private_certificate
+from falaj.components.aws._tier_balancer import Balancer, Tier, private_certificate
 from falaj.components.aws._tier_instances import scaling_group
-from falaj.components.aws._tier_parts import Tier
 from falaj.components.aws._tier_serverless import TaskRoles, service
 from falaj.components.aws.serving.boot import Serving
 from falaj.components.specification.cpu_inference_tier import (

@@ -1,14 +1,20 @@
-"""Settings of an AKS cluster: its network, its security, its upgrades, its system pool."""
+"""An AKS cluster: its profile, its identities and exactly what each may do, and what runs it:
+maintenance windows, logs of the control plane, who may look at it."""
 
 from __future__ import annotations
 
 import ipaddress
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
 
 import pulumi
+import pulumi_azure_native as azure_native
 from pulumi_azure_native import containerservice as aks
+from pulumi_azure_native import monitor
 
-from falaj.components.azure._cluster_identity import ClusterKey
+from falaj.components.azure._ids import IdError, KeyIdentifier, key_identifier, resource_id
+from falaj.components.azure._roles import Grant, grant
 from falaj.components.azure._subnets import CONTROL_PLANE, subnet_id
 from falaj.components.specification.cluster import POD_CIDR, ClusterArgs, ClusterSpec
 from falaj.components.specification.node_pools import AKS_SYSTEM_POOL
@@ -160,3 +166,200 @@ def system_pool(
         upgrade_settings=aks.AgentPoolUpgradeSettingsArgs(max_surge="1"),
         tags=dict(tags),
     )
+
+
+@dataclass(frozen=True)
+class ClusterKey:
+    """The key of the cluster's secrets."""
+
+    vault_id: pulumi.Output[str]
+    identifier: pulumi.Output[str]
+    """Identifier of its current version: AKS takes no other."""
+    scope: pulumi.Output[str]
+    """Resource id of the key, for grants."""
+
+
+@dataclass(frozen=True)
+class Identities:
+    """Who acts for a cluster."""
+
+    control_plane: azure_native.managedidentity.UserAssignedIdentity
+    kubelet: azure_native.managedidentity.UserAssignedIdentity
+    grants: tuple[pulumi.Resource, ...]
+    """What has to be there before the cluster is made."""
+
+
+def cluster_key(args: ClusterArgs, opts: pulumi.InvokeOutputOptions) -> ClusterKey:
+    """The key of the cluster's secrets, in its current version.
+
+    A rotated key has a new version: the next ``up`` hands it to AKS. Secrets that were written
+    before are encrypted anew when they are written again.
+    """
+    vault = pulumi.Output.from_input(args.get("key_ring_id", "")).apply(
+        lambda text: resource_id(text, "Microsoft.KeyVault/vaults")
+    )
+    vault_id = vault.apply(lambda found: found.parent)
+    key = pulumi.Output.from_input(args["cluster_key_id"]).apply(_key_of_vault)
+
+    def current(known: list[Any]) -> pulumi.Output[str]:
+        # Asked with plain values: a preview doesn't ask what depends on a StackReference, whose
+        # own id it doesn't know, though all its outputs are known.
+        of_vault, of_key = known
+        return azure_native.keyvault.get_key_output(
+            key_name=of_key.name,
+            resource_group_name=of_vault.group,
+            vault_name=of_vault.name,
+            opts=opts,
+        ).key_uri_with_version
+
+    return ClusterKey(
+        vault_id,
+        pulumi.Output.all(vault, key).apply(current),
+        pulumi.Output.concat(vault_id, "/keys/", key.apply(lambda found: found.name)),
+    )
+
+
+def _key_of_vault(text: str) -> KeyIdentifier:
+    found = key_identifier(text)
+    if found.hardware_module:
+        raise IdError(
+            f"cluster_key_id: given {text!r}, a key of a Managed HSM; allowed: a key of a vault, "
+            "from which alone AKS encrypts secrets over a private link; leave managed_hsm of the "
+            "key ring out, or give the cluster a key ring of its own"
+        )
+    return found
+
+
+def make_identities(
+    name: str,
+    args: ClusterArgs,
+    key: ClusterKey,
+    *,
+    group: azure_native.resources.ResourceGroup,
+    node_subnet: pulumi.Input[str],
+    tags: Mapping[str, str],
+    opts: pulumi.ResourceOptions,
+) -> Identities:
+    """Make both identities and grant what they need, on single resources.
+
+    The control plane joins two subnets, wraps and unwraps with one key, lets AKS make the vault's
+    private endpoint, reads the disk encryption set, and gives nodes their identity. Nodes pull
+    images, and nothing else.
+    """
+    control_plane, kubelet = (
+        azure_native.managedidentity.UserAssignedIdentity(
+            f"{name}-{role}",
+            resource_group_name=group.name,
+            resource_name_=pulumi.Output.concat(group.name, "-", role),
+            location=args["region"],
+            tags=dict(tags),
+            opts=opts,
+        )
+        for role in ("control-plane", "kubelet")
+    )
+    acting = control_plane.principal_id
+    wanted = {
+        "node-subnet": Grant("Network Contributor", node_subnet, acting),
+        "control-plane-subnet": Grant(
+            "Network Contributor", subnet_id(args["network_id"], CONTROL_PLANE), acting
+        ),
+        "key": Grant("Key Vault Crypto User", key.scope, acting),
+        "vault": Grant("Key Vault Contributor", key.vault_id, acting),
+        "disks": Grant("Reader", args["disk_encryption_id"], acting),
+        "kubelet": Grant("Managed Identity Operator", kubelet.id, acting),
+        "images": Grant("AcrPull", args.get("registry_id", ""), kubelet.principal_id),
+    }
+    grants = tuple(grant(f"{name}-{purpose}", what, opts) for purpose, what in wanted.items())
+    return Identities(control_plane, kubelet, grants)
+
+
+#: Names that AKS gives to the windows of Kubernetes' and of the nodes' images' upgrades:
+#: https://learn.microsoft.com/azure/aks/planned-maintenance
+_WINDOWS = {
+    "aksManagedAutoUpgradeSchedule": aks.WeekDay.SATURDAY,
+    "aksManagedNodeOSUpgradeSchedule": aks.WeekDay.SUNDAY,
+}
+#: https://learn.microsoft.com/azure/aks/monitor-aks-reference#resource-logs
+_LOGS = (
+    "kube-apiserver",
+    "kube-controller-manager",
+    "kube-scheduler",
+    "cluster-autoscaler",
+    "cloud-controller-manager",
+    "guard",
+    "csi-azuredisk-controller",
+    "csi-azurefile-controller",
+    "csi-snapshot-controller",
+)
+#: Classes of data where it matters who has read, and not only who has changed.
+_READS_MATTER = ("confidential", "restricted")
+
+
+def audit_category(data_class: str) -> str:
+    """Category of audit logs: with reads (``kube-audit``, many times larger) where the data ask
+    for it, else changes only (``kube-audit-admin``)."""
+    return "kube-audit" if data_class in _READS_MATTER else "kube-audit-admin"
+
+
+def open_windows(
+    name: str,
+    group: pulumi.Input[str],
+    cluster: pulumi.Input[str],
+    opts: pulumi.ResourceOptions,
+) -> None:
+    """Upgrades happen in the night of the country's weekend, within four hours."""
+    for window, day in _WINDOWS.items():
+        aks.MaintenanceConfiguration(
+            f"{name}-{window}",
+            resource_group_name=group,
+            resource_name_=cluster,
+            config_name=window,
+            maintenance_window=aks.MaintenanceWindowArgs(
+                duration_hours=4,
+                start_time="00:00",
+                utc_offset=UTC_OFFSET,
+                schedule=aks.ScheduleArgs(
+                    weekly=aks.WeeklyScheduleArgs(day_of_week=day, interval_weeks=1)
+                ),
+            ),
+            opts=opts,
+        )
+
+
+def keep_logs(
+    name: str,
+    spec: ClusterSpec,
+    args: ClusterArgs,
+    cluster: pulumi.Input[str],
+    opts: pulumi.ResourceOptions,
+) -> monitor.DiagnosticSetting:
+    """Every log of the control plane goes to the workspace, into tables of its own."""
+    categories = (*_LOGS, audit_category(spec.placed.data_class))
+    return monitor.DiagnosticSetting(
+        f"{name}-logs",
+        name="audit",
+        resource_uri=cluster,
+        workspace_id=args.get("log_destination_id"),
+        log_analytics_destination_type="Dedicated",
+        logs=[
+            monitor.DiagnosticsLogSettingsArgs(category=category, enabled=True)
+            for category in categories
+        ],
+        metrics=[monitor.DiagnosticsMetricSettingsArgs(category="AllMetrics", enabled=True)],
+        opts=opts,
+    )
+
+
+def admit_people(
+    name: str, spec: ClusterSpec, cluster: pulumi.Input[str], opts: pulumi.ResourceOptions
+) -> None:
+    """Groups may fetch the cluster's address; viewers may read in it, secrets excepted.
+
+    Administrators get their rights inside the cluster from its Entra profile.
+    """
+    for group in (*spec.administrators, *spec.viewers):
+        role = "Azure Kubernetes Service Cluster User Role"
+        grant(f"{name}-user-{group}", Grant(role, cluster, group, "Group"), opts)
+    for group in spec.viewers:
+        role = "Azure Kubernetes Service RBAC Reader"
+        grant(f"{name}-viewer-{group}", Grant(role, cluster, group, "Group"), opts)

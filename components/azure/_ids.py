@@ -1,9 +1,13 @@
-"""Takes Azure resource ids and key identifiers apart."""
+"""Takes Azure resource ids and key identifiers apart, and finds by them what they stand for."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
+
+import pulumi
+from pulumi_azure_native import managedidentity
 
 _ID = re.compile(
     r"^/subscriptions/(?P<subscription>[^/]+)/resourceGroups/(?P<group>[^/]+)"
@@ -103,3 +107,48 @@ def key_identifier(text: str) -> KeyIdentifier:
     return KeyIdentifier(
         match["vault"], match["name"], match["version"], match["service"] == "managedhsm"
     )
+
+
+_CONTAINER = "Microsoft.Storage/storageAccounts/blobServices/containers"
+
+
+def bucket_id(ids: pulumi.Input[dict[str, str]], purpose: str) -> pulumi.Output[str]:
+    """Id of the container of a purpose.
+
+    Raises:
+        pulumi.RunError: (in the output) the store has none.
+    """
+
+    def found(known: Mapping[str, str]) -> str:
+        if purpose not in known:
+            raise pulumi.RunError(
+                f"bucket_ids: has no {purpose!r}, only {', '.join(sorted(known)) or 'nothing'}; "
+                f"keep {purpose!r} among the store's buckets, or give nobody the duty that uses it"
+            )
+        return known[purpose]
+
+    return pulumi.Output.from_input(ids).apply(found)
+
+
+def store_id(bucket: pulumi.Input[str]) -> pulumi.Output[str]:
+    """Id of the storage account of a container. Raises IdError, in the output."""
+    return pulumi.Output.from_input(bucket).apply(
+        lambda text: resource_id(text, _CONTAINER).parent
+    )
+
+
+_IDENTITY = "Microsoft.ManagedIdentity/userAssignedIdentities"
+
+
+def client_id(
+    identity_id: pulumi.Input[str], opts: pulumi.InvokeOutputOptions
+) -> pulumi.Output[str]:
+    """The client id of a user-assigned identity, which some services ask for instead of its id."""
+    identity = pulumi.Output.from_input(identity_id).apply(
+        lambda text: resource_id(text, _IDENTITY)
+    )
+    return managedidentity.get_user_assigned_identity_output(
+        resource_group_name=identity.apply(lambda found: found.group),
+        resource_name=identity.apply(lambda found: found.name),
+        opts=opts,
+    ).client_id

@@ -6,9 +6,9 @@ import re
 import pulumi
 from pulumi_azure_native import containerservice as aks
 
-from falaj.components.azure import _cluster_operation, _cluster_profile
+from falaj.components.azure import _cluster_profile
 from falaj.components.azure._aliases import of_component
-from falaj.components.azure._cluster_identity import cluster_key, make_identities
+from falaj.components.azure._cluster_profile import cluster_key, make_identities
 from falaj.components.azure._groups import resource_group
 from falaj.components.specification.cluster import ClusterArgs, check
 from falaj.components.specification.machine_choice import subnets_of
@@ -147,9 +147,9 @@ class Cluster(pulumi.ComponentResource):
             tags=tags,
             opts=pulumi.ResourceOptions(parent=self, depends_on=list(who.grants)),
         )
-        _cluster_operation.open_windows(name, group.name, cluster.name, child)
-        _cluster_operation.keep_logs(name, spec, args, cluster.id, child)
-        _cluster_operation.admit_people(name, spec, cluster.id, child)
+        _cluster_profile.open_windows(name, group.name, cluster.name, child)
+        _cluster_profile.keep_logs(name, spec, args, cluster.id, child)
+        _cluster_profile.admit_people(name, spec, cluster.id, child)
 
         self.cluster_id = cluster.id
         self.cluster_name = cluster.name

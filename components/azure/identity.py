@@ -10,8 +10,8 @@ from pulumi_azure_native import authorization
 
 from falaj.components.azure import _duties
 from falaj.components.azure._aliases import of_component
-from falaj.components.azure._buckets import bucket_id, store_id
 from falaj.components.azure._custom_roles import define_role
+from falaj.components.azure._ids import bucket_id, store_id
 from falaj.components.azure._roles import ROLES
 from falaj.components.specification.identity import (
     AUDITOR,

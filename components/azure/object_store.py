@@ -6,11 +6,10 @@ import pulumi
 from pulumi_azure_native import storage
 
 from falaj.components.azure._aliases import of_component
-from falaj.components.azure._blob_service import blob_service, lifecycle
 from falaj.components.azure._groups import kept, resource_group
 from falaj.components.azure._names import compact
 from falaj.components.azure._private_endpoint import Door, private_endpoint
-from falaj.components.azure._storage import SKUS, Account, storage_account
+from falaj.components.azure._storage import SKUS, Account, blob_service, lifecycle, storage_account
 from falaj.components.specification.object_store import ObjectStoreArgs, check
 from falaj.components.specification.spelling import engine_inputs
 

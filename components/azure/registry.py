@@ -6,7 +6,7 @@ from pulumi_azure_native import monitor
 
 from falaj.components.azure._aliases import of_component
 from falaj.components.azure._groups import kept, resource_group
-from falaj.components.azure._identities import client_id
+from falaj.components.azure._ids import client_id
 from falaj.components.azure._names import compact
 from falaj.components.azure._private_endpoint import Door, private_endpoint
 from falaj.components.specification.registry import RegistryArgs, check

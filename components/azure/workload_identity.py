@@ -4,8 +4,8 @@ import pulumi
 from pulumi_azure_native import managedidentity
 
 from falaj.components.azure._aliases import of_component
-from falaj.components.azure._buckets import bucket_id
 from falaj.components.azure._groups import resource_group
+from falaj.components.azure._ids import bucket_id
 from falaj.components.azure._names import titled
 from falaj.components.azure._roles import Grant, grant
 from falaj.components.specification.identity import DEPLOYER, TRAINER

@@ -16,7 +16,7 @@ from falaj.components.specification.refusals import Refusals
 #: Azure takes five alerts, one of which is the forecast's; AWS ten: https://learn.microsoft.com/
 #: azure/cost-management-billing/costs/tutorial-acm-create-budgets
 MOST_THRESHOLDS = 4
-MONTHLY_USD = Between(1, 1_000_000_000)
+MONTHLY_USD = Between(1, 1_000_000_000, unit="US dollars")
 PERCENT = Between(1, 1000)
 MONTH = TextRule(r"^20\d\d-(?:0[1-9]|1[0-2])$", "a month: year, '-' and two digits", "2026-11")
 

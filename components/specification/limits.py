@@ -131,13 +131,17 @@ class Between(Limit):
     high: float
     above: bool = False
     """Whether ``low`` itself is too low."""
+    unit: str = ""
+    """What they are numbers of, where the argument's name leaves that open."""
 
     @property
     def words(self) -> str:
         """The range."""
-        low, high = plain_number(self.low), plain_number(self.high)
+        unit = f" {self.unit}" if self.unit else ""
+        low = plain_number(self.low)
         if self.high == math.inf:
-            return f"above {low}" if self.above else f"of at least {low}"
+            return (f"above {low}" if self.above else f"of at least {low}") + unit
+        high = plain_number(self.high) + unit
         return f"above {low} up to {high}" if self.above else f"from {low} to {high}"
 
     def allows(self, value: object) -> bool:

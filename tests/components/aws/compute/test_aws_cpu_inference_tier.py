@@ -14,8 +14,7 @@ import pytest
 import yaml
 
 from falaj.components.aws import CpuInferenceTier
-from falaj.components.aws._tier_balancer import TLS_POLICY
-from falaj.components.aws._tier_parts import by_digest
+from falaj.components.aws._tier_balancer import TLS_POLICY, by_digest
 
 BALANCER = "aws:lb/loadBalancer:LoadBalancer"
 LISTENER = "aws:lb/listener:Listener"

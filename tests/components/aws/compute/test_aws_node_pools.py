@@ -15,7 +15,7 @@ import yaml
 from falaj.components import catalogue
 from falaj.components.aws import CpuNodePool, GpuNodePool
 from falaj.components.aws._launch_template import efa_interfaces
-from falaj.components.aws._node_config import node_config, user_data
+from falaj.components.aws._node_group import node_config, user_data
 from falaj.components.specification.machine_choice import subnets_of
 
 GROUP = "aws:eks/nodeGroup:NodeGroup"
