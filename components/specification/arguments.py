@@ -28,7 +28,7 @@ from typing import (
 import annotated_types
 import pulumi
 
-from falaj.components.specification.limits import ByCloud, Limit, plain_number
+from falaj.components.specification.limits import ByCloud, Limit, OneOf, plain_number
 
 _CLOUDS = {"aws": "AWS", "azure": "Azure"}
 
@@ -83,6 +83,8 @@ class Argument:
         if get_origin(self.type) is not list:
             return limit
         count = "" if self.length is None else _count(self.length)
+        if count and isinstance(self.limit, OneOf):
+            return f"{count} of {limit}"
         return ", ".join(filter(None, (count, limit and f"each {limit}")))
 
     @property

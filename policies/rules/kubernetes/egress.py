@@ -256,7 +256,7 @@ _SETTINGS: Final = frozenset(
     "mirror of your own.",
 )
 @each_container()
-def model_hub(container: Container, view: View) -> Iterator[Finding]:
+def model_hub(container: Container, context: Context) -> Iterator[Finding]:
     """A model named by organisation and name is fetched from Hugging Face by default.
 
     What is fetched isn't pinned, and the hub learns what runs here.

@@ -292,15 +292,15 @@ _WITH_HOSTS: Final = frozenset({"HTTP", "HTTPS", "TLS"})
     "Set the host of every rule of an ingress, and of every listener of a gateway, to a full "
     "name. Hostnames of a route are full names as well, or absent: it then has its gateway's.",
 )
-def ingress_host(resource: Resource, view: View) -> Iterator[Finding]:
+def ingress_host(resource: Resource, context: Context) -> Iterator[Finding]:
     """Nothing takes any host, or all below a domain: it would serve names of others."""
     for manifest in manifests(resource):
         for path, host in _hosts_served(manifest):
             if is_unknown(host):
-                if not view.referred(resource, path):
+                if not context.referred(resource, path):
                     yield manifest.indeterminate(path, "the host can't be known")
             elif not text(host) or "*" in text(host):
-                given = said(host) if text(host) else "no host, which is any"
+                given = format_value(host) if text(host) else "no host, which is any"
                 yield manifest.violation(path, f"the {_WHO[manifest.kind]} is for {given}")
 
 

@@ -154,9 +154,10 @@ def storage_abroad(resource: Resource, context: Context) -> Iterator[Finding]:
                         yield manifest.indeterminate(path, f"the server {value.reason}")
                     elif text(value) and not may_reach(value, context.settings):
                         yield manifest.violation(
-                            path, f"{format_value(value)} is neither private, nor in an allowed region, "
-                            "nor one of allowedHosts"
-                        )  # fmt: skip
+                            path,
+                            f"{format_value(value)} is neither private, nor in an allowed region, "
+                            "nor one of allowedHosts",
+                        )
 
 
 _SERVERS: Final = (
@@ -270,7 +271,8 @@ def _place(
         if not may_reach(url, context.settings):
             yield manifest.violation(
                 f"{at}.config.{key}",
-                f"{format_value(url)} is neither private, in an allowed region nor one of allowedHosts",
+                f"{format_value(url)} is neither private, in an allowed region nor one of "
+                "allowedHosts",
             )
     elif is_unknown(spec.get("provider")) and region is ABSENT:
         yield manifest.indeterminate(f"{at}.provider", "which cloud it is can't be known")
@@ -280,7 +282,8 @@ def _place(
         if place_named(region) not in context.settings.allowed_places:
             yield manifest.violation(
                 f"{at}.config.region",
-                f"{format_value(region)} isn't one of {', '.join(context.settings.allowed_places)}",
+                f"{format_value(region)} isn't one of "
+                f"{', '.join(context.settings.allowed_places)}",
             )
     elif provider in _AWS | {"azure", "velero.io/azure"} and not manifest.is_patch:
         yield from _unplaced(manifest, at, spec, context)
