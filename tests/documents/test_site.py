@@ -19,7 +19,7 @@ _FETCHED = re.compile(
     r"""|url\(["']?(?:https?:)?//|@import\s+["'](?:https?:)?//"""
 )
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.slow, pytest.mark.thorough, pytest.mark.timeout(600)]
 
 
 def build(source: Path, target: Path) -> subprocess.CompletedProcess[str]:

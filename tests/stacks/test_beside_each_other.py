@@ -16,7 +16,7 @@ _PLAN = "azure-native:security:Pricing"
 
 
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize("first_goes", [True, False])
+@pytest.mark.parametrize("first_goes", [True, pytest.param(False, marks=pytest.mark.thorough)])
 def test_two_stacks_of_azure(
     project: Project, monkeypatch: pytest.MonkeyPatch, first_goes: bool
 ) -> None:
@@ -44,6 +44,7 @@ def test_two_stacks_of_azure(
         store.close()
 
 
+@pytest.mark.thorough
 @pytest.mark.timeout(600)
 def test_two_stacks_of_aws_have_one_detector(
     project: Project, monkeypatch: pytest.MonkeyPatch
