@@ -10,8 +10,9 @@ SANDBOX_OPTION = $(if $(filter 1 true yes,$(SANDBOX)),--sandbox) $(if $(filter 1
 CHECK_OPTIONS ?=
 # All stacks, unless one is named.
 CHECKED = $(if $(filter command environment,$(origin STACK)),--stack $(STACK))
-# Tests run side by side, the tests of a file in one process.
-WORKERS ?= 2
+# Tests run side by side, the tests of a file in one process: one more than two cores, for many wait
+# for servers, engines and clusters.
+WORKERS ?= 3
 # In the order of collection, which has what takes longest first: else one worker waits at the end.
 SIDE_BY_SIDE = -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 # Property tests run in both: with a quarter of their examples, and with all (tests/conftest.py).
