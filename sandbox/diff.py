@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from typing import Any, Final
+from typing import Any, Final, TypeGuard
 
 from falaj.sandbox.checker import join
 from falaj.wire import Unknown
@@ -48,7 +48,7 @@ def _values(old: Any, new: Any, path: str) -> Iterable[tuple[str, ChangeKind]]:
             yield path, "add" if old is None else "delete"
     elif isinstance(old, Mapping) and isinstance(new, Mapping):
         yield from _objects(old, new, path)
-    elif _is_list(old) and _is_list(new):
+    elif is_list(old) and is_list(new):
         for index in range(max(len(old), len(new))):
             before = old[index] if index < len(old) else None
             after = new[index] if index < len(new) else None
@@ -57,7 +57,8 @@ def _values(old: Any, new: Any, path: str) -> Iterable[tuple[str, ChangeKind]]:
         yield path, "update"
 
 
-def _is_list(value: Any) -> bool:
+def is_list(value: Any) -> TypeGuard[Sequence[Any]]:
+    """Whether it is a list, and no text, which is a sequence as well."""
     return isinstance(value, Sequence) and not isinstance(value, str)
 
 

@@ -7,7 +7,6 @@ states it for just that version; otherwise it is null until ``falaj images pin``
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -19,6 +18,7 @@ from typing import Any, Final, cast
 import yaml
 
 from falaj.components.kubernetes._placed import InCluster
+from falaj.components.nearest import nearest
 from falaj.components.specification.refusals import Refusals
 
 DIGEST: Final = re.compile(r"sha256:[0-9a-f]{64}")
@@ -148,7 +148,7 @@ def resolve(
     digests: dict[str, str] = {}
     for name, digest in (refusals.mapping("images", given) if given is not None else {}).items():
         if name not in known:
-            near = difflib.get_close_matches(name, known, n=1)
+            near = nearest(name, known)
             refusals.say(
                 f"images.{name}",
                 "is not the name of an image; "

@@ -238,12 +238,6 @@ def is_any_resource(resource: str) -> bool:
     return all(re.fullmatch(r"[*?/]*", each) for each in parts)
 
 
-def service_of(action: str) -> str:
-    """The service of an action: ``s3`` of ``s3:getobject``; ``*`` where it is every one."""
-    service, colon, _ = action.partition(":")
-    return service if colon else "*"
-
-
 # Who a resource's policy lets in: anybody, unless its conditions say whom.
 
 #: Keys that pin a caller, or the way by which it comes, to somebody known

@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import binascii
 from collections.abc import Mapping, Sequence
-from typing import Any, Final, TypeGuard
+from typing import Any, Final
 
 from falaj.sandbox import diff
 from falaj.sandbox.clouds.model import Properties
@@ -215,7 +215,7 @@ def drifted(inputs: Any, wanted: Any, live: Any) -> Any:
             for key, value in inputs.items()
             if key in live or key not in wanted
         }
-    if _is_list(inputs) and _is_list(wanted) and _is_list(live):
+    if diff.is_list(inputs) and diff.is_list(wanted) and diff.is_list(live):
         return _entries(inputs, wanted, live)
     return live
 
@@ -251,7 +251,3 @@ def _key(inputs: Sequence[Any], live: Sequence[Any]) -> str | None:
         else:
             return key
     return None
-
-
-def _is_list(value: Any) -> TypeGuard[Sequence[Any]]:
-    return isinstance(value, Sequence) and not isinstance(value, str)

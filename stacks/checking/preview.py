@@ -9,7 +9,6 @@ import re
 import subprocess
 import tempfile
 from collections.abc import Iterable, Mapping, Sequence
-from contextlib import nullcontext
 from pathlib import Path
 from typing import Any, Final, cast
 
@@ -174,8 +173,7 @@ def preview_document(
     Raises:
         StackError: the stack could not be previewed.
     """
-    nothing: dict[str, str] = {}
-    with pulumi.predicting() if pulumi.sandbox else nullcontext(nothing) as prediction:
+    with pulumi.predicting() as prediction:
         done = subprocess.run(
             [str(pulumi.engine.path), "preview", "--json", "-s", pulumi.stack.name,
              "--non-interactive", *arguments],

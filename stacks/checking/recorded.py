@@ -72,7 +72,7 @@ def _live(subject: Subject, strict: bool | None) -> StackResult:
             f"--live: the backend has no stack {subject.stack.name!r}\n"
             "  leave --live out to check its preview"
         )
-    document = json.loads(pulumi.capture(["stack", "export", "-s", subject.stack.name]))
+    document = pulumi.exported()
     # A shell in the sandbox has the sandbox's backend for the real one.
     answered_by: AnsweredBy = "sandbox-state" if is_asked(pulumi.environment) else "backend"
     found = _check(document, f"stack {subject.stack.name}", subject, answered_by, strict)

@@ -129,7 +129,7 @@ def _now(stack: StackFile, sandbox: bool) -> list[State]:
             f"  bring it up with: {advice.command('up', stack, sandbox=pulumi.sandbox)}\n"
             "  or leave --now out to draw what that would make"
         )
-    return of_export(json.loads(pulumi.capture(["stack", "export", "-s", stack.name])))
+    return of_export(pulumi.exported())
 
 
 def _sandboxed(subject: Subject, asked: bool) -> bool:

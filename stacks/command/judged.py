@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import tempfile
 from collections.abc import Generator, Mapping
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from pathlib import Path
 
 from falaj.policies.configuration import PROJECT_FOLDER
@@ -55,10 +55,9 @@ def judged(
     if records is not None:
         variables[RECORD_FOLDER] = str(records)
     strict = False if clouds and not pulumi.sandbox else None
-    nothing: dict[str, str] = {}
     with (
         tempfile.TemporaryDirectory(prefix="falaj-packs-") as folder,
-        pulumi.predicting() if pulumi.sandbox else nullcontext(nothing) as prediction,
+        pulumi.predicting() as prediction,
     ):
         configuration = Path(folder) / "packs.json"
         said = pack_configuration(advisory=records is not None, strict=strict)

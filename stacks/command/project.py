@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeGuard, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import yaml
 
@@ -13,7 +13,7 @@ from falaj.engine.files import replace_file
 from falaj.engine.folders import stack_home
 from falaj.stacks.command import installation
 from falaj.stacks.command.installation import ROOT
-from falaj.stacks.documents import mapping
+from falaj.stacks.documents import is_mapping, mapping
 from falaj.stacks.errors import StackError
 
 if TYPE_CHECKING:
@@ -210,14 +210,10 @@ def _plain(path: Path) -> dict[str, Any]:
         document: Any = yaml.safe_load(path.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError, yaml.YAMLError):
         return {}
-    config: Any = document.get("config") if _is_map(document) else None
-    if not _is_map(config):
+    config: Any = document.get("config") if is_mapping(document) else None
+    if not is_mapping(config):
         return {}
     return {
-        str(key): value.get("value", value.get("default")) if _is_map(value) else value
+        str(key): value.get("value", value.get("default")) if is_mapping(value) else value
         for key, value in config.items()
     }
-
-
-def _is_map(value: Any) -> TypeGuard[dict[str, Any]]:
-    return isinstance(value, dict)

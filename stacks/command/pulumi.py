@@ -73,7 +73,13 @@ class Pulumi:
 
     @contextmanager
     def predicting(self) -> Generator[dict[str, str]]:
-        """Variables with which previews in the sandbox know what an update would bring."""
+        """Variables with which previews in the sandbox know what an update would bring.
+
+        Without the sandbox there are none.
+        """
+        if not self.sandbox:
+            yield {}
+            return
         with tempfile.TemporaryDirectory(prefix="falaj-predicted-") as folder:
             copy = Path(folder) / "cloud.sqlite"
             prediction.prepare(activation.cloud_file(self.environment), copy)
@@ -120,7 +126,7 @@ class Pulumi:
         simply do them again. On a cloud a person has to look first, as the
         engine's warning says.
         """
-        exported = json.loads(self.capture(["stack", "export", "-s", self.stack.name]))
+        exported = self.exported()
         deployment: dict[str, Any] = exported.get("deployment") or {}
         pending: list[Any] = deployment.pop("pending_operations", None) or []
         if not pending:
@@ -136,15 +142,14 @@ class Pulumi:
         Raises:
             EngineError: the state has resources of the sandbox.
         """
-        exported = json.loads(self.capture(["stack", "export", "-s", self.stack.name]))
-        state.refuse_sandbox_state(exported)
+        state.refuse_sandbox_state(self.exported())
 
     def release(self) -> None:
         """Let a destroy take everything of a sandboxed stack, the protected and retained as well.
 
         What is retained would stand in the way of what it stands on, such as its subnet.
         """
-        exported = json.loads(self.capture(["stack", "export", "-s", self.stack.name]))
+        exported = self.exported()
         held = [
             (resource, key)
             for resource in sequence(mapping(exported.get("deployment")).get("resources"))
@@ -157,10 +162,14 @@ class Pulumi:
             changed = json.dumps(exported)
             self.capture(["stack", "import", "--force", "-s", self.stack.name], changed)
 
+    def exported(self) -> dict[str, Any]:
+        """The stack's state as the engine exports it; secrets stay masked."""
+        text = self.capture(["stack", "export", "-s", self.stack.name])
+        return cast("dict[str, Any]", json.loads(text))
+
     def resources(self) -> list[dict[str, Any]]:
         """What the stack's state holds; secrets stay masked."""
-        exported = json.loads(self.capture(["stack", "export", "-s", self.stack.name]))
-        return sequence(mapping(exported.get("deployment")).get("resources"))
+        return sequence(mapping(self.exported().get("deployment")).get("resources"))
 
     def outputs(self) -> dict[str, Any]:
         """The stack's outputs; secrets stay masked."""

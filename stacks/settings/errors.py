@@ -19,14 +19,6 @@ def describe(error: ValidationError, model: type[BaseModel], namespace: str, sta
     )
 
 
-def unknown_namespace(key: str, allowed: Sequence[str]) -> str:
-    """Message for a key such as ``falja:dataset``."""
-    namespace = key.partition(":")[0]
-    close = nearest(namespace, allowed)
-    hint = f"; did you mean {close[0]}:{key.partition(':')[2]}?" if close else ""
-    return f"{key}: unknown namespace {namespace!r}; allowed: {', '.join(allowed)}{hint}"
-
-
 def keys(model: type[BaseModel]) -> list[str]:
     """The names that a section accepts, as they are written in the stack file."""
     return [field.alias or name for name, field in model.model_fields.items()]
@@ -103,14 +95,6 @@ def model_of(annotation: Any) -> type[BaseModel] | None:
     for choice in _choices(annotation):
         if isinstance(choice, type) and issubclass(choice, BaseModel):
             return choice
-    return None
-
-
-def section_of_mapping(annotation: Any) -> type[BaseModel] | None:
-    """The section of each entry of a mapping by name, such as the pools; None for other values."""
-    for choice in _choices(annotation):
-        if get_origin(choice) is dict:
-            return model_of(get_args(choice)[1])
     return None
 
 

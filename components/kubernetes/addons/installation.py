@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, cast
@@ -21,6 +20,7 @@ from falaj.components.kubernetes.addons.addon import (
 from falaj.components.kubernetes.addons.network_policies import namespace, policies
 from falaj.components.kubernetes.bill_of_materials import resolve
 from falaj.components.kubernetes.monitoring.prometheus import monitor
+from falaj.components.nearest import nearest
 from falaj.components.specification.address_plan import private_ranges
 from falaj.components.specification.refusals import Refusals
 
@@ -87,7 +87,7 @@ def _chosen(
         return {}
     asked = cast("Mapping[str, Any]", given)
     for unknown in [each for each in asked if each not in ADDONS]:
-        near = difflib.get_close_matches(str(unknown), ADDONS, n=1)
+        near = nearest(unknown, ADDONS)
         hint = f"did you mean {near[0]!r}?" if near else f"allowed: {', '.join(ADDONS)}"
         refusals.say(f"addons.{unknown}", f"is not an add-on; {hint}")
     chosen: dict[str, Mapping[str, Any]] = {}

@@ -135,11 +135,6 @@ def horovod() -> list[dict[str, Any]]:
     return [_field("NODE_RANK", _INDEX), _field("RESTART_ATTEMPT", _ATTEMPT)]
 
 
-def names_set(entries: list[dict[str, Any]]) -> set[str]:
-    """Names of the entries."""
-    return {str(entry["name"]) for entry in entries}
-
-
 def given(run: Run) -> list[dict[str, Any]]:
     """The user's own variables."""
     return _plain(run.env)
