@@ -10,7 +10,7 @@ import sys
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from falaj.components.specification.spelling import module_of
+from falaj.components.specification.property_names import module_of
 
 
 def lazy(package: str, elsewhere: Mapping[str, str]) -> Callable[[str], Any]:

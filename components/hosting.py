@@ -23,7 +23,7 @@ from pulumi.provider.experimental.schema import generate_schema
 
 from falaj.components.specification.arguments import hints, without_limits
 from falaj.components.specification.described import documented, explained
-from falaj.components.specification.spelling import camel
+from falaj.components.specification.property_names import camel
 
 _DISTRIBUTION = "falaj"
 

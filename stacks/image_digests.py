@@ -10,7 +10,7 @@ from pathlib import Path
 from falaj.components.kubernetes.bill_of_materials import images
 from falaj.stacks.images.lock import LockError, read_lock
 from falaj.stacks.settings.in_cluster import InClusterSettings
-from falaj.stacks.settings.problems import Finding, RefusedSettingsError, shown
+from falaj.stacks.settings.problems import Finding, RefusedSettingsError, format_value
 
 
 @dataclass(frozen=True)
@@ -56,5 +56,5 @@ def _locked(settings: InClusterSettings, root: Path) -> dict[str, str]:
     try:
         return dict(read_lock(root / settings.images))
     except LockError as error:
-        finding = Finding(("images",), f"given {shown(settings.images)}; {error}")
+        finding = Finding(("images",), f"given {format_value(settings.images)}; {error}")
         raise RefusedSettingsError.of(settings.provenance, [finding]) from None

@@ -16,10 +16,9 @@ from typing import Any, TypeAlias, cast
 import pulumi
 
 from falaj.components import catalogue
+from falaj.components.specification.argument_errors import ArgumentError, InvalidArgumentsError
 from falaj.components.specification.limits import Between, Limit, OneOf, TextRule
-from falaj.components.specification.refusals import Refusal as ArgumentRefusal
-from falaj.components.specification.refusals import RefusedArgumentsError
-from falaj.components.specification.spelling import module_of
+from falaj.components.specification.property_names import module_of
 from falaj.components.specification.zones import region_zones
 from falaj.stacks.blueprints import cluster, foundation, in_cluster, platform, smb, workloads
 from falaj.stacks.blueprints.cloud import Cloud, common_arguments
@@ -65,7 +64,7 @@ class Refused:
     name: str
     args: Mapping[str, Any]
     check: Check
-    error: RefusedArgumentsError
+    error: InvalidArgumentsError
 
 
 def findings(settings: CloudSettings, refused: Sequence[Refused]) -> list[Finding]:
@@ -75,46 +74,46 @@ def findings(settings: CloudSettings, refused: Sequence[Refused]) -> list[Findin
     """
     found: dict[tuple[KeyPath, str], Finding] = {}
     for each in refused:
-        for refusal in each.error.refusals:
-            finding = _finding(settings, each, refusal)
+        for error in each.error.problems:
+            finding = _finding(settings, each, error)
             found.setdefault((finding.path, finding.said), finding)
     return list(found.values())
 
 
-def _finding(settings: CloudSettings, refused: Refused, refusal: ArgumentRefusal) -> Finding:
-    said = in_words(settings, refusal.reason)
-    way = steps(refusal.argument, refused.args)
+def _finding(settings: CloudSettings, refused: Refused, error: ArgumentError) -> Finding:
+    said = in_words(settings, error.reason)
+    way = steps(error.argument, refused.args)
     if way == _NAME and "name" not in refused.args:
         path = section_of(refused.component, refused.name) or ()
-        names = (name for name in _names(refused.name, refusal.limit) if _is_name(refused, name))
+        names = (name for name in _names(refused.name, error.limit) if _is_name(refused, name))
         return Finding(path, said, tuple(Rename(path, each) for each in names), at_key=True)
     path = origin(settings, refused.component, refused.name, way)
     if path == _ACKNOWLEDGED and settings.acknowledge_degraded is None:
-        return _unacknowledged(settings, said, refusal)
+        return _unacknowledged(settings, said, error)
     actions: list[Action] = []
-    for value in _candidates(settings, refused, refusal, way):
-        if _mends(refused, refusal, way, value):
+    for value in _candidates(settings, refused, error, way):
+        if _mends(refused, error, way, value):
             actions.append(Drop(path) if value is _ABSENT else Put(path, value))
             break
     return Finding(path, said, tuple(actions))
 
 
-def _unacknowledged(settings: CloudSettings, said: str, refusal: ArgumentRefusal) -> Finding:
+def _unacknowledged(settings: CloudSettings, said: str, error: ArgumentError) -> Finding:
     """A degraded region that nobody has accepted; for the sandbox that can be done at once."""
     path = _ACKNOWLEDGED[:1]
-    stamps = refusal.limit.values if isinstance(refusal.limit, OneOf) else ()
+    stamps = error.limit.values if isinstance(error.limit, OneOf) else ()
     region = settings.places[0].partition("/")[2]
     accepted = ({"region": region, "asOf": str(stamp), "for": "sandbox"} for stamp in stamps)
     return Finding(path, said, tuple(Put(path, each) for each in accepted))
 
 
 def _candidates(
-    settings: CloudSettings, refused: Refused, refusal: ArgumentRefusal, way: KeyPath
+    settings: CloudSettings, refused: Refused, error: ArgumentError, way: KeyPath
 ) -> Iterator[Any]:
     """Values that the component may take, the likeliest first; at last none at all."""
     given = _at(refused.args, way)
     yield from _aliases(settings, given)
-    match refusal.limit:
+    match error.limit:
         case OneOf(values):
             yield from instead(None, Choice(values), given)
             yield from values
@@ -139,22 +138,22 @@ def _aliases(settings: CloudSettings, given: Any) -> Iterator[str]:
                 yield zone
 
 
-def _mends(refused: Refused, refusal: ArgumentRefusal, way: KeyPath, value: Any) -> bool:
+def _mends(refused: Refused, error: ArgumentError, way: KeyPath, value: Any) -> bool:
     """Whether the component takes the rest as before, and this as well."""
-    before = {(each.argument, each.reason) for each in refused.error.refusals}
+    before = {(each.argument, each.reason) for each in refused.error.problems}
     try:
         refused.check(refused.name, _with(refused.args, way, value))
-    except RefusedArgumentsError as error:
-        after = {(each.argument, each.reason) for each in error.refusals}
-        return after < before and (refusal.argument, refusal.reason) not in after
+    except InvalidArgumentsError as invalid:
+        after = {(each.argument, each.reason) for each in invalid.problems}
+        return after < before and (error.argument, error.reason) not in after
     return True
 
 
 def _is_name(refused: Refused, name: str) -> bool:
     try:
         refused.check(name, refused.args)
-    except RefusedArgumentsError as error:
-        return not any(each.argument == "name" for each in error.refusals)
+    except InvalidArgumentsError as invalid:
+        return not any(each.argument == "name" for each in invalid.problems)
     return True
 
 
@@ -246,8 +245,8 @@ class CheckedComponents:
             del options
             try:
                 check(name, args)
-            except RefusedArgumentsError as error:
-                self.refused.append(Refused(component, name, args, check, error))
+            except InvalidArgumentsError as invalid:
+                self.refused.append(Refused(component, name, args, check, invalid))
             return Placeholder()
 
         return make

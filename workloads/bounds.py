@@ -28,7 +28,7 @@ class Bound:
     whole: bool = True
 
     @property
-    def words(self) -> str:
+    def description(self) -> str:
         """The bound, as in "allowed is 1 to 4,096"."""
         return f"{_plain(self.low)} to {_plain(self.high)}"
 

@@ -10,7 +10,7 @@ import pulumi_aws as aws
 
 from falaj.components.specification.names import physical_name
 from falaj.components.specification.placed import Placed
-from falaj.components.specification.spelling import camel
+from falaj.components.specification.property_names import camel
 
 #: https://docs.aws.amazon.com/IAM/latest/UserGuide/reference_iam-quotas.html
 ROLE_LIMIT = 64

@@ -11,7 +11,7 @@ from falaj.components.aws._component import account_of, child, named, stateful, 
 from falaj.components.aws._iam import Statement, document
 from falaj.components.aws._logs import log_group, writer_role
 from falaj.components.specification.audit_trail import AuditTrailArgs, AuditTrailSpec, check
-from falaj.components.specification.spelling import engine_inputs
+from falaj.components.specification.property_names import engine_inputs
 
 __all__ = ["AuditTrail", "AuditTrailArgs"]
 

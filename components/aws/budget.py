@@ -7,7 +7,7 @@ import pulumi_aws as aws
 
 from falaj.components.aws._component import child, named, token, written
 from falaj.components.specification.budget import BudgetArgs, BudgetSpec, check
-from falaj.components.specification.spelling import engine_inputs
+from falaj.components.specification.property_names import engine_inputs
 
 __all__ = ["Budget", "BudgetArgs"]
 

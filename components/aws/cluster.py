@@ -11,7 +11,7 @@ from falaj.components.aws._cluster_roles import ClusterRoles
 from falaj.components.aws._component import account_of, child, named, stateful, token
 from falaj.components.specification.cluster import ClusterArgs, ClusterSpec, check
 from falaj.components.specification.machine_choice import subnets_of
-from falaj.components.specification.spelling import engine_inputs
+from falaj.components.specification.property_names import engine_inputs
 
 __all__ = ["Cluster", "ClusterArgs"]
 

@@ -17,7 +17,7 @@ from falaj.components.specification.cpu_inference_tier import (
     CpuInferenceTierSpec,
     check,
 )
-from falaj.components.specification.spelling import engine_inputs
+from falaj.components.specification.property_names import engine_inputs
 
 __all__ = ["CpuInferenceTier", "CpuInferenceTierArgs"]
 

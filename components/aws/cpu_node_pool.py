@@ -6,7 +6,7 @@ from falaj.components.aws._component import token
 from falaj.components.aws._node_group import node_group
 from falaj.components.specification.cpu_node_pool import CpuNodePoolArgs, check
 from falaj.components.specification.node_pools import NodePool
-from falaj.components.specification.spelling import engine_inputs
+from falaj.components.specification.property_names import engine_inputs
 
 __all__ = ["CpuNodePool", "CpuNodePoolArgs"]
 

@@ -7,7 +7,7 @@ from falaj.components.aws._component import child, named, token
 from falaj.components.aws._node_group import node_group
 from falaj.components.specification.gpu_node_pool import GpuNodePoolArgs, GpuNodePoolSpec, check
 from falaj.components.specification.node_pools import NodePool
-from falaj.components.specification.spelling import engine_inputs
+from falaj.components.specification.property_names import engine_inputs
 
 __all__ = ["GpuNodePool", "GpuNodePoolArgs"]
 

@@ -8,7 +8,7 @@ import pulumi_aws as aws
 from falaj.components.aws._component import account_of, child, named, stateful, token, written
 from falaj.components.aws._key_policies import KeyHolder, key_policy
 from falaj.components.specification.key_ring import KeyRingArgs, KeyRingSpec, check
-from falaj.components.specification.spelling import engine_inputs
+from falaj.components.specification.property_names import engine_inputs
 
 __all__ = ["KeyRing", "KeyRingArgs"]
 

@@ -19,7 +19,7 @@ from falaj.components.aws._security_groups import (
 from falaj.components.specification.address_plan import FIREWALL, OUTLET
 from falaj.components.specification.network import CLUSTER, NetworkArgs, NetworkSpec, check
 from falaj.components.specification.network import SERVING as SERVING_ONLY
-from falaj.components.specification.spelling import engine_inputs
+from falaj.components.specification.property_names import engine_inputs
 
 __all__ = ["Network", "NetworkArgs"]
 

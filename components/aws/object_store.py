@@ -10,7 +10,7 @@ from falaj.components.aws._bucket_policies import BucketOwner, bucket_policy
 from falaj.components.aws._component import account_of, child, stateful, token, written
 from falaj.components.specification.names import unique_name
 from falaj.components.specification.object_store import ObjectStoreArgs, ObjectStoreSpec, check
-from falaj.components.specification.spelling import engine_inputs
+from falaj.components.specification.property_names import engine_inputs
 
 __all__ = ["ObjectStore", "ObjectStoreArgs"]
 

@@ -17,8 +17,8 @@ from falaj.components.aws._component import (
     written,
 )
 from falaj.components.aws._iam import Statement, document, trust
+from falaj.components.specification.property_names import engine_inputs
 from falaj.components.specification.registry import RegistryArgs, RegistrySpec, check
-from falaj.components.specification.spelling import engine_inputs
 
 __all__ = ["Registry", "RegistryArgs"]
 

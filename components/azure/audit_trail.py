@@ -11,7 +11,7 @@ from falaj.components.azure._names import titled
 from falaj.components.azure._private_endpoint import Door
 from falaj.components.azure._threat_detection import threat_detection
 from falaj.components.specification.audit_trail import AuditTrailArgs, check
-from falaj.components.specification.spelling import engine_inputs
+from falaj.components.specification.property_names import engine_inputs
 
 __all__ = ["AuditTrail", "AuditTrailArgs"]
 

@@ -9,7 +9,7 @@ from pulumi_azure_native import consumption
 from falaj.components.azure._aliases import of_component
 from falaj.components.azure._names import titled
 from falaj.components.specification.budget import BudgetArgs, check
-from falaj.components.specification.spelling import engine_inputs
+from falaj.components.specification.property_names import engine_inputs
 
 __all__ = ["Budget", "BudgetArgs"]
 

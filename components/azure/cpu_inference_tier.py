@@ -18,7 +18,7 @@ from falaj.components.specification.cpu_inference_tier import (
     check,
 )
 from falaj.components.specification.machine_choice import subnets_of
-from falaj.components.specification.spelling import engine_inputs
+from falaj.components.specification.property_names import engine_inputs
 
 __all__ = ["CpuInferenceTier", "CpuInferenceTierArgs"]
 

@@ -7,7 +7,7 @@ from falaj.components.azure import _agent_pool
 from falaj.components.azure._aliases import of_component
 from falaj.components.specification.cpu_node_pool import CpuNodePoolArgs, CpuNodePoolSpec, check
 from falaj.components.specification.node_pools import NodePool
-from falaj.components.specification.spelling import engine_inputs
+from falaj.components.specification.property_names import engine_inputs
 
 __all__ = ["CpuNodePool", "CpuNodePoolArgs"]
 

@@ -8,7 +8,7 @@ from falaj.components.azure._aliases import of_component
 from falaj.components.azure._placement import admit_cluster, proximity_group
 from falaj.components.specification.gpu_node_pool import GpuNodePoolArgs, GpuNodePoolSpec, check
 from falaj.components.specification.node_pools import NodePool
-from falaj.components.specification.spelling import engine_inputs
+from falaj.components.specification.property_names import engine_inputs
 
 __all__ = ["GpuNodePool", "GpuNodePoolArgs"]
 

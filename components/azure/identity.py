@@ -8,7 +8,7 @@ import pulumi
 import pulumi_azure_native as azure_native
 from pulumi_azure_native import authorization
 
-from falaj.components.azure import _duties
+from falaj.components.azure import _role_permissions
 from falaj.components.azure._aliases import of_component
 from falaj.components.azure._custom_roles import define_role
 from falaj.components.azure._ids import bucket_id, store_id
@@ -22,16 +22,16 @@ from falaj.components.specification.identity import (
     IdentityArgs,
     check,
 )
-from falaj.components.specification.spelling import engine_inputs
+from falaj.components.specification.property_names import engine_inputs
 
 __all__ = ["Identity", "IdentityArgs"]
 
 _PERMISSIONS = {
-    PROVISIONER: _duties.PROVISIONER,
-    TRAINER: _duties.TRAINER,
-    DEPLOYER: _duties.DEPLOYER,
-    AUDITOR: _duties.AUDITOR,
-    KEY_ADMINISTRATOR: _duties.KEY_ADMINISTRATOR,
+    PROVISIONER: _role_permissions.PROVISIONER,
+    TRAINER: _role_permissions.TRAINER,
+    DEPLOYER: _role_permissions.DEPLOYER,
+    AUDITOR: _role_permissions.AUDITOR,
+    KEY_ADMINISTRATOR: _role_permissions.KEY_ADMINISTRATOR,
 }
 #: How long somebody stays eligible; then it has to be decided anew. The longest that tenants allow
 #: unless they say otherwise: https://learn.microsoft.com/entra/id-governance/
@@ -131,7 +131,9 @@ class Identity(pulumi.ComponentResource):
             return pulumi.Output.concat(args.get("key_ring_id", ""), "/keys/state")
 
         rights = [
-            _Right(PROVISIONER, "all", lambda: subscription, condition=_duties.GRANTS_ONLY),
+            _Right(
+                PROVISIONER, "all", lambda: subscription, condition=_role_permissions.GRANTS_ONLY
+            ),
             _Right(PROVISIONER, "state", lambda: bucket("state"), role=writer),
             _Right(PROVISIONER, "state-key", state_key, role=user),
             _Right(TRAINER, "datasets", lambda: bucket("datasets"), role=reader),

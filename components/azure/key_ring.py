@@ -8,14 +8,14 @@ from pulumi_azure_native import keyvault
 
 from falaj.components.azure._aliases import of_component
 from falaj.components.azure._custom_roles import define_role
-from falaj.components.azure._duties import KEY_ADMINISTRATOR, KEY_ENCRYPTER
 from falaj.components.azure._groups import kept, resource_group
 from falaj.components.azure._managed_hsm import managed_hsm
 from falaj.components.azure._names import dashed, titled
+from falaj.components.azure._role_permissions import KEY_ADMINISTRATOR, KEY_ENCRYPTER
 from falaj.components.azure._roles import Grant, grant
 from falaj.components.specification.key_ring import KeyRingArgs, check
 from falaj.components.specification.names import physical_name
-from falaj.components.specification.spelling import engine_inputs
+from falaj.components.specification.property_names import engine_inputs
 
 __all__ = ["KeyRing", "KeyRingArgs"]
 

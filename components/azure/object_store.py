@@ -11,7 +11,7 @@ from falaj.components.azure._names import compact
 from falaj.components.azure._private_endpoint import Door, private_endpoint
 from falaj.components.azure._storage import SKUS, Account, blob_service, lifecycle, storage_account
 from falaj.components.specification.object_store import ObjectStoreArgs, check
-from falaj.components.specification.spelling import engine_inputs
+from falaj.components.specification.property_names import engine_inputs
 
 __all__ = ["ObjectStore", "ObjectStoreArgs"]
 

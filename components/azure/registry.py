@@ -9,8 +9,8 @@ from falaj.components.azure._groups import kept, resource_group
 from falaj.components.azure._ids import client_id
 from falaj.components.azure._names import compact
 from falaj.components.azure._private_endpoint import Door, private_endpoint
+from falaj.components.specification.property_names import engine_inputs
 from falaj.components.specification.registry import RegistryArgs, check
-from falaj.components.specification.spelling import engine_inputs
 
 __all__ = ["Registry", "RegistryArgs"]
 

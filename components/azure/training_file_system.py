@@ -11,7 +11,7 @@ from falaj.components.azure._net_app import NetApp, net_app_volume
 from falaj.components.azure._private_endpoint import Door
 from falaj.components.azure._shared_homes import Homes, shared_homes
 from falaj.components.azure._subnets import NODES, subnet_id
-from falaj.components.specification.spelling import engine_inputs
+from falaj.components.specification.property_names import engine_inputs
 from falaj.components.specification.training_file_system import (
     NETAPP,
     TrainingFileSystemArgs,

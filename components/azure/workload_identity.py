@@ -9,7 +9,7 @@ from falaj.components.azure._ids import bucket_id
 from falaj.components.azure._names import titled
 from falaj.components.azure._roles import Grant, grant
 from falaj.components.specification.identity import DEPLOYER, TRAINER
-from falaj.components.specification.spelling import engine_inputs
+from falaj.components.specification.property_names import engine_inputs
 from falaj.components.specification.workload_identity import WorkloadIdentityArgs, check
 
 __all__ = ["WorkloadIdentity", "WorkloadIdentityArgs"]

@@ -8,7 +8,7 @@ from datetime import date
 from functools import cached_property
 from typing import Any, Literal
 
-from falaj.components.catalogue import data_files, refusals, region_data
+from falaj.components.catalogue import data_files, region_data, unavailable
 from falaj.components.catalogue.demand import Count, Demand, cheapest_first
 from falaj.components.catalogue.errors import (
     DegradedRegionError,
@@ -125,7 +125,9 @@ class Place:
         if found is None:
             elsewhere = [p.name for p in all_places() if name in region_data.machines(p._file)]
             why = self._refused(name)
-            raise NotSoldError(refusals.machine(self.name, self.machines(), name, why, elsewhere))
+            raise NotSoldError(
+                unavailable.machine(self.name, self.machines(), name, why, elsewhere)
+            )
         return found
 
     def offers(
@@ -189,7 +191,7 @@ class Place:
             elsewhere = [p for p in all_places() if p is not self and p.satisfying(anywhere)]
             machines = self.machines("gpu" if demand.wants_gpu else "cpu")
             others = [p.name for p in elsewhere]
-            raise NotSoldError(refusals.demand(self.name, machines, demand, others))
+            raise NotSoldError(unavailable.demand(self.name, machines, demand, others))
         return found[0]
 
     def zone_ids(self, zones: Sequence[str]) -> tuple[str, ...]:

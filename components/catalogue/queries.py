@@ -122,15 +122,15 @@ def machines(places: Sequence[Place], asked: Demand, kind: str) -> list[MachineT
         PlaceError: a zone that none of the places has.
     """
     found: list[MachineType] = []
-    refusals: list[CatalogueError] = []
+    errors: list[CatalogueError] = []
     for place in places:
         try:
             found += _gpu(place, asked) if kind == "gpu" else _cpu(place, asked)
         except (NotSoldError, PlaceError) as error:
-            refusals.append(error)
-    if found or not refusals:
+            errors.append(error)
+    if found or not errors:
         return found
-    raise type(refusals[0])("\n".join(str(error) for error in refusals))
+    raise type(errors[0])("\n".join(str(error) for error in errors))
 
 
 def named(places: Sequence[Place], name: str) -> list[MachineType]:
@@ -140,15 +140,15 @@ def named(places: Sequence[Place], name: str) -> list[MachineType]:
         NotSoldError: no place does; with the reason for each.
     """
     found: list[MachineType] = []
-    refusals: list[str] = []
+    errors: list[str] = []
     for place in places:
         try:
             found.append(place.machine(name))
         except NotSoldError as error:
-            refusals.append(str(error))
+            errors.append(str(error))
     if found:
         return found
-    raise NotSoldError("\n".join(refusals))
+    raise NotSoldError("\n".join(errors))
 
 
 def places_of(places: Sequence[Place], found: Sequence[MachineType]) -> list[Place]:

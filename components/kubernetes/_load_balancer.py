@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from falaj.components.kubernetes._placed import InCluster
 from falaj.components.kubernetes._validation import PRIVATE
-from falaj.components.specification.refusals import Refusals
+from falaj.components.specification.argument_errors import ArgumentErrors
 
 _AWS: Final = "service.beta.kubernetes.io/aws-load-balancer"
 _AZURE: Final = "service.beta.kubernetes.io/azure-load-balancer-internal"
@@ -69,11 +69,11 @@ def private_load_balancer(
     return LoadBalancer({}, {**fields, "loadBalancerIP": address})
 
 
-def checked_address(placed: InCluster | None, value: object, refusals: Refusals) -> str:
+def checked_address(placed: InCluster | None, value: object, errors: ArgumentErrors) -> str:
     """The argument ``address`` of a component with a load balancer; empty where there is none."""
     if value is None:
         if placed and placed.distribution == "existing":
-            refusals.say("address", "missing; needed on an existing cluster: a private address "
+            errors.say("address", "missing; needed on an existing cluster: a private address "
                          "that its load balancer has")  # fmt: skip
         return ""
     try:
@@ -83,5 +83,5 @@ def checked_address(placed: InCluster | None, value: object, refusals: Refusals)
     if found is None or not any(
         found in each for each in PRIVATE if each.version == found.version
     ):
-        refusals.add("address", value, "a private address")
+        errors.add("address", value, "a private address")
     return str(value)

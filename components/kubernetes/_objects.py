@@ -113,7 +113,7 @@ def sdk_version() -> str:
     return version(_SDK)
 
 
-def shown(value: float) -> str:
+def format_number(value: float) -> str:
     """A number as a manifest writes it: without a fraction where it has none."""
     return f"{value:g}" if value < 1e6 else str(round(value))
 

@@ -6,12 +6,12 @@ from typing import Any, Final, NotRequired, TypedDict
 
 from falaj.components import catalogue
 from falaj.components.catalogue.region_names import may_be_site, place_abroad
+from falaj.components.specification.argument_errors import ArgumentErrors
 from falaj.components.specification.described import described
 from falaj.components.specification.forms import REGISTRY, SITE, TENANT
 from falaj.components.specification.limits import OneOf
 from falaj.components.specification.node_labels import PREFIX, label_value
 from falaj.components.specification.placed import DATA_CLASSES, ENVIRONMENTS
-from falaj.components.specification.refusals import Refusals
 
 DISTRIBUTIONS: Final = ("eks", "aks", "existing")
 """EKS, AKS, and any other conformant cluster that stands in the country."""
@@ -96,27 +96,27 @@ class InCluster:
         return f"{self.registry}/{reference}"
 
 
-def check_in_cluster(args: Mapping[str, Any], refusals: Refusals) -> InCluster | None:
-    """The shared arguments of ``args``; None where ``refusals`` got one that can't be used."""
-    before = refusals.count
+def check_in_cluster(args: Mapping[str, Any], errors: ArgumentErrors) -> InCluster | None:
+    """The shared arguments of ``args``; None where ``errors`` got one that can't be used."""
+    before = errors.count
     texts = {
-        key: refusals.text(args, key)
+        key: errors.text(args, key)
         for key in (
             "distribution", "region", "registry", "tenant", "owner", "data_class", "cost_center",
         )
     }  # fmt: skip
     environment = str(args.get("environment") or "production")
-    refusals.choice("environment", environment, ENVIRONMENTS)
+    errors.choice("environment", environment, ENVIRONMENTS)
     if texts["data_class"]:
-        refusals.choice("data_class", texts["data_class"], DATA_CLASSES)
+        errors.choice("data_class", texts["data_class"], DATA_CLASSES)
     if texts["distribution"]:
-        refusals.choice("distribution", texts["distribution"], DISTRIBUTIONS)
+        errors.choice("distribution", texts["distribution"], DISTRIBUTIONS)
     for key, rule in (("tenant", TENANT), ("registry", REGISTRY)):
         if texts[key]:
-            refusals.form(key, texts[key], rule)
-    zones = refusals.texts("zones", args["zones"]) if args.get("zones") is not None else ()
-    _check_region(texts["distribution"], texts["region"], args, refusals)
-    if refusals.count > before:
+            errors.form(key, texts[key], rule)
+    zones = errors.texts("zones", args["zones"]) if args.get("zones") is not None else ()
+    _check_region(texts["distribution"], texts["region"], args, errors)
+    if errors.count > before:
         return None
     return InCluster(
         texts["distribution"], texts["region"], zones, texts["registry"], texts["tenant"],
@@ -125,32 +125,32 @@ def check_in_cluster(args: Mapping[str, Any], refusals: Refusals) -> InCluster |
 
 
 def _check_region(
-    distribution: str, region: str, args: Mapping[str, Any], refusals: Refusals
+    distribution: str, region: str, args: Mapping[str, Any], errors: ArgumentErrors
 ) -> None:
     if not region or distribution not in DISTRIBUTIONS:
         return
     cloud = CLOUDS.get(distribution)
     if cloud is None:
-        refusals.form("region", region, SITE)
+        errors.form("region", region, SITE)
         if SITE.allows(region) and not may_be_site(region):
             abroad = place_abroad(region) or f"the beginning of regions abroad ({region}-…)"
-            refusals.add("region", region, "sites in the country", f"that is {abroad}")
+            errors.add("region", region, "sites in the country", f"that is {abroad}")
         # A cluster of one's own may stand in a region of a cloud, and shares its fate.
         for place in catalogue.all_places():
             if place.region == region:
-                _check_health(place, args, refusals)
+                _check_health(place, args, errors)
         return
     try:
         place = catalogue.place(cloud, region)
     except catalogue.CatalogueError as error:
-        refusals.say("region", str(error))
+        errors.say("region", str(error))
         return
-    _check_health(place, args, refusals)
+    _check_health(place, args, errors)
 
 
-def _check_health(place: catalogue.Place, args: Mapping[str, Any], refusals: Refusals) -> None:
+def _check_health(place: catalogue.Place, args: Mapping[str, Any], errors: ArgumentErrors) -> None:
     try:
         place.require_healthy(args.get("acknowledge_degraded"))
     except catalogue.CatalogueError as error:
         stamp = OneOf((place.status.as_of.isoformat(),))
-        refusals.say("acknowledge_degraded", str(error), limit=stamp)
+        errors.say("acknowledge_degraded", str(error), limit=stamp)

@@ -1,4 +1,4 @@
-"""Checks of arguments within arguments: what `Refusals` does for the outermost, at any path."""
+"""Checks of arguments within arguments: as `ArgumentErrors` for the outermost, at any path."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any, Final, TypeAlias, cast
 
 import pulumi
 
-from falaj.components.specification.refusals import Refusals
+from falaj.components.specification.argument_errors import ArgumentErrors
 
 Range: TypeAlias = ipaddress.IPv4Network | ipaddress.IPv6Network
 #: https://kubernetes.io/docs/concepts/overview/working-with-objects/names/ (RFC 1123 labels)
@@ -23,7 +23,7 @@ PRIVATE: Final = tuple(
 
 
 def options(
-    at: str, value: object, kind: type, refusals: Refusals, *, required: bool = True
+    at: str, value: object, kind: type, errors: ArgumentErrors, *, required: bool = True
 ) -> Mapping[str, Any]:
     """``value`` as an object with the keys of ``kind``, a TypedDict; empty where it is none.
 
@@ -31,47 +31,45 @@ def options(
         at: the argument's path.
         value: what was given.
         kind: the TypedDict.
-        refusals: gets what can't be used.
+        errors: gets what can't be used.
         required: whether the lack of a required key is refused here; false where whoever reads
             the keys refuses it.
     """
     if not isinstance(value, Mapping):
         known = ", ".join(sorted(kind.__annotations__))
-        refusals.add(at, value, f"an object with {known}")
+        errors.add(at, value, f"an object with {known}")
         return {}
     given = cast("Mapping[str, Any]", value)
     allowed = sorted(kind.__annotations__)
     for key, each in given.items():
         if key not in kind.__annotations__:
-            refusals.unknown(f"{at}.{key}", kind.__name__, allowed, "option")
+            errors.unknown(f"{at}.{key}", kind.__name__, allowed, "option")
         elif isinstance(each, pulumi.Output) and "Output[" not in str(kind.__annotations__[key]):
-            refusals.say(
-                f"{at}.{key}", "is an output; it has to be a plain value, known beforehand"
-            )
+            errors.say(f"{at}.{key}", "is an output; it has to be a plain value, known beforehand")
     needed = cast("frozenset[str]", getattr(kind, "__required_keys__", frozenset[str]()))
     for key in sorted(needed if required else ()):
         if given.get(key) is None:
-            refusals.say(f"{at}.{key}", "missing")
+            errors.say(f"{at}.{key}", "missing")
     return given
 
 
-def by_name(at: str, value: object, refusals: Refusals) -> dict[str, Any]:
+def by_name(at: str, value: object, errors: ArgumentErrors) -> dict[str, Any]:
     """Objects by name; empty where it is none."""
     if isinstance(value, Mapping):
         return {str(key): each for key, each in cast("Mapping[object, Any]", value).items()}
-    refusals.add(at, value, "options by name")
+    errors.add(at, value, "options by name")
     return {}
 
 
-def object_name(at: str, value: object, refusals: Refusals) -> str:
+def object_name(at: str, value: object, errors: ArgumentErrors) -> str:
     """The name of an object of Kubernetes, as a label of DNS; empty where it was refused."""
     if isinstance(value, str) and _NAME.match(value):
         return value
-    refusals.add(at, value, "at most 63 of a-z, 0-9 and '-', not at either end")
+    errors.add(at, value, "at most 63 of a-z, 0-9 and '-', not at either end")
     return ""
 
 
-def amount(at: str, value: object, refusals: Refusals, *, above: float = 0) -> float:
+def amount(at: str, value: object, errors: ArgumentErrors, *, above: float = 0) -> float:
     """A finite number above a limit; the limit where it was refused."""
     if (
         isinstance(value, int | float)
@@ -79,11 +77,11 @@ def amount(at: str, value: object, refusals: Refusals, *, above: float = 0) -> f
         and above < value < float("inf")
     ):
         return value
-    refusals.add(at, value, f"a number above {above:g}")
+    errors.add(at, value, f"a number above {above:g}")
     return above
 
 
-def number(argument: str, value: object, low: float, high: float, refusals: Refusals) -> float:
+def number(argument: str, value: object, low: float, high: float, errors: ArgumentErrors) -> float:
     """A number between two limits; ``low`` where it was refused."""
     if (
         isinstance(value, int | float)
@@ -92,19 +90,19 @@ def number(argument: str, value: object, low: float, high: float, refusals: Refu
         and low <= value <= high
     ):
         return float(value)
-    refusals.add(argument, value, f"a number from {low:g} to {high:g}")
+    errors.add(argument, value, f"a number from {low:g} to {high:g}")
     return low
 
 
-def cidr(at: str, value: object, refusals: Refusals) -> Range | None:
+def cidr(at: str, value: object, errors: ArgumentErrors) -> Range | None:
     """A range of addresses; None where it was refused."""
     try:
         if isinstance(value, str) and "/" in value:
             return ipaddress.ip_network(value)
     except ValueError as error:
-        refusals.add(at, value, "a range such as 10.20.0.0/16", str(error))
+        errors.add(at, value, "a range such as 10.20.0.0/16", str(error))
         return None
-    refusals.add(at, value, "a range such as 10.20.0.0/16")
+    errors.add(at, value, "a range such as 10.20.0.0/16")
     return None
 
 
@@ -119,20 +117,20 @@ def is_private(range_: Range) -> bool:
 class OptionsChecker:
     """Checks the options of one argument, each by its path; absent ones are fine."""
 
-    def __init__(self, at: str, given: Mapping[str, Any], refusals: Refusals) -> None:
-        """``at`` is the argument's path; ``refusals`` gets what is wrong."""
+    def __init__(self, at: str, given: Mapping[str, Any], errors: ArgumentErrors) -> None:
+        """``at`` is the argument's path; ``errors`` gets what is wrong."""
         self._at = at
-        self._refusals = refusals
+        self._errors = errors
         self.given = given
 
     def say(self, option: str, reason: str) -> None:
         """A problem with an option."""
-        self._refusals.say(f"{self._at}.{option}", reason)
+        self._errors.say(f"{self._at}.{option}", reason)
 
     def text(self, option: str, *, needed: str = "") -> str:
         """A plain text; empty where it is absent, which is refused if ``needed`` says for what."""
         if self.given.get(option) is not None:
-            return self._refusals.text(
+            return self._errors.text(
                 {f"{self._at}.{option}": self.given[option]}, f"{self._at}.{option}"
             )
         if needed:
@@ -153,9 +151,9 @@ class OptionsChecker:
     def whole(self, option: str, low: int, high: int) -> None:
         """Refuse what is no whole number between two limits."""
         if self.given.get(option) is not None:
-            self._refusals.whole(f"{self._at}.{option}", self.given[option], low, high)
+            self._errors.whole(f"{self._at}.{option}", self.given[option], low, high)
 
     def flag(self, option: str) -> None:
         """Refuse what is neither true nor false."""
         if self.given.get(option) is not None:
-            self._refusals.flag(f"{self._at}.{option}", self.given[option])
+            self._errors.flag(f"{self._at}.{option}", self.given[option])

@@ -19,7 +19,7 @@ import yaml
 
 from falaj.components.kubernetes._placed import InCluster
 from falaj.components.nearest import nearest
-from falaj.components.specification.refusals import Refusals
+from falaj.components.specification.argument_errors import ArgumentErrors
 
 DIGEST: Final = re.compile(r"sha256:[0-9a-f]{64}")
 """A digest as the OCI image specification writes it:
@@ -124,7 +124,7 @@ def resolve(
     placed: InCluster,
     names: Sequence[str],
     given: Mapping[str, str] | None,
-    refusals: Refusals,
+    errors: ArgumentErrors,
 ) -> dict[str, str]:
     """References of images in the in-country registry, each with its digest.
 
@@ -135,7 +135,7 @@ def resolve(
         given: digests by short name, before the bill of materials' own; the argument ``images`` of
             a component. Names of images that this component doesn't use are fine, so that all
             components can be given the same lock.
-        refusals: gets names that no image has, digests that aren't any, and wanted images of which
+        errors: gets names that no image has, digests that aren't any, and wanted images of which
             no digest is known.
 
     Returns:
@@ -146,16 +146,16 @@ def resolve(
     """
     known = images()
     digests: dict[str, str] = {}
-    for name, digest in (refusals.mapping("images", given) if given is not None else {}).items():
+    for name, digest in (errors.mapping("images", given) if given is not None else {}).items():
         if name not in known:
             near = nearest(name, known)
-            refusals.say(
+            errors.say(
                 f"images.{name}",
                 "is not the name of an image; "
                 + (f"did you mean {near[0]!r}?" if near else "`falaj images list` shows them all"),
             )
         elif not DIGEST.fullmatch(digest):
-            refusals.add(f"images.{name}", digest, _HEX)
+            errors.add(f"images.{name}", digest, _HEX)
         else:
             digests[name] = digest
     found: dict[str, str] = {}
@@ -166,7 +166,7 @@ def resolve(
             found[name] = image.mirrored(placed.registry, digest)
         elif not given or name not in given:
             make = "build it with `falaj images build --push`" if image.is_ours else "mirror it"
-            refusals.say(
+            errors.say(
                 f"images.{name}",
                 f"no digest of {image.mirror}:{image.tag} is known, and a tag alone can be moved "
                 f"to another image: {make}, then let `falaj images pin` write the digest to a "

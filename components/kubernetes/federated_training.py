@@ -18,8 +18,8 @@ from falaj.components.kubernetes.training.arguments import Run, RunArgs
 from falaj.components.kubernetes.training.checks import checked_run
 from falaj.components.kubernetes.training.jobs import network_policy, queue_labels, selector
 from falaj.components.kubernetes.training.pods import DATA, RUNS, gang, gang_pods, template
+from falaj.components.specification.argument_errors import ArgumentErrors
 from falaj.components.specification.described import described
-from falaj.components.specification.refusals import Refusals
 
 PORT: Final = 8470
 _TLS: Final = "/etc/falaj/tls"
@@ -224,89 +224,89 @@ def check(name: str, args: FederatedTrainingArgs) -> FederatedTrainingSpec:
     Raises:
         pulumi.InputPropertiesError: with every argument that was refused, and why.
     """
-    refusals = Refusals(f"FederatedTraining {name!r}")
+    errors = ArgumentErrors(f"FederatedTraining {name!r}")
     given: Mapping[str, Any] = {key: value for key, value in args.items() if value is not None}
-    refusals.names(given, FederatedTrainingArgs)
-    role = refusals.text(given, "role")
+    errors.names(given, FederatedTrainingArgs)
+    role = errors.text(given, "role")
     if role:
-        refusals.choice("role", role, ROLES)
-    run = checked_run(name, given, refusals)
+        errors.choice("role", role, ROLES)
+    run = checked_run(name, given, errors)
     if run is not None and run.size.gpus:
-        refusals.add("flavor", run.placement.flavor, "one without GPUs: sites train on CPUs")
-    secret = object_name("certificate_secret", given.get("certificate_secret"), refusals)
+        errors.add("flavor", run.placement.flavor, "one without GPUs: sites train on CPUs")
+    secret = object_name("certificate_secret", given.get("certificate_secret"), errors)
     sites, own_token = {}, ""
     if role == "coordinator":
-        sites = _sites(given, refusals)
+        sites = _sites(given, errors)
         for argument in ("token_secret", "coordinator"):
             if argument in given:
-                refusals.say(argument, "is a site's; leave it out")
+                errors.say(argument, "is a site's; leave it out")
     elif role == "site":
-        own_token = object_name("token_secret", given.get("token_secret"), refusals)
+        own_token = object_name("token_secret", given.get("token_secret"), errors)
         for argument in _COORDINATORS_ALONE:
             if argument in given:
-                refusals.say(argument, "is the coordinator's; leave it out")
-    peers = _peers(given, role, refusals)
+                errors.say(argument, "is the coordinator's; leave it out")
+    peers = _peers(given, role, errors)
     if role == "coordinator":
         placed = run.placed if run is not None and peers.ranges else None
-        peers = replace(peers, address=checked_address(placed, given.get("address"), refusals))
+        peers = replace(peers, address=checked_address(placed, given.get("address"), errors))
         if peers.address and not peers.ranges:
-            refusals.say("address", "is for peer_ranges, which need a load balancer; leave it out")
-    options = _options(given, len(sites), refusals)
-    restarts = refusals.whole("max_restarts", given.get("max_restarts", 10), 0, 100)
-    refusals.raise_if_any()
+            errors.say("address", "is for peer_ranges, which need a load balancer; leave it out")
+    options = _options(given, len(sites), errors)
+    restarts = errors.whole("max_restarts", given.get("max_restarts", 10), 0, 100)
+    errors.raise_if_any()
     if run is None:
         raise AssertionError("what can't be used was refused")
     run = replace(run, telemetry=False)  # its figures are in the run's folder
     return FederatedTrainingSpec(run, role, peers, secret, own_token, sites, options, restarts)
 
 
-def _sites(given: Mapping[str, Any], refusals: Refusals) -> dict[str, str]:
-    sites = refusals.mapping("sites", given.get("sites", {}))
+def _sites(given: Mapping[str, Any], errors: ArgumentErrors) -> dict[str, str]:
+    sites = errors.mapping("sites", given.get("sites", {}))
     if not sites:
-        refusals.say("sites", "missing; the coordinator needs the digest of each site's token")
-    for site, shown in sites.items():
-        if not _SITE.match(site) or not _DIGEST.match(shown):
-            refusals.add(
+        errors.say("sites", "missing; the coordinator needs the digest of each site's token")
+    for site, format_number in sites.items():
+        if not _SITE.match(site) or not _DIGEST.match(format_number):
+            errors.add(
                 f"sites[{site!r}]", "something else", "a token's SHA-256: 64 of 0-9 and a-f",
                 "never the token itself: this lies open in a ConfigMap",
             )  # fmt: skip
     return sites
 
 
-def _peers(given: Mapping[str, Any], role: str, refusals: Refusals) -> Peers:
+def _peers(given: Mapping[str, Any], role: str, errors: ArgumentErrors) -> Peers:
     coordinator = ""
     if role == "site":
-        coordinator = refusals.text(given, "coordinator")
+        coordinator = errors.text(given, "coordinator")
         found = _PLACE.match(coordinator)
         if coordinator and (not found or not 1 <= int(found[2]) <= 65535):
-            refusals.add("coordinator", coordinator, "host:port")
-    ranges = refusals.texts("peer_ranges", given.get("peer_ranges", ()))
+            errors.add("coordinator", coordinator, "host:port")
+    ranges = errors.texts("peer_ranges", given.get("peer_ranges", ()))
     for position, text in enumerate(ranges):
         at = f"peer_ranges[{position}]"
-        found_range = cidr(at, text, refusals)
+        found_range = cidr(at, text, errors)
         if found_range is not None and not is_private(found_range):
-            refusals.add(at, text, "private ranges: sites are in one's own networks")
-    namespaces = refusals.texts("peer_namespaces", given.get("peer_namespaces", ()))
+            errors.add(at, text, "private ranges: sites are in one's own networks")
+    namespaces = errors.texts("peer_namespaces", given.get("peer_namespaces", ()))
     for position, text in enumerate(namespaces):
-        object_name(f"peer_namespaces[{position}]", text, refusals)
+        object_name(f"peer_namespaces[{position}]", text, errors)
     if role in ROLES and not ranges and not namespaces:
-        refusals.say(
+        errors.say(
             "peer_ranges", "missing; say where the other side is: peer_ranges or peer_namespaces"
         )
     return Peers(coordinator, ranges, namespaces)
 
 
-def _options(given: Mapping[str, Any], sites: int, refusals: Refusals) -> tuple[str, ...]:
+def _options(given: Mapping[str, Any], sites: int, errors: ArgumentErrors) -> tuple[str, ...]:
     found: list[str] = []
     for argument, default, low, high in (
         ("rounds", 20, 1, 100_000), ("epochs", 2, 1, 1_000),
         ("least_sites", max(1, sites), 1, max(1, sites)), ("round_seconds", 600, 1, 604_800),
     ):  # fmt: skip
-        value = refusals.whole(argument, given.get(argument, default), low, high)
+        value = errors.whole(argument, given.get(argument, default), low, high)
         found += ["--" + argument.replace("_", "-"), str(value)]
     if "noise" in given or "clip" in given:
-        noise = amount("noise", given["noise"], refusals) if "noise" in given else 0.0
-        clip = amount("clip", given.get("clip", 1.0), refusals)
+        noise = amount("noise", given["noise"], errors) if "noise" in given else 0.0
+        clip = amount("clip", given.get("clip", 1.0), errors)
         found += ["--clip", f"{clip:g}", "--noise", f"{noise:g}"]
     return tuple(found)
 

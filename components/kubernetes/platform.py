@@ -15,7 +15,7 @@ from falaj.components.kubernetes.addons.installation import (
     installations,
 )
 from falaj.components.specification.described import described
-from falaj.components.specification.spelling import engine_inputs
+from falaj.components.specification.property_names import engine_inputs
 
 __all__ = ["Platform", "PlatformArgs", "check"]
 

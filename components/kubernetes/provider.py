@@ -9,8 +9,8 @@ import pulumi
 from falaj.components import catalogue
 from falaj.components.kubernetes._objects import sdk_version
 from falaj.components.kubernetes._placed import CLOUDS, DISTRIBUTIONS
+from falaj.components.specification.argument_errors import ArgumentErrors
 from falaj.components.specification.described import described
-from falaj.components.specification.refusals import Refusals
 
 __all__ = ["ClusterProvider", "ClusterProviderArgs", "aks_kubeconfig", "eks_kubeconfig"]
 
@@ -90,21 +90,21 @@ def check(name: str, args: Mapping[str, Any]) -> None:
     Raises:
         pulumi.InputPropertiesError: what is wrong and what is allowed.
     """
-    refusals = Refusals(f"ClusterProvider {name!r}")
-    refusals.names(args, ClusterProviderArgs)
-    distribution, region = refusals.text(args, "distribution"), refusals.text(args, "region")
-    refusals.choice("distribution", distribution, DISTRIBUTIONS)
+    errors = ArgumentErrors(f"ClusterProvider {name!r}")
+    errors.names(args, ClusterProviderArgs)
+    distribution, region = errors.text(args, "distribution"), errors.text(args, "region")
+    errors.choice("distribution", distribution, DISTRIBUTIONS)
     cloud = CLOUDS.get(distribution)
     if cloud is None:
-        refusals.needed(args, ["context"], "for an existing cluster")
+        errors.needed(args, ["context"], "for an existing cluster")
     else:
         needed = ["cluster_name", "endpoint", "certificate_authority"]
-        refusals.needed(args, needed, f"for {distribution}")
+        errors.needed(args, needed, f"for {distribution}")
         try:
             catalogue.place(cloud, region)
         except catalogue.CatalogueError as error:
-            refusals.say("region", str(error))
-    refusals.raise_if_any()
+            errors.say("region", str(error))
+    errors.raise_if_any()
 
 
 def eks_kubeconfig(name: str, endpoint: str, authority: str, region: str) -> str:

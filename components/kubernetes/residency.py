@@ -16,9 +16,9 @@ from falaj.components.kubernetes.admission import access, network, placement, st
 from falaj.components.kubernetes.admission.policy import Policy
 from falaj.components.kubernetes.admission.policy import manifests as rendered
 from falaj.components.kubernetes.admission.scope import OPERATORS, ClusterScope
+from falaj.components.specification.argument_errors import ArgumentErrors
 from falaj.components.specification.described import described
-from falaj.components.specification.refusals import Refusals
-from falaj.components.specification.spelling import engine_inputs
+from falaj.components.specification.property_names import engine_inputs
 
 __all__ = ["Residency", "ResidencyArgs", "ResidencySpec", "check", "manifests", "policies"]
 
@@ -84,27 +84,27 @@ def check(name: str, args: Mapping[str, Any]) -> ResidencySpec:
     Raises:
         pulumi.InputPropertiesError: with every argument that can't be used.
     """
-    refusals = Refusals(f"Residency {name!r}")
-    refusals.names(args, ResidencyArgs)
-    placed = check_in_cluster(args, refusals)
+    errors = ArgumentErrors(f"Residency {name!r}")
+    errors.names(args, ResidencyArgs)
+    placed = check_in_cluster(args, errors)
     if placed is not None:
-        _check_places(placed, refusals)
-    enforce = refusals.flag("enforce", args["enforce"]) if "enforce" in args else True
-    classes = _named(args, "storage_classes", refusals)
-    runtimes = _named(args, "runtime_classes", refusals)
-    registries = _hosts(args, "allowed_registries", refusals)
+        _check_places(placed, errors)
+    enforce = errors.flag("enforce", args["enforce"]) if "enforce" in args else True
+    classes = _named(args, "storage_classes", errors)
+    runtimes = _named(args, "runtime_classes", errors)
+    registries = _hosts(args, "allowed_registries", errors)
     for position, each in enumerate(registries):
         if each.partition("/")[0] in PUBLIC_REGISTRIES:
-            refusals.add(
+            errors.add(
                 f"allowed_registries[{position}]", each, "registries in the country",
                 "copy what is needed into one of them (falaj images mirror)",
             )  # fmt: skip
-    cluster_registries = _hosts(args, "cluster_registries", refusals)
-    hosts = _hosts(args, "allowed_hosts", refusals)
-    networks = _networks(args, refusals)
-    agents = _agents(args, refusals)
-    audiences = _texts(args, "token_audiences", refusals)
-    refusals.raise_if_any()
+    cluster_registries = _hosts(args, "cluster_registries", errors)
+    hosts = _hosts(args, "allowed_hosts", errors)
+    networks = _networks(args, errors)
+    agents = _agents(args, errors)
+    audiences = _texts(args, "token_audiences", errors)
+    errors.raise_if_any()
     scope = ClusterScope(
         cast("InCluster", placed), registries, cluster_registries, hosts, networks,
         DEFAULT_STORAGE_CLASSES if classes is None else classes,
@@ -181,72 +181,74 @@ class Residency(pulumi.ComponentResource):
         self.register_outputs({"policyNames": self.policy_names})
 
 
-def _check_places(placed: InCluster, refusals: Refusals) -> None:
+def _check_places(placed: InCluster, errors: ArgumentErrors) -> None:
     """Zones of a cloud are of the region; a site and its zones aren't a cloud's regions abroad."""
     every_zone = re.compile(ClusterScope(_without_zones(placed)).zones)
     for position, zone in enumerate(placed.zones):
         if placed.distribution != "existing" and not every_zone.match(zone):
-            refusals.add(f"zones[{position}]", zone, f"zones of {placed.region}")
+            errors.add(f"zones[{position}]", zone, f"zones of {placed.region}")
     if placed.distribution != "existing":
         return
     for position, value in enumerate(placed.zones):
         if not may_be_site(value):
             place = place_abroad(value) or f"the beginning of regions abroad ({value}-…)"
-            refusals.add(f"zones[{position}]", value, "sites in the country", f"that is {place}")
+            errors.add(f"zones[{position}]", value, "sites in the country", f"that is {place}")
 
 
 def _without_zones(placed: InCluster) -> InCluster:
     return dataclasses.replace(placed, zones=())
 
 
-def _texts(args: Mapping[str, Any], argument: str, refusals: Refusals) -> tuple[str, ...]:
-    return refusals.texts(argument, args[argument]) if args.get(argument) is not None else ()
+def _texts(args: Mapping[str, Any], argument: str, errors: ArgumentErrors) -> tuple[str, ...]:
+    return errors.texts(argument, args[argument]) if args.get(argument) is not None else ()
 
 
-def _named(args: Mapping[str, Any], argument: str, refusals: Refusals) -> tuple[str, ...] | None:
+def _named(
+    args: Mapping[str, Any], argument: str, errors: ArgumentErrors
+) -> tuple[str, ...] | None:
     """Names of objects; None where the argument is absent."""
     if args.get(argument) is None:
         return None
-    given = refusals.texts(argument, args[argument])
+    given = errors.texts(argument, args[argument])
     for position, each in enumerate(given):
         if not _NAME.match(each):
-            refusals.add(f"{argument}[{position}]", each, "a name of a-z, 0-9, '-' and '.'")
+            errors.add(f"{argument}[{position}]", each, "a name of a-z, 0-9, '-' and '.'")
     return given
 
 
-def _hosts(args: Mapping[str, Any], argument: str, refusals: Refusals) -> tuple[str, ...]:
-    given = _texts(args, argument, refusals)
+def _hosts(args: Mapping[str, Any], argument: str, errors: ArgumentErrors) -> tuple[str, ...]:
+    given = _texts(args, argument, errors)
     for position, each in enumerate(given):
         at = f"{argument}[{position}]"
         if not _HOST.match(each) or "." not in each.partition("/")[0]:
-            refusals.add(at, each, "a host in small letters, with port and path; or *.host")
+            errors.add(at, each, "a host in small letters, with port and path; or *.host")
         elif place := host_abroad(each):
-            refusals.add(at, each, "hosts in the country", f"that one is in {place}")
+            errors.add(at, each, "hosts in the country", f"that one is in {place}")
     return given
 
 
-def _networks(args: Mapping[str, Any], refusals: Refusals) -> tuple[str, ...]:
-    given = _texts(args, "own_networks", refusals)
+def _networks(args: Mapping[str, Any], errors: ArgumentErrors) -> tuple[str, ...]:
+    given = _texts(args, "own_networks", errors)
     for position, each in enumerate(given):
         at = f"own_networks[{position}]"
         try:
             network = ipaddress.ip_network(each)
         except ValueError as error:
-            refusals.add(at, each, f"a range such as 203.0.113.0/24 ({error})")
+            errors.add(at, each, f"a range such as 203.0.113.0/24 ({error})")
             continue
         if network.prefixlen < _LARGEST[network.version]:
-            refusals.add(
+            errors.add(
                 at, each, f"a prefix of {_LARGEST[network.version]} or longer",
                 "a larger range isn't one's own",
             )  # fmt: skip
     return given
 
 
-def _agents(args: Mapping[str, Any], refusals: Refusals) -> tuple[str, ...]:
-    given = _named(args, "system_namespaces", refusals) or ()
+def _agents(args: Mapping[str, Any], errors: ArgumentErrors) -> tuple[str, ...]:
+    given = _named(args, "system_namespaces", errors) or ()
     for position, each in enumerate(given):
         if each == "default" or each.endswith(_TENANTS) or each in OPERATORS:
-            refusals.add(
+            errors.add(
                 f"system_namespaces[{position}]", each,
                 "namespaces of agents that need their nodes",
                 "tenants and operators don't, and would escape what holds for pods",

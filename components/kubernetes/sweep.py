@@ -11,8 +11,8 @@ from falaj.components.kubernetes.training.arguments import Run, RunArgs
 from falaj.components.kubernetes.training.checks import check_arguments, checked_run
 from falaj.components.kubernetes.training.jobs import indexed_job, network_policy
 from falaj.components.kubernetes.training.pods import DATA, RUNS, template, trial_pods
+from falaj.components.specification.argument_errors import ArgumentErrors
 from falaj.components.specification.described import described
-from falaj.components.specification.refusals import Refusals
 
 PRUNERS: Final = ("median", "hyperband", "none")
 #: What a file that all trials append to, one at a time, was tried with.
@@ -59,26 +59,26 @@ def check(name: str, args: SweepArgs) -> SweepSpec:
     Raises:
         pulumi.InputPropertiesError: with every argument that was refused, and why.
     """
-    refusals = Refusals(f"Sweep {name!r}")
+    errors = ArgumentErrors(f"Sweep {name!r}")
     given: Mapping[str, Any] = {key: value for key, value in args.items() if value is not None}
-    refusals.names(given, SweepArgs)
-    run = checked_run(name, given, refusals)
-    check_arguments(given, refusals)
+    errors.names(given, SweepArgs)
+    run = checked_run(name, given, errors)
+    check_arguments(given, errors)
     if run is not None and any(each.partition("=")[0] == "--seed" for each in run.arguments):
-        refusals.say("arguments", "has --seed, which is the argument 'seed' of a sweep")
-    search = refusals.mapping("search", given["search"]) if "search" in given else {}
+        errors.say("arguments", "has --seed, which is the argument 'seed' of a sweep")
+    search = errors.mapping("search", given["search"]) if "search" in given else {}
     if "search" in given and not search:
-        refusals.add("search", given["search"], "at least one parameter with what is tried")
+        errors.add("search", given["search"], "at least one parameter with what is tried")
     for parameter, values in search.items():
         if not parameter.isidentifier() or not values.strip() or "=" in values:
-            refusals.add(f"search[{parameter!r}]", values, "1e-4..1e-1, 1e-4..1e-1:log or 8|16|32")
-    trials = refusals.whole("trials", given.get("trials", 20), 1, MOST_TRIALS)
-    parallel = refusals.whole("parallel", given.get("parallel", 4), 1, _MOST_PARALLEL)
-    seed = refusals.whole("seed", given.get("seed", 0), 0, 2**31 - 1)
+            errors.add(f"search[{parameter!r}]", values, "1e-4..1e-1, 1e-4..1e-1:log or 8|16|32")
+    trials = errors.whole("trials", given.get("trials", 20), 1, MOST_TRIALS)
+    parallel = errors.whole("parallel", given.get("parallel", 4), 1, _MOST_PARALLEL)
+    seed = errors.whole("seed", given.get("seed", 0), 0, 2**31 - 1)
     pruner = str(given.get("pruner", "median"))
-    refusals.choice("pruner", pruner, PRUNERS)
-    retries = refusals.whole("retries", given.get("retries", 2), 0, 20)
-    refusals.raise_if_any()
+    errors.choice("pruner", pruner, PRUNERS)
+    retries = errors.whole("retries", given.get("retries", 2), 0, 20)
+    errors.raise_if_any()
     if run is None:
         raise AssertionError("what can't be used was refused")
     run = replace(run, telemetry=False)  # trials tell the study how they are doing

@@ -5,7 +5,7 @@ from typing import Any
 
 import pulumi
 
-from falaj.components.specification.spelling import camel, engine_inputs, snake
+from falaj.components.specification.property_names import camel, engine_inputs, snake
 
 _PACKAGE = "falaj-local"
 

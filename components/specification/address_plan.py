@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
-from falaj.components.specification.refusals import Refusals
+from falaj.components.specification.argument_errors import ArgumentErrors
 
 #: https://www.rfc-editor.org/rfc/rfc1918#section-3
 PRIVATE = tuple(
@@ -16,13 +16,15 @@ PRIVATE = tuple(
 )
 
 
-def private_ranges(args: Mapping[str, Any], argument: str, refusals: Refusals) -> tuple[str, ...]:
+def private_ranges(
+    args: Mapping[str, Any], argument: str, errors: ArgumentErrors
+) -> tuple[str, ...]:
     """An optional list of private IPv4 ranges; empty where it is absent."""
     if args.get(argument) is None:
         return ()
-    given = refusals.texts(argument, args[argument])
+    given = errors.texts(argument, args[argument])
     if not given:
-        refusals.add(
+        errors.add(
             argument,
             args[argument],
             "at least one private range, or no such argument",
@@ -32,11 +34,11 @@ def private_ranges(args: Mapping[str, Any], argument: str, refusals: Refusals) -
         try:
             network = ipaddress.IPv4Network(text)
         except ValueError as error:
-            refusals.add(at, text, f"an IPv4 range such as 10.0.0.0/16 ({error})")
+            errors.add(at, text, f"an IPv4 range such as 10.0.0.0/16 ({error})")
             continue
         if not any(network.subnet_of(private) for private in PRIVATE):
             allowed = ", ".join(map(str, PRIVATE))
-            refusals.add(at, text, f"a range inside {allowed}", "nothing public is let in")
+            errors.add(at, text, f"a range inside {allowed}", "nothing public is let in")
     return given
 
 

@@ -40,7 +40,7 @@ class Default:
     value: Any
 
     @property
-    def words(self) -> str:
+    def description(self) -> str:
         """The value as it is written in a stack file."""
         if isinstance(self.value, bool):
             return str(self.value).lower()
@@ -94,7 +94,7 @@ class Argument:
         if self.limit is not None or self.length is not None:
             said.append(f"Allowed: {self.allowed}.")
         if self.default is not None:
-            said.append(f"Default: {self.default.words}.")
+            said.append(f"Default: {self.default.description}.")
         return " ".join(said)
 
 
@@ -178,7 +178,7 @@ def _count(length: annotated_types.Len) -> str:
 
 def _words(limit: Limit) -> str:
     if not isinstance(limit, ByCloud):
-        return limit.words
+        return limit.description
     return ", ".join(f"{value}{_only(limit, value)}" for value in limit.values)
 
 

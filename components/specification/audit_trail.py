@@ -7,12 +7,12 @@ from typing import Annotated, Any, NotRequired
 import pulumi
 from annotated_types import Len
 
+from falaj.components.specification.argument_errors import ArgumentErrors
 from falaj.components.specification.arguments import Default
 from falaj.components.specification.described import described
 from falaj.components.specification.forms import EMAIL, MOST_EMAILS
 from falaj.components.specification.limits import TextRule
 from falaj.components.specification.placed import Placed, PlacedArgs, check_placed
-from falaj.components.specification.refusals import Refusals
 from falaj.components.specification.retention import LOG_DAYS, log_days
 
 #: https://docs.aws.amazon.com/guardduty/latest/APIReference/API_GetDetector.html
@@ -88,32 +88,32 @@ def check(cloud: str, name: str, args: AuditTrailArgs) -> AuditTrailSpec:
     Raises:
         pulumi.InputPropertiesError: with every argument that was refused, and why.
     """
-    refusals = Refusals(f"AuditTrail {name!r}")
+    errors = ArgumentErrors(f"AuditTrail {name!r}")
     given: Mapping[str, Any] = args
-    checked = refusals.checked(given, AuditTrailArgs, cloud)
-    placed = check_placed(cloud, given, refusals)
-    days = log_days(cloud, "retention_days", checked["retention_days"], refusals)
+    checked = errors.checked(given, AuditTrailArgs, cloud)
+    placed = check_placed(cloud, given, errors)
+    days = log_days(cloud, "retention_days", checked["retention_days"], errors)
     detection: bool = checked["threat_detection"]
     emails: tuple[str, ...] = checked["alert_emails"] or ()
     if emails and not detection:
-        refusals.say(
+        errors.say(
             "alert_emails",
             "given without threat_detection: there would be no findings to tell; leave it out, or "
             "set threat_detection",
         )
-    _check_detector(cloud, given.get("detector_id"), detection, refusals)
+    _check_detector(cloud, given.get("detector_id"), detection, errors)
     restricted = placed is not None and placed.data_class == "restricted"
     dedicated: bool | None = checked["dedicated_logs"]
     if dedicated is not None and cloud == "aws":
-        refusals.say(
+        errors.say(
             "dedicated_logs",
             f"given {dedicated!r}; CloudWatch's log groups have the key anyway: leave it out on "
             "AWS",
         )
     if cloud == "azure":
         needed = ("key_identity_id", "key_ring_id", "network_id", "endpoint_subnet_id")
-        refusals.needed(given, needed, "on Azure")
-    refusals.raise_if_any()
+        errors.needed(given, needed, "on Azure")
+    errors.raise_if_any()
     if placed is None:
         raise AssertionError("what can't be used was refused")
     return AuditTrailSpec(
@@ -126,15 +126,15 @@ def check(cloud: str, name: str, args: AuditTrailArgs) -> AuditTrailSpec:
     )
 
 
-def _check_detector(cloud: str, value: object, detection: bool, refusals: Refusals) -> None:
+def _check_detector(cloud: str, value: object, detection: bool, errors: ArgumentErrors) -> None:
     if value is not None and cloud == "azure":
-        refusals.say(
+        errors.say(
             "detector_id",
             f"given {value!r}; Azure has no detectors, and several stacks may set the plans of "
             "one subscription: leave it out on Azure",
         )
     elif value is not None and not detection:
-        refusals.say(
+        errors.say(
             "detector_id",
             f"given {value!r} without threat_detection; leave it out, or set threat_detection",
         )

@@ -6,12 +6,12 @@ from typing import Annotated, Any, NotRequired
 
 from annotated_types import Len
 
+from falaj.components.specification.argument_errors import ArgumentErrors
 from falaj.components.specification.arguments import Default
 from falaj.components.specification.described import described
 from falaj.components.specification.forms import EMAIL, MOST_EMAILS
 from falaj.components.specification.limits import Between, TextRule
 from falaj.components.specification.placed import Placed, PlacedArgs, check_placed
-from falaj.components.specification.refusals import Refusals
 
 #: Azure takes five alerts, one of which is the forecast's; AWS ten: https://learn.microsoft.com/
 #: azure/cost-management-billing/costs/tutorial-acm-create-budgets
@@ -60,14 +60,14 @@ def check(cloud: str, name: str, args: BudgetArgs) -> BudgetSpec:
     Raises:
         pulumi.InputPropertiesError: with every argument that was refused, and why.
     """
-    refusals = Refusals(f"Budget {name!r}")
+    errors = ArgumentErrors(f"Budget {name!r}")
     given: Mapping[str, Any] = args
-    checked = refusals.checked(given, BudgetArgs, cloud)
-    placed = check_placed(cloud, given, refusals)
+    checked = errors.checked(given, BudgetArgs, cloud)
+    placed = check_placed(cloud, given, errors)
     percent: tuple[int, ...] = checked["alert_percent"]
     if len(set(percent)) != len(percent):
-        refusals.add("alert_percent", list(percent), "numbers, each only once")
-    refusals.raise_if_any()
+        errors.add("alert_percent", list(percent), "numbers, each only once")
+    errors.raise_if_any()
     if placed is None:
         raise AssertionError("what can't be used was refused")
     return BudgetSpec(

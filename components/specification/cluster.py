@@ -8,6 +8,7 @@ from typing import Annotated, Any, NotRequired
 import pulumi
 
 from falaj.components.specification.address_plan import PRIVATE
+from falaj.components.specification.argument_errors import ArgumentErrors
 from falaj.components.specification.arguments import Default
 from falaj.components.specification.described import described
 from falaj.components.specification.forms import NAME
@@ -16,7 +17,6 @@ from falaj.components.specification.kubernetes_version import VERSIONS
 from falaj.components.specification.machine_choice import checked_subnets
 from falaj.components.specification.placed import Placed, PlacedArgs, check_placed
 from falaj.components.specification.principals import checked_principals
-from falaj.components.specification.refusals import Refusals
 from falaj.components.specification.retention import LOG_DAYS, log_days
 from falaj.components.specification.zones import chosen_zones, region_zones
 
@@ -114,43 +114,43 @@ def check(cloud: str, name: str, args: ClusterArgs) -> ClusterSpec:
     Raises:
         pulumi.InputPropertiesError: with every argument that was refused, and why.
     """
-    refusals = Refusals(f"Cluster {name!r}")
+    errors = ArgumentErrors(f"Cluster {name!r}")
     given: Mapping[str, Any] = args
-    checked = refusals.checked(given, ClusterArgs, cloud)
-    refusals.form("name", name, NAME)
-    placed = check_placed(cloud, given, refusals)
+    checked = errors.checked(given, ClusterArgs, cloud)
+    errors.form("name", name, NAME)
+    placed = check_placed(cloud, given, errors)
     if cloud == "azure":
-        refusals.needed(given, _AZURE_NEEDS, "on Azure")
+        errors.needed(given, _AZURE_NEEDS, "on Azure")
         if given.get("boundary_id") is not None:
-            refusals.say(
+            errors.say(
                 "boundary_id", "permissions boundaries exist on AWS only; leave it out on Azure"
             )
         if given.get("strict_network_policy"):
-            refusals.say(
+            errors.say(
                 "strict_network_policy",
                 "it is a mode of AWS's network plugin; on Azure apply a policy that denies all "
                 "and leave it out",
             )
         if given.get("log_days") is not None:
-            refusals.say(
+            errors.say(
                 "log_days",
                 "the workspace decides on Azure; set retention_days of AuditTrail, and leave it "
                 "out here",
             )
     administrators = checked_principals(
-        cloud, "administrators", checked["administrators"] or (), refusals
+        cloud, "administrators", checked["administrators"] or (), errors
     )
-    viewers = checked_principals(cloud, "viewers", checked["viewers"] or (), refusals)
+    viewers = checked_principals(cloud, "viewers", checked["viewers"] or (), errors)
     for both in sorted(set(administrators) & set(viewers)):
-        refusals.add(
+        errors.add(
             "viewers", both, "principals that are not administrators",
             "an administrator can read already",
         )  # fmt: skip
-    cidr = _service_cidr(checked["service_cidr"], refusals, cloud)
-    days = log_days(cloud, "log_days", checked["log_days"], refusals)
-    zones = _zones(placed, given, refusals) if placed else ()
-    checked_subnets(given, "node_subnet_ids", zones, refusals)
-    refusals.raise_if_any()
+    cidr = _service_cidr(checked["service_cidr"], errors, cloud)
+    days = log_days(cloud, "log_days", checked["log_days"], errors)
+    zones = _zones(placed, given, errors) if placed else ()
+    checked_subnets(given, "node_subnet_ids", zones, errors)
+    errors.raise_if_any()
     if placed is None:
         raise AssertionError("a place that can't be used was refused")
     return ClusterSpec(
@@ -167,31 +167,31 @@ def check(cloud: str, name: str, args: ClusterArgs) -> ClusterSpec:
     )
 
 
-def _zones(placed: Placed, args: Mapping[str, Any], refusals: Refusals) -> tuple[str, ...]:
+def _zones(placed: Placed, args: Mapping[str, Any], errors: ArgumentErrors) -> tuple[str, ...]:
     if placed.place.cloud != "aws":
-        return chosen_zones(placed, args, refusals)
+        return chosen_zones(placed, args, errors)
     if args.get("zones") is None:
         return region_zones(placed.place)
-    zones = chosen_zones(placed, args, refusals)
+    zones = chosen_zones(placed, args, errors)
     if len(zones) == 1:
         # docs.aws.amazon.com/eks/latest/userguide/network-reqs.html
-        refusals.add(
+        errors.add(
             "zones", list(zones), "two zones or more, which EKS needs for its control plane",
             "name another zone (pools need not use it), or leave 'zones' out",
         )  # fmt: skip
     return zones
 
 
-def _service_cidr(value: str, refusals: Refusals, cloud: str) -> str:
+def _service_cidr(value: str, errors: ArgumentErrors, cloud: str) -> str:
     try:
         network = ipaddress.IPv4Network(value)
     except ValueError as error:
-        refusals.add("service_cidr", value, f"a private range such as 172.20.0.0/16 ({error})")
+        errors.add("service_cidr", value, f"a private range such as 172.20.0.0/16 ({error})")
         return value
     if network.prefixlen not in _SERVICE_PREFIXES or not any(
         network.subnet_of(private) for private in PRIVATE
     ):
-        refusals.add(
+        errors.add(
             "service_cidr",
             value,
             f"a /13 to /24 inside {', '.join(map(str, PRIVATE))}",
@@ -199,5 +199,5 @@ def _service_cidr(value: str, refusals: Refusals, cloud: str) -> str:
     pods = (ipaddress.IPv4Network(POD_CIDR),) if cloud == "azure" else ()
     for taken in (*_TAKEN, *pods):
         if network.overlaps(taken):
-            refusals.add("service_cidr", value, f"a range apart from {taken}, which is taken")
+            errors.add("service_cidr", value, f"a range apart from {taken}, which is taken")
     return str(network)

@@ -9,6 +9,7 @@ import pulumi
 
 from falaj.components import catalogue
 from falaj.components.specification.address_plan import private_ranges
+from falaj.components.specification.argument_errors import ArgumentErrors
 from falaj.components.specification.arguments import Default
 from falaj.components.specification.described import described
 from falaj.components.specification.limits import Between, OneOf, TextRule
@@ -24,7 +25,6 @@ from falaj.components.specification.machine_choice import (
 )
 from falaj.components.specification.node_pools import checked_name
 from falaj.components.specification.placed import Placed, PlacedArgs, check_placed
-from falaj.components.specification.refusals import Refusals
 from falaj.components.specification.retention import LOG_DAYS, log_days
 from falaj.components.specification.zones import chosen_zones
 
@@ -39,23 +39,23 @@ _VAULT_SECRET = re.compile(
 )
 
 
-def check_needs(cloud: str, mode: object, args: Mapping[str, Any], refusals: Refusals) -> None:
+def check_needs(cloud: str, mode: object, args: Mapping[str, Any], errors: ArgumentErrors) -> None:
     """Refuse the lack of what a cloud or mode needs, and what it has no use for."""
     if cloud == "aws":
-        refusals.needed(args, _AWS_NEEDS, "on AWS")
+        errors.needed(args, _AWS_NEEDS, "on AWS")
         for argument, service in _AWS_ARNS.items():
             value: object = args.get(argument)
             start = f"arn:aws:{service}:{args.get('region')}:"
             if isinstance(value, str) and not value.startswith(start):
-                refusals.add(argument, value, f"an ARN of the region: {start}…")
+                errors.add(argument, value, f"an ARN of the region: {start}…")
     else:
-        refusals.needed(args, _AZURE_NEEDS, "on Azure")
+        errors.needed(args, _AZURE_NEEDS, "on Azure")
         if args.get("boundary_id") is not None:
-            refusals.say(
+            errors.say(
                 "boundary_id", "permissions boundaries exist on AWS only; leave it out on Azure"
             )
         if args.get("log_days") is not None:
-            refusals.say(
+            errors.say(
                 "log_days",
                 "the workspace decides on Azure; set retention_days of AuditTrail, and leave it "
                 "out here",
@@ -63,14 +63,14 @@ def check_needs(cloud: str, mode: object, args: Mapping[str, Any], refusals: Ref
         for argument in ("keyring_secret_id", "certificate_id"):
             value: object = args.get(argument)
             if isinstance(value, str) and not _VAULT_SECRET.match(value):
-                refusals.add(
+                errors.add(
                     argument, value, "the resource id of a Key Vault secret: /subscriptions/…"
                     "/providers/Microsoft.KeyVault/vaults/NAME/secrets/NAME",
                 )  # fmt: skip
     if mode == "serverless":
         for argument in _INSTANCES_ONLY:
             if args.get(argument) is not None:
-                refusals.say(
+                errors.say(
                     argument,
                     f"given {args[argument]!r}, but mode is 'serverless', where the cloud picks "
                     "the machine; leave it out, or set mode to 'instances'",
@@ -92,14 +92,14 @@ _SERVERLESS = {
 
 
 def serverless_size(
-    cloud: str, args: Mapping[str, Any], vcpu: int, refusals: Refusals
+    cloud: str, args: Mapping[str, Any], vcpu: int, errors: ArgumentErrors
 ) -> tuple[int, int]:
     """vCPU and GiB of memory: those of ``memory_gib``, by default the least with that ``vcpu``."""
     sizes = _SERVERLESS[cloud]
     if vcpu not in sizes:
         rule = OneOf(tuple(sizes))
-        refusals.add(
-            "vcpu", vcpu, f"{rule.words}, for mode 'serverless'",
+        errors.add(
+            "vcpu", vcpu, f"{rule.description}, for mode 'serverless'",
             "larger ones need mode 'instances'", limit=rule,
         )  # fmt: skip
         return vcpu, 2 * vcpu
@@ -107,8 +107,8 @@ def serverless_size(
     memory: object = args.get("memory_gib") or memories[0]
     if memory not in memories:
         rule = OneOf(tuple(memories))
-        words = f"{rule.words} GiB with {vcpu} vCPU, for mode 'serverless'"
-        refusals.add("memory_gib", memory, words, limit=rule)
+        words = f"{rule.description} GiB with {vcpu} vCPU, for mode 'serverless'"
+        errors.add("memory_gib", memory, words, limit=rule)
         return vcpu, memories[0]
     return vcpu, int(memory) if isinstance(memory, int | float) else memories[0]
 
@@ -274,16 +274,16 @@ def check(cloud: str, name: str, args: CpuInferenceTierArgs) -> CpuInferenceTier
     Raises:
         pulumi.InputPropertiesError: with every argument that was refused, and why.
     """
-    refusals = Refusals(f"CpuInferenceTier {name!r}")
+    errors = ArgumentErrors(f"CpuInferenceTier {name!r}")
     given: Mapping[str, Any] = args
-    checked = refusals.checked(given, CpuInferenceTierArgs, cloud)
-    checked_name(name, refusals)
-    placed = check_placed(cloud, given, refusals)
+    checked = errors.checked(given, CpuInferenceTierArgs, cloud)
+    checked_name(name, errors)
+    placed = check_placed(cloud, given, errors)
     mode: str = checked["mode"]
-    check_needs(cloud, mode, given, refusals)
+    check_needs(cloud, mode, given, errors)
     image: object = given.get("image")
     if isinstance(image, str) and not is_by_digest(image):
-        refusals.add(
+        errors.add(
             "image", image, "an image of the registry by digest: host/name@sha256:…",
             "a tag can be moved to another image",
         )  # fmt: skip
@@ -294,26 +294,26 @@ def check(cloud: str, name: str, args: CpuInferenceTierArgs) -> CpuInferenceTier
         high = max(high, low)
     if low > high:
         rule = Between(INSTANCES.low, high)
-        refusals.add("min_instances", low, f"at most max_instances, which is {high}", limit=rule)
+        errors.add("min_instances", low, f"at most max_instances, which is {high}", limit=rule)
     taken = _TAKEN_PORTS if cloud == "azure" and mode == "serverless" else ()
     port: int = checked["port"] or (8443 if taken else 443)
     if port in taken:
-        refusals.add(
+        errors.add(
             "port", port, "any port but 80 and 443, for 'serverless' on Azure", "use 8443",
             limit=OneOf((8443,)),
         )  # fmt: skip
     if port in (22, 3389):
-        refusals.add("port", port, "any port but those of remote shells", "443 is usual")
-    cidrs = private_ranges(given, "allowed_cidrs", refusals)
-    log_days(cloud, "log_days", checked["log_days"], refusals)
+        errors.add("port", port, "any port but those of remote shells", "443 is usual")
+    cidrs = private_ranges(given, "allowed_cidrs", errors)
+    log_days(cloud, "log_days", checked["log_days"], errors)
     machine, zones, size = None, (), (checked["vcpu"], checked["memory_gib"])
     if placed and mode == "instances":
-        machine, zones = _instances(placed, given, checked, refusals)
+        machine, zones = _instances(placed, given, checked, errors)
     elif placed and mode == "serverless":
-        zones = chosen_zones(placed, given, refusals)
-        size = serverless_size(cloud, given, checked["vcpu"], refusals)
-    checked_subnets(given, "serving_subnet_ids", zones, refusals)
-    refusals.raise_if_any()
+        zones = chosen_zones(placed, given, errors)
+        size = serverless_size(cloud, given, checked["vcpu"], errors)
+    checked_subnets(given, "serving_subnet_ids", zones, errors)
+    errors.raise_if_any()
     if placed is None:
         raise AssertionError("what can't be used was refused")
     model, version = model_and_version(checked["model_package"])
@@ -348,12 +348,12 @@ def is_by_digest(image: str) -> bool:
 
 
 def _instances(
-    placed: Placed, given: Mapping[str, Any], args: Mapping[str, Any], refusals: Refusals
+    placed: Placed, given: Mapping[str, Any], args: Mapping[str, Any], errors: ArgumentErrors
 ) -> tuple[catalogue.MachineType | None, tuple[str, ...]]:
-    demand = cpu_demand(given, args, refusals)
+    demand = cpu_demand(given, args, errors)
     if demand is None:
         return None, ()
-    machine = chosen_machine(placed, given, refusals, blame="vcpu", **demand)
+    machine = chosen_machine(placed, given, errors, blame="vcpu", **demand)
     if machine is None:
         return None, ()
-    return machine, machine_zones(placed, given, machine, refusals)
+    return machine, machine_zones(placed, given, machine, errors)

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Annotated, Any, NotRequired
 
 from falaj.components import catalogue
+from falaj.components.specification.argument_errors import ArgumentErrors
 from falaj.components.specification.arguments import Default
 from falaj.components.specification.described import described
 from falaj.components.specification.limits import Hint, OneOf
@@ -41,7 +42,6 @@ from falaj.components.specification.node_pools import (
     refuse_unsold_capacity,
 )
 from falaj.components.specification.placed import check_placed
-from falaj.components.specification.refusals import Refusals
 
 CAPACITIES = OneOf(
     ("on-demand", "spot"),
@@ -86,38 +86,38 @@ def check(cloud: str, name: str, args: CpuNodePoolArgs) -> CpuNodePoolSpec:
     Raises:
         pulumi.InputPropertiesError: with every argument that was refused, and why.
     """
-    refusals = Refusals(f"CpuNodePool {name!r}")
+    errors = ArgumentErrors(f"CpuNodePool {name!r}")
     given: Mapping[str, Any] = args
-    checked = refusals.checked(given, CpuNodePoolArgs, cloud)
-    checked_pool_name(cloud, name, refusals)
-    placed = check_placed(cloud, given, refusals)
-    refuse_unavailable_spot(cloud, checked, refusals)
+    checked = errors.checked(given, CpuNodePoolArgs, cloud)
+    checked_pool_name(cloud, name, errors)
+    placed = check_placed(cloud, given, errors)
+    refuse_unavailable_spot(cloud, checked, errors)
     capacity: str = checked["capacity"]
     system: bool = checked["system"]
-    size = checked_size(checked, given, refusals)
-    labels = checked_labels(given, refusals)
-    taints = checked_taints(given, refusals)
-    demand = cpu_demand(given, checked, refusals)
+    size = checked_size(checked, given, errors)
+    labels = checked_labels(given, errors)
+    taints = checked_taints(given, errors)
+    demand = cpu_demand(given, checked, errors)
     machine = None
     if placed and demand:
-        machine = chosen_machine(placed, given, refusals, blame="vcpu", **demand)
+        machine = chosen_machine(placed, given, errors, blame="vcpu", **demand)
     zones: tuple[str, ...] = ()
     if placed and machine:
-        refuse_spot_for(placed.data_class, capacity, refusals)
-        refuse_unsold_capacity(capacity, machine.name, machine.usage_classes, refusals)
-        zones = machine_zones(placed, given, machine, refusals)
-        checked_subnets(given, "node_subnet_ids", zones, refusals)
+        refuse_spot_for(placed.data_class, capacity, errors)
+        refuse_unsold_capacity(capacity, machine.name, machine.usage_classes, errors)
+        zones = machine_zones(placed, given, machine, errors)
+        checked_subnets(given, "node_subnet_ids", zones, errors)
     if system and capacity == "spot":
-        refusals.add(
+        errors.add(
             "capacity", "spot", "on-demand, for a pool with 'system'",
             "the cluster's own add-ons would go down with it",
         )  # fmt: skip
     if system and size.least == 0:
-        refusals.add(
+        errors.add(
             "min_nodes", 0, "1 or more, for a pool with 'system'",
             "the cluster's own add-ons need somewhere to run",
         )  # fmt: skip
-    refusals.raise_if_any()
+    errors.raise_if_any()
     if placed is None or machine is None:
         raise AssertionError("what can't be used was refused")
     return CpuNodePoolSpec(

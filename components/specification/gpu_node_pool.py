@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Annotated, Any, NotRequired
 
 from falaj.components import catalogue
+from falaj.components.specification.argument_errors import ArgumentErrors
 from falaj.components.specification.arguments import Default, Example
 from falaj.components.specification.described import described
 from falaj.components.specification.gpu_sharing import (
@@ -51,7 +52,6 @@ from falaj.components.specification.node_pools import (
     refuse_unsold_capacity,
 )
 from falaj.components.specification.placed import Placed, check_placed
-from falaj.components.specification.refusals import Refusals
 
 CAPACITIES = ByCloud.of(
     {
@@ -89,45 +89,45 @@ _RESERVATION_FORM = {
 }
 
 
-def check_reservation(cloud: str, args: Mapping[str, Any], refusals: Refusals) -> None:
+def check_reservation(cloud: str, args: Mapping[str, Any], errors: ArgumentErrors) -> None:
     """Hold ``reservation_id`` to ``capacity``: only what is reserved has one."""
     capacity: str = args["capacity"]
     given: str | None = args["reservation_id"]
     if capacity not in RESERVED:
         if given is not None:
-            refusals.say(
+            errors.say(
                 "reservation_id",
                 f"given {given!r}, but capacity is {capacity!r}, which uses no reservation; set "
                 f"capacity to {' or '.join(_reserved(cloud))}, or leave reservation_id out",
             )
     elif given is None:
-        refusals.say(
+        errors.say(
             "reservation_id",
             f"missing; capacity {capacity!r} needs {_RESERVATION_FORM[cloud]}; name it, or set "
             "capacity to 'on-demand'",
         )
     elif not _RESERVATION_ID[cloud].match(given):
-        refusals.add("reservation_id", given, _RESERVATION_FORM[cloud])
+        errors.add("reservation_id", given, _RESERVATION_FORM[cloud])
 
 
 def _reserved(cloud: str) -> list[str]:
     return [str(each) for each in CAPACITIES.on(cloud).values if each in RESERVED]
 
 
-def check_placement(args: Mapping[str, Any], refusals: Refusals) -> None:
+def check_placement(args: Mapping[str, Any], errors: ArgumentErrors) -> None:
     """Hold ``placement_group``, ``placement_group_name`` and ``capacity`` to each other."""
     group: str = args["placement_group"]
     name: str | None = args["placement_group_name"]
     capacity: str = args["capacity"]
     if group == "existing":
         if not name:
-            refusals.say(
+            errors.say(
                 "placement_group_name",
                 f"given {name!r}; placement_group 'existing' needs the group's name (AWS) or id "
                 "(Azure); name it, or set placement_group to 'cluster' to have one made",
             )
     elif name is not None:
-        refusals.say(
+        errors.say(
             "placement_group_name",
             f"given {name!r}, but placement_group is {group!r}; set it to 'existing', or leave "
             "placement_group_name out",
@@ -135,14 +135,14 @@ def check_placement(args: Mapping[str, Any], refusals: Refusals) -> None:
     if group == "cluster" and capacity == "reservation":
         # docs.aws.amazon.com/AWSEC2/latest/UserGuide/cr-cpg.html: capacity is reserved in a group
         # from the start or never; on Azure the reservation has its own place, too.
-        refusals.add(
+        errors.add(
             "placement_group", "cluster", "none or existing, with capacity 'reservation'",
             "a reservation that exists can't be moved into a new group: name the group it was "
             "made in, or use none",
         )  # fmt: skip
     if group in ("cluster", "existing") and capacity == "capacity-block":
         # docs.aws.amazon.com/AWSEC2/latest/UserGuide/capacity-blocks-using.html
-        refusals.add(
+        errors.add(
             "placement_group", group, "none, with capacity 'capacity-block'",
             "the machines of a capacity block are close to each other already, and a group of "
             "your own can keep some of them from starting",
@@ -224,26 +224,26 @@ def check(cloud: str, name: str, args: GpuNodePoolArgs) -> GpuNodePoolSpec:
     Raises:
         pulumi.InputPropertiesError: with every argument that was refused, and why.
     """
-    refusals = Refusals(f"GpuNodePool {name!r}")
+    errors = ArgumentErrors(f"GpuNodePool {name!r}")
     given: Mapping[str, Any] = args
-    checked = refusals.checked(given, GpuNodePoolArgs, cloud)
-    checked_pool_name(cloud, name, refusals)
-    placed = check_placed(cloud, given, refusals)
-    check_reservation(cloud, checked, refusals)
-    check_placement(checked, refusals)
-    refuse_unavailable_spot(cloud, checked, refusals)
-    size = checked_size(checked, given, refusals)
-    labels = checked_labels(given, refusals)
-    taints = checked_taints(given, refusals)
-    machine = _machine(placed, checked, refusals) if placed else None
+    checked = errors.checked(given, GpuNodePoolArgs, cloud)
+    checked_pool_name(cloud, name, errors)
+    placed = check_placed(cloud, given, errors)
+    check_reservation(cloud, checked, errors)
+    check_placement(checked, errors)
+    refuse_unavailable_spot(cloud, checked, errors)
+    size = checked_size(checked, given, errors)
+    labels = checked_labels(given, errors)
+    taints = checked_taints(given, errors)
+    machine = _machine(placed, checked, errors) if placed else None
     sharing, zones = NOT_SHARED, ()
     capacity: str = checked["capacity"]
     if placed and machine:
-        refuse_spot_for(placed.data_class, capacity, refusals)
-        refuse_unsold_capacity(capacity, machine.name, machine.usage_classes, refusals)
-        sharing = checked_sharing(checked, given, placed, machine, refusals)
-        zones = _zones(placed, given, machine, checked, refusals)
-    refusals.raise_if_any()
+        refuse_spot_for(placed.data_class, capacity, errors)
+        refuse_unsold_capacity(capacity, machine.name, machine.usage_classes, errors)
+        sharing = checked_sharing(checked, given, placed, machine, errors)
+        zones = _zones(placed, given, machine, checked, errors)
+    errors.raise_if_any()
     if placed is None or machine is None:
         raise AssertionError("what can't be used was refused")
     gpu = label_value(checked["gpu"])
@@ -273,14 +273,14 @@ def check(cloud: str, name: str, args: GpuNodePoolArgs) -> GpuNodePoolSpec:
 
 
 def _machine(
-    placed: Placed, args: Mapping[str, Any], refusals: Refusals
+    placed: Placed, args: Mapping[str, Any], errors: ArgumentErrors
 ) -> catalogue.MachineType | None:
     asked = {key: args[key] for key in ("gpu", "count", "fabric")}
     if not asked["gpu"] or not COUNT.allows(asked["count"]):
         return None
     if asked["fabric"] not in FABRICS.on(placed.place.cloud).values:
         asked["fabric"] = "none"
-    return chosen_machine(placed, args, refusals, blame="gpu", **asked)
+    return chosen_machine(placed, args, errors, blame="gpu", **asked)
 
 
 def _zones(
@@ -288,12 +288,12 @@ def _zones(
     args: Mapping[str, Any],
     machine: catalogue.MachineType,
     checked: Mapping[str, Any],
-    refusals: Refusals,
+    errors: ArgumentErrors,
 ) -> tuple[str, ...]:
     """The zones, of which there can be only one where something binds the nodes together."""
     capacity, fabric, group = (checked[it] for it in ("capacity", "fabric", "placement_group"))
-    zones = machine_zones(placed, args, machine, refusals)
-    checked_subnets(args, "node_subnet_ids", zones, refusals)
+    zones = machine_zones(placed, args, machine, errors)
+    checked_subnets(args, "node_subnet_ids", zones, errors)
     if len(zones) < 2:
         return zones
     # A reservation of AWS lies in one zone; a group of reservations of Azure may lie in several.
@@ -306,7 +306,7 @@ def _zones(
     if not reasons:
         return zones
     if args.get("zones") is not None or reserved:
-        refusals.add(
+        errors.add(
             "zones", list(zones), f"exactly one, because of {' and '.join(reasons)}",
             "name the zone that the reservation lies in" if reserved
             else "keep one of them, or make one pool for each",

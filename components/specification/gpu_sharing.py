@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from falaj.components import catalogue
+from falaj.components.specification.argument_errors import ArgumentErrors
 from falaj.components.specification.limits import Between
 from falaj.components.specification.placed import Placed
-from falaj.components.specification.refusals import Refusals
 
 LEAST_SLICES, MOST_SLICES = 2, 16
 TIME_SLICES = Between(LEAST_SLICES, MOST_SLICES)
@@ -58,7 +58,7 @@ def checked_sharing(
     given: Mapping[str, Any],
     placed: Placed,
     machine: catalogue.MachineType,
-    refusals: Refusals,
+    errors: ArgumentErrors,
 ) -> Sharing:
     """How the checked arguments ``sharing`` and ``time_slices`` divide a GPU.
 
@@ -69,13 +69,13 @@ def checked_sharing(
     slices: object = given.get("time_slices")
     if sharing == "time-slicing":
         if placed.data_class == "restricted":
-            refusals.add(
+            errors.add(
                 "sharing", sharing, "none or a MIG profile, where data_class is 'restricted'",
                 "pods that share a GPU by time-slicing share its memory unprotected",
             )  # fmt: skip
         return Sharing("time-slicing", None, args["time_slices"])
     if slices is not None:
-        refusals.say(
+        errors.say(
             "time_slices",
             f"given {slices!r}, but sharing is {sharing!r}; set sharing to 'time-slicing', or "
             "leave time_slices out",
@@ -83,9 +83,9 @@ def checked_sharing(
     if sharing == "none":
         return NOT_SHARED
     if not sharing.startswith(_MIG):
-        refusals.add("sharing", sharing, "none, time-slicing, or a MIG profile as mig-1g.18gb")
+        errors.add("sharing", sharing, "none, time-slicing, or a MIG profile as mig-1g.18gb")
         return NOT_SHARED
-    return _mig(placed.place.cloud, sharing.removeprefix(_MIG), machine, refusals)
+    return _mig(placed.place.cloud, sharing.removeprefix(_MIG), machine, errors)
 
 
 def node_resources(machine: catalogue.MachineType, sharing: Sharing) -> dict[str, int]:
@@ -118,17 +118,19 @@ def mig_profiles(cloud: str, machine: catalogue.MachineType) -> dict[str, int]:
     return found
 
 
-def _mig(cloud: str, profile: str, machine: catalogue.MachineType, refusals: Refusals) -> Sharing:
+def _mig(
+    cloud: str, profile: str, machine: catalogue.MachineType, errors: ArgumentErrors
+) -> Sharing:
     allowed = mig_profiles(cloud, machine)
     if profile in allowed:
         return Sharing("mig", profile, allowed[profile])
     if not allowed:
-        refusals.say(
+        errors.say(
             "sharing",
             f"given 'mig-{profile}', but {machine} with {machine.gpu_text} has no MIG; allowed: "
             "none, time-slicing; or ask for a GPU with MIG (A100, H100, H200, B200)",
         )
     else:
         names = ", ".join(f"mig-{name} (max {most})" for name, most in allowed.items())
-        refusals.add("sharing", f"mig-{profile}", f"{names} on each of its GPUs")
+        errors.add("sharing", f"mig-{profile}", f"{names} on each of its GPUs")
     return NOT_SHARED

@@ -7,12 +7,12 @@ from typing import Annotated, Any, NotRequired, cast
 
 import pulumi
 
+from falaj.components.specification.argument_errors import ArgumentErrors
 from falaj.components.specification.arguments import Default
 from falaj.components.specification.described import described
 from falaj.components.specification.limits import Between, OneOf
 from falaj.components.specification.placed import Placed, PlacedArgs, check_placed
 from falaj.components.specification.principals import checked_principals
-from falaj.components.specification.refusals import Refusals
 
 PROVISIONER = "provisioner"
 TRAINER = "trainer"
@@ -89,21 +89,21 @@ def check(cloud: str, name: str, args: IdentityArgs) -> IdentitySpec:
     Raises:
         pulumi.InputPropertiesError: with every argument that was refused, and why.
     """
-    refusals = Refusals(f"Identity {name!r}")
+    errors = ArgumentErrors(f"Identity {name!r}")
     given: Mapping[str, Any] = args
-    checked = refusals.checked(given, IdentityArgs, cloud)
-    placed = check_placed(cloud, given, refusals)
-    members = _members(cloud, {} if checked["members"] is None else checked["members"], refusals)
+    checked = errors.checked(given, IdentityArgs, cloud)
+    placed = check_placed(cloud, given, errors)
+    members = _members(cloud, {} if checked["members"] is None else checked["members"], errors)
     minutes: int = checked["session_minutes"]
     if cloud == "azure":
-        refusals.needed(given, ("key_ring_id",), "on Azure")
+        errors.needed(given, ("key_ring_id",), "on Azure")
         if given.get("session_minutes") is not None:
-            refusals.say(
+            errors.say(
                 "session_minutes",
                 f"given {minutes}; on Azure the tenant's settings of Privileged Identity "
                 "Management say how long a duty is taken up for: leave it out",
             )
-    refusals.raise_if_any()
+    errors.raise_if_any()
     if placed is None:
         raise AssertionError("what can't be used was refused")
     return IdentitySpec(
@@ -123,16 +123,16 @@ def conflict(duties: tuple[str, ...]) -> tuple[str, str, str] | None:
     return None
 
 
-def _members(cloud: str, value: object, refusals: Refusals) -> dict[str, tuple[str, ...]]:
+def _members(cloud: str, value: object, errors: ArgumentErrors) -> dict[str, tuple[str, ...]]:
     found: dict[str, tuple[str, ...]] = dict.fromkeys(DUTIES, ())
     if not isinstance(value, Mapping):
-        refusals.add("members", value, f"lists of principals by duty: {', '.join(DUTIES)}")
+        errors.add("members", value, f"lists of principals by duty: {', '.join(DUTIES)}")
         return found
     for duty, principals in cast("Mapping[str, object]", value).items():
         if duty not in DUTIES:
-            refusals.add("members", duty, ", ".join(DUTIES))
+            errors.add("members", duty, ", ".join(DUTIES))
             continue
-        found[duty] = checked_principals(cloud, f"members.{duty}", principals, refusals)
+        found[duty] = checked_principals(cloud, f"members.{duty}", principals, errors)
     held: dict[str, tuple[str, ...]] = {}
     for duty, principals in found.items():
         for principal in principals:
@@ -141,7 +141,7 @@ def _members(cloud: str, value: object, refusals: Refusals) -> dict[str, tuple[s
         clash = conflict(duties)
         if clash:
             one, other, reason = clash
-            refusals.say(
+            errors.say(
                 f"members.{other}",
                 f"{principal} is {one} and {other}: {reason}; give one of the duties to "
                 "somebody else",

@@ -6,12 +6,12 @@ from typing import Annotated, Any, NotRequired
 
 from annotated_types import Len
 
+from falaj.components.specification.argument_errors import ArgumentErrors
 from falaj.components.specification.arguments import Default
 from falaj.components.specification.described import described
 from falaj.components.specification.limits import Between, OneOf
 from falaj.components.specification.placed import Placed, PlacedArgs, check_placed
 from falaj.components.specification.principals import checked_principals
-from falaj.components.specification.refusals import Refusals
 
 PURPOSES = ("data", "disks", "cluster", "logs", "registry", "state")
 ROTATION_DAYS = Between(90, 2560)
@@ -62,13 +62,13 @@ def check(cloud: str, name: str, args: KeyRingArgs) -> KeyRingSpec:
     Raises:
         pulumi.InputPropertiesError: with every argument that was refused, and why.
     """
-    refusals = Refusals(f"KeyRing {name!r}")
+    errors = ArgumentErrors(f"KeyRing {name!r}")
     given: Mapping[str, Any] = args
-    checked = refusals.checked(given, KeyRingArgs, cloud)
-    placed = check_placed(cloud, given, refusals)
+    checked = errors.checked(given, KeyRingArgs, cloud)
+    placed = check_placed(cloud, given, errors)
     purposes: tuple[str, ...] = checked["purposes"]
     administrators = checked_principals(
-        cloud, "administrators", checked["administrators"] or (), refusals
+        cloud, "administrators", checked["administrators"] or (), errors
     )
     days: int | None = checked["deletion_window_days"]
     if days is None:
@@ -76,19 +76,19 @@ def check(cloud: str, name: str, args: KeyRingArgs) -> KeyRingSpec:
         days = int(DELETION_WINDOW_DAYS.high if retained else DELETION_WINDOW_DAYS.low)
     hsm: bool = checked["managed_hsm"]
     if hsm and cloud == "aws":
-        refusals.say(
+        errors.say(
             "managed_hsm",
             "given True; AWS KMS keeps keys in shared hardware modules (FIPS 140-3) and offers no "
             "module of one's own here; leave it out, or choose Azure",
         )
     if hsm and cloud == "azure" and "disks" not in purposes:
-        refusals.add(
+        errors.add(
             "purposes",
             list(purposes),
             "purposes with 'disks' among them where managed_hsm is set",
             "disks are encrypted from the vault, which would be empty",
         )
-    refusals.raise_if_any()
+    errors.raise_if_any()
     if placed is None:
         raise AssertionError("what can't be used was refused")
     ordered = tuple(each for each in PURPOSES if each in purposes)

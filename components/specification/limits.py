@@ -26,7 +26,7 @@ class Limit:
     """A rule for plain values."""
 
     @property
-    def words(self) -> str:
+    def description(self) -> str:
         """The rule, for people."""
         raise NotImplementedError
 
@@ -60,7 +60,7 @@ class TextRule(Limit):
     """A text that it allows."""
 
     @property
-    def words(self) -> str:
+    def description(self) -> str:
         """The rule and an example."""
         return f"{self.rule}, such as {self.example}"
 
@@ -92,7 +92,7 @@ class OneOf(Limit):
     """What to do where none of the values will do."""
 
     @property
-    def words(self) -> str:
+    def description(self) -> str:
         """The values."""
         return ", ".join(map(str, self.values))
 
@@ -135,7 +135,7 @@ class Between(Limit):
     """What they are numbers of, where the argument's name leaves that open."""
 
     @property
-    def words(self) -> str:
+    def description(self) -> str:
         """The range."""
         unit = f" {self.unit}" if self.unit else ""
         low = plain_number(self.low)

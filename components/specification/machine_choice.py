@@ -6,10 +6,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from falaj.components import catalogue
+from falaj.components.specification.argument_errors import ArgumentErrors
 from falaj.components.specification.arguments import with_defaults
 from falaj.components.specification.limits import Between, OneOf
 from falaj.components.specification.placed import Placed
-from falaj.components.specification.refusals import Refusals
 from falaj.components.specification.zones import chosen_zones, region_zones
 
 INT8 = OneOf(("amx", "vnni", "i8mm", "any"))
@@ -23,7 +23,7 @@ MEMORY_GIB = Between(1, 24_576)
 def cpu_demand(
     given: Mapping[str, Any],
     args: Mapping[str, Any],
-    refusals: Refusals,
+    errors: ArgumentErrors,
 ) -> dict[str, Any] | None:
     """What `catalogue.Demand` takes, from ``vcpu``, ``memory_gib``, ``int8`` and ``arch``.
 
@@ -33,7 +33,7 @@ def cpu_demand(
     Args:
         given: the component's arguments.
         args: the same, checked.
-        refusals: collects what is wrong.
+        errors: collects what is wrong.
     """
     names = ("vcpu", "memory_gib", "int8", "arch")
     named = args["machine"] is not None
@@ -46,9 +46,9 @@ def cpu_demand(
     wanted = found.setdefault("arch", None)
     for kind, needed in (("i8mm", "arm64"), ("amx", "x86_64"), ("vnni", "x86_64")):
         if int8 == kind and ARCHITECTURES.allows(wanted) and wanted != needed:
-            refusals.add("int8", kind, f"instructions of {wanted}", f"{kind} is {needed}'s")
+            errors.add("int8", kind, f"instructions of {wanted}", f"{kind} is {needed}'s")
             return None
-    return None if refusals.has(*names) else found
+    return None if errors.has(*names) else found
 
 
 def machine_demand(kind: type, given: Mapping[str, Any]) -> catalogue.Demand:
@@ -63,14 +63,14 @@ def machine_demand(kind: type, given: Mapping[str, Any]) -> catalogue.Demand:
         asked = {key: args[key] for key in ("gpu", "count", "fabric")}
     else:
         # What can't go together is refused by the component, whose message says it best.
-        asked = cpu_demand(given, args, Refusals(kind.__name__)) or {}
+        asked = cpu_demand(given, args, ArgumentErrors(kind.__name__)) or {}
     return catalogue.Demand(**asked, zones=args["zones"])
 
 
 def chosen_machine(
     placed: Placed,
     args: Mapping[str, Any],
-    refusals: Refusals,
+    errors: ArgumentErrors,
     *,
     blame: str,
     **demand: Any,
@@ -80,11 +80,11 @@ def chosen_machine(
     Args:
         placed: where it has to be sold.
         args: the component's arguments.
-        refusals: gets what is wrong, with what is sold instead.
+        errors: gets what is wrong, with what is sold instead.
         blame: the argument that is named where nothing satisfies the demand.
         demand: as `catalogue.Demand` takes it.
     """
-    zones = _named_zones(placed, args, refusals)
+    zones = _named_zones(placed, args, errors)
     # A zone that is reported as impaired counts only where the user has named it.
     preferred = zones or (_sound_zones(placed) if placed.place.cloud == "aws" else ())
     named = args.get("machine")
@@ -97,14 +97,14 @@ def chosen_machine(
         sold = placed.place.machines("gpu" if blame == "gpu" else "cpu")
         if named is not None:
             names = dict.fromkeys(each.name for each in sold)
-            refusals.say("machine", str(error), limit=OneOf(tuple(names)))
+            errors.say("machine", str(error), limit=OneOf(tuple(names)))
         else:
             models = dict.fromkeys(each.gpu.model for each in sold if each.gpu)
-            refusals.say(blame, str(error), limit=OneOf(tuple(models)) if models else None)
+            errors.say(blame, str(error), limit=OneOf(tuple(models)) if models else None)
         return None
     if shortfalls:
         asked = catalogue.Demand(**demand, zones=zones or None)
-        refusals.say(
+        errors.say(
             "machine",
             f"given {machine.name!r}, but {'; '.join(shortfalls)}; asked for: {asked}; change "
             "what is asked, or leave out 'machine' for the cheapest that has it",
@@ -117,7 +117,7 @@ def machine_zones(
     placed: Placed,
     args: Mapping[str, Any],
     machine: catalogue.MachineType,
-    refusals: Refusals,
+    errors: ArgumentErrors,
 ) -> tuple[str, ...]:
     """Zones in which the machine is used, in the region's order.
 
@@ -131,17 +131,17 @@ def machine_zones(
         impaired = set(placed.place.status.impaired_zones)
         sound = tuple(zone for zone in sold if zone not in impaired)
         if not sound:
-            refusals.say(
+            errors.say(
                 "zones",
                 f"{machine} is sold only in zones that are reported as impaired: "
                 f"{', '.join(sold)}; name them in 'zones' to accept that, or ask for another "
                 "machine",
             )
         return sound
-    named = chosen_zones(placed, args, refusals)
+    named = chosen_zones(placed, args, errors)
     elsewhere = tuple(zone for zone in named if zone not in sold)
     if elsewhere:
-        refusals.say(
+        errors.say(
             "zones",
             f"{machine} is not sold in {', '.join(elsewhere)}; it is sold in {', '.join(sold)}",
         )
@@ -149,7 +149,7 @@ def machine_zones(
 
 
 def checked_subnets(
-    args: Mapping[str, Any], argument: str, zones: Sequence[str], refusals: Refusals
+    args: Mapping[str, Any], argument: str, zones: Sequence[str], errors: ArgumentErrors
 ) -> None:
     """Refuse plain subnets that lack a zone the user has named.
 
@@ -161,7 +161,7 @@ def checked_subnets(
     keys = [str(key) for key in subnets]
     lacking = [zone for zone in zones if zone not in keys]
     if lacking:
-        refusals.say(
+        errors.say(
             "zones",
             f"{', '.join(lacking)} has no subnet in {argument}, which has "
             f"{', '.join(keys) or 'none'}; add the zone to the network or leave it out here",
@@ -216,10 +216,12 @@ def machine_notes(
     return notes
 
 
-def _named_zones(placed: Placed, args: Mapping[str, Any], refusals: Refusals) -> tuple[str, ...]:
+def _named_zones(
+    placed: Placed, args: Mapping[str, Any], errors: ArgumentErrors
+) -> tuple[str, ...]:
     if args.get("zones") is None or placed.place.cloud != "aws":
         return ()
-    return chosen_zones(placed, args, refusals)
+    return chosen_zones(placed, args, errors)
 
 
 def _sound_zones(placed: Placed) -> tuple[str, ...]:

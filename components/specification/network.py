@@ -8,12 +8,12 @@ from typing import Annotated, Any, NotRequired
 import pulumi
 
 from falaj.components.specification.address_plan import PRIVATE, AddressPlan
+from falaj.components.specification.argument_errors import ArgumentErrors
 from falaj.components.specification.arguments import Default
 from falaj.components.specification.cluster import POD_CIDR
 from falaj.components.specification.described import described
 from falaj.components.specification.limits import OneOf, TextRule
 from falaj.components.specification.placed import Placed, PlacedArgs, check_placed
-from falaj.components.specification.refusals import Refusals
 from falaj.components.specification.retention import LOG_DAYS, log_days
 from falaj.components.specification.zones import REGIONAL, chosen_zones, region_zones
 
@@ -93,26 +93,26 @@ def check(cloud: str, name: str, args: NetworkArgs) -> NetworkSpec:
     Raises:
         pulumi.InputPropertiesError: with every argument that was refused, and why.
     """
-    refusals = Refusals(f"Network {name!r}")
+    errors = ArgumentErrors(f"Network {name!r}")
     given: Mapping[str, Any] = args
-    checked = refusals.checked(given, NetworkArgs, cloud)
-    placed = check_placed(cloud, given, refusals)
-    zones = chosen_zones(placed, given, refusals) if placed else ()
-    network = _cidr(checked["cidr"], refusals)
+    checked = errors.checked(given, NetworkArgs, cloud)
+    placed = check_placed(cloud, given, errors)
+    zones = chosen_zones(placed, given, errors) if placed else ()
+    network = _cidr(checked["cidr"], errors)
     if cloud == "azure" and network and network.overlaps(ipaddress.IPv4Network(POD_CIDR)):
-        refusals.add("cidr", str(network), f"a range apart from {POD_CIDR}, where pods are")
-    domains = _domains(checked["egress_domains"] or (), refusals)
-    days = log_days(cloud, "flow_log_days", checked["flow_log_days"], refusals)
+        errors.add("cidr", str(network), f"a range apart from {POD_CIDR}, where pods are")
+    domains = _domains(checked["egress_domains"] or (), errors)
+    days = log_days(cloud, "flow_log_days", checked["flow_log_days"], errors)
     purpose: str = checked["purpose"]
     if cloud == "azure":
-        refusals.needed(given, ("key_identity_id",), "on Azure")
+        errors.needed(given, ("key_identity_id",), "on Azure")
     elif purpose == SERVING and domains:
-        refusals.say(
+        errors.say(
             "egress_domains",
             f"given {', '.join(domains)} with purpose 'serving', which has no nodes, and only "
             "nodes use the firewall on AWS; leave it out, or set purpose to 'cluster'",
         )
-    refusals.raise_if_any()
+    errors.raise_if_any()
     if placed is None or network is None:
         raise AssertionError("what can't be used was refused")
     planned = (REGIONAL,) if cloud == "azure" else region_zones(placed.place)
@@ -129,34 +129,34 @@ def check(cloud: str, name: str, args: NetworkArgs) -> NetworkSpec:
     )
 
 
-def _cidr(value: object, refusals: Refusals) -> ipaddress.IPv4Network | None:
+def _cidr(value: object, errors: ArgumentErrors) -> ipaddress.IPv4Network | None:
     allowed = "a private range from /16 to /22 such as 10.64.0.0/16"
     try:
         network = ipaddress.IPv4Network(value if isinstance(value, str) else "")
     except ValueError as error:
-        refusals.add("cidr", value, allowed, str(error))
+        errors.add("cidr", value, allowed, str(error))
         return None
     inside = any(network.subnet_of(private) for private in PRIVATE)
     if not inside or not 16 <= network.prefixlen <= 22:
-        refusals.add("cidr", value, allowed + ", inside 10/8, 172.16/12 or 192.168/16")
+        errors.add("cidr", value, allowed + ", inside 10/8, 172.16/12 or 192.168/16")
         return None
     return network
 
 
-def _domains(value: object, refusals: Refusals) -> tuple[str, ...]:
+def _domains(value: object, errors: ArgumentErrors) -> tuple[str, ...]:
     found: list[str] = []
-    for position, given in enumerate(refusals.texts("egress_domains", value)):
+    for position, given in enumerate(errors.texts("egress_domains", value)):
         domain = given.lower()
         at = f"egress_domains[{position}]"
         if not DOMAIN.allows(domain):
-            refusals.add(
+            errors.add(
                 at,
                 given,
                 DOMAIN,
                 "leave out scheme, port, path and '*', and write out no address",
             )
         elif domain in found:
-            refusals.add(at, given, "each only once", "leave out the second")
+            errors.add(at, given, "each only once", "leave out the second")
         else:
             found.append(domain)
     return tuple(found)

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from falaj.components.specification.refusals import Refusals
+from falaj.components.specification.argument_errors import ArgumentErrors
 
 #: Prefix of the labels that pools set and that quotas and queues rely on.
 PREFIX = "falaj.io/"
@@ -49,38 +49,38 @@ class Taint:
 GPU_TAINT = Taint("nvidia.com/gpu", "present", "NoSchedule")
 
 
-def checked_labels(args: Mapping[str, Any], refusals: Refusals) -> dict[str, str]:
+def checked_labels(args: Mapping[str, Any], errors: ArgumentErrors) -> dict[str, str]:
     """The labels of the argument ``labels``; those that can't be set are refused."""
     found: dict[str, str] = {}
     if args.get("labels") is None:
         return found
-    given = refusals.mapping("labels", args["labels"])
+    given = errors.mapping("labels", args["labels"])
     if len(given) > MOST_LABELS:
-        refusals.add("labels", f"{len(given)} labels", f"at most {MOST_LABELS}")
+        errors.add("labels", f"{len(given)} labels", f"at most {MOST_LABELS}")
     for key, value in given.items():
         at = f"labels[{key!r}]"
-        if _key_allowed(at, key, refusals):
+        if _key_allowed(at, key, errors):
             if value and not _NAME.match(value):
-                refusals.add(at, value, "at most 63 letters, digits, '-', '_' and '.'")
+                errors.add(at, value, "at most 63 letters, digits, '-', '_' and '.'")
             else:
                 found[key] = value
     return found
 
 
-def checked_taints(args: Mapping[str, Any], refusals: Refusals) -> tuple[Taint, ...]:
+def checked_taints(args: Mapping[str, Any], errors: ArgumentErrors) -> tuple[Taint, ...]:
     """The taints of the argument ``taints``, each written ``key=value:Effect``."""
     found: list[Taint] = []
     if args.get("taints") is None:
         return ()
-    for position, text in enumerate(refusals.texts("taints", args["taints"])):
+    for position, text in enumerate(errors.texts("taints", args["taints"])):
         at = f"taints[{position}]"
         key_value, colon, effect = text.rpartition(":")
         key, _, value = key_value.partition("=")
         if not colon or effect not in EFFECTS or not key:
-            refusals.add(at, text, f"key=value:Effect, with Effect one of {', '.join(EFFECTS)}")
+            errors.add(at, text, f"key=value:Effect, with Effect one of {', '.join(EFFECTS)}")
         elif value and not _NAME.match(value):
-            refusals.add(at, text, "a value of at most 63 letters, digits, '-', '_' and '.'")
-        elif _key_allowed(at, key, refusals):
+            errors.add(at, text, "a value of at most 63 letters, digits, '-', '_' and '.'")
+        elif _key_allowed(at, key, errors):
             found.append(Taint(key, value, effect))
     return tuple(found)
 
@@ -90,14 +90,14 @@ def label_value(text: str) -> str:
     return re.sub(r"[^a-z0-9._-]+", "-", text.lower()).strip("-._")[:63].rstrip("-._")
 
 
-def _key_allowed(at: str, key: str, refusals: Refusals) -> bool:
+def _key_allowed(at: str, key: str, errors: ArgumentErrors) -> bool:
     prefix, slash, name = key.rpartition("/")
     if not _NAME.match(name) or (slash and not _PREFIX.match(prefix)):
-        refusals.add(at, key, "a key such as team or example.ae/team, its name at most 63 long")
+        errors.add(at, key, "a key such as team or example.ae/team, its name at most 63 long")
         return False
     for reserved in (*_RESERVED, PREFIX.rstrip("/")):
         if prefix == reserved or prefix.endswith(f".{reserved}"):
-            refusals.add(
+            errors.add(
                 at, key, f"any key that doesn't belong to {reserved}",
                 "that one is set by the cluster or by Falaj",
             )  # fmt: skip

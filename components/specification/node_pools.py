@@ -7,6 +7,7 @@ from typing import Annotated, Any, NotRequired
 import pulumi
 
 from falaj.components import catalogue
+from falaj.components.specification.argument_errors import ArgumentErrors
 from falaj.components.specification.arguments import Default
 from falaj.components.specification.forms import NAME
 from falaj.components.specification.kubernetes_version import DEFAULT as DEFAULT_VERSION
@@ -14,8 +15,7 @@ from falaj.components.specification.kubernetes_version import VERSIONS
 from falaj.components.specification.limits import Between
 from falaj.components.specification.node_labels import Taint
 from falaj.components.specification.placed import Placed, PlacedArgs
-from falaj.components.specification.refusals import Refusals
-from falaj.components.specification.spelling import camel
+from falaj.components.specification.property_names import camel
 
 #: Most nodes of an EKS managed node group and of an AKS pool with scale sets, by default quota:
 #: docs.aws.amazon.com/eks/latest/userguide/service-quotas.html (450),
@@ -188,31 +188,33 @@ class NodePool(pulumi.ComponentResource):
 _OUTPUTS = tuple(NodePool.__annotations__)
 
 
-def checked_name(name: str, refusals: Refusals) -> None:
+def checked_name(name: str, errors: ArgumentErrors) -> None:
     """Refuse a pool's name that can't be a label and part of the names in the cloud."""
-    refusals.form("name", name, NAME)
+    errors.form("name", name, NAME)
 
 
-def checked_pool_name(cloud: str, name: str, refusals: Refusals) -> None:
+def checked_pool_name(cloud: str, name: str, errors: ArgumentErrors) -> None:
     """Refuse what `checked_name` does, and on Azure the name of the cluster's own pool.
 
     Names of pools in AKS have no dashes, so that ``sys-tem`` would be the same one.
     """
-    checked_name(name, refusals)
+    checked_name(name, errors)
     if cloud == "azure" and name.replace("-", "") == AKS_SYSTEM_POOL:
-        refusals.add(
+        errors.add(
             "name", name, f"any other: {AKS_SYSTEM_POOL!r} is the pool that Cluster makes itself "
             "for the add-ons of AKS", "name the pool after what it is for, such as 'add-ons'",
         )  # fmt: skip
 
 
-def checked_size(args: Mapping[str, Any], given: Mapping[str, Any], refusals: Refusals) -> Size:
+def checked_size(
+    args: Mapping[str, Any], given: Mapping[str, Any], errors: ArgumentErrors
+) -> Size:
     """How many nodes ``min_nodes``, ``max_nodes`` and ``nodes`` come to.
 
     Args:
         args: the checked arguments.
         given: what was given of them.
-        refusals: collects what is wrong.
+        errors: collects what is wrong.
     """
     low: int = args["min_nodes"]
     high: int = args["max_nodes"]
@@ -221,42 +223,42 @@ def checked_size(args: Mapping[str, Any], given: Mapping[str, Any], refusals: Re
         high = max(high, low)
     initial: int = low if args["nodes"] is None else args["nodes"]
     if low > high:
-        refusals.add(
+        errors.add(
             "min_nodes", low, f"at most max_nodes, which is {high}", "lower it or raise max_nodes",
             limit=Between(NODES.low, high),
         )  # fmt: skip
     elif not low <= initial <= high:
-        refusals.add(
+        errors.add(
             "nodes", initial, f"{low} to {high} (min_nodes to max_nodes)",
             "change it or the limits", limit=Between(low, high),
         )  # fmt: skip
     return Size(low, high, initial)
 
 
-def refuse_unavailable_spot(cloud: str, args: Mapping[str, Any], refusals: Refusals) -> None:
+def refuse_unavailable_spot(cloud: str, args: Mapping[str, Any], errors: ArgumentErrors) -> None:
     """Refuse to say how spot pools of AKS are updated, which takes no such settings."""
     if cloud == "azure" and args["capacity"] == "spot" and args["max_unavailable"] is not None:
-        refusals.say(
+        errors.say(
             "max_unavailable",
             f"given {args['max_unavailable']}, but capacity is 'spot', and AKS takes no settings "
             "of updates with it; leave it out, or set capacity to 'on-demand'",
         )
 
 
-def refuse_spot_for(data_class: str, capacity: str, refusals: Refusals) -> None:
+def refuse_spot_for(data_class: str, capacity: str, errors: ArgumentErrors) -> None:
     """Refuse spot machines for restricted data: the cloud may take them away at any moment, and
     with them whatever was in memory or on the scratch disks before it was wiped on our terms."""
     if capacity == "spot" and data_class == "restricted":
-        refusals.add(
+        errors.add(
             "capacity", "spot", "on-demand, where data_class is 'restricted'",
             "the cloud ends spot machines at any moment, before data could be wiped",
         )  # fmt: skip
 
 
 def refuse_unsold_capacity(
-    capacity: str, machine: str, usage_classes: tuple[str, ...], refusals: Refusals
+    capacity: str, machine: str, usage_classes: tuple[str, ...], errors: ArgumentErrors
 ) -> None:
     """Refuse spot or capacity blocks of a machine that isn't sold that way."""
     if capacity in ("spot", "capacity-block") and usage_classes and capacity not in usage_classes:
         sold = ", ".join(usage_classes)
-        refusals.say("capacity", f"{machine} is not sold as {capacity!r}; it is sold as: {sold}")
+        errors.say("capacity", f"{machine} is not sold as {capacity!r}; it is sold as: {sold}")

@@ -9,11 +9,11 @@ from annotated_types import Len
 
 from falaj.components import catalogue
 from falaj.components.catalogue import REGIONS
+from falaj.components.specification.argument_errors import ArgumentErrors
 from falaj.components.specification.arguments import Default
 from falaj.components.specification.described import described
 from falaj.components.specification.limits import Between, OneOf
 from falaj.components.specification.placed import Placed, PlacedArgs, check_placed
-from falaj.components.specification.refusals import Refusals
 
 BUCKETS = ("datasets", "models", "checkpoints", "audit", "state")
 REDUNDANCIES = ("local", "zone", "geo")
@@ -78,19 +78,19 @@ def check(cloud: str, name: str, args: ObjectStoreArgs) -> ObjectStoreSpec:
     Raises:
         pulumi.InputPropertiesError: with every argument that was refused, and why.
     """
-    refusals = Refusals(f"ObjectStore {name!r}")
+    errors = ArgumentErrors(f"ObjectStore {name!r}")
     given: Mapping[str, Any] = args
-    checked = refusals.checked(given, ObjectStoreArgs, cloud)
-    placed = check_placed(cloud, given, refusals)
+    checked = errors.checked(given, ObjectStoreArgs, cloud)
+    placed = check_placed(cloud, given, errors)
     if cloud == "azure":
         needed = ("key_identity_id", "network_id", "endpoint_subnet_id")
-        refusals.needed(given, needed, "on Azure")
+        errors.needed(given, needed, "on Azure")
     regions: tuple[str, ...] = ()
     redundancy = "zone"
     if placed:
-        regions = _regions(placed, given.get("allowed_regions"), refusals)
-        redundancy = _redundancy(placed, checked["redundancy"], regions, refusals)
-    refusals.raise_if_any()
+        regions = _regions(placed, given.get("allowed_regions"), errors)
+        redundancy = _redundancy(placed, checked["redundancy"], regions, errors)
+    errors.raise_if_any()
     if placed is None:
         raise AssertionError("what can't be used was refused")
     return ObjectStoreSpec(
@@ -103,41 +103,41 @@ def check(cloud: str, name: str, args: ObjectStoreArgs) -> ObjectStoreSpec:
     )
 
 
-def _regions(placed: Placed, value: object, refusals: Refusals) -> tuple[str, ...]:
+def _regions(placed: Placed, value: object, errors: ArgumentErrors) -> tuple[str, ...]:
     if value is None:
         return (placed.region,)
-    found = refusals.texts("allowed_regions", value)
+    found = errors.texts("allowed_regions", value)
     for position, region in enumerate(found):
         try:
             catalogue.place(placed.place.cloud, region)
         except catalogue.CatalogueError as error:
-            refusals.say(f"allowed_regions[{position}]", str(error))
+            errors.say(f"allowed_regions[{position}]", str(error))
     if placed.region not in found:
-        refusals.add("allowed_regions", list(found), f"regions with {placed.region} among them")
+        errors.add("allowed_regions", list(found), f"regions with {placed.region} among them")
     return found
 
 
 def _redundancy(
-    placed: Placed, value: str | None, regions: tuple[str, ...], refusals: Refusals
+    placed: Placed, value: str | None, regions: tuple[str, ...], errors: ArgumentErrors
 ) -> str:
     has_zones = bool(placed.place.zones)
     if value is None:
         return "zone" if has_zones else "local"
     if placed.place.cloud == "aws" and value != "zone":
-        refusals.add(
+        errors.add(
             "redundancy",
             value,
             "zone",
             "S3 keeps data in several zones of the one region that AWS has in the country",
         )
     elif value == "zone" and not has_zones:
-        refusals.add("redundancy", value, "local, geo", f"{placed.region} has no zones")
+        errors.add("redundancy", value, "local, geo", f"{placed.region} has no zones")
     elif value == "geo":
         pair = placed.place.pair
         if pair is None:
-            refusals.add("redundancy", value, "local, zone", f"{placed.region} has no pair")
+            errors.add("redundancy", value, "local, zone", f"{placed.region} has no pair")
         elif pair not in regions:
-            refusals.add(
+            errors.add(
                 "redundancy",
                 value,
                 "local, zone",

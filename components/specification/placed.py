@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Annotated, Any, NotRequired, TypedDict
 
 from falaj.components import catalogue
+from falaj.components.specification.argument_errors import ArgumentErrors
 from falaj.components.specification.arguments import Default, Example
 from falaj.components.specification.forms import (
     DATA_CLASS,
@@ -14,7 +15,6 @@ from falaj.components.specification.forms import (
     TENANT,
 )
 from falaj.components.specification.limits import OneOf
-from falaj.components.specification.refusals import Refusals
 
 ENVIRONMENTS = ENVIRONMENT.values
 DATA_CLASSES = DATA_CLASS.values
@@ -70,20 +70,20 @@ class Placed:
         }
 
 
-def check_placed(cloud: str, args: Mapping[str, Any], refusals: Refusals) -> Placed | None:
-    """The shared arguments of ``args``; None where ``refusals`` got one that can't be used.
+def check_placed(cloud: str, args: Mapping[str, Any], errors: ArgumentErrors) -> Placed | None:
+    """The shared arguments of ``args``; None where ``errors`` got one that can't be used.
 
     Args:
         cloud: ``aws`` or ``azure``.
         args: the component's arguments; names may be any mapping's keys.
-        refusals: collects what is wrong.
+        errors: collects what is wrong.
     """
-    checked = refusals.checked_only(args, PlacedArgs)
+    checked = errors.checked_only(args, PlacedArgs)
     texts = {
-        key: refusals.text(args, key)
+        key: errors.text(args, key)
         for key in ("region", "tenant", "owner", "data_class", "cost_center")
     }
-    place = _place(cloud, texts["region"], args.get("acknowledge_degraded"), refusals)
+    place = _place(cloud, texts["region"], args.get("acknowledge_degraded"), errors)
     if place is None or not all(texts.values()):
         return None
     texts["region"] = place.region
@@ -91,18 +91,18 @@ def check_placed(cloud: str, args: Mapping[str, Any], refusals: Refusals) -> Pla
 
 
 def _place(
-    cloud: str, region: str, acknowledged: str | None, refusals: Refusals
+    cloud: str, region: str, acknowledged: str | None, errors: ArgumentErrors
 ) -> catalogue.Place | None:
     if not region:
         return None
     try:
         place = catalogue.place(cloud, region)
     except catalogue.CatalogueError as error:
-        refusals.say("region", str(error))
+        errors.say("region", str(error))
         return None
     try:
         place.require_healthy(acknowledged)
     except catalogue.CatalogueError as error:
         stamp = OneOf((place.status.as_of.isoformat(),))
-        refusals.say("acknowledge_degraded", str(error), limit=stamp)
+        errors.say("acknowledge_degraded", str(error), limit=stamp)
     return place

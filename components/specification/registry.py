@@ -7,11 +7,11 @@ from typing import Annotated, Any, NotRequired
 import pulumi
 from annotated_types import Len
 
+from falaj.components.specification.argument_errors import ArgumentErrors
 from falaj.components.specification.arguments import Default
 from falaj.components.specification.described import described
 from falaj.components.specification.limits import Between, ByCloud, TextRule
 from falaj.components.specification.placed import Placed, PlacedArgs, check_placed
-from falaj.components.specification.refusals import Refusals
 
 REPOSITORIES = ("training", "inference", "platform")
 #: Registries that each cloud's registry can pull through without credentials of ours:
@@ -92,23 +92,23 @@ def check(cloud: str, name: str, args: RegistryArgs) -> RegistrySpec:
     Raises:
         pulumi.InputPropertiesError: with every argument that was refused, and why.
     """
-    refusals = Refusals(f"Registry {name!r}")
+    errors = ArgumentErrors(f"Registry {name!r}")
     given: Mapping[str, Any] = args
-    checked = refusals.checked(given, RegistryArgs, cloud)
-    placed = check_placed(cloud, given, refusals)
+    checked = errors.checked(given, RegistryArgs, cloud)
+    placed = check_placed(cloud, given, errors)
     keep: int = checked["keep_images"]
     if checked["quarantine"] and cloud == "aws":
-        refusals.say("quarantine", "given True; ECR has none: leave it out, or choose Azure")
+        errors.say("quarantine", "given True; ECR has none: leave it out, or choose Azure")
     if cloud == "azure":
         if given.get("keep_images") is not None:
-            refusals.say(
+            errors.say(
                 "keep_images",
                 f"given {keep}; Azure's registry counts no images, and removes what has had no "
                 "tag for 30 days: leave it out on Azure",
             )
         needed = ("key_identity_id", "network_id", "endpoint_subnet_id")
-        refusals.needed(given, needed, "on Azure")
-    refusals.raise_if_any()
+        errors.needed(given, needed, "on Azure")
+    errors.raise_if_any()
     if placed is None:
         raise AssertionError("what can't be used was refused")
     return RegistrySpec(

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from falaj.components.specification.argument_errors import ArgumentErrors
 from falaj.components.specification.limits import Between, OneOf
-from falaj.components.specification.refusals import Refusals
 
 #: What a CloudWatch log group takes: https://docs.aws.amazon.com/AmazonCloudWatchLogs/latest/
 #: APIReference/API_PutRetentionPolicy.html
@@ -18,13 +18,13 @@ _AZURE_DAYS = range(30, 731)
 LOG_DAYS = Between(min(_AWS_DAYS[0], _AZURE_DAYS[0]), max(_AWS_DAYS[-1], _AZURE_DAYS[-1]))
 
 
-def log_days(cloud: str, argument: str, value: object, refusals: Refusals) -> int:
+def log_days(cloud: str, argument: str, value: object, errors: ArgumentErrors) -> int:
     """Days of retention that the cloud's log store takes; what was given where it was refused."""
     allowed = _AWS_DAYS if cloud == "aws" else _AZURE_DAYS
-    days = refusals.whole(argument, value, allowed[0], allowed[-1])
+    days = errors.whole(argument, value, allowed[0], allowed[-1])
     if days not in allowed:
         near = next(each for each in allowed if each >= days)
-        refusals.add(
+        errors.add(
             argument, value, ", ".join(map(str, allowed)), f"{near} is the next longer",
             limit=OneOf((near,)),
         )  # fmt: skip

@@ -6,11 +6,11 @@ from typing import Annotated, Any, NotRequired
 
 import pulumi
 
+from falaj.components.specification.argument_errors import ArgumentErrors
 from falaj.components.specification.arguments import Default
 from falaj.components.specification.described import described
 from falaj.components.specification.limits import Between, ByCloud, OneOf
 from falaj.components.specification.placed import Placed, PlacedArgs, check_placed
-from falaj.components.specification.refusals import Refusals
 from falaj.components.specification.zones import chosen_zones, region_zones
 
 LUSTRE = "lustre"
@@ -95,28 +95,28 @@ def check(cloud: str, name: str, args: TrainingFileSystemArgs) -> TrainingFileSy
     Raises:
         pulumi.InputPropertiesError: with every argument that was refused, and why.
     """
-    refusals = Refusals(f"TrainingFileSystem {name!r}")
+    errors = ArgumentErrors(f"TrainingFileSystem {name!r}")
     given: Mapping[str, Any] = args
-    checked = refusals.checked(given, TrainingFileSystemArgs, cloud)
-    placed = check_placed(cloud, given, refusals)
-    zones = chosen_zones(placed, given, refusals) if placed else ()
-    zone = _zone(placed, given.get("zone"), zones, refusals) if placed else ""
+    checked = errors.checked(given, TrainingFileSystemArgs, cloud)
+    placed = check_placed(cloud, given, errors)
+    zones = chosen_zones(placed, given, errors) if placed else ()
+    zone = _zone(placed, given.get("zone"), zones, errors) if placed else ""
     service: str = checked["service"] or (LUSTRE if cloud == "aws" else NETAPP)
     if placed and cloud == "azure" and service in _AZURE_SERVICES:
-        _offered(placed, service, refusals)
+        _offered(placed, service, errors)
     throughput: int = checked["throughput_mbs_per_tib"]
     if service == NETAPP and given.get("throughput_mbs_per_tib") is not None:
-        refusals.say(
+        errors.say(
             "throughput_mbs_per_tib",
             f"given {throughput!r}; only Lustre has it: leave it out, or choose service 'lustre'",
         )
-    capacity = _capacity(cloud, service, throughput, checked["capacity_gib"], refusals)
+    capacity = _capacity(cloud, service, throughput, checked["capacity_gib"], errors)
     homes: bool = checked["homes"]
-    _check_homes_gib(cloud, homes, given.get("homes_gib"), refusals)
+    _check_homes_gib(cloud, homes, given.get("homes_gib"), errors)
     if cloud == "azure":
         needed = ("key_identity_id", "key_ring_id", "endpoint_subnet_id")
-        refusals.needed(given, needed, "on Azure")
-    refusals.raise_if_any()
+        errors.needed(given, needed, "on Azure")
+    errors.raise_if_any()
     if placed is None:
         raise AssertionError("what can't be used was refused")
     return TrainingFileSystemSpec(
@@ -131,12 +131,12 @@ def check(cloud: str, name: str, args: TrainingFileSystemArgs) -> TrainingFileSy
     )
 
 
-def _offered(placed: Placed, service: str, refusals: Refusals) -> None:
+def _offered(placed: Placed, service: str, errors: ArgumentErrors) -> None:
     """Refuse what the region isn't known to sell."""
     found = placed.place.service(_AZURE_SERVICES[service])
     if found.available is not True:
         other = [each for each in _AZURE_SERVICES if each != service]
-        refusals.add(
+        errors.add(
             "service",
             service,
             "a service that the catalogue says is sold in the region",
@@ -145,17 +145,17 @@ def _offered(placed: Placed, service: str, refusals: Refusals) -> None:
         )
 
 
-def _zone(placed: Placed, value: object, zones: tuple[str, ...], refusals: Refusals) -> str:
+def _zone(placed: Placed, value: object, zones: tuple[str, ...], errors: ArgumentErrors) -> str:
     if value is None:
         return zones[0] if zones else ""
     if value not in zones:
         hint = "name it in zones, too" if value in region_zones(placed.place) else ""
-        refusals.add("zone", value, OneOf(zones), hint)
+        errors.add("zone", value, OneOf(zones), hint)
     return str(value)
 
 
 def _capacity(
-    cloud: str, service: str, throughput: int, value: int | None, refusals: Refusals
+    cloud: str, service: str, throughput: int, value: int | None, errors: ArgumentErrors
 ) -> int:
     if service == NETAPP:
         # A capacity pool has 1 TiB at least and 1 PiB at most: https://learn.microsoft.com/azure/
@@ -164,33 +164,33 @@ def _capacity(
         if size % 1024:
             near = -(-size // 1024) * 1024
             words = "whole TiB: 1024, 2048, 3072 …"
-            refusals.add("capacity_gib", value, words, limit=OneOf((near,)))
+            errors.add("capacity_gib", value, words, limit=OneOf((near,)))
         return size
     if cloud == "azure":
         step = _AZURE_STEP.get(throughput, max(_AZURE_STEP.values()))
         rule = Between(step, CAPACITY_GIB.high)
-        size = refusals.within("capacity_gib", step if value is None else value, rule)
+        size = errors.within("capacity_gib", step if value is None else value, rule)
         if size % step:
-            refusals.add(
+            errors.add(
                 "capacity_gib", value, f"multiples of {step} at {throughput} MB/s/TiB",
                 limit=OneOf((-(-size // step) * step,)),
             )  # fmt: skip
         return size
-    size = refusals.within("capacity_gib", _FSX_GIB.low if value is None else value, _FSX_GIB)
+    size = errors.within("capacity_gib", _FSX_GIB.low if value is None else value, _FSX_GIB)
     if size != _FSX_GIB.low and size % 2400:
         # https://docs.aws.amazon.com/fsx/latest/APIReference/API_CreateFileSystem.html
         near = -(-size // 2400) * 2400
-        refusals.add(
+        errors.add(
             "capacity_gib", value, "1200, 2400 and multiples of 2400", f"such as {near}",
             limit=OneOf((near,)),
         )  # fmt: skip
     return size
 
 
-def _check_homes_gib(cloud: str, homes: bool, value: object, refusals: Refusals) -> None:
+def _check_homes_gib(cloud: str, homes: bool, value: object, errors: ArgumentErrors) -> None:
     if value is None:
         return
     if cloud == "aws":
-        refusals.say("homes_gib", f"given {value!r}; EFS grows by itself: leave it out on AWS")
+        errors.say("homes_gib", f"given {value!r}; EFS grows by itself: leave it out on AWS")
     elif not homes:
-        refusals.say("homes_gib", f"given {value!r} without homes: leave it out, or set homes")
+        errors.say("homes_gib", f"given {value!r} without homes: leave it out, or set homes")

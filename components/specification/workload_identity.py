@@ -7,12 +7,12 @@ from typing import Annotated, Any, NotRequired
 
 import pulumi
 
+from falaj.components.specification.argument_errors import ArgumentErrors
 from falaj.components.specification.described import described
 from falaj.components.specification.forms import OBJECT
 from falaj.components.specification.identity import DEPLOYER, TRAINER
 from falaj.components.specification.limits import OneOf
 from falaj.components.specification.placed import Placed, PlacedArgs, check_placed
-from falaj.components.specification.refusals import Refusals
 
 #: Duties of pods: what people do beside these is not done by pods.
 DUTIES = (TRAINER, DEPLOYER)
@@ -63,22 +63,22 @@ def check(cloud: str, name: str, args: WorkloadIdentityArgs) -> WorkloadIdentity
     Raises:
         pulumi.InputPropertiesError: with every argument that was refused, and why.
     """
-    refusals = Refusals(f"WorkloadIdentity {name!r}")
+    errors = ArgumentErrors(f"WorkloadIdentity {name!r}")
     given: Mapping[str, Any] = args
-    checked = refusals.checked(given, WorkloadIdentityArgs, cloud)
-    placed = check_placed(cloud, given, refusals)
+    checked = errors.checked(given, WorkloadIdentityArgs, cloud)
+    placed = check_placed(cloud, given, errors)
     texts = {key: checked[key] for key in ("namespace", "service_account", "duty")}
     namespace = texts["namespace"]
     if namespace and _RESERVED.match(namespace):
-        refusals.add("namespace", namespace, "a namespace of your own", "kube-… are the cluster's")
+        errors.add("namespace", namespace, "a namespace of your own", "kube-… are the cluster's")
     if texts["service_account"] == "default":
-        refusals.add(
+        errors.add(
             "service_account",
             "default",
             "a service account of its own",
             "every pod of the namespace has 'default'",
         )
-    refusals.raise_if_any()
+    errors.raise_if_any()
     if placed is None:
         raise AssertionError("what can't be used was refused")
     return WorkloadIdentitySpec(placed=placed, **texts)

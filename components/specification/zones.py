@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from falaj.components import catalogue
+from falaj.components.specification.argument_errors import ArgumentErrors
 from falaj.components.specification.limits import OneOf
 from falaj.components.specification.placed import Placed
-from falaj.components.specification.refusals import Refusals
 
 #: Stands for the whole region where it has no zones.
 REGIONAL = "regional"
@@ -27,7 +27,9 @@ def region_zones(place: catalogue.Place) -> tuple[str, ...]:
     return names or (REGIONAL,)
 
 
-def chosen_zones(placed: Placed, args: Mapping[str, Any], refusals: Refusals) -> tuple[str, ...]:
+def chosen_zones(
+    placed: Placed, args: Mapping[str, Any], errors: ArgumentErrors
+) -> tuple[str, ...]:
     """The zones of the argument ``zones``, in the region's order.
 
     Default: every zone that is not reported as impaired; all, where each of them is (who gets here
@@ -36,12 +38,12 @@ def chosen_zones(placed: Placed, args: Mapping[str, Any], refusals: Refusals) ->
     known = region_zones(placed.place)
     if args.get("zones") is None:
         return _sound(placed.place, known)
-    given = refusals.texts("zones", args["zones"])
+    given = errors.texts("zones", args["zones"])
     for position, zone in enumerate(given):
         if zone not in known:
-            refusals.add(f"zones[{position}]", zone, OneOf(known))
+            errors.add(f"zones[{position}]", zone, OneOf(known))
     if not given:
-        refusals.add("zones", args["zones"], f"at least one of {', '.join(known)}")
+        errors.add("zones", args["zones"], f"at least one of {', '.join(known)}")
     return tuple(zone for zone in known if zone in given)
 
 

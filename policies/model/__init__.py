@@ -21,6 +21,7 @@ from falaj.policies.model.values import (
     REDACTED,
     UNKNOWN,
     Path,
+    format_path,
     format_value,
     get,
     holds_unknown,
@@ -33,7 +34,6 @@ from falaj.policies.model.values import (
     number,
     scalar,
     select,
-    spell,
     text,
 )
 
@@ -60,6 +60,7 @@ __all__ = [
     "Stack",
     "by_type",
     "check_of",
+    "format_path",
     "format_value",
     "get",
     "holds_unknown",
@@ -77,7 +78,6 @@ __all__ = [
     "rule",
     "scalar",
     "select",
-    "spell",
     "text",
     "unmet",
     "violation",

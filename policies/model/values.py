@@ -163,21 +163,21 @@ def select(value: object, path: str, *, absent: bool = False) -> Iterator[tuple[
 
 def _select(here: Any, keys: Sequence[str], path: Path, absent: bool) -> Iterator[tuple[str, Any]]:
     if isinstance(here, Unknown):
-        yield spell(path), here
+        yield format_path(path), here
     elif is_list(here):
         for index, each in enumerate(here):
             yield from _select(each, keys, (*path, index), absent)
     elif not keys:
         if here is not None:
-            yield spell(path), here
+            yield format_path(path), here
         elif absent:
-            yield spell(path), ABSENT
+            yield format_path(path), ABSENT
     elif isinstance(here, Mapping):
         key, rest = keys[0], keys[1:]
         if here.get(key) is not None:
             yield from _select(here[key], rest, (*path, key), absent)
         elif absent and not rest:
-            yield spell((*path, key)), ABSENT
+            yield format_path((*path, key)), ABSENT
 
 
 def leaves(value: object, path: Path = ()) -> Iterator[tuple[Path, Any]]:
@@ -195,7 +195,7 @@ def leaves(value: object, path: Path = ()) -> Iterator[tuple[Path, Any]]:
 _PLAIN_KEY: Final = re.compile(r"[A-Za-z_$][A-Za-z0-9_$-]*")
 
 
-def spell(path: Path) -> str:
+def format_path(path: Path) -> str:
     """A path as people read it: ``rules[0].destination``, ``tags["falaj:owner"]``."""
     said = ""
     for part in path:

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from falaj.policies.model import Path, Resource, get, is_list, is_unknown, items, spell, text
+from falaj.policies.model import Path, Resource, format_path, get, is_list, is_unknown, items, text
 from falaj.policies.reading.hosts import host_of
 from falaj.policies.reading.kubernetes import Manifest, documents, is_bundle, is_object, manifests
 from falaj.policies.reading.pods import Container, pods
@@ -149,7 +149,7 @@ def _of_files(manifest: Manifest) -> Iterator[Destination]:
         data = manifest.get(key)
         decode = key == "data" and manifest.kind == "Secret"
         for name, value in data.items() if isinstance(data, Mapping) else ():
-            at = spell((key, str(name)))
+            at = format_path((key, str(name)))
             if _LINKS.fullmatch(str(name)):
                 continue
             if not decode and _HOST_SETTINGS.fullmatch(str(name)) and "\n" not in text(value):
@@ -200,13 +200,13 @@ def _custom(manifest: Manifest, value: Any, path: Path, *, told: bool) -> Iterat
             yield from _custom(manifest, each, (*path, index), told=told)
     elif isinstance(value, str):
         if "\n" in value:
-            yield from _of_file(manifest, spell(path), value)
+            yield from _of_file(manifest, format_path(path), value)
         else:
-            yield from _in_text(manifest, spell(path), value, told=False)
+            yield from _in_text(manifest, format_path(path), value, told=False)
 
 
 def _told(manifest: Manifest, value: Any, path: Path) -> Iterator[Destination]:
     for index, each in enumerate(items(value)):
-        at = spell((*path, index) if is_list(value) else path)
+        at = format_path((*path, index) if is_list(value) else path)
         if is_unknown(each) or text(each):
             yield Destination(manifest, at, each, is_told=True)

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Final
 
-from falaj.policies.model import ABSENT, Path, holds_unknown, is_unknown, items, spell, text
+from falaj.policies.model import ABSENT, Path, format_path, holds_unknown, is_unknown, items, text
 from falaj.policies.reading.cidr import are_open, is_open
 
 # IAM policy documents, in every form in which programs give them.
@@ -140,7 +140,7 @@ def _of(value: Any, at: Path, *, in_text: bool) -> Document:
 
 def _spell(path: Path) -> str:
     head = str(path[0]) if path else ""
-    rest = spell(path[1:])
+    rest = format_path(path[1:])
     return f"{head}{'.' if head and rest and rest[0] != '[' else ''}{rest}"
 
 

@@ -11,11 +11,11 @@ from falaj.policies.model import (
     Finding,
     Path,
     Resource,
+    format_path,
     get,
     is_list,
     is_unknown,
     items,
-    spell,
     text,
 )
 from falaj.policies.reading.images import is_plausible
@@ -134,7 +134,7 @@ def _registry(
     if not of_chart or "." not in host or not is_plausible(given) or text(holder.get("image")):
         return None
     reference = given if "/" in given else given + "/"
-    return ImageUse(manifest, spell(path), reference, is_registry=True)
+    return ImageUse(manifest, format_path(path), reference, is_registry=True)
 
 
 def _names_image(key: str) -> bool:
@@ -146,7 +146,7 @@ def _image(
     manifest: Manifest, holder: Mapping[str, Any], value: Any, path: Path, registry: str
 ) -> ImageUse | None:
     if is_unknown(value):
-        return ImageUse(manifest, spell(path), value)
+        return ImageUse(manifest, format_path(path), value)
     if isinstance(value, Mapping):
         return _in_parts(manifest, value, path, registry)
     given = text(value)
@@ -159,12 +159,16 @@ def _image(
         joined = f"{repository}/{given}"
         if version:
             joined += ("@" if version.startswith("sha256:") else ":") + version
-        return ImageUse(manifest, spell((*path[:-1], "repository")), joined, spell(path))
+        return ImageUse(
+            manifest, format_path((*path[:-1], "repository")), joined, format_path(path)
+        )
     # Charts append a tag that stands beside the name; it may hold the digest.
     tag = text(holder.get("tag")) if path[-1] == "image" and "/" in given else ""
     if tag and "@" not in given and not _TAGGED.search(given):
-        return ImageUse(manifest, spell(path), f"{given}:{tag}", spell((*path[:-1], "tag")))
-    return ImageUse(manifest, spell(path), given)
+        return ImageUse(
+            manifest, format_path(path), f"{given}:{tag}", format_path((*path[:-1], "tag"))
+        )
+    return ImageUse(manifest, format_path(path), given)
 
 
 def _is_nothing(value: object) -> bool:
@@ -185,7 +189,7 @@ def _in_parts(
     name = value[name_key]
     for each, at in ((own, "registry"), (name, name_key)):
         if is_unknown(each):
-            return ImageUse(manifest, spell((*path, at)), each)
+            return ImageUse(manifest, format_path((*path, at)), each)
     if not text(name) or not is_plausible(text(name)):
         return None
     host = text(own) or registry
@@ -196,11 +200,13 @@ def _in_parts(
         part = value.get(key)
         if is_unknown(part):
             if sign == "@":
-                return ImageUse(manifest, spell((*path, key)), part)
+                return ImageUse(manifest, format_path((*path, key)), part)
             continue
         if said := text(part):
             prefix = "sha256:" if sign == "@" and ":" not in said else ""
             pinned = said.startswith("sha256:") and sign == ":"
             reference += ("@" if pinned else sign) + prefix + said
             digest_key = key if sign == "@" or pinned else digest_key
-    return ImageUse(manifest, spell((*path, where)), reference, spell((*path, digest_key)))
+    return ImageUse(
+        manifest, format_path((*path, where)), reference, format_path((*path, digest_key))
+    )

@@ -22,10 +22,10 @@ from falaj.policies.model import (
     Path,
     Resource,
     Stack,
+    format_path,
     get,
     is_list,
     is_unknown,
-    spell,
     text,
 )
 from falaj.policies.reading.remembered import remembered
@@ -174,7 +174,7 @@ class Manifest:
 
     def path(self, inner: str) -> str:
         """A path of the object as one of the resource's properties."""
-        return spell(self.at) if self.in_text else join(spell(self.at), inner)
+        return format_path(self.at) if self.in_text else join(format_path(self.at), inner)
 
     def violation(self, inner: str, reason: str) -> Finding:
         """A certain finding at a path of the object."""
@@ -249,9 +249,9 @@ def unreadable(resource: Resource) -> Iterator[tuple[str, str]]:
         given = get(resource.properties, key)
         for path, each in _each(given, (key,)):
             if is_unknown(each):
-                yield spell(path), str(each.reason)
+                yield format_path(path), str(each.reason)
             elif not (text(get(each, "kind")) if key == "objs" else documents(each) is not None):
-                yield spell(path), ""
+                yield format_path(path), ""
 
 
 def _each(value: Any, path: Path) -> Iterator[tuple[Path, Any]]:

@@ -16,11 +16,11 @@ from falaj.policies.model import (
     ABSENT,
     Path,
     Settings,
+    format_path,
     get,
     is_list,
     is_unknown,
     items,
-    spell,
     text,
 )
 from falaj.policies.reading.kubernetes import Manifest, is_object
@@ -67,7 +67,7 @@ def _walk(
         for key, each in value.items():
             name, at = str(key), (*path, str(key))
             if name in keys:
-                yield Requirement(spell(at), name, "In", ((spell(at), each),))
+                yield Requirement(format_path(at), name, "In", ((format_path(at), each),))
             elif name not in skips and name not in _NOT_SEARCHED:
                 yield from _walk(each, at, keys)
     elif is_list(value):
@@ -85,10 +85,10 @@ def _expression(value: Mapping[str, Any], path: Path, keys: frozenset[str]) -> R
     operator = "In" if said in {"", "Equal"} else said
     given, at = value.get(name), (*path, name)
     values = tuple(
-        (spell((*at, index)) if is_list(given) else spell(at), each)
+        (format_path((*at, index)) if is_list(given) else format_path(at), each)
         for index, each in enumerate(items(given))
     )
-    return Requirement(spell(at), key, operator, values)
+    return Requirement(format_path(at), key, operator, values)
 
 
 def place_of_label(key: str, value: object) -> str:

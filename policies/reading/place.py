@@ -122,7 +122,7 @@ def is_allowed(place: str, context: Context) -> bool:
     return place in context.settings.allowed_places
 
 
-def places_said(context: Context) -> str:
+def format_places(context: Context) -> str:
     """The places where data may be, as a clause's end: ``data may be in …``."""
     return "data may be in " + " or ".join(context.settings.allowed_places)
 

@@ -24,6 +24,7 @@ from falaj.policies.model import (
     Resource,
     Rule,
     Severity,
+    format_path,
     format_value,
     get,
     is_false,
@@ -33,7 +34,6 @@ from falaj.policies.model import (
     items,
     number,
     rule,
-    spell,
     text,
 )
 from falaj.policies.model.values import Unknown
@@ -198,7 +198,9 @@ def _anywhere(manifest: Manifest, value: Any, path: Path) -> Iterator[Pod]:
             return  # An object of its own, which is judged as one.
         if kind := _pod_like(value):
             partial = manifest.is_patch or kind != "whole" or manifest.group in _MERGING_GROUPS
-            yield Pod(manifest, spell(path), value, is_partial=partial, is_bare=kind == "bare")
+            yield Pod(
+                manifest, format_path(path), value, is_partial=partial, is_bare=kind == "bare"
+            )
         holder = value.get("metadata")
         for key, each in value.items():
             at = (*path, str(key))
@@ -206,13 +208,13 @@ def _anywhere(manifest: Manifest, value: Any, path: Path) -> Iterator[Pod]:
                 continue
             if str(key) == "spec" and isinstance(each, Mapping) and _pod_like(each) == "whole":
                 known = holder if isinstance(holder, Mapping) else {}
-                where = join(spell(path), "metadata")
+                where = join(format_path(path), "metadata")
                 partial = manifest.is_patch or manifest.group in _MERGING_GROUPS
-                yield Pod(manifest, spell(at), each, where, known, is_partial=partial)
+                yield Pod(manifest, format_path(at), each, where, known, is_partial=partial)
                 yield from _below(manifest, each, at)
             elif isinstance(each, Unknown):
                 if str(key) in {"template", "podTemplate", "podSpec"}:
-                    yield Pod(manifest, spell(at), {}, hidden=each.reason)
+                    yield Pod(manifest, format_path(at), {}, hidden=each.reason)
             else:
                 yield from _anywhere(manifest, each, at)
     elif is_list(value):

@@ -27,12 +27,12 @@ from falaj.policies.model import (
     Path,
     Resource,
     Settings,
+    format_path,
     get,
     is_false,
     is_list,
     is_true,
     is_unknown,
-    spell,
     text,
 )
 from falaj.policies.reading.cidr import network
@@ -90,7 +90,7 @@ def _in_values(chart: Manifest, value: Any, path: Path) -> Iterator[Service]:
         for key, each in value.items():
             at = (*path, str(key))
             if str(key).lower().endswith("service") and isinstance(each, Mapping):
-                where = spell(at)
+                where = format_path(at)
                 yield Service(chart, where, each, f"{where}.annotations", get(each, "annotations"))
             yield from _in_values(chart, each, at)
     elif is_list(value):

@@ -7,7 +7,7 @@ from typing import Any
 
 import pulumi
 
-from falaj.components.specification.spelling import camel
+from falaj.components.specification.property_names import camel
 from falaj.stacks.blueprints.cloud import Cloud, first
 from falaj.stacks.settings.foundation import OwnFoundation
 

@@ -50,7 +50,7 @@ def get(context: click.Context, key: str | None, stack: str | None, project: Pat
 @stack_option
 @click.pass_context
 def set_(
-    context: click.Context, words: tuple[str, ...], stack: str | None, project: Path | None
+    context: click.Context, describe: tuple[str, ...], stack: str | None, project: Path | None
 ) -> int:
     """Set keys in the file, all or none, and print the lines that changed.
 
@@ -58,7 +58,7 @@ def set_(
     What would make the stack invalid is refused, and the file stays as it is. A VALUE that begins
     with a dash needs `--` before the first KEY.
     """
-    return put(_chosen(context, stack, project), words)
+    return put(_chosen(context, stack, project), describe)
 
 
 @config.command()
@@ -86,22 +86,22 @@ def show(stack: StackFile, key: str | None) -> int:
     return 0
 
 
-def put(stack: StackFile, words: Sequence[str]) -> int:
-    """Set keys: ``words`` are keys and values in turn."""
+def put(stack: StackFile, describe: Sequence[str]) -> int:
+    """Set keys: ``describe`` are keys and values in turn."""
     from falaj.stacks.settings import edit  # noqa: PLC0415
 
-    if len(words) % 2:
+    if len(describe) % 2:
         raise StackError(
-            f"{words[-1]}: given without a value; allowed: KEY VALUE, any number of times\n"
-            f"  remove a key with: falaj config rm {words[-1]}"
+            f"{describe[-1]}: given without a value; allowed: KEY VALUE, any number of times\n"
+            f"  remove a key with: falaj config rm {describe[-1]}"
         )
-    keys = list(words[::2])
+    keys = list(describe[::2])
     twice = next((key for key in keys if keys.count(key) > 1), None)
     if twice is not None:
         raise StackError(f"{twice}: given twice; give each key once")
     if stack.ensure():
         say(f"made {stack.shown_path} from its template; it is yours to edit")
-    values = dict(zip(keys, words[1::2], strict=True))
+    values = dict(zip(keys, describe[1::2], strict=True))
     return _told(stack, edit.set_values(stack.path, stack.project.root, values))
 
 
@@ -122,12 +122,12 @@ def _told(stack: StackFile, change: Change) -> int:
         # In the sandbox's shell, where the engine reads a copy.
         workspace.renew(stack)
     for number, line in change.come:
-        say(f"{change.shown}:{number}: {line}")
+        say(f"{change.label}:{number}: {line}")
     if not change.come:
         for number, line in change.gone:
-            say(f"{change.shown}:{number}: removed: {line}")
+            say(f"{change.label}:{number}: removed: {line}")
     if not change.come and not change.gone:
-        say(f"{change.shown} says so already; nothing was changed")
+        say(f"{change.label} says so already; nothing was changed")
     if change.wrong:
         say("what was wrong before, and still is:")
         for problem in change.wrong:
@@ -137,11 +137,11 @@ def _told(stack: StackFile, change: Change) -> int:
 
 def _as_text(value: Any) -> str:
     """A value alone: text as it is, all else as YAML on one line."""
-    from falaj.stacks.settings.problems import is_secret, shown  # noqa: PLC0415
+    from falaj.stacks.settings.problems import format_value, is_secret  # noqa: PLC0415
     from falaj.stacks.settings.scalars import written  # noqa: PLC0415
 
     if is_secret(value):
-        return shown(value)
+        return format_value(value)
     return value if isinstance(value, str) else written(value)
 
 

@@ -36,7 +36,7 @@ def program() -> str:
     found = shutil.which("falaj")
     if not own.exists() or (found and Path(found).resolve() == own.resolve()):
         return "falaj"
-    return shown(own)
+    return format_path(own)
 
 
 def call(words: str) -> str:
@@ -46,14 +46,14 @@ def call(words: str) -> str:
 
 def python() -> str:
     """This installation's interpreter, as a person calls it from where they are."""
-    return shown(Path(sys.prefix) / "bin" / "python")
+    return format_path(Path(sys.prefix) / "bin" / "python")
 
 
 def how_to_install(needed: Sequence[str]) -> str:
     """The command that adds extras to this installation."""
     if is_clone():
         options = " ".join(f"--extra {name}" for name in needed)
-        return f"install it with: {python()} {shown(_ENVIRONMENT)} {options}"
+        return f"install it with: {python()} {format_path(_ENVIRONMENT)} {options}"
     wanted = f"'{extras.DISTRIBUTION}[{','.join(needed)}]'"
     if (Path(sys.prefix) / "uv-receipt.toml").is_file():  # what `uv tool install` leaves
         return f"install it with: uv tool install {wanted}"
@@ -112,7 +112,7 @@ def require(needed: Sequence[str]) -> None:
     os.execve(sys.executable, arguments, {**os.environ, _INSTALLED_NOW: what})  # noqa: S606
 
 
-def shown(path: Path) -> str:
+def format_path(path: Path) -> str:
     """A path as short as it works from where a person stands, quoted for a shell."""
     here = Path.cwd()
     return shlex.quote(str(path.relative_to(here) if path.is_relative_to(here) else path))

@@ -131,7 +131,7 @@ class Document:
     """A file that was read."""
 
     path: Path
-    shown: str
+    label: str
     """The path as a person writes it."""
     text: str
     root: Node | None
@@ -170,7 +170,7 @@ class Document:
 
     def place(self, offset: int) -> str:
         """``path:line``."""
-        return f"{self.shown}:{self.line(offset)}"
+        return f"{self.label}:{self.line(offset)}"
 
     def entry(self, way: Way) -> Entry | None:
         """The entry that a way leads to; None where there is none, or it ends in a list."""

@@ -53,7 +53,7 @@ _ENCRYPTED: Final = (
 class Change:
     """What became of a stack's file."""
 
-    shown: str
+    label: str
     """The file's path, as people write it."""
     gone: tuple[tuple[int, str], ...]
     """Lines that are no more, with the numbers that they had."""
@@ -187,10 +187,10 @@ def _set(key: str, value: Any, given: Given, document: Document) -> str:
 def _remove(key: str, given: Given, document: Document) -> str:
     home = _home(given, *key_path(key))
     if home is None:
-        raise StackError(f"{document.shown} doesn't say {key}; nothing was removed")
+        raise StackError(f"{document.label} doesn't say {key}; nothing was removed")
     if home.document is not document:
         raise StackError(
-            f"{key} is said by {home.document.shown}, not by {document.shown}; edit that file"
+            f"{key} is said by {home.document.label}, not by {document.label}; edit that file"
         )
     return drop(document, home.key)
 
@@ -211,11 +211,11 @@ def _changed(
             changed = reread(document, change(after, changed))
             after = given_in(changed, root)
         if changed.text == document.text:
-            return Change(document.shown, (), (), tuple(problems))
+            return Change(document.label, (), (), tuple(problems))
         left = _no_worse(problems, after, root)
         _write(target, document.text, changed.text)
     gone, come = _lines(document.text, changed.text)
-    return Change(document.shown, gone, come, tuple(left))
+    return Change(document.label, gone, come, tuple(left))
 
 
 _Numbered: TypeAlias = tuple[tuple[int, str], ...]
@@ -263,7 +263,7 @@ def _no_worse(before: list[Problem], after: Given, root: Path) -> list[Problem]:
     problems = _problems(after, root)
     new = [each.text for each in problems if _without_lines(each) not in known]
     if new:
-        name = after.stack_file.shown if after.stack_file else "the stack's file"
+        name = after.stack_file.label if after.stack_file else "the stack's file"
         raise StackError("\n".join([*new, f"  {name} was not changed"]))
     return problems
 

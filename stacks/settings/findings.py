@@ -18,8 +18,8 @@ from falaj.stacks.settings.problems import (
     Path,
     Put,
     Rename,
+    format_value,
     is_secret,
-    shown,
 )
 from falaj.stacks.settings.scalars import decimal, written
 from falaj.stacks.settings.shapes import (
@@ -33,12 +33,12 @@ from falaj.stacks.settings.shapes import (
     at,
     below,
     choices,
+    describe,
     example,
     key_of_model,
     keys_of,
     section_at,
     takes,
-    words,
 )
 from falaj.stacks.settings.suggestions import closest, instead, meant
 
@@ -147,7 +147,7 @@ def unclear(given: Given, model: type[BaseModel]) -> list[Finding]:
         elif scalar.loses and not numeric:
             said = (
                 f"given {scalar.text} without quotes, read as the number "
-                f"{shown(scalar.value)}; {_quotes(shape, scalar.text)}"
+                f"{format_value(scalar.value)}; {_quotes(shape, scalar.text)}"
             )
             value = scalar.text
         else:
@@ -160,7 +160,7 @@ def unclear(given: Given, model: type[BaseModel]) -> list[Finding]:
 
 def _quotes(shape: Shape, text: str) -> str:
     """What to do about a text that lacks its quotes."""
-    return "put it in quotes" if takes(shape, text) else f"allowed: {words(shape)}"
+    return "put it in quotes" if takes(shape, text) else f"allowed: {describe(shape)}"
 
 
 def value_at(own: Any, path: Path) -> Any:
@@ -199,7 +199,7 @@ def _finding(path: Path, problem: ErrorDetails, model: type[BaseModel], own: Any
     shape = at(whole, path) or Anything()
     if problem["type"] == "missing":
         value = key.example if key and key.example else example(shape, str(path[-1]))
-        return Finding(path, f"missing; allowed: {words(shape)}", (Put(path, value),))
+        return Finding(path, f"missing; allowed: {describe(shape)}", (Put(path, value),))
     named = at(whole, path[:-1])
     if problem["loc"][-1] == "[key]":
         return _wrong_name(path, cast("ByName", named))
@@ -210,7 +210,9 @@ def _finding(path: Path, problem: ErrorDetails, model: type[BaseModel], own: Any
         actions.append(Drop(path))
     near = next(iter(allowed_here(shape, meant(shape, given))), None)
     hint = f"; did you mean {near}?" if isinstance(near, str) and isinstance(given, str) else ""
-    return Finding(path, f"given {shown(given)}; allowed: {words(shape)}{hint}", tuple(actions))
+    return Finding(
+        path, f"given {format_value(given)}; allowed: {describe(shape)}{hint}", tuple(actions)
+    )
 
 
 def _wrong_name(path: Path, named: ByName) -> Finding:
@@ -218,7 +220,7 @@ def _wrong_name(path: Path, named: ByName) -> Finding:
     names = list(allowed_here(named.names, instead(None, named.names, path[-1])))
     return Finding(
         path,
-        f"given the name {shown(path[-1])}; allowed: {words(named.names)}",
+        f"given the name {format_value(path[-1])}; allowed: {describe(named.names)}",
         tuple(Rename(path, str(name)) for name in names),
         at_key=True,
     )

@@ -21,10 +21,10 @@ from falaj.stacks.settings.problems import (
     Put,
     RefusedSettingsError,
     Rename,
-    shown,
+    format_value,
 )
 from falaj.stacks.settings.problems import Path as KeyPath
-from falaj.stacks.settings.shapes import Choice, words
+from falaj.stacks.settings.shapes import Choice, describe
 from falaj.stacks.settings.source import given_by_engine, given_in_files
 from falaj.stacks.settings.suggestions import closest
 
@@ -160,7 +160,8 @@ def _kind(own: dict[str, Any], found: list[Finding]) -> type[Settings] | None:
     if platform is None and "placement" in own:
         if "region" in own:
             said = (
-                f"given {shown(own.pop('region'))} beside falaj:placement, which names the regions"
+                f"given {format_value(own.pop('region'))} beside falaj:placement, which names "
+                "the regions"
             )
             found.append(Finding(("region",), said, (Drop(("region",)),)))
     elif not isinstance(platform, str) or platform not in PLATFORMS:
@@ -170,8 +171,8 @@ def _kind(own: dict[str, Any], found: list[Finding]) -> type[Settings] | None:
             return None
     elif "placement" in own and platform != "local":
         said = (
-            f"given {shown(own.pop('platform'))} beside falaj:placement, which names the clouds; "
-            "leave one of them out"
+            f"given {format_value(own.pop('platform'))} beside falaj:placement, which names the "
+            "clouds; leave one of them out"
         )
         found.append(Finding(("platform",), said, (Drop(("platform",)),)))
         own.pop("region", None)
@@ -208,5 +209,5 @@ def _choice(
 ) -> Finding:
     near = closest(value, allowed) if value else None
     hint = f"; did you mean {near}?" if near else ""
-    said = f"given {shown(value)}; allowed{where}: {words(Choice(allowed))}{hint}"
+    said = f"given {format_value(value)}; allowed{where}: {describe(Choice(allowed))}{hint}"
     return Finding((key,), said, (Put((key,), near or likeliest or allowed[0]),))

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any, cast
 
 from falaj.stacks.settings.given import Given
-from falaj.stacks.settings.problems import Drop, Finding, Path, key_of, shown
+from falaj.stacks.settings.problems import Drop, Finding, Path, format_value, key_of
 
 
 def nest(given: Given) -> tuple[dict[str, Any], list[Finding]]:
@@ -36,8 +36,8 @@ def _add(nested: dict[str, Any], path: Path, value: Any) -> str:
             inner = section[str(part)] = {}
         if not isinstance(inner, dict):
             return (
-                f"{key_of(path[: depth + 1])} is given as {shown(inner)}, a value without keys "
-                "below it; remove one of the two"
+                f"{key_of(path[: depth + 1])} is given as {format_value(inner)}, a value without "
+                "keys below it; remove one of the two"
             )
         section = cast("dict[str, Any]", inner)
     if str(last) in section:

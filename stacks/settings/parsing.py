@@ -38,7 +38,7 @@ _USUAL_INDENTS: Final = (2, 4, 0, 6)
 _MOST_TRIED: Final = 20_000
 
 
-def read(path: Path, shown: str) -> Document:
+def read(path: Path, label: str) -> Document:
     """A file; one that can't be read has flaws instead of a content.
 
     Raises:
@@ -49,10 +49,12 @@ def read(path: Path, shown: str) -> Document:
     except FileNotFoundError:
         raise
     except OSError as error:
-        return _unread(path, shown, f"cannot be read: {error.strerror or error}")
+        return _unread(path, label, f"cannot be read: {error.strerror or error}")
     if len(raw) > MOST_BYTES:
         return _unread(
-            path, shown, f"has {len(raw)} bytes; allowed: at most {MOST_BYTES}, for settings"
+            path,
+            label,
+            f"has {len(raw)} bytes; allowed: at most {MOST_BYTES}, for settings",
         )
     try:
         text = raw.decode("utf-8")
@@ -61,15 +63,15 @@ def read(path: Path, shown: str) -> Document:
         flaw = Flaw(
             len(before), f"byte 0x{raw[error.start]:02x} is not UTF-8; save the file as UTF-8"
         )
-        return Document(path, shown, raw.decode("utf-8", "replace"), None, (flaw,))
-    return parse(text, path, shown)
+        return Document(path, label, raw.decode("utf-8", "replace"), None, (flaw,))
+    return parse(text, path, label)
 
 
-def _unread(path: Path, shown: str, said: str) -> Document:
-    return Document(path, shown, "", None, (Flaw(0, said),))
+def _unread(path: Path, label: str, said: str) -> Document:
+    return Document(path, label, "", None, (Flaw(0, said),))
 
 
-def parse(text: str, path: Path, shown: str) -> Document:
+def parse(text: str, path: Path, label: str) -> Document:
     """The document of a text; see `read`."""
     builder = _Builder(text)
     try:
@@ -80,7 +82,7 @@ def parse(text: str, path: Path, shown: str) -> Document:
         builder.flaws.append(error.flaw)
     readable = not any(flaw.fatal for flaw in builder.flaws)
     return Document(
-        path, shown, text, builder.root if readable else None,
+        path, label, text, builder.root if readable else None,
         tuple(builder.flaws), frozenset(builder.anchored),
     )  # fmt: skip
 

@@ -179,7 +179,7 @@ def key_of(path: Sequence[str | int]) -> str:
     return f"{NAMESPACE}:{dotted(path)}"
 
 
-def shown(value: Any) -> str:
+def format_value(value: Any) -> str:
     """A value that was given, for a message: short, and no secret."""
     if value is None:
         return "nothing"
@@ -242,8 +242,8 @@ def flaw_problem(document: Document, flaw: Flaw) -> Problem:
     lines = document.line(first.key.start), document.line(second.key.start)
     key = _key_in(way, second.name)
     said = (
-        f"{key}: given twice, in line {lines[0]} as {shown(first.value.data)} and in line "
-        f"{lines[1]} as {shown(second.value.data)}; keep one of the two"
+        f"{key}: given twice, in line {lines[0]} as {format_value(first.value.data)} and in line "
+        f"{lines[1]} as {format_value(second.value.data)}; keep one of the two"
     )
     after = drop_entry(document, way, cast("Any", mapping), second)
     edit = difference(document.text, after) if reread(document, after).is_readable else None

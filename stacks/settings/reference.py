@@ -25,9 +25,9 @@ from falaj.stacks.settings.shapes import (
     Key,
     Keys,
     choices,
+    describe,
     keys_of,
     shown_default,
-    words,
 )
 
 _INDEX: Final = re.compile(r"\[\d*\]")
@@ -121,7 +121,7 @@ def _rows(model: type[BaseModel], prefix: tuple[str, ...], kind: str) -> Iterato
     for key in keys_of(model):
         path = (*prefix, key.name)
         yield Row(
-            path, (kind,), description(model, key), words(key.shape),
+            path, (kind,), description(model, key), describe(key.shape),
             shown_default(key.default), key.required,
         )  # fmt: skip
         for section, way in sections_below(key, path):

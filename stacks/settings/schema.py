@@ -267,7 +267,7 @@ class _Definitions:
                 return {
                     "type": "string",
                     "pattern": rule.pattern,
-                    "patternErrorMessage": f"allowed: {rule.words}",
+                    "patternErrorMessage": f"allowed: {rule.description}",
                     "examples": [rule.example],
                 }
             case Choice(values):

@@ -292,31 +292,31 @@ def takes(shape: Shape, value: Any) -> bool:  # noqa: PLR0911 - one for each sha
             return True
 
 
-def words(shape: Shape) -> str:  # noqa: PLR0911 - one for each shape
+def describe(shape: Shape) -> str:  # noqa: PLR0911 - one for each shape
     """What is allowed, for people."""
     match shape:
         case Text(rule, least):
-            return rule.words if rule else "text that is not empty" if least else "text"
+            return rule.description if rule else "text that is not empty" if least else "text"
         case Choice(values):
             return ", ".join(map(str, values))
         case Number(whole, limits):
             kind = "a whole number" if whole else "a number"
-            return f"{kind} {limits.words}" if limits else kind
+            return f"{kind} {limits.description}" if limits else kind
         case Flag():
             return "true or false"
         case Items(of, least, most):
             return f"a list of {_count(least, most)}{_plural(of)}"
         case ByName(names, of):
-            inner = words(of)
+            inner = describe(of)
             named = (
                 f"; a name is {names.rule.rule}" if isinstance(names, Text) and names.rule else ""
             )
-            named = f"; names: {words(names)}" if isinstance(names, Choice) else named
+            named = f"; names: {describe(names)}" if isinstance(names, Choice) else named
             return f"{inner} by name{named}"
         case Keys():
             return "a section of keys"
         case Either(shapes):
-            return ", or ".join(dict.fromkeys(map(words, shapes)))
+            return ", or ".join(dict.fromkeys(map(describe, shapes)))
         case Anything():
             return "any value"
 
@@ -330,15 +330,15 @@ def _count(least: int, most: int | None) -> str:
 def _plural(shape: Shape) -> str:
     match shape:
         case Text(rule, _):
-            return f"texts, each {rule.words}" if rule else "texts"
+            return f"texts, each {rule.description}" if rule else "texts"
         case Choice():
-            return f"any of {words(shape)}"
+            return f"any of {describe(shape)}"
         case Number(_, limits):
-            return f"numbers {limits.words}" if limits else "numbers"
+            return f"numbers {limits.description}" if limits else "numbers"
         case Keys():
             return "sections of keys"
         case _:
-            return f"values, each {words(shape)}"
+            return f"values, each {describe(shape)}"
 
 
 def example(shape: Shape, name: str = "") -> Any:  # noqa: PLR0911 - one for each shape

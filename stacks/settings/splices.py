@@ -69,7 +69,7 @@ def lines_of(text: str) -> list[str]:
 
 def reread(document: Document, text: str) -> Document:
     """A changed text as a document."""
-    return parse(text, document.path, document.shown)
+    return parse(text, document.path, document.label)
 
 
 def put(document: Document, way: Way, value: Any) -> str:
@@ -180,9 +180,9 @@ def _replaced(document: Document, way: Way, node: Node, value: Any) -> str:
             anchor = text[colon : node.start].strip() if node.start > colon else ""
             anchor = anchor if anchor.startswith("&") and "\n" not in anchor else ""
             new = _new(document, entry, value)
-            shown = anchor and f" {anchor}"
-            shown += new if new[:1] in "\r\n" else f" {new}"
-            return _spliced(document, colon, max(colon, node.end), shown)
+            label = anchor and f" {anchor}"
+            label += new if new[:1] in "\r\n" else f" {new}"
+            return _spliced(document, colon, max(colon, node.end), label)
     quote = node.quote if isinstance(node, Scalar) and node.quote in "'\"" else ""
     in_flow = _in_flow(document, way)
     return _spliced(document, start, node.end, written(value, quote=quote, in_flow=in_flow))

@@ -7,7 +7,7 @@ from typing import Final
 
 from falaj.components.nearest import nearest
 from falaj.stacks.settings.local import DIGITS, TABLES, LocalSettings
-from falaj.stacks.settings.problems import Action, Drop, Finding, Put, shown
+from falaj.stacks.settings.problems import Action, Drop, Finding, Put, format_value
 from falaj.stacks.settings.suggestions import similar_files
 from falaj.workloads.errors import WorkloadError
 from falaj.workloads.training.header import read_header
@@ -23,7 +23,7 @@ def check_combinations(settings: LocalSettings, root: Path) -> list[Finding]:
     source = Path(settings.dataset_source(root))
     if source.suffix.lower() not in TABLES:
         said = (
-            f"given {shown(settings.dataset)}; allowed: {DIGITS}, or the path of a "
+            f"given {format_value(settings.dataset)}; allowed: {DIGITS}, or the path of a "
             f"{' or '.join(TABLES)} file"
         )
         return [Finding(("dataset",), said, _other_files(settings, root))]
@@ -43,7 +43,10 @@ def check_combinations(settings: LocalSettings, root: Path) -> list[Finding]:
 def _digits(settings: LocalSettings) -> list[Finding]:
     found: list[Finding] = []
     if settings.target is not None:
-        said = f"given {shown(settings.target)}, but the dataset {DIGITS} has a target of its own"
+        said = (
+            f"given {format_value(settings.target)}, but the dataset {DIGITS} has a target of its "
+            "own"
+        )
         found.append(Finding(("target",), said, (Drop(("target",)),)))
     if settings.task == "regression":
         said = f"given 'regression', but the dataset {DIGITS} is a classification"
@@ -64,7 +67,7 @@ def _target(settings: LocalSettings, columns: list[str]) -> Finding:
     hint = f"; did you mean {folded[near[0]]}?" if near else ""
     meant = folded[near[0]] if near else columns[-1]
     return Finding(
-        ("target",), f"given {shown(given)}, but {has}{hint}", (Put(("target",), meant),)
+        ("target",), f"given {format_value(given)}, but {has}{hint}", (Put(("target",), meant),)
     )
 
 

@@ -13,7 +13,7 @@ from falaj.components.catalogue.region_names import place_named
 from falaj.policies.model.settings import Settings as PackSettings
 from falaj.stacks.settings.cloud import CloudSettings
 from falaj.stacks.settings.in_cluster import InClusterSettings
-from falaj.stacks.settings.problems import Action, Drop, Finding, Put, shown
+from falaj.stacks.settings.problems import Action, Drop, Finding, Put, format_value
 from falaj.stacks.settings.siblings import Sibling, siblings
 from falaj.stacks.settings.suggestions import closest, similar_files
 
@@ -34,7 +34,7 @@ def check_places(settings: CloudSettings, root: Path) -> list[Finding]:
         return []
     meant = region_meant(cloud, settings.region)
     hint = f"; did you mean {meant}?" if meant else f"; {_AT_HOME}"
-    said = f"given {shown(settings.region)}; allowed on {cloud}: {', '.join(regions)}{hint}"
+    said = f"given {format_value(settings.region)}; allowed on {cloud}: {', '.join(regions)}{hint}"
     return [Finding(("region",), said, (Put(("region",), meant or regions[0]),))]
 
 
@@ -58,8 +58,8 @@ def check_access(settings: CloudSettings, root: Path) -> list[Finding]:
         return []
     if settings.placement:
         said = (
-            f"given {shown(settings.placement)}; a stack inside a cluster is where the cluster "
-            "is: name falaj:platform and falaj:region instead"
+            f"given {format_value(settings.placement)}; a stack inside a cluster is where the "
+            "cluster is: name falaj:platform and falaj:region instead"
         )
         return [Finding(("placement",), said, (Drop(("placement",)),))]
     existing = settings.platform == "kubernetes"
@@ -76,7 +76,7 @@ def check_access(settings: CloudSettings, root: Path) -> list[Finding]:
         if getattr(settings, key) is not None:
             how = "its context in falaj:context" if existing else "its stack in falaj:cluster"
             said = (
-                f"given {shown(getattr(settings, key))}, but a cluster on the platform "
+                f"given {format_value(getattr(settings, key))}, but a cluster on the platform "
                 f"{settings.platform} is named by {how}"
             )
             found.append(Finding((key,), said, (Drop((key,)),)))
@@ -113,7 +113,7 @@ def check_ground(settings: CloudSettings, root: Path) -> list[Finding]:
     actions: list[Action] = [Put((key,), each) for each in (near, *usable) if each]
     if not in_cluster:
         actions.append(Drop((key,)))
-    said = f"given {shown(name)}, {why}; allowed: {what}{listed}{hint}"
+    said = f"given {format_value(name)}, {why}; allowed: {what}{listed}{hint}"
     return [Finding((key,), said, tuple(actions))]
 
 

@@ -13,7 +13,7 @@ from kubernetes.client.exceptions import ApiException
 
 from falaj.engine.controlplane import ControlPlane, start
 from tests.cluster.tenancy import SITE, eventually, members, refused, tenant_objects
-from tests.components.kubernetes.serving_services import DIGEST, GPU, SPILL, by_key, service
+from tests.components.kubernetes.serving_services import DIGEST, GPU, OVERFLOW, by_key, service
 
 pytestmark = pytest.mark.cluster
 NAMESPACE = "acme-serving"
@@ -94,7 +94,7 @@ def zones_of(cluster: ControlPlane, pods: list[dict[str, Any]]) -> Counter[str]:
 
 def test_both_tiers_apply_strictly_and_again_without_a_change(cluster: ControlPlane) -> None:
     tiers = [
-        *service(**PLACE, versions=[FIRST], spill=SPILL, mesh=True),
+        *service(**PLACE, versions=[FIRST], overflow=OVERFLOW, mesh=True),
         *service("credit-risk-gpu", **{**PLACE, "cpus": 2}, **GPU, versions=[FIRST]),
     ]
     before = cluster.apply(tiers)

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from falaj.policies.model import Resource, is_list, leaves, spell
+from falaj.policies.model import Resource, format_path, is_list, leaves
 from falaj.policies.model.values import Path
 
 REGIONS = {"me-central-1": "eu-west-1", "uaenorth": "westeurope", "uaecentral": "northeurope"}
@@ -50,7 +50,7 @@ def flips(resource: Resource) -> Iterator[Flip]:
             continue
         for kind, bad in _bad(key, value):
             changed = replace(resource, properties=put(resource.properties, path, bad))
-            yield Flip(kind, spell(path), changed)
+            yield Flip(kind, format_path(path), changed)
 
 
 def _bad(key: str, value: Any) -> Iterator[tuple[str, Any]]:

@@ -8,7 +8,7 @@ from typing import Any, get_args, get_type_hints
 
 import pytest
 
-from falaj.components.local.machine.errors import InputsError
+from falaj.components.local.machine.errors import InvalidInputsError
 from falaj.components.local.provider.fields import Table, check
 from falaj.components.local.provider.resources.dataset import DatasetHandler
 from falaj.components.local.provider.resources.inference_service import InferenceServiceHandler
@@ -16,7 +16,7 @@ from falaj.components.local.provider.resources.model_package import ModelPackage
 from falaj.components.local.provider.resources.training_run import TrainingRunHandler
 from falaj.components.specification import workload_bounds
 from falaj.components.specification.limits import Between
-from falaj.components.specification.spelling import camel
+from falaj.components.specification.property_names import camel
 from falaj.stacks.settings.local import (
     OptimizationSettings,
     ServiceSettings,
@@ -61,8 +61,8 @@ def test_bounds(bound: Bound, allowed: list[object], refused: list[object]) -> N
 
 
 def test_bounds_are_said_as_people_write_numbers() -> None:
-    assert bounds.TRAINING["seed"].words == "0 to 2,147,483,647"
-    assert bounds.TRAINING["learning_rate"].words == "1e-09 to 10"
+    assert bounds.TRAINING["seed"].description == "0 to 2,147,483,647"
+    assert bounds.TRAINING["learning_rate"].description == "1e-09 to 10"
 
 
 def test_the_components_and_the_settings_allow_what_the_workloads_do() -> None:
@@ -93,5 +93,5 @@ def test_no_gradient_clip_is_allowed_everywhere(value: float) -> None:
 
 def test_the_component_says_large_bounds_in_full() -> None:
     table: Table = {"seed": TrainingRunHandler.table["seed"]}
-    with pytest.raises(InputsError, match="allowed: a whole number from 0 to 2147483647"):
+    with pytest.raises(InvalidInputsError, match="allowed: a whole number from 0 to 2147483647"):
         check(table, {"seed": 2**31})

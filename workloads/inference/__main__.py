@@ -76,7 +76,7 @@ def _run(options: argparse.Namespace) -> int:
     if options.command == "status":
         return _status(options.config, as_json=options.json)
     report = logs.verify(options.logs)
-    print(json.dumps(report) if options.json else logs.words(report))
+    print(json.dumps(report) if options.json else logs.format_report(report))
     return 0
 
 

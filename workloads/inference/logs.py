@@ -246,7 +246,7 @@ def verify(folder: Path) -> dict[str, Any]:
     return {"records": sequence, "access_lines": covered, "removed_lines": removed}
 
 
-def words(report: dict[str, Any]) -> str:
+def format_report(report: dict[str, Any]) -> str:
     """Return the report of `verify` as a sentence."""
     return (
         f"intact: {report['records']} audit records cover {report['access_lines']} access lines "

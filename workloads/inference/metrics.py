@@ -34,9 +34,20 @@ class Counters:
     """
 
     __slots__ = (
-        "compute", "compute_seconds", "connections", "denied", "failed_handshakes", "latency",
-        "latency_seconds", "queue", "queue_seconds", "refused_connections", "responses", "rows",
-        "spill_wanted", "spilled",
+        "compute",
+        "compute_seconds",
+        "connections",
+        "denied",
+        "failed_handshakes",
+        "latency",
+        "latency_seconds",
+        "overflow_wanted",
+        "overflowed",
+        "queue",
+        "queue_seconds",
+        "refused_connections",
+        "responses",
+        "rows",
     )  # fmt: skip
 
     def __init__(self) -> None:
@@ -48,8 +59,8 @@ class Counters:
         self.queue_seconds = 0.0
         self.rows = 0
         # Requests that would have waited too long here, and how those ended that were passed on.
-        self.spill_wanted = 0
-        self.spilled: dict[str, int] = {}
+        self.overflow_wanted = 0
+        self.overflowed: dict[str, int] = {}
         # By route and status; answered inferences are counted by the histogram instead.
         self.responses: dict[str, int] = {}
         self.denied: dict[str, int] = {}
@@ -72,7 +83,7 @@ class Counters:
 
     def passed_on(self, outcome: str) -> None:
         """Count an inference that another tier was asked for."""
-        self.spilled[outcome] = self.spilled.get(outcome, 0) + 1
+        self.overflowed[outcome] = self.overflowed.get(outcome, 0) + 1
 
     def responded(self, route: str, status: int) -> None:
         """Count any other answer."""
@@ -89,8 +100,8 @@ class Counters:
             "queue": self.queue,
             "queue_seconds": self.queue_seconds,
             "rows": self.rows,
-            "spill_wanted": self.spill_wanted,
-            "spilled": self.spilled,
+            "overflow_wanted": self.overflow_wanted,
+            "overflowed": self.overflowed,
             "responses": self.responses,
             "denied": self.denied,
             "connections": self.connections,
@@ -161,16 +172,16 @@ class Totals(Collector):
                               "Time of the model's run alone.")  # fmt: skip
         yield self._histogram(totals, "queue", "queue_duration_seconds",
                               "Time before a run, of those that had to wait for one.")  # fmt: skip
-        yield self._counter(totals, "spill_wanted", "spill_wanted",
+        yield self._counter(totals, "overflow_wanted", "overflow_wanted",
                             "Requests that would have waited too long here.")  # fmt: skip
-        spilled = CounterMetricFamily(
-            f"{_PREFIX}_spilled", "Requests passed on to the next tier.",
+        overflowed = CounterMetricFamily(
+            f"{_PREFIX}_overflowed", "Requests passed on to the next tier.",
             labels=(*_LABELS, "outcome"),
         )  # fmt: skip
         for version, total in totals.items():
-            for outcome, count in total.get("spilled", {}).items():
-                spilled.add_metric((self.model, version, outcome), count)
-        yield spilled
+            for outcome, count in total.get("overflowed", {}).items():
+                overflowed.add_metric((self.model, version, outcome), count)
+        yield overflowed
         yield self._counter(totals, "rows", "rows", "Rows that were predicted.")
         yield self._counter(totals, "connections", "connections", "Connections taken.")
         yield self._counter(totals, "refused_connections", "refused_connections",

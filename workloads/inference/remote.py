@@ -259,7 +259,9 @@ def client_context(settings: TlsSettings) -> ssl.SSLContext:
         InferenceError: there is no authority, or a file is broken.
     """
     if settings.client_ca is None:
-        raise InferenceError("spill needs tls.client_ca: the authority of the other tier's name")
+        raise InferenceError(
+            "overflow needs tls.client_ca: the authority of the other tier's name"
+        )
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.minimum_version = ssl.TLSVersion.TLSv1_3
     try:
@@ -329,7 +331,7 @@ def _spec(entry: Mapping[str, Any]) -> TensorSpec:
 FAILURES = 3
 """In a row, before the other tier is left alone."""
 PAUSE_SECONDS = 5.0
-MARK = b"falaj-spilled"
+MARK = b"falaj-overflowed"
 """Header of a request that came from another tier: it isn't passed on again."""
 
 
@@ -374,7 +376,7 @@ class Breaker:
         self._trying = False
 
 
-class Spill:
+class Overflow:
     """Where to, and from which expected time in the queue."""
 
     def __init__(self, remote: Remote, above_seconds: float) -> None:

@@ -22,7 +22,7 @@ from falaj.workloads.inference.http import Answer, Exchange, Head, Heads
 from falaj.workloads.inference.metrics import Counters
 from falaj.workloads.inference.model import Model
 from falaj.workloads.inference.oip import Inference, Schema
-from falaj.workloads.inference.remote import MARK, RelayedModel, Remote, RemoteError, Spill
+from falaj.workloads.inference.remote import MARK, Overflow, RelayedModel, Remote, RemoteError
 from falaj.workloads.inference.settings import Settings
 
 QUEUE_PER_THREAD = 32
@@ -39,7 +39,7 @@ class Runs:
         pool: runs the model here.
         threads: of the pool.
         upstream: runs the model instead, beside; None: the pool does.
-        spill: where requests go that would wait too long; None: nowhere.
+        overflow: where requests go that would wait too long; None: nowhere.
     """
 
     def __init__(
@@ -49,10 +49,10 @@ class Runs:
         pool: ThreadPoolExecutor,
         threads: int,
         upstream: Remote | None,
-        spill: Spill | None,
+        overflow: Overflow | None,
     ) -> None:
         self.upstream = upstream
-        self.spill = spill
+        self.overflow = overflow
         self.waiting = 0
         self._service = service
         self._pool = pool
@@ -68,8 +68,8 @@ class Runs:
     @property
     def remotes(self) -> list[Remote]:
         """Every server that is called."""
-        spill = self.spill.remote if self.spill is not None else None
-        return [each for each in (self.upstream, spill) if each is not None]
+        overflow = self.overflow.remote if self.overflow is not None else None
+        return [each for each in (self.upstream, overflow) if each is not None]
 
     def start(self, exchange: Exchange, inference: Inference) -> Awaitable[Answer]:
         """Take an inference over.
@@ -80,11 +80,11 @@ class Runs:
         if self.upstream is not None:
             self._admit()
             return self._relay(self.upstream, exchange, inference)
-        spill = self.spill
-        if spill is not None and MARK not in exchange.headers and self._is_too_long(spill):
-            self._service.counters.spill_wanted += 1
-            if spill.take():
-                return self._pass_on(spill, exchange, inference)
+        overflow = self.overflow
+        if overflow is not None and MARK not in exchange.headers and self._is_too_long(overflow):
+            self._service.counters.overflow_wanted += 1
+            if overflow.take():
+                return self._pass_on(overflow, exchange, inference)
         return self._queue(exchange, inference)
 
     # What is counted is counted at once: of a burst, all come before the first of them starts.
@@ -94,8 +94,8 @@ class Runs:
         idle = self.waiting < self._threads
         return 0.0 if idle else self._backlog / self._threads
 
-    def _is_too_long(self, spill: Spill) -> bool:
-        return self.waiting >= self._limit or self.expected_wait() > spill.above_seconds
+    def _is_too_long(self, overflow: Overflow) -> bool:
+        return self.waiting >= self._limit or self.expected_wait() > overflow.above_seconds
 
     def _admit(self) -> None:
         if self.waiting >= self._limit:
@@ -159,7 +159,9 @@ class Runs:
 
     # -- elsewhere -------------------------------------------------------------------------
 
-    async def _pass_on(self, spill: Spill, exchange: Exchange, inference: Inference) -> Answer:
+    async def _pass_on(
+        self, overflow: Overflow, exchange: Exchange, inference: Inference
+    ) -> Answer:
         """Ask the other tier in the caller's name; where it fails, wait here after all.
 
         A caller with a certificate has no token to show: then this server's own speaks.
@@ -170,39 +172,44 @@ class Runs:
             headers["Authorization"] = token.decode("ascii", "replace")
         start = time.perf_counter()
         try:
-            results = await spill.remote.infer(inference, headers)
+            results = await overflow.remote.infer(inference, headers)
         except RemoteError as error:
-            self._count_failure(spill, error)
+            self._count_failure(overflow, error)
         except BaseException:
-            spill.breaker.given_up()
+            overflow.breaker.given_up()
             raise
         else:
-            spill.breaker.succeeded()
-            return self._answered_elsewhere(spill, exchange, inference, results, start)
+            overflow.breaker.succeeded()
+            return self._answered_elsewhere(overflow, exchange, inference, results, start)
         finally:
-            spill.give_back()
+            overflow.give_back()
         return await self._queue(exchange, inference)
 
     def _answered_elsewhere(
-        self, spill: Spill, exchange: Exchange, inference: Inference, results: Any, start: float
+        self,
+        overflow: Overflow,
+        exchange: Exchange,
+        inference: Inference,
+        results: Any,
+        start: float,
     ) -> Answer:
         service = self._service
         service.counters.passed_on("answered")
         seconds = time.perf_counter() - start
-        answer = service.inferred(inference, results, spill.remote.schema)
+        answer = service.inferred(inference, results, overflow.remote.schema)
         service.counters.inferred(time.perf_counter() - exchange.started, seconds, inference.rows)
-        return answer._replace(headers=(*answer.headers, spill.header))
+        return answer._replace(headers=(*answer.headers, overflow.header))
 
-    def _count_failure(self, spill: Spill, error: RemoteError) -> None:
+    def _count_failure(self, overflow: Overflow, error: RemoteError) -> None:
         """A tier that is full or gone is left alone; one that refuses a request is well."""
         if error.refused:
-            spill.breaker.succeeded()
+            overflow.breaker.succeeded()
             self._service.counters.passed_on("refused")
             return
-        was_open = spill.breaker.is_open
-        spill.breaker.failed()
+        was_open = overflow.breaker.is_open
+        overflow.breaker.failed()
         self._service.counters.passed_on("busy" if error.busy else "failed")
-        if spill.breaker.is_open and not was_open:
+        if overflow.breaker.is_open and not was_open:
             print(f"the next tier is left alone for a while: {error}"[:500], file=sys.stderr,
                   flush=True)  # fmt: skip
 
@@ -243,7 +250,7 @@ class Service:
         threads: int,
         metrics: Callable[[], Awaitable[bytes]],
         upstream: Remote | None = None,
-        spill: Spill | None = None,
+        overflow: Overflow | None = None,
     ) -> None:
         self.settings = settings
         self.limits = settings.limits
@@ -263,7 +270,7 @@ class Service:
         self.callers: list[Identity] = []
         self.denials: dict[tuple[str, str, int], int] = {}
         self.failed_handshakes: dict[str, int] = {}
-        self.runs = Runs(self, pool=pool, threads=threads, upstream=upstream, spill=spill)
+        self.runs = Runs(self, pool=pool, threads=threads, upstream=upstream, overflow=overflow)
         # A runtime beside has to say so first.
         self.runtime_ready = upstream is None
         self._metrics = metrics

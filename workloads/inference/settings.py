@@ -67,7 +67,7 @@ class Section:
         value, bound = self.take(key, default), SERVICE[key]
         if not bound.allows(value):
             kind = "a whole number" if bound.whole else "a number"
-            raise self.error(key, value, f"{kind} from {bound.words}")
+            raise self.error(key, value, f"{kind} from {bound.description}")
         return cast("float", value)
 
     def seconds(self, key: str, low: float, high: float, default: float) -> float:
@@ -115,7 +115,7 @@ class UpstreamSettings:
 
 
 @dataclass(frozen=True)
-class SpillSettings:
+class OverflowSettings:
     """A server that takes requests over when the queue here is too long."""
 
     url: str
@@ -146,8 +146,8 @@ def upstream_settings(section: Section | None) -> UpstreamSettings | None:
     return settings
 
 
-def spill_settings(section: Section | None) -> SpillSettings | None:
-    """Read ``spill``: TLS always, with the server's own certificate as the client's.
+def overflow_settings(section: Section | None) -> OverflowSettings | None:
+    """Read ``overflow``: TLS always, with the server's own certificate as the client's.
 
     Raises:
         InferenceError: a key is unknown or wrong.
@@ -157,14 +157,14 @@ def spill_settings(section: Section | None) -> SpillSettings | None:
     url = section.text("url")
     if not _TLS.fullmatch(url):
         raise section.error("url", url, "https:// with a host and a port")
-    settings = SpillSettings(
+    settings = OverflowSettings(
         url,
         section.whole("version", 1, 999_999_999),
         section.seconds("above_seconds", 0.0001, 600, 0.05),
         section.seconds("timeout_seconds", 0.001, 600, 1),
         section.whole("connections", 1, 4096, 64),
     )
-    section.finish(tuple(SpillSettings.__dataclass_fields__))
+    section.finish(tuple(OverflowSettings.__dataclass_fields__))
     return settings
 
 
@@ -221,7 +221,7 @@ class Settings:
     limits: Limits
     upstream: UpstreamSettings | None
     """Another server of the protocol that runs the model; None: this one does."""
-    spill: SpillSettings | None
+    overflow: OverflowSettings | None
     """Where requests go that would wait too long here; None: nowhere."""
     logs: Path
     state: Path
@@ -321,15 +321,16 @@ def parse(path: Path, content: bytes) -> Settings:
         auth=_auth(top.section("auth")),
         limits=_limits(top.section("limits", {})),
         upstream=upstream_settings(top.optional("upstream")),
-        spill=spill_settings(top.optional("spill")),
+        overflow=overflow_settings(top.optional("overflow")),
         logs=top.file("logs"),
         state=top.file("state"),
         digest=hashlib.sha256(content).hexdigest(),
         content=content,
     )
-    if settings.upstream is not None and settings.spill is not None:
+    if settings.upstream is not None and settings.overflow is not None:
         raise InferenceError(
-            f"{path}: spill is for a server that runs the model itself; leave it out, or upstream"
+            f"{path}: overflow is for a server that runs the model itself; leave it out, "
+            "or upstream"
         )
     own = {"digest", "content"}
     top.finish(tuple(k for k in ("format", *Settings.__dataclass_fields__) if k not in own))
@@ -380,10 +381,10 @@ def add_options(command: argparse.ArgumentParser) -> None:
     command.add_argument("--drain-seconds", type=float, default=known.drain_seconds)
     command.add_argument("--load-seconds", type=float, default=known.load_seconds)
     command.add_argument("--upstream", help="http://127.0.0.1:PORT of the model's runtime")
-    command.add_argument("--spill-to", help="https://HOST:PORT of the next tier")
-    command.add_argument("--spill-version", type=int, help="the version that it serves")
-    command.add_argument("--spill-above-ms", type=float, help="expected time in the queue")
-    command.add_argument("--spill-timeout-ms", type=float, default=1000)
+    command.add_argument("--overflow-to", help="https://HOST:PORT of the next tier")
+    command.add_argument("--overflow-version", type=int, help="the version that it serves")
+    command.add_argument("--overflow-above-ms", type=float, help="expected time in the queue")
+    command.add_argument("--overflow-timeout-ms", type=float, default=1000)
     command.add_argument(
         "--json", action="store_true", help="print it as one JSON object, and write nothing"
     )
@@ -449,14 +450,14 @@ def document(options: argparse.Namespace) -> dict[str, Any]:
     }
     if options.upstream:
         found["upstream"] = {"url": options.upstream}
-    if options.spill_to:
-        if options.spill_version is None or options.spill_above_ms is None:
-            raise InferenceError("--spill-to needs --spill-version and --spill-above-ms")
-        found["spill"] = {
-            "url": options.spill_to,
-            "version": options.spill_version,
-            "above_seconds": options.spill_above_ms / 1000,
-            "timeout_seconds": options.spill_timeout_ms / 1000,
+    if options.overflow_to:
+        if options.overflow_version is None or options.overflow_above_ms is None:
+            raise InferenceError("--overflow-to needs --overflow-version and --overflow-above-ms")
+        found["overflow"] = {
+            "url": options.overflow_to,
+            "version": options.overflow_version,
+            "above_seconds": options.overflow_above_ms / 1000,
+            "timeout_seconds": options.overflow_timeout_ms / 1000,
         }
     return found
 

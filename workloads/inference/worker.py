@@ -34,7 +34,13 @@ from falaj.workloads.inference.channel import Channel
 from falaj.workloads.inference.connection import Connection
 from falaj.workloads.inference.errors import RequestError
 from falaj.workloads.inference.model import Model
-from falaj.workloads.inference.remote import RelayedModel, Remote, Spill, client_context, schema_of
+from falaj.workloads.inference.remote import (
+    Overflow,
+    RelayedModel,
+    Remote,
+    client_context,
+    schema_of,
+)
 from falaj.workloads.inference.service import Service
 from falaj.workloads.inference.settings import Settings
 from falaj.workloads.registry.keyring import KeyRing
@@ -67,7 +73,7 @@ class Backends:
 
     model: Model | RelayedModel
     upstream: Remote | None
-    spill: Spill | None
+    overflow: Overflow | None
 
 
 def backends_of(configuration: Settings, package: Package) -> Backends:
@@ -99,17 +105,17 @@ def backends_of(configuration: Settings, package: Package) -> Backends:
         threads=configuration.threads,
         limits=limits,
     )
-    spill = configuration.spill
-    if spill is None:
+    overflow = configuration.overflow
+    if overflow is None:
         return Backends(loaded, None, None)
     there = Remote(
-        spill.url,
-        schema_of(name, str(spill.version), package.manifest, limits),
-        timeout_seconds=spill.timeout_seconds,
-        connections=spill.connections,
+        overflow.url,
+        schema_of(name, str(overflow.version), package.manifest, limits),
+        timeout_seconds=overflow.timeout_seconds,
+        connections=overflow.connections,
         context=client_context(configuration.tls),
     )
-    return Backends(loaded, None, Spill(there, spill.above_seconds))
+    return Backends(loaded, None, Overflow(there, overflow.above_seconds))
 
 
 async def watch_runtime(service: Service) -> None:
@@ -236,7 +242,7 @@ class Worker:
             threads=threads,
             metrics=self._ask_metrics,
             upstream=backends.upstream,
-            spill=backends.spill,
+            overflow=backends.overflow,
         )
         self._service.max_connections = _connection_limit()
         # What has been loaded stays: the collector need not walk over it again.

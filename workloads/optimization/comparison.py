@@ -67,8 +67,8 @@ def check_bound(points: float) -> float:
     bound = OPTIMIZATION["max_accuracy_drop"]
     if not bound.allows(points):
         raise WorkloadError(
-            f"--max-accuracy-drop is {points:g}: allowed is {bound.words} (percentage points of "
-            "accuracy; for a regression, per cent of the error)"
+            f"--max-accuracy-drop is {points:g}: allowed is {bound.description} "
+            "(percentage points of accuracy; for a regression, per cent of the error)"
         )
     return points
 

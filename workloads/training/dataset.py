@@ -266,7 +266,7 @@ def _check_options(source: Source) -> None:
     for option, bound in bounds.DATASET.items():
         value = getattr(source, option)
         if not bound.allows(value):
-            raise WorkloadError(f"--{option} is {value}: allowed is {bound.words}")
+            raise WorkloadError(f"--{option} is {value}: allowed is {bound.description}")
     if source.task not in TASKS:
         raise WorkloadError(f"--task is {source.task!r}: allowed are {', '.join(TASKS)}")
 

@@ -108,7 +108,7 @@ def check(requested: Requested) -> None:
         option = "--" + field.name.replace("_", "-")
         bound = TRAINING.get(field.name)
         if value is not None and bound is not None and not bound.allows(value):
-            raise WorkloadError(f"{option} is {value}: allowed is {bound.words}")
+            raise WorkloadError(f"{option} is {value}: allowed is {bound.description}")
     choices = {"precision": PRECISIONS, "device": DEVICES, "class_weights": CLASS_WEIGHTS}
     for name, allowed in choices.items():
         if getattr(requested, name) not in allowed:

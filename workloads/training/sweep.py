@@ -116,7 +116,7 @@ def _number(name: str, text: str, whole: str) -> int | float:
         raise WorkloadError(f"--search {whole!r}: {name} takes {kind}, not {text!r}") from None
     bound = TRAINING[name]
     if not bound.allows(number):
-        raise WorkloadError(f"--search {whole!r}: {name} is allowed from {bound.words}")
+        raise WorkloadError(f"--search {whole!r}: {name} is allowed from {bound.description}")
     return number
 
 

@@ -22,7 +22,7 @@ from falaj.components.kubernetes.bill_of_materials import resolve
 from falaj.components.kubernetes.monitoring.prometheus import monitor
 from falaj.components.nearest import nearest
 from falaj.components.specification.address_plan import private_ranges
-from falaj.components.specification.refusals import Refusals
+from falaj.components.specification.argument_errors import ArgumentErrors
 
 #: Above every tenant's priorities; 1,000,000,000 is the most that users' classes may have.
 _PRIORITY: Final = 1_000_000
@@ -57,48 +57,48 @@ def check_platform(name: str, args: Mapping[str, Any], kind: type) -> PlatformSp
     Raises:
         pulumi.InputPropertiesError: what is wrong and what is allowed.
     """
-    refusals = Refusals(f"Platform {name!r}")
-    refusals.names(args, kind)
-    placed = check_in_cluster(args, refusals)
-    control_plane = private_ranges(args, "control_plane_cidrs", refusals)
-    endpoints = private_ranges(args, "endpoint_cidrs", refusals) or control_plane
+    errors = ArgumentErrors(f"Platform {name!r}")
+    errors.names(args, kind)
+    placed = check_in_cluster(args, errors)
+    control_plane = private_ranges(args, "control_plane_cidrs", errors)
+    endpoints = private_ranges(args, "endpoint_cidrs", errors) or control_plane
     storage_class = str(args.get("storage_class") or "falaj-block")
     if placed is None:
-        refusals.raise_if_any()
+        errors.raise_if_any()
         raise AssertionError("refused arguments raise")
-    chosen = _chosen(args, placed, refusals)
+    chosen = _chosen(args, placed, errors)
     spec = PlatformSpec(placed, name, chosen, {}, control_plane, endpoints, storage_class)
-    refusals.raise_if_any()
+    errors.raise_if_any()
     wanted = [image for addon in chosen for image in ADDONS[addon].images(spec)]
-    images = resolve(placed, list(dict.fromkeys(wanted)), args.get("images"), refusals)
-    refusals.raise_if_any()
+    images = resolve(placed, list(dict.fromkeys(wanted)), args.get("images"), errors)
+    errors.raise_if_any()
     return PlatformSpec(placed, name, chosen, images, control_plane, endpoints, storage_class)
 
 
 def _chosen(
-    args: Mapping[str, Any], placed: InCluster, refusals: Refusals
+    args: Mapping[str, Any], placed: InCluster, errors: ArgumentErrors
 ) -> dict[str, Mapping[str, Any]]:
     """Options by add-on, in the order of installation."""
     given: object = args.get("addons")
     if given is None:
         given = {}
     if not isinstance(given, Mapping):
-        refusals.add("addons", given, "options, true or false by name of the add-on")
+        errors.add("addons", given, "options, true or false by name of the add-on")
         return {}
     asked = cast("Mapping[str, Any]", given)
     for unknown in [each for each in asked if each not in ADDONS]:
         near = nearest(unknown, ADDONS)
         hint = f"did you mean {near[0]!r}?" if near else f"allowed: {', '.join(ADDONS)}"
-        refusals.say(f"addons.{unknown}", f"is not an add-on; {hint}")
+        errors.say(f"addons.{unknown}", f"is not an add-on; {hint}")
     chosen: dict[str, Mapping[str, Any]] = {}
     for addon in ADDONS.values():
-        options = _options(addon, asked, placed, refusals)
+        options = _options(addon, asked, placed, errors)
         if options is not None:
             chosen[addon.name] = options
     for addon_name in chosen:
         for needed in ADDONS[addon_name].needs:
             if needed not in chosen:
-                refusals.say(
+                errors.say(
                     f"addons.{addon_name}",
                     f"needs {needed!r}, which is left out; install it, or set addons.{addon_name} "
                     "to false",
@@ -107,7 +107,7 @@ def _chosen(
 
 
 def _options(
-    addon: Addon, asked: Mapping[str, Any], placed: InCluster, refusals: Refusals
+    addon: Addon, asked: Mapping[str, Any], placed: InCluster, errors: ArgumentErrors
 ) -> Mapping[str, Any] | None:
     """Options of an add-on; None where it isn't installed, or was refused."""
     at = f"addons.{addon.name}"
@@ -118,7 +118,7 @@ def _options(
     if value is False:
         return None
     if not here:
-        refusals.say(
+        errors.say(
             at,
             f"can't be installed on {placed.distribution}; allowed on "
             f"{', '.join(addon.distributions)}",
@@ -127,13 +127,13 @@ def _options(
     if value is True:
         value = {}
     if not isinstance(value, Mapping):
-        refusals.add(at, value, "true, false or its options")
+        errors.add(at, value, "true, false or its options")
         return None
     options = cast("Mapping[str, Any]", value)
     known = sorted(addon.options.__annotations__) or ["none"]
     for unknown in [each for each in options if each not in known]:
-        refusals.unknown(f"{at}.{unknown}", addon.name, known, "option")
-    addon.check(OptionsChecker(at, options, refusals), placed)
+        errors.unknown(f"{at}.{unknown}", addon.name, known, "option")
+    addon.check(OptionsChecker(at, options, errors), placed)
     return dict(options)
 
 

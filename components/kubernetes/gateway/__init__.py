@@ -19,7 +19,7 @@ from falaj.components.kubernetes.gateway.traffic import (
     network_policies,
     policies,
 )
-from falaj.components.specification.spelling import engine_inputs
+from falaj.components.specification.property_names import engine_inputs
 
 __all__ = [
     "Gateway",

@@ -19,8 +19,8 @@ from falaj.components.kubernetes._validation import (
     options,
 )
 from falaj.components.kubernetes.bill_of_materials import resolve
+from falaj.components.specification.argument_errors import ArgumentErrors
 from falaj.components.specification.described import described
-from falaj.components.specification.refusals import Refusals
 
 
 class GatewayTokensArgs(TypedDict):
@@ -169,48 +169,48 @@ def check(name: str, args: GatewayArgs) -> GatewaySpec:
     Raises:
         pulumi.InputPropertiesError: with every argument that was refused, and why.
     """
-    refusals = Refusals(f"Gateway {name!r}")
+    errors = ArgumentErrors(f"Gateway {name!r}")
     given: Mapping[str, Any] = args
-    refusals.names(given, GatewayArgs)
-    placed = check_in_cluster(given, refusals)
-    object_name("name", name, refusals)
-    hosts = _hosts(given.get("hosts"), refusals)
+    errors.names(given, GatewayArgs)
+    placed = check_in_cluster(given, errors)
+    object_name("name", name, errors)
+    hosts = _hosts(given.get("hosts"), errors)
     kind = str(given.get("certificate_issuer_kind", "ClusterIssuer"))
-    refusals.choice("certificate_issuer_kind", kind, ("ClusterIssuer", "Issuer"))
-    issuer = object_name("certificate_issuer", given.get("certificate_issuer"), refusals)
-    domains = refusals.texts("own_domains", given.get("own_domains", []))
+    errors.choice("certificate_issuer_kind", kind, ("ClusterIssuer", "Issuer"))
+    issuer = object_name("certificate_issuer", given.get("certificate_issuer"), errors)
+    domains = errors.texts("own_domains", given.get("own_domains", []))
     tokens = {
-        each: _tokens(each, one, domains, refusals)
-        for each, one in by_name("tokens", given.get("tokens", {}), refusals).items()
+        each: _tokens(each, one, domains, errors)
+        for each, one in by_name("tokens", given.get("tokens", {}), errors).items()
     }
-    login = _login(given.get("login"), domains, refusals)
+    login = _login(given.get("login"), domains, errors)
     if not tokens and login is None:
-        refusals.say("tokens", "missing; nobody gets in without a token or a login")
-    tenants = refusals.texts("tenants", given.get("tenants", [placed.tenant if placed else "x"]))
-    ranges = _ranges("allowed_cidrs", given.get("allowed_cidrs", _OWN), refusals)
+        errors.say("tokens", "missing; nobody gets in without a token or a login")
+    tenants = errors.texts("tenants", given.get("tenants", [placed.tenant if placed else "x"]))
+    ranges = _ranges("allowed_cidrs", given.get("allowed_cidrs", _OWN), errors)
     asks = login is not None or any(each.get("jwks_uri") for each in tokens.values())
     issuers: tuple[str, ...] = ()
     near: object = given.get("issuer_cidrs")
     if near is not None:
-        issuers = _ranges("issuer_cidrs", near, refusals)
+        issuers = _ranges("issuer_cidrs", near, errors)
     elif asks:
-        refusals.say("issuer_cidrs", "missing; proxies get the issuers' keys from there")
-    address = checked_address(placed, given.get("address"), refusals)
-    rates = _rates(given, refusals)
+        errors.say("issuer_cidrs", "missing; proxies get the issuers' keys from there")
+    address = checked_address(placed, given.get("address"), errors)
+    rates = _rates(given, errors)
     size = str(given.get("largest_request", "10Mi"))
     if not _SIZE.match(size):
-        refusals.add("largest_request", size, "a size such as 512Ki, 10Mi or 1Gi")
-    seconds = refusals.whole("request_seconds", given.get("request_seconds", 60), 1, 3600)
+        errors.add("largest_request", size, "a size such as 512Ki, 10Mi or 1Gi")
+    seconds = errors.whole("request_seconds", given.get("request_seconds", 60), 1, 3600)
     ca = given.get("client_ca_secret")
-    secret = object_name("client_ca_secret", ca, refusals) if ca is not None else ""
-    grants = _grants(given.get("grants", []), tenants, refusals)
-    fewest = refusals.whole("replicas", given.get("replicas", 2), 2, 50)
-    most = refusals.whole("most_replicas", given.get("most_replicas", 10), fewest, 500)
-    where = object_name("namespace", given.get("namespace", "envoy-gateway-system"), refusals)
+    secret = object_name("client_ca_secret", ca, errors) if ca is not None else ""
+    grants = _grants(given.get("grants", []), tenants, errors)
+    fewest = errors.whole("replicas", given.get("replicas", 2), 2, 50)
+    most = errors.whole("most_replicas", given.get("most_replicas", 10), fewest, 500)
+    where = object_name("namespace", given.get("namespace", "envoy-gateway-system"), errors)
     image = ""
     if placed:
-        image = resolve(placed, ["envoy"], given.get("images"), refusals).get("envoy", "")
-    refusals.raise_if_any()
+        image = resolve(placed, ["envoy"], given.get("images"), errors).get("envoy", "")
+    errors.raise_if_any()
     if placed is None:
         raise AssertionError("what can't be used was refused")
     return GatewaySpec(
@@ -220,42 +220,42 @@ def check(name: str, args: GatewayArgs) -> GatewaySpec:
     )  # fmt: skip
 
 
-def _hosts(value: object, refusals: Refusals) -> tuple[str, ...]:
-    hosts = refusals.texts("hosts", value) if value is not None else ()
+def _hosts(value: object, errors: ArgumentErrors) -> tuple[str, ...]:
+    hosts = errors.texts("hosts", value) if value is not None else ()
     if value is not None and not 1 <= len(hosts) <= _MOST_HOSTS:
-        refusals.add("hosts", value, f"1 to {_MOST_HOSTS} names")
+        errors.add("hosts", value, f"1 to {_MOST_HOSTS} names")
     for position, each in enumerate(hosts):
         if not _HOST.match(each):
-            refusals.add(f"hosts[{position}]", each, "a full name such as api.acme.ae")
+            errors.add(f"hosts[{position}]", each, "a full name such as api.acme.ae")
     return hosts
 
 
 def _tokens(
-    name: str, value: object, domains: tuple[str, ...], refusals: Refusals
+    name: str, value: object, domains: tuple[str, ...], errors: ArgumentErrors
 ) -> Mapping[str, Any]:
     at = f"tokens[{name!r}]"
-    given = options(at, value, GatewayTokensArgs, refusals)
-    object_name(at, name, refusals)
+    given = options(at, value, GatewayTokensArgs, errors)
+    object_name(at, name, errors)
     if given.get("audiences") is not None:
-        audiences = refusals.texts(f"{at}.audiences", given["audiences"])
+        audiences = errors.texts(f"{at}.audiences", given["audiences"])
         if not audiences:
-            refusals.add(f"{at}.audiences", given["audiences"], "at least one",
+            errors.add(f"{at}.audiences", given["audiences"], "at least one",
                          "without, tokens for any other service are taken")  # fmt: skip
     uri, keys = given.get("jwks_uri"), given.get("jwks")
     if (uri is None) == (keys is None):
-        refusals.say(f"{at}.jwks_uri", "give either jwks_uri or jwks")
+        errors.say(f"{at}.jwks_uri", "give either jwks_uri or jwks")
     elif uri is not None:
-        _own_address(f"{at}.jwks_uri", uri, domains, "use jwks instead", refusals)
+        _own_address(f"{at}.jwks_uri", uri, domains, "use jwks instead", errors)
     else:
-        _key_set(f"{at}.jwks", keys, refusals)
-    for claim, values in by_name(f"{at}.claims", given.get("claims", {}), refusals).items():
-        refusals.texts(f"{at}.claims[{claim!r}]", values)
+        _key_set(f"{at}.jwks", keys, errors)
+    for claim, values in by_name(f"{at}.claims", given.get("claims", {}), errors).items():
+        errors.texts(f"{at}.claims[{claim!r}]", values)
     if given.get("headers") is not None:
-        refusals.mapping(f"{at}.headers", given["headers"])
+        errors.mapping(f"{at}.headers", given["headers"])
     return given
 
 
-def _key_set(at: str, value: object, refusals: Refusals) -> None:
+def _key_set(at: str, value: object, errors: ArgumentErrors) -> None:
     """Public keys: a private one in a gateway's settings would sign tokens for everybody."""
     try:
         keys = json.loads(value) if isinstance(value, str) else None
@@ -263,32 +263,32 @@ def _key_set(at: str, value: object, refusals: Refusals) -> None:
     except (ValueError, KeyError):
         listed = None
     if not isinstance(listed, list) or not listed:
-        refusals.say(at, 'is no JSON Web Key Set; allowed: {"keys": [{"kty": "RSA", …}]}')
+        errors.say(at, 'is no JSON Web Key Set; allowed: {"keys": [{"kty": "RSA", …}]}')
     elif any(not isinstance(each, dict) or {"d", "k", "p"} & each.keys() for each in listed):
-        refusals.say(at, "has a private or symmetric key; allowed: public keys only")
+        errors.say(at, "has a private or symmetric key; allowed: public keys only")
 
 
 def _login(
-    value: object, domains: tuple[str, ...], refusals: Refusals
+    value: object, domains: tuple[str, ...], errors: ArgumentErrors
 ) -> Mapping[str, Any] | None:
     if value is None:
         return None
-    given = options("login", value, GatewayLoginArgs, refusals)
+    given = options("login", value, GatewayLoginArgs, errors)
     if given.get("issuer") is not None:
-        _own_address("login.issuer", given["issuer"], domains, "use tokens instead", refusals)
+        _own_address("login.issuer", given["issuer"], domains, "use tokens instead", errors)
     if given.get("client_secret") is not None:
-        object_name("login.client_secret", given["client_secret"], refusals)
+        object_name("login.client_secret", given["client_secret"], errors)
     return given
 
 
 def _own_address(
-    at: str, value: object, domains: tuple[str, ...], instead: str, refusals: Refusals
+    at: str, value: object, domains: tuple[str, ...], instead: str, errors: ArgumentErrors
 ) -> None:
     """Refuse a URL whose host is neither in the cluster, nor private, nor one's own."""
     parts = urlsplit(value) if isinstance(value, str) else None
     host = (parts.hostname or "") if parts else ""
     if not parts or parts.scheme != "https" or not host:
-        refusals.add(at, value, "an address that begins with https://")
+        errors.add(at, value, "an address that begins with https://")
         return
     try:
         address = ipaddress.ip_address(host)
@@ -297,65 +297,65 @@ def _own_address(
         in_cluster = host.endswith((".svc", ".svc.cluster.local"))
         own = in_cluster or any(host == each or host.endswith(f".{each}") for each in domains)
     if not own:
-        refusals.add(
+        errors.add(
             at, value, "servers in the cluster, at private addresses, or below own_domains",
             f"name the domain there if its servers are in the country; else {instead}",
         )  # fmt: skip
 
 
-def _ranges(argument: str, given: object, refusals: Refusals) -> tuple[str, ...]:
-    ranges = refusals.texts(argument, given)
+def _ranges(argument: str, given: object, errors: ArgumentErrors) -> tuple[str, ...]:
+    ranges = errors.texts(argument, given)
     if not ranges:
-        refusals.add(argument, given, "at least one range")
+        errors.add(argument, given, "at least one range")
     for position, each in enumerate(ranges):
-        found = cidr(f"{argument}[{position}]", each, refusals)
+        found = cidr(f"{argument}[{position}]", each, errors)
         if found and not is_private(found):
-            refusals.add(
+            errors.add(
                 f"{argument}[{position}]", each, "private ranges",
                 "it is within one's own networks: others neither reach it nor are reached",
             )  # fmt: skip
     return ranges
 
 
-def _rates(args: Mapping[str, Any], refusals: Refusals) -> tuple[tuple[int, str, str], ...]:
+def _rates(args: Mapping[str, Any], errors: ArgumentErrors) -> tuple[tuple[int, str, str], ...]:
     default = [{"requests": 100, "source": each} for each in _OWN]
     given: Any = args.get("rates", default)
     if not isinstance(given, list | tuple) or not 1 <= len(given) <= _MOST_RULES:
-        refusals.add("rates", given, f"a list of 1 to {_MOST_RULES} limits")
+        errors.add("rates", given, f"a list of 1 to {_MOST_RULES} limits")
         return ()
     found: list[tuple[int, str, str]] = []
     for position, one in enumerate(given):
         at = f"rates[{position}]"
-        rate = options(at, one, GatewayRateArgs, refusals)
-        requests = refusals.whole(f"{at}.requests", rate.get("requests", 0), 1, 10_000_000)
+        rate = options(at, one, GatewayRateArgs, errors)
+        requests = errors.whole(f"{at}.requests", rate.get("requests", 0), 1, 10_000_000)
         unit = str(rate.get("unit", "Second"))
-        refusals.choice(f"{at}.unit", unit, _UNITS)
+        errors.choice(f"{at}.unit", unit, _UNITS)
         source = rate.get("source")
         if source is not None:
-            cidr(f"{at}.source", source, refusals)
+            cidr(f"{at}.source", source, errors)
         found.append((requests, unit, str(source or "")))
     return tuple(found)
 
 
 def _grants(
-    value: object, tenants: tuple[str, ...], refusals: Refusals
+    value: object, tenants: tuple[str, ...], errors: ArgumentErrors
 ) -> tuple[tuple[str, str, tuple[str, ...]], ...]:
     if not isinstance(value, list | tuple):
-        refusals.add("grants", value, "a list")
+        errors.add("grants", value, "a list")
         return ()
     found: list[tuple[str, str, tuple[str, ...]]] = []
     for position, one in enumerate(value):
         at = f"grants[{position}]"
-        given = options(at, one, GatewayGrantArgs, refusals)
-        routes = object_name(f"{at}.routes_in", given.get("routes_in"), refusals)
-        services = object_name(f"{at}.services_in", given.get("services_in"), refusals)
+        given = options(at, one, GatewayGrantArgs, errors)
+        routes = object_name(f"{at}.routes_in", given.get("routes_in"), errors)
+        services = object_name(f"{at}.services_in", given.get("services_in"), errors)
         if not any(routes.startswith(f"{t}-") and services.startswith(f"{t}-") for t in tenants):
-            refusals.add(
+            errors.add(
                 at, f"{routes} to {services}", "namespaces of the same tenant",
                 f"one of {', '.join(tenants)}",
             )  # fmt: skip
-        names = refusals.texts(f"{at}.services", given.get("services", []))
+        names = errors.texts(f"{at}.services", given.get("services", []))
         if not names:
-            refusals.add(f"{at}.services", given.get("services"), "at least one name")
+            errors.add(f"{at}.services", given.get("services"), "at least one name")
         found.append((routes, services, names))
     return tuple(found)

@@ -24,7 +24,7 @@ from falaj.components.kubernetes.gpu_queues.queues import (
     priorities,
     provisioning,
 )
-from falaj.components.specification.spelling import engine_inputs
+from falaj.components.specification.property_names import engine_inputs
 
 __all__ = [
     "GpuQueues",

@@ -34,10 +34,10 @@ from falaj.components.kubernetes.gpu_queues.queues import (
     Share,
     Worker,
 )
+from falaj.components.specification.argument_errors import ArgumentErrors
 from falaj.components.specification.described import described
 from falaj.components.specification.node_labels import checked_taints
 from falaj.components.specification.placed import DATA_CLASSES
-from falaj.components.specification.refusals import Refusals
 
 
 class QueuePoolArgs(TypedDict):
@@ -179,84 +179,84 @@ _QUANTITY: Final = re.compile(r"^\d+(\.\d+)?(m|k|M|G|T|Ki|Mi|Gi|Ti)?$")
 _MOST_WORKERS: Final = 20
 
 
-def checked_burst(value: object, tenants: Sequence[str], refusals: Refusals) -> Burst | None:
+def checked_burst(value: object, tenants: Sequence[str], errors: ArgumentErrors) -> Burst | None:
     """Other clusters in the country, one's own before clouds."""
     if value is None:
         return None
-    given = options("burst", value, QueueBurstArgs, refusals)
+    given = options("burst", value, QueueBurstArgs, errors)
     listed: Any = given.get("workers")
     if not isinstance(listed, list | tuple) or not 1 <= len(listed) <= _MOST_WORKERS:
-        refusals.add("burst.workers", listed, f"1 to {_MOST_WORKERS} clusters")
+        errors.add("burst.workers", listed, f"1 to {_MOST_WORKERS} clusters")
         return None
-    workers = [_worker(f"burst.workers[{at}]", each, refusals) for at, each in enumerate(listed)]
+    workers = [_worker(f"burst.workers[{at}]", each, errors) for at, each in enumerate(listed)]
     names = [each.name for each in workers]
     for position, each in enumerate(workers):
         at = f"burst.workers[{position}]"
         if each.name in names[:position]:
-            refusals.add(f"{at}.name", each.name, "each only once")
+            errors.add(f"{at}.name", each.name, "each only once")
         cloud_before = any(one.distribution != "existing" for one in workers[:position])
         if each.distribution == "existing" and cloud_before:
-            refusals.add(
+            errors.add(
                 at, each.name, "clusters of one's own before those of clouds",
                 "they are asked in this order; move it up",
             )  # fmt: skip
     quotas: dict[str, dict[str, str]] = {}
-    for tenant, resources in by_name("burst.quotas", given.get("quotas", {}), refusals).items():
+    for tenant, resources in by_name("burst.quotas", given.get("quotas", {}), errors).items():
         at = f"burst.quotas[{tenant!r}]"
         if tenant not in tenants:
-            refusals.add(at, tenant, f"tenants with a queue: {', '.join(tenants) or 'none'}")
-        quotas[tenant] = refusals.mapping(at, resources)
+            errors.add(at, tenant, f"tenants with a queue: {', '.join(tenants) or 'none'}")
+        quotas[tenant] = errors.mapping(at, resources)
         for resource, most in quotas[tenant].items():
             if not _QUANTITY.match(most):
-                refusals.add(f"{at}[{resource!r}]", most, "a quantity such as 32, 500m or 4Ti")
+                errors.add(f"{at}[{resource!r}]", most, "a quantity such as 32, 500m or 4Ti")
         for needed in ("cpu", "memory"):
             if needed not in quotas[tenant]:
-                refusals.say(f"{at}[{needed!r}]", "missing; every job asks for it")
+                errors.say(f"{at}[{needed!r}]", "missing; every job asks for it")
     return Burst(tuple(workers), quotas)
 
 
-def _worker(at: str, value: object, refusals: Refusals) -> Worker:
-    given = options(at, value, QueueWorkerArgs, refusals)
+def _worker(at: str, value: object, errors: ArgumentErrors) -> Worker:
+    given = options(at, value, QueueWorkerArgs, errors)
     distribution, region = str(given.get("distribution")), str(given.get("region"))
-    refusals.choice(f"{at}.distribution", distribution, DISTRIBUTIONS)
+    errors.choice(f"{at}.distribution", distribution, DISTRIBUTIONS)
     if distribution == "existing":
-        object_name(f"{at}.region", region, refusals)
+        object_name(f"{at}.region", region, errors)
     elif distribution in CLOUDS:
         # As of the cluster itself: the region is in the country, and works or was accepted.
         try:
             place = catalogue.place(CLOUDS[distribution], region)
             place.require_healthy(given.get("acknowledge_degraded"))
         except catalogue.DegradedRegionError as error:
-            refusals.say(f"{at}.acknowledge_degraded", str(error))
+            errors.say(f"{at}.acknowledge_degraded", str(error))
         except catalogue.CatalogueError as error:
-            refusals.say(f"{at}.region", str(error))
+            errors.say(f"{at}.region", str(error))
     return Worker(
-        object_name(f"{at}.name", given.get("name"), refusals),
+        object_name(f"{at}.name", given.get("name"), errors),
         distribution,
         region,
-        object_name(f"{at}.kubeconfig_secret", given.get("kubeconfig_secret"), refusals),
+        object_name(f"{at}.kubeconfig_secret", given.get("kubeconfig_secret"), errors),
     )
 
 
 def checked_provisioning(
-    value: object, flavors: Sequence[str], refusals: Refusals
+    value: object, flavors: Sequence[str], errors: ArgumentErrors
 ) -> Provisioning | None:
     """Machines that the autoscaler makes for a gang."""
     if value is None:
         return None
-    given = options("provisioning", value, QueueProvisioningArgs, refusals)
-    chosen = refusals.texts("provisioning.flavors", given.get("flavors", []))
+    given = options("provisioning", value, QueueProvisioningArgs, errors)
+    chosen = errors.texts("provisioning.flavors", given.get("flavors", []))
     if not chosen:
-        refusals.add("provisioning.flavors", given.get("flavors"), "at least one pool")
+        errors.add("provisioning.flavors", given.get("flavors"), "at least one pool")
     for position, each in enumerate(chosen):
         if each not in flavors:
-            refusals.add(
+            errors.add(
                 f"provisioning.flavors[{position}]", each,
                 f"the pools of this cluster: {', '.join(flavors) or 'none'}",
             )  # fmt: skip
     name = given.get("class_name", CLASSES[0])
-    refusals.choice("provisioning.class_name", name, CLASSES)
-    retries = refusals.whole("provisioning.retries", given.get("retries", 3), 0, 100)
+    errors.choice("provisioning.class_name", name, CLASSES)
+    retries = errors.whole("provisioning.retries", given.get("retries", 3), 0, 100)
     return Provisioning(str(name), chosen, retries)
 
 
@@ -289,41 +289,41 @@ def check(name: str, args: GpuQueuesArgs) -> GpuQueuesSpec:
     Raises:
         pulumi.InputPropertiesError: with every argument that was refused, and why.
     """
-    refusals = Refusals(f"GpuQueues {name!r}")
+    errors = ArgumentErrors(f"GpuQueues {name!r}")
     given: Mapping[str, Any] = args
-    refusals.names(given, GpuQueuesArgs)
-    placed = check_in_cluster(given, refusals)
+    errors.names(given, GpuQueuesArgs)
+    placed = check_in_cluster(given, errors)
     distribution = placed.distribution if placed else "existing"
     pools = {
         flavor: pool
-        for flavor, one in by_name("pools", given.get("pools", {}), refusals).items()
-        if (pool := _pool(flavor, one, distribution, refusals))
+        for flavor, one in by_name("pools", given.get("pools", {}), errors).items()
+        if (pool := _pool(flavor, one, distribution, errors))
     }
     if all(each.topology != TOPOLOGY for each in pools.values()):
         # Nobody asked for any: machines that don't exist yet would have no place in one.
         pools = {flavor: replace(each, topology="") for flavor, each in pools.items()}
     if not given.get("pools") or len(pools) > _MOST_FLAVORS:
-        refusals.add("pools", f"{len(pools)} pools", f"1 to {_MOST_FLAVORS}")
+        errors.add("pools", f"{len(pools)} pools", f"1 to {_MOST_FLAVORS}")
     data_class = placed.data_class if placed else "internal"
-    unknown = by_name("pools", given.get("pools", {}), refusals).keys() - pools.keys()
+    unknown = by_name("pools", given.get("pools", {}), errors).keys() - pools.keys()
     queues = tuple(
-        _queue(tenant, one, pools=pools, refused=unknown, data_class=data_class, refusals=refusals)
-        for tenant, one in by_name("tenants", given.get("tenants", {}), refusals).items()
+        _queue(tenant, one, pools=pools, refused=unknown, data_class=data_class, errors=errors)
+        for tenant, one in by_name("tenants", given.get("tenants", {}), errors).items()
     )
     if not queues:
-        refusals.add("tenants", given.get("tenants"), "at least one")
-    _within_capacity(pools, queues, refusals)
-    _not_shared(pools, queues, refusals)
-    _all_with_topology(pools, queues, refusals)
-    levels = _levels(given.get("topology_levels", LEVELS[distribution]), refusals)
-    fair = refusals.flag("fair_sharing", given.get("fair_sharing", True))
-    preemption = _preemption(given.get("preemption", {}), fair, refusals)
-    usage = refusals.flag("admission_fair_sharing", given.get("admission_fair_sharing", False))
+        errors.add("tenants", given.get("tenants"), "at least one")
+    _within_capacity(pools, queues, errors)
+    _not_shared(pools, queues, errors)
+    _all_with_topology(pools, queues, errors)
+    levels = _levels(given.get("topology_levels", LEVELS[distribution]), errors)
+    fair = errors.flag("fair_sharing", given.get("fair_sharing", True))
+    preemption = _preemption(given.get("preemption", {}), fair, errors)
+    usage = errors.flag("admission_fair_sharing", given.get("admission_fair_sharing", False))
     tenants = [each.tenant for each in queues]
-    burst = checked_burst(given.get("burst"), tenants, refusals)
-    provisioning = checked_provisioning(given.get("provisioning"), tuple(pools), refusals)
-    classes = refusals.flag("priority_classes", given.get("priority_classes", True))
-    refusals.raise_if_any()
+    burst = checked_burst(given.get("burst"), tenants, errors)
+    provisioning = checked_provisioning(given.get("provisioning"), tuple(pools), errors)
+    classes = errors.flag("priority_classes", given.get("priority_classes", True))
+    errors.raise_if_any()
     if placed is None:
         raise AssertionError("what can't be used was refused")
     return GpuQueuesSpec(
@@ -331,35 +331,35 @@ def check(name: str, args: GpuQueuesArgs) -> GpuQueuesSpec:
     )
 
 
-def _pool(flavor: str, value: object, distribution: str, refusals: Refusals) -> Pool | None:
+def _pool(flavor: str, value: object, distribution: str, errors: ArgumentErrors) -> Pool | None:
     at = f"pools[{flavor!r}]"
-    before = refusals.count
-    given = options(at, value, QueuePoolArgs, refusals)
+    before = errors.count
+    given = options(at, value, QueuePoolArgs, errors)
     if not re.match(r"^[a-z0-9]([a-z0-9.-]{0,61}[a-z0-9])?$", flavor):
-        refusals.add(at, flavor, "at most 63 of a-z, 0-9, '-' and '.', not at either end")
+        errors.add(at, flavor, "at most 63 of a-z, 0-9, '-' and '.', not at either end")
     devices = {
-        name: refusals.whole(f"{at}.devices[{name!r}]", each, 1, 1024)
-        for name, each in by_name(f"{at}.devices", given.get("devices", {}), refusals).items()
+        name: errors.whole(f"{at}.devices[{name!r}]", each, 1, 1024)
+        for name, each in by_name(f"{at}.devices", given.get("devices", {}), errors).items()
     }
     for name in devices:
         if credits_of(name) is None:
-            refusals.add(
+            errors.add(
                 f"{at}.devices[{name!r}]", name,
                 f"{GPU}, {SHARED}, or a MIG profile such as nvidia.com/mig-1g.18gb",
             )  # fmt: skip
     capacity = given.get("capacity", "on-demand")
-    refusals.choice(f"{at}.capacity", capacity, CAPACITIES)
-    nodes = refusals.whole(f"{at}.nodes", given.get("nodes"), 0, _MOST_NODES)
-    cpu = amount(f"{at}.cpu", given.get("cpu"), refusals)
-    memory = refusals.whole(f"{at}.memory_gib", given.get("memory_gib"), 1, 1_000_000)
-    taints = checked_taints({"taints": given.get("taints")}, refusals)
+    errors.choice(f"{at}.capacity", capacity, CAPACITIES)
+    nodes = errors.whole(f"{at}.nodes", given.get("nodes"), 0, _MOST_NODES)
+    cpu = amount(f"{at}.cpu", given.get("cpu"), errors)
+    memory = errors.whole(f"{at}.memory_gib", given.get("memory_gib"), 1, 1_000_000)
+    taints = checked_taints({"taints": given.get("taints")}, errors)
     wanted = given.get("topology", True if distribution == "existing" and GPU in devices else None)
     topology = TOPOLOGY if wanted else HOSTS
-    if wanted is not None and not refusals.flag(f"{at}.topology", wanted):
+    if wanted is not None and not errors.flag(f"{at}.topology", wanted):
         topology = ""
-    tenants = refusals.texts(f"{at}.tenants", given.get("tenants", []))
-    shared = refusals.flag(f"{at}.tenants_share_gpus", given.get("tenants_share_gpus", False))
-    if refusals.count > before:
+    tenants = errors.texts(f"{at}.tenants", given.get("tenants", []))
+    shared = errors.flag(f"{at}.tenants_share_gpus", given.get("tenants_share_gpus", False))
+    if errors.count > before:
         return None
     return Pool(
         flavor, nodes, cpu, memory, devices, str(capacity), taints, topology, tenants, shared
@@ -373,52 +373,52 @@ def _queue(
     pools: Mapping[str, Pool],
     refused: Sequence[str] | set[str],
     data_class: str,
-    refusals: Refusals,
+    errors: ArgumentErrors,
 ) -> Queue:
     at = f"tenants[{tenant!r}]"
-    given = options(at, value, QueueTenantArgs, refusals)
-    object_name(at, tenant, refusals)
+    given = options(at, value, QueueTenantArgs, errors)
+    object_name(at, tenant, errors)
     data_class = given.get("data_class", data_class)
-    refusals.choice(f"{at}.data_class", data_class, DATA_CLASSES)
+    errors.choice(f"{at}.data_class", data_class, DATA_CLASSES)
     strategy = given.get("strategy", "BestEffortFIFO")
-    refusals.choice(f"{at}.strategy", strategy, ("BestEffortFIFO", "StrictFIFO"))
+    errors.choice(f"{at}.strategy", strategy, ("BestEffortFIFO", "StrictFIFO"))
     shares: dict[str, Share] = {}
-    quotas = by_name(f"{at}.quotas", given.get("quotas", {}), refusals)
+    quotas = by_name(f"{at}.quotas", given.get("quotas", {}), errors)
     if not quotas:
-        refusals.add(f"{at}.quotas", given.get("quotas"), "a share of at least one pool")
+        errors.add(f"{at}.quotas", given.get("quotas"), "a share of at least one pool")
     for flavor, one in quotas.items():
         where = f"{at}.quotas[{flavor!r}]"
         pool = pools.get(flavor)
         if pool is None:
             if flavor not in refused:
                 known = ", ".join(pools) or "none"
-                refusals.add(where, flavor, f"the pools of this cluster: {known}")
+                errors.add(where, flavor, f"the pools of this cluster: {known}")
             continue
         if pool.tenants and tenant not in pool.tenants:
-            refusals.add(where, flavor, f"pools that {tenant} may use",
+            errors.add(where, flavor, f"pools that {tenant} may use",
                          f"this one is for {', '.join(pool.tenants)}")  # fmt: skip
         if data_class == "restricted" and (pool.capacity == "spot" or SHARED in pool.devices):
-            refusals.add(
+            errors.add(
                 where, flavor, "neither spot machines nor time slices for restricted data",
                 "use another pool, or MIG profiles",
             )  # fmt: skip
-        shares[flavor] = _share(where, one, pool, refusals)
-    weight = amount(f"{at}.weight", given.get("weight", 1), refusals)
+        shares[flavor] = _share(where, one, pool, errors)
+    weight = amount(f"{at}.weight", given.get("weight", 1), errors)
     return Queue(tenant, shares, weight, str(strategy))
 
 
-def _share(at: str, value: object, pool: Pool, refusals: Refusals) -> Share:
-    given = options(at, value, QueueShareArgs, refusals)
+def _share(at: str, value: object, pool: Pool, errors: ArgumentErrors) -> Share:
+    given = options(at, value, QueueShareArgs, errors)
     offered = pool.offered
 
     def counts(key: str) -> dict[str, int]:
         found: dict[str, int] = {}
-        for name, most in by_name(f"{at}.{key}", given.get(key, {}), refusals).items():
+        for name, most in by_name(f"{at}.{key}", given.get(key, {}), errors).items():
             if name in pool.devices:
-                found[name] = refusals.whole(f"{at}.{key}[{name!r}]", most, 0, 10**9)
+                found[name] = errors.whole(f"{at}.{key}[{name!r}]", most, 0, 10**9)
             else:
                 known = ", ".join(pool.devices) or "no devices"
-                refusals.add(f"{at}.{key}[{name!r}]", name, f"{known}, as {pool.flavor} has")
+                errors.add(f"{at}.{key}[{name!r}]", name, f"{known}, as {pool.flavor} has")
         return found
 
     devices = {**dict.fromkeys(pool.devices, 0), **counts("devices")}
@@ -433,16 +433,16 @@ def _share(at: str, value: object, pool: Pool, refusals: Refusals) -> Share:
     if not pool.devices:
         for key in ("cpu", "memory_gib"):
             if given.get(key) is None:
-                refusals.say(f"{at}.{key}", f"missing; {pool.flavor} has no devices to go by")
+                errors.say(f"{at}.{key}", f"missing; {pool.flavor} has no devices to go by")
     if given.get("cpu") is not None:
-        nominal["cpu"] = int(amount(f"{at}.cpu", given["cpu"], refusals, above=-1e-9) * 1000)
+        nominal["cpu"] = int(amount(f"{at}.cpu", given["cpu"], errors, above=-1e-9) * 1000)
     if given.get("memory_gib") is not None:
-        nominal["memory"] = refusals.whole(f"{at}.memory_gib", given["memory_gib"], 0, 10**9)
+        nominal["memory"] = errors.whole(f"{at}.memory_gib", given["memory_gib"], 0, 10**9)
     return Share(nominal, counts("borrow"), counts("lend"))
 
 
 def _within_capacity(
-    pools: Mapping[str, Pool], queues: Sequence[Queue], refusals: Refusals
+    pools: Mapping[str, Pool], queues: Sequence[Queue], errors: ArgumentErrors
 ) -> None:
     for pool in pools.values():
         for resource, most in pool.offered.items():
@@ -456,7 +456,7 @@ def _within_capacity(
                 listed = ", ".join(
                     f"{tenant} {quantity(resource, part)}" for tenant, part in parts.items()
                 )
-                refusals.say(
+                errors.say(
                     f"pools[{pool.flavor!r}]",
                     f"{resource}: the quotas add up to {quantity(resource, total)} ({listed}); "
                     f"allowed: {quantity(resource, most)}, which {pool.nodes} nodes have; lower "
@@ -464,12 +464,14 @@ def _within_capacity(
                 )
 
 
-def _not_shared(pools: Mapping[str, Pool], queues: Sequence[Queue], refusals: Refusals) -> None:
+def _not_shared(
+    pools: Mapping[str, Pool], queues: Sequence[Queue], errors: ArgumentErrors
+) -> None:
     """Time slices keep no memory apart: one tenant on each such pool, unless it is allowed."""
     for pool in pools.values():
         users = [each.tenant for each in queues if pool.flavor in each.shares]
         if SHARED in pool.devices and len(users) > 1 and not pool.tenants_share_gpus:
-            refusals.say(
+            errors.say(
                 f"pools[{pool.flavor!r}]",
                 f"its GPUs are time-sliced, and {', '.join(users)} would share them; allowed: one "
                 "tenant; use MIG profiles, or set tenants_share_gpus to true",
@@ -477,12 +479,12 @@ def _not_shared(pools: Mapping[str, Pool], queues: Sequence[Queue], refusals: Re
 
 
 def _all_with_topology(
-    pools: Mapping[str, Pool], queues: Sequence[Queue], refusals: Refusals
+    pools: Mapping[str, Pool], queues: Sequence[Queue], errors: ArgumentErrors
 ) -> None:
     for queue in queues:
         without = [each for each in queue.shares if not pools[each].topology]
         if without and len(without) < len(queue.shares):
-            refusals.say(
+            errors.say(
                 f"tenants[{queue.tenant!r}].quotas",
                 f"{', '.join(without)} have no topology, its other pools have one; allowed: all "
                 "or none, else jobs that ask for none get into those without alone; leave out "
@@ -490,30 +492,30 @@ def _all_with_topology(
             )
 
 
-def _levels(value: object, refusals: Refusals) -> tuple[str, ...]:
-    levels = refusals.texts("topology_levels", value)
+def _levels(value: object, errors: ArgumentErrors) -> tuple[str, ...]:
+    levels = errors.texts("topology_levels", value)
     for position, each in enumerate(levels):
         at = f"topology_levels[{position}]"
         if not _LEVEL.match(each):
-            refusals.add(at, each, "the name of a label of nodes")
+            errors.add(at, each, "the name of a label of nodes")
         elif each == _HOST and position != len(levels) - 1:
-            refusals.add(at, each, f"{_HOST} as the last one only")
+            errors.add(at, each, f"{_HOST} as the last one only")
     if not levels or len(levels) > 16:
-        refusals.add("topology_levels", value, "1 to 16 labels of nodes")
+        errors.add("topology_levels", value, "1 to 16 labels of nodes")
     return levels
 
 
-def _preemption(value: object, fair: bool, refusals: Refusals) -> Preemption:
-    given = options("preemption", value, QueuePreemptionArgs, refusals)
+def _preemption(value: object, fair: bool, errors: ArgumentErrors) -> Preemption:
+    given = options("preemption", value, QueuePreemptionArgs, errors)
     reclaim = given.get("reclaim", "Any")
-    refusals.choice("preemption.reclaim", reclaim, ("Any", "LowerPriority", "Never"))
+    errors.choice("preemption.reclaim", reclaim, ("Any", "LowerPriority", "Never"))
     within = given.get("within_queue", "LowerPriority")
-    refusals.choice(
+    errors.choice(
         "preemption.within_queue", within, ("LowerPriority", "LowerOrNewerEqualPriority", "Never")
     )
-    borrowing = refusals.flag("preemption.while_borrowing", given.get("while_borrowing", False))
+    borrowing = errors.flag("preemption.while_borrowing", given.get("while_borrowing", False))
     if borrowing and fair:
-        refusals.add(
+        errors.add(
             "preemption.while_borrowing", True, "false, where fair_sharing is true",
             "Kueue has it with classical pre-emption only",
         )  # fmt: skip

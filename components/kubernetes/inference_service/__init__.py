@@ -10,14 +10,14 @@ from falaj.components.kubernetes.inference_service.arguments import (
     InferenceServiceArgs,
     InferenceServiceSpec,
     ModelVersionArgs,
-    SpillArgs,
+    OverflowArgs,
 )
 from falaj.components.kubernetes.inference_service.checks import check
 from falaj.components.kubernetes.inference_service.deployment import deployment
 from falaj.components.kubernetes.inference_service.network import isolation, routing
 from falaj.components.kubernetes.inference_service.scaling import scaling
 from falaj.components.kubernetes.inference_service.secrets import secrets
-from falaj.components.specification.spelling import engine_inputs
+from falaj.components.specification.property_names import engine_inputs
 
 __all__ = [
     "CallerArgs",
@@ -25,7 +25,7 @@ __all__ = [
     "InferenceService",
     "InferenceServiceArgs",
     "ModelVersionArgs",
-    "SpillArgs",
+    "OverflowArgs",
     "check",
     "manifests",
 ]

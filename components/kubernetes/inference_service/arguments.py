@@ -37,7 +37,7 @@ class CallerArgs(TypedDict):
     """Its service account there: its identity in the mesh."""
 
 
-class SpillArgs(TypedDict):
+class OverflowArgs(TypedDict):
     """Another service of the same model that takes what this one is too slow for."""
 
     to: str
@@ -91,7 +91,7 @@ class InferenceServiceArgs(InClusterArgs):
     """``iss`` of callers' tokens."""
     token_audience: NotRequired[str]
     """``aud`` of callers' tokens. Default: ``falaj:<tenant>:<name>``, with the name of the tier
-    that spills to this one, if one does."""
+    that overflows to this one, if one does."""
     token_keys: NotRequired[str]
     """Public keys of the issuer: a JWK set (RFC 7517) of Ed25519 or P-256 keys, as text. Default:
     the key ring's own, whose tokens ``python -m falaj.workloads.inference token`` makes."""
@@ -123,17 +123,17 @@ class InferenceServiceArgs(InClusterArgs):
     Default: 70."""
     scale_to_zero: NotRequired[bool]
     """Whether a service without work has no replicas. A request can't wake it: it is awake in
-    ``hours``, or when the tier that spills to it (``spilled_from``) asks. Not in production,
+    ``hours``, or when the tier that overflows to it (``overflow_from``) asks. Not in production,
     unless ``allow_cold_production``. Default: false."""
     allow_cold_production: NotRequired[bool]
     """Lets a production service scale to zero, and run with a single replica. Default: false."""
     hours: NotRequired[HoursArgs]
     """When a service that may scale to zero is awake. Default: no hours."""
-    spilled_from: NotRequired[str]
-    """Name of the `InferenceService` in the same namespace that spills to this one. Its replicas
-    may call this one, and its requests wake this one, which has no route of its own through the
-    gateway. Default: none."""
-    spill: NotRequired[SpillArgs]
+    overflow_from: NotRequired[str]
+    """Name of the `InferenceService` in the same namespace that overflows to this one. Its
+    replicas may call this one, and its requests wake this one, which has no route of its own
+    through the gateway. Default: none."""
+    overflow: NotRequired[OverflowArgs]
     """Where requests go that would wait too long here. For ``cpu`` only. Default: nowhere."""
     callers: NotRequired[list[CallerArgs]]
     """Who may call it from within the cluster, beside the gateway. Default: nobody."""
@@ -204,7 +204,7 @@ class Caller:
 
 
 @dataclass(frozen=True)
-class Spill:
+class Overflow:
     """Where requests go that would wait too long."""
 
     to: str
@@ -255,7 +255,7 @@ class Access:
     token_audience: str
     token_keys: str
     callers: tuple[Caller, ...]
-    spilled_from: str
+    overflow_from: str
     gateway_namespace: str
     gateway_name: str
     host_names: tuple[str, ...]
@@ -293,7 +293,7 @@ class InferenceServiceSpec:
     size: Size
     scaling: Scaling
     access: Access
-    spill: Spill | None
+    overflow: Overflow | None
     operation: Operation
     images: Mapping[str, str]
 

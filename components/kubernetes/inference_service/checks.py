@@ -16,14 +16,14 @@ from falaj.components.kubernetes.inference_service.arguments import (
     InferenceServiceSpec,
     ModelVersionArgs,
     Operation,
+    Overflow,
+    OverflowArgs,
     Package,
     Scaling,
     Size,
-    Spill,
-    SpillArgs,
     Version,
 )
-from falaj.components.specification.refusals import Refusals
+from falaj.components.specification.argument_errors import ArgumentErrors
 
 MOST_VERSIONS: Final = 8
 """An HTTPRoute holds 16 rules and a rule 16 backends; each version takes up to one rule:
@@ -36,7 +36,7 @@ _HEADER: Final = re.compile(r"^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$")
 
 def checked_versions(
     given: Mapping[str, Any],
-    refusals: Refusals,
+    errors: ArgumentErrors,
     *,
     with_digest: bool,
     careful: bool,
@@ -46,7 +46,7 @@ def checked_versions(
 
     Args:
         given: the service's arguments.
-        refusals: gets what can't be used.
+        errors: gets what can't be used.
         with_digest: whether each version has an image of its own.
         careful: whether a single replica is refused.
         cold: whether the service may have none, asleep.
@@ -55,75 +55,75 @@ def checked_versions(
     if value is None:
         return ()
     if isinstance(value, str) or not isinstance(value, Sequence) or not value:
-        refusals.add("versions", value, f"a list of 1 to {MOST_VERSIONS} versions")
+        errors.add("versions", value, f"a list of 1 to {MOST_VERSIONS} versions")
         return ()
     entries = cast("Sequence[object]", value)
     if len(entries) > MOST_VERSIONS:
-        refusals.add("versions", f"{len(entries)} versions", f"1 to {MOST_VERSIONS}")
+        errors.add("versions", f"{len(entries)} versions", f"1 to {MOST_VERSIONS}")
     found: list[Version] = []
     for position, entry in enumerate(entries):
         at = f"versions[{position}]"
         if not isinstance(entry, Mapping):
-            refusals.add(at, entry, "version and weight, by name")
+            errors.add(at, entry, "version and weight, by name")
             continue
-        one = options(at, cast("object", entry), ModelVersionArgs, refusals, required=False)
+        one = options(at, cast("object", entry), ModelVersionArgs, errors, required=False)
         low = 1 if cold or not careful else 2
         default = given.get("min_replicas", low)
-        least = refusals.whole(
+        least = errors.whole(
             f"{at}.min_replicas" if "min_replicas" in one else "min_replicas",
             one.get("min_replicas", default), low, MOST_REPLICAS,
         )  # fmt: skip
-        most = refusals.whole(
+        most = errors.whole(
             f"{at}.max_replicas" if "max_replicas" in one else "max_replicas",
             one.get("max_replicas", given.get("max_replicas", max(10, least))),
             least, MOST_REPLICAS,
         )  # fmt: skip
         found.append(
             Version(
-                refusals.whole(f"{at}.version", one.get("version"), 1, 999_999_999),
-                refusals.whole(f"{at}.weight", one.get("weight"), 0, 100),
-                _digest(at, one, with_digest, refusals),
-                _header(at, one, refusals),
+                errors.whole(f"{at}.version", one.get("version"), 1, 999_999_999),
+                errors.whole(f"{at}.weight", one.get("weight"), 0, 100),
+                _digest(at, one, with_digest, errors),
+                _header(at, one, errors),
                 least,
                 most,
             )
         )
-    _together(found, refusals)
+    _together(found, errors)
     return tuple(sorted(found, key=lambda each: each.number))
 
 
-def _digest(at: str, one: Mapping[str, Any], needed: bool, refusals: Refusals) -> str:
+def _digest(at: str, one: Mapping[str, Any], needed: bool, errors: ArgumentErrors) -> str:
     digest = one.get("package_digest", "")
     if not needed:
         if digest:
-            refusals.say(f"{at}.package_digest", "is for package_source 'image'; leave it out")
+            errors.say(f"{at}.package_digest", "is for package_source 'image'; leave it out")
         return ""
     if not (isinstance(digest, str) and _DIGEST.match(digest)):
-        refusals.add(
+        errors.add(
             f"{at}.package_digest", digest or None, "sha256: and 64 of 0-9 and a-f",
             "it is the digest of the package's image in the registry; a tag could be moved",
         )  # fmt: skip
     return str(digest)
 
 
-def _header(at: str, one: Mapping[str, Any], refusals: Refusals) -> str:
+def _header(at: str, one: Mapping[str, Any], errors: ArgumentErrors) -> str:
     header = one.get("header", "")
     if header and not (isinstance(header, str) and _HEADER.match(header)):
-        refusals.add(f"{at}.header", header, "a word of at most 63 letters, digits, '.', '_', '-'")
+        errors.add(f"{at}.header", header, "a word of at most 63 letters, digits, '.', '_', '-'")
         return ""
     return str(header)
 
 
-def _together(found: Sequence[Version], refusals: Refusals) -> None:
+def _together(found: Sequence[Version], errors: ArgumentErrors) -> None:
     """What has to hold for all of them."""
     for what in ("number", "header"):
         values = [getattr(each, what) for each in found if getattr(each, what)]
         for value in sorted({each for each in values if values.count(each) > 1}, key=str):
             name = "version" if what == "number" else what
-            refusals.add("versions", f"{name} {value} twice", f"each {name} once")
+            errors.add("versions", f"{name} {value} twice", f"each {name} once")
     total = sum(each.weight for each in found)
     if found and total != 100:
-        refusals.add(
+        errors.add(
             "versions", f"weights that add up to {total}", "100",
             "the weights are shares in percent; give the stable version what is left",
         )  # fmt: skip
@@ -139,53 +139,53 @@ _KEYS: Final = {("OKP", "Ed25519"), ("EC", "P-256")}
 
 
 def checked_access(
-    name: str, given: Mapping[str, Any], placed: InCluster | None, refusals: Refusals
+    name: str, given: Mapping[str, Any], placed: InCluster | None, errors: ArgumentErrors
 ) -> Access:
     """Tokens, callers, the way in, keys and certificates."""
     gateway = str(given.get("gateway", "envoy-gateway-system/falaj"))
     space, slash, gateway_name = gateway.partition("/")
     if not slash or not _OBJECT.match(space) or not _OBJECT.match(gateway_name):
-        refusals.add("gateway", gateway, "namespace/name of a Gateway")
-    host_names = refusals.texts("host_names", given["host_names"]) if "host_names" in given else ()
+        errors.add("gateway", gateway, "namespace/name of a Gateway")
+    host_names = errors.texts("host_names", given["host_names"]) if "host_names" in given else ()
     for host in host_names:
         if not _HOST.match(host):
-            refusals.add("host_names", host, "a DNS name, such as models.acme.example")
+            errors.add("host_names", host, "a DNS name, such as models.acme.example")
     objects: dict[str, str] = {}
     for argument, default in (
         ("trust_domain", "cluster.local"), ("monitoring_namespace", "monitoring"),
         ("service_account", "inference"), ("secret_store", "falaj"),
-        ("certificate_issuer", "falaj"), ("spilled_from", ""),
+        ("certificate_issuer", "falaj"), ("overflow_from", ""),
     ):  # fmt: skip
         value = given.get(argument, default)
         if value and not (isinstance(value, str) and _OBJECT.match(value)):
-            refusals.add(argument, value, "a name of a-z, 0-9, '-' and '.'")
+            errors.add(argument, value, "a name of a-z, 0-9, '-' and '.'")
         objects[argument] = str(value)
-    if objects["spilled_from"] == name:
-        refusals.add("spilled_from", name, "the name of another InferenceService of the namespace")
-    secret = refusals.text(given, "key_secret")
+    if objects["overflow_from"] == name:
+        errors.add("overflow_from", name, "the name of another InferenceService of the namespace")
+    secret = errors.text(given, "key_secret")
     if secret and not _SECRET.match(secret):
-        refusals.add("key_secret", secret, "the name of an entry in the secret store")
+        errors.add("key_secret", secret, "the name of an entry in the secret store")
     tenant = placed.tenant if placed is not None else ""
     if secret and tenant and not secret.startswith((f"{tenant}/", f"{tenant}-")):
         # As the cluster's own admission says: one store has the secrets of every tenant.
-        refusals.add("key_secret", secret, f"entries of the tenant: {tenant}/… and {tenant}-…")
-    issuer = refusals.text(given, "token_issuer")
+        errors.add("key_secret", secret, f"entries of the tenant: {tenant}/… and {tenant}-…")
+    issuer = errors.text(given, "token_issuer")
     # Requests that another tier passes on carry the token that it was shown.
-    known_as = objects["spilled_from"] or name
+    known_as = objects["overflow_from"] or name
     audience = str(given.get("token_audience", f"falaj:{tenant}:{known_as}"))
     for argument, value in (("token_issuer", issuer), ("token_audience", audience)):
         if not value.isprintable() or not value.strip() or " " in value:
-            refusals.add(argument, value, "a text without spaces")
+            errors.add(argument, value, "a text without spaces")
     return Access(
         issuer,
         audience,
-        _keys(given, refusals),
-        _callers(given, refusals),
-        objects["spilled_from"],
+        _keys(given, errors),
+        _callers(given, errors),
+        objects["overflow_from"],
         space,
         gateway_name,
         host_names,
-        refusals.flag("mesh", given.get("mesh", True)),
+        errors.flag("mesh", given.get("mesh", True)),
         objects["trust_domain"],
         objects["monitoring_namespace"],
         objects["service_account"],
@@ -195,10 +195,10 @@ def checked_access(
     )
 
 
-def _callers(given: Mapping[str, Any], refusals: Refusals) -> tuple[Caller, ...]:
+def _callers(given: Mapping[str, Any], errors: ArgumentErrors) -> tuple[Caller, ...]:
     value = given.get("callers", ())
     if isinstance(value, str) or not isinstance(value, Sequence):
-        refusals.add("callers", value, "a list of namespace and service_account, by name")
+        errors.add("callers", value, "a list of namespace and service_account, by name")
         return ()
     found: list[Caller] = []
     for position, entry in enumerate(cast("Sequence[object]", value)):
@@ -206,15 +206,15 @@ def _callers(given: Mapping[str, Any], refusals: Refusals) -> tuple[Caller, ...]
         one = cast("Mapping[str, Any]", entry) if isinstance(entry, Mapping) else {}
         caller = Caller(str(one.get("namespace", "")), str(one.get("service_account", "")))
         if set(one) != {"namespace", "service_account"}:
-            refusals.add(at, entry, "namespace and service_account, by name")
+            errors.add(at, entry, "namespace and service_account, by name")
         elif not _OBJECT.match(caller.namespace) or not _OBJECT.match(caller.service_account):
-            refusals.add(at, entry, "names without wildcards", "name every caller")
+            errors.add(at, entry, "names without wildcards", "name every caller")
         elif caller not in found:
             found.append(caller)
     return tuple(found)
 
 
-def _keys(given: Mapping[str, Any], refusals: Refusals) -> str:
+def _keys(given: Mapping[str, Any], errors: ArgumentErrors) -> str:
     """A JWK set of public keys alone: it lies open in a ConfigMap."""
     text = given.get("token_keys", "")
     if not text:
@@ -226,13 +226,13 @@ def _keys(given: Mapping[str, Any], refusals: Refusals) -> str:
         document = None
     entries: Any = document.get("keys") if isinstance(document, dict) else None
     if not isinstance(entries, list) or not entries:
-        refusals.add("token_keys", "something else", allowed)
+        errors.add("token_keys", "something else", allowed)
         return ""
     for entry in cast("list[Any]", entries):
         if not isinstance(entry, dict) or (entry.get("kty"), entry.get("crv")) not in _KEYS:
-            refusals.add("token_keys", "a key of another kind", allowed)
+            errors.add("token_keys", "a key of another kind", allowed)
         elif "d" in entry:
-            refusals.add(
+            errors.add(
                 "token_keys", "a private key", allowed, "whoever reads it could make tokens"
             )
     return json.dumps(document, sort_keys=True)
@@ -245,78 +245,78 @@ _URL: Final = re.compile(r"^https?://[a-z0-9.-]+(:\d{1,5})?(/[\w./-]*)?$")
 _SERVICE: Final = re.compile(r"^[a-z]([a-z0-9-]{0,38}[a-z0-9])?$")
 
 
-def checked_scaling(given: Mapping[str, Any], careful: bool, refusals: Refusals) -> Scaling:
+def checked_scaling(given: Mapping[str, Any], careful: bool, errors: ArgumentErrors) -> Scaling:
     """Targets, sleep and waking; ``careful`` refuses sleep."""
-    to_zero = refusals.flag("scale_to_zero", given.get("scale_to_zero", False))
-    hours = _hours(given, refusals)
+    to_zero = errors.flag("scale_to_zero", given.get("scale_to_zero", False))
+    hours = _hours(given, errors)
     if to_zero and careful:
-        refusals.add(
+        errors.add(
             "scale_to_zero", True, "false in production",
             "the first caller would wait for a model to load; set allow_cold_production, if so",
         )  # fmt: skip
-    if to_zero and hours is None and not given.get("spilled_from"):
-        refusals.say(
+    if to_zero and hours is None and not given.get("overflow_from"):
+        errors.say(
             "scale_to_zero",
-            "nothing would ever wake the service: give hours, or spilled_from",
+            "nothing would ever wake the service: give hours, or overflow_from",
         )
     if hours is not None and not to_zero:
-        refusals.say("hours", "are for a service with scale_to_zero; leave them out, or set it")
+        errors.say("hours", "are for a service with scale_to_zero; leave them out, or set it")
     namespace = str(given.get("monitoring_namespace", "monitoring"))
     address = given.get("prometheus", f"http://prometheus-operated.{namespace}.svc:9090")
     if not (isinstance(address, str) and _URL.match(address)):
-        refusals.add("prometheus", address, "an address such as http://prometheus.monitoring:9090")
+        errors.add("prometheus", address, "an address such as http://prometheus.monitoring:9090")
     return Scaling(
-        number("target_queue_ms", given.get("target_queue_ms", 20), 0.1, 600_000, refusals),
-        refusals.whole("target_use_percent", given.get("target_use_percent", 70), 10, 95),
+        number("target_queue_ms", given.get("target_queue_ms", 20), 0.1, 600_000, errors),
+        errors.whole("target_use_percent", given.get("target_use_percent", 70), 10, 95),
         to_zero,
         hours,
         str(address),
     )
 
 
-def _hours(given: Mapping[str, Any], refusals: Refusals) -> dict[str, str] | None:
-    hours = _section("hours", given, HoursArgs, refusals)
+def _hours(given: Mapping[str, Any], errors: ArgumentErrors) -> dict[str, str] | None:
+    hours = _section("hours", given, HoursArgs, errors)
     if hours is None:
         return None
     found = {"timezone": "Asia/Dubai", **{key: str(value) for key, value in hours.items()}}
     for key in ("start", "end"):
         if not _CRON.match(found.get(key, "")):
-            refusals.add(
+            errors.add(
                 f"hours.{key}", hours.get(key), "five fields of cron, such as '0 7 * * 1-5'"
             )
     if not _ZONE.match(found["timezone"]):
-        refusals.add("hours.timezone", hours.get("timezone"), "a time zone such as Asia/Dubai")
+        errors.add("hours.timezone", hours.get("timezone"), "a time zone such as Asia/Dubai")
     return found
 
 
-def checked_spill(
-    name: str, given: Mapping[str, Any], gpu: bool, refusals: Refusals
-) -> Spill | None:
-    """The argument ``spill``."""
-    spill = _section("spill", given, SpillArgs, refusals)
-    if spill is None:
+def checked_overflow(
+    name: str, given: Mapping[str, Any], gpu: bool, errors: ArgumentErrors
+) -> Overflow | None:
+    """The argument ``overflow``."""
+    overflow = _section("overflow", given, OverflowArgs, errors)
+    if overflow is None:
         return None
     if gpu:
-        refusals.say("spill", "is for tier 'cpu': the GPU tier is where its requests go")
-    to = spill.get("to")
+        errors.say("overflow", "is for tier 'cpu': the GPU tier is where its requests go")
+    to = overflow.get("to")
     if not (isinstance(to, str) and _SERVICE.match(to)) or to == name:
-        refusals.add("spill.to", to, "the name of another InferenceService of this namespace")
-    return Spill(
+        errors.add("overflow.to", to, "the name of another InferenceService of this namespace")
+    return Overflow(
         str(to),
-        refusals.whole("spill.version", spill.get("version"), 1, 999_999_999),
-        number("spill.above_ms", spill.get("above_ms"), 0.1, 600_000, refusals),
-        number("spill.timeout_ms", spill.get("timeout_ms", 1000), 1, 600_000, refusals),
+        errors.whole("overflow.version", overflow.get("version"), 1, 999_999_999),
+        number("overflow.above_ms", overflow.get("above_ms"), 0.1, 600_000, errors),
+        number("overflow.timeout_ms", overflow.get("timeout_ms", 1000), 1, 600_000, errors),
     )
 
 
 def _section(
-    argument: str, given: Mapping[str, Any], kind: type, refusals: Refusals
+    argument: str, given: Mapping[str, Any], kind: type, errors: ArgumentErrors
 ) -> Mapping[str, Any] | None:
     """An argument with arguments of its own; None where it is left out or can't be used."""
     value = given.get(argument)
     if value is None:
         return None
-    found = options(argument, value, kind, refusals, required=False)
+    found = options(argument, value, kind, errors, required=False)
     return found if isinstance(value, Mapping) else None
 
 
@@ -338,86 +338,86 @@ def check(name: str, args: InferenceServiceArgs) -> InferenceServiceSpec:
     Raises:
         pulumi.InputPropertiesError: with every argument that was refused, and why.
     """
-    refusals = Refusals(f"InferenceService {name!r}")
+    errors = ArgumentErrors(f"InferenceService {name!r}")
     given: Mapping[str, Any] = {key: value for key, value in args.items() if value is not None}
-    refusals.names(given, InferenceServiceArgs)
+    errors.names(given, InferenceServiceArgs)
     if not _NAME.match(name):
-        refusals.add("name", name, "1 to 40 of a-z, 0-9 and '-', first a letter, last no '-'")
-    placed = check_in_cluster(given, refusals)
-    model = refusals.text(given, "model")
+        errors.add("name", name, "1 to 40 of a-z, 0-9 and '-', first a letter, last no '-'")
+    placed = check_in_cluster(given, errors)
+    model = errors.text(given, "model")
     if model and not _MODEL.match(model):
-        refusals.add("model", model, "1 to 64 letters, digits, '.', '_' and '-'")
+        errors.add("model", model, "1 to 64 letters, digits, '.', '_' and '-'")
     tier = given.get("tier", "cpu")
-    refusals.choice("tier", tier, TIERS)
+    errors.choice("tier", tier, TIERS)
     gpu = tier == "gpu"
-    package = _package(given, refusals)
-    size = _size(given, placed, gpu, refusals)
-    cold = refusals.flag("allow_cold_production", given.get("allow_cold_production", False))
+    package = _package(given, errors)
+    size = _size(given, placed, gpu, errors)
+    cold = errors.flag("allow_cold_production", given.get("allow_cold_production", False))
     careful = placed is not None and placed.environment == "production" and not cold
-    scaling = checked_scaling(given, careful, refusals)
-    spill = checked_spill(name, given, gpu, refusals)
+    scaling = checked_scaling(given, careful, errors)
+    overflow = checked_overflow(name, given, gpu, errors)
     versions = checked_versions(
-        given, refusals, with_digest=package.kind == "image", careful=careful, cold=scaling.to_zero
+        given, errors, with_digest=package.kind == "image", careful=careful, cold=scaling.to_zero
     )
-    access = checked_access(name, given, placed, refusals)
-    operation = _operation(given, gpu, refusals)
+    access = checked_access(name, given, placed, errors)
+    operation = _operation(given, gpu, errors)
     images: dict[str, str] = {}
     if placed is not None:
         names = ("falaj-inference", "triton") if gpu else ("falaj-inference",)
-        digests = refusals.mapping("images", given["images"]) if "images" in given else None
-        images = resolve(placed, names, digests, refusals)
-    refusals.raise_if_any()
+        digests = errors.mapping("images", given["images"]) if "images" in given else None
+        images = resolve(placed, names, digests, errors)
+    errors.raise_if_any()
     if placed is None:
         raise AssertionError("what can't be used was refused")
     return InferenceServiceSpec(
-        placed, name, model, str(tier), versions, package, size, scaling, access, spill, operation,
-        images,
+        placed, name, model, str(tier), versions, package, size, scaling, access, overflow,
+        operation, images,
     )  # fmt: skip
 
 
-def _package(given: Mapping[str, Any], refusals: Refusals) -> Package:
+def _package(given: Mapping[str, Any], errors: ArgumentErrors) -> Package:
     kind = given.get("package_source", "image")
-    refusals.choice("package_source", kind, SOURCES)
-    name = refusals.text(given, "package_name")
+    errors.choice("package_source", kind, SOURCES)
+    name = errors.text(given, "package_name")
     allowed = _REPOSITORY if kind == "image" else _LABEL
     if name and not allowed.match(name):
-        refusals.add(
+        errors.add(
             "package_name", name,
             "a repository below the registry, such as models/credit-risk" if kind == "image"
             else "the name of a volume claim",
         )  # fmt: skip
     path = given.get("package_path", "")
     if path and kind != "claim":
-        refusals.say("package_path", "is for package_source 'claim'; leave it out")
+        errors.say("package_path", "is for package_source 'claim'; leave it out")
     elif path and not (isinstance(path, str) and _PATH.match(path)):
-        refusals.add("package_path", path, "a folder in the claim, such as registry/models")
-    mib = refusals.whole("model_mib", given.get("model_mib", 1024), 1, 1024 * 1024)
+        errors.add("package_path", path, "a folder in the claim, such as registry/models")
+    mib = errors.whole("model_mib", given.get("model_mib", 1024), 1, 1024 * 1024)
     return Package(str(kind), name, str(path), mib)
 
 
 def _size(
-    given: Mapping[str, Any], placed: InCluster | None, gpu: bool, refusals: Refusals
+    given: Mapping[str, Any], placed: InCluster | None, gpu: bool, errors: ArgumentErrors
 ) -> Size:
     flavor = given.get("flavor", "")
     if gpu:
-        refusals.needed(given, ("flavor",), "where tier is 'gpu'")
+        errors.needed(given, ("flavor",), "where tier is 'gpu'")
     if flavor and not (isinstance(flavor, str) and _LABEL.match(flavor)):
-        refusals.add("flavor", flavor, "a value of the label falaj.io/flavor, such as l4")
+        errors.add("flavor", flavor, "a value of the label falaj.io/flavor, such as l4")
         flavor = ""
-    cpus = number("cpus", given.get("cpus", 4 if gpu else 2), 0.5, 256, refusals)
-    memory = refusals.whole(
+    cpus = number("cpus", given.get("cpus", 4 if gpu else 2), 0.5, 256, errors)
+    memory = errors.whole(
         "memory_mib", given.get("memory_mib", 8192 if gpu else 2048), 256, 4 * 1024 * 1024
     )
     for argument in ("gpus", "max_batch"):
         if argument in given and not gpu:
-            refusals.say(argument, "is for tier 'gpu'; leave it out, or set tier to 'gpu'")
+            errors.say(argument, "is for tier 'gpu'; leave it out, or set tier to 'gpu'")
     if not gpu:
         return Size(cpus, memory, 0, "", str(flavor), 0)
-    gpus = refusals.whole("gpus", given.get("gpus", 1), 1, 8)
-    batch = refusals.whole("max_batch", given.get("max_batch", 32), 1, 4096)
+    gpus = errors.whole("gpus", given.get("gpus", 1), 1, 8)
+    batch = errors.whole("max_batch", given.get("max_batch", 32), 1, 4096)
     resource = _gpu_resource(str(flavor))
     if resource.endswith(".shared") and placed and placed.data_class == "restricted":
-        refusals.add(
+        errors.add(
             "flavor", flavor, "a whole GPU or a MIG slice, where data_class is 'restricted'",
             "pods that share a GPU by time-slicing share its memory unprotected",
         )  # fmt: skip
@@ -431,17 +431,17 @@ def _gpu_resource(flavor: str) -> str:
     return "nvidia.com/gpu.shared" if "-time-slicing-" in flavor else "nvidia.com/gpu"
 
 
-def _operation(given: Mapping[str, Any], gpu: bool, refusals: Refusals) -> Operation:
+def _operation(given: Mapping[str, Any], gpu: bool, errors: ArgumentErrors) -> Operation:
     names: dict[str, str] = {}
     for argument, default in (("priority_class", "falaj-high"), ("audit_claim", "")):
         names[argument] = str(given.get(argument, default))
         if names[argument] and not _LABEL.match(names[argument]):
-            refusals.add(argument, names[argument], "the name of an object in the cluster")
+            errors.add(argument, names[argument], "the name of an object in the cluster")
     return Operation(
         names["priority_class"],
         names["audit_claim"],
-        refusals.whole("start_seconds", given.get("start_seconds", 900 if gpu else 300), 30, 7200),
-        refusals.whole("drain_seconds", given.get("drain_seconds", 30), 1, 600),
-        refusals.whole("max_body_mib", given.get("max_body_mib", 8), 1, 1024),
-        refusals.whole("max_rows", given.get("max_rows", 1024), 1, 65536),
+        errors.whole("start_seconds", given.get("start_seconds", 900 if gpu else 300), 30, 7200),
+        errors.whole("drain_seconds", given.get("drain_seconds", 30), 1, 600),
+        errors.whole("max_body_mib", given.get("max_body_mib", 8), 1, 1024),
+        errors.whole("max_rows", given.get("max_rows", 1024), 1, 65536),
     )

@@ -5,7 +5,7 @@ In the GPU tier Triton runs the model and answers nobody but the proxy beside it
 
 from typing import Any, Final
 
-from falaj.components.kubernetes._objects import Manifest, shown
+from falaj.components.kubernetes._objects import Manifest, format_number
 from falaj.components.kubernetes._placed import ZONE_LABEL
 from falaj.components.kubernetes.inference_service.arguments import (
     PORT,
@@ -226,22 +226,22 @@ def configure_command(spec: InferenceServiceSpec) -> list[str]:
         *("--certificate", f"{TLS}/tls.crt", "--private-key", f"{TLS}/tls.key"),
         *("--client-ca", f"{TLS}/ca.crt", "--client", f"{SCRAPER}=observe"),
         *("--issuer", access.token_issuer, "--audience", access.token_audience, "--jwks", jwks),
-        *("--logs", LOGS, "--state", STATE, "--cpus", shown(spec.size.cpus)),
+        *("--logs", LOGS, "--state", STATE, "--cpus", format_number(spec.size.cpus)),
         *("--max-body-bytes", str(operation.max_body_mib * 1024 * 1024)),
         *("--max-rows", str(min(operation.max_rows, spec.size.max_batch or operation.max_rows))),
         *("--drain-seconds", str(operation.drain_seconds)),
         *("--load-seconds", str(operation.start_seconds)),
     ]
-    if access.spilled_from:
-        command += ["--client", f"{access.spilled_from}=predict"]
+    if access.overflow_from:
+        command += ["--client", f"{access.overflow_from}=predict"]
     if spec.tier == "gpu":
         command += ["--upstream", UPSTREAM]
-    if spec.spill is not None:
-        target = f"{spec.spill.to}-v{spec.spill.version}.{spec.namespace}.svc"
-        command += ["--spill-to", f"https://{target}:{PORT}"]
-        command += ["--spill-above-ms", shown(spec.spill.above_ms)]
-        command += ["--spill-timeout-ms", shown(spec.spill.timeout_ms)]
-        command += ["--spill-version", str(spec.spill.version)]
+    if spec.overflow is not None:
+        target = f"{spec.overflow.to}-v{spec.overflow.version}.{spec.namespace}.svc"
+        command += ["--overflow-to", f"https://{target}:{PORT}"]
+        command += ["--overflow-above-ms", format_number(spec.overflow.above_ms)]
+        command += ["--overflow-timeout-ms", format_number(spec.overflow.timeout_ms)]
+        command += ["--overflow-version", str(spec.overflow.version)]
     return _python("inference", "configure", *command)
 
 

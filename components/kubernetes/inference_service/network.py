@@ -37,16 +37,16 @@ def _network_policy(spec: InferenceServiceSpec) -> Manifest:
     ingress: list[dict[str, Any]] = [
         {"from": [_namespace(space) for space in sorted(spaces)], "ports": ports}
     ]
-    if access.spilled_from:
-        ingress.append({"from": [_pods(access.spilled_from)], "ports": ports})
+    if access.overflow_from:
+        ingress.append({"from": [_pods(access.overflow_from)], "ports": ports})
     if access.mesh:
         ingress.append({"from": [{"ipBlock": {"cidr": _PROBES}}], "ports": [_port(PORT)]})
     dns = {"namespaceSelector": {"matchLabels": {_NAMESPACE: "kube-system"}}}
     egress: list[dict[str, Any]] = []
-    if spec.spill is not None:
+    if spec.overflow is not None:
         egress = [
             {"to": [dns], "ports": [_port(53, "UDP"), _port(53)]},
-            {"to": [_pods(spec.spill.to)], "ports": ports},
+            {"to": [_pods(spec.overflow.to)], "ports": ports},
         ]
     return {
         "apiVersion": "networking.k8s.io/v1",
@@ -67,7 +67,7 @@ def _open_to(spec: InferenceServiceSpec) -> set[str]:
     """Namespaces that all pods of may connect: of Prometheus and, where there is a route, the
     gateway's proxies."""
     access = spec.access
-    routed = set[str]() if access.spilled_from else {access.gateway_namespace}
+    routed = set[str]() if access.overflow_from else {access.gateway_namespace}
     return {access.monitoring_namespace} | routed
 
 
@@ -105,7 +105,7 @@ def _authorisation(spec: InferenceServiceSpec) -> Manifest:
     """
     access = spec.access
     named = [(caller.namespace, caller.service_account) for caller in access.callers]
-    if access.spilled_from:
+    if access.overflow_from:
         named.append((spec.namespace, access.service_account))
     principals = [f"{access.trust_domain}/ns/{space}/sa/{account}" for space, account in named]
     sources: list[dict[str, Any]] = [{"source": {"namespaces": sorted(_open_to(spec))}}]
@@ -129,13 +129,13 @@ _GATEWAY_API = "gateway.networking.k8s.io/v1"
 def routing(spec: InferenceServiceSpec) -> list[Manifest]:
     """Services, the route through the gateway, and what the gateway checks of the servers.
 
-    A tier that is spilled to has no route: it would be one more for the same path.
+    A tier that takes overflow has no route: it would be one more for the same path.
     """
     services = [
         _service(spec, spec.name, spec.leading),
         *(_service(spec, spec.of(version), version) for version in spec.versions),
     ]
-    return services if spec.access.spilled_from else [*services, _route(spec), _backend_tls(spec)]
+    return services if spec.access.overflow_from else [*services, _route(spec), _backend_tls(spec)]
 
 
 def _service(spec: InferenceServiceSpec, name: str, version: Version) -> Manifest:

@@ -2,7 +2,7 @@
 
 from typing import Any, Final
 
-from falaj.components.kubernetes._objects import Manifest, shown
+from falaj.components.kubernetes._objects import Manifest, format_number
 from falaj.components.kubernetes.inference_service.arguments import InferenceServiceSpec, Version
 
 _POLL_SECONDS: Final = 15
@@ -37,9 +37,9 @@ def gpu_query(spec: InferenceServiceSpec, version: Version) -> str:
 
 def wake_query(spec: InferenceServiceSpec) -> str:
     """Requests per second that another tier wants to pass on (PromQL)."""
-    tier = spec.access.spilled_from
+    tier = spec.access.overflow_from
     chosen = f'{{namespace="{spec.namespace}",pod=~"{tier}-v[0-9]+-.*"}}'
-    return f"sum(rate(falaj_inference_spill_wanted_total{chosen}[1m]))"
+    return f"sum(rate(falaj_inference_overflow_wanted_total{chosen}[1m]))"
 
 
 def _chosen(spec: InferenceServiceSpec, version: Version) -> str:
@@ -50,7 +50,9 @@ def _scaled_object(spec: InferenceServiceSpec, version: Version) -> Manifest:
     scaling, gpu = spec.scaling, spec.tier == "gpu"
     # Means are compared as they are; KEDA would divide sums by the replicas.
     triggers = [
-        _prometheus(spec, "queue", queue_query(spec, version), shown(scaling.target_queue_ms))
+        _prometheus(
+            spec, "queue", queue_query(spec, version), format_number(scaling.target_queue_ms)
+        )
     ]
     target = str(scaling.target_use_percent)
     if gpu:
@@ -60,8 +62,8 @@ def _scaled_object(spec: InferenceServiceSpec, version: Version) -> Manifest:
         triggers.append(
             {"type": "cpu", "metricType": "Utilization", "metadata": {"value": target}}
         )
-    if scaling.to_zero and spec.access.spilled_from:
-        triggers.append(_prometheus(spec, "spill", wake_query(spec), "100"))
+    if scaling.to_zero and spec.access.overflow_from:
+        triggers.append(_prometheus(spec, "overflow", wake_query(spec), "100"))
     if scaling.hours is not None:
         triggers.append(
             {

@@ -67,8 +67,8 @@ DASHBOARDS: Final[dict[str, tuple[Panel, ...]]] = {
               "(rate(falaj_inference_request_duration_seconds_bucket[5m])))", "{{model}}", "s"),
         Panel("Queue, 99th percentile", "histogram_quantile(0.99, sum by (namespace, model, le) "
               "(rate(falaj_inference_queue_duration_seconds_bucket[5m])))", "{{model}}", "s"),
-        Panel("Spilled to the next tier", "sum by (namespace, model, outcome) "
-              "(rate(falaj_inference_spilled_total[5m]))", "{{model}} {{outcome}}", "reqps"),
+        Panel("Overflowed to the next tier", "sum by (namespace, model, outcome) "
+              "(rate(falaj_inference_overflowed_total[5m]))", "{{model}} {{outcome}}", "reqps"),
         Panel("Replicas", 'kube_deployment_status_replicas_ready{namespace=~".*-serving"}',
               "{{namespace}}/{{deployment}}"),
     ),

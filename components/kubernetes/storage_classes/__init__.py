@@ -17,7 +17,7 @@ from falaj.components.kubernetes.storage_classes.drivers import (
     file_classes,
     of_csi,
 )
-from falaj.components.specification.spelling import engine_inputs
+from falaj.components.specification.property_names import engine_inputs
 
 __all__ = [
     "StorageClasses",

@@ -9,8 +9,8 @@ import pulumi
 
 from falaj.components.kubernetes._placed import InCluster, InClusterArgs, check_in_cluster
 from falaj.components.kubernetes._validation import by_name, object_name, options
+from falaj.components.specification.argument_errors import ArgumentErrors
 from falaj.components.specification.described import described
-from falaj.components.specification.refusals import Refusals
 
 BLOCK: Final = "falaj-block"
 FILES: Final = "falaj-files"
@@ -143,43 +143,43 @@ def check(name: str, args: StorageClassesArgs) -> StorageClassesSpec:
     Raises:
         pulumi.InputPropertiesError: with every argument that was refused, and why.
     """
-    refusals = Refusals(f"StorageClasses {name!r}")
+    errors = ArgumentErrors(f"StorageClasses {name!r}")
     given: Mapping[str, Any] = args
-    refusals.names(given, StorageClassesArgs)
-    placed = check_in_cluster(given, refusals)
+    errors.names(given, StorageClassesArgs)
+    placed = check_in_cluster(given, errors)
     distribution = placed.distribution if placed else ""
     classes = tuple(
-        _csi_class(each, one, refusals)
-        for each, one in by_name("classes", given.get("classes", {}), refusals).items()
+        _csi_class(each, one, errors)
+        for each, one in by_name("classes", given.get("classes", {}), errors).items()
     )
-    _of_platform(distribution, given, refusals)
+    _of_platform(distribution, given, errors)
     key: object = given.get("disk_encryption_id")
     if placed and key is not None:
-        _key(placed, key, refusals)
-    files = _files(distribution, given.get("files"), refusals)
+        _key(placed, key, errors)
+    files = _files(distribution, given.get("files"), errors)
     names = [each.name for each in classes] if distribution == "existing" else [BLOCK]
     default = given.get("default_class", BLOCK)
     if names and default not in names:
-        refusals.add("default_class", default, ", ".join(names))
+        errors.add("default_class", default, ", ".join(names))
     production = placed is not None and placed.environment == "production"
     reclaim = given.get("reclaim", "Retain" if production else "Delete")
-    refusals.choice("reclaim", reclaim, _RECLAIM)
+    errors.choice("reclaim", reclaim, _RECLAIM)
     type_ = given.get("file_system_type", "ext4")
-    refusals.choice("file_system_type", type_, _FILE_SYSTEMS)
-    iops = refusals.whole("iops", given.get("iops", 3000), 3000, 80000)
-    throughput = refusals.whole("throughput_mib_s", given.get("throughput_mib_s", 125), 125, 2000)
+    errors.choice("file_system_type", type_, _FILE_SYSTEMS)
+    iops = errors.whole("iops", given.get("iops", 3000), 3000, 80000)
+    throughput = errors.whole("throughput_mib_s", given.get("throughput_mib_s", 125), 125, 2000)
     sku = given.get("disk_sku", "Premium_LRS")
     # Only redundancy within the region.
     skus = ("Premium_LRS", "Premium_ZRS", "PremiumV2_LRS", "StandardSSD_LRS")
-    refusals.choice("disk_sku", sku, skus)
-    double = refusals.flag("double_encryption", given.get("double_encryption", True))
+    errors.choice("disk_sku", sku, skus)
+    double = errors.flag("double_encryption", given.get("double_encryption", True))
     # https://learn.microsoft.com/en-us/azure/virtual-machines/disk-encryption#restrictions
     if double and sku == "PremiumV2_LRS":
-        refusals.add(
+        errors.add(
             "disk_sku", sku, ", ".join(each for each in skus if each != sku),
             "or set double_encryption to false, with a disk encryption set to match",
         )  # fmt: skip
-    refusals.raise_if_any()
+    errors.raise_if_any()
     if placed is None:
         raise AssertionError("what can't be used was refused")
     return StorageClassesSpec(
@@ -188,7 +188,7 @@ def check(name: str, args: StorageClassesArgs) -> StorageClassesSpec:
     )  # fmt: skip
 
 
-def _of_platform(distribution: str, args: Mapping[str, Any], refusals: Refusals) -> None:
+def _of_platform(distribution: str, args: Mapping[str, Any], errors: ArgumentErrors) -> None:
     """Each platform has arguments of its own."""
     own = {
         "disk_encryption_id": ("eks", "aks"),
@@ -201,52 +201,52 @@ def _of_platform(distribution: str, args: Mapping[str, Any], refusals: Refusals)
     }
     for argument, platforms in own.items():
         if args.get(argument) is not None and distribution and distribution not in platforms:
-            refusals.say(
+            errors.say(
                 argument,
                 f"is for {' and '.join(platforms)}, but distribution is {distribution!r}; "
                 "leave it out",
             )
     needed = "classes" if distribution == "existing" else "disk_encryption_id"
     if distribution and not args.get(needed):
-        refusals.say(needed, f"missing; no class is made without a key (on {distribution})")
+        errors.say(needed, f"missing; no class is made without a key (on {distribution})")
 
 
-def _key(placed: InCluster, value: object, refusals: Refusals) -> None:
+def _key(placed: InCluster, value: object, errors: ArgumentErrors) -> None:
     if not isinstance(value, str):
         return  # An output: the key that the same program makes.
     if placed.distribution == "eks":
         found = _KMS_LIKE.match(value)
         if not _KMS_ARN.match(value):
-            refusals.add(
+            errors.add(
                 "disk_encryption_id", value,
                 "the full ARN of a key: arn:aws:kms:<region>:<account>:key/<id>",
             )  # fmt: skip
         if found and found.group(1) != placed.region:
-            refusals.add("disk_encryption_id", value, f"a key in {placed.region}")
+            errors.add("disk_encryption_id", value, f"a key in {placed.region}")
     elif placed.distribution == "aks" and not _ENCRYPTION_SET.match(value):
-        refusals.add(
+        errors.add(
             "disk_encryption_id", value,
             "/subscriptions/…/providers/Microsoft.Compute/diskEncryptionSets/<name>",
         )  # fmt: skip
 
 
-def _files(distribution: str, value: object, refusals: Refusals) -> Mapping[str, Any] | None:
+def _files(distribution: str, value: object, errors: ArgumentErrors) -> Mapping[str, Any] | None:
     if value is None:
         return None
-    given = options("files", value, StorageFilesArgs, refusals)
+    given = options("files", value, StorageFilesArgs, errors)
     found: dict[str, Any] = dict(given)
     if given.get("file_system_id") is not None:
         for key in ("mount_address", "size_gib", "namespaces"):
             if given.get(key) is None:
-                refusals.say(f"files.{key}", "missing; needed with file_system_id")
+                errors.say(f"files.{key}", "missing; needed with file_system_id")
         if given.get("size_gib") is not None:
-            size = refusals.whole("files.size_gib", given["size_gib"], 1, 10_000_000)
+            size = errors.whole("files.size_gib", given["size_gib"], 1, 10_000_000)
             found["size_gib"] = size
         if given.get("namespaces") is not None:
-            for each in refusals.texts("files.namespaces", given["namespaces"]):
-                object_name("files.namespaces", each, refusals)
+            for each in errors.texts("files.namespaces", given["namespaces"]):
+                object_name("files.namespaces", each, errors)
     elif distribution == "aks":
-        refusals.say(
+        errors.say(
             "files.file_system_id",
             "missing; on AKS the driver makes none with a key of one's own: use "
             "TrainingFileSystem.file_system_id",
@@ -254,51 +254,51 @@ def _files(distribution: str, value: object, refusals: Refusals) -> Mapping[str,
     else:
         for key in ("subnet_id", "security_group_id"):
             if given.get(key) is None:
-                refusals.say(f"files.{key}", "missing; needed without file_system_id")
+                errors.say(f"files.{key}", "missing; needed without file_system_id")
     protocol = given.get("protocol", "lustre")
-    refusals.choice("files.protocol", protocol, ("lustre", "nfs"))
+    errors.choice("files.protocol", protocol, ("lustre", "nfs"))
     speed: object = given.get("throughput_mb_s_per_tib", 250)
-    refusals.choice("files.throughput_mb_s_per_tib", speed, _THROUGHPUTS)
+    errors.choice("files.throughput_mb_s_per_tib", speed, _THROUGHPUTS)
     # Programs in other languages send numbers as floats.
     found["throughput_mb_s_per_tib"] = next((each for each in _THROUGHPUTS if each == speed), 0)
     return found
 
 
-def _csi_class(name: str, value: object, refusals: Refusals) -> CsiClass:
+def _csi_class(name: str, value: object, errors: ArgumentErrors) -> CsiClass:
     at = f"classes[{name!r}]"
-    given = options(at, value, StorageCsiClassArgs, refusals)
-    object_name(at, name, refusals)
+    given = options(at, value, StorageCsiClassArgs, errors)
+    object_name(at, name, errors)
     provisioner = str(given.get("provisioner") or "")
-    parameters = refusals.mapping(f"{at}.parameters", given.get("parameters", {}))
+    parameters = errors.mapping(f"{at}.parameters", given.get("parameters", {}))
     evidence = str(given.get("evidence") or "").strip()
     key = given.get("key_parameter")
     if provisioner in _UNPROTECTED:
-        refusals.add(
+        errors.add(
             f"{at}.provisioner", provisioner, "drivers that encrypt what they keep",
             "as Rook-Ceph with encrypted and encryptionKMSID",
         )  # fmt: skip
     elif provisioner.endswith(_CEPH):
         if parameters.get("encrypted") != "true":
-            refusals.add(
+            errors.add(
                 f"{at}.parameters.encrypted", parameters.get("encrypted"), 'the text "true"'
             )
         if not parameters.get("encryptionKMSID"):
-            refusals.say(
+            errors.say(
                 f"{at}.parameters.encryptionKMSID",
                 "missing; allowed: an entry of ceph-csi's KMS configuration, such as that of "
                 "OpenBao",
             )
     elif key is not None:
         if not parameters.get(str(key)):
-            refusals.add(
+            errors.add(
                 f"{at}.key_parameter", key, f"one of parameters: {', '.join(parameters) or 'none'}"
             )
     elif not evidence:
-        refusals.say(
+        errors.say(
             f"{at}.key_parameter",
             f"missing; what proves that {provisioner or 'the driver'} encrypts with a key of "
             "one's own? Name the parameter with the key, or set evidence",
         )
-    shared = refusals.flag(f"{at}.shared", given.get("shared", name == FILES))
-    snapshots = refusals.mapping(f"{at}.snapshot_parameters", given.get("snapshot_parameters", {}))
+    shared = errors.flag(f"{at}.shared", given.get("shared", name == FILES))
+    snapshots = errors.mapping(f"{at}.snapshot_parameters", given.get("snapshot_parameters", {}))
     return CsiClass(name, provisioner, parameters, evidence, shared, snapshots)

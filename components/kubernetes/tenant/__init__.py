@@ -20,7 +20,7 @@ from falaj.components.kubernetes.tenant.namespaces import (
 )
 from falaj.components.kubernetes.tenant.network_policies import network_policies
 from falaj.components.kubernetes.tenant.roles import roles
-from falaj.components.specification.spelling import engine_inputs
+from falaj.components.specification.property_names import engine_inputs
 
 __all__ = ["Tenant", "TenantArgs", "TenantEgressArgs", "TenantNamespaceArgs", "check", "manifests"]
 

@@ -20,8 +20,8 @@ from falaj.components.kubernetes.gpu_queues.queues import PRIORITIES, URGENT
 from falaj.components.kubernetes.tenant.namespaces import GPU, SHARED_GPU, Quota
 from falaj.components.kubernetes.tenant.network_policies import Egress
 from falaj.components.kubernetes.tenant.roles import APART, ROLES, subject
+from falaj.components.specification.argument_errors import ArgumentErrors
 from falaj.components.specification.described import described
-from falaj.components.specification.refusals import Refusals
 
 PURPOSES: Final = ("training", "serving")
 
@@ -160,38 +160,38 @@ def check(name: str, args: TenantArgs) -> TenantSpec:
     Raises:
         pulumi.InputPropertiesError: with every argument that was refused, and why.
     """
-    refusals = Refusals(f"Tenant {name!r}")
+    errors = ArgumentErrors(f"Tenant {name!r}")
     given: Mapping[str, Any] = args
-    refusals.names(given, TenantArgs)
-    placed = check_in_cluster(given, refusals)
+    errors.names(given, TenantArgs)
+    placed = check_in_cluster(given, errors)
     tenant = placed.tenant if placed else "tenant"
-    shares = refusals.flag("shares_gpus", given.get("shares_gpus", False))
+    shares = errors.flag("shares_gpus", given.get("shares_gpus", False))
     if shares and placed and placed.data_class == "restricted":
-        refusals.add(
+        errors.add(
             "shares_gpus", True, "false, where data_class is 'restricted'",
             "time slices share one memory; use MIG profiles",
         )  # fmt: skip
-    namespaces = _namespaces(tenant, given, shares, refusals)
-    members = checked_members(tenant, given, refusals)
-    priorities = refusals.texts(
+    namespaces = _namespaces(tenant, given, shares, errors)
+    members = checked_members(tenant, given, errors)
+    priorities = errors.texts(
         "priorities", given.get("priorities", [each for each in PRIORITIES if each != URGENT])
     )
     for position, each in enumerate(priorities):
-        refusals.choice(f"priorities[{position}]", each, tuple(PRIORITIES))
-    egress = checked_egress(given.get("egress", {}), TenantEgressArgs, refusals)
-    ports = checked_ports("serving_ports", given.get("serving_ports", [8080, 8443]), refusals)
-    clients = checked_client_ids(placed, given.get("identity_client_ids", {}), refusals)
-    budget = checked_budget("monthly_budget_usd", given.get("monthly_budget_usd"), refusals)
-    weight = checked_budget("queue_weight", given.get("queue_weight"), refusals)
-    mesh = refusals.flag("mesh", given.get("mesh", True))
+        errors.choice(f"priorities[{position}]", each, tuple(PRIORITIES))
+    egress = checked_egress(given.get("egress", {}), TenantEgressArgs, errors)
+    ports = checked_ports("serving_ports", given.get("serving_ports", [8080, 8443]), errors)
+    clients = checked_client_ids(placed, given.get("identity_client_ids", {}), errors)
+    budget = checked_budget("monthly_budget_usd", given.get("monthly_budget_usd"), errors)
+    weight = checked_budget("queue_weight", given.get("queue_weight"), errors)
+    mesh = errors.flag("mesh", given.get("mesh", True))
     monitoring = object_name(
-        "monitoring_namespace", given.get("monitoring_namespace", "monitoring"), refusals
+        "monitoring_namespace", given.get("monitoring_namespace", "monitoring"), errors
     )
     gateway = object_name(
-        "gateway_namespace", given.get("gateway_namespace", "envoy-gateway-system"), refusals
+        "gateway_namespace", given.get("gateway_namespace", "envoy-gateway-system"), errors
     )
-    version = _version(given.get("pod_security_version", "v1.35"), refusals)
-    refusals.raise_if_any()
+    version = _version(given.get("pod_security_version", "v1.35"), errors)
+    errors.raise_if_any()
     if placed is None:
         raise AssertionError("what can't be used was refused")
     notes = () if budget else ("no monthly_budget_usd is set: what it spends is only reported",)
@@ -202,36 +202,36 @@ def check(name: str, args: TenantArgs) -> TenantSpec:
 
 
 def _namespaces(
-    tenant: str, args: Mapping[str, Any], shares: bool, refusals: Refusals
+    tenant: str, args: Mapping[str, Any], shares: bool, errors: ArgumentErrors
 ) -> tuple[TenantNamespace, ...]:
     found: list[TenantNamespace] = []
-    further = by_name("further", args.get("further", {}), refusals)
+    further = by_name("further", args.get("further", {}), errors)
     for suffix in (*PURPOSES, *further):
         at = suffix if suffix in PURPOSES else f"further[{suffix!r}]"
         one: Any = further[suffix] if at != suffix else args.get(suffix, {})
         if at == suffix and suffix in further:
-            refusals.add("further", suffix, "any other name", f"{suffix} has its own argument")
+            errors.add("further", suffix, "any other name", f"{suffix} has its own argument")
             continue
-        one = options(at, one, TenantNamespaceArgs, refusals)
-        object_name(at, suffix, refusals)
+        one = options(at, one, TenantNamespaceArgs, errors)
+        object_name(at, suffix, errors)
         purpose = one.get("purpose", suffix if at == suffix else None)
         if at == suffix and purpose != suffix:
-            refusals.add(f"{at}.purpose", purpose, suffix, "or leave it out")
+            errors.add(f"{at}.purpose", purpose, suffix, "or leave it out")
         elif purpose not in PURPOSES:
-            refusals.add(f"{at}.purpose", purpose, ", ".join(PURPOSES))
+            errors.add(f"{at}.purpose", purpose, ", ".join(PURPOSES))
         else:
-            quota = checked_quota(at, one, purpose, shares, refusals)
+            quota = checked_quota(at, one, purpose, shares, errors)
             found.append(TenantNamespace(f"{tenant}-{suffix}", str(purpose), quota))
     return tuple(found)
 
 
-def _version(value: object, refusals: Refusals) -> str:
+def _version(value: object, errors: ArgumentErrors) -> str:
     text = str(value)
     parts = text.removeprefix("v").split(".")
     if text != "latest" and not (
         text.startswith("v") and len(parts) == 2 and all(each.isdigit() for each in parts)
     ):
-        refusals.add("pod_security_version", value, "v1.36 or so, or latest")
+        errors.add("pod_security_version", value, "v1.36 or so, or latest")
     return text
 
 
@@ -244,54 +244,54 @@ _CLIENT_ID: Final = re.compile(r"^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$")
 
 
 def checked_quota(
-    at: str, given: Mapping[str, Any], purpose: object, shares: bool, refusals: Refusals
+    at: str, given: Mapping[str, Any], purpose: object, shares: bool, errors: ArgumentErrors
 ) -> Quota:
     """How much a namespace takes."""
     storage = {"falaj-block": 100, **({"falaj-files": 1024} if purpose == "training" else {})}
-    memory = refusals.whole(f"{at}.memory_gib", given.get("memory_gib", 512), 1, _MOST)
-    devices = _counts(f"{at}.devices", given.get("devices", {}), refusals)
+    memory = errors.whole(f"{at}.memory_gib", given.get("memory_gib", 512), 1, _MOST)
+    devices = _counts(f"{at}.devices", given.get("devices", {}), errors)
     for name in devices:
         if not _DEVICE.match(name):
-            refusals.add(
+            errors.add(
                 f"{at}.devices[{name!r}]", name,
                 f"{GPU}, {SHARED_GPU}, or a MIG profile such as nvidia.com/mig-1g.18gb",
             )  # fmt: skip
         elif name == SHARED_GPU and not shares:
-            refusals.add(
+            errors.add(
                 f"{at}.devices[{name!r}]", name, "whole GPUs or MIG profiles",
                 "or set shares_gpus to true, where others may be on the same GPU",
             )  # fmt: skip
     return Quota(
-        amount(f"{at}.cpu", given.get("cpu", 64), refusals),
+        amount(f"{at}.cpu", given.get("cpu", 64), errors),
         memory,
         devices,
-        _counts(f"{at}.storage_gib", given.get("storage_gib", storage), refusals),
-        refusals.whole(f"{at}.pods", given.get("pods", 250), 0, _MOST),
-        refusals.whole(f"{at}.objects", given.get("objects", 200), 1, _MOST),
-        refusals.whole(
+        _counts(f"{at}.storage_gib", given.get("storage_gib", storage), errors),
+        errors.whole(f"{at}.pods", given.get("pods", 250), 0, _MOST),
+        errors.whole(f"{at}.objects", given.get("objects", 200), 1, _MOST),
+        errors.whole(
             f"{at}.largest_pod_memory_gib",
             given.get("largest_pod_memory_gib", memory), 1, _MOST,
         ),
     )  # fmt: skip
 
 
-def _counts(at: str, value: object, refusals: Refusals) -> dict[str, int]:
+def _counts(at: str, value: object, errors: ArgumentErrors) -> dict[str, int]:
     return {
-        name: refusals.whole(f"{at}[{name!r}]", most, 0, _MOST)
-        for name, most in by_name(at, value, refusals).items()
+        name: errors.whole(f"{at}[{name!r}]", most, 0, _MOST)
+        for name, most in by_name(at, value, errors).items()
     }
 
 
 def checked_members(
-    tenant: str, args: Mapping[str, Any], refusals: Refusals
+    tenant: str, args: Mapping[str, Any], errors: ArgumentErrors
 ) -> dict[str, tuple[dict[str, str], ...]]:
     """Subjects of bindings by duty; nobody is in two that have to be apart."""
     prefix = args.get("group_prefix", "")
     if not isinstance(prefix, str):
-        refusals.add("group_prefix", prefix, "text")
+        errors.add("group_prefix", prefix, "text")
         prefix = ""
-    groups = _by_role("groups", args.get("groups", {}), refusals)
-    users = _by_role("users", args.get("users", {}), refusals)
+    groups = _by_role("groups", args.get("groups", {}), errors)
+    users = _by_role("users", args.get("users", {}), errors)
     found: dict[str, tuple[dict[str, str], ...]] = {}
     for role in ROLES:
         named = groups.get(role, (f"{tenant}:{role}",))
@@ -302,7 +302,7 @@ def checked_members(
     for each in found[APART[0]]:
         if each in found[APART[1]]:
             argument = "groups" if each["kind"] == "Group" else "users"
-            refusals.say(
+            errors.say(
                 argument,
                 f"{each['name']!r} is both among the {APART[0]} and the {APART[1]}; nobody both "
                 "trains models and deploys them: give one of the duties to others",
@@ -310,97 +310,97 @@ def checked_members(
     return found
 
 
-def _by_role(at: str, value: object, refusals: Refusals) -> dict[str, tuple[str, ...]]:
+def _by_role(at: str, value: object, errors: ArgumentErrors) -> dict[str, tuple[str, ...]]:
     found: dict[str, tuple[str, ...]] = {}
-    for role, names in by_name(at, value, refusals).items():
+    for role, names in by_name(at, value, errors).items():
         if role not in ROLES:
-            refusals.add(f"{at}.{role}", role, ", ".join(ROLES))
+            errors.add(f"{at}.{role}", role, ", ".join(ROLES))
             continue
-        found[role] = refusals.texts(f"{at}.{role}", names)
+        found[role] = errors.texts(f"{at}.{role}", names)
         for position, each in enumerate(found[role]):
             if each.startswith("system:"):
-                refusals.add(
+                errors.add(
                     f"{at}.{role}[{position}]", each, "names of the identity provider",
                     "system: is the cluster's own",
                 )  # fmt: skip
     return found
 
 
-def checked_egress(value: object, kind: type, refusals: Refusals) -> tuple[Egress, ...]:
+def checked_egress(value: object, kind: type, errors: ArgumentErrors) -> tuple[Egress, ...]:
     """Ways out by name."""
     found: list[Egress] = []
-    for name, one in by_name("egress", value, refusals).items():
+    for name, one in by_name("egress", value, errors).items():
         at = f"egress[{name!r}]"
-        before = refusals.count
-        given = options(at, one, kind, refusals)
-        object_name(at, name, refusals)
+        before = errors.count
+        given = options(at, one, kind, errors)
+        object_name(at, name, errors)
         reason = str(given.get("reason") or "")
         listed = given.get("cidrs")
-        ranges = refusals.texts(f"{at}.cidrs", listed) if listed is not None else ()
+        ranges = errors.texts(f"{at}.cidrs", listed) if listed is not None else ()
         if listed is not None and not ranges:
-            refusals.add(f"{at}.cidrs", listed, "at least one range")
+            errors.add(f"{at}.cidrs", listed, "at least one range")
         for position, each in enumerate(ranges):
-            _range(f"{at}.cidrs[{position}]", each, reason, refusals)
-        ports = checked_ports(f"{at}.ports", given.get("ports", [443]), refusals)
+            _range(f"{at}.cidrs[{position}]", each, reason, errors)
+        ports = checked_ports(f"{at}.ports", given.get("ports", [443]), errors)
         protocol = given.get("protocol", "TCP")
-        refusals.choice(f"{at}.protocol", protocol, ("TCP", "UDP"))
-        purposes = refusals.texts(f"{at}.purposes", given.get("purposes", ["training", "serving"]))
+        errors.choice(f"{at}.protocol", protocol, ("TCP", "UDP"))
+        purposes = errors.texts(f"{at}.purposes", given.get("purposes", ["training", "serving"]))
         for position, each in enumerate(purposes):
-            refusals.choice(f"{at}.purposes[{position}]", each, ("training", "serving"))
-        if refusals.count == before:
+            errors.choice(f"{at}.purposes[{position}]", each, ("training", "serving"))
+        if errors.count == before:
             found.append(Egress(name, ranges, ports, str(protocol), purposes, reason))
     return tuple(found)
 
 
-def _range(at: str, value: str, reason: str, refusals: Refusals) -> None:
-    range_ = cidr(at, value, refusals)
+def _range(at: str, value: str, reason: str, errors: ArgumentErrors) -> None:
+    range_ = cidr(at, value, errors)
     if range_ is None or is_private(range_):
         return
     if range_.is_link_local or range_.is_loopback or range_.is_multicast:
-        refusals.add(at, value, "addresses of networks", "these are the node's own")
+        errors.add(at, value, "addresses of networks", "these are the node's own")
     elif range_.prefixlen < _WIDEST_PUBLIC[range_.version]:
-        refusals.add(
+        errors.add(
             at, value, f"public ranges of /{_WIDEST_PUBLIC[range_.version]} or narrower",
             "name those of the one service that is needed",
         )  # fmt: skip
     elif not reason.strip():
-        refusals.add(
+        errors.add(
             at, value, "ranges of private networks",
             "for public addresses in the country, set reason to why they are",
         )  # fmt: skip
 
 
-def checked_ports(at: str, value: object, refusals: Refusals) -> tuple[int, ...]:
+def checked_ports(at: str, value: object, errors: ArgumentErrors) -> tuple[int, ...]:
     """Port numbers, at least one."""
     if not isinstance(value, list | tuple) or not value:
-        refusals.add(at, value, "a list of ports, at least one")
+        errors.add(at, value, "a list of ports, at least one")
         return ()
     return tuple(
-        refusals.whole(f"{at}[{position}]", each, 1, 65535) for position, each in enumerate(value)
+        errors.whole(f"{at}[{position}]", each, 1, 65535) for position, each in enumerate(value)
     )
 
 
 def checked_client_ids(
-    placed: InCluster | None, value: object, refusals: Refusals
+    placed: InCluster | None, value: object, errors: ArgumentErrors
 ) -> dict[str, Any]:
     """Client ids of managed identities by purpose, on AKS."""
-    found = by_name("identity_client_ids", value, refusals)
+    found = by_name("identity_client_ids", value, errors)
     if found and placed and placed.distribution != "aks":
-        refusals.say(
+        errors.say(
             "identity_client_ids",
             f"is for aks, but distribution is {placed.distribution!r}; leave it out",
         )
     for purpose, each in found.items():
-        refusals.choice(f"identity_client_ids.{purpose}", purpose, ("training", "serving"))
+        errors.choice(f"identity_client_ids.{purpose}", purpose, ("training", "serving"))
         # An output is known only when the identity is made; it is a client id then.
         if isinstance(each, str) and not _CLIENT_ID.match(each):
-            refusals.add(
+            errors.add(
                 f"identity_client_ids.{purpose}", each,
                 "a client id such as 01234567-89ab-cdef-0123-456789abcdef",
             )  # fmt: skip
     return found
 
 
-def checked_budget(at: str, value: object, refusals: Refusals) -> float | None:
+def checked_budget(at: str, value: object, errors: ArgumentErrors) -> float | None:
     """A number above zero, or None where it isn't given."""
-    return None if value is None else amount(at, value, refusals)
+    return None if value is None else amount(at, value, errors)

@@ -10,8 +10,8 @@ from falaj.components import catalogue
 from falaj.components.kubernetes._placed import CLOUDS, InCluster
 from falaj.components.kubernetes._validation import options
 from falaj.components.kubernetes.training.arguments import Placement, TopologyArgs
+from falaj.components.specification.argument_errors import ArgumentErrors
 from falaj.components.specification.node_labels import CAPACITY, FABRIC, FLAVOR, GPU_TAINT
-from falaj.components.specification.refusals import Refusals
 
 FABRICS: Final[Mapping[str, tuple[str, ...]]] = {
     "eks": ("none", "efa"),
@@ -55,20 +55,20 @@ def gpu_of(flavor: str) -> str:
     return _SLICES.sub("", _MIG.sub("", _CAPACITY.sub("", flavor))).rstrip("-")
 
 
-def devices(flavor: str, gpus: int, refusals: Refusals) -> dict[str, str]:
+def devices(flavor: str, gpus: int, errors: ArgumentErrors) -> dict[str, str]:
     """GPUs, or fractions of one, by the name of the resource."""
     if not is_gpu_flavor(flavor):
         if gpus and flavor:
-            refusals.say(
+            errors.say(
                 "gpus_per_node", f"given {gpus}, but nodes of flavor {flavor!r} have no GPUs"
             )
         return {}
     if gpus == 0:
-        refusals.say("gpus_per_node", f"given 0, but nodes of flavor {flavor!r} are for GPUs")
+        errors.say("gpus_per_node", f"given 0, but nodes of flavor {flavor!r} are for GPUs")
         return {}
     found = _MIG.search(flavor)
     if (found or _SLICES.search(flavor)) and gpus > 1:
-        refusals.say(
+        errors.say(
             "gpus_per_node",
             f"given {gpus}, but a process can use only one fraction of a GPU and NCCL joins none: "
             "allowed is 1, or a flavor of whole GPUs",
@@ -84,25 +84,25 @@ def is_fraction(flavor: str) -> bool:
 
 
 def fabric_devices(
-    given: Mapping[str, Any], placed: InCluster, flavor: str, gpus: int, refusals: Refusals
+    given: Mapping[str, Any], placed: InCluster, flavor: str, gpus: int, errors: ArgumentErrors
 ) -> tuple[str, dict[str, str]]:
     """The argument ``fabric``, and what a pod asks for to use it."""
     fabric: object = given.get("fabric", "none")
-    refusals.choice("fabric", fabric, FABRICS[placed.distribution])
+    errors.choice("fabric", fabric, FABRICS[placed.distribution])
     if given.get("machine") is not None and fabric != "efa":
-        refusals.say("machine", "is for fabric 'efa' alone, whose interfaces it tells")
+        errors.say("machine", "is for fabric 'efa' alone, whose interfaces it tells")
     if fabric == "none" or fabric not in FABRICS[placed.distribution]:
         return "none", {}
     if not is_gpu_flavor(flavor) or is_fraction(flavor):
-        refusals.say("fabric", f"given {fabric!r}, which is for whole GPUs, not for {flavor!r}")
+        errors.say("fabric", f"given {fabric!r}, which is for whole GPUs, not for {flavor!r}")
         return "none", {}
     if fabric == "infiniband":
         return "infiniband", {_INFINIBAND: str(gpus)}
-    return "efa", _efa(given, placed, gpu_of(flavor), gpus, refusals)
+    return "efa", _efa(given, placed, gpu_of(flavor), gpus, errors)
 
 
 def _efa(
-    given: Mapping[str, Any], placed: InCluster, gpu: str, gpus: int, refusals: Refusals
+    given: Mapping[str, Any], placed: InCluster, gpu: str, gpus: int, errors: ArgumentErrors
 ) -> dict[str, str]:
     """EFA interfaces of the machine: all for all of its GPUs, else their share."""
     try:
@@ -113,15 +113,15 @@ def _efa(
             else place.resolve(gpu=gpu.upper(), fabric="efa")
         )  # fmt: skip
     except catalogue.CatalogueError as error:
-        refusals.say("machine" if given.get("machine") is not None else "fabric", str(error))
+        errors.say("machine" if given.get("machine") is not None else "fabric", str(error))
         return {}
     have = int(machine.gpu_count)
     if gpus > have:
-        refusals.add("gpus_per_node", gpus, f"at most {have}, which {machine} has")
+        errors.add("gpus_per_node", gpus, f"at most {have}, which {machine} has")
         return {}
     count = machine.efa_interfaces * gpus // have
     if count == 0:
-        refusals.say(
+        errors.say(
             "fabric",
             f"given 'efa', but {machine} has {machine.efa_interfaces} interface(s) for {have} "
             f"GPU(s), which leaves none for {gpus}; ask for all of them or choose another machine",
@@ -131,17 +131,17 @@ def _efa(
 
 
 def checked_topology(
-    given: Mapping[str, Any], placed: InCluster, refusals: Refusals
+    given: Mapping[str, Any], placed: InCluster, errors: ArgumentErrors
 ) -> tuple[str | None, str]:
     """The argument ``topology``: the label of the level, and how strict it is."""
     if given.get("topology") is None:
         return None, "required"
-    asked = options("topology", given["topology"], TopologyArgs, refusals)
+    asked = options("topology", given["topology"], TopologyArgs, errors)
     levels = LEVELS[placed.distribution]
     mode = str(asked.get("mode", "required"))
-    refusals.choice("topology.mode", mode, ("required", "preferred"))
+    errors.choice("topology.mode", mode, ("required", "preferred"))
     if asked.get("level") is not None:
-        refusals.choice("topology.level", asked["level"], tuple(levels))
+        errors.choice("topology.level", asked["level"], tuple(levels))
     return levels.get(str(asked.get("level"))), mode
 
 

@@ -27,7 +27,7 @@ class StoppedError(LocalError):
 
 
 @dataclass(frozen=True)
-class Refusal:
+class InvalidInput:
     """One input that was refused.
 
     Attributes:
@@ -39,9 +39,9 @@ class Refusal:
     reason: str
 
 
-class InputsError(Exception):
+class InvalidInputsError(Exception):
     """Inputs that ``check`` refuses; the engine shows each refusal beside its property."""
 
-    def __init__(self, refusals: Sequence[Refusal]) -> None:
-        super().__init__("; ".join(f"{r.property}: {r.reason}" for r in refusals))
-        self.refusals = tuple(refusals)
+    def __init__(self, errors: Sequence[InvalidInput]) -> None:
+        super().__init__("; ".join(f"{r.property}: {r.reason}" for r in errors))
+        self.errors = tuple(errors)

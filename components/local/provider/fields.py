@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, cast
 
-from falaj.components.local.machine.errors import InputsError, Refusal
+from falaj.components.local.machine.errors import InvalidInput, InvalidInputsError
 from falaj.components.nearest import nearest
 from falaj.components.specification.limits import plain_number
 from falaj.components.specification.workload_bounds import bound
@@ -90,10 +90,11 @@ def check(table: Table, given: Mapping[str, Value]) -> Values:
     """The inputs with defaults filled in and None left out.
 
     Raises:
-        InputsError: a key is unknown or missing, or a value is of the wrong type or out of range.
+        InvalidInputsError: a key is unknown or missing, or a value is of the wrong
+            type or out of range.
     """
-    refusals = [
-        Refusal(key, _unknown_key(key, table)) for key in sorted(given) if key not in table
+    errors = [
+        InvalidInput(key, _unknown_key(key, table)) for key in sorted(given) if key not in table
     ]
     checked: Values = {}
     for key, field in table.items():
@@ -102,15 +103,15 @@ def check(table: Table, given: Mapping[str, Value]) -> Values:
             value = field.default
         if value is None:
             if field.required:
-                refusals.append(Refusal(key, f"missing; give {KIND_NAMES[field.kind]}"))
+                errors.append(InvalidInput(key, f"missing; give {KIND_NAMES[field.kind]}"))
             continue
         reason = _refuse(field, value)
         if reason is None:
             checked[key] = value
         else:
-            refusals.append(Refusal(key, f"given {_show(value)}; allowed: {reason}"))
-    if refusals:
-        raise InputsError(refusals)
+            errors.append(InvalidInput(key, f"given {_show(value)}; allowed: {reason}"))
+    if errors:
+        raise InvalidInputsError(errors)
     return checked
 
 

@@ -90,7 +90,7 @@ class Handler(ABC):
         """The inputs with defaults, after checking them.
 
         Raises:
-            InputsError: an input is unknown, missing, of a wrong type or out of range.
+            InvalidInputsError: an input is unknown, missing, of a wrong type or out of range.
         """
         del old
         return fields.check(self.table, given)

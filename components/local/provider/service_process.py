@@ -54,10 +54,10 @@ class ServiceFiles:
         """Process id of the server, if it lives."""
         pid = self.read_state().get("pid")
         found = pid if isinstance(pid, int) else None
-        return found if processes.is_running(found, self.words) else None
+        return found if processes.is_running(found, self.process_marks) else None
 
     @property
-    def words(self) -> tuple[str, ...]:
+    def process_marks(self) -> tuple[str, ...]:
         """What the server's command line holds."""
         return ("falaj.workloads.inference", "serve", str(self.config))
 
@@ -72,7 +72,7 @@ class ServiceFiles:
             command=(*command, str(self.config)),
             directory=self.folder,
             stop_seconds=int(drain) + _LEAVE_S,
-            words=self.words,
+            process_marks=self.process_marks,
             environment=workloads.environment(),
         )
 

@@ -11,7 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TypeVar
 
-from falaj.components.local.machine.errors import InputsError, LocalError, Refusal
+from falaj.components.local.machine.errors import InvalidInput, InvalidInputsError, LocalError
 from falaj.components.local.provider import claims, fields, schema
 from falaj.components.local.provider.faults import record_fault
 from falaj.components.local.provider.handler import Change, Context, Handler
@@ -147,7 +147,7 @@ class LocalServicer(Servicer):
 
     def explained(self, error: Exception) -> str:
         """A mistake's own words; traces of internal errors go to a log file."""
-        if isinstance(error, LocalError | InputsError):
+        if isinstance(error, LocalError | InvalidInputsError):
             if isinstance(error, LocalError) and error.details:
                 return f"{error}\nthe details are in {record_fault(self._site, error.details)}"
             return str(error)
@@ -162,9 +162,9 @@ class LocalServicer(Servicer):
         token = urn.split("::")[2].rsplit("$", 1)[-1]
         handler = self._handlers.get(token)
         if handler is None:
-            raise InputsError(
+            raise InvalidInputsError(
                 [
-                    Refusal(
+                    InvalidInput(
                         "",
                         f"unknown resource type {token!r}; allowed: "
                         f"{', '.join(sorted(self._handlers))}",
@@ -188,8 +188,8 @@ def _checked(work: Callable[[], Values]) -> tuple[Values, Sequence[Failure]]:
     """Turn refused inputs into the engine's list of failures."""
     try:
         return work(), ()
-    except InputsError as error:
-        return {}, [(refusal.property, refusal.reason) for refusal in error.refusals]
+    except InvalidInputsError as error:
+        return {}, [(refusal.property, refusal.reason) for refusal in error.errors]
 
 
 def _property_change(key: str, change: Change, state: Values, inputs: Values) -> PropertyChange:

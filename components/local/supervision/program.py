@@ -27,7 +27,7 @@ class Program:
         command: absolute executable and arguments; never a secret.
         directory: working directory.
         stop_seconds: how long it may take to leave after SIGTERM.
-        words: what the command line of its process holds, by which it is recognised.
+        process_marks: what the command line of its process holds, by which it is recognised.
         environment: environment of the process.
     """
 
@@ -36,7 +36,7 @@ class Program:
     command: tuple[str, ...]
     directory: Path
     stop_seconds: int
-    words: tuple[str, ...]
+    process_marks: tuple[str, ...]
     environment: Mapping[str, str] = field(default_factory=dict[str, str])
 
     @property
@@ -62,8 +62,8 @@ class Program:
         Raises:
             LocalError: one doesn't end.
         """
-        for pid in processes.find(self.words):
-            processes.end(pid, self.words, patience_s=self.stop_seconds)
+        for pid in processes.find(self.process_marks):
+            processes.end(pid, self.process_marks, patience_s=self.stop_seconds)
 
 
 @dataclass(frozen=True)

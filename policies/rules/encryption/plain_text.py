@@ -15,6 +15,7 @@ from falaj.policies.model import (
     Rule,
     Severity,
     check_of,
+    format_path,
     get,
     indeterminate,
     is_true,
@@ -25,7 +26,6 @@ from falaj.policies.model import (
     rule,
     scalar,
     select,
-    spell,
     text,
     violation,
 )
@@ -604,9 +604,11 @@ def _vpn(resource: Resource, context: Context) -> Iterator[Finding]:
     for path, value in leaves(resource.properties):
         name = next((each for each in reversed(path) if isinstance(each, str)), "")
         if name in _VPN_WEAK and isinstance(value, Unknown):
-            yield indeterminate(spell(path), f"{name} {value.reason}")
+            yield indeterminate(format_path(path), f"{name} {value.reason}")
         elif text(value).lower() in _VPN_WEAK.get(name, ()):
-            yield violation(spell(path), f"{name} is {text(value)}, which is broken or too short")
+            yield violation(
+                format_path(path), f"{name} is {text(value)}, which is broken or too short"
+            )
     policies = resource.get("ipsecPolicies")
     if isinstance(policies, Unknown):
         yield indeterminate("ipsecPolicies", f"ipsecPolicies {policies.reason}")

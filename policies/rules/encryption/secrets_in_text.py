@@ -14,13 +14,13 @@ from falaj.policies.model import (
     Resource,
     Rule,
     Severity,
+    format_path,
     get,
     indeterminate,
     leaves,
     rule,
     scalar,
     select,
-    spell,
     text,
     violation,
 )
@@ -125,7 +125,7 @@ def key_material(resource: Resource, context: Context) -> Iterator[Finding]:
             for inner, each in leaves(value):
                 name = str(inner[-1]) if inner else ""
                 if kind := _kind_of_secret(name, each):
-                    tail = spell(inner)
+                    tail = format_path(inner)
                     joint = "." if tail and not tail.startswith("[") else ""
                     yield violation(f"{at}{joint}{tail}", f"{kind} stands there in plain text")
 

@@ -12,6 +12,7 @@ from falaj.policies.model import (
     Resource,
     Rule,
     Severity,
+    format_path,
     get,
     indeterminate,
     is_unknown,
@@ -20,7 +21,6 @@ from falaj.policies.model import (
     rule,
     scalar,
     select,
-    spell,
     text,
     violation,
 )
@@ -270,7 +270,7 @@ def _configuration(resource: Resource, context: Context) -> Iterator[Finding]:
         in_text = "sharing:" in given and "nvidia.com/" in given and _slices(given)
         if in_keys or in_text:
             reason = "the data is restricted, and the device plugin shares GPUs by time or MPS"
-            yield _found(resource, context, spell(path), reason, True)
+            yield _found(resource, context, format_path(path), reason, True)
 
 
 RULES: tuple[Rule, ...] = (restricted_spot, restricted_shared_gpu)

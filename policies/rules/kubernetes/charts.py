@@ -16,6 +16,7 @@ from falaj.policies.model import (
     Resource,
     Rule,
     Severity,
+    format_path,
     format_value,
     get,
     is_false,
@@ -25,7 +26,6 @@ from falaj.policies.model import (
     number,
     rule,
     select,
-    spell,
     text,
 )
 from falaj.policies.reading.hosts import host_of
@@ -237,9 +237,9 @@ def _values(chart: Manifest, value: Any, path: Path) -> Iterator[Finding]:
         for key, each in value.items():
             at = (*path, str(key))
             if why := _wrong(str(key), each):
-                yield chart.violation(spell(at), why)
+                yield chart.violation(format_path(at), why)
             elif is_unknown(each) and str(key) in _TELLING:
-                yield chart.indeterminate(spell(at), f"{key} {each.reason}")
+                yield chart.indeterminate(format_path(at), f"{key} {each.reason}")
             yield from _values(chart, each, at)
     elif is_list(value):
         for index, each in enumerate(value):

@@ -15,13 +15,13 @@ from falaj.policies.model import (
     Rule,
     Severity,
     Stack,
+    format_path,
     get,
     is_false,
     is_true,
     is_unknown,
     items,
     rule,
-    spell,
     text,
 )
 from falaj.policies.reading.kubernetes import ANY_OBJECT, Manifest, all_manifests, kinds, manifests
@@ -239,7 +239,7 @@ def _in_map(manifest: Manifest) -> Iterator[Finding]:
         is_line = bool(text(value)) and "\n" not in text(value)
         named = _GIVEN.fullmatch(str(key)) and _is_given(value)
         if is_line and (named or _has_password(value)):
-            yield manifest.violation(spell(("data", str(key))), "the map has a secret in it")
+            yield manifest.violation(format_path(("data", str(key))), "the map has a secret in it")
 
 
 @rule(

@@ -14,6 +14,7 @@ from falaj.policies.model import (
     Resource,
     Rule,
     Severity,
+    format_path,
     format_value,
     get,
     is_false,
@@ -22,7 +23,6 @@ from falaj.policies.model import (
     items,
     leaves,
     rule,
-    spell,
     text,
 )
 from falaj.policies.reading.kubernetes import Manifest, is_bundle, kinds, manifests
@@ -190,7 +190,7 @@ def public_gateway(resource: Resource, context: Context) -> Iterator[Finding]:
         chart = Manifest(resource, "helm.sh", "chart", resource.properties)
         for path, value in leaves(resource.get("values"), ("values",)):
             if path[-1] in GATEWAY_SCHEMES:
-                yield from _scheme(chart, spell(path), value)
+                yield from _scheme(chart, format_path(path), value)
     for manifest in manifests(resource):
         if _is_ingress(manifest):
             yield from _schemes(manifest, "metadata.annotations", manifest.annotations)

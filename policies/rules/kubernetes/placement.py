@@ -19,6 +19,7 @@ from falaj.policies.model import (
     Resource,
     Rule,
     Severity,
+    format_path,
     format_value,
     get,
     is_list,
@@ -26,7 +27,6 @@ from falaj.policies.model import (
     is_unknown,
     items,
     rule,
-    spell,
     text,
 )
 from falaj.policies.reading.kubernetes import (
@@ -313,12 +313,14 @@ def _sharing(manifest: Manifest, value: Any, path: Path) -> Iterator[Finding]:
             if name in _NOT_SEARCHED:
                 continue
             if _SHARED.fullmatch(name):
-                yield manifest.violation(spell(at), f"{name} is a part of a GPU that others use")
+                yield manifest.violation(
+                    format_path(at), f"{name} is a part of a GPU that others use"
+                )
             elif name in _FRACTIONS:
-                yield manifest.violation(spell(at), f"{name} shares a GPU with others")
+                yield manifest.violation(format_path(at), f"{name} shares a GPU with others")
             elif name in _SHARING and (is_unknown(each) or isinstance(each, Mapping)):
                 yield manifest.violation(
-                    spell(at), f"{name} shares GPUs without keeping memory apart"
+                    format_path(at), f"{name} shares GPUs without keeping memory apart"
                 )
             else:
                 yield from _sharing(manifest, each, at)
@@ -327,7 +329,7 @@ def _sharing(manifest: Manifest, value: Any, path: Path) -> Iterator[Finding]:
             yield from _sharing(manifest, each, (*path, index))
     elif isinstance(value, str) and _SHARING_TEXT.search(value):
         yield manifest.violation(
-            spell(path), "it tells the driver to share GPUs (timeSlicing, mps)"
+            format_path(path), "it tells the driver to share GPUs (timeSlicing, mps)"
         )
 
 

@@ -13,12 +13,12 @@ from falaj.policies.model import (
     Resource,
     Rule,
     Severity,
+    format_path,
     format_value,
     get,
     is_unknown,
     items,
     rule,
-    spell,
     text,
 )
 from falaj.policies.reading.kubernetes import ANY_OBJECT, Manifest, kinds, manifests
@@ -59,7 +59,7 @@ def region_setting(resource: Resource, context: Context) -> Iterator[Finding]:
         data = manifest.get("data")
         if manifest.kind == "ConfigMap" and not manifest.group and isinstance(data, Mapping):
             for key, value in data.items():
-                at = spell(("data", str(key)))
+                at = format_path(("data", str(key)))
                 yield from _judge(manifest, at, str(key), value, context)
                 if "[OUTPUT]" in text(value).upper():
                     for found in _FLUENT_REGION.finditer(text(value)):
@@ -134,7 +134,7 @@ def dns_forward(resource: Resource, context: Context) -> Iterator[Finding]:
         for key, value in data.items():
             if not (str(key) == "Corefile" or str(key).endswith((".server", ".override"))):
                 continue
-            path = spell(("data", str(key)))
+            path = format_path(("data", str(key)))
             if is_unknown(value):
                 yield manifest.indeterminate(path, f"where names are asked {value.reason}")
                 continue

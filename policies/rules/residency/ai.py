@@ -14,18 +14,18 @@ from falaj.policies.model import (
     Resource,
     Rule,
     Severity,
+    format_path,
     indeterminate,
     is_true,
     is_unknown,
     leaves,
     rule,
     select,
-    spell,
     text,
     violation,
 )
 from falaj.policies.reading.hosts import host_of, may_talk_to
-from falaj.policies.reading.place import places_said
+from falaj.policies.reading.place import format_places
 from falaj.policies.reading.types import azure
 from falaj.policies.reading.walk import decoded, is_document, walk
 from falaj.policies.rules.residency import destinations
@@ -75,7 +75,8 @@ def model_profile(resource: Resource, context: Context) -> Iterator[Finding]:
         said = decoded(leaf)
         if area := _area(said) if "." in said or ":" in said else "":
             yield violation(
-                spell(leaf.path), f"requests are answered in {area}; {places_said(context)}"
+                format_path(leaf.path),
+                f"requests are answered in {area}; {format_places(context)}",
             )
 
 
@@ -107,7 +108,7 @@ def model(resource: Resource, context: Context) -> Iterator[Finding]:
         yield from destinations.arn(resource, context, path, "the model")
         for at, value in select(resource.properties, path):
             if area := _area(text(value)):
-                yield violation(at, f"requests are answered in {area}; {places_said(context)}")
+                yield violation(at, f"requests are answered in {area}; {format_places(context)}")
 
 
 @rule(
@@ -130,14 +131,14 @@ def guardrail(resource: Resource, context: Context) -> Iterator[Finding]:
             yield indeterminate(at, "whether texts are judged in other regions can't be known")
         elif text(value):
             yield violation(
-                at, f"texts are judged in the regions of {text(value)}; {places_said(context)}"
+                at, f"texts are judged in the regions of {text(value)}; {format_places(context)}"
             )
     for path in ("contentPolicyConfig", "topicPolicyConfig"):
         for at, value in select(resource.properties, f"{path}.tierConfigs.tierName"):
             if is_unknown(value) and at.endswith("tierName"):
                 yield indeterminate(at, "whether the tier judges in other regions isn't known")
             elif text(value).upper() == "STANDARD":
-                yield violation(at, f"the tier STANDARD spans regions; {places_said(context)}")
+                yield violation(at, f"the tier STANDARD spans regions; {format_places(context)}")
 
 
 # Azure's services for artificial intelligence: where models run, and what they may talk to.
@@ -166,13 +167,13 @@ def ai_deployment(resource: Resource, context: Context) -> Iterator[Finding]:
     """The kind of the deployment, and that of the one which takes what it can't serve."""
     yield from _kind(resource)
     path = "properties.spilloverDeploymentName"
-    spill = resource.get(path)
-    if spill is ABSENT or spill == "":
+    overflow = resource.get(path)
+    if overflow is ABSENT or overflow == "":
         return
     others = [
         each
         for each in (context.stack.of_kind(*sorted(DEPLOYMENTS)) if context.stack else [])
-        if text(spill) and text(each.get("deploymentName")) == text(spill)
+        if text(overflow) and text(each.get("deploymentName")) == text(overflow)
     ] or [each for each in context.referred(resource, path) if each.kind in DEPLOYMENTS]
     if not others:
         yield indeterminate(path, "the kind of the deployment that takes over can't be seen")
@@ -257,7 +258,7 @@ def ml_outbound(resource: Resource, context: Context) -> Iterator[Finding]:
     rules = f"{prefix}managedNetwork.outboundRules"
     for below, value in leaves(resource.get(rules)):
         if (below and below[-1] == "destination") or "fqdns" in below:
-            yield from _judge_host(f"{rules}.{spell(below)}", value, context)
+            yield from _judge_host(f"{rules}.{format_path(below)}", value, context)
 
 
 RULES: tuple[Rule, ...] = (

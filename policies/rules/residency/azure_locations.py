@@ -15,12 +15,12 @@ from falaj.policies.model import (
     Resource,
     Rule,
     Severity,
+    format_path,
     get,
     indeterminate,
     is_unknown,
     leaves,
     rule,
-    spell,
     text,
     violation,
 )
@@ -130,7 +130,7 @@ def _is_sure(keys: tuple[str, ...]) -> bool:
 
 
 def _judge_text(leaf: Leaf, value: str, resource: Resource, context: Context) -> Iterator[Finding]:
-    region, path = normalise_azure(value), spell(leaf.path)
+    region, path = normalise_azure(value), format_path(leaf.path)
     in_template = "template" in leaf.keys
     # Another rule evaluates the expressions of templates.
     if not value or region in allowed(context) or (in_template and value.startswith("[")):
@@ -159,7 +159,7 @@ def _judge_unknown(leaf: Leaf, resource: Resource, context: Context) -> Iterator
     if leaf.keys == ("location",) and (known := text(resource.outputs.get("location"))):
         yield from _judge_text(leaf, known, resource, context)
         return
-    path = spell(leaf.path)
+    path = format_path(leaf.path)
     places = [
         azure_place_of(each, context) for each in refers_to(resource, path, leaf.value, context)
     ]
@@ -213,10 +213,12 @@ def location_id(resource: Resource, context: Context) -> Iterator[Finding]:
         if any(each in _SAYING_NOTHING or _INWARD.match(each) for each in leaf.keys):
             continue
         if is_unknown(leaf.value) and leaf.keys[-2:] in _IDS_WITH_LOCATION:
-            yield indeterminate(spell(leaf.path), "the identifier's location can't be seen")
+            yield indeterminate(format_path(leaf.path), "the identifier's location can't be seen")
         for named in _told(decoded(leaf)):
             if is_azure_location(named) and normalise_azure(named) not in allowed(context):
-                yield violation(spell(leaf.path), f"it names {named!r}; {where_allowed(context)}")
+                yield violation(
+                    format_path(leaf.path), f"it names {named!r}; {where_allowed(context)}"
+                )
 
 
 def _told(value: str) -> Iterator[str]:
@@ -273,7 +275,7 @@ def edge_zone(resource: Resource, context: Context) -> Iterator[Finding]:
     """An extended location of the type EdgeZone, or one named by a plain word."""
     del context
     for leaf in walk(resource):
-        keys, path = leaf.keys, spell(leaf.path)
+        keys, path = leaf.keys, format_path(leaf.path)
         if len(keys) < 2 or not keys[-2].lower().endswith("extendedlocation"):
             continue
         if is_unknown(leaf.value):
@@ -338,11 +340,11 @@ def template(resource: Resource, context: Context) -> Iterator[Finding]:
         if is_unknown(body):
             yield indeterminate(f"{holder}template", "what the template makes can't be seen")
         for below, value in leaves(get(body, "resources")):
-            path = f"{holder}template.resources{spell(below)}"
+            path = f"{holder}template.resources{format_path(below)}"
             if below and below[-1] == "location":
                 yield from _judge(resource, context, path, value, holder)
             elif below and below[-1] == "type":
-                around = spell(below[:-1])
+                around = format_path(below[:-1])
                 sku = get(_at(get(body, "resources"), below[:-1]), "sku.name")
                 yield from _reach(f"{holder}template.resources{around}", text(value), sku)
 

@@ -14,6 +14,7 @@ from falaj.policies.model import (
     Resource,
     Rule,
     Severity,
+    format_path,
     format_value,
     get,
     indeterminate,
@@ -22,11 +23,10 @@ from falaj.policies.model import (
     rule,
     scalar,
     select,
-    spell,
     text,
     violation,
 )
-from falaj.policies.reading.place import places_said
+from falaj.policies.reading.place import format_places
 from falaj.policies.reading.types import azure
 from falaj.policies.reading.walk import walk
 from falaj.policies.rules.residency import destinations
@@ -108,7 +108,7 @@ def multi_region_access_point(resource: Resource, context: Context) -> Iterator[
     """
     if resource.kind == _SPANNING and resource.custom:
         yield violation(
-            "", f"requests pass edges of AWS, which are abroad as well; {places_said(context)}"
+            "", f"requests pass edges of AWS, which are abroad as well; {format_places(context)}"
         )
 
 
@@ -132,7 +132,8 @@ def acceleration(resource: Resource, context: Context) -> Iterator[Finding]:
         yield indeterminate(key, "whether transfer acceleration is on can't be known")
     elif text(value).lower() == "enabled":
         yield violation(
-            key, f"objects are taken in at edges, which are abroad as well; {places_said(context)}"
+            key,
+            f"objects are taken in at edges, which are abroad as well; {format_places(context)}",
         )
 
 
@@ -313,7 +314,7 @@ def snapshot_copy(resource: Resource, context: Context) -> Iterator[Finding]:
     """Destinations of copies; where none is given the copy stays in its region."""
     if resource.kind == _AUTOMATED and resource.custom:
         yield violation(
-            "", f"backups are replicated from one region to another; {places_said(context)}"
+            "", f"backups are replicated from one region to another; {format_places(context)}"
         )
     for path in _COPIES.get(resource.kind, ()):
         yield from destinations.region(resource, context, path, "the copy")
@@ -359,7 +360,7 @@ def multi_region_key(resource: Resource, context: Context) -> Iterator[Finding]:
     if resource.kind in _REPLICAS:
         if resource.custom:
             yield violation(
-                "", f"it shares its key material with another region; {places_said(context)}"
+                "", f"it shares its key material with another region; {format_places(context)}"
             )
         return
     value = resource.get("multiRegion")
@@ -367,7 +368,7 @@ def multi_region_key(resource: Resource, context: Context) -> Iterator[Finding]:
         yield indeterminate("multiRegion", "whether the key may be replicated can't be known")
     elif is_true(value):
         yield violation(
-            "multiRegion", f"the key may be replicated to other regions; {places_said(context)}"
+            "multiRegion", f"the key may be replicated to other regions; {format_places(context)}"
         )
 
 
@@ -591,7 +592,7 @@ def geo_redundancy(resource: Resource, context: Context) -> Iterator[Finding]:
             continue
         if _GEO.fullmatch(text(leaf.value)):
             yield violation(
-                spell(leaf.path),
+                format_path(leaf.path),
                 f"{text(leaf.value)} copies to another region: {no_geo_copies(context)}",
             )
 

@@ -19,7 +19,7 @@ from falaj.policies.model import (
     text,
     violation,
 )
-from falaj.policies.reading.place import places_said
+from falaj.policies.reading.place import format_places
 from falaj.policies.reading.types import azure
 from falaj.policies.rules.residency import destinations
 from falaj.policies.rules.residency.destinations import AZURE_CONTROLS, Target, targets
@@ -58,12 +58,12 @@ _MEMBERS: Final[dict[str, tuple[str, ...]]] = {
 def global_database(resource: Resource, context: Context) -> Iterator[Finding]:
     """Global clusters, and the clusters that join them."""
     if (what := _GLOBAL.get(resource.kind)) and resource.custom:
-        yield violation("", f"it is {what}, which spans regions; {places_said(context)}")
+        yield violation("", f"it is {what}, which spans regions; {format_places(context)}")
     for path in _MEMBERS.get(resource.kind, ()):
         if is_unknown(resource.get(path)):
             yield indeterminate(path, "whether it belongs to a global database can't be known")
         elif destinations.is_set(resource, path):
-            yield violation(path, f"it belongs to a global database; {places_said(context)}")
+            yield violation(path, f"it belongs to a global database; {format_places(context)}")
 
 
 #: Where data is replicated to, by type.
@@ -126,7 +126,7 @@ def database_peer(resource: Resource, context: Context) -> Iterator[Finding]:
         yield from destinations.arn(resource, context, path, "the replication's other end")
     if resource.kind == "aws:dynamodb/tableReplica:TableReplica" and resource.custom:
         # The table's own region always is another one.
-        yield violation("", f"it replicates a table of another region; {places_said(context)}")
+        yield violation("", f"it replicates a table of another region; {format_places(context)}")
 
 
 @rule(
@@ -144,7 +144,7 @@ def broker_replication(resource: Resource, context: Context) -> Iterator[Finding
         yield indeterminate("dataReplicationMode", "whether it is replicated can't be known")
     elif text(value).upper() == "CRDR":
         yield violation(
-            "dataReplicationMode", f"CRDR replicates to another region; {places_said(context)}"
+            "dataReplicationMode", f"CRDR replicates to another region; {format_places(context)}"
         )
 
 

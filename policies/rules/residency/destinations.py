@@ -24,7 +24,7 @@ from falaj.policies.model import (
     violation,
 )
 from falaj.policies.reading.hosts import host_of, may_talk_to, region_of_host
-from falaj.policies.reading.place import has_place, is_allowed, place_of, places_said
+from falaj.policies.reading.place import format_places, has_place, is_allowed, place_of
 from falaj.policies.reading.remembered import remembered
 from falaj.policies.reading.types import azure
 from falaj.policies.rules.residency.azure_places import (
@@ -52,7 +52,7 @@ _ACCOUNT: Final = re.compile(r"(?<!\d)(\d{12})(?!\d)")
 
 def _judge(place: str, path: str, what: str, context: Context) -> Iterator[Finding]:
     if not is_allowed(place, context):
-        yield violation(path, f"{what} is in {place}; {places_said(context)}")
+        yield violation(path, f"{what} is in {place}; {format_places(context)}")
 
 
 #: Packages whose values are never a place or an ARN by themselves.
@@ -80,9 +80,9 @@ def _unseen(
         each for each in places if each != "unknown" and not is_allowed(each, context)
     )
     if foreign:
-        yield violation(path, f"{what} is made from {foreign[0]}; {places_said(context)}")
+        yield violation(path, f"{what} is made from {foreign[0]}; {format_places(context)}")
     elif not places or "unknown" in places:
-        yield indeterminate(path, f"where {what} is {why}; {places_said(context)}")
+        yield indeterminate(path, f"where {what} is {why}; {format_places(context)}")
 
 
 def region(resource: Resource, context: Context, path: str, what: str) -> Iterator[Finding]:
@@ -155,7 +155,7 @@ def bucket_at(
         yield from _unseen(near, at, what, context, "can't be known")
         return
     if ".mrap" in text(value):
-        yield violation(at, f"{what} is reached through edges abroad; {places_said(context)}")
+        yield violation(at, f"{what} is reached through edges abroad; {format_places(context)}")
         return
     if found := region_in(value):
         yield from _judge(f"aws/{found}", at, what, context)
@@ -164,7 +164,7 @@ def bucket_at(
     if not name:
         return
     if context.stack is None:
-        yield indeterminate(at, f"where {what} is needs the whole stack; {places_said(context)}")
+        yield indeterminate(at, f"where {what} is needs the whole stack; {format_places(context)}")
         return
     places = {
         place_of(each, context.stack)
@@ -177,11 +177,11 @@ def bucket_at(
         yield find(
             at,
             f"{what} is no bucket of this stack, and the names of buckets say no region; "
-            f"{places_said(context)}",
+            f"{format_places(context)}",
         )
     for place in sorted(places):
         if place == "unknown":
-            yield indeterminate(at, f"where {what} is can't be known; {places_said(context)}")
+            yield indeterminate(at, f"where {what} is can't be known; {format_places(context)}")
         else:
             yield from _judge(place, at, what, context)
 
@@ -255,7 +255,7 @@ def host(resource: Resource, context: Context, path: str, what: str) -> Iterator
                 yield violation(
                     at,
                     f"{what} is {found}, {f'in {place}' if place else 'which no setting allows'}; "
-                    f"{places_said(context)}",
+                    f"{format_places(context)}",
                 )
 
 

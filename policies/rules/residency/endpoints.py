@@ -13,16 +13,16 @@ from falaj.policies.model import (
     Resource,
     Rule,
     Severity,
+    format_path,
     indeterminate,
     is_unknown,
     rule,
     select,
-    spell,
     text,
     violation,
 )
 from falaj.policies.reading.hosts import foreign_service, host_of, may_talk_to
-from falaj.policies.reading.place import places_said
+from falaj.policies.reading.place import format_places
 from falaj.policies.reading.types import azure
 from falaj.policies.reading.walk import walk
 from falaj.policies.rules.residency import destinations
@@ -155,7 +155,7 @@ def flow_destination(resource: Resource, context: Context) -> Iterator[Finding]:
             yield indeterminate(at, "the service that gets data can't be known")
         elif text(value) and text(value).lower() not in _REGIONAL:
             yield violation(
-                at, f"data goes to {text(value)}, a service abroad; {places_said(context)}"
+                at, f"data goes to {text(value)}, a service abroad; {format_places(context)}"
             )
 
 
@@ -319,7 +319,7 @@ def foreign_host(resource: Resource, context: Context) -> Iterator[Finding]:
         service = foreign_service(host_of(value)) if _calls(leaf.key) else ""
         if abroad or service:
             named = f"a host of {abroad}" if abroad else service
-            yield violation(spell(leaf.path), f"it names {named}; {where_allowed(context)}")
+            yield violation(format_path(leaf.path), f"it names {named}; {where_allowed(context)}")
 
 
 def _calls(key: str) -> bool:

@@ -21,13 +21,13 @@ from falaj.policies.model import (
     Resource,
     Rule,
     Severity,
+    format_path,
     indeterminate,
     is_unknown,
     rule,
-    spell,
     violation,
 )
-from falaj.policies.reading.place import is_allowed, places_said, referred_place
+from falaj.policies.reading.place import format_places, is_allowed, referred_place
 from falaj.policies.reading.region_keys import calls_something, kind_named
 from falaj.policies.reading.walk import Leaf, decoded, is_document, walk
 
@@ -150,10 +150,10 @@ def _hidden(resource: Resource, context: Context, leaf: Leaf, path: str) -> Iter
         if place == "unknown" or is_allowed(place, context):
             # What is made from something at home may still say another region than its own.
             yield indeterminate(
-                path, f"names a place that {_reason(leaf)}; {places_said(context)}"
+                path, f"names a place that {_reason(leaf)}; {format_places(context)}"
             )
         else:
-            yield violation(path, f"names a place made from {place}; {places_said(context)}")
+            yield violation(path, f"names a place made from {place}; {format_places(context)}")
 
 
 def _reason(leaf: Leaf) -> str:
@@ -174,14 +174,14 @@ def foreign_region(resource: Resource, context: Context) -> Iterator[Finding]:
     for leaf in walk(resource):
         if not _concerns(resource, leaf):
             continue
-        path = spell(leaf.path)
+        path = format_path(leaf.path)
         if is_unknown(leaf.value):
             # What a component makes of it is judged by itself.
             yield from _hidden(resource, context, leaf, path) if resource.custom else ()
             continue
         for place in dict.fromkeys((*_named(leaf), *_in_text(leaf))):
             if not is_allowed(place, context):
-                yield violation(path, f"names {place}; {places_said(context)}")
+                yield violation(path, f"names {place}; {format_places(context)}")
 
 
 def _pointers(resource: Resource, context: Context, *, arns: bool) -> Iterator[Finding]:
@@ -192,8 +192,8 @@ def _pointers(resource: Resource, context: Context, *, arns: bool) -> Iterator[F
         for region, evidence in dict.fromkeys(regions_in(decoded(leaf))):
             if evidence.lower().startswith("arn:") is arns and region not in allowed:
                 yield violation(
-                    spell(leaf.path),
-                    f"{evidence} is in aws/{region}; {places_said(context)}",
+                    format_path(leaf.path),
+                    f"{evidence} is in aws/{region}; {format_places(context)}",
                 )
 
 

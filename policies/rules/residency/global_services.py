@@ -26,7 +26,7 @@ from falaj.policies.model import (
     text,
     violation,
 )
-from falaj.policies.reading.place import REGIONLESS, REGIONLESS_MODULES, is_allowed, places_said
+from falaj.policies.reading.place import REGIONLESS, REGIONLESS_MODULES, format_places, is_allowed
 from falaj.policies.reading.types import azure
 from falaj.policies.rules.residency import destinations
 from falaj.policies.rules.residency.everywhere import CONTROLS
@@ -52,7 +52,7 @@ def regionless_edge(resource: Resource, context: Context) -> Iterator[Finding]:
     if resource.kind.startswith(_CONTROLLED):
         kind, reason = "edge data plane", "it serves through edges abroad"
     if kind == "edge data plane" and resource.custom:
-        yield violation("", f"{reason}; {places_said(context)}")
+        yield violation("", f"{reason}; {format_places(context)}")
 
 
 @rule(
@@ -71,7 +71,7 @@ def unclassified(resource: Resource, context: Context) -> Iterator[Finding]:
     if resource.get("region") is ABSENT:
         yield violation(
             "", f"nobody has classified {resource.kind}, whose service has no regions; "
-            f"{places_said(context)}",
+            f"{format_places(context)}",
         )  # fmt: skip
 
 
@@ -91,10 +91,10 @@ def account_region(resource: Resource, context: Context) -> Iterator[Finding]:
         return
     name = resource.get("regionName")
     if is_unknown(name):
-        yield indeterminate("regionName", f"the region can't be known; {places_said(context)}")
+        yield indeterminate("regionName", f"the region can't be known; {format_places(context)}")
     elif (region := aws_region_of(name)) and not is_allowed(f"aws/{region}", context):
         find = indeterminate if is_unknown(enabled) else violation
-        yield find("regionName", f"switches on aws/{region}; {places_said(context)}")
+        yield find("regionName", f"switches on aws/{region}; {format_places(context)}")
 
 
 # Regional types that may serve through edges abroad, or span regions, by how they are set.
@@ -126,14 +126,14 @@ def edge_api(resource: Resource, context: Context) -> Iterator[Finding]:
         ):
             return
         yield violation(
-            path, f"the default, EDGE, serves through CloudFront; {places_said(context)}"
+            path, f"the default, EDGE, serves through CloudFront; {format_places(context)}"
         )
     for each in items(given):
         if is_unknown(each):
             yield indeterminate(path, "whether requests pass edges can't be known")
         elif text(each).upper() not in {"REGIONAL", "PRIVATE"}:
             yield violation(
-                path, f"{text(each) or 'this'} serves through CloudFront; {places_said(context)}"
+                path, f"{text(each) or 'this'} serves through CloudFront; {format_places(context)}"
             )
 
 
@@ -165,13 +165,13 @@ _COGNITO: Final = "aws:cognito/userPoolDomain:UserPoolDomain"
 def edge_service(resource: Resource, context: Context) -> Iterator[Finding]:
     """What is at the edge by its type, its scope, or its own domain."""
     if (reason := _ALWAYS.get(resource.kind)) and resource.custom:
-        yield violation("", f"{reason}; {places_said(context)}")
+        yield violation("", f"{reason}; {format_places(context)}")
     elif resource.kind in _CLOUDFRONT:
         scope = resource.get("scope")
         if is_unknown(scope):
             yield indeterminate("scope", "whether it is for CloudFront can't be known")
         elif text(scope).upper() == "CLOUDFRONT":
-            yield violation("scope", f"it inspects requests at edges; {places_said(context)}")
+            yield violation("scope", f"it inspects requests at edges; {format_places(context)}")
     elif resource.kind == _COGNITO:
         # https://docs.aws.amazon.com/cognito/latest/developerguide/cognito-user-pools-add-custom-domain.html
         if is_unknown(resource.get("certificateArn")):
@@ -179,7 +179,8 @@ def edge_service(resource: Resource, context: Context) -> Iterator[Finding]:
         elif destinations.is_set(resource, "certificateArn"):
             yield violation(
                 "certificateArn",
-                f"Cognito serves domains of one's own through CloudFront; {places_said(context)}",
+                "Cognito serves domains of one's own through CloudFront; "
+                f"{format_places(context)}",
             )
 
 

@@ -13,12 +13,12 @@ from falaj.policies.model import (
     Resource,
     Rule,
     Severity,
+    format_path,
     rule,
-    spell,
     violation,
 )
 from falaj.policies.reading.hosts import foreign_service, host_of, is_listed, may_talk_to
-from falaj.policies.reading.place import places_said
+from falaj.policies.reading.place import format_places
 from falaj.policies.reading.walk import Leaf, decoded, is_document, walk
 from falaj.policies.rules.residency.everywhere import CONTROLS
 
@@ -76,7 +76,7 @@ def service(resource: Resource, context: Context) -> Iterator[Finding]:
         for host in dict.fromkeys(hosts):
             if (found := foreign_service(host)) and not is_listed(host, context.settings):
                 yield violation(
-                    spell(leaf.path), f"{host} is {found}, abroad; {places_said(context)}"
+                    format_path(leaf.path), f"{host} is {found}, abroad; {format_places(context)}"
                 )
 
 
@@ -92,7 +92,7 @@ def service(resource: Resource, context: Context) -> Iterator[Finding]:
 def off_list(resource: Resource, context: Context) -> Iterator[Finding]:
     """URLs of protocols that carry data, and every host under a key of telemetry."""
     for leaf, said in _texts(resource):
-        path = spell(leaf.path)
+        path = format_path(leaf.path)
         urls = _URL.findall(said) if "://" in said else []
         hosts = [host_of(each) for each in urls if _CARRIES.match(each)]
         if _TELEMETRY.search(leaf.key):
@@ -107,7 +107,7 @@ def off_list(resource: Resource, context: Context) -> Iterator[Finding]:
                 yield violation(path, f"data goes to {host}, which no setting allows")
         for scheme in dict.fromkeys(each.partition(":")[0].lower() for each in urls):
             if found := _SERVICES.get(scheme):
-                yield violation(path, f"data goes to {found}; {places_said(context)}")
+                yield violation(path, f"data goes to {found}; {format_places(context)}")
 
 
 RULES: tuple[Rule, ...] = (service, off_list)

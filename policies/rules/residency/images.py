@@ -11,19 +11,19 @@ from falaj.policies.model import (
     Resource,
     Rule,
     Severity,
+    format_path,
     indeterminate,
     is_false,
     is_true,
     is_unknown,
     rule,
     select,
-    spell,
     text,
     violation,
 )
 from falaj.policies.reading import images
 from falaj.policies.reading.hosts import host_of, may_talk_to
-from falaj.policies.reading.place import is_allowed, place_of, places_said
+from falaj.policies.reading.place import format_places, is_allowed, place_of
 from falaj.policies.reading.walk import is_document, walk
 from falaj.policies.rules.residency import destinations
 from falaj.policies.rules.residency.everywhere import CONTROLS
@@ -84,7 +84,7 @@ def public_registry(resource: Resource, context: Context) -> Iterator[Finding]:
     https://docs.aws.amazon.com/AmazonECR/latest/public/public-registries.html
     """
     if resource.kind == _PUBLIC and resource.custom:
-        yield violation("", f"ECR Public is in us-east-1 and at edges; {places_said(context)}")
+        yield violation("", f"ECR Public is in us-east-1 and at edges; {format_places(context)}")
 
 
 # Container images outside of Kubernetes: what services run, and where builds are pushed.
@@ -133,7 +133,7 @@ def image(resource: Resource, context: Context) -> Iterator[Finding]:
     for leaf in walk(resource):
         if not leaf.path or leaf.path[0] not in tops:
             continue
-        path = spell(leaf.path)
+        path = format_path(leaf.path)
         if is_unknown(leaf.value) and (leaf.key.lower() in _KEYS or leaf.key in tops):
             if not _from_own_registry(resource, context, path):
                 yield indeterminate(path, f"the image can't be known; {_where_allowed(context)}")

@@ -13,6 +13,7 @@ from falaj.policies.model import (
     Resource,
     Rule,
     Severity,
+    format_path,
     get,
     indeterminate,
     is_unknown,
@@ -20,11 +21,10 @@ from falaj.policies.model import (
     leaves,
     rule,
     select,
-    spell,
     text,
     violation,
 )
-from falaj.policies.reading.place import is_allowed, place_of, places_said
+from falaj.policies.reading.place import format_places, is_allowed, place_of
 from falaj.policies.reading.types import azure
 from falaj.policies.rules.residency import destinations
 from falaj.policies.rules.residency.azure_places import allowed, where_allowed
@@ -60,7 +60,8 @@ def network_peer(resource: Resource, context: Context) -> Iterator[Finding]:
         yield from destinations.region(resource, context, path, "the other end")
     if "s3-global" in text(resource.get("serviceName")):
         yield violation(
-            "serviceName", f"it leads to access points of several regions; {places_said(context)}"
+            "serviceName",
+            f"it leads to access points of several regions; {format_places(context)}",
         )
 
 
@@ -95,10 +96,10 @@ def peering_accepter(resource: Resource, context: Context) -> Iterator[Finding]:
         if place == "unknown":
             yield indeterminate(path, "where the peering was asked for can't be known")
         elif not is_allowed(place, context):
-            yield violation(path, f"the other network is in {place}; {places_said(context)}")
+            yield violation(path, f"the other network is in {place}; {format_places(context)}")
     if not asked:
         yield indeterminate(
-            path, f"the other network may be in any region; {places_said(context)}"
+            path, f"the other network may be in any region; {format_places(context)}"
         )
 
 
@@ -142,7 +143,9 @@ def _edges(resource: Resource, context: Context) -> Iterator[Finding]:
     for path in ("records", "aliases.name"):
         for at, value in select(resource.properties, path):
             if text(value).lower().rstrip(".").endswith(_EDGE_NAMES):
-                yield violation(at, f"{text(value)} is answered at edges; {places_said(context)}")
+                yield violation(
+                    at, f"{text(value)} is answered at edges; {format_places(context)}"
+                )
 
 
 # Networks of Azure: peers, circuits, and rules that let traffic out to services abroad.
@@ -260,7 +263,7 @@ def service_tag(resource: Resource, context: Context) -> Iterator[Finding]:
             found = _SERVICE_TAG.fullmatch(text(value))
             region = normalise_azure(found[1]) if found else ""
             if region in AZURE_LOCATIONS and region not in allowed(context):
-                where = spell((*prefix, *path))
+                where = format_path((*prefix, *path))
                 yield violation(where, f"it is {text(value)}; {where_allowed(context)}")
 
 

@@ -19,7 +19,7 @@ from falaj.policies.model import (
     violation,
 )
 from falaj.policies.reading.images import is_allowed, parse
-from falaj.policies.reading.place import places_said
+from falaj.policies.reading.place import format_places
 from falaj.policies.reading.types import azure
 from falaj.policies.rules.residency import destinations
 from falaj.policies.rules.residency.destinations import AZURE_CONTROLS
@@ -75,7 +75,7 @@ _HIDING: Final[dict[str, str]] = {
 def hidden_resources(resource: Resource, context: Context) -> Iterator[Finding]:
     """Templates and products: presence is the violation."""
     if (what := _HIDING.get(resource.kind)) and resource.custom:
-        yield violation("", f"no rule can see {what}; {places_said(context)}")
+        yield violation("", f"no rule can see {what}; {format_places(context)}")
 
 
 _BILLS: Final[dict[str, tuple[str, ...]]] = {

@@ -23,7 +23,7 @@ from falaj.policies.model import (
     text,
     violation,
 )
-from falaj.policies.reading.place import places_said
+from falaj.policies.reading.place import format_places
 from falaj.policies.reading.types import azure
 from falaj.policies.rules.residency import destinations
 from falaj.policies.rules.residency.azure_places import allowed, where_allowed
@@ -202,7 +202,7 @@ def aws_collection(resource: Resource, context: Context) -> Iterator[Finding]:
             yield violation(
                 at,
                 f"findings and what people note on them are kept in step with every region; "
-                f"{places_said(context)}",
+                f"{format_places(context)}",
             )
         elif text(value).upper() == "SPECIFIED_REGIONS":
             yield from destinations.region(resource, context, regions, "a linked region")

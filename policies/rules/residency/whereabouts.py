@@ -15,21 +15,21 @@ from falaj.policies.model import (
     Resource,
     Rule,
     Severity,
+    format_path,
     get,
     indeterminate,
     is_unknown,
     leaves,
     rule,
-    spell,
     text,
     violation,
 )
 from falaj.policies.reading.hosts import host_of, may_talk_to
 from falaj.policies.reading.place import (
     REGIONLESS,
+    format_places,
     has_place,
     is_allowed,
-    places_said,
     referred_place,
     region_said,
 )
@@ -63,19 +63,21 @@ def aws_region(resource: Resource, context: Context) -> Iterator[Finding]:
     if said is ABSENT:
         # The first look may not know the provider.
         find = indeterminate if context.stack is None and resource.provider is None else violation
-        yield find("region", f"neither it nor its provider says a region; {places_said(context)}")
+        yield find(
+            "region", f"neither it nor its provider says a region; {format_places(context)}"
+        )
     elif is_unknown(said):
         place = referred_place(context, resource, "region")
         if place == "unknown" or is_allowed(place, context):
             # What is made from something at home may still say another region than its own.
-            yield indeterminate("region", f"its region can't be known; {places_said(context)}")
+            yield indeterminate("region", f"its region can't be known; {format_places(context)}")
         else:
-            yield violation("region", f"its region is made from {place}; {places_said(context)}")
+            yield violation("region", f"its region is made from {place}; {format_places(context)}")
     else:
         region = aws_region_of(said) or said
         if not is_allowed(f"aws/{region}", context):
             whose = "it is" if text(resource.get("region")) else "its provider is"
-            yield violation("region", f"{whose} in aws/{region}; {places_said(context)}")
+            yield violation("region", f"{whose} in aws/{region}; {format_places(context)}")
 
 
 def _endpoints(properties: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
@@ -87,7 +89,7 @@ def _endpoints(properties: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
         except (ValueError, RecursionError):
             return
     for path, value in leaves(given, ("endpoints",)):
-        yield spell(path), value
+        yield format_path(path), value
 
 
 @rule(
@@ -106,16 +108,16 @@ def aws_provider(resource: Resource, context: Context) -> Iterator[Finding]:
     for key in ("region", "stsRegion"):
         said = resource.get(key)
         if is_unknown(said):
-            yield indeterminate(key, f"{key} can't be known; {places_said(context)}")
+            yield indeterminate(key, f"{key} can't be known; {format_places(context)}")
         elif text(said) and text(said).lower() not in allowed:
-            yield violation(key, f"{key} is {text(said)}; {places_said(context)}")
+            yield violation(key, f"{key} is {text(said)}; {format_places(context)}")
     if is_unknown(resource.get("s3UsEast1RegionalEndpoint")):
         yield indeterminate("s3UsEast1RegionalEndpoint", "which endpoint of S3 can't be known")
     if text(resource.get("s3UsEast1RegionalEndpoint")).lower() == "legacy":
         yield violation(
             "s3UsEast1RegionalEndpoint",
             "legacy sends requests to the endpoint of all regions, which is in us-east-1; "
-            f"{places_said(context)}",
+            f"{format_places(context)}",
         )
     addresses = [
         *_endpoints(resource.properties),
@@ -123,7 +125,7 @@ def aws_provider(resource: Resource, context: Context) -> Iterator[Finding]:
     ]
     for path, value in addresses:
         if is_unknown(value):
-            yield indeterminate(path, f"the endpoint can't be known; {places_said(context)}")
+            yield indeterminate(path, f"the endpoint can't be known; {format_places(context)}")
         elif (host := host_of(value)) and not may_talk_to(host, context.settings):
             yield violation(path, f"requests go to {host}, which is no host of an allowed region")
 
@@ -142,9 +144,9 @@ def azure_provider(resource: Resource, context: Context) -> Iterator[Finding]:
     allowed = context.settings.regions("azure")
     said = resource.get("location")
     if is_unknown(said):
-        yield indeterminate("location", f"the location can't be known; {places_said(context)}")
+        yield indeterminate("location", f"the location can't be known; {format_places(context)}")
     elif text(said) and normalise_azure(said) not in allowed:
-        yield violation("location", f"the location is {text(said)}; {places_said(context)}")
+        yield violation("location", f"the location is {text(said)}; {format_places(context)}")
     cloud = resource.get("environment")
     if is_unknown(cloud):
         yield indeterminate("environment", "which of Azure's clouds it is can't be known")
@@ -170,7 +172,7 @@ def unjudged_package(resource: Resource, context: Context) -> Iterator[Finding]:
         yield violation(
             "",
             f"no rule can tell where the package {resource.package} keeps data; "
-            f"{places_said(context)}",
+            f"{format_places(context)}",
         )
 
 

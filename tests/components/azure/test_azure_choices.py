@@ -29,7 +29,7 @@ from falaj.components.azure._names import compact, dashed, titled
 from falaj.components.azure._storage import vault_of
 from falaj.components.specification import audit_trail
 from falaj.components.specification import placed as placed_module
-from falaj.components.specification.refusals import Refusals
+from falaj.components.specification.argument_errors import ArgumentErrors
 from tests.components.azure.conftest import NETWORK, PLACED, SOMEBODY, USER, VAULT, Deployed, key
 from tests.components.azure.conftest import deploy as deploy_now
 from tests.components.azure.estate import Estate
@@ -333,8 +333,8 @@ _TITLE = st.from_regex(r"[a-zA-Z][a-zA-Z0-9._-]{0,60}", fullmatch=True)
 
 @given(_TENANT, _TITLE, _TITLE)
 def test_names_are_what_azure_takes(tenant: str, stack: str, title: str) -> None:
-    refusals = Refusals("Test")
-    placed = placed_module.check_placed("azure", {**PLACED, "tenant": tenant}, refusals)
+    errors = ArgumentErrors("Test")
+    placed = placed_module.check_placed("azure", {**PLACED, "tenant": tenant}, errors)
     assert placed
     pulumi.runtime.settings.configure(
         pulumi.runtime.settings.Settings(project="falaj", stack=stack)

@@ -40,8 +40,8 @@ PLACES: dict[str, dict[str, Any]] = {
     },
     "existing": {"distribution": "existing", "region": "abu-dhabi-1"},
 }
-GPU: dict[str, Any] = {"tier": "gpu", "flavor": "l4", "spilled_from": "credit-risk"}
-SPILL: dict[str, Any] = {"to": "credit-risk-gpu", "version": 7, "above_ms": 50}
+GPU: dict[str, Any] = {"tier": "gpu", "flavor": "l4", "overflow_from": "credit-risk"}
+OVERFLOW: dict[str, Any] = {"to": "credit-risk-gpu", "version": 7, "above_ms": 50}
 
 
 def arguments(place: str = "existing", **changes: Any) -> dict[str, Any]:

@@ -8,7 +8,7 @@ import pytest
 
 from falaj.components.kubernetes._placed import InCluster
 from falaj.components.kubernetes.bill_of_materials import DIGEST, charts, images, resolve
-from falaj.components.specification.refusals import Refusals
+from falaj.components.specification.argument_errors import ArgumentErrors
 from falaj.policies.reading.images import parse
 
 PLACED = InCluster(
@@ -22,10 +22,10 @@ _REPOSITORY = re.compile(r"[a-z0-9]+(?:[._-]+[a-z0-9]+)*(?:/[a-z0-9]+(?:[._-]+[a
 
 
 def resolved(names: list[str], given: object) -> tuple[dict[str, str], str]:
-    refusals = Refusals("Thing 'x'")
-    found = resolve(PLACED, names, given, refusals)  # type: ignore[arg-type]
+    errors = ArgumentErrors("Thing 'x'")
+    found = resolve(PLACED, names, given, errors)  # type: ignore[arg-type]
     try:
-        refusals.raise_if_any()
+        errors.raise_if_any()
     except Exception as error:
         return found, str(error)
     return found, ""

@@ -21,8 +21,8 @@ from tests.components.kubernetes.cluster_parts import difference, same_as_golden
 from tests.components.kubernetes.serving_services import (
     DIGEST,
     GPU,
+    OVERFLOW,
     PLACES,
-    SPILL,
     arguments,
     by_key,
     pod_of,
@@ -39,10 +39,10 @@ ONE = [{"version": 7, "weight": 100, "package_digest": DIGEST}]
 REFUSED: list[tuple[dict[str, Any], str, str]] = [
     ({"tier": "tpu"}, "tier", "cpu, gpu"),
     ({"tier": "gpu"}, "flavor", "needed where tier is 'gpu'"),
-    ({**GPU, "spilled_from": None, "flavor": "l4-time-slicing-4", "data_class": "restricted"},
+    ({**GPU, "overflow_from": None, "flavor": "l4-time-slicing-4", "data_class": "restricted"},
      "flavor", "share its memory unprotected"),
-    ({**GPU, "spilled_from": None, "spill": SPILL}, "spill", "is for tier 'cpu'"),
-    ({"spilled_from": "credit-risk"}, "spilled_from", "another InferenceService"),
+    ({**GPU, "overflow_from": None, "overflow": OVERFLOW}, "overflow", "is for tier 'cpu'"),
+    ({"overflow_from": "credit-risk"}, "overflow_from", "another InferenceService"),
     ({"gpus": 2}, "gpus", "is for tier 'gpu'"),
     ({"modle": "x"}, "modle", "did you mean 'model'?"),
     ({"model": "../etc"}, "model", "1 to 64 letters"),
@@ -68,8 +68,8 @@ REFUSED: list[tuple[dict[str, Any], str, str]] = [
     ({"environment": "test", "scale_to_zero": True, "hours": {"start": "7", "end": "0 19 * * *"}},
      "hours.start", "five fields of cron"),
     ({"hours": {"start": "0 7 * * *", "end": "0 19 * * *"}}, "hours", "scale_to_zero"),
-    ({"spill": {**SPILL, "to": "credit-risk"}}, "spill.to", "another InferenceService"),
-    ({"spill": {**SPILL, "above": 1}}, "spill.above", "did you mean 'above_ms'?"),
+    ({"overflow": {**OVERFLOW, "to": "credit-risk"}}, "overflow.to", "another InferenceService"),
+    ({"overflow": {**OVERFLOW, "above": 1}}, "overflow.above", "did you mean 'above_ms'?"),
     ({"callers": [{"namespace": "*", "service_account": "a"}]}, "callers[0]", "without wildcards"),
     ({"callers": [{"namespace": "a"}]}, "callers[0]", "namespace and service_account"),
     ({"gateway": "falaj"}, "gateway", "namespace/name"),
@@ -156,7 +156,7 @@ def judged(listed: list[Manifest], namespace: str = "acme-serving") -> list[tupl
 
 @pytest.mark.parametrize("place", sorted(PLACES))
 def test_every_rule_of_every_pack_is_met(place: str) -> None:
-    assert judged(service(place=place, spill=SPILL)) == []
+    assert judged(service(place=place, overflow=OVERFLOW)) == []
     assert judged(service("credit-risk-gpu", place, **GPU)) == []
 
 
@@ -216,8 +216,8 @@ def test_only_the_gateway_prometheus_and_named_callers_get_in() -> None:
     assert "15008" not in str(bare["NetworkPolicy/credit-risk"])
 
 
-def test_a_tier_that_spills_reaches_the_other_and_nothing_else() -> None:
-    here = by_key(service(spill=SPILL))["NetworkPolicy/credit-risk"]["spec"]["egress"]
+def test_a_tier_that_overflows_reaches_the_other_and_nothing_else() -> None:
+    here = by_key(service(overflow=OVERFLOW))["NetworkPolicy/credit-risk"]["spec"]["egress"]
     assert [each["port"] for each in here[0]["ports"]] == [53, 53]
     other = here[1]["to"][0]["podSelector"]["matchLabels"]["app.kubernetes.io/name"]
     assert other == "credit-risk-gpu"
@@ -228,7 +228,7 @@ def test_a_tier_that_spills_reaches_the_other_and_nothing_else() -> None:
     assert "cluster.local/ns/acme-serving/sa/inference" in rule["from"][1]["source"]["principals"]
 
 
-def test_a_tier_that_is_spilled_to_has_no_way_in_from_outside() -> None:
+def test_a_tier_that_takes_overflow_has_no_way_in_from_outside() -> None:
     there = by_key(service("credit-risk-gpu", **GPU))
     assert not [name for name in there if name.startswith(("HTTPRoute", "BackendTLSPolicy"))]
     assert "envoy-gateway-system" not in str(there)
@@ -273,7 +273,7 @@ def test_triton_listens_on_the_loopback_interface_only_and_shares_nothing() -> N
     ],
 )
 def test_the_flavor_says_which_part_of_a_gpu(flavor: str, resource: str) -> None:
-    pod = pod_of(service(**{**GPU, "spilled_from": None, "flavor": flavor}), "credit-risk-v7")
+    pod = pod_of(service(**{**GPU, "overflow_from": None, "flavor": flavor}), "credit-risk-v7")
     assert pod["initContainers"][-1]["resources"]["limits"][resource] == "1"
     assert pod["nodeSelector"]["falaj.io/flavor"] == flavor
 
@@ -289,7 +289,7 @@ def test_scaling_follows_the_queue_and_what_fills_up() -> None:
     assert spec["minReplicaCount"] == 0
     queries = [each["metadata"]["query"] for each in spec["triggers"]]
     assert "DCGM_FI_PROF_GR_ENGINE_ACTIVE" in queries[1]
-    assert "falaj_inference_spill_wanted_total" in queries[2]
+    assert "falaj_inference_overflow_wanted_total" in queries[2]
 
 
 def test_a_replica_leaves_in_order() -> None:
@@ -314,5 +314,5 @@ def test_the_same_service_on_every_platform_reads_as_reviewed() -> None:
 
 
 def test_the_gpu_tier_differs_from_the_cpu_tier_as_reviewed() -> None:
-    cpu, gpu = service(versions=ONE), service(versions=ONE, **{**GPU, "spilled_from": None})
+    cpu, gpu = service(versions=ONE), service(versions=ONE, **{**GPU, "overflow_from": None})
     same_as_golden("serving-gpu.diff", difference(shown(cpu), shown(gpu)))

@@ -49,7 +49,7 @@ def test_metrics_of_services_are_those_that_the_server_has() -> None:
     wanted = names(r"falaj_inference_\w+")
     assert wanted
     assert wanted <= served() | {
-        "falaj_inference_spilled_total",
+        "falaj_inference_overflowed_total",
         "falaj_inference_responses_total",
     }
 

@@ -21,7 +21,7 @@ from falaj.workloads.registry.__main__ import main as registry_command
 from falaj.workloads.registry.keyring import KeyRing
 from falaj.workloads.registry.store import Store
 from tests.components.kubernetes.serving_processes import MEMORY, Replica, replica
-from tests.components.kubernetes.serving_services import GPU, SPILL, pod_of, service
+from tests.components.kubernetes.serving_services import GPU, OVERFLOW, pod_of, service
 from tests.ports import free_port
 from tests.workloads.inference import models
 from tests.workloads.inference.serving import Pki, call, row
@@ -231,14 +231,14 @@ def _state(made: Replica) -> str:
 
 
 @pytest.mark.thorough
-def test_the_cpu_tier_spills_to_the_gpu_tier(site: Site, gpu: Replica, tmp_path: Path) -> None:
+def test_the_cpu_tier_overflows_to_the_gpu_tier(site: Site, gpu: Replica, tmp_path: Path) -> None:
     gpu.prepare()
     process = runtime(gpu)
     gpu.start("server")
     try:
         there = ready(site, gpu)
         # So low that whoever has to wait at all is passed on.
-        pod = cpu_pod(cpus=1, spill={**SPILL, "above_ms": 0.1, "timeout_ms": 20_000})
+        pod = cpu_pod(cpus=1, overflow={**OVERFLOW, "above_ms": 0.1, "timeout_ms": 20_000})
         with replica(pod, tmp_path / "cpu", site.contents) as made:
             made.names["credit-risk-gpu-v7.acme-serving.svc:8443"] = f"localhost:{there}"
             made.names["8443"] = str(free_port())
@@ -251,7 +251,9 @@ def test_the_cpu_tier_spills_to_the_gpu_tier(site: Site, gpu: Replica, tmp_path:
             text = call(site.connect(port, "scraper"), "GET", "/metrics")[1].decode()
             assert "localhost" in by, "nothing was passed on"
             assert None in by, "nothing was done here"
-            assert 'falaj_inference_spilled_total{model="credit-risk",outcome="answered"' in text
+            assert (
+                'falaj_inference_overflowed_total{model="credit-risk",outcome="answered"' in text
+            )
     finally:
         process.kill()
         process.wait()

@@ -9,7 +9,7 @@ import pytest
 
 from falaj.components import local
 from falaj.components.local.provider.resources import HANDLERS
-from falaj.components.specification.spelling import camel, snake
+from falaj.components.specification.property_names import camel, snake
 
 ARGS: dict[str, dict[str, Any]] = {
     "Workspace": {"path": "/s", "ports": [8443], "retain": None},

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from falaj.components.local.machine.errors import InputsError
+from falaj.components.local.machine.errors import InvalidInputsError
 from falaj.components.local.provider.fields import Field, check
 from falaj.components.local.provider.resources import HANDLERS
 from falaj.wire.values import UNKNOWN
@@ -46,16 +46,16 @@ TABLE = {
     ],
 )
 def test_refusals(given: dict[str, Any], key: str, words: str) -> None:
-    with pytest.raises(InputsError) as caught:
+    with pytest.raises(InvalidInputsError) as caught:
         check(TABLE, given)
-    reasons = {refusal.property: refusal.reason for refusal in caught.value.refusals}
+    reasons = {refusal.property: refusal.reason for refusal in caught.value.errors}
     assert words in reasons[key]
 
 
 def test_every_refusal_is_told_at_once() -> None:
-    with pytest.raises(InputsError) as caught:
+    with pytest.raises(InvalidInputsError) as caught:
         check(TABLE, {"count": 0, "rate": "x", "zzz": 1})
-    assert {refusal.property for refusal in caught.value.refusals} == {"count", "rate", "zzz"}
+    assert {refusal.property for refusal in caught.value.errors} == {"count", "rate", "zzz"}
 
 
 def test_defaults_fill_in_and_none_is_left_out() -> None:

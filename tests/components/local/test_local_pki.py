@@ -14,7 +14,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID
 from cryptography.x509.verification import PolicyBuilder, Store, VerificationError
 
-from falaj.components.local.machine.errors import InputsError, LocalError
+from falaj.components.local.machine.errors import InvalidInputsError, LocalError
 from falaj.components.local.provider import pki
 from falaj.components.local.provider.resources.certificate import CertificateHandler
 from falaj.components.local.provider.resources.certificate_authority import (
@@ -203,5 +203,5 @@ def test_the_name_of_the_authority_is_taken(site: Path) -> None:
         "commonName": "x",
         "authorityFingerprint": "y",
     }
-    with pytest.raises(InputsError, match="any other name"):
+    with pytest.raises(InvalidInputsError, match="any other name"):
         CertificateHandler().check(inputs, {})

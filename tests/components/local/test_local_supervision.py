@@ -47,7 +47,7 @@ def make(tmp_path: Path) -> Iterator[Callable[..., Program]]:
                 command=(sys.executable, "-c", _TRACE + code, str(starts)),
                 directory=tmp_path,
                 stop_seconds=2,
-                words=(str(starts), "-c"),
+                process_marks=(str(starts), "-c"),
                 environment=dict(os.environ),
             )
         )
@@ -139,7 +139,7 @@ def test_an_orphan_of_a_killed_supervisor_is_ended_before_a_new_start(
     assert psutil.pid_exists(orphan)
     Supervisord().start(program)
     wait_for(lambda: begun(program) == 2, "the second start")
-    assert not processes.is_running(orphan, program.words)
+    assert not processes.is_running(orphan, program.process_marks)
 
 
 def test_a_long_path_gets_a_short_socket(

@@ -15,7 +15,7 @@ from google.protobuf import empty_pb2
 from pulumi.runtime import proto
 
 from falaj.components.local.machine import processes
-from falaj.components.local.machine.errors import InputsError
+from falaj.components.local.machine.errors import InvalidInputsError
 from falaj.components.local.provider.resources.dataset import DatasetHandler
 from falaj.components.local.provider.resources.training_run import TrainingRunHandler, run_digest
 from falaj.wire.values import UNKNOWN, encode
@@ -46,9 +46,9 @@ def test_a_source_that_cannot_be_used_is_refused(
     table: Path, site: Path, change: dict[str, Any], key: str, words: str
 ) -> None:
     given = {"site": str(site), "source": str(table), "target": "answer", **change}
-    with pytest.raises(InputsError) as caught:
+    with pytest.raises(InvalidInputsError) as caught:
         DatasetHandler().check(given, {})
-    assert words in {r.property: r.reason for r in caught.value.refusals}[key]
+    assert words in {r.property: r.reason for r in caught.value.errors}[key]
 
 
 def test_a_changed_file_is_another_dataset(table: Path, site: Path) -> None:

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from falaj.components.catalogue.region_names import AWS_REGIONS, AZURE_LOCATIONS
-from falaj.policies.model import UNKNOWN, Context, FindingKind, Resource, Rule, spell
+from falaj.policies.model import UNKNOWN, Context, FindingKind, Resource, Rule, format_path
 from falaj.policies.rules.residency.everywhere import foreign_arn, foreign_host, foreign_region
 from tests.examples import examples
 
@@ -60,7 +60,7 @@ def test_a_place_under_a_region_key_is_found(
     # Only lists may stand between a key and its value: other keys would give it their meaning.
     below = [each for each in inner if isinstance(each, int)]
     value, path = wrap(place, [*below, key, *outer, "top"], beside)
-    assert spell(path) in found_at(foreign_region, kind, value)
+    assert format_path(path) in found_at(foreign_region, kind, value)
 
 
 @settings(max_examples=examples(100))
@@ -72,7 +72,7 @@ def test_a_region_of_aws_is_found_under_any_key(
     place: str, outer: list[Step], kind: str, spelling: str
 ) -> None:
     value, path = wrap(spelling.format(place), [*outer, "top"], [])
-    assert spell(path) in found_at(foreign_region, kind, value)
+    assert format_path(path) in found_at(foreign_region, kind, value)
 
 
 @settings(max_examples=examples(100))
@@ -81,9 +81,9 @@ def test_an_arn_and_a_host_are_found_in_any_text(
     place: str, outer: list[Step], kind: str, before: str
 ) -> None:
     arn, path = wrap(f"{before} arn:aws:sqs:{place}:123456789012:q", [*outer, "top"], [])
-    assert spell(path) in found_at(foreign_arn, kind, arn)
+    assert format_path(path) in found_at(foreign_arn, kind, arn)
     host, path = wrap(f"{before} https://q.{place}.amazonaws.com/x", [*outer, "top"], [])
-    assert spell(path) in found_at(foreign_host, kind, host)
+    assert format_path(path) in found_at(foreign_host, kind, host)
 
 
 @settings(max_examples=examples(100))
@@ -116,6 +116,8 @@ def test_an_unknown_counts_only_where_it_names_a_region(
 ) -> None:
     hidden, path = wrap(UNKNOWN, ["destinationRegion", *outer, "top"], [])
     found = list(foreign_region.check(Resource(kind, "it", hidden), Context()))
-    assert [(each.path, each.kind) for each in found] == [(spell(path), FindingKind.INDETERMINATE)]
+    assert [(each.path, each.kind) for each in found] == [
+        (format_path(path), FindingKind.INDETERMINATE)
+    ]
     other, _ = wrap(UNKNOWN, [key, *outer, "top"], [])
     assert not list(foreign_region.check(Resource(kind, "it", other), Context()))

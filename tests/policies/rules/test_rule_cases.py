@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from falaj.policies.model import UNKNOWN, Context, FindingKind, leaves, spell
+from falaj.policies.model import UNKNOWN, Context, FindingKind, format_path, leaves
 from falaj.policies.model.cases import Case, read_cases
 from falaj.policies.model.judge import evaluate
 from falaj.policies.model.values import Path
@@ -86,9 +86,11 @@ def test_what_is_hidden_never_passes(rule: str) -> None:
 def is_found_while_hidden(case: Case) -> None:
     named = [path for path, _ in leaves(case.resource.properties)]
     for path in named:
-        if spell(path) == case.at or spell(path).startswith((f"{case.at}.", f"{case.at}[")):
+        if format_path(path) == case.at or format_path(path).startswith(
+            (f"{case.at}.", f"{case.at}[")
+        ):
             hidden = replace(case.resource, properties=hide(case.resource.properties, path))
             others = case.stack.resources[1:] if case.stack else ()
             stack = replace(case.stack, resources=(hidden, *others)) if case.stack else None
             found = evaluate(RULES[case.rule], hidden, Context(case.settings, stack)).findings
-            assert found, f"{spell(path)} unknown passes"
+            assert found, f"{format_path(path)} unknown passes"

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import ClassVar
 
 from falaj.components.local.machine import files
-from falaj.components.local.machine.errors import InputsError, Refusal
+from falaj.components.local.machine.errors import InvalidInput, InvalidInputsError
 from falaj.components.local.provider import pki
 from falaj.components.local.provider.fields import Field, Table, text, texts, whole
 from falaj.components.local.provider.handler import Change, Context, Handler
@@ -60,7 +60,7 @@ class CertificateHandler(Handler):
         checked = super().check(given, old)
         if checked.get("fileName") == "ca":
             reason = "given 'ca'; allowed: any other name, this one is the authority's"
-            raise InputsError([Refusal("fileName", reason)])
+            raise InvalidInputsError([InvalidInput("fileName", reason)])
         return checked
 
     def drift(self, state: Values) -> dict[str, Change]:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, ClassVar, Final
 
 from falaj.components.local.machine import files
-from falaj.components.local.machine.errors import InputsError, Refusal
+from falaj.components.local.machine.errors import InvalidInput, InvalidInputsError
 from falaj.components.local.provider import workloads
 from falaj.components.local.provider.fields import (
     Field,
@@ -82,10 +82,10 @@ class DatasetHandler(Handler):
             reason = (
                 f"given {source!r}; allowed: digits, or the absolute path of a .csv or .parquet"
             )
-            raise InputsError([Refusal("source", reason)])
+            raise InvalidInputsError([InvalidInput("source", reason)])
         if checked.get("target") is None:
             reason = f"missing; a table needs the name of the column to predict ({source})"
-            raise InputsError([Refusal("target", reason)])
+            raise InvalidInputsError([InvalidInput("target", reason)])
         checked["sourceSha256"] = _digest(path)
         return checked
 
@@ -153,7 +153,7 @@ def _digest(path: Path) -> str:
         reason = f"there is no file {path}; give the path of a .csv or .parquet file"
     except OSError as error:
         reason = f"{path} can't be read: {error.strerror}"
-    raise InputsError([Refusal("source", reason)])
+    raise InvalidInputsError([InvalidInput("source", reason)])
 
 
 def _options(inputs: Values) -> list[str]:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from falaj.components.local.machine import files
-from falaj.components.local.machine.errors import InputsError, LocalError, Refusal
+from falaj.components.local.machine.errors import InvalidInput, InvalidInputsError, LocalError
 from falaj.components.local.provider import workloads
 from falaj.components.local.provider.fields import Field, Table, flag, whole
 from falaj.components.local.provider.handler import Change, Context, Handler
@@ -53,7 +53,7 @@ class KeyRingHandler(Handler):
             reason = (
                 f"given {now}; allowed: {before} or more, because shredded keys don't come back"
             )
-            raise InputsError([Refusal("rotation", reason)])
+            raise InvalidInputsError([InvalidInput("rotation", reason)])
         return checked
 
     def drift(self, state: Values) -> dict[str, Change]:

@@ -15,7 +15,7 @@ import pytest
 from falaj.workloads.inference import model, remote, settings
 from falaj.workloads.inference.__main__ import main
 from falaj.workloads.inference.auth import Authenticator
-from falaj.workloads.inference.remote import Breaker, RelayedModel, Remote, Spill, schema_of
+from falaj.workloads.inference.remote import Breaker, Overflow, RelayedModel, Remote, schema_of
 from falaj.workloads.inference.service import Service
 from falaj.workloads.inference.worker import available, watch_runtime
 from tests.workloads.inference import models
@@ -57,7 +57,7 @@ class Tiers:
             pool=ThreadPoolExecutor(1),
             threads=1,
             metrics=no_metrics,
-            spill=Spill(remote, above),
+            overflow=Overflow(remote, above),
         )
 
     def run(
@@ -107,8 +107,8 @@ def test_who_would_wait_too_long_is_passed_on_with_its_token(site: Site) -> None
         assert [each.statuses() for each in got] == [[200]] * 10
         # One runs; two more are expected to wait 50 and 100 ms, the next one 150 ms.
         assert by_next(got) == 7
-        assert service.counters.spill_wanted == 7
-        assert service.counters.spilled == {"answered": 7}
+        assert service.counters.overflow_wanted == 7
+        assert service.counters.overflowed == {"answered": 7}
         assert sum(service.counters.latency) == 10
         assert sum(service.counters.queue) == 3
         for each in got:
@@ -116,7 +116,7 @@ def test_who_would_wait_too_long_is_passed_on_with_its_token(site: Site) -> None
             assert version in each.written
         heads = [each.headers for each in tiers.next.seen]
         assert all(each[b"authorization"].startswith(b"Bearer ") for each in heads)
-        assert all(each[b"falaj-spilled"] == b"1" for each in heads)
+        assert all(each[b"falaj-overflowed"] == b"1" for each in heads)
 
     tiers.run(use)
 
@@ -143,11 +143,11 @@ def test_the_slowest_of_a_burst_is_faster_with_the_next_tier(site: Site) -> None
 
 def test_a_request_that_came_from_a_tier_is_not_passed_on(site: Site) -> None:
     async def use(service: Service) -> None:
-        marked = request(site).replace(b"Host: x", b"Host: x\r\nFalaj-Spilled: 1")
+        marked = request(site).replace(b"Host: x", b"Host: x\r\nFalaj-Overflowed: 1")
         got = await at_once(service, site, 6, marked)
         assert [each.statuses() for each in got] == [[200]] * 6
         assert by_next(got) == 0
-        assert service.counters.spill_wanted == 0
+        assert service.counters.overflow_wanted == 0
 
     Tiers(site, seconds=0.02, above=0.001).run(use)
 
@@ -159,12 +159,12 @@ def test_a_next_tier_that_is_gone_costs_a_few_attempts_and_no_answer(
         for _ in range(3):
             got = await at_once(service, site, 8)
             assert [each.statuses() for each in got] == [[200]] * 8
-        failed = service.counters.spilled["failed"]
-        assert service.runs.spill is not None
-        assert service.runs.spill.breaker.is_open
+        failed = service.counters.overflowed["failed"]
+        assert service.runs.overflow is not None
+        assert service.runs.overflow.breaker.is_open
         # The first burst may have been on its way before the third failure was known.
         assert 3 <= failed <= 8
-        assert service.counters.spill_wanted > failed
+        assert service.counters.overflow_wanted > failed
 
     Tiers(site, seconds=0.01, above=0.001).run(use, port=1)
     assert capsys.readouterr().err.count("left alone for a while") == 1
@@ -309,14 +309,14 @@ def options(site: Site, *more: str) -> list[str]:
 
 
 def test_a_configuration_is_what_the_server_reads(site: Site) -> None:
-    more = ["--client", "prometheus=observe", "--spill-to", "https://gpu.acme.svc:8443",
-            "--spill-version", "7", "--spill-above-ms", "40"]  # fmt: skip
+    more = ["--client", "prometheus=observe", "--overflow-to", "https://gpu.acme.svc:8443",
+            "--overflow-version", "7", "--overflow-above-ms", "40"]  # fmt: skip
     assert main(options(site, *more)) == 0
     read = settings.read(site.root / "made.json")
     assert (read.workers, read.threads) == (2, 1)
     assert read.auth.clients == {"prometheus": frozenset({"observe"})}
-    assert read.spill is not None
-    assert (read.spill.above_seconds, read.spill.version) == (0.04, 7)
+    assert read.overflow is not None
+    assert (read.overflow.above_seconds, read.overflow.version) == (0.04, 7)
     assert main(options(site, "--upstream", "http://127.0.0.1:8000")) == 0
     assert settings.read(site.root / "made.json").workers == 1
 
@@ -349,13 +349,13 @@ def test_the_number_of_workers_has_to_follow_from_something(
     [
         (["--upstream", "http://10.0.0.1:8000"], "neither encrypted nor authenticated"),
         (["--upstream", "https://gpu:1"], "upstream.url"),
-        (["--spill-to", "http://gpu:1", "--spill-version", "1", "--spill-above-ms", "1"],
-         "spill.url"),
-        (["--spill-to", "https://gpu:1"], "needs --spill-version"),
-        (["--spill-to", "https://gpu:1", "--spill-version", "0", "--spill-above-ms", "1"],
-         "spill.version"),
-        (["--upstream", "http://127.0.0.1:8000", "--spill-to", "https://gpu:1",
-          "--spill-version", "1", "--spill-above-ms", "1"], "runs the model itself"),
+        (["--overflow-to", "http://gpu:1", "--overflow-version", "1", "--overflow-above-ms", "1"],
+         "overflow.url"),
+        (["--overflow-to", "https://gpu:1"], "needs --overflow-version"),
+        (["--overflow-to", "https://gpu:1", "--overflow-version", "0", "--overflow-above-ms", "1"],
+         "overflow.version"),
+        (["--upstream", "http://127.0.0.1:8000", "--overflow-to", "https://gpu:1",
+          "--overflow-version", "1", "--overflow-above-ms", "1"], "runs the model itself"),
         (["--client", "prometheus"], "--client must be"),
         (["--client", "p=write"], "predict, observe, admin"),
         (["--client", "=predict"], "--client must be"),

@@ -25,7 +25,7 @@ _OUTPUT = "is an output; it has to be a plain value, known before anything runs"
 
 
 @dataclass(frozen=True)
-class Refusal:
+class ArgumentError:
     """One problem: what messages say of it, and the rule where it can be named."""
 
     argument: str
@@ -37,26 +37,26 @@ class Refusal:
     """Whether there is no such argument."""
 
 
-class RefusedArgumentsError(pulumi.InputPropertiesError):
+class InvalidArgumentsError(pulumi.InputPropertiesError):
     """A component's arguments were refused."""
 
-    def __init__(self, component: str, refusals: Sequence[Refusal]) -> None:
+    def __init__(self, component: str, errors: Sequence[ArgumentError]) -> None:
         """``component`` is its class and name, as ``Network 'core'``."""
-        listed = "\n".join(f"  {each.argument}: {each.reason}" for each in refusals)
+        listed = "\n".join(f"  {each.argument}: {each.reason}" for each in errors)
         super().__init__(
             f"{component} was refused:\n{listed}",
-            [{"property_path": each.argument, "reason": each.reason} for each in refusals],
+            [{"property_path": each.argument, "reason": each.reason} for each in errors],
         )
-        self.refusals = tuple(refusals)
+        self.problems = tuple(errors)
 
 
-class Refusals:
+class ArgumentErrors:
     """Problems of one component, by argument."""
 
     def __init__(self, component: str) -> None:
         """``component`` is its class and name, as ``Network 'core'``."""
         self._component = component
-        self._found: list[Refusal] = []
+        self._found: list[ArgumentError] = []
 
     @property
     def count(self) -> int:
@@ -85,27 +85,29 @@ class Refusals:
             hint: what to change.
             limit: the rule behind such words, where there is one.
         """
-        words, limit = (allowed, limit) if isinstance(allowed, str) else (allowed.words, allowed)
+        words, limit = (
+            (allowed, limit) if isinstance(allowed, str) else (allowed.description, allowed)
+        )
         reason = f"given {given!r}; allowed: {words}" + (f"; {hint}" if hint else "")
-        self._note(Refusal(argument, reason, limit))
+        self._note(ArgumentError(argument, reason, limit))
 
     def say(self, argument: str, reason: str, *, limit: Limit | None = None) -> None:
         """A problem in words of its own: what was wrong, what is allowed, what to change."""
-        self._note(Refusal(argument, reason, limit))
+        self._note(ArgumentError(argument, reason, limit))
 
     def unknown(self, argument: str, kind: str, allowed: Sequence[str], what: str) -> None:
         """An argument that ``kind`` doesn't have; ``what`` is what that has: its arguments."""
         near = nearest(argument.rpartition(".")[2], allowed)
         hint = f"did you mean {near[0]!r}?" if near else f"allowed: {', '.join(allowed)}"
         self._note(
-            Refusal(
+            ArgumentError(
                 argument, f"is not an {what} of {kind}; {hint}", OneOf(tuple(near)), unknown=True
             )
         )
 
-    def _note(self, refusal: Refusal) -> None:
-        if refusal not in self._found:
-            self._found.append(refusal)
+    def _note(self, error: ArgumentError) -> None:
+        if error not in self._found:
+            self._found.append(error)
 
     def names(self, args: Mapping[str, Any], kind: type) -> None:
         """Refuse arguments that ``kind``, a TypedDict, doesn't have; and the lack of one it needs.
@@ -198,7 +200,9 @@ class Refusals:
     def _number(self, name: str, value: object, limit: Limit | None) -> Any:
         rule = limit if isinstance(limit, Between) else _ANY_NUMBER
         if not rule.allows(value):
-            self._note(Refusal(name, f"given {value!r}; allowed: a number {rule.words}", rule))
+            self._note(
+                ArgumentError(name, f"given {value!r}; allowed: a number {rule.description}", rule)
+            )
             return rule.low
         return value
 
@@ -228,7 +232,7 @@ class Refusals:
             usual = Hint("write it as text" if str(value) in rule.values else rule.otherwise)
             hint = rule.hints.get(str(value), usual)
             limit = OneOf((hint.meant,)) if hint.meant else rule
-            self.add(argument, value, rule.words, hint.text, limit=limit)
+            self.add(argument, value, rule.description, hint.text, limit=limit)
 
     def form(self, argument: str, value: object, rule: TextRule) -> None:
         """Refuse a text that isn't of the form."""
@@ -246,8 +250,8 @@ class Refusals:
         """
         if rule.allows(value) and float(cast("float", value)).is_integer():
             return int(cast("float", value))
-        reason = f"given {value!r}; allowed: a whole number {rule.words}"
-        self._note(Refusal(argument, reason, rule))
+        reason = f"given {value!r}; allowed: a whole number {rule.description}"
+        self._note(ArgumentError(argument, reason, rule))
         return int(rule.low)
 
     def flag(self, argument: str, value: object) -> bool:
@@ -286,8 +290,8 @@ class Refusals:
         """Refuse the component if something was wrong.
 
         Raises:
-            RefusedArgumentsError: with the argument and the reason of each problem.
+            InvalidArgumentsError: with the argument and the reason of each problem.
         """
         if not self._found:
             return
-        raise RefusedArgumentsError(self._component, self._found)
+        raise InvalidArgumentsError(self._component, self._found)
