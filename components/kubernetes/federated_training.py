@@ -15,9 +15,9 @@ from falaj.components.kubernetes._load_balancer import checked_address, private_
 from falaj.components.kubernetes._objects import Manifest, declare, metadata, token
 from falaj.components.kubernetes._validation import amount, cidr, is_private, object_name
 from falaj.components.kubernetes.training.arguments import Run, RunArgs
-from falaj.components.kubernetes.training.checks import checked_run
 from falaj.components.kubernetes.training.jobs import network_policy, queue_labels, selector
 from falaj.components.kubernetes.training.pods import DATA, RUNS, gang, gang_pods, template
+from falaj.components.kubernetes.training_job import checked_run
 from falaj.components.specification.argument_errors import ArgumentErrors
 from falaj.components.specification.described import described
 

@@ -13,9 +13,8 @@ from falaj.components.catalogue.region_names import host_abroad, may_be_site, pl
 from falaj.components.kubernetes._objects import Manifest, declare, token
 from falaj.components.kubernetes._placed import InCluster, InClusterArgs, check_in_cluster
 from falaj.components.kubernetes.admission import access, network, placement, storage, workloads
-from falaj.components.kubernetes.admission.policy import Policy
+from falaj.components.kubernetes.admission.policy import OPERATORS, ClusterScope, Policy
 from falaj.components.kubernetes.admission.policy import manifests as rendered
-from falaj.components.kubernetes.admission.scope import OPERATORS, ClusterScope
 from falaj.components.specification.argument_errors import ArgumentErrors
 from falaj.components.specification.described import described
 from falaj.components.specification.property_names import engine_inputs

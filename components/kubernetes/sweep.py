@@ -8,9 +8,9 @@ import pulumi
 
 from falaj.components.kubernetes._objects import Manifest, declare, token
 from falaj.components.kubernetes.training.arguments import Run, RunArgs
-from falaj.components.kubernetes.training.checks import check_arguments, checked_run
 from falaj.components.kubernetes.training.jobs import indexed_job, network_policy
 from falaj.components.kubernetes.training.pods import DATA, RUNS, template, trial_pods
+from falaj.components.kubernetes.training_job import check_arguments, checked_run
 from falaj.components.specification.argument_errors import ArgumentErrors
 from falaj.components.specification.described import described
 

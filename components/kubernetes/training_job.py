@@ -1,27 +1,228 @@
 """A training job: one GPU, a machine of them, many machines, or none."""
 
-from typing import Any
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Final, cast
 
 import pulumi
 
 from falaj.components.kubernetes._objects import Manifest, declare, token
-from falaj.components.kubernetes.training import checks
+from falaj.components.kubernetes._placed import InCluster, check_in_cluster
+from falaj.components.kubernetes._validation import amount, object_name, options
+from falaj.components.kubernetes.bill_of_materials import resolve
+from falaj.components.kubernetes.gpu_queues.queues import DEFAULT, PRIORITIES
 from falaj.components.kubernetes.training.arguments import (
+    Elastic,
     ElasticArgs,
+    Placement,
+    PodSize,
+    Run,
     TopologyArgs,
     TrainingJobArgs,
     TrainingJobSpec,
 )
 from falaj.components.kubernetes.training.jobs import (
+    LAUNCHER_IMAGE,
+    MOST_PROCESSES,
     elastic_job,
     job_set,
     network_policy,
     pod_monitor,
 )
+from falaj.components.kubernetes.training.placement import (
+    checked_topology,
+    devices,
+    fabric_devices,
+    is_gpu_flavor,
+)
+from falaj.components.kubernetes.training.pods import RESERVED
+from falaj.components.specification.argument_errors import ArgumentErrors
 
 __all__ = [
     "ElasticArgs", "TopologyArgs", "TrainingJob", "TrainingJobArgs", "check", "manifests",
 ]  # fmt: skip
+
+
+#: A job's name starts those of its pods, which are labels of DNS: at most 63 with the role, two
+#: indexes and what Kubernetes adds.
+NAME: Final = re.compile(r"^[a-z]([a-z0-9-]{0,34}[a-z0-9])?$")
+_FLAVOR: Final = re.compile(r"^[a-z0-9]([a-z0-9._-]{0,61}[a-z0-9])?$")
+_IMAGE: Final = re.compile(
+    r"^[a-z0-9]+([._/-]+[a-z0-9]+)*(:[A-Za-z0-9_][A-Za-z0-9._-]{0,127})?@sha256:[0-9a-f]{64}$"
+)
+_PATH: Final = re.compile(r"^[A-Za-z0-9][A-Za-z0-9._-]*(/[A-Za-z0-9][A-Za-z0-9._-]*)*$")
+_VARIABLE: Final = re.compile(r"^[A-Za-z_][A-Za-z0-9_]*$")
+_RESERVED: Final = ("PET_", "KUBERNETES_", "JOB_COMPLETION_")
+_NOTICE_SECONDS: Final[Mapping[str, int]] = {"eks": 120, "aks": 30, "existing": 120}
+"""How long before a spot machine goes it is told: AWS 2 minutes, Azure 30 seconds.
+docs.aws.amazon.com/AWSEC2/latest/UserGuide/spot-instance-termination-notices.html,
+learn.microsoft.com/azure/virtual-machines/linux/scheduled-events"""
+_MIB: Final = 1024
+#: Python with torch, before a byte of data.
+_PROCESS_MIB: Final = 512
+
+
+def checked_run(
+    name: str,
+    given: Mapping[str, Any],
+    errors: ArgumentErrors,
+    *,
+    needs_dataset: bool = True,
+    processes: int | None = None,
+) -> Run | None:
+    """The arguments of `RunArgs`; None where one was refused.
+
+    Args:
+        name: the workload's.
+        given: its arguments.
+        errors: gets what is wrong.
+        needs_dataset: whether Falaj's training runs in it.
+        processes: of each pod. Default: one for each GPU.
+    """
+    before = errors.count
+    if not NAME.match(name):
+        errors.add("name", name, "1 to 36 of a-z, 0-9 and '-', first a letter, last no '-'")
+    placed = check_in_cluster(given, errors)
+    flavor = errors.text(given, "flavor")
+    if flavor and not _FLAVOR.match(flavor):
+        errors.add("flavor", flavor, "the value of the nodes' label falaj.io/flavor")
+    size = _size(given, flavor, processes, errors)
+    objects = {
+        argument: object_name(argument, given.get(argument, default), errors)
+        for argument, default in (
+            ("checkpoints", None), ("queue", "default"), ("service_account", "trainer"),
+            ("monitoring_namespace", "monitoring"), ("data", given.get("checkpoints")),
+            ("namespace", f"{placed.tenant}-training" if placed else "training"),
+        )
+    }  # fmt: skip
+    priority = given.get("priority", DEFAULT)
+    errors.choice("priority", priority, tuple(PRIORITIES))
+    spot = _spot(given, placed, flavor, errors)
+    dataset = str(given.get("dataset", ""))
+    if needs_dataset:
+        dataset = errors.text(given, "dataset")
+    if dataset and not _PATH.match(dataset):
+        errors.add("dataset", dataset, "a path below the claim of datasets, without '..'")
+    arguments = words("arguments", given, errors)
+    env = _env(given, errors)
+    telemetry = errors.flag("telemetry", given.get("telemetry", True))
+    grace = _grace(given, placed, spot, errors)
+    image, fabric, level, mode = "", "none", None, "required"
+    if placed is not None:
+        image = _image(given, placed, size.gpus, errors)
+        fabric, interfaces = fabric_devices(given, placed, flavor, size.gpus, errors)
+        size = replace(size, resources={**size.resources, **interfaces})
+        level, mode = checked_topology(given, placed, errors)
+    if errors.count > before or placed is None:
+        return None
+    return Run(
+        placed, name, objects["namespace"], objects["service_account"], image, size,
+        Placement(flavor, spot, level, mode, fabric), objects["queue"], str(priority),
+        objects["checkpoints"], objects["data"], dataset, arguments, grace, env, telemetry,
+        objects["monitoring_namespace"],
+    )  # fmt: skip
+
+
+def words(argument: str, given: Mapping[str, Any], errors: ArgumentErrors) -> tuple[str, ...]:
+    """A command line's words, in order; unlike names, one may come twice."""
+    value: object = given.get(argument, ())
+    if isinstance(value, str) or not isinstance(value, Sequence):
+        errors.add(argument, value, "a list of texts, one for each word of the command line")
+        return ()
+    found: list[str] = []
+    for position, word in enumerate(cast("Sequence[object]", value)):
+        if isinstance(word, str) and word:
+            found.append(word)
+        else:
+            errors.add(f"{argument}[{position}]", word, "text that is not empty")
+    return tuple(found)
+
+
+def _size(
+    given: Mapping[str, Any], flavor: str, processes: int | None, errors: ArgumentErrors
+) -> PodSize:
+    fallback = 1 if is_gpu_flavor(flavor) else 0
+    gpus = errors.whole("gpus_per_node", given.get("gpus_per_node", fallback), 0, 16)
+    device = devices(flavor, gpus, errors)
+    cpus = amount("cpus", given.get("cpus", 3 * gpus or 2), errors)
+    memory = amount("memory_gib", given.get("memory_gib", 12 * gpus or 4), errors)
+    shared = amount("shared_memory_gib", given.get("shared_memory_gib", 2 * gpus or 0.5), errors)
+    scratch = errors.whole("scratch_gib", given.get("scratch_gib", 10), 1, 30_000)
+    count = processes or max(1, gpus)
+    if gpus and count != gpus:
+        errors.add(
+            "processes_per_node", count, f"{gpus}, or leave it out",
+            "each process has one GPU",
+        )  # fmt: skip
+    if shared * _MIB + count * _PROCESS_MIB > memory * _MIB:
+        errors.add(
+            "memory_gib", memory,
+            f"at least {shared + count * _PROCESS_MIB / _MIB:g}: /dev/shm counts as memory and "
+            f"each of {count} process(es) takes half a GiB to start",
+        )  # fmt: skip
+    resources = {
+        "cpu": f"{round(cpus * 1000)}m",
+        "memory": f"{round(memory * _MIB)}Mi",
+        "ephemeral-storage": f"{scratch + 1}Gi",
+        **device,
+    }
+    return PodSize(resources, gpus, count, round(shared * _MIB), scratch)
+
+
+def _spot(
+    given: Mapping[str, Any], placed: InCluster | None, flavor: str, errors: ArgumentErrors
+) -> bool:
+    spot = errors.flag("spot", given.get("spot", flavor.endswith("-spot")))
+    if spot and placed is not None and placed.data_class == "restricted":
+        errors.say(
+            "spot",
+            "is not for data_class 'restricted': memory of a machine that is taken back is out "
+            "of one's hands; use a flavor on demand",
+        )
+    if not spot and flavor.endswith("-spot"):
+        errors.say("spot", f"given false, but {flavor!r} has spot machines alone")
+    return spot
+
+
+def _grace(
+    given: Mapping[str, Any], placed: InCluster | None, spot: bool, errors: ArgumentErrors
+) -> int:
+    notice = _NOTICE_SECONDS[placed.distribution] if placed is not None else 120
+    most = notice if spot else 3_600
+    seconds = errors.whole("grace_seconds", given.get("grace_seconds", min(120, most)), 10, most)
+    return min(seconds, most)
+
+
+def _env(given: Mapping[str, Any], errors: ArgumentErrors) -> dict[str, str]:
+    values = errors.mapping("env", given["env"]) if "env" in given else {}
+    for name in values:
+        if not _VARIABLE.match(name):
+            errors.add(f"env[{name!r}]", name, "letters, digits and '_', first no digit")
+        elif name.startswith(_RESERVED) or name in RESERVED:
+            errors.say(f"env[{name!r}]", "is set by the component; leave it out")
+    return values
+
+
+def _image(given: Mapping[str, Any], placed: InCluster, gpus: int, errors: ArgumentErrors) -> str:
+    if (own := given.get("image")) is not None:
+        if isinstance(own, str) and _IMAGE.match(own):
+            return placed.image(own)
+        errors.add("image", own, "repository@sha256:… below the registry, in lower case")
+        return ""
+    short = "falaj-training" if gpus else "falaj-training-cpu"
+    return resolve(placed, [short], given.get("images"), errors).get(short, "")
+
+
+FRAMEWORKS: Final = ("pytorch", "tensorflow", "horovod", "parameter-server")
+MOST_NODES: Final = 512
+#: Set from the component's own arguments; ``--resume never`` would lose the work of each attempt.
+_OURS: Final = (
+    "--output", "--dataset", "--processes", "--device", "--progress", "--metrics", "--resume",
+    "--json",
+)  # fmt: skip
 
 
 def check(name: str, args: TrainingJobArgs) -> TrainingJobSpec:
@@ -30,7 +231,122 @@ def check(name: str, args: TrainingJobArgs) -> TrainingJobSpec:
     Raises:
         pulumi.InputPropertiesError: with every argument that was refused, and why.
     """
-    return checks.check(name, args)
+    errors = ArgumentErrors(f"TrainingJob {name!r}")
+    given: Mapping[str, Any] = {key: value for key, value in args.items() if value is not None}
+    errors.names(given, TrainingJobArgs)
+    framework = str(given.get("framework", "pytorch"))
+    errors.choice("framework", framework, FRAMEWORKS)
+    program = words("program", given, errors)
+    _check_program(given, framework, program, errors)
+    nodes = errors.whole("nodes", given.get("nodes", 1), 1, MOST_NODES)
+    processes: int | None = None
+    if "processes_per_node" in given:
+        processes = errors.whole("processes_per_node", given["processes_per_node"], 1, 256)
+    run = checked_run(name, given, errors, needs_dataset=not program, processes=processes)
+    if not program:
+        check_arguments(given, errors)
+    elastic = _elastic(given, framework, nodes, errors)
+    servers = _servers(given, framework, errors)
+    launcher = ""
+    if framework == "horovod":
+        launcher = _launcher(given, nodes, run.size.processes if run else 1, errors)
+    restarts = errors.whole("max_restarts", given.get("max_restarts", 3), 0, 100)
+    ttl = _ttl(given, program, errors)
+    errors.raise_if_any()
+    if run is None:
+        raise AssertionError("what can't be used was refused")
+    return TrainingJobSpec(
+        run, program, framework, nodes, servers, elastic, restarts, ttl, launcher
+    )
+
+
+def check_arguments(given: Mapping[str, Any], errors: ArgumentErrors) -> None:
+    """Refuse arguments of the training that the component writes itself."""
+    for argument in given.get("arguments", ()):
+        option = str(argument).partition("=")[0]
+        if option in _OURS:
+            errors.add(
+                "arguments", argument, "options of training such as --epochs",
+                "that one is set by the component, from its own arguments",
+            )  # fmt: skip
+
+
+def _check_program(
+    given: Mapping[str, Any], framework: str, program: tuple[str, ...], errors: ArgumentErrors
+) -> None:
+    if framework != "pytorch" and framework in FRAMEWORKS:
+        for argument in ("program", "image"):
+            if not given.get(argument):
+                errors.say(
+                    argument,
+                    f"missing; needed for framework {framework!r}: Falaj's own training and image "
+                    "are PyTorch's, a team brings its own",
+                )
+    if program and ("arguments" in given or "dataset" in given):
+        errors.say("program", "has its own arguments; leave out 'arguments' and 'dataset'")
+
+
+def _elastic(
+    given: Mapping[str, Any], framework: str, nodes: int, errors: ArgumentErrors
+) -> Elastic | None:
+    if given.get("elastic") is None:
+        return None
+    asked = options("elastic", given["elastic"], ElasticArgs, errors)
+    least = errors.whole("elastic.min_nodes", asked.get("min_nodes", 1), 1, MOST_NODES)
+    most = errors.whole("elastic.max_nodes", asked.get("max_nodes", nodes), least, MOST_NODES)
+    if framework == "horovod":
+        errors.say(
+            "elastic",
+            "is PyTorch's: Horovod's own elastic mode has a driver that starts processes on other "
+            "machines by ssh; a gang that lost a machine starts again from its checkpoint",
+        )
+    elif framework != "pytorch":
+        errors.say("elastic", f"is PyTorch's; {framework} has no such rendezvous")
+    if given.get("topology") is not None:
+        errors.say(
+            "topology", "can't be had with 'elastic': Kueue places gangs of a fixed size only"
+        )
+    if not least <= nodes <= most:
+        errors.add("nodes", nodes, f"{least} to {most}, as elastic says")
+    if most == 1:
+        errors.add("elastic.max_nodes", most, "at least 2", "else leave 'elastic' out")
+    return Elastic(least, most)
+
+
+def _launcher(given: Mapping[str, Any], nodes: int, processes: int, errors: ArgumentErrors) -> str:
+    """The image that Horovod's launcher comes from."""
+    if nodes * processes > MOST_PROCESSES:
+        errors.add(
+            "nodes", nodes, f"at most {MOST_PROCESSES // processes} of {processes} process(es)",
+            "each of Horovod's processes talks to every other one; use PyTorch for more",
+        )  # fmt: skip
+    placed = check_in_cluster(
+        given, ArgumentErrors("the same")
+    )  # what is wrong there is said already
+    if placed is None:
+        return ""
+    found = resolve(placed, [LAUNCHER_IMAGE], given.get("images"), errors)
+    return found.get(LAUNCHER_IMAGE, "")
+
+
+def _servers(given: Mapping[str, Any], framework: str, errors: ArgumentErrors) -> int:
+    servers = errors.whole("parameter_servers", given.get("parameter_servers", 1), 1, 64)
+    if "parameter_servers" in given and framework != "parameter-server":
+        errors.say("parameter_servers", "is for framework 'parameter-server'")
+    return servers
+
+
+def _ttl(given: Mapping[str, Any], program: tuple[str, ...], errors: ArgumentErrors) -> int | None:
+    if "ttl_hours" not in given:
+        return None
+    hours = errors.whole("ttl_hours", given["ttl_hours"], 1, 24 * 365)
+    if program:
+        errors.say(
+            "ttl_hours",
+            "is for Falaj's own training alone: whatever declares a removed job makes it again, "
+            "and a program that doesn't see that it was done would run once more",
+        )
+    return hours * 3_600
 
 
 def manifests(spec: TrainingJobSpec) -> list[Manifest]:

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import yaml
 
-from falaj.components.kubernetes.admission.scope import ACCOUNTS
+from falaj.components.kubernetes.admission.policy import ACCOUNTS
 from falaj.engine.controlplane import ControlPlane, addons, binaries
 from falaj.engine.gobuild import module_folders
 from falaj.engine.progress import to_stderr

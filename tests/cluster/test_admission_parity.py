@@ -14,8 +14,8 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 from falaj.components.catalogue.clusters.pod_rules import POD_RULES, Field, Value
-from falaj.components.kubernetes.admission.pods import SHAPES, check_of
 from falaj.components.kubernetes.admission.policy import Policy, manifests
+from falaj.components.kubernetes.admission.workloads import SHAPES, check_of
 from falaj.components.kubernetes.residency import check, policies
 from falaj.engine.controlplane import ControlPlane, start
 from falaj.engine.controlplane.objects import wait_for

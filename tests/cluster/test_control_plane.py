@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from kubernetes.client.exceptions import ApiException
 
-from falaj.components.kubernetes.gpu_queues.pools import CREDIT
+from falaj.components.kubernetes.gpu_queues.queues import CREDIT
 from falaj.engine.controlplane import ControlPlane
 from falaj.engine.controlplane.objects import wait_for
 from falaj.engine.errors import EngineError

@@ -2,8 +2,8 @@
 
 A declaration is read by two: the policy packs judge objects by it before they are deployed
 (`policies/rules/kubernetes/pod_security.py`), and `Residency` renders those with an `admission`
-to the CEL of a ValidatingAdmissionPolicy (`components/kubernetes/admission/pods.py`). A new rule
-of this form is an entry of `POD_RULES`, and its cases beside the pack's rules.
+to the CEL of a ValidatingAdmissionPolicy (`components/kubernetes/admission/workloads.py`). A new
+rule of this form is an entry of `POD_RULES`, and its cases beside the pack's rules.
 
 The values are those of the Pod Security Standards where they say something:
 https://kubernetes.io/docs/concepts/security/pod-security-standards/

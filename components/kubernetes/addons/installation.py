@@ -1,8 +1,11 @@
-"""What a platform installs, in which order: pure functions of its arguments."""
+"""What a platform installs, in which order: pure functions of its arguments.
+
+Each add-on has namespaces, in which nobody may talk to anybody but for what it names.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, cast
 
@@ -11,18 +14,20 @@ from falaj.components.kubernetes._placed import InCluster, check_in_cluster
 from falaj.components.kubernetes._validation import OptionsChecker
 from falaj.components.kubernetes.addons import ADDONS
 from falaj.components.kubernetes.addons.addon import (
+    MONITORING,
     PRIORITY_CLASS,
     Addon,
+    Namespace,
     PlatformSpec,
+    Scrape,
     Traffic,
     Values,
 )
-from falaj.components.kubernetes.addons.network_policies import namespace, policies
 from falaj.components.kubernetes.bill_of_materials import resolve
-from falaj.components.kubernetes.monitoring.prometheus import monitor
 from falaj.components.nearest import nearest
 from falaj.components.specification.address_plan import private_ranges
 from falaj.components.specification.argument_errors import ArgumentErrors
+from falaj.components.specification.kubernetes_version import DEFAULT as KUBERNETES
 
 #: Above every tenant's priorities; 1,000,000,000 is the most that users' classes may have.
 _PRIORITY: Final = 1_000_000
@@ -155,7 +160,9 @@ def foundation(spec: PlatformSpec) -> list[Manifest]:
         traffic = addon.traffic(spec)
         for each in addon.namespaces:
             found.append(namespace(spec, each))
-            found += policies(spec, each.name, _present(spec, traffic.get(each.name, Traffic())))
+            found += network_policies(
+                spec, each.name, _present(spec, traffic.get(each.name, Traffic()))
+            )
     return found
 
 
@@ -175,6 +182,134 @@ def _present(spec: PlatformSpec, traffic: Traffic) -> Traffic:
         {name: ports for name, ports in traffic.callers.items() if name not in absent},
         {name: ports for name, ports in traffic.calls.items() if name not in absent},
     )
+
+
+_NAME: Final = "kubernetes.io/metadata.name"
+_SECURITY: Final = "pod-security.kubernetes.io"
+#: The service's port, and the API server's own behind it: policies see either, by CNI.
+_API_SERVER: Final = (443, 6443)
+#: https://docs.aws.amazon.com/eks/latest/userguide/pod-id-how-it-works.html
+_POD_IDENTITY: Final = "169.254.170.23/32"
+
+
+def namespace(spec: PlatformSpec, of: Namespace) -> Manifest:
+    """A namespace with its pod security standard, written into its labels with the reason."""
+    about = spec.metadata(of.name)
+    for mode in ("enforce", "audit", "warn"):
+        about["labels"][f"{_SECURITY}/{mode}"] = of.level
+        about["labels"][f"{_SECURITY}/{mode}-version"] = f"v{KUBERNETES}"
+    if of.why:
+        about["annotations"]["falaj.io/reason"] = of.why
+    return {"apiVersion": "v1", "kind": "Namespace", "metadata": about}
+
+
+def network_policies(spec: PlatformSpec, name: str, traffic: Traffic) -> list[Manifest]:
+    """Default deny for a namespace, and an exception for each thing that ``traffic`` names."""
+
+    def policy(
+        of: str,
+        ingress: Sequence[Mapping[str, Any]] | None = None,
+        egress: Sequence[Mapping[str, Any]] | None = None,
+    ) -> Manifest:
+        rules: dict[str, Any] = {"podSelector": {}, "policyTypes": []}
+        for key, given in (("ingress", ingress), ("egress", egress)):
+            if given is not None:
+                rules["policyTypes"].append(key.capitalize())
+                rules |= {key: list(given)} if given else {}
+        return {
+            "apiVersion": "networking.k8s.io/v1",
+            "kind": "NetworkPolicy",
+            "metadata": spec.metadata(of, name),
+            "spec": rules,
+        }
+
+    control_plane = _ranges(spec.control_plane_cidrs)
+    dns = {
+        "to": [{**_peer("kube-system"), "podSelector": {"matchLabels": {"k8s-app": "kube-dns"}}}],
+        "ports": [{"port": 53, "protocol": "UDP"}, *_ports([53])],
+    }
+    within = [{"podSelector": {}}]
+    found = [
+        policy("default-deny", (), ()),
+        policy("allow-names", egress=[dns]),
+        policy("allow-within", [{"from": within}], [{"to": within}]),
+    ]
+    if traffic.api_server:
+        call = {"to": control_plane, "ports": _ports(_API_SERVER)}
+        found.append(policy("allow-api-server", egress=[call]))
+    if traffic.webhooks:
+        call = {"from": control_plane, "ports": _ports(traffic.webhooks)}
+        found.append(policy("allow-webhooks", [call]))
+    if traffic.scrapes and spec.has("monitoring"):
+        scrape = {"from": [_peer(MONITORING)], "ports": _ports(traffic.scrapes)}
+        found.append(policy("allow-scrapes", [scrape]))
+    if traffic.endpoints:
+        calls = [{"to": _ranges(spec.endpoint_cidrs), "ports": _ports([443])}]
+        if spec.placed.distribution == "eks":
+            calls.append({"to": _ranges([_POD_IDENTITY]), "ports": _ports([80])})
+        found.append(policy("allow-endpoints", egress=calls))
+    for caller, ports in traffic.callers.items():
+        rule = {"from": [_peer(caller)], "ports": _ports(ports)}
+        found.append(policy(f"allow-from-{_policy_suffix(caller)}", [rule]))
+    for called, ports in traffic.calls.items():
+        rule = {"to": [_peer(called)], "ports": _ports(ports)}
+        found.append(policy(f"allow-to-{_policy_suffix(called)}", egress=[rule]))
+    return found
+
+
+def _policy_suffix(namespace: str) -> str:
+    return {"*": "everywhere", "duty:serving": "serving"}.get(namespace, namespace)
+
+
+def _peer(namespace: str) -> dict[str, Any]:
+    if namespace == "*":
+        return {"namespaceSelector": {}}
+    key, colon, value = namespace.partition(":")
+    labels = {f"falaj.io/{key}": value} if colon else {_NAME: namespace}
+    return {"namespaceSelector": {"matchLabels": labels}}
+
+
+def _ranges(cidrs: Iterable[str]) -> list[dict[str, Any]]:
+    return [{"ipBlock": {"cidr": cidr}} for cidr in cidrs]
+
+
+def _ports(ports: Iterable[int]) -> list[dict[str, Any]]:
+    return [{"port": port, "protocol": "TCP"} for port in ports]
+
+
+#: https://prometheus-operator.dev/docs/api-reference/api/
+_MONITORING_API: Final = "monitoring.coreos.com/v1"
+
+
+def monitor(spec: PlatformSpec, scrape: Scrape) -> Manifest:
+    """A `PodMonitor`; a `ServiceMonitor` for metrics behind TLS and a login.
+
+    It is in the add-on's namespace, where the certificate's secret is.
+    """
+    name = next(iter(scrape.labels.values()))
+    selector = {"matchLabels": dict(scrape.labels)}
+    if not scrape.certificate:
+        port = {"portNumber" if isinstance(scrape.port, int) else "port": scrape.port}
+        return {
+            "apiVersion": _MONITORING_API,
+            "kind": "PodMonitor",
+            "metadata": spec.metadata(name, scrape.namespace),
+            "spec": {"selector": selector, "podMetricsEndpoints": [{**port, "path": scrape.path}]},
+        }
+    authority = {"secret": {"name": scrape.certificate, "key": "ca.crt"}}
+    endpoint: dict[str, Any] = {
+        "port": scrape.port,
+        "path": scrape.path,
+        "scheme": "https",
+        "bearerTokenFile": "/var/run/secrets/kubernetes.io/serviceaccount/token",
+        "tlsConfig": {"ca": authority, "serverName": scrape.server},
+    }
+    return {
+        "apiVersion": _MONITORING_API,
+        "kind": "ServiceMonitor",
+        "metadata": spec.metadata(name, scrape.namespace),
+        "spec": {"selector": selector, "endpoints": [endpoint]},
+    }
 
 
 def installations(spec: PlatformSpec) -> Iterator[Installation]:

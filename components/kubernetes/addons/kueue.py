@@ -23,7 +23,7 @@ from falaj.components.kubernetes.addons.addon import (
     Values,
     resources,
 )
-from falaj.components.kubernetes.gpu_queues.pools import transformations
+from falaj.components.kubernetes.gpu_queues.queues import transformations
 
 _NAMESPACE: Final = "kueue-system"
 #: What users run. JobSet and Trainer wait for their definitions where those come later.

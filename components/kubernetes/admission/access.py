@@ -6,9 +6,18 @@ made, and marks of all are changed, by who may change policies.
 
 from falaj.components.catalogue.clusters.rights import ESCALATIONS, EVERYBODY, HARMLESS, READS
 from falaj.components.kubernetes._placed import DATA_CLASS_LABEL, TENANT_LABEL
-from falaj.components.kubernetes.admission.expressions import text, texts, when
-from falaj.components.kubernetes.admission.policy import Check, Policy, Target
-from falaj.components.kubernetes.admission.scope import ACCOUNTS, ROLE_MAKERS, ClusterScope, joined
+from falaj.components.kubernetes.admission.policy import (
+    ACCOUNTS,
+    ROLE_MAKERS,
+    Check,
+    ClusterScope,
+    Policy,
+    Target,
+    joined,
+    text,
+    texts,
+    when,
+)
 
 _GROUP = "rbac.authorization.k8s.io"
 _RESOURCES = 'r.?resources.orValue([]).join("/")'

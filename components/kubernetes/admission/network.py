@@ -18,15 +18,19 @@ from falaj.components.catalogue.clusters.load_balancers import (
     SCHEMES,
     SWITCHES,
 )
-from falaj.components.kubernetes.admission.expressions import (
+from falaj.components.kubernetes.admission.policy import (
+    CLUSTER,
+    Check,
+    ClusterScope,
+    Policy,
+    Target,
     is_own_address,
     is_own_host,
+    joined,
     text,
     texts,
     when,
 )
-from falaj.components.kubernetes.admission.policy import Check, Policy, Target
-from falaj.components.kubernetes.admission.scope import CLUSTER, ClusterScope, joined
 
 _EXTERNAL = "kubernetes-external-host"
 _HOST = "kubernetes-ingress-host"

@@ -1,15 +1,18 @@
 """Where nodes, pods and what is made for them are: in the cluster's own place."""
 
-from falaj.components.kubernetes.admission.expressions import text, when
-from falaj.components.kubernetes.admission.pods import DAEMON_SETS, PodPolicy, Shape, refused
-from falaj.components.kubernetes.admission.policy import Check, Policy, Target
-from falaj.components.kubernetes.admission.scope import (
+from falaj.components.kubernetes.admission.policy import (
     PLACE_KEYS,
+    Check,
     ClusterScope,
+    Policy,
+    Target,
     abroad_in_map,
     abroad_in_terms,
     joined,
+    text,
+    when,
 )
+from falaj.components.kubernetes.admission.workloads import DAEMON_SETS, PodPolicy, Shape, refused
 
 _ABROAD = "kubernetes-placement-abroad"
 _DEMANDS = "requiredDuringSchedulingIgnoredDuringExecution.?nodeSelectorTerms"

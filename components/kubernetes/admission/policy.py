@@ -1,16 +1,126 @@
-"""A policy of admission: what it matches, what it refuses, and how it says so.
+"""A policy of admission: what it matches, what it refuses, how it says so, and its scope.
+
+The scope is what one cluster allows: its place, its networks, and namespaces that may do more.
 
 Every check yields a list of texts, each what is wrong; an object passes where all lists are empty.
 The same texts stand in the message and in the audit log, under the id of the pack's rule.
 https://kubernetes.io/docs/reference/access-authn-authz/validating-admission-policy/
 """
 
-from collections.abc import Iterator, Mapping
+import json
+import re
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from falaj.components import catalogue
+from falaj.components.catalogue.clusters.addresses import DOMAINS, OWN_RANGES, PRIVATE_SUFFIXES
+from falaj.components.catalogue.clusters.node_labels import REGION_KEYS, ZONE_KEYS
 from falaj.components.kubernetes._objects import Manifest
-from falaj.components.kubernetes.admission.expressions import text
+from falaj.components.kubernetes._placed import CLOUDS, InCluster
+
+# Parts of CEL expressions: https://kubernetes.io/docs/reference/using-api/cel/
+
+CONTAINER_LISTS = ("containers", "initContainers", "ephemeralContainers")
+
+
+def text(value: str) -> str:
+    """A literal text."""
+    return json.dumps(value, ensure_ascii=False)
+
+
+def literal(value: str | int | bool) -> str:
+    """A literal text, number or truth."""
+    return json.dumps(value, ensure_ascii=False)
+
+
+def texts(values: Iterable[str]) -> str:
+    """A literal list of texts, sorted where its order says nothing."""
+    listed = sorted(values) if isinstance(values, (set, frozenset)) else values
+    return "[" + ", ".join(text(each) for each in listed) + "]"
+
+
+def each_container(wrong: str, said: str = "c.name") -> str:
+    """What is wrong with containers ``c`` of every list, as a list of texts.
+
+    Args:
+        wrong: whether container ``c`` is one to name.
+        said: the text about it. Default: its name.
+    """
+    return " + ".join(
+        f"variables.pod.?{each}.orValue([]).filter(c, {wrong}).map(c, {said})"
+        for each in CONTAINER_LISTS
+    )
+
+
+def when(condition: str, said: str) -> str:
+    """A list of one text where the condition holds, else of none."""
+    return f"({condition} ? [{said}] : [])"
+
+
+def is_own_address(address: str, own: Iterable[str] = ()) -> str:
+    """Whether a text is an address of one's own networks; ``own`` are further ranges."""
+    ranges = texts([*OWN_RANGES, *own])
+    return f"(isIP({address}) && {ranges}.exists(n, cidr(n).containsIP(ip({address}))))"
+
+
+def is_own_host(host: str, pattern: str, own: Iterable[str] = ()) -> str:
+    """Whether a host may be reached: an own address, a name that ``pattern`` has, a service's.
+
+    Two labels, of which the last isn't a domain that companies register names in, are a service
+    and its namespace.
+    """
+    service = text(r"^[^.]+\.[a-z](?:[a-z0-9-]*[a-z0-9])$")
+    domain = text(rf"\.(?:[a-z]{{2}}|{'|'.join(sorted(DOMAINS))})$")
+    return (
+        f"({is_own_address(host, own)} || (!isIP({host}) && ({host}.lowerAscii().matches("
+        f"{text(pattern)}) || ({host}.lowerAscii().matches({service}) && "
+        f"!{host}.lowerAscii().matches({domain})))))"
+    )
+
+
+def hosts_pattern(regions: Iterable[tuple[str, str]], listed: Iterable[str]) -> str:
+    """Names of hosts that may be reached, as a regular expression of RE2.
+
+    Args:
+        regions: cloud and region whose own services may be.
+        listed: further hosts; ``*.example.ae`` with all below it.
+    """
+    private = "|".join(re.escape(each[1:]) for each in PRIVATE_SUFFIXES)
+    names = [r"[^.]+", rf".+\.(?:{private})"]
+    for cloud, region in regions:
+        if cloud == "aws":
+            names.append(rf"(?:.+\.)?{region}\.(?:[a-z]+\.)?(?:amazonaws\.com|api\.aws|on\.aws)")
+        else:
+            names.append(
+                rf"(?:.+\.)?{region}\.(?:(?:cloudapp|monitor|data)\.)*"
+                r"(?:azure\.com|azure\.net|windows\.net|azurecr\.io|azmk8s\.io)"
+            )
+    for each in listed:
+        name = re.split(r"[:/]", each, maxsplit=1)[0].lower()
+        names.append(r".+\." + re.escape(name[2:]) if name.startswith("*.") else re.escape(name))
+    return rf"^(?:{'|'.join(names)})\.?$"
+
+
+def images_pattern(registries: Iterable[str], regions: Iterable[str] = ()) -> str:
+    """References to images of some registries, as a regular expression of RE2 in small letters.
+
+    Args:
+        registries: ``host``, ``*.host`` or ``host:port/path``.
+        regions: regions of AWS, all of whose private registries may be used.
+    """
+    found: list[str] = []
+    for each in registries:
+        host, _, path = each.lower().strip("/").partition("/")
+        host = host.removesuffix(":443")
+        name = r"[a-z0-9.-]+\." + re.escape(host[2:]) if host.startswith("*.") else re.escape(host)
+        port = "" if ":" in host else "(?::443)?"
+        found.append(f"{name}{port}/" + (rf"{re.escape(path)}(?:/|:|@|$)" if path else ""))
+    for region in regions:
+        found.append(rf"[0-9]{{12}}\.dkr\.ecr(?:-fips)?\.{region}\.amazonaws\.com(?::443)?/")
+        found.append(rf"[0-9]{{12}}\.dkr-ecr(?:-fips)?\.{region}\.on\.aws(?::443)?/")
+    return f"^(?:{'|'.join(found)})"
+
 
 API = "admissionregistration.k8s.io/v1"
 RULES_ANNOTATION = "falaj.io/policy-rules"
@@ -167,3 +277,127 @@ def _spec(policy: Policy) -> dict[str, Any]:
         "validations": validations,
         "auditAnnotations": annotations,
     }
+
+
+ACCOUNTS = "system:serviceaccount:"
+"""What names of service accounts begin with, before ``NAMESPACE:NAME``."""
+#: The system's own: objects in them come with the cluster.
+CLUSTER = frozenset({"kube-system", "kube-public", "kube-node-lease"})
+#: Agents of the platform's add-ons, which need their nodes: drivers of GPUs and networks, the
+#: mesh, metrics of nodes. Nothing else runs there.
+AGENTS = frozenset({
+    "gpu-operator", "network-operator", "efa-device-plugin", "istio-nodes", "monitoring-nodes",
+})  # fmt: skip
+#: Operators among them that make cluster roles for their agents, with their own accounts: wide
+#: ones, as `*` on nodes. The API server lets nobody give more than he has himself.
+#: https://kubernetes.io/docs/reference/access-authn-authz/rbac/#privilege-escalation-prevention-and-bootstrapping
+ROLE_MAKERS = frozenset({"gpu-operator", "network-operator"})
+#: The other add-ons of the platform: operators, which need rights and tokens but not their nodes.
+OPERATORS = frozenset({
+    "kueue-system", "jobset-system", "kubeflow-system", "kserve", "keda", "cert-manager",
+    "envoy-gateway-system", "external-secrets", "opencost", "istio-system", "monitoring",
+    "velero", "falaj-system",
+})  # fmt: skip
+
+
+@dataclass(frozen=True)
+class ClusterScope:
+    """What is allowed in one cluster: its place, registries, networks and namespaces."""
+
+    placed: InCluster
+    registries: tuple[str, ...] = ()
+    cluster_registries: tuple[str, ...] = ()
+    hosts: tuple[str, ...] = ()
+    networks: tuple[str, ...] = ()
+    storage_classes: tuple[str, ...] = ()
+    agents: frozenset[str] = frozenset()
+    audiences: tuple[str, ...] = ()
+    runtime_classes: tuple[str, ...] = ()
+
+    @property
+    def with_nodes(self) -> frozenset[str]:
+        """Namespaces whose pods may reach into their nodes."""
+        return CLUSTER | AGENTS | self.agents
+
+    @property
+    def platform(self) -> frozenset[str]:
+        """Namespaces of the system and of every add-on."""
+        return self.with_nodes | OPERATORS
+
+    @property
+    def zones(self) -> str:
+        """The values of zone labels, as a regular expression."""
+        place = self.placed
+        if place.zones:
+            return f"^(?:{'|'.join(each.replace('.', '[.]') for each in place.zones)})$"
+        if place.distribution == "eks":
+            ids = [each.id for each in catalogue.place("aws", place.region).zones]
+            return f"^(?:{place.region}[a-z]{''.join('|' + each for each in ids)})$"
+        if place.distribution == "aks":
+            return f"^{place.region}-[0-9]$"
+        return f"^{place.region}(?:-[a-z0-9.-]+)?$"
+
+    @property
+    def zones_said(self) -> str:
+        """The same in words."""
+        if self.placed.zones:
+            return ", ".join(self.placed.zones)
+        ways = {"eks": f"{self.placed.region}a …", "aks": f"{self.placed.region}-1 …"}
+        return f"zones {ways.get(self.placed.distribution, self.placed.region + '-… ')}".strip()
+
+    @property
+    def said(self) -> str:
+        """Where things may be, in words."""
+        return f"region {self.placed.region}, {self.zones_said}"
+
+    @property
+    def hosts_pattern(self) -> str:
+        """Names of hosts that may be reached."""
+        regions = [(each.cloud, each.region) for each in catalogue.all_places()]
+        return hosts_pattern(regions, self.hosts)
+
+    @property
+    def aws_regions(self) -> tuple[str, ...]:
+        """The region all of whose private registries are AWS' own; none on other platforms."""
+        return (self.placed.region,) if CLOUDS.get(self.placed.distribution) == "aws" else ()
+
+    def is_abroad(self, key: str, value: str, *, no_zone: bool = False) -> str:
+        """Whether a label ``key`` with ``value`` (CEL expressions) names another place.
+
+        Args:
+            key: the label's name.
+            value: its value.
+            no_zone: whether ``0`` passes, Azure's zone of machines that are in none.
+        """
+        none = f' && {value} != "0"' if no_zone and self.placed.distribution == "aks" else ""
+        return (
+            f"(({key} in {texts(REGION_KEYS)} && {value} != {text(self.placed.region)}) || "
+            f"({key} in {texts(ZONE_KEYS)} && !{value}.matches({text(self.zones)}){none}))"
+        )
+
+
+PLACE_KEYS = texts(REGION_KEYS | ZONE_KEYS)
+"""Labels that name places, as a list in CEL."""
+
+
+def abroad_in_map(scope: ClusterScope, labels: str, *, no_zone: bool = False) -> str:
+    """Labels of a map that name another place, each as ``key=value``."""
+    wrong = scope.is_abroad("k", f"{labels}[k]", no_zone=no_zone)
+    return f'{PLACE_KEYS}.filter(k, k in {labels} && {wrong}).map(k, k + "=" + {labels}[k])'
+
+
+def abroad_in_terms(scope: ClusterScope, terms: str, expressions: str = "matchExpressions") -> str:
+    """Terms of selectors that ask for another place, each as ``key in values``."""
+    wrong = scope.is_abroad("e.key", "v")
+    operator = ' && e.operator == "In"' if expressions == "matchExpressions" else ""
+    return (
+        f"{terms}.map(t, t.?{expressions}.orValue([]).filter(e, e.key in {PLACE_KEYS}{operator} "
+        f'&& e.?values.orValue([]).exists(v, {wrong})).map(e, e.key + " in " + '
+        f'e.?values.orValue([]).filter(v, {wrong}).join(" or ")).join(", "))'
+        '.filter(s, s != "")'
+    )
+
+
+def joined(parts: Iterable[str]) -> str:
+    """Lists as one."""
+    return " + ".join(parts)

@@ -8,9 +8,18 @@ from falaj.components.catalogue.clusters.storage_drivers import (
     PROVIDERS_OWN,
     Driver,
 )
-from falaj.components.kubernetes.admission.expressions import is_own_host, text, texts, when
-from falaj.components.kubernetes.admission.policy import Check, Policy, Target
-from falaj.components.kubernetes.admission.scope import CLUSTER, ClusterScope, abroad_in_terms
+from falaj.components.kubernetes.admission.policy import (
+    CLUSTER,
+    Check,
+    ClusterScope,
+    Policy,
+    Target,
+    abroad_in_terms,
+    is_own_host,
+    text,
+    texts,
+    when,
+)
 
 _KEY = "kubernetes-storage-class-key"
 _STAYS = "kubernetes-storage-abroad"

@@ -1,29 +1,55 @@
-"""How a cluster's GPUs are shared: who has how many, who borrows, and who makes way."""
+"""How a cluster's GPUs are shared: who has how many, who borrows, and who makes way.
+
+No quota is given twice, nor where there is no pool.
+"""
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final, NotRequired, TypedDict
 
 import pulumi
 
+from falaj.components import catalogue
 from falaj.components.kubernetes._objects import Manifest, declare, token
-from falaj.components.kubernetes.gpu_queues.arguments import (
-    GpuQueuesArgs,
-    GpuQueuesSpec,
-    QueueBurstArgs,
-    QueuePoolArgs,
-    QueuePreemptionArgs,
-    QueueProvisioningArgs,
-    QueueShareArgs,
-    QueueTenantArgs,
-    QueueWorkerArgs,
-    check,
+from falaj.components.kubernetes._placed import (
+    CLOUDS,
+    DISTRIBUTIONS,
+    InCluster,
+    InClusterArgs,
+    check_in_cluster,
 )
-from falaj.components.kubernetes.gpu_queues.pools import flavor, topologies
+from falaj.components.kubernetes._validation import amount, by_name, object_name, options
 from falaj.components.kubernetes.gpu_queues.queues import (
+    CAPACITIES,
+    CLASSES,
+    GPU,
+    HOSTS,
+    LEVELS,
     PROVISIONING,
+    SHARED,
+    TOPOLOGY,
+    Burst,
+    Pool,
+    Preemption,
+    Provisioning,
+    Queue,
+    Share,
+    Worker,
     burst,
     cluster_queue,
     cohort,
+    credits_of,
+    flavor,
     priorities,
     provisioning,
+    quantity,
+    topologies,
 )
+from falaj.components.specification.argument_errors import ArgumentErrors
+from falaj.components.specification.described import described
+from falaj.components.specification.node_labels import checked_taints
+from falaj.components.specification.placed import DATA_CLASSES
 from falaj.components.specification.property_names import engine_inputs
 
 __all__ = [
@@ -39,6 +65,488 @@ __all__ = [
     "check",
     "manifests",
 ]
+
+
+class QueuePoolArgs(TypedDict):
+    """Nodes that carry the same label ``falaj.io/flavor``."""
+
+    nodes: int
+    """Most nodes, as the pool scales to."""
+    cpu: float
+    """Cores of one node that are left for pods."""
+    memory_gib: int
+    """Memory of one node that is left for pods."""
+    devices: NotRequired[dict[str, int]]
+    """GPUs or parts of them that one node offers, by name: ``{"nvidia.com/gpu": 8}``. Default:
+    none."""
+    capacity: NotRequired[str]
+    """``on-demand``, ``spot``, ``reservation`` or ``capacity-block``. Default: ``on-demand``."""
+    taints: NotRequired[list[str]]
+    """``key=value:Effect``, beside that of GPU nodes. Default: none."""
+    topology: NotRequired[bool]
+    """Whether gangs are placed by the cluster's topology, whose labels all its nodes have. Only
+    nodes that exist have a place in it: pools that scale from zero need ``provisioning`` then.
+    Default: true for whole GPUs of an ``existing`` cluster; where any pool has it, the others are
+    placed by node alone."""
+    tenants: NotRequired[list[str]]
+    """Tenants that the pool is for. Default: whoever has a quota."""
+    tenants_share_gpus: NotRequired[bool]
+    """Whether several tenants may be on one GPU by time-slicing. Default: false."""
+
+
+class QueueShareArgs(TypedDict):
+    """What a tenant has of one pool."""
+
+    devices: NotRequired[dict[str, int]]
+    """Its own GPUs, or parts of them. Default: none; it borrows."""
+    cpu: NotRequired[float]
+    """Its own cores. Default: as large a part of the pool's as of its devices."""
+    memory_gib: NotRequired[int]
+    """Its own memory. Default: likewise."""
+    borrow: NotRequired[dict[str, int]]
+    """Most devices that it borrows from others, by name. Default: what is idle."""
+    lend: NotRequired[dict[str, int]]
+    """Most devices that it lends, by name. Default: what is idle."""
+
+
+class QueueTenantArgs(TypedDict):
+    """A tenant's queue."""
+
+    quotas: dict[str, QueueShareArgs]
+    """What it has of each pool, by flavour. It gets into no other pool."""
+    weight: NotRequired[float]
+    """Its claim to what is idle, against others'. Default: 1."""
+    strategy: NotRequired[str]
+    """``BestEffortFIFO`` lets small jobs pass a large one that waits; ``StrictFIFO`` doesn't.
+    Default: ``BestEffortFIFO``."""
+    data_class: NotRequired[str]
+    """Class of its data. Restricted data gets no spot machines and no time slices. Default: that
+    of the component."""
+
+
+class QueuePreemptionArgs(TypedDict):
+    """Who has to make way."""
+
+    reclaim: NotRequired[str]
+    """For a tenant that wants back what it lent: ``Any``, ``LowerPriority`` or ``Never``.
+    Default: ``Any``."""
+    within_queue: NotRequired[str]
+    """For another job of the same tenant: ``LowerPriority``, ``LowerOrNewerEqualPriority`` or
+    ``Never``. Default: ``LowerPriority``."""
+    while_borrowing: NotRequired[bool]
+    """Whether a job that borrows displaces others of at most ``falaj-normal``. Not with fair
+    sharing. Default: false."""
+
+
+class QueueWorkerArgs(TypedDict):
+    """Another cluster in the country."""
+
+    name: str
+    """Its name."""
+    distribution: str
+    """``eks``, ``aks`` or ``existing``."""
+    region: str
+    """The cloud's region in the country, or the name of a site."""
+    kubeconfig_secret: str
+    """Secret in ``kueue-system`` with the key ``kubeconfig``."""
+    acknowledge_degraded: NotRequired[str]
+    """As for the component. Default: a degraded region is refused."""
+
+
+class QueueBurstArgs(TypedDict):
+    """Where jobs may go beside this cluster."""
+
+    workers: list[QueueWorkerArgs]
+    """In the order that they are asked: one's own sites first, clouds after them."""
+    quotas: dict[str, dict[str, str]]
+    """What a tenant has there, by tenant and resource: ``{"acme": {"cpu": "500", "memory":
+    "4Ti", "nvidia.com/gpu": "32"}}``."""
+
+
+class QueueProvisioningArgs(TypedDict):
+    """Machines that the cluster autoscaler makes for whole gangs."""
+
+    flavors: list[str]
+    """Pools that it is asked for."""
+    class_name: NotRequired[str]
+    """Class of the ProvisioningRequest. Default:
+    ``best-effort-atomic-scale-up.autoscaling.x-k8s.io``."""
+    retries: NotRequired[int]
+    """How often it is asked again, 1 to 30 minutes later. Default: 3."""
+
+
+@described
+class GpuQueuesArgs(InClusterArgs):
+    """Arguments of `GpuQueues`."""
+
+    pools: dict[str, QueuePoolArgs]
+    """The cluster's pools, by the value of their label ``falaj.io/flavor``: ``h200``,
+    ``h200-mig-1g.18gb``, ``l4-time-slicing-4``, ``cpu-x86-64`` …"""
+    tenants: dict[str, QueueTenantArgs]
+    """Queues by tenant."""
+    topology_levels: NotRequired[list[str]]
+    """Labels of nodes from the widest domain to ``kubernetes.io/hostname``. Default: EKS' network
+    layers; elsewhere ``falaj.io/block`` and ``falaj.io/rack``."""
+    fair_sharing: NotRequired[bool]
+    """Whether Kueue is configured with fair sharing, as `Platform` does. Default: true."""
+    admission_fair_sharing: NotRequired[bool]
+    """Whether queues of one tenant take turns by what they used. Default: false."""
+    preemption: NotRequired[QueuePreemptionArgs]
+    """Who has to make way. Default: as stated there."""
+    burst: NotRequired[QueueBurstArgs]
+    """Other clusters in the country that take jobs (MultiKueue). Default: none."""
+    provisioning: NotRequired[QueueProvisioningArgs]
+    """Machines that are made before a job is admitted. Default: the autoscaler follows pods."""
+    priority_classes: NotRequired[bool]
+    """Whether the classes of priority are made here, once for a cluster. Default: true."""
+
+
+_QUANTITY: Final = re.compile(r"^\d+(\.\d+)?(m|k|M|G|T|Ki|Mi|Gi|Ti)?$")
+#: Kueue's limit of clusters in one configuration.
+_MOST_WORKERS: Final = 20
+
+
+def checked_burst(value: object, tenants: Sequence[str], errors: ArgumentErrors) -> Burst | None:
+    """Other clusters in the country, one's own before clouds."""
+    if value is None:
+        return None
+    given = options("burst", value, QueueBurstArgs, errors)
+    listed: Any = given.get("workers")
+    if not isinstance(listed, list | tuple) or not 1 <= len(listed) <= _MOST_WORKERS:
+        errors.add("burst.workers", listed, f"1 to {_MOST_WORKERS} clusters")
+        return None
+    workers = [_worker(f"burst.workers[{at}]", each, errors) for at, each in enumerate(listed)]
+    names = [each.name for each in workers]
+    for position, each in enumerate(workers):
+        at = f"burst.workers[{position}]"
+        if each.name in names[:position]:
+            errors.add(f"{at}.name", each.name, "each only once")
+        cloud_before = any(one.distribution != "existing" for one in workers[:position])
+        if each.distribution == "existing" and cloud_before:
+            errors.add(
+                at, each.name, "clusters of one's own before those of clouds",
+                "they are asked in this order; move it up",
+            )  # fmt: skip
+    quotas: dict[str, dict[str, str]] = {}
+    for tenant, resources in by_name("burst.quotas", given.get("quotas", {}), errors).items():
+        at = f"burst.quotas[{tenant!r}]"
+        if tenant not in tenants:
+            errors.add(at, tenant, f"tenants with a queue: {', '.join(tenants) or 'none'}")
+        quotas[tenant] = errors.mapping(at, resources)
+        for resource, most in quotas[tenant].items():
+            if not _QUANTITY.match(most):
+                errors.add(f"{at}[{resource!r}]", most, "a quantity such as 32, 500m or 4Ti")
+        for needed in ("cpu", "memory"):
+            if needed not in quotas[tenant]:
+                errors.say(f"{at}[{needed!r}]", "missing; every job asks for it")
+    return Burst(tuple(workers), quotas)
+
+
+def _worker(at: str, value: object, errors: ArgumentErrors) -> Worker:
+    given = options(at, value, QueueWorkerArgs, errors)
+    distribution, region = str(given.get("distribution")), str(given.get("region"))
+    errors.choice(f"{at}.distribution", distribution, DISTRIBUTIONS)
+    if distribution == "existing":
+        object_name(f"{at}.region", region, errors)
+    elif distribution in CLOUDS:
+        # As of the cluster itself: the region is in the country, and works or was accepted.
+        try:
+            place = catalogue.place(CLOUDS[distribution], region)
+            place.require_healthy(given.get("acknowledge_degraded"))
+        except catalogue.DegradedRegionError as error:
+            errors.say(f"{at}.acknowledge_degraded", str(error))
+        except catalogue.CatalogueError as error:
+            errors.say(f"{at}.region", str(error))
+    return Worker(
+        object_name(f"{at}.name", given.get("name"), errors),
+        distribution,
+        region,
+        object_name(f"{at}.kubeconfig_secret", given.get("kubeconfig_secret"), errors),
+    )
+
+
+def checked_provisioning(
+    value: object, flavors: Sequence[str], errors: ArgumentErrors
+) -> Provisioning | None:
+    """Machines that the autoscaler makes for a gang."""
+    if value is None:
+        return None
+    given = options("provisioning", value, QueueProvisioningArgs, errors)
+    chosen = errors.texts("provisioning.flavors", given.get("flavors", []))
+    if not chosen:
+        errors.add("provisioning.flavors", given.get("flavors"), "at least one pool")
+    for position, each in enumerate(chosen):
+        if each not in flavors:
+            errors.add(
+                f"provisioning.flavors[{position}]", each,
+                f"the pools of this cluster: {', '.join(flavors) or 'none'}",
+            )  # fmt: skip
+    name = given.get("class_name", CLASSES[0])
+    errors.choice("provisioning.class_name", name, CLASSES)
+    retries = errors.whole("provisioning.retries", given.get("retries", 3), 0, 100)
+    return Provisioning(str(name), chosen, retries)
+
+
+_MOST_NODES: Final = 100_000
+_LEVEL: Final = re.compile(r"^([a-z0-9]([a-z0-9.-]*[a-z0-9])?/)?[A-Za-z0-9]([\w.-]*[A-Za-z0-9])?$")
+_HOST: Final = "kubernetes.io/hostname"
+#: Kueue's own limits: 64 flavours and 64 resources in a group.
+_MOST_FLAVORS: Final = 64
+
+
+@dataclass(frozen=True)
+class GpuQueuesSpec:
+    """The arguments of `GpuQueues`, checked."""
+
+    placed: InCluster
+    name: str
+    pools: dict[str, Pool]
+    queues: tuple[Queue, ...]
+    topology_levels: tuple[str, ...]
+    preemption: Preemption
+    admission_fair_sharing: bool
+    burst: Burst | None
+    provisioning: Provisioning | None
+    priority_classes: bool
+
+
+def check(name: str, args: GpuQueuesArgs) -> GpuQueuesSpec:
+    """Check the arguments.
+
+    Raises:
+        pulumi.InputPropertiesError: with every argument that was refused, and why.
+    """
+    errors = ArgumentErrors(f"GpuQueues {name!r}")
+    given: Mapping[str, Any] = args
+    errors.names(given, GpuQueuesArgs)
+    placed = check_in_cluster(given, errors)
+    distribution = placed.distribution if placed else "existing"
+    pools = {
+        flavor: pool
+        for flavor, one in by_name("pools", given.get("pools", {}), errors).items()
+        if (pool := _pool(flavor, one, distribution, errors))
+    }
+    if all(each.topology != TOPOLOGY for each in pools.values()):
+        # Nobody asked for any: machines that don't exist yet would have no place in one.
+        pools = {flavor: replace(each, topology="") for flavor, each in pools.items()}
+    if not given.get("pools") or len(pools) > _MOST_FLAVORS:
+        errors.add("pools", f"{len(pools)} pools", f"1 to {_MOST_FLAVORS}")
+    data_class = placed.data_class if placed else "internal"
+    unknown = by_name("pools", given.get("pools", {}), errors).keys() - pools.keys()
+    queues = tuple(
+        _queue(tenant, one, pools=pools, refused=unknown, data_class=data_class, errors=errors)
+        for tenant, one in by_name("tenants", given.get("tenants", {}), errors).items()
+    )
+    if not queues:
+        errors.add("tenants", given.get("tenants"), "at least one")
+    _within_capacity(pools, queues, errors)
+    _not_shared(pools, queues, errors)
+    _all_with_topology(pools, queues, errors)
+    levels = _levels(given.get("topology_levels", LEVELS[distribution]), errors)
+    fair = errors.flag("fair_sharing", given.get("fair_sharing", True))
+    preemption = _preemption(given.get("preemption", {}), fair, errors)
+    usage = errors.flag("admission_fair_sharing", given.get("admission_fair_sharing", False))
+    tenants = [each.tenant for each in queues]
+    burst = checked_burst(given.get("burst"), tenants, errors)
+    provisioning = checked_provisioning(given.get("provisioning"), tuple(pools), errors)
+    classes = errors.flag("priority_classes", given.get("priority_classes", True))
+    errors.raise_if_any()
+    if placed is None:
+        raise AssertionError("what can't be used was refused")
+    return GpuQueuesSpec(
+        placed, name, pools, queues, levels, preemption, usage, burst, provisioning, classes
+    )
+
+
+def _pool(flavor: str, value: object, distribution: str, errors: ArgumentErrors) -> Pool | None:
+    at = f"pools[{flavor!r}]"
+    before = errors.count
+    given = options(at, value, QueuePoolArgs, errors)
+    if not re.match(r"^[a-z0-9]([a-z0-9.-]{0,61}[a-z0-9])?$", flavor):
+        errors.add(at, flavor, "at most 63 of a-z, 0-9, '-' and '.', not at either end")
+    devices = {
+        name: errors.whole(f"{at}.devices[{name!r}]", each, 1, 1024)
+        for name, each in by_name(f"{at}.devices", given.get("devices", {}), errors).items()
+    }
+    for name in devices:
+        if credits_of(name) is None:
+            errors.add(
+                f"{at}.devices[{name!r}]", name,
+                f"{GPU}, {SHARED}, or a MIG profile such as nvidia.com/mig-1g.18gb",
+            )  # fmt: skip
+    capacity = given.get("capacity", "on-demand")
+    errors.choice(f"{at}.capacity", capacity, CAPACITIES)
+    nodes = errors.whole(f"{at}.nodes", given.get("nodes"), 0, _MOST_NODES)
+    cpu = amount(f"{at}.cpu", given.get("cpu"), errors)
+    memory = errors.whole(f"{at}.memory_gib", given.get("memory_gib"), 1, 1_000_000)
+    taints = checked_taints({"taints": given.get("taints")}, errors)
+    wanted = given.get("topology", True if distribution == "existing" and GPU in devices else None)
+    topology = TOPOLOGY if wanted else HOSTS
+    if wanted is not None and not errors.flag(f"{at}.topology", wanted):
+        topology = ""
+    tenants = errors.texts(f"{at}.tenants", given.get("tenants", []))
+    shared = errors.flag(f"{at}.tenants_share_gpus", given.get("tenants_share_gpus", False))
+    if errors.count > before:
+        return None
+    return Pool(
+        flavor, nodes, cpu, memory, devices, str(capacity), taints, topology, tenants, shared
+    )
+
+
+def _queue(
+    tenant: str,
+    value: object,
+    *,
+    pools: Mapping[str, Pool],
+    refused: Sequence[str] | set[str],
+    data_class: str,
+    errors: ArgumentErrors,
+) -> Queue:
+    at = f"tenants[{tenant!r}]"
+    given = options(at, value, QueueTenantArgs, errors)
+    object_name(at, tenant, errors)
+    data_class = given.get("data_class", data_class)
+    errors.choice(f"{at}.data_class", data_class, DATA_CLASSES)
+    strategy = given.get("strategy", "BestEffortFIFO")
+    errors.choice(f"{at}.strategy", strategy, ("BestEffortFIFO", "StrictFIFO"))
+    shares: dict[str, Share] = {}
+    quotas = by_name(f"{at}.quotas", given.get("quotas", {}), errors)
+    if not quotas:
+        errors.add(f"{at}.quotas", given.get("quotas"), "a share of at least one pool")
+    for named, one in quotas.items():
+        where = f"{at}.quotas[{named!r}]"
+        pool = pools.get(named)
+        if pool is None:
+            if named not in refused:
+                known = ", ".join(pools) or "none"
+                errors.add(where, named, f"the pools of this cluster: {known}")
+            continue
+        if pool.tenants and tenant not in pool.tenants:
+            errors.add(where, named, f"pools that {tenant} may use",
+                         f"this one is for {', '.join(pool.tenants)}")  # fmt: skip
+        if data_class == "restricted" and (pool.capacity == "spot" or SHARED in pool.devices):
+            errors.add(
+                where, named, "neither spot machines nor time slices for restricted data",
+                "use another pool, or MIG profiles",
+            )  # fmt: skip
+        shares[named] = _share(where, one, pool, errors)
+    weight = amount(f"{at}.weight", given.get("weight", 1), errors)
+    return Queue(tenant, shares, weight, str(strategy))
+
+
+def _share(at: str, value: object, pool: Pool, errors: ArgumentErrors) -> Share:
+    given = options(at, value, QueueShareArgs, errors)
+    offered = pool.offered
+
+    def counts(key: str) -> dict[str, int]:
+        found: dict[str, int] = {}
+        for name, most in by_name(f"{at}.{key}", given.get(key, {}), errors).items():
+            if name in pool.devices:
+                found[name] = errors.whole(f"{at}.{key}[{name!r}]", most, 0, 10**9)
+            else:
+                known = ", ".join(pool.devices) or "no devices"
+                errors.add(f"{at}.{key}[{name!r}]", name, f"{known}, as {pool.flavor} has")
+        return found
+
+    devices = {**dict.fromkeys(pool.devices, 0), **counts("devices")}
+    # Rounded down, so that parts never add up to more than there is.
+    parts = [(devices[each], offered[each]) for each in devices if offered[each]]
+    mine, all_of_them = min(parts, key=lambda one: one[0] / one[1]) if parts else (0, 1)
+    nominal = {
+        "cpu": offered["cpu"] * mine // all_of_them,
+        "memory": offered["memory"] * mine // all_of_them,
+        **devices,
+    }
+    if not pool.devices:
+        for key in ("cpu", "memory_gib"):
+            if given.get(key) is None:
+                errors.say(f"{at}.{key}", f"missing; {pool.flavor} has no devices to go by")
+    if given.get("cpu") is not None:
+        nominal["cpu"] = int(amount(f"{at}.cpu", given["cpu"], errors, above=-1e-9) * 1000)
+    if given.get("memory_gib") is not None:
+        nominal["memory"] = errors.whole(f"{at}.memory_gib", given["memory_gib"], 0, 10**9)
+    return Share(nominal, counts("borrow"), counts("lend"))
+
+
+def _within_capacity(
+    pools: Mapping[str, Pool], queues: Sequence[Queue], errors: ArgumentErrors
+) -> None:
+    for pool in pools.values():
+        for resource, most in pool.offered.items():
+            parts = {
+                each.tenant: each.shares[pool.flavor].nominal[resource]
+                for each in queues
+                if pool.flavor in each.shares
+            }
+            total = sum(parts.values())
+            if total > most:
+                listed = ", ".join(
+                    f"{tenant} {quantity(resource, part)}" for tenant, part in parts.items()
+                )
+                errors.say(
+                    f"pools[{pool.flavor!r}]",
+                    f"{resource}: the quotas add up to {quantity(resource, total)} ({listed}); "
+                    f"allowed: {quantity(resource, most)}, which {pool.nodes} nodes have; lower "
+                    "the quotas and let tenants borrow, or raise nodes",
+                )
+
+
+def _not_shared(
+    pools: Mapping[str, Pool], queues: Sequence[Queue], errors: ArgumentErrors
+) -> None:
+    """Time slices keep no memory apart: one tenant on each such pool, unless it is allowed."""
+    for pool in pools.values():
+        users = [each.tenant for each in queues if pool.flavor in each.shares]
+        if SHARED in pool.devices and len(users) > 1 and not pool.tenants_share_gpus:
+            errors.say(
+                f"pools[{pool.flavor!r}]",
+                f"its GPUs are time-sliced, and {', '.join(users)} would share them; allowed: one "
+                "tenant; use MIG profiles, or set tenants_share_gpus to true",
+            )
+
+
+def _all_with_topology(
+    pools: Mapping[str, Pool], queues: Sequence[Queue], errors: ArgumentErrors
+) -> None:
+    for queue in queues:
+        without = [each for each in queue.shares if not pools[each].topology]
+        if without and len(without) < len(queue.shares):
+            errors.say(
+                f"tenants[{queue.tenant!r}].quotas",
+                f"{', '.join(without)} have no topology, its other pools have one; allowed: all "
+                "or none, else jobs that ask for none get into those without alone; leave out "
+                "topology: false",
+            )
+
+
+def _levels(value: object, errors: ArgumentErrors) -> tuple[str, ...]:
+    levels = errors.texts("topology_levels", value)
+    for position, each in enumerate(levels):
+        at = f"topology_levels[{position}]"
+        if not _LEVEL.match(each):
+            errors.add(at, each, "the name of a label of nodes")
+        elif each == _HOST and position != len(levels) - 1:
+            errors.add(at, each, f"{_HOST} as the last one only")
+    if not levels or len(levels) > 16:
+        errors.add("topology_levels", value, "1 to 16 labels of nodes")
+    return levels
+
+
+def _preemption(value: object, fair: bool, errors: ArgumentErrors) -> Preemption:
+    given = options("preemption", value, QueuePreemptionArgs, errors)
+    reclaim = given.get("reclaim", "Any")
+    errors.choice("preemption.reclaim", reclaim, ("Any", "LowerPriority", "Never"))
+    within = given.get("within_queue", "LowerPriority")
+    errors.choice(
+        "preemption.within_queue", within, ("LowerPriority", "LowerOrNewerEqualPriority", "Never")
+    )
+    borrowing = errors.flag("preemption.while_borrowing", given.get("while_borrowing", False))
+    if borrowing and fair:
+        errors.add(
+            "preemption.while_borrowing", True, "false, where fair_sharing is true",
+            "Kueue has it with classical pre-emption only",
+        )  # fmt: skip
+    return Preemption(str(reclaim), str(within), borrowing)
 
 
 class GpuQueues(pulumi.ComponentResource):

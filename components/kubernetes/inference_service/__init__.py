@@ -1,22 +1,37 @@
 """A packaged model served in a cluster: versions, shares, scaling, and who may call it."""
 
+import json
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, cast
+
 import pulumi
 
 from falaj.components.kubernetes._objects import Manifest, declare, token
+from falaj.components.kubernetes._placed import InCluster, check_in_cluster
+from falaj.components.kubernetes._validation import number, options
+from falaj.components.kubernetes.bill_of_materials import resolve
 from falaj.components.kubernetes.inference_service.arguments import (
     PORT,
+    Access,
+    Caller,
     CallerArgs,
     HoursArgs,
     InferenceServiceArgs,
     InferenceServiceSpec,
     ModelVersionArgs,
+    Operation,
+    Overflow,
     OverflowArgs,
+    Package,
+    Scaling,
+    Size,
+    Version,
 )
-from falaj.components.kubernetes.inference_service.checks import check
-from falaj.components.kubernetes.inference_service.deployment import deployment
+from falaj.components.kubernetes.inference_service.deployment import deployment, secrets
 from falaj.components.kubernetes.inference_service.network import isolation, routing
 from falaj.components.kubernetes.inference_service.scaling import scaling
-from falaj.components.kubernetes.inference_service.secrets import secrets
+from falaj.components.specification.argument_errors import ArgumentErrors
 from falaj.components.specification.property_names import engine_inputs
 
 __all__ = [
@@ -29,6 +44,428 @@ __all__ = [
     "check",
     "manifests",
 ]
+
+
+MOST_VERSIONS: Final = 8
+"""An HTTPRoute holds 16 rules and a rule 16 backends; each version takes up to one rule:
+https://gateway-api.sigs.k8s.io/reference/spec/#httproutespec"""
+MOST_REPLICAS: Final = 1000
+_DIGEST: Final = re.compile(r"^sha256:[0-9a-f]{64}$")
+#: A header's value, as a word: what can't be confused with another one.
+_HEADER: Final = re.compile(r"^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$")
+
+
+def checked_versions(
+    given: Mapping[str, Any],
+    errors: ArgumentErrors,
+    *,
+    with_digest: bool,
+    careful: bool,
+    cold: bool,
+) -> tuple[Version, ...]:
+    """The argument ``versions``.
+
+    Args:
+        given: the service's arguments.
+        errors: gets what can't be used.
+        with_digest: whether each version has an image of its own.
+        careful: whether a single replica is refused.
+        cold: whether the service may have none, asleep.
+    """
+    value = given.get("versions")
+    if value is None:
+        return ()
+    if isinstance(value, str) or not isinstance(value, Sequence) or not value:
+        errors.add("versions", value, f"a list of 1 to {MOST_VERSIONS} versions")
+        return ()
+    entries = cast("Sequence[object]", value)
+    if len(entries) > MOST_VERSIONS:
+        errors.add("versions", f"{len(entries)} versions", f"1 to {MOST_VERSIONS}")
+    found: list[Version] = []
+    for position, entry in enumerate(entries):
+        at = f"versions[{position}]"
+        if not isinstance(entry, Mapping):
+            errors.add(at, entry, "version and weight, by name")
+            continue
+        one = options(at, cast("object", entry), ModelVersionArgs, errors, required=False)
+        low = 1 if cold or not careful else 2
+        default = given.get("min_replicas", low)
+        least = errors.whole(
+            f"{at}.min_replicas" if "min_replicas" in one else "min_replicas",
+            one.get("min_replicas", default), low, MOST_REPLICAS,
+        )  # fmt: skip
+        most = errors.whole(
+            f"{at}.max_replicas" if "max_replicas" in one else "max_replicas",
+            one.get("max_replicas", given.get("max_replicas", max(10, least))),
+            least, MOST_REPLICAS,
+        )  # fmt: skip
+        found.append(
+            Version(
+                errors.whole(f"{at}.version", one.get("version"), 1, 999_999_999),
+                errors.whole(f"{at}.weight", one.get("weight"), 0, 100),
+                _digest(at, one, with_digest, errors),
+                _header(at, one, errors),
+                least,
+                most,
+            )
+        )
+    _together(found, errors)
+    return tuple(sorted(found, key=lambda each: each.number))
+
+
+def _digest(at: str, one: Mapping[str, Any], needed: bool, errors: ArgumentErrors) -> str:
+    digest = one.get("package_digest", "")
+    if not needed:
+        if digest:
+            errors.say(f"{at}.package_digest", "is for package_source 'image'; leave it out")
+        return ""
+    if not (isinstance(digest, str) and _DIGEST.match(digest)):
+        errors.add(
+            f"{at}.package_digest", digest or None, "sha256: and 64 of 0-9 and a-f",
+            "it is the digest of the package's image in the registry; a tag could be moved",
+        )  # fmt: skip
+    return str(digest)
+
+
+def _header(at: str, one: Mapping[str, Any], errors: ArgumentErrors) -> str:
+    header = one.get("header", "")
+    if header and not (isinstance(header, str) and _HEADER.match(header)):
+        errors.add(f"{at}.header", header, "a word of at most 63 letters, digits, '.', '_', '-'")
+        return ""
+    return str(header)
+
+
+def _together(found: Sequence[Version], errors: ArgumentErrors) -> None:
+    """What has to hold for all of them."""
+    for what in ("number", "header"):
+        values = [getattr(each, what) for each in found if getattr(each, what)]
+        for value in sorted({each for each in values if values.count(each) > 1}, key=str):
+            name = "version" if what == "number" else what
+            errors.add("versions", f"{name} {value} twice", f"each {name} once")
+    total = sum(each.weight for each in found)
+    if found and total != 100:
+        errors.add(
+            "versions", f"weights that add up to {total}", "100",
+            "the weights are shares in percent; give the stable version what is left",
+        )  # fmt: skip
+
+
+#: Kubernetes' names of namespaces and service accounts (RFC 1123).
+_OBJECT: Final = re.compile(r"^[a-z0-9]([a-z0-9.-]{0,61}[a-z0-9])?$")
+_HOST: Final = re.compile(
+    r"^(\*\.)?[a-z0-9]([a-z0-9-]*[a-z0-9])?(\.[a-z0-9]([a-z0-9-]*[a-z0-9])?)+$"
+)
+_SECRET: Final = re.compile(r"^[A-Za-z0-9][\w./-]{0,254}$")
+_KEYS: Final = {("OKP", "Ed25519"), ("EC", "P-256")}
+
+
+def checked_access(
+    name: str, given: Mapping[str, Any], placed: InCluster | None, errors: ArgumentErrors
+) -> Access:
+    """Tokens, callers, the way in, keys and certificates."""
+    gateway = str(given.get("gateway", "envoy-gateway-system/falaj"))
+    space, slash, gateway_name = gateway.partition("/")
+    if not slash or not _OBJECT.match(space) or not _OBJECT.match(gateway_name):
+        errors.add("gateway", gateway, "namespace/name of a Gateway")
+    host_names = errors.texts("host_names", given["host_names"]) if "host_names" in given else ()
+    for host in host_names:
+        if not _HOST.match(host):
+            errors.add("host_names", host, "a DNS name, such as models.acme.example")
+    objects: dict[str, str] = {}
+    for argument, default in (
+        ("trust_domain", "cluster.local"), ("monitoring_namespace", "monitoring"),
+        ("service_account", "inference"), ("secret_store", "falaj"),
+        ("certificate_issuer", "falaj"), ("overflow_from", ""),
+    ):  # fmt: skip
+        value = given.get(argument, default)
+        if value and not (isinstance(value, str) and _OBJECT.match(value)):
+            errors.add(argument, value, "a name of a-z, 0-9, '-' and '.'")
+        objects[argument] = str(value)
+    if objects["overflow_from"] == name:
+        errors.add("overflow_from", name, "the name of another InferenceService of the namespace")
+    secret = errors.text(given, "key_secret")
+    if secret and not _SECRET.match(secret):
+        errors.add("key_secret", secret, "the name of an entry in the secret store")
+    tenant = placed.tenant if placed is not None else ""
+    if secret and tenant and not secret.startswith((f"{tenant}/", f"{tenant}-")):
+        # As the cluster's own admission says: one store has the secrets of every tenant.
+        errors.add("key_secret", secret, f"entries of the tenant: {tenant}/… and {tenant}-…")
+    issuer = errors.text(given, "token_issuer")
+    # Requests that another tier passes on carry the token that it was shown.
+    known_as = objects["overflow_from"] or name
+    audience = str(given.get("token_audience", f"falaj:{tenant}:{known_as}"))
+    for argument, value in (("token_issuer", issuer), ("token_audience", audience)):
+        if not value.isprintable() or not value.strip() or " " in value:
+            errors.add(argument, value, "a text without spaces")
+    return Access(
+        issuer,
+        audience,
+        _keys(given, errors),
+        _callers(given, errors),
+        objects["overflow_from"],
+        space,
+        gateway_name,
+        host_names,
+        errors.flag("mesh", given.get("mesh", True)),
+        objects["trust_domain"],
+        objects["monitoring_namespace"],
+        objects["service_account"],
+        secret,
+        objects["secret_store"],
+        objects["certificate_issuer"],
+    )
+
+
+def _callers(given: Mapping[str, Any], errors: ArgumentErrors) -> tuple[Caller, ...]:
+    value = given.get("callers", ())
+    if isinstance(value, str) or not isinstance(value, Sequence):
+        errors.add("callers", value, "a list of namespace and service_account, by name")
+        return ()
+    found: list[Caller] = []
+    for position, entry in enumerate(cast("Sequence[object]", value)):
+        at = f"callers[{position}]"
+        one = cast("Mapping[str, Any]", entry) if isinstance(entry, Mapping) else {}
+        caller = Caller(str(one.get("namespace", "")), str(one.get("service_account", "")))
+        if set(one) != {"namespace", "service_account"}:
+            errors.add(at, entry, "namespace and service_account, by name")
+        elif not _OBJECT.match(caller.namespace) or not _OBJECT.match(caller.service_account):
+            errors.add(at, entry, "names without wildcards", "name every caller")
+        elif caller not in found:
+            found.append(caller)
+    return tuple(found)
+
+
+def _keys(given: Mapping[str, Any], errors: ArgumentErrors) -> str:
+    """A JWK set of public keys alone: it lies open in a ConfigMap."""
+    text = given.get("token_keys", "")
+    if not text:
+        return ""
+    allowed = "a JWK set of public Ed25519 or P-256 keys, as text"
+    try:
+        document = json.loads(text) if isinstance(text, str) else None
+    except ValueError:
+        document = None
+    entries: Any = document.get("keys") if isinstance(document, dict) else None
+    if not isinstance(entries, list) or not entries:
+        errors.add("token_keys", "something else", allowed)
+        return ""
+    for entry in cast("list[Any]", entries):
+        if not isinstance(entry, dict) or (entry.get("kty"), entry.get("crv")) not in _KEYS:
+            errors.add("token_keys", "a key of another kind", allowed)
+        elif "d" in entry:
+            errors.add(
+                "token_keys", "a private key", allowed, "whoever reads it could make tokens"
+            )
+    return json.dumps(document, sort_keys=True)
+
+
+_CRON_FIELD: Final = r"(\*|[0-9A-Za-z,/*-]+)"
+_CRON: Final = re.compile(rf"^{_CRON_FIELD}( {_CRON_FIELD}){{4}}$")
+_ZONE: Final = re.compile(r"^[A-Za-z]+(/[A-Za-z0-9_+-]+)*$")
+_URL: Final = re.compile(r"^https?://[a-z0-9.-]+(:\d{1,5})?(/[\w./-]*)?$")
+_SERVICE: Final = re.compile(r"^[a-z]([a-z0-9-]{0,38}[a-z0-9])?$")
+
+
+def checked_scaling(given: Mapping[str, Any], careful: bool, errors: ArgumentErrors) -> Scaling:
+    """Targets, sleep and waking; ``careful`` refuses sleep."""
+    to_zero = errors.flag("scale_to_zero", given.get("scale_to_zero", False))
+    hours = _hours(given, errors)
+    if to_zero and careful:
+        errors.add(
+            "scale_to_zero", True, "false in production",
+            "the first caller would wait for a model to load; set allow_cold_production, if so",
+        )  # fmt: skip
+    if to_zero and hours is None and not given.get("overflow_from"):
+        errors.say(
+            "scale_to_zero",
+            "nothing would ever wake the service: give hours, or overflow_from",
+        )
+    if hours is not None and not to_zero:
+        errors.say("hours", "are for a service with scale_to_zero; leave them out, or set it")
+    namespace = str(given.get("monitoring_namespace", "monitoring"))
+    address = given.get("prometheus", f"http://prometheus-operated.{namespace}.svc:9090")
+    if not (isinstance(address, str) and _URL.match(address)):
+        errors.add("prometheus", address, "an address such as http://prometheus.monitoring:9090")
+    return Scaling(
+        number("target_queue_ms", given.get("target_queue_ms", 20), 0.1, 600_000, errors),
+        errors.whole("target_use_percent", given.get("target_use_percent", 70), 10, 95),
+        to_zero,
+        hours,
+        str(address),
+    )
+
+
+def _hours(given: Mapping[str, Any], errors: ArgumentErrors) -> dict[str, str] | None:
+    hours = _section("hours", given, HoursArgs, errors)
+    if hours is None:
+        return None
+    found = {"timezone": "Asia/Dubai", **{key: str(value) for key, value in hours.items()}}
+    for key in ("start", "end"):
+        if not _CRON.match(found.get(key, "")):
+            errors.add(
+                f"hours.{key}", hours.get(key), "five fields of cron, such as '0 7 * * 1-5'"
+            )
+    if not _ZONE.match(found["timezone"]):
+        errors.add("hours.timezone", hours.get("timezone"), "a time zone such as Asia/Dubai")
+    return found
+
+
+def checked_overflow(
+    name: str, given: Mapping[str, Any], gpu: bool, errors: ArgumentErrors
+) -> Overflow | None:
+    """The argument ``overflow``."""
+    overflow = _section("overflow", given, OverflowArgs, errors)
+    if overflow is None:
+        return None
+    if gpu:
+        errors.say("overflow", "is for tier 'cpu': the GPU tier is where its requests go")
+    to = overflow.get("to")
+    if not (isinstance(to, str) and _SERVICE.match(to)) or to == name:
+        errors.add("overflow.to", to, "the name of another InferenceService of this namespace")
+    return Overflow(
+        str(to),
+        errors.whole("overflow.version", overflow.get("version"), 1, 999_999_999),
+        number("overflow.above_ms", overflow.get("above_ms"), 0.1, 600_000, errors),
+        number("overflow.timeout_ms", overflow.get("timeout_ms", 1000), 1, 600_000, errors),
+    )
+
+
+def _section(
+    argument: str, given: Mapping[str, Any], kind: type, errors: ArgumentErrors
+) -> Mapping[str, Any] | None:
+    """An argument with arguments of its own; None where it is left out or can't be used."""
+    value = given.get(argument)
+    if value is None:
+        return None
+    found = options(argument, value, kind, errors, required=False)
+    return found if isinstance(value, Mapping) else None
+
+
+TIERS: Final = ("cpu", "gpu")
+SOURCES: Final = ("image", "claim")
+#: A service's name starts names of objects: with "-v" and the version at most 63 in all.
+_NAME: Final = re.compile(r"^[a-z]([a-z0-9-]{0,38}[a-z0-9])?$")
+#: falaj.workloads.registry's rule for names of models.
+_MODEL: Final = re.compile(r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$")
+_REPOSITORY: Final = re.compile(r"^[a-z0-9]+([._/-]+[a-z0-9]+)*$")
+_LABEL: Final = re.compile(r"^[a-z0-9]([a-z0-9.-]{0,61}[a-z0-9])?$")
+_PATH: Final = re.compile(r"^[A-Za-z0-9][A-Za-z0-9._-]*(/[A-Za-z0-9][A-Za-z0-9._-]*)*$")
+_MIG: Final = re.compile(r"-(mig-\d+g\.\d+gb)\b")
+
+
+def check(name: str, args: InferenceServiceArgs) -> InferenceServiceSpec:
+    """Check the arguments of an `InferenceService`.
+
+    Raises:
+        pulumi.InputPropertiesError: with every argument that was refused, and why.
+    """
+    errors = ArgumentErrors(f"InferenceService {name!r}")
+    given: Mapping[str, Any] = {key: value for key, value in args.items() if value is not None}
+    errors.names(given, InferenceServiceArgs)
+    if not _NAME.match(name):
+        errors.add("name", name, "1 to 40 of a-z, 0-9 and '-', first a letter, last no '-'")
+    placed = check_in_cluster(given, errors)
+    model = errors.text(given, "model")
+    if model and not _MODEL.match(model):
+        errors.add("model", model, "1 to 64 letters, digits, '.', '_' and '-'")
+    tier = given.get("tier", "cpu")
+    errors.choice("tier", tier, TIERS)
+    gpu = tier == "gpu"
+    package = _package(given, errors)
+    size = _size(given, placed, gpu, errors)
+    cold = errors.flag("allow_cold_production", given.get("allow_cold_production", False))
+    careful = placed is not None and placed.environment == "production" and not cold
+    scaling = checked_scaling(given, careful, errors)
+    overflow = checked_overflow(name, given, gpu, errors)
+    versions = checked_versions(
+        given, errors, with_digest=package.kind == "image", careful=careful, cold=scaling.to_zero
+    )
+    access = checked_access(name, given, placed, errors)
+    operation = _operation(given, gpu, errors)
+    images: dict[str, str] = {}
+    if placed is not None:
+        names = ("falaj-inference", "triton") if gpu else ("falaj-inference",)
+        digests = errors.mapping("images", given["images"]) if "images" in given else None
+        images = resolve(placed, names, digests, errors)
+    errors.raise_if_any()
+    if placed is None:
+        raise AssertionError("what can't be used was refused")
+    return InferenceServiceSpec(
+        placed, name, model, str(tier), versions, package, size, scaling, access, overflow,
+        operation, images,
+    )  # fmt: skip
+
+
+def _package(given: Mapping[str, Any], errors: ArgumentErrors) -> Package:
+    kind = given.get("package_source", "image")
+    errors.choice("package_source", kind, SOURCES)
+    name = errors.text(given, "package_name")
+    allowed = _REPOSITORY if kind == "image" else _LABEL
+    if name and not allowed.match(name):
+        errors.add(
+            "package_name", name,
+            "a repository below the registry, such as models/credit-risk" if kind == "image"
+            else "the name of a volume claim",
+        )  # fmt: skip
+    path = given.get("package_path", "")
+    if path and kind != "claim":
+        errors.say("package_path", "is for package_source 'claim'; leave it out")
+    elif path and not (isinstance(path, str) and _PATH.match(path)):
+        errors.add("package_path", path, "a folder in the claim, such as registry/models")
+    mib = errors.whole("model_mib", given.get("model_mib", 1024), 1, 1024 * 1024)
+    return Package(str(kind), name, str(path), mib)
+
+
+def _size(
+    given: Mapping[str, Any], placed: InCluster | None, gpu: bool, errors: ArgumentErrors
+) -> Size:
+    flavor = given.get("flavor", "")
+    if gpu:
+        errors.needed(given, ("flavor",), "where tier is 'gpu'")
+    if flavor and not (isinstance(flavor, str) and _LABEL.match(flavor)):
+        errors.add("flavor", flavor, "a value of the label falaj.io/flavor, such as l4")
+        flavor = ""
+    cpus = number("cpus", given.get("cpus", 4 if gpu else 2), 0.5, 256, errors)
+    memory = errors.whole(
+        "memory_mib", given.get("memory_mib", 8192 if gpu else 2048), 256, 4 * 1024 * 1024
+    )
+    for argument in ("gpus", "max_batch"):
+        if argument in given and not gpu:
+            errors.say(argument, "is for tier 'gpu'; leave it out, or set tier to 'gpu'")
+    if not gpu:
+        return Size(cpus, memory, 0, "", str(flavor), 0)
+    gpus = errors.whole("gpus", given.get("gpus", 1), 1, 8)
+    batch = errors.whole("max_batch", given.get("max_batch", 32), 1, 4096)
+    resource = _gpu_resource(str(flavor))
+    if resource.endswith(".shared") and placed and placed.data_class == "restricted":
+        errors.add(
+            "flavor", flavor, "a whole GPU or a MIG slice, where data_class is 'restricted'",
+            "pods that share a GPU by time-slicing share its memory unprotected",
+        )  # fmt: skip
+    return Size(cpus, memory, gpus, resource, str(flavor), batch)
+
+
+def _gpu_resource(flavor: str) -> str:
+    """What the device plugin calls a GPU of this flavour, or the part of one that it names."""
+    if found := _MIG.search(flavor):
+        return f"nvidia.com/{found[1]}"
+    return "nvidia.com/gpu.shared" if "-time-slicing-" in flavor else "nvidia.com/gpu"
+
+
+def _operation(given: Mapping[str, Any], gpu: bool, errors: ArgumentErrors) -> Operation:
+    names: dict[str, str] = {}
+    for argument, default in (("priority_class", "falaj-high"), ("audit_claim", "")):
+        names[argument] = str(given.get(argument, default))
+        if names[argument] and not _LABEL.match(names[argument]):
+            errors.add(argument, names[argument], "the name of an object in the cluster")
+    return Operation(
+        names["priority_class"],
+        names["audit_claim"],
+        errors.whole("start_seconds", given.get("start_seconds", 900 if gpu else 300), 30, 7200),
+        errors.whole("drain_seconds", given.get("drain_seconds", 30), 1, 600),
+        errors.whole("max_body_mib", given.get("max_body_mib", 8), 1, 1024),
+        errors.whole("max_rows", given.get("max_rows", 1024), 1, 65536),
+    )
 
 
 class InferenceService(pulumi.ComponentResource):

@@ -1,28 +1,430 @@
 """A tenant of a cluster: its namespaces, and what separates it from everybody else."""
 
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final, NotRequired, TypedDict
+
 import pulumi
 
 from falaj.components.kubernetes._objects import Manifest, declare, token
-from falaj.components.kubernetes.tenant.admission import admission_policies
-from falaj.components.kubernetes.tenant.arguments import (
-    TenantArgs,
-    TenantEgressArgs,
-    TenantNamespaceArgs,
-    TenantSpec,
-    check,
+from falaj.components.kubernetes._placed import InCluster, InClusterArgs, check_in_cluster
+from falaj.components.kubernetes._validation import (
+    amount,
+    by_name,
+    cidr,
+    is_private,
+    object_name,
+    options,
 )
+from falaj.components.kubernetes.gpu_queues.queues import PRIORITIES, URGENT
 from falaj.components.kubernetes.tenant.namespaces import (
+    GPU,
+    SHARED_GPU,
+    Egress,
+    Quota,
     budget_alerts,
     local_queue,
     namespace,
+    network_policies,
     quotas,
     service_accounts,
 )
-from falaj.components.kubernetes.tenant.network_policies import network_policies
-from falaj.components.kubernetes.tenant.roles import roles
+from falaj.components.kubernetes.tenant.roles import (
+    APART,
+    ROLES,
+    admission_policies,
+    roles,
+    subject,
+)
+from falaj.components.specification.argument_errors import ArgumentErrors
+from falaj.components.specification.described import described
 from falaj.components.specification.property_names import engine_inputs
 
 __all__ = ["Tenant", "TenantArgs", "TenantEgressArgs", "TenantNamespaceArgs", "check", "manifests"]
+
+
+PURPOSES: Final = ("training", "serving")
+
+
+class TenantNamespaceArgs(TypedDict):
+    """How much one namespace takes."""
+
+    purpose: NotRequired[str]
+    """``training`` or ``serving``. Needed for ``further`` ones; the first two have it."""
+    cpu: NotRequired[float]
+    """Cores that all pods ask for together. Default: 64."""
+    memory_gib: NotRequired[int]
+    """Memory of all pods together. Default: 512."""
+    devices: NotRequired[dict[str, int]]
+    """GPUs by the name that pods ask for: ``nvidia.com/gpu``, ``nvidia.com/mig-1g.18gb`` or
+    ``nvidia.com/gpu.shared``. What isn't named can't be had. Default: none."""
+    storage_gib: NotRequired[dict[str, int]]
+    """Storage by class. Default: 100 of ``falaj-block``, and 1024 of ``falaj-files`` for
+    training."""
+    pods: NotRequired[int]
+    """Most pods. Default: 250."""
+    objects: NotRequired[int]
+    """Most objects of each kind that is counted: jobs, services, secrets … Default: 200."""
+    largest_pod_memory_gib: NotRequired[int]
+    """Most memory of one pod. Default: ``memory_gib``."""
+
+
+class TenantEgressArgs(TypedDict):
+    """A way out of the tenant's namespaces."""
+
+    cidrs: list[str]
+    """Ranges of addresses: of storage, databases, private endpoints …"""
+    ports: NotRequired[list[int]]
+    """Ports. Default: 443."""
+    protocol: NotRequired[str]
+    """``TCP`` or ``UDP``. Default: ``TCP``."""
+    purposes: NotRequired[list[str]]
+    """Which namespaces may: ``training``, ``serving``. Default: both."""
+    reason: NotRequired[str]
+    """Why public addresses are in the country; an annotation. Needed for those, as of the S3
+    gateway endpoint's. Default: private ranges only."""
+
+
+@described
+class TenantArgs(InClusterArgs):
+    """Arguments of `Tenant`."""
+
+    training: NotRequired[TenantNamespaceArgs]
+    """How much ``<tenant>-training`` takes. Default: no GPU, and the rest as stated there."""
+    serving: NotRequired[TenantNamespaceArgs]
+    """How much ``<tenant>-serving`` takes. Default: likewise."""
+    further: NotRequired[dict[str, TenantNamespaceArgs]]
+    """Further namespaces ``<tenant>-<name>``. Default: none."""
+    group_prefix: NotRequired[str]
+    """What the API server puts before groups of the identity provider. Default: nothing."""
+    groups: NotRequired[dict[str, list[str]]]
+    """Groups by duty (``trainers``, ``deployers``, ``auditors``, ``admins``). Default: the one
+    called ``<tenant>:<duty>`` for each."""
+    users: NotRequired[dict[str, list[str]]]
+    """People by duty, beside the groups. Nobody is both among the trainers and the deployers.
+    Default: none."""
+    priorities: NotRequired[list[str]]
+    """Priorities that its jobs and pods may have. Default: all but ``falaj-urgent``."""
+    shares_gpus: NotRequired[bool]
+    """Whether its pods may share a GPU by time-slicing with whoever else is on it. Not for
+    restricted data. Default: false."""
+    egress: NotRequired[dict[str, TenantEgressArgs]]
+    """Ways out by name, beside DNS, telemetry and what is in the namespace. Default: none."""
+    serving_ports: NotRequired[list[int]]
+    """Ports of serving pods that the gateway reaches. Default: 8080 and 8443."""
+    identity_client_ids: NotRequired[dict[str, pulumi.Input[str]]]
+    """AKS: client ids of the managed identities of ``training`` and ``serving``
+    (``WorkloadIdentity.client_id``). Default: none; EKS' associations need nothing here."""
+    monthly_budget_usd: NotRequired[float]
+    """What the tenant may cost in a month, in US dollars: a label, and alerts at 80 and 100 % of
+    what OpenCost measures. Default: none."""
+    queue_weight: NotRequired[float]
+    """Weight of its queues against others of one cluster queue, with admission fair sharing.
+    Default: 1, which is Kueue's."""
+    mesh: NotRequired[bool]
+    """Whether serving namespaces are in the ambient mesh. Default: true."""
+    monitoring_namespace: NotRequired[str]
+    """Where Prometheus and the collector are. Default: ``monitoring``."""
+    gateway_namespace: NotRequired[str]
+    """Where the gateway's proxies are. Default: ``envoy-gateway-system``."""
+    pod_security_version: NotRequired[str]
+    """Version of the Pod Security Standards: ``v1.36`` or so, ``latest``. Default: ``v1.35``, the
+    oldest version of the API server that is supported."""
+
+
+@dataclass(frozen=True)
+class TenantNamespace:
+    """One namespace, checked."""
+
+    name: str
+    purpose: str
+    quota: Quota
+
+
+@dataclass(frozen=True)
+class TenantSpec:
+    """The arguments of `Tenant`, checked."""
+
+    placed: InCluster
+    name: str
+    namespaces: tuple[TenantNamespace, ...]
+    members: dict[str, tuple[dict[str, str], ...]]
+    """Subjects of role bindings by duty."""
+    priorities: tuple[str, ...]
+    egress: tuple[Egress, ...]
+    serving_ports: tuple[int, ...]
+    client_ids: dict[str, pulumi.Input[str]]
+    monthly_budget_usd: float | None
+    queue_weight: float | None
+    mesh: bool
+    monitoring_namespace: str
+    gateway_namespace: str
+    pod_security_version: str
+    notes: tuple[str, ...]
+    """What to know before it is made; the component logs them as warnings."""
+
+    @property
+    def devices(self) -> frozenset[str]:
+        """Every kind of GPU that the tenant was given."""
+        return frozenset(
+            device
+            for each in self.namespaces
+            for device, most in each.quota.devices.items()
+            if most
+        )
+
+
+def check(name: str, args: TenantArgs) -> TenantSpec:
+    """Check a tenant's arguments.
+
+    Raises:
+        pulumi.InputPropertiesError: with every argument that was refused, and why.
+    """
+    errors = ArgumentErrors(f"Tenant {name!r}")
+    given: Mapping[str, Any] = args
+    errors.names(given, TenantArgs)
+    placed = check_in_cluster(given, errors)
+    tenant = placed.tenant if placed else "tenant"
+    shares = errors.flag("shares_gpus", given.get("shares_gpus", False))
+    if shares and placed and placed.data_class == "restricted":
+        errors.add(
+            "shares_gpus", True, "false, where data_class is 'restricted'",
+            "time slices share one memory; use MIG profiles",
+        )  # fmt: skip
+    namespaces = _namespaces(tenant, given, shares, errors)
+    members = checked_members(tenant, given, errors)
+    priorities = errors.texts(
+        "priorities", given.get("priorities", [each for each in PRIORITIES if each != URGENT])
+    )
+    for position, each in enumerate(priorities):
+        errors.choice(f"priorities[{position}]", each, tuple(PRIORITIES))
+    egress = checked_egress(given.get("egress", {}), TenantEgressArgs, errors)
+    ports = checked_ports("serving_ports", given.get("serving_ports", [8080, 8443]), errors)
+    clients = checked_client_ids(placed, given.get("identity_client_ids", {}), errors)
+    budget = checked_budget("monthly_budget_usd", given.get("monthly_budget_usd"), errors)
+    weight = checked_budget("queue_weight", given.get("queue_weight"), errors)
+    mesh = errors.flag("mesh", given.get("mesh", True))
+    monitoring = object_name(
+        "monitoring_namespace", given.get("monitoring_namespace", "monitoring"), errors
+    )
+    gateway = object_name(
+        "gateway_namespace", given.get("gateway_namespace", "envoy-gateway-system"), errors
+    )
+    version = _version(given.get("pod_security_version", "v1.35"), errors)
+    errors.raise_if_any()
+    if placed is None:
+        raise AssertionError("what can't be used was refused")
+    notes = () if budget else ("no monthly_budget_usd is set: what it spends is only reported",)
+    return TenantSpec(
+        placed, name, namespaces, members, priorities, egress, ports, clients, budget, weight,
+        mesh, monitoring, gateway, version, notes,
+    )  # fmt: skip
+
+
+def _namespaces(
+    tenant: str, args: Mapping[str, Any], shares: bool, errors: ArgumentErrors
+) -> tuple[TenantNamespace, ...]:
+    found: list[TenantNamespace] = []
+    further = by_name("further", args.get("further", {}), errors)
+    for suffix in (*PURPOSES, *further):
+        at = suffix if suffix in PURPOSES else f"further[{suffix!r}]"
+        one: Any = further[suffix] if at != suffix else args.get(suffix, {})
+        if at == suffix and suffix in further:
+            errors.add("further", suffix, "any other name", f"{suffix} has its own argument")
+            continue
+        one = options(at, one, TenantNamespaceArgs, errors)
+        object_name(at, suffix, errors)
+        purpose = one.get("purpose", suffix if at == suffix else None)
+        if at == suffix and purpose != suffix:
+            errors.add(f"{at}.purpose", purpose, suffix, "or leave it out")
+        elif purpose not in PURPOSES:
+            errors.add(f"{at}.purpose", purpose, ", ".join(PURPOSES))
+        else:
+            quota = checked_quota(at, one, purpose, shares, errors)
+            found.append(TenantNamespace(f"{tenant}-{suffix}", str(purpose), quota))
+    return tuple(found)
+
+
+def _version(value: object, errors: ArgumentErrors) -> str:
+    text = str(value)
+    parts = text.removeprefix("v").split(".")
+    if text != "latest" and not (
+        text.startswith("v") and len(parts) == 2 and all(each.isdigit() for each in parts)
+    ):
+        errors.add("pod_security_version", value, "v1.36 or so, or latest")
+    return text
+
+
+#: Object counts of etcd's own guidance don't bind here; a typo by a factor of 1,000 does.
+_MOST: Final = 1_000_000
+_DEVICE: Final = re.compile(r"^nvidia\.com/(gpu|gpu\.shared|mig-\d+g\.\d+gb)$")
+#: Public ranges wider than this aren't one service's.
+_WIDEST_PUBLIC: Final = {4: 12, 6: 32}
+_CLIENT_ID: Final = re.compile(r"^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$")
+
+
+def checked_quota(
+    at: str, given: Mapping[str, Any], purpose: object, shares: bool, errors: ArgumentErrors
+) -> Quota:
+    """How much a namespace takes."""
+    storage = {"falaj-block": 100, **({"falaj-files": 1024} if purpose == "training" else {})}
+    memory = errors.whole(f"{at}.memory_gib", given.get("memory_gib", 512), 1, _MOST)
+    devices = _counts(f"{at}.devices", given.get("devices", {}), errors)
+    for name in devices:
+        if not _DEVICE.match(name):
+            errors.add(
+                f"{at}.devices[{name!r}]", name,
+                f"{GPU}, {SHARED_GPU}, or a MIG profile such as nvidia.com/mig-1g.18gb",
+            )  # fmt: skip
+        elif name == SHARED_GPU and not shares:
+            errors.add(
+                f"{at}.devices[{name!r}]", name, "whole GPUs or MIG profiles",
+                "or set shares_gpus to true, where others may be on the same GPU",
+            )  # fmt: skip
+    return Quota(
+        amount(f"{at}.cpu", given.get("cpu", 64), errors),
+        memory,
+        devices,
+        _counts(f"{at}.storage_gib", given.get("storage_gib", storage), errors),
+        errors.whole(f"{at}.pods", given.get("pods", 250), 0, _MOST),
+        errors.whole(f"{at}.objects", given.get("objects", 200), 1, _MOST),
+        errors.whole(
+            f"{at}.largest_pod_memory_gib",
+            given.get("largest_pod_memory_gib", memory), 1, _MOST,
+        ),
+    )  # fmt: skip
+
+
+def _counts(at: str, value: object, errors: ArgumentErrors) -> dict[str, int]:
+    return {
+        name: errors.whole(f"{at}[{name!r}]", most, 0, _MOST)
+        for name, most in by_name(at, value, errors).items()
+    }
+
+
+def checked_members(
+    tenant: str, args: Mapping[str, Any], errors: ArgumentErrors
+) -> dict[str, tuple[dict[str, str], ...]]:
+    """Subjects of bindings by duty; nobody is in two that have to be apart."""
+    prefix = args.get("group_prefix", "")
+    if not isinstance(prefix, str):
+        errors.add("group_prefix", prefix, "text")
+        prefix = ""
+    groups = _by_role("groups", args.get("groups", {}), errors)
+    users = _by_role("users", args.get("users", {}), errors)
+    found: dict[str, tuple[dict[str, str], ...]] = {}
+    for role in ROLES:
+        named = groups.get(role, (f"{tenant}:{role}",))
+        found[role] = (
+            *(subject("Group", f"{prefix}{each}") for each in named),
+            *(subject("User", each) for each in users.get(role, ())),
+        )
+    for each in found[APART[0]]:
+        if each in found[APART[1]]:
+            argument = "groups" if each["kind"] == "Group" else "users"
+            errors.say(
+                argument,
+                f"{each['name']!r} is both among the {APART[0]} and the {APART[1]}; nobody both "
+                "trains models and deploys them: give one of the duties to others",
+            )
+    return found
+
+
+def _by_role(at: str, value: object, errors: ArgumentErrors) -> dict[str, tuple[str, ...]]:
+    found: dict[str, tuple[str, ...]] = {}
+    for role, names in by_name(at, value, errors).items():
+        if role not in ROLES:
+            errors.add(f"{at}.{role}", role, ", ".join(ROLES))
+            continue
+        found[role] = errors.texts(f"{at}.{role}", names)
+        for position, each in enumerate(found[role]):
+            if each.startswith("system:"):
+                errors.add(
+                    f"{at}.{role}[{position}]", each, "names of the identity provider",
+                    "system: is the cluster's own",
+                )  # fmt: skip
+    return found
+
+
+def checked_egress(value: object, kind: type, errors: ArgumentErrors) -> tuple[Egress, ...]:
+    """Ways out by name."""
+    found: list[Egress] = []
+    for name, one in by_name("egress", value, errors).items():
+        at = f"egress[{name!r}]"
+        before = errors.count
+        given = options(at, one, kind, errors)
+        object_name(at, name, errors)
+        reason = str(given.get("reason") or "")
+        listed = given.get("cidrs")
+        ranges = errors.texts(f"{at}.cidrs", listed) if listed is not None else ()
+        if listed is not None and not ranges:
+            errors.add(f"{at}.cidrs", listed, "at least one range")
+        for position, each in enumerate(ranges):
+            _range(f"{at}.cidrs[{position}]", each, reason, errors)
+        ports = checked_ports(f"{at}.ports", given.get("ports", [443]), errors)
+        protocol = given.get("protocol", "TCP")
+        errors.choice(f"{at}.protocol", protocol, ("TCP", "UDP"))
+        purposes = errors.texts(f"{at}.purposes", given.get("purposes", ["training", "serving"]))
+        for position, each in enumerate(purposes):
+            errors.choice(f"{at}.purposes[{position}]", each, ("training", "serving"))
+        if errors.count == before:
+            found.append(Egress(name, ranges, ports, str(protocol), purposes, reason))
+    return tuple(found)
+
+
+def _range(at: str, value: str, reason: str, errors: ArgumentErrors) -> None:
+    range_ = cidr(at, value, errors)
+    if range_ is None or is_private(range_):
+        return
+    if range_.is_link_local or range_.is_loopback or range_.is_multicast:
+        errors.add(at, value, "addresses of networks", "these are the node's own")
+    elif range_.prefixlen < _WIDEST_PUBLIC[range_.version]:
+        errors.add(
+            at, value, f"public ranges of /{_WIDEST_PUBLIC[range_.version]} or narrower",
+            "name those of the one service that is needed",
+        )  # fmt: skip
+    elif not reason.strip():
+        errors.add(
+            at, value, "ranges of private networks",
+            "for public addresses in the country, set reason to why they are",
+        )  # fmt: skip
+
+
+def checked_ports(at: str, value: object, errors: ArgumentErrors) -> tuple[int, ...]:
+    """Port numbers, at least one."""
+    if not isinstance(value, list | tuple) or not value:
+        errors.add(at, value, "a list of ports, at least one")
+        return ()
+    return tuple(
+        errors.whole(f"{at}[{position}]", each, 1, 65535) for position, each in enumerate(value)
+    )
+
+
+def checked_client_ids(
+    placed: InCluster | None, value: object, errors: ArgumentErrors
+) -> dict[str, Any]:
+    """Client ids of managed identities by purpose, on AKS."""
+    found = by_name("identity_client_ids", value, errors)
+    if found and placed and placed.distribution != "aks":
+        errors.say(
+            "identity_client_ids",
+            f"is for aks, but distribution is {placed.distribution!r}; leave it out",
+        )
+    for purpose, each in found.items():
+        errors.choice(f"identity_client_ids.{purpose}", purpose, ("training", "serving"))
+        # An output is known only when the identity is made; it is a client id then.
+        if isinstance(each, str) and not _CLIENT_ID.match(each):
+            errors.add(
+                f"identity_client_ids.{purpose}", each,
+                "a client id such as 01234567-89ab-cdef-0123-456789abcdef",
+            )  # fmt: skip
+    return found
+
+
+def checked_budget(at: str, value: object, errors: ArgumentErrors) -> float | None:
+    """A number above zero, or None where it isn't given."""
+    return None if value is None else amount(at, value, errors)
 
 
 class Tenant(pulumi.ComponentResource):

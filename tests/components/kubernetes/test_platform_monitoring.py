@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from falaj.components.kubernetes.addons import ADDONS
+from falaj.components.kubernetes.addons.alerts import GROUPS, LATENCY_BOUND, Alert, Record
 from falaj.components.kubernetes.addons.installation import manifests
-from falaj.components.kubernetes.monitoring.grafana import DASHBOARDS, dashboard
-from falaj.components.kubernetes.monitoring.prometheus import GROUPS, LATENCY_BOUND, Alert, Record
+from falaj.components.kubernetes.addons.monitoring import DASHBOARDS, dashboard
 from falaj.workloads.inference.metrics import BOUNDS, Counters, Totals
 from tests.components.kubernetes.platforms import spec
 

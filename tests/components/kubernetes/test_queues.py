@@ -9,7 +9,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from falaj.components.kubernetes.gpu_queues import check, manifests
-from falaj.components.kubernetes.gpu_queues.pools import CREDIT, WHOLE, credits_of, transformations
+from falaj.components.kubernetes.gpu_queues.queues import (
+    CREDIT,
+    WHOLE,
+    credits_of,
+    transformations,
+)
 from tests.components.kubernetes.cluster_parts import (
     COMMON,
     PLACES,

@@ -16,9 +16,18 @@ from hypothesis import strategies as st
 from falaj.components.catalogue.clusters.isolation import SYSTEM
 from falaj.components.catalogue.clusters.pod_rules import POD_RULES
 from falaj.components.kubernetes.addons import ADDONS
-from falaj.components.kubernetes.admission.expressions import hosts_pattern, images_pattern, text
-from falaj.components.kubernetes.admission.policy import RULES_ANNOTATION, Check, Policy, Target
-from falaj.components.kubernetes.admission.scope import AGENTS, CLUSTER, OPERATORS
+from falaj.components.kubernetes.admission.policy import (
+    AGENTS,
+    CLUSTER,
+    OPERATORS,
+    RULES_ANNOTATION,
+    Check,
+    Policy,
+    Target,
+    hosts_pattern,
+    images_pattern,
+    text,
+)
 from falaj.components.kubernetes.residency import check, manifests, policies
 from falaj.policies.model import Settings
 from falaj.policies.reading.images import is_allowed, parse

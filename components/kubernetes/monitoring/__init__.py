@@ -1,1 +1,0 @@
-"""What is watched: alerts and recording rules, and dashboards, as code."""
