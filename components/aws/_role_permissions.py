@@ -291,7 +291,7 @@ _DUTIES = {
 }
 
 
-# A permissions boundary grants nothing. It names the services that roles may be given, and refuses,
+# A permissions boundary grants nothing. It names the services that roles may have, and refuses,
 # whatever a policy allows, what would take data out of the country, hide what was done, or lift
 # the boundary itself.
 
