@@ -41,8 +41,10 @@ class DescribedComponents(ComponentProvider):
         for each in components:
             texts = explained(kinds[each.__name__]["args"]), documented(each)
             found = self._component_defs[each.__name__]
-            for definitions, told in zip((found.inputs, found.outputs), texts, strict=True):
-                for python_name, text in told.items():
+            for definitions, descriptions in zip(
+                (found.inputs, found.outputs), texts, strict=True
+            ):
+                for python_name, text in descriptions.items():
                     if camel(python_name) in definitions:
                         definitions[camel(python_name)].description = text
         schema = generate_schema(

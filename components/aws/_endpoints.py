@@ -13,9 +13,8 @@ from dataclasses import dataclass
 import pulumi
 import pulumi_aws as aws
 
-from falaj.components.aws._arn import arn, bucket_arn, iam_arn
 from falaj.components.aws._component import child
-from falaj.components.aws._iam import Statement, document
+from falaj.components.aws._iam import Statement, arn, bucket_arn, document, iam_arn
 from falaj.components.specification.network import CLUSTER, SERVING
 
 #: By what stands in the network. The inference tier reads its model from S3 alone.

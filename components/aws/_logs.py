@@ -5,9 +5,8 @@ from __future__ import annotations
 import pulumi
 import pulumi_aws as aws
 
-from falaj.components.aws._arn import arn
 from falaj.components.aws._component import ROLE_LIMIT, child, log_group_name, named, stateful
-from falaj.components.aws._iam import Statement, document, trust
+from falaj.components.aws._iam import Statement, arn, document, trust
 from falaj.components.specification.placed import Placed
 
 

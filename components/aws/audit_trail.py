@@ -6,9 +6,8 @@ from typing import Any
 import pulumi
 import pulumi_aws as aws
 
-from falaj.components.aws._arn import bucket_arn
 from falaj.components.aws._component import account_of, child, named, stateful, token, written
-from falaj.components.aws._iam import Statement, document
+from falaj.components.aws._iam import Statement, bucket_arn, document
 from falaj.components.aws._logs import log_group, writer_role
 from falaj.components.specification.audit_trail import AuditTrailArgs, AuditTrailSpec, check
 from falaj.components.specification.property_names import engine_inputs

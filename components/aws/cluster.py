@@ -1,17 +1,231 @@
-"""A private EKS cluster."""
+"""A private EKS cluster, with the roles and the add-ons that belong to it."""
 
-from collections.abc import Mapping
+import json
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pulumi
 import pulumi_aws as aws
 
-from falaj.components.aws._cluster_addons import install
-from falaj.components.aws._cluster_roles import ClusterRoles
-from falaj.components.aws._component import account_of, child, named, stateful, token
+from falaj.components.aws._component import ROLE_LIMIT, account_of, child, named, stateful, token
+from falaj.components.aws._iam import Statement, document, iam_arn
 from falaj.components.specification.cluster import ClusterArgs, ClusterSpec, check
 from falaj.components.specification.machine_choice import subnets_of
+from falaj.components.specification.placed import Placed
 from falaj.components.specification.property_names import engine_inputs
+
+#: Policies of AWS itself, by their path.
+CLUSTER_POLICY = "AmazonEKSClusterPolicy"
+#: The least that a node needs; the network plugin's rights are the plugin's own role's:
+#: docs.aws.amazon.com/eks/latest/userguide/create-node-role.html. The "minimal" policy is Auto
+#: Mode's: without ec2:DescribeInstances a node of Amazon Linux doesn't learn its name, and never
+#: joins (github.com/awslabs/amazon-eks-ami/pull/1715).
+NODE_POLICIES = ("AmazonEKSWorkerNodePolicy", "AmazonEC2ContainerRegistryPullOnly")
+NETWORK_POLICY = "AmazonEKS_CNI_Policy"
+DISK_POLICY = "service-role/AmazonEBSCSIDriverPolicy"
+
+
+class ClusterRoles:
+    """Makes the roles of one cluster, all under the same boundary."""
+
+    def __init__(
+        self,
+        parent: pulumi.Resource,
+        placed: Placed,
+        name: str,
+        account: pulumi.Output[str],
+        boundary: pulumi.Input[str] | None,
+    ) -> None:
+        self._parent = parent
+        self._placed = placed
+        self._name = name
+        self._account = account
+        self._boundary = boundary
+
+    def control_plane(self, key_id: pulumi.Input[str]) -> pulumi.Output[str]:
+        """ARN of the control plane's role, which may use the key of the cluster's secrets."""
+        role = self._role("control-plane", self._by_service("eks.amazonaws.com", confused=True))
+        granted = self._attach("control-plane", role, [CLUSTER_POLICY])
+        secrets = Statement(
+            "Secrets",
+            ["kms:Encrypt", "kms:Decrypt", "kms:DescribeKey", "kms:ListGrants"],
+            [key_id],
+        )
+        granted.append(self._allow("control-plane", role, secrets))
+        return _after(role, granted)
+
+    def nodes(self) -> pulumi.Output[str]:
+        """ARN of the nodes' role: join the cluster, pull images; nothing else."""
+        # EC2 names no account when it takes a role, so that there is nothing to compare.
+        role = self._role("node", self._by_service("ec2.amazonaws.com", confused=False))
+        return _after(role, self._attach("node", role, NODE_POLICIES))
+
+    def network_plugin(self) -> pulumi.Output[str]:
+        """ARN of the role of the network plugin, which gives addresses to pods."""
+        role = self._role("vpc-cni", self._by_pods())
+        return _after(role, self._attach("vpc-cni", role, [NETWORK_POLICY]))
+
+    def disk_driver(self, key_id: pulumi.Input[str]) -> pulumi.Output[str]:
+        """ARN of the role of the disks' driver, which may use the key of disks for volumes."""
+        role = self._role("ebs-csi", self._by_pods())
+        granted = self._attach("ebs-csi", role, [DISK_POLICY])
+        volumes = Statement(
+            "EncryptVolumes",
+            [
+                "kms:Decrypt",
+                "kms:DescribeKey",
+                "kms:Encrypt",
+                "kms:GenerateDataKeyWithoutPlaintext",
+                "kms:ReEncryptFrom",
+                "kms:ReEncryptTo",
+            ],
+            [key_id],
+        )
+        grants = Statement(
+            "LetVolumesUseTheKey",
+            ["kms:CreateGrant", "kms:ListGrants", "kms:RevokeGrant"],
+            [key_id],
+            conditions={"Bool": {"kms:GrantIsForAWSResource": "true"}},
+        )
+        granted.append(self._allow("ebs-csi", role, volumes, grants))
+        return _after(role, granted)
+
+    def _by_service(self, service: str, *, confused: bool) -> pulumi.Output[str]:
+        """Trust in a service; ``confused`` where it says for which account it asks."""
+        conditions = {"StringEquals": {"aws:SourceAccount": self._account}} if confused else {}
+        return document(
+            Statement(
+                "Service",
+                ["sts:AssumeRole"],
+                principals={"Service": [service]},
+                conditions=conditions,
+            )
+        )
+
+    def _by_pods(self) -> pulumi.Output[str]:
+        """Trust in Pod Identity for this account's clusters.
+
+        https://docs.aws.amazon.com/eks/latest/userguide/pod-id-role.html
+        """
+        return document(
+            Statement(
+                "Pods",
+                ["sts:AssumeRole", "sts:TagSession"],
+                principals={"Service": ["pods.eks.amazonaws.com"]},
+                conditions={"StringEquals": {"aws:SourceAccount": self._account}},
+            )
+        )
+
+    def _role(self, duty: str, trust: pulumi.Output[str]) -> aws.iam.Role:
+        return aws.iam.Role(
+            f"{self._name}-{duty}",
+            name=named(self._placed, self._name, duty, limit=ROLE_LIMIT),
+            assume_role_policy=trust,
+            permissions_boundary=self._boundary,
+            tags=self._placed.tags(self._name),
+            opts=child(self._parent),
+        )
+
+    def _attach(
+        self, duty: str, role: aws.iam.Role, policies: Sequence[str]
+    ) -> list[pulumi.CustomResource]:
+        return [
+            aws.iam.RolePolicyAttachment(
+                f"{self._name}-{duty}-{policy.rpartition('/')[2]}",
+                role=role.name,
+                policy_arn=iam_arn("aws", f"policy/{policy}"),
+                opts=child(self._parent),
+            )
+            for policy in policies
+        ]
+
+    def _allow(
+        self, duty: str, role: aws.iam.Role, *statements: Statement
+    ) -> pulumi.CustomResource:
+        return aws.iam.RolePolicy(
+            f"{self._name}-{duty}",
+            role=role.name,
+            policy=document(*statements),
+            opts=child(self._parent),
+        )
+
+
+def _after(role: aws.iam.Role, granted: Sequence[pulumi.CustomResource]) -> pulumi.Output[str]:
+    """The role's ARN, once it may do what it is for."""
+    return pulumi.Output.all(role.arn, *[each.id for each in granted]).apply(
+        lambda known: str(known[0])
+    )
+
+
+#: What has to wait for the first nodes: until there are some, EKS calls these degraded.
+_NEEDS_NODES = ("coredns", "aws-ebs-csi-driver")
+_PLAIN = ("kube-proxy", "eks-pod-identity-agent", "eks-node-monitoring-agent", "coredns")
+_PATIENCE = pulumi.CustomTimeouts(create="60m", update="60m")
+
+
+def network_plugin_settings(*, strict: bool) -> dict[str, Any]:
+    """Settings of the network plugin: enforces network policies; a prefix of addresses at once.
+
+    ``strict`` denies everything from a pod's first packet on, the cluster's own pods included:
+    docs.aws.amazon.com/eks/latest/userguide/cni-network-policy-configure.html
+    """
+    return {
+        "enableNetworkPolicy": "true",
+        "env": {
+            "ENABLE_PREFIX_DELEGATION": "true",
+            "NETWORK_POLICY_ENFORCING_MODE": "strict" if strict else "standard",
+            "WARM_PREFIX_TARGET": "1",
+        },
+    }
+
+
+def install_addons(
+    parent: pulumi.Resource,
+    spec: ClusterSpec,
+    cluster: aws.eks.Cluster,
+    roles: ClusterRoles,
+    disk_key_id: pulumi.Input[str],
+) -> None:
+    """Install the add-ons that EKS patches; their images come from the region's own registry.
+
+    They are on nobody's way: node pools of the same program are made meanwhile, and the add-ons
+    that need nodes come up with them.
+    """
+
+    def addon(name: str, **settings: Any) -> None:
+        aws.eks.Addon(
+            f"{spec.name}-{name}",
+            cluster_name=cluster.name,
+            addon_name=name,
+            resolve_conflicts_on_create="OVERWRITE",
+            resolve_conflicts_on_update="OVERWRITE",
+            tags=spec.placed.tags(spec.name),
+            opts=child(parent, custom_timeouts=_PATIENCE if name in _NEEDS_NODES else None),
+            **settings,
+        )
+
+    for name in _PLAIN:
+        addon(name)
+    addon(
+        "vpc-cni",
+        configuration_values=json.dumps(
+            network_plugin_settings(strict=spec.strict_network_policy)
+        ),
+        pod_identity_associations=[
+            aws.eks.AddonPodIdentityAssociationArgs(
+                role_arn=roles.network_plugin(), service_account="aws-node"
+            )
+        ],
+    )
+    addon(
+        "aws-ebs-csi-driver",
+        pod_identity_associations=[
+            aws.eks.AddonPodIdentityAssociationArgs(
+                role_arn=roles.disk_driver(disk_key_id), service_account="ebs-csi-controller-sa"
+            )
+        ],
+    )
+
 
 __all__ = ["Cluster", "ClusterArgs"]
 
@@ -83,7 +297,7 @@ class Cluster(pulumi.ComponentResource):
         super().__init__(token("Cluster"), name, engine_inputs(args), opts)
         roles = ClusterRoles(self, spec.placed, name, account_of(self), args.get("boundary_id"))
         cluster = self._cluster(spec, args, roles)
-        install(self, spec, cluster, roles, args["disk_encryption_id"])
+        install_addons(self, spec, cluster, roles, args["disk_encryption_id"])
         for position, principal in enumerate(spec.administrators):
             self._let_in(f"administrator-{position}", spec, cluster, principal)
         for position, principal in enumerate(spec.viewers):

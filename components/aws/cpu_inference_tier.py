@@ -8,10 +8,8 @@ import pulumi_aws as aws
 from falaj.components.aws import _tier_access as access
 from falaj.components.aws._component import account_of, token
 from falaj.components.aws._logs import log_group
-from falaj.components.aws._tier_balancer import Balancer, Tier, private_certificate
-from falaj.components.aws._tier_instances import scaling_group
-from falaj.components.aws._tier_serverless import TaskRoles, service
-from falaj.components.aws.serving.boot import Serving
+from falaj.components.aws._tier_servers import TaskRoles, scaling_group, service
+from falaj.components.aws.serving.cloud_init import Serving
 from falaj.components.specification.cpu_inference_tier import (
     CpuInferenceTierArgs,
     CpuInferenceTierSpec,
@@ -100,16 +98,16 @@ class CpuInferenceTier(pulumi.ComponentResource):
             log.arn,
         )
         certificate = args.get("certificate_id")
-        balancer = Balancer(
+        balancer = access.Balancer(
             self,
             spec,
             args,
-            private_certificate(self, spec) if certificate is None else certificate,
+            access.private_certificate(self, spec) if certificate is None else certificate,
         )
         serving = pulumi.Output.all(args["model_bucket_id"], keyring).apply(
             lambda known: _serving(spec, str(known[0]), str(known[1]))
         )
-        tier = Tier(self, spec, args, balancer, log, serving)
+        tier = access.Tier(self, spec, args, balancer, log, serving)
         role = (
             self._containers(tier, needs) if spec.machine is None else self._machines(tier, needs)
         )
@@ -130,8 +128,8 @@ class CpuInferenceTier(pulumi.ComponentResource):
         }
         self.register_outputs(outputs)
 
-    def _machines(self, tier: Tier, needs: access.Needs) -> aws.iam.Role:
-        role, granted = access.role(
+    def _machines(self, tier: access.Tier, needs: access.Needs) -> aws.iam.Role:
+        role, granted = access.tier_role(
             self,
             tier.spec,
             "server",
@@ -143,10 +141,10 @@ class CpuInferenceTier(pulumi.ComponentResource):
         scaling_group(tier, role, granted)
         return role
 
-    def _containers(self, tier: Tier, needs: access.Needs) -> aws.iam.Role:
+    def _containers(self, tier: access.Tier, needs: access.Needs) -> aws.iam.Role:
         boundary = tier.args.get("boundary_id")
         trusted = access.task_trust(account_of(self))
-        server, reads = access.role(
+        server, reads = access.tier_role(
             self,
             tier.spec,
             "server",
@@ -154,7 +152,7 @@ class CpuInferenceTier(pulumi.ComponentResource):
             trusted=trusted,
             boundary=boundary,
         )
-        agent, pulls = access.role(
+        agent, pulls = access.tier_role(
             self, tier.spec, "agent", *needs.pull_and_log(), trusted=trusted, boundary=boundary
         )
         service(tier, TaskRoles(server, agent, (reads, pulls)))

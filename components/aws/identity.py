@@ -6,10 +6,9 @@ from typing import Any
 import pulumi
 import pulumi_aws as aws
 
-from falaj.components.aws._boundary import Limits, boundary_policy
 from falaj.components.aws._component import ROLE_LIMIT, account_of, child, named, token, written
 from falaj.components.aws._iam import Statement, document
-from falaj.components.aws._role_permissions import Realm, duty_policy
+from falaj.components.aws._role_permissions import Limits, Realm, boundary_policy, duty_policy
 from falaj.components.specification.identity import DUTIES, IdentityArgs, IdentitySpec, check
 from falaj.components.specification.property_names import engine_inputs
 

@@ -6,7 +6,6 @@ from typing import Any
 import pulumi
 import pulumi_aws as aws
 
-from falaj.components.aws._arn import arn
 from falaj.components.aws._component import (
     ROLE_LIMIT,
     account_of,
@@ -16,7 +15,7 @@ from falaj.components.aws._component import (
     token,
     written,
 )
-from falaj.components.aws._iam import Statement, document, trust
+from falaj.components.aws._iam import Statement, arn, document, trust
 from falaj.components.specification.property_names import engine_inputs
 from falaj.components.specification.registry import RegistryArgs, RegistrySpec, check
 

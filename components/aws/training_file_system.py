@@ -5,9 +5,8 @@ from typing import Any
 import pulumi
 import pulumi_aws as aws
 
-from falaj.components.aws._arn import iam_arn
 from falaj.components.aws._component import account_of, child, named, stateful, token, written
-from falaj.components.aws._iam import Statement, document
+from falaj.components.aws._iam import Statement, document, iam_arn
 from falaj.components.specification.machine_choice import subnets_of
 from falaj.components.specification.property_names import engine_inputs
 from falaj.components.specification.training_file_system import (

@@ -5,9 +5,8 @@ from typing import Any
 import pulumi
 import pulumi_aws as aws
 
-from falaj.components.aws._arn import arn
 from falaj.components.aws._component import ROLE_LIMIT, account_of, child, named, token, written
-from falaj.components.aws._iam import Statement, document
+from falaj.components.aws._iam import Statement, arn, document
 from falaj.components.specification.identity import TRAINER
 from falaj.components.specification.property_names import engine_inputs
 from falaj.components.specification.workload_identity import (

@@ -25,17 +25,17 @@ SPOT_TAINT = Taint("kubernetes.azure.com/scalesetpriority", "spot", "NoSchedule"
 
 
 @dataclass(frozen=True)
-class Home:
+class ClusterId:
     """The cluster that a pool is part of."""
 
     group: pulumi.Output[str]
-    cluster: pulumi.Output[str]
+    name: pulumi.Output[str]
 
 
-def home_of(cluster_id: pulumi.Input[str]) -> Home:
+def cluster_of(cluster_id: pulumi.Input[str]) -> ClusterId:
     """Resource group and name of a cluster, out of its id."""
     parts = pulumi.Output.from_input(cluster_id).apply(_managed_cluster)
-    return Home(parts.apply(lambda found: found.group), parts.apply(lambda found: found.name))
+    return ClusterId(parts.apply(lambda found: found.group), parts.apply(lambda found: found.name))
 
 
 def _managed_cluster(text: str) -> ResourceId:

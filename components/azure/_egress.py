@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import pulumi
 from pulumi_azure_native import monitor, network
 
-from falaj.components.azure._names import titled
+from falaj.components.azure._component import titled
 from falaj.components.specification.address_plan import FIREWALL, AddressPlan
 from falaj.components.specification.placed import Placed
 from falaj.components.specification.zones import REGIONAL

@@ -1,4 +1,4 @@
-"""Takes Azure resource ids and key identifiers apart, and finds by them what they stand for."""
+"""Ids of resources, subnets and keys: takes them apart, and finds what they stand for."""
 
 from __future__ import annotations
 
@@ -152,3 +152,22 @@ def client_id(
         resource_name=identity.apply(lambda found: found.name),
         opts=opts,
     ).client_id
+
+
+# Names of subnets are fixed, so that a subnet is found from the network's id.
+
+NODES = "nodes"
+ENDPOINTS = "endpoints"
+STORAGE = "storage"
+SERVING = "serving"
+#: Where AKS puts the API server: a subnet that is delegated to the service, /28 or larger:
+#: https://learn.microsoft.com/azure/aks/api-server-vnet-integration
+CONTROL_PLANE = "control-plane"
+#: Where Container Apps run: delegated as well, /27 or larger:
+#: https://learn.microsoft.com/azure/container-apps/custom-virtual-networks
+CONTAINERS = "containers"
+
+
+def subnet_id(network_id: pulumi.Input[str], name: str) -> pulumi.Output[str]:
+    """Id of the subnet ``name`` of a network."""
+    return pulumi.Output.concat(network_id, "/subnets/", name)

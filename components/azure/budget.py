@@ -6,8 +6,7 @@ import pulumi
 import pulumi_azure_native as azure_native
 from pulumi_azure_native import consumption
 
-from falaj.components.azure._aliases import of_component
-from falaj.components.azure._names import titled
+from falaj.components.azure._component import component_options, titled
 from falaj.components.specification.budget import BudgetArgs, check
 from falaj.components.specification.property_names import engine_inputs
 
@@ -41,7 +40,9 @@ class Budget(pulumi.ComponentResource):
         self, name: str, args: BudgetArgs, opts: pulumi.ResourceOptions | None = None
     ) -> None:
         spec = check("azure", name, args)
-        super().__init__("falaj-azure:index:Budget", name, engine_inputs(args), of_component(opts))
+        super().__init__(
+            "falaj-azure:index:Budget", name, engine_inputs(args), component_options(opts)
+        )
         client = azure_native.authorization.get_client_config_output(
             opts=pulumi.InvokeOutputOptions(parent=self)
         )

@@ -6,12 +6,16 @@ import pulumi
 import pulumi_azure_native as azure_native
 from pulumi_azure_native import monitor
 
-from falaj.components.azure._aliases import of_component
-from falaj.components.azure._groups import resource_group
-from falaj.components.azure._tier_access import Access, give_access, give_name, serving_settings
-from falaj.components.azure._tier_containers import make_containers
-from falaj.components.azure._tier_gateway import guard_machines, make_gateway
-from falaj.components.azure._tier_machines import make_machines, scale_on_cpu
+from falaj.components.azure._component import component_options, resource_group
+from falaj.components.azure._tier_access import (
+    Access,
+    give_access,
+    give_name,
+    guard_machines,
+    make_gateway,
+    serving_settings,
+)
+from falaj.components.azure._tier_servers import make_containers, make_machines, scale_on_cpu
 from falaj.components.specification.cpu_inference_tier import (
     CpuInferenceTierArgs,
     CpuInferenceTierSpec,
@@ -86,7 +90,10 @@ class CpuInferenceTier(pulumi.ComponentResource):
     ) -> None:
         spec = check("azure", name, args)
         super().__init__(
-            "falaj-azure:index:CpuInferenceTier", name, engine_inputs(args), of_component(opts)
+            "falaj-azure:index:CpuInferenceTier",
+            name,
+            engine_inputs(args),
+            component_options(opts),
         )
         for note in spec.notes:
             pulumi.log.warn(note, self)

@@ -4,7 +4,7 @@ import pulumi
 from pulumi_azure_native import containerservice as aks
 
 from falaj.components.azure import _agent_pool
-from falaj.components.azure._aliases import of_component
+from falaj.components.azure._component import component_options
 from falaj.components.specification.cpu_node_pool import CpuNodePoolArgs, CpuNodePoolSpec, check
 from falaj.components.specification.node_pools import NodePool
 from falaj.components.specification.property_names import engine_inputs
@@ -23,7 +23,7 @@ class CpuNodePool(NodePool):
         pool = CpuNodePool("general", {
             "region": "uaenorth", "tenant": "acme", "owner": "platform@acme.ae",
             "data_class": "confidential", "cost_center": "4711",
-            "cluster_id": cluster.cluster_id, "node_subnet_ids": network.node_subnet_ids,
+            "cluster_id": cluster.name_id, "node_subnet_ids": network.node_subnet_ids,
             "node_identity_id": cluster.node_identity_id,
             "security_group_id": network.security_group_ids["nodes"],
             "disk_encryption_id": keys.disk_encryption_id,
@@ -43,15 +43,15 @@ class CpuNodePool(NodePool):
     ) -> None:
         spec = check("azure", name, args)
         super().__init__(
-            "falaj-azure:index:CpuNodePool", name, engine_inputs(args), of_component(opts)
+            "falaj-azure:index:CpuNodePool", name, engine_inputs(args), component_options(opts)
         )
         zones = _agent_pool.used_zones(spec.machine, spec.zones, named=spec.zones_named)
         self.announce(spec)
-        home = _agent_pool.home_of(args["cluster_id"])
+        cluster = _agent_pool.cluster_of(args["cluster_id"])
         pool = aks.AgentPool(
             name,
-            resource_group_name=home.group,
-            resource_name_=home.cluster,
+            resource_group_name=cluster.group,
+            resource_name_=cluster.name,
             agent_pool_name=_agent_pool.pool_name(name),
             mode=aks.AgentPoolMode.SYSTEM if spec.args["system"] else aks.AgentPoolMode.USER,
             vm_size=spec.machine.name,

@@ -1,14 +1,90 @@
 """GPU nodes of an AKS cluster: a machine found by the catalogue, in a pool of its own."""
 
+from collections.abc import Mapping, Sequence
+
 import pulumi
+import pulumi_azure_native as azure_native
 from pulumi_azure_native import containerservice as aks
 
 from falaj.components.azure import _agent_pool
-from falaj.components.azure._aliases import of_component
-from falaj.components.azure._placement import admit_cluster, proximity_group
+from falaj.components.azure._agent_pool import ClusterId
+from falaj.components.azure._component import component_options
+from falaj.components.azure._roles import Grant, grant
 from falaj.components.specification.gpu_node_pool import GpuNodePoolArgs, GpuNodePoolSpec, check
 from falaj.components.specification.node_pools import NodePool
 from falaj.components.specification.property_names import engine_inputs
+
+
+def proximity_group(
+    name: str,
+    spec: GpuNodePoolSpec,
+    cluster: ClusterId,
+    zones: Sequence[str],
+    opts: pulumi.ResourceOptions,
+) -> pulumi.Output[str] | None:
+    """Id of the proximity placement group: made here, given, or none."""
+    if spec.args["placement_group"] == "existing":
+        return pulumi.Output.from_input(spec.args["placement_group_name"])
+    if spec.args["placement_group"] == "none":
+        return None
+    made = azure_native.compute.ProximityPlacementGroup(
+        f"{name}-placement",
+        resource_group_name=cluster.group,
+        location=spec.placed.region,
+        proximity_placement_group_type=(azure_native.compute.ProximityPlacementGroupType.STANDARD),
+        # The group looks for a data hall that has the machine, before the first one starts.
+        intent=azure_native.compute.ProximityPlacementGroupPropertiesIntentArgs(
+            vm_sizes=[spec.machine.name]
+        ),
+        zones=list(zones) or None,
+        tags=spec.placed.tags(name),
+        opts=opts,
+    )
+    return made.id
+
+
+def admit_cluster(
+    name: str,
+    cluster: ClusterId,
+    places: Mapping[str, pulumi.Input[str] | None],
+    parent: pulumi.Resource,
+) -> list[pulumi.Resource]:
+    """Let the cluster's control plane put machines into groups that aren't its own.
+
+    There is no narrower built-in role that may join either kind of group.
+
+    Args:
+        name: of the pool.
+        cluster: its cluster.
+        places: ids of groups by what they are; those that are None aren't used.
+        parent: the pool.
+    """
+    used = {what: place for what, place in places.items() if place is not None}
+    if not used:
+        return []
+    managed = aks.get_managed_cluster_output(
+        resource_group_name=cluster.group,
+        resource_name=cluster.name,
+        opts=pulumi.InvokeOutputOptions(parent=parent),
+    )
+    principal = managed.identity.apply(_principal)
+    opts = pulumi.ResourceOptions(parent=parent)
+    return [
+        grant(f"{name}-{what}-right", Grant("Virtual Machine Contributor", place, principal), opts)
+        for what, place in used.items()
+    ]
+
+
+def _principal(identity: aks.outputs.ManagedClusterIdentityResponse | None) -> str:
+    acting = dict(identity.user_assigned_identities or {}) if identity else {}
+    found = [each.principal_id for each in acting.values()]
+    if len(found) != 1:
+        raise ValueError(
+            f"the cluster acts as {len(found)} user-assigned identities; allowed: one, which gets "
+            "the right to use placement groups and reservations; make it with Cluster"
+        )
+    return found[0]
+
 
 __all__ = ["GpuNodePool", "GpuNodePoolArgs"]
 
@@ -31,7 +107,7 @@ class GpuNodePool(NodePool):
         pool = GpuNodePool("h200", {
             "region": "uaenorth", "tenant": "acme", "owner": "platform@acme.ae",
             "data_class": "confidential", "cost_center": "4711",
-            "cluster_id": cluster.cluster_id, "node_subnet_ids": network.node_subnet_ids,
+            "cluster_id": cluster.name_id, "node_subnet_ids": network.node_subnet_ids,
             "node_identity_id": cluster.node_identity_id,
             "security_group_id": network.security_group_ids["nodes"],
             "disk_encryption_id": keys.disk_encryption_id,
@@ -54,19 +130,19 @@ class GpuNodePool(NodePool):
     ) -> None:
         spec = check("azure", name, args)
         super().__init__(
-            "falaj-azure:index:GpuNodePool", name, engine_inputs(args), of_component(opts)
+            "falaj-azure:index:GpuNodePool", name, engine_inputs(args), component_options(opts)
         )
         zones = _agent_pool.used_zones(spec.machine, spec.zones, named=spec.zones_named)
         self.announce(spec)
-        home = _agent_pool.home_of(args["cluster_id"])
+        cluster = _agent_pool.cluster_of(args["cluster_id"])
         child = pulumi.ResourceOptions(parent=self)
-        group = proximity_group(name, spec, home, zones, child)
+        group = proximity_group(name, spec, cluster, zones, child)
         places = {"placement": group, "reservation": spec.args["reservation_id"]}
-        grants = admit_cluster(name, home, places, self)
+        grants = admit_cluster(name, cluster, places, self)
         pool = aks.AgentPool(
             name,
-            resource_group_name=home.group,
-            resource_name_=home.cluster,
+            resource_group_name=cluster.group,
+            resource_name_=cluster.name,
             agent_pool_name=_agent_pool.pool_name(name),
             mode=aks.AgentPoolMode.USER,
             vm_size=spec.machine.name,

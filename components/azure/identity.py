@@ -8,11 +8,10 @@ import pulumi
 import pulumi_azure_native as azure_native
 from pulumi_azure_native import authorization
 
-from falaj.components.azure import _role_permissions
-from falaj.components.azure._aliases import of_component
-from falaj.components.azure._custom_roles import define_role
+from falaj.components.azure import _roles
+from falaj.components.azure._component import component_options
 from falaj.components.azure._ids import bucket_id, store_id
-from falaj.components.azure._roles import ROLES
+from falaj.components.azure._roles import ROLES, define_role
 from falaj.components.specification.identity import (
     AUDITOR,
     DEPLOYER,
@@ -27,11 +26,11 @@ from falaj.components.specification.property_names import engine_inputs
 __all__ = ["Identity", "IdentityArgs"]
 
 _PERMISSIONS = {
-    PROVISIONER: _role_permissions.PROVISIONER,
-    TRAINER: _role_permissions.TRAINER,
-    DEPLOYER: _role_permissions.DEPLOYER,
-    AUDITOR: _role_permissions.AUDITOR,
-    KEY_ADMINISTRATOR: _role_permissions.KEY_ADMINISTRATOR,
+    PROVISIONER: _roles.PROVISIONER,
+    TRAINER: _roles.TRAINER,
+    DEPLOYER: _roles.DEPLOYER,
+    AUDITOR: _roles.AUDITOR,
+    KEY_ADMINISTRATOR: _roles.KEY_ADMINISTRATOR,
 }
 #: How long somebody stays eligible; then it has to be decided anew. The longest that tenants allow
 #: unless they say otherwise: https://learn.microsoft.com/entra/id-governance/
@@ -95,7 +94,7 @@ class Identity(pulumi.ComponentResource):
     ) -> None:
         spec = check("azure", name, args)
         super().__init__(
-            "falaj-azure:index:Identity", name, engine_inputs(args), of_component(opts)
+            "falaj-azure:index:Identity", name, engine_inputs(args), component_options(opts)
         )
         self._spec = spec
         self._name = name
@@ -131,9 +130,7 @@ class Identity(pulumi.ComponentResource):
             return pulumi.Output.concat(args.get("key_ring_id", ""), "/keys/state")
 
         rights = [
-            _Right(
-                PROVISIONER, "all", lambda: subscription, condition=_role_permissions.GRANTS_ONLY
-            ),
+            _Right(PROVISIONER, "all", lambda: subscription, condition=_roles.GRANTS_ONLY),
             _Right(PROVISIONER, "state", lambda: bucket("state"), role=writer),
             _Right(PROVISIONER, "state-key", state_key, role=user),
             _Right(TRAINER, "datasets", lambda: bucket("datasets"), role=reader),

@@ -1,21 +1,127 @@
 """Keys of a tenant, one for each purpose, in hardware modules in the country."""
 
+from collections.abc import Sequence
 from typing import cast
 
 import pulumi
 import pulumi_azure_native as azure_native
-from pulumi_azure_native import keyvault
+from pulumi_azure_native import keyvault, resources
 
-from falaj.components.azure._aliases import of_component
-from falaj.components.azure._custom_roles import define_role
-from falaj.components.azure._groups import kept, resource_group
-from falaj.components.azure._managed_hsm import managed_hsm
-from falaj.components.azure._names import dashed, titled
-from falaj.components.azure._role_permissions import KEY_ADMINISTRATOR, KEY_ENCRYPTER
-from falaj.components.azure._roles import Grant, grant
-from falaj.components.specification.key_ring import KeyRingArgs, check
+from falaj.components.azure._component import (
+    component_options,
+    dashed,
+    kept,
+    resource_group,
+    titled,
+)
+from falaj.components.azure._roles import (
+    KEY_ADMINISTRATOR,
+    KEY_ENCRYPTER,
+    Grant,
+    define_role,
+    grant,
+)
+from falaj.components.specification.key_ring import KeyRingArgs, KeyRingSpec, check
 from falaj.components.specification.names import physical_name
 from falaj.components.specification.property_names import engine_inputs
+
+#: Keys of a module are no type of the SDK; Resource Manager has them under this version:
+#: https://learn.microsoft.com/rest/api/keyvault/managedhsm/managed-hsm-keys/create-if-not-exist
+_HSM_API_VERSION = "2024-11-01"
+_HSM_RSA_BITS = 4096
+
+
+def managed_hsm(
+    name: str,
+    spec: KeyRingSpec,
+    *,
+    group: pulumi.Input[str],
+    tenant_id: pulumi.Input[str],
+    administrators: Sequence[pulumi.Input[str]],
+    purposes: Sequence[str],
+    opts: pulumi.ResourceOptions,
+) -> dict[str, pulumi.Output[str]]:
+    """Make a module and its keys.
+
+    Args:
+        name: the key ring's name.
+        spec: its arguments.
+        group: its resource group.
+        tenant_id: the Entra tenant.
+        administrators: who activates the module and grants its roles, object ids.
+        purposes: which keys.
+        opts: options of resources with data.
+
+    Returns:
+        Identifiers of the keys by purpose, without a version.
+    """
+    placed = spec.placed
+    tags = placed.tags(name)
+    module = keyvault.ManagedHsm(
+        f"{name}-module",
+        name=dashed(placed, name, "hsm"),
+        resource_group_name=group,
+        location=placed.region,
+        sku=keyvault.ManagedHsmSkuArgs(
+            family=keyvault.ManagedHsmSkuFamily.B, name=keyvault.ManagedHsmSkuName.STANDARD_B1
+        ),
+        properties=keyvault.ManagedHsmPropertiesArgs(
+            tenant_id=tenant_id,
+            initial_admin_object_ids=list(administrators),
+            enable_soft_delete=True,
+            soft_delete_retention_in_days=spec.deletion_window_days,
+            enable_purge_protection=True,
+            public_network_access=keyvault.PublicNetworkAccess.DISABLED,
+            network_acls=keyvault.MHSMNetworkRuleSetArgs(
+                default_action=keyvault.NetworkRuleAction.DENY,
+                bypass=keyvault.NetworkRuleBypassOptions.AZURE_SERVICES,
+                ip_rules=[],
+                virtual_network_rules=[],
+            ),
+            # No further regions: a module can be extended to any in the world.
+            regions=[],
+        ),
+        tags=tags,
+        opts=opts,
+    )
+    for purpose in purposes:
+        resources.Resource(
+            f"{name}-{purpose}",
+            resource_provider_namespace="Microsoft.KeyVault",
+            parent_resource_path=module.name.apply(lambda hsm: f"managedHSMs/{hsm}"),
+            resource_type="keys",
+            resource_name_=purpose,
+            api_version=_HSM_API_VERSION,
+            resource_group_name=group,
+            properties=_hsm_key(spec.rotation_days),
+            tags=tags,
+            opts=opts,
+        )
+    return {
+        purpose: module.name.apply(
+            lambda hsm, purpose=purpose: f"https://{hsm}.managedhsm.azure.net/keys/{purpose}"
+        )
+        for purpose in purposes
+    }
+
+
+def _hsm_key(rotation_days: int) -> dict[str, object]:
+    """A key that services can wrap and unwrap with, and that gets new versions by itself."""
+    rotate = {
+        "action": {"type": "rotate"},
+        "trigger": {"timeAfterCreate": f"P{rotation_days}D"},
+    }
+    return {
+        "kty": "RSA-HSM",
+        "keySize": _HSM_RSA_BITS,
+        "keyOps": ["wrapKey", "unwrapKey"],
+        "attributes": {"enabled": True, "exportable": False},
+        "rotationPolicy": {
+            "attributes": {"expiryTime": f"P{rotation_days + 90}D"},
+            "lifetimeActions": [rotate],
+        },
+    }
+
 
 __all__ = ["KeyRing", "KeyRingArgs"]
 
@@ -81,7 +187,7 @@ class KeyRing(pulumi.ComponentResource):
     ) -> None:
         spec = check("azure", name, args)
         super().__init__(
-            "falaj-azure:index:KeyRing", name, engine_inputs(args), of_component(opts)
+            "falaj-azure:index:KeyRing", name, engine_inputs(args), component_options(opts)
         )
         self._spec = spec
         self._name = name

@@ -1,36 +1,298 @@
-"""A private network: no way in, and no way out but a firewall that is asked for."""
+"""A private network: no way in, and no way out but a firewall that is asked for.
 
+Security groups name every flow between roles once, and deny the rest. Every connection is
+recorded.
+"""
+
+import ipaddress
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import pulumi
 import pulumi_azure_native as azure_native
-from pulumi_azure_native import network as azure
+from pulumi_azure_native import managedidentity, network, storage
 
-from falaj.components.azure._aliases import of_component
+from falaj.components.azure._component import (
+    compact,
+    component_options,
+    kept,
+    resource_group,
+    titled,
+)
 from falaj.components.azure._egress import Outlet, WayOut, keep_records, way_out
-from falaj.components.azure._flow_logs import Records, flow_logs
-from falaj.components.azure._groups import resource_group
-from falaj.components.azure._names import titled
-from falaj.components.azure._network_rules import FLOWS, OUTWARD, security_rules
-from falaj.components.azure._private_endpoint import Door, private_endpoint, zone_names
-from falaj.components.azure._subnets import (
+from falaj.components.azure._ids import (
     CONTAINERS,
     CONTROL_PLANE,
-    DELEGATIONS,
     ENDPOINTS,
     NODES,
     SERVING,
     STORAGE,
 )
+from falaj.components.azure._private_endpoint import Door, private_endpoint, zone_names
+from falaj.components.azure._roles import Grant, grant
+from falaj.components.azure._storage import SKUS, Account, storage_account
+from falaj.components.specification.cluster import POD_CIDR
 from falaj.components.specification.network import NetworkArgs, check
+from falaj.components.specification.placed import Placed
 from falaj.components.specification.property_names import engine_inputs
 from falaj.components.specification.zones import REGIONAL
+
+#: Services that a subnet is handed over to, by the subnet's name.
+DELEGATIONS = {
+    STORAGE: "Microsoft.Netapp/volumes",
+    CONTROL_PLANE: "Microsoft.ContainerService/managedClusters",
+    CONTAINERS: "Microsoft.App/environments",
+}
+
+
+@dataclass(frozen=True)
+class Records:
+    """What flow logs need."""
+
+    group: pulumi.Input[str]
+    network_id: pulumi.Input[str]
+    key_id: pulumi.Input[str]
+    identity_id: pulumi.Input[str]
+    days: int
+
+
+def flow_logs(
+    name: str, placed: Placed, records: Records, opts: pulumi.ResourceOptions
+) -> storage.StorageAccount:
+    """Record the network's connections; they are deleted after their days.
+
+    The flow log belongs to the region's network watcher, which Azure makes by itself together
+    with the first network: https://learn.microsoft.com/azure/network-watcher/network-watcher-create
+    """
+    stored = kept(opts, placed.retained)
+    account = storage_account(
+        f"{name}-flows-account",
+        placed,
+        Account(
+            title=compact(placed, "storage", name, "flows"),
+            group=records.group,
+            key_id=records.key_id,
+            identity_id=records.identity_id,
+            sku=SKUS["zone" if placed.place.zones else "local"],
+            tags=placed.tags(name),
+            trusted_services=True,
+        ),
+        stored,
+    )
+    storage.ManagementPolicy(
+        f"{name}-flows-lifecycle",
+        account_name=account.name,
+        resource_group_name=records.group,
+        management_policy_name="default",
+        policy=storage.ManagementPolicySchemaArgs(rules=[_forget(records.days)]),
+        opts=stored,
+    )
+    writer = managedidentity.UserAssignedIdentity(
+        f"{name}-flows-writer",
+        resource_name_=titled(placed, name, "flows"),
+        resource_group_name=records.group,
+        location=placed.region,
+        tags=placed.tags(name),
+        opts=opts,
+    )
+    allowed = grant(
+        f"{name}-flows-write",
+        Grant("Storage Blob Data Contributor", account.id, writer.principal_id),
+        opts,
+    )
+    network.FlowLog(
+        f"{name}-flow-log",
+        flow_log_name=titled(placed, name, "flows"),
+        network_watcher_name=f"NetworkWatcher_{placed.region}",
+        resource_group_name="NetworkWatcherRG",
+        location=placed.region,
+        target_resource_id=records.network_id,
+        storage_id=account.id,
+        enabled=True,
+        format=network.FlowLogFormatParametersArgs(type=network.FlowLogFormatType.JSON, version=2),
+        # The account has no keys to write with.
+        identity=network.ManagedServiceIdentityArgs(
+            type=network.ResourceIdentityType.USER_ASSIGNED, user_assigned_identities=[writer.id]
+        ),
+        tags=placed.tags(name),
+        opts=pulumi.ResourceOptions.merge(opts, pulumi.ResourceOptions(depends_on=[allowed])),
+    )
+    return account
+
+
+def _forget(days: int) -> storage.ManagementPolicyRuleArgs:
+    return storage.ManagementPolicyRuleArgs(
+        name="forget",
+        type=storage.RuleType.LIFECYCLE,
+        enabled=True,
+        definition=storage.ManagementPolicyDefinitionArgs(
+            filters=storage.ManagementPolicyFilterArgs(blob_types=["blockBlob", "appendBlob"]),
+            actions=storage.ManagementPolicyActionArgs(
+                base_blob=storage.ManagementPolicyBaseBlobArgs(
+                    delete=storage.DateAfterModificationArgs(
+                        days_after_modification_greater_than=days
+                    )
+                )
+            ),
+        ),
+    )
+
+
+ANY = ("*",)
+_HTTPS = ("443",)
+_SERVICE = ("443", "8443")
+_NFS = "2049"
+#: https://learn.microsoft.com/azure/azure-managed-lustre/amlfs-prerequisites
+_LUSTRE = ("988", "1019-1023")
+#: Private ranges: from networks that are joined to this one, by peering or a private line.
+_PRIVATE = ("10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16")
+
+
+@dataclass(frozen=True)
+class Flow:
+    """Traffic that is allowed: who opens a connection, to whom, on which ports."""
+
+    source: str
+    """A role, or one of Azure's service tags."""
+    target: str
+    ports: tuple[str, ...]
+    protocol: network.SecurityRuleProtocol = network.SecurityRuleProtocol.TCP
+    pods: bool = False
+    """Whether nodes stand for their pods as well, which have addresses in an overlay. Rules see
+    these wherever a pod is called; what a pod calls outside of the overlay sees its node's:
+    https://learn.microsoft.com/azure/aks/concepts-network-azure-cni-overlay"""
+
+
+_ALL = network.SecurityRuleProtocol.ASTERISK
+_BALANCER = "AzureLoadBalancer"
+#: Ranges of `_PRIVATE` as one source.
+JOINED = "joined-networks"
+
+#: What the roles need. Names are resolved by the platform's own address, which no rule concerns.
+FLOWS = (
+    # Nodes and their pods: training exchanges over any port.
+    Flow(NODES, NODES, ANY, _ALL, pods=True),
+    Flow(_BALANCER, NODES, ANY),
+    # The API server stands in the network: https://learn.microsoft.com/azure/aks/
+    # api-server-vnet-integration. It calls kubelets and webhooks, on ports of pods' choosing.
+    Flow(NODES, CONTROL_PLANE, ("443", "4443")),
+    Flow(CONTROL_PLANE, NODES, ANY, pods=True),
+    Flow(_BALANCER, CONTROL_PLANE, ("9988",)),
+    Flow(JOINED, CONTROL_PLANE, _HTTPS),
+    Flow(CONTROL_PLANE, ENDPOINTS, _HTTPS),
+    # Registry, vault, objects; and shared homes, which speak NFS.
+    Flow(NODES, ENDPOINTS, (*_HTTPS, _NFS)),
+    Flow(JOINED, ENDPOINTS, _HTTPS),
+    Flow(NODES, STORAGE, (_NFS, *_LUSTRE)),
+    Flow(STORAGE, NODES, _LUSTRE),
+    Flow(STORAGE, STORAGE, ANY, _ALL),
+    # Azure NetApp Files fetches its key.
+    Flow(STORAGE, ENDPOINTS, _HTTPS),
+    # Inference: from the cluster, and from networks that are joined to this one. The tier's own
+    # rules narrow it.
+    Flow(JOINED, SERVING, _SERVICE),
+    Flow(_BALANCER, SERVING, ANY),
+    Flow(SERVING, ENDPOINTS, _HTTPS),
+    Flow(NODES, SERVING, _SERVICE),
+    Flow(JOINED, CONTAINERS, _SERVICE),
+    Flow(NODES, CONTAINERS, _SERVICE),
+    Flow(CONTAINERS, CONTAINERS, ANY, _ALL),
+    Flow(CONTAINERS, ENDPOINTS, _HTTPS),
+    # Container Apps run on machines of the platform, which fetch the platform's images and tokens:
+    # https://learn.microsoft.com/azure/container-apps/firewall-integration
+    Flow(_BALANCER, CONTAINERS, ("30000-32767",)),
+    Flow(CONTAINERS, "MicrosoftContainerRegistry", _HTTPS),
+    Flow(CONTAINERS, "AzureFrontDoor.FirstParty", _HTTPS),
+    Flow(CONTAINERS, "AzureActiveDirectory", _HTTPS),
+)
+
+#: With a firewall: what it lets through, it has to be sent. The routes leave no other way, and
+#: there is no public address but the firewall's.
+OUTWARD = (
+    Flow(NODES, "Internet", _HTTPS),
+    Flow(SERVING, "Internet", _HTTPS),
+    Flow(CONTAINERS, "Internet", _HTTPS),
+)
+
+
+def security_rules(
+    role: str,
+    subnets: Mapping[str, ipaddress.IPv4Network],
+    flows: Sequence[Flow],
+) -> list[network.SecurityRuleArgs]:
+    """The rules of a role's security group: its flows, then nothing, inwards and outwards.
+
+    Args:
+        role: whose group.
+        subnets: address ranges by role.
+        flows: all that is allowed in the network.
+    """
+    inward = [_rule(each, "from", each.source, subnets) for each in flows if each.target == role]
+    outward = [_rule(each, "to", each.target, subnets) for each in flows if each.source == role]
+    rules = [*_numbered(inward), *_numbered(outward)]
+    return [*rules, _nothing_else("Inbound"), _nothing_else("Outbound")]
+
+
+def _peers(name: str, flow: Flow, subnets: Mapping[str, ipaddress.IPv4Network]) -> list[str]:
+    if name == JOINED:
+        return list(_PRIVATE)
+    if name == NODES and flow.pods:
+        return [str(subnets[name]), POD_CIDR]
+    return [str(subnets[name])] if name in subnets else [name]
+
+
+def _rule(
+    flow: Flow, word: str, peer: str, subnets: Mapping[str, ipaddress.IPv4Network]
+) -> network.SecurityRuleArgs:
+    inbound = word == "from"
+    sources, targets = _peers(flow.source, flow, subnets), _peers(flow.target, flow, subnets)
+    one_source, one_target = len(sources) == 1, len(targets) == 1
+    return network.SecurityRuleArgs(
+        name=f"{word}-{peer.replace('.', '-')}",
+        access=network.SecurityRuleAccess.ALLOW,
+        direction=(
+            network.SecurityRuleDirection.INBOUND
+            if inbound
+            else network.SecurityRuleDirection.OUTBOUND
+        ),
+        protocol=flow.protocol,
+        source_address_prefix=sources[0] if one_source else None,
+        source_address_prefixes=None if one_source else sources,
+        source_port_range="*",
+        destination_address_prefix=targets[0] if one_target else None,
+        destination_address_prefixes=None if one_target else targets,
+        destination_port_range=flow.ports[0] if len(flow.ports) == 1 else None,
+        destination_port_ranges=list(flow.ports) if len(flow.ports) > 1 else None,
+    )
+
+
+def _numbered(rules: list[network.SecurityRuleArgs]) -> list[network.SecurityRuleArgs]:
+    for position, rule in enumerate(rules):
+        rule.priority = 100 + 10 * position
+    return rules
+
+
+def _nothing_else(direction: str) -> network.SecurityRuleArgs:
+    """Before Azure's own last rules, which let the whole network in and everything out."""
+    return network.SecurityRuleArgs(
+        name=f"nothing-else-{direction.lower()}",
+        priority=4096,
+        access=network.SecurityRuleAccess.DENY,
+        direction=network.SecurityRuleDirection(direction),
+        protocol=_ALL,
+        source_address_prefix="*",
+        source_port_range="*",
+        destination_address_prefix="*",
+        destination_port_range="*",
+    )
+
 
 __all__ = ["Network", "NetworkArgs"]
 
 _ROLES = (NODES, ENDPOINTS, STORAGE, SERVING, CONTROL_PLANE, CONTAINERS)
 #: Roles whose machines may use the firewall.
-_OUTWARD = (NODES, SERVING, CONTAINERS)
+_FIREWALL_ROLES = (NODES, SERVING, CONTAINERS)
 
 
 class Network(pulumi.ComponentResource):
@@ -83,7 +345,7 @@ class Network(pulumi.ComponentResource):
     ) -> None:
         spec = check("azure", name, args)
         super().__init__(
-            "falaj-azure:index:Network", name, engine_inputs(args), of_component(opts)
+            "falaj-azure:index:Network", name, engine_inputs(args), component_options(opts)
         )
         self._spec = spec
         self._name = name
@@ -148,21 +410,21 @@ class Network(pulumi.ComponentResource):
             }
         )
 
-    def _virtual_network(self) -> azure.VirtualNetwork:
+    def _virtual_network(self) -> network.VirtualNetwork:
         placed = self._spec.placed
-        return azure.VirtualNetwork(
+        return network.VirtualNetwork(
             f"{self._name}-vnet",
             virtual_network_name=titled(placed, self._name),
             resource_group_name=self._group.name,
             location=placed.region,
-            address_space=azure.AddressSpaceArgs(address_prefixes=[self._spec.cidr]),
+            address_space=network.AddressSpaceArgs(address_prefixes=[self._spec.cidr]),
             # https://learn.microsoft.com/azure/virtual-network/virtual-network-encryption-overview:
             # the only enforcement there is; not together with Azure Firewall.
             encryption=None
             if self._spec.egress_domains
-            else azure.VirtualNetworkEncryptionArgs(
+            else network.VirtualNetworkEncryptionArgs(
                 enabled=True,
-                enforcement=azure.VirtualNetworkEncryptionEnforcement.ALLOW_UNENCRYPTED,
+                enforcement=network.VirtualNetworkEncryptionEnforcement.ALLOW_UNENCRYPTED,
             ),
             enable_ddos_protection=False,
             tags=self._tags,
@@ -182,9 +444,9 @@ class Network(pulumi.ComponentResource):
         )
         return way_out(self._name, self._spec.placed, outlet, self._opts)
 
-    def _security_group(self, role: str) -> azure.NetworkSecurityGroup:
+    def _security_group(self, role: str) -> network.NetworkSecurityGroup:
         flows = (*FLOWS, *OUTWARD) if self._spec.egress_domains else FLOWS
-        return azure.NetworkSecurityGroup(
+        return network.NetworkSecurityGroup(
             f"{self._name}-{role}-rules",
             network_security_group_name=titled(self._spec.placed, self._name, role),
             resource_group_name=self._group.name,
@@ -195,32 +457,32 @@ class Network(pulumi.ComponentResource):
         )
 
     def _subnets(
-        self, groups: dict[str, azure.NetworkSecurityGroup], routes: azure.RouteTable | None
-    ) -> dict[str, azure.Subnet]:
+        self, groups: dict[str, network.NetworkSecurityGroup], routes: network.RouteTable | None
+    ) -> dict[str, network.Subnet]:
         """One after the other: Azure changes one thing of a network at a time."""
-        made: dict[str, azure.Subnet] = {}
+        made: dict[str, network.Subnet] = {}
         for role in _ROLES:
             before = list(made.values())[-1:] or ([routes] if routes else [])
             settings: dict[str, Any] = {}
             if role in DELEGATIONS:
                 settings["delegations"] = [
-                    azure.DelegationArgs(name=role, service_name=DELEGATIONS[role])
+                    network.DelegationArgs(name=role, service_name=DELEGATIONS[role])
                 ]
-            if routes is not None and role in _OUTWARD:
-                settings["route_table"] = azure.RouteTableArgs(id=routes.id)
+            if routes is not None and role in _FIREWALL_ROLES:
+                settings["route_table"] = network.RouteTableArgs(id=routes.id)
             if role == ENDPOINTS:
                 # Otherwise rules don't concern private endpoints.
                 settings["private_endpoint_network_policies"] = (
-                    azure.VirtualNetworkPrivateEndpointNetworkPolicies.ENABLED
+                    network.VirtualNetworkPrivateEndpointNetworkPolicies.ENABLED
                 )
-            made[role] = azure.Subnet(
+            made[role] = network.Subnet(
                 f"{self._name}-{role}",
                 subnet_name=role,
                 virtual_network_name=self._vnet.name,
                 resource_group_name=self._group.name,
                 address_prefix=str(self._ranges[role]),
                 default_outbound_access=False,
-                network_security_group=azure.NetworkSecurityGroupArgs(id=groups[role].id),
+                network_security_group=network.NetworkSecurityGroupArgs(id=groups[role].id),
                 opts=pulumi.ResourceOptions.merge(
                     self._opts, pulumi.ResourceOptions(depends_on=before)
                 ),
@@ -255,5 +517,5 @@ class Network(pulumi.ComponentResource):
             )
         return links
 
-    def _by_zone(self, subnet: azure.Subnet) -> pulumi.Output[dict[str, str]]:
+    def _by_zone(self, subnet: network.Subnet) -> pulumi.Output[dict[str, str]]:
         return subnet.id.apply(lambda found: dict.fromkeys(self._spec.zones, found))

@@ -5,9 +5,7 @@ from dataclasses import dataclass
 import pulumi
 from pulumi_azure_native import storage
 
-from falaj.components.azure._aliases import of_component
-from falaj.components.azure._groups import kept, resource_group
-from falaj.components.azure._names import compact
+from falaj.components.azure._component import compact, component_options, kept, resource_group
 from falaj.components.azure._private_endpoint import Door, private_endpoint
 from falaj.components.azure._storage import SKUS, Account, blob_service, lifecycle, storage_account
 from falaj.components.specification.object_store import ObjectStoreArgs, check
@@ -72,7 +70,7 @@ class ObjectStore(pulumi.ComponentResource):
     ) -> None:
         spec = check("azure", name, args)
         super().__init__(
-            "falaj-azure:index:ObjectStore", name, engine_inputs(args), of_component(opts)
+            "falaj-azure:index:ObjectStore", name, engine_inputs(args), component_options(opts)
         )
         self._spec = spec
         self._name = name

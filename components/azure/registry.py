@@ -4,10 +4,8 @@ import pulumi
 from pulumi_azure_native import containerregistry as acr
 from pulumi_azure_native import monitor
 
-from falaj.components.azure._aliases import of_component
-from falaj.components.azure._groups import kept, resource_group
+from falaj.components.azure._component import compact, component_options, kept, resource_group
 from falaj.components.azure._ids import client_id
-from falaj.components.azure._names import compact
 from falaj.components.azure._private_endpoint import Door, private_endpoint
 from falaj.components.specification.property_names import engine_inputs
 from falaj.components.specification.registry import RegistryArgs, check
@@ -67,7 +65,7 @@ class Registry(pulumi.ComponentResource):
     ) -> None:
         spec = check("azure", name, args)
         super().__init__(
-            "falaj-azure:index:Registry", name, engine_inputs(args), of_component(opts)
+            "falaj-azure:index:Registry", name, engine_inputs(args), component_options(opts)
         )
         self._spec = spec
         self._name = name

@@ -3,10 +3,8 @@
 import pulumi
 from pulumi_azure_native import managedidentity
 
-from falaj.components.azure._aliases import of_component
-from falaj.components.azure._groups import resource_group
+from falaj.components.azure._component import component_options, resource_group, titled
 from falaj.components.azure._ids import bucket_id
-from falaj.components.azure._names import titled
 from falaj.components.azure._roles import Grant, grant
 from falaj.components.specification.identity import DEPLOYER, TRAINER
 from falaj.components.specification.property_names import engine_inputs
@@ -59,7 +57,10 @@ class WorkloadIdentity(pulumi.ComponentResource):
     ) -> None:
         spec = check("azure", name, args)
         super().__init__(
-            "falaj-azure:index:WorkloadIdentity", name, engine_inputs(args), of_component(opts)
+            "falaj-azure:index:WorkloadIdentity",
+            name,
+            engine_inputs(args),
+            component_options(opts),
         )
         children = pulumi.ResourceOptions(parent=self)
         group = resource_group(name, spec.placed, children)

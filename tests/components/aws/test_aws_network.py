@@ -11,9 +11,8 @@ import pytest
 
 from falaj.components.aws._egress import public_ranges
 from falaj.components.aws._endpoints import GATEWAYS, INTERFACES, interfaces
-from falaj.components.aws._security_groups import FLOWS
-from falaj.components.aws.network import Network
-from falaj.components.aws.serving.boot import program
+from falaj.components.aws.network import FLOWS, Network
+from falaj.components.aws.serving.cloud_init import program
 
 ZONES = ["mec1-az1", "mec1-az3"]
 

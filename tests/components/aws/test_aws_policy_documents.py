@@ -12,12 +12,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from falaj.components.aws._boundary import Limits, boundary_policy
-from falaj.components.aws._bucket_policies import BucketOwner, bucket_policy
 from falaj.components.aws._endpoints import GATEWAYS, INTERFACES, Owner, endpoint_policy
 from falaj.components.aws._iam import Statement, document, trust
-from falaj.components.aws._key_policies import KeyHolder, key_policy
-from falaj.components.aws._role_permissions import Realm, duty_policy
+from falaj.components.aws._role_permissions import Limits, Realm, boundary_policy, duty_policy
+from falaj.components.aws.key_ring import KeyHolder, key_policy
+from falaj.components.aws.object_store import BucketOwner, bucket_policy
 from falaj.components.specification.identity import DUTIES
 from falaj.components.specification.key_ring import PURPOSES
 from falaj.components.specification.network import CLUSTER

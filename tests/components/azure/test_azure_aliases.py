@@ -9,7 +9,7 @@ import pulumi_azure_native as azure_native
 import pytest
 
 from falaj.components.azure import Budget
-from falaj.components.azure._aliases import of_component
+from falaj.components.azure._component import component_options
 from tests.components.azure.conftest import PLACED, Deployed, deploy
 
 FORMER = "urn:pulumi:dev::falaj::falaj-azure:index:Budget::former"
@@ -19,7 +19,7 @@ class _Group(pulumi.ComponentResource):
     """A component with two resources: one whose type was renamed, one with aliases given."""
 
     def __init__(self, opts: pulumi.ResourceOptions) -> None:
-        super().__init__("test:index:Group", "group", {}, of_component(opts))
+        super().__init__("test:index:Group", "group", {}, component_options(opts))
         group = azure_native.resources.ResourceGroup(
             "around", location="uaenorth", opts=pulumi.ResourceOptions(parent=self)
         )

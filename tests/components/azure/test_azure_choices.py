@@ -23,9 +23,9 @@ from falaj.components.azure import (
     TrainingFileSystem,
     WorkloadIdentity,
 )
-from falaj.components.azure._custom_roles import Permissions
+from falaj.components.azure._component import compact, dashed, titled
 from falaj.components.azure._ids import bucket_id
-from falaj.components.azure._names import compact, dashed, titled
+from falaj.components.azure._roles import Permissions
 from falaj.components.azure._storage import vault_of
 from falaj.components.specification import audit_trail
 from falaj.components.specification import placed as placed_module

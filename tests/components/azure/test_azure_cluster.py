@@ -9,8 +9,7 @@ import pulumi
 import pytest
 
 from falaj.components.azure import Cluster
-from falaj.components.azure._cluster_profile import audit_category
-from falaj.components.azure.cluster import authority_of
+from falaj.components.azure.cluster import audit_category, authority_of
 from tests.components.azure.compute_foundation import ZONES, foundation
 from tests.components.azure.conftest import PLACED, SOMEBODY, SOMEBODY_ELSE, Deployed
 from tests.components.azure.conftest import deploy as deploy_now

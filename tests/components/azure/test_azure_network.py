@@ -12,8 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from falaj.components.azure._egress import fqdn
-from falaj.components.azure._network_rules import FLOWS, OUTWARD, security_rules
-from falaj.components.azure._subnets import DELEGATIONS
+from falaj.components.azure.network import DELEGATIONS, FLOWS, OUTWARD, security_rules
 from falaj.components.specification.address_plan import SHARES, AddressPlan
 from falaj.components.specification.zones import REGIONAL
 from tests.components.azure.conftest import PLACED, Deployed

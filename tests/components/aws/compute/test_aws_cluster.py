@@ -11,8 +11,12 @@ import pulumi_aws as aws
 import pytest
 
 from falaj.components.aws import Cluster
-from falaj.components.aws._cluster_addons import network_plugin_settings
-from falaj.components.aws.cluster import ADMINISTRATOR_POLICY, LOG_TYPES, VIEWER_POLICY
+from falaj.components.aws.cluster import (
+    ADMINISTRATOR_POLICY,
+    LOG_TYPES,
+    VIEWER_POLICY,
+    network_plugin_settings,
+)
 
 CLUSTER = "aws:eks/cluster:Cluster"
 ADDON = "aws:eks/addon:Addon"

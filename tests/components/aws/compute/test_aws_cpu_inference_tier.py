@@ -14,7 +14,7 @@ import pytest
 import yaml
 
 from falaj.components.aws import CpuInferenceTier
-from falaj.components.aws._tier_balancer import TLS_POLICY, by_digest
+from falaj.components.aws._tier_access import TLS_POLICY, by_digest
 
 BALANCER = "aws:lb/loadBalancer:LoadBalancer"
 LISTENER = "aws:lb/listener:Listener"
@@ -250,7 +250,7 @@ def test_a_container_runs_both_programs_in_order(tmp_path: Any) -> None:
     import subprocess
     import sys
 
-    from falaj.components.aws._tier_serverless import _RUN
+    from falaj.components.aws._tier_servers import _RUN
 
     log = tmp_path / "log"
     environment = {

@@ -22,12 +22,12 @@ import pytest
 import yaml
 
 import falaj
-from falaj.components.aws.serving import boot, fetch, start_server
+from falaj.components.aws.serving import cloud_init, fetch, start_server
 from falaj.workloads.inference import settings as service_settings
 from falaj.workloads.registry.keyring import KeyRing
 from falaj.workloads.registry.store import Store
 
-SERVING = boot.Serving(
+SERVING = cloud_init.Serving(
     "me-central-1",
     "acme-models",
     "packages/churn/3",
@@ -209,7 +209,7 @@ def test_the_signature_is_the_vendors() -> None:
 
 
 def test_the_program_runs_with_the_machines_own_python() -> None:
-    tree = ast.parse(boot.program("fetch.py"), feature_version=(3, 9))
+    tree = ast.parse(cloud_init.program("fetch.py"), feature_version=(3, 9))
     imported = {
         (node.module if isinstance(node, ast.ImportFrom) else alias.name).split(".")[0]
         for node in ast.walk(tree)
@@ -241,7 +241,7 @@ def test_the_servers_configuration_is_the_servers_own_format(tmp_path: Path) -> 
     done = configured({**given, "folder": str(tmp_path)})
     assert done.returncode == 0, done.stderr
     read = service_settings.read(tmp_path / "service.json")
-    assert (read.name, read.port, read.workers) == ("churn", boot.PORT, 2)
+    assert (read.name, read.port, read.workers) == ("churn", cloud_init.PORT, 2)
     assert read.auth.audience == "inference.acme.internal"
     assert read.tls.client_ca is None
 
@@ -263,9 +263,9 @@ def test_the_machines_certificate_is_one(tmp_path: Path) -> None:
 
 
 def test_user_data_fits_and_holds_no_secrets() -> None:
-    text = boot.user_data(IMAGE, "/falaj/acme/dev/tier/server", SERVING)
+    text = cloud_init.user_data(IMAGE, "/falaj/acme/dev/tier/server", SERVING)
     assert len(base64.b64decode(text)) < 16_384
-    plain = boot.configuration(IMAGE, "/falaj/acme/dev/tier/server", SERVING)
+    plain = cloud_init.configuration(IMAGE, "/falaj/acme/dev/tier/server", SERVING)
     assert plain.startswith("#cloud-config\n")
     document = yaml.safe_load(plain)
     assert document["ssh_pwauth"] is False
@@ -278,7 +278,7 @@ def test_user_data_fits_and_holds_no_secrets() -> None:
 
 
 def test_the_unit_runs_the_image_by_digest_without_privileges() -> None:
-    text = boot.unit(IMAGE, "/log", "me-central-1")
+    text = cloud_init.unit(IMAGE, "/log", "me-central-1")
     [run] = [line for line in text.splitlines() if line.startswith("ExecStart=")]
     for option in ("--read-only", "--cap-drop ALL", "no-new-privileges", "--user 65532:65532"):
         assert option in run
@@ -290,7 +290,7 @@ def test_the_unit_runs_the_image_by_digest_without_privileges() -> None:
 def test_too_much_user_data_is_refused() -> None:
     noise = "".join(hashlib.sha256(str(n).encode()).hexdigest() for n in range(1_000))
     with pytest.raises(ValueError, match="allowed: 16384"):
-        boot.user_data(IMAGE, noise, SERVING)
+        cloud_init.user_data(IMAGE, noise, SERVING)
 
 
 def published(folder: Path) -> tuple[Path, KeyRing]:

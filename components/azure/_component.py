@@ -1,0 +1,107 @@
+"""What the Azure components share: names, resource groups and the options of what they make."""
+
+from __future__ import annotations
+
+import re
+
+import pulumi
+import pulumi_azure_native as azure_native
+
+from falaj.components.specification.names import physical_name, unique_name
+from falaj.components.specification.placed import Placed
+
+#: https://learn.microsoft.com/azure/azure-resource-manager/management/resource-name-rules
+_PLAIN = 50
+_DASHED = 24
+_LIMITS = {"storage": 24, "registry": 50}
+
+
+def titled(placed: Placed, *parts: str) -> str:
+    """Name of what is in a resource group: tenant, stack and parts.
+
+    Up to 50 letters, digits and dashes: every kind of resource takes that, and has room for what
+    follows from its name (a private endpoint has 64 and adds nine of its own).
+    """
+    return physical_name(placed.tenant, pulumi.get_stack(), *parts, limit=_PLAIN)
+
+
+def dashed(placed: Placed, *parts: str) -> str:
+    """Name of a vault or hardware module: up to 24 letters, digits and single dashes."""
+    whole = unique_name(placed.tenant, pulumi.get_stack(), *parts, limit=_DASHED)
+    return re.sub("-+", "-", whole)
+
+
+def compact(placed: Placed, kind: str, *parts: str) -> str:
+    """Name of a ``storage`` account or ``registry``: small letters and digits only."""
+    limit = _LIMITS[kind]
+    return unique_name(placed.tenant, pulumi.get_stack(), *parts, limit=limit, separator="")
+
+
+#: Longest name of a resource group:
+#: https://learn.microsoft.com/azure/azure-resource-manager/management/resource-name-rules
+_GROUP_LIMIT = 90
+
+
+def kept(opts: pulumi.ResourceOptions, retained: bool) -> pulumi.ResourceOptions:
+    """Options of a resource with data: protected in the stack and retained in the cloud.
+
+    Args:
+        opts: the options of the component's other resources.
+        retained: whether data outlive a mistake (`Placed.retained`).
+    """
+    return pulumi.ResourceOptions.merge(
+        opts, pulumi.ResourceOptions(protect=retained, retain_on_delete=retained)
+    )
+
+
+def resource_group(
+    name: str, placed: Placed, opts: pulumi.ResourceOptions, *, stateful: bool = False
+) -> azure_native.resources.ResourceGroup:
+    """The resource group ``<tenant>-<stack>-<name>`` of a component.
+
+    Args:
+        name: the component's name.
+        placed: its place and owner.
+        opts: options of its resources.
+        stateful: whether it holds data. To delete a group deletes all that is in it, so such a
+            group is kept like the data.
+    """
+    return azure_native.resources.ResourceGroup(
+        f"{name}-group",
+        resource_group_name=physical_name(
+            placed.tenant, pulumi.get_stack(), name, limit=_GROUP_LIMIT
+        ),
+        location=placed.region,
+        tags=placed.tags(name),
+        opts=kept(opts, placed.retained) if stateful else opts,
+    )
+
+
+#: A type with its API version in the name: ``azure-native:network/v20240501:Subnet``.
+_DATED = re.compile(r"^azure-native:[a-z0-9]+/v[0-9]{8}[a-z]*:")
+
+
+def component_options(opts: pulumi.ResourceOptions | None) -> pulumi.ResourceOptions:
+    """Options of a component whose resources go without aliases of dated types.
+
+    The SDK gives each resource an alias for every API version that its type ever had, up to
+    seventy; the engine looks for all of them, and the SDK spends most of a program's time on them.
+    They serve programs that changed from a dated type to the plain one. Components have used plain
+    types from the start. Aliases of modules that were renamed stay, and those that were given.
+    """
+    own = pulumi.ResourceOptions(transformations=[_without_dated])
+    return pulumi.ResourceOptions.merge(opts, own)
+
+
+def _without_dated(
+    args: pulumi.ResourceTransformationArgs,
+) -> pulumi.ResourceTransformationResult | None:
+    if not args.opts.aliases:
+        return None
+    args.opts.aliases = [each for each in args.opts.aliases if not _is_dated(each)]
+    return pulumi.ResourceTransformationResult(args.props, args.opts)
+
+
+def _is_dated(alias: pulumi.Input[pulumi.Alias | str]) -> bool:
+    kind: object = alias.type_ if isinstance(alias, pulumi.Alias) else None
+    return isinstance(kind, str) and _DATED.match(kind) is not None
