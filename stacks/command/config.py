@@ -137,8 +137,8 @@ def _told(stack: StackFile, change: Change) -> int:
 
 def _as_text(value: Any) -> str:
     """A value alone: text as it is, all else as YAML on one line."""
+    from falaj.stacks.settings.document import written  # noqa: PLC0415
     from falaj.stacks.settings.problems import format_value, is_secret  # noqa: PLC0415
-    from falaj.stacks.settings.scalars import written  # noqa: PLC0415
 
     if is_secret(value):
         return format_value(value)
