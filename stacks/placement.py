@@ -11,8 +11,8 @@ from falaj.components.specification.gpu_node_pool import GpuNodePoolArgs
 from falaj.components.specification.machine_choice import machine_demand
 from falaj.stacks.sandbox_guard import made_up
 from falaj.stacks.settings import CloudSettings, ClusterSettings
+from falaj.stacks.settings.cloud import asked_machines
 from falaj.stacks.settings.derived import arguments
-from falaj.stacks.settings.machines import asked_machines
 from falaj.stacks.settings.problems import Finding, Path, Put, RefusedSettingsError
 from falaj.stacks.settings.suggestions import closest
 from falaj.stacks.validation import validate_in_cloud

@@ -10,9 +10,14 @@ from pydantic.alias_generators import to_camel
 from falaj.engine.errors import EngineError
 from falaj.engine.short_lived import collect_rarely
 from falaj.sandbox import activation
-from falaj.stacks.blueprints import cluster, foundation, local, platform, smb, workloads
-from falaj.stacks.blueprints.cloud import open_cloud
-from falaj.stacks.blueprints.in_cluster import open_cluster
+from falaj.stacks.blueprints.cloud import (
+    declare_cluster,
+    declare_foundation,
+    declare_smb,
+    open_cloud,
+)
+from falaj.stacks.blueprints.in_cluster import declare_platform, declare_workloads, open_cluster
+from falaj.stacks.blueprints.local import declare_local
 from falaj.stacks.errors import StackError
 from falaj.stacks.image_digests import digests
 from falaj.stacks.placement import choose
@@ -27,7 +32,7 @@ from falaj.stacks.settings import (
     WorkloadsSettings,
     load_engine,
 )
-from falaj.stacks.settings.foundation import OwnFoundation
+from falaj.stacks.settings.cloud import OwnFoundation
 from falaj.stacks.validation import validate_in_cloud, validate_in_cluster
 
 
@@ -45,7 +50,7 @@ def main(root: Path | None = None) -> None:
     try:
         settings = load_engine(pulumi.get_stack(), folder)
         if isinstance(settings, LocalSettings):
-            local.declare(settings, folder)
+            declare_local(settings, folder)
         else:
             activation.check()
             sandboxed = activation.is_asked()
@@ -78,13 +83,13 @@ def declare_in_cloud(settings: CloudSettings, *, sandboxed: bool) -> None:
     pulumi.export("place", choice.place.name)
     pulumi.export("sandbox", sandboxed)
     if isinstance(settings, ClusterSettings):
-        cluster.declare(settings, cloud)
+        declare_cluster(settings, cloud)
     elif isinstance(settings, SmbSettings):
         for name in stand_ins:
             pulumi.log.warn(f"SANDBOX: falaj:inference.{to_camel(name)} is missing; made up here")
-        smb.declare(settings, cloud, stand_ins)
+        declare_smb(settings, cloud, stand_ins)
     elif isinstance(settings, OwnFoundation):
-        foundation.declare(settings, cloud)
+        declare_foundation(settings, cloud)
 
 
 def declare_in_cluster(settings: InClusterSettings, root: Path, *, sandboxed: bool) -> None:
@@ -108,6 +113,6 @@ def declare_in_cluster(settings: InClusterSettings, root: Path, *, sandboxed: bo
     pulumi.export("place", settings.places[0])
     pulumi.export("sandbox", sandboxed)
     if isinstance(settings, PlatformSettings):
-        platform.declare(settings, parts)
+        declare_platform(settings, parts)
     elif isinstance(settings, WorkloadsSettings):
-        workloads.declare(settings, parts)
+        declare_workloads(settings, parts)

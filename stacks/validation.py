@@ -1,8 +1,12 @@
-"""Checks all that a stack's components would refuse, before the engine makes the first of them.
+"""Finds what a stack's components would refuse, before the engine makes the first resource.
 
-The blueprint is declared with components that only check their arguments. What one of them refuses
-is told by the keys of the stack's file; what it would take instead is tried on its check before it
-is proposed.
+The stack's blueprint is run as for a deployment, but instead of the components it is handed
+stand-ins of the same names (`CheckedComponents`): each calls the check of the component's
+arguments, notes what that refuses, and makes nothing. What the next components take of its outputs
+is a `Placeholder`. So every component is checked with exactly the arguments that it would get.
+
+What was refused is told by the keys of the stack's file. A value to write instead is proposed only
+where the component's check takes it.
 """
 
 from __future__ import annotations
@@ -20,8 +24,15 @@ from falaj.components.specification.argument_errors import ArgumentError, Invali
 from falaj.components.specification.limits import Between, Limit, OneOf, TextRule
 from falaj.components.specification.property_names import module_of
 from falaj.components.specification.zones import region_zones
-from falaj.stacks.blueprints import cluster, foundation, in_cluster, platform, smb, workloads
-from falaj.stacks.blueprints.cloud import Cloud, common_arguments
+from falaj.stacks.blueprints import in_cluster
+from falaj.stacks.blueprints.cloud import (
+    Cloud,
+    common_arguments,
+    declare_cluster,
+    declare_foundation,
+    declare_smb,
+)
+from falaj.stacks.blueprints.in_cluster import declare_platform, declare_workloads
 from falaj.stacks.image_digests import digests
 from falaj.stacks.sandbox_guard import made_up
 from falaj.stacks.settings import (
@@ -32,7 +43,7 @@ from falaj.stacks.settings import (
     SmbSettings,
     WorkloadsSettings,
 )
-from falaj.stacks.settings.foundation import OwnFoundation
+from falaj.stacks.settings.cloud import OwnFoundation
 from falaj.stacks.settings.origins import in_words, origin, section_of, steps
 from falaj.stacks.settings.problems import (
     Action,
@@ -281,9 +292,9 @@ def validate_in_cluster(settings: InClusterSettings, digests: Mapping[str, str])
         unknown=OutputPlaceholder(),
     )  # fmt: skip
     if isinstance(settings, PlatformSettings):
-        platform.declare(settings, parts)
+        declare_platform(settings, parts)
     elif isinstance(settings, WorkloadsSettings):
-        workloads.declare(settings, parts)
+        declare_workloads(settings, parts)
     checked.require_accepted(settings)
 
 
@@ -304,11 +315,11 @@ def validate_in_cloud(
     common = common_arguments(settings, place)
     cloud = Cloud(place, parts, common, pulumi.ResourceOptions(), unknown=Placeholder())
     if isinstance(settings, ClusterSettings):
-        cluster.declare(settings, cloud)
+        declare_cluster(settings, cloud)
     elif isinstance(settings, SmbSettings):
-        smb.declare(settings, cloud, made_up)
+        declare_smb(settings, cloud, made_up)
     elif isinstance(settings, OwnFoundation):
-        foundation.declare(settings, cloud)
+        declare_foundation(settings, cloud)
     parts.require_accepted(settings)
 
 

@@ -1,1 +1,1 @@
-"""One module for each kind of stack: which components it is made of, and how they connect."""
+"""Which components each kind of stack is made of, and how they connect."""

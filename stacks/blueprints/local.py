@@ -23,7 +23,7 @@ from falaj.stacks.settings import LocalSettings
 _CLIENT = "operator"
 
 
-def declare(settings: LocalSettings, root: Path) -> None:
+def declare_local(settings: LocalSettings, root: Path) -> None:
     """Register the resources of a local stack and export what its users need.
 
     Args:

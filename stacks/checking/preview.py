@@ -29,7 +29,7 @@ from falaj.stacks.command.upstream import bring_up_upstream
 from falaj.stacks.documents import mapping, sequence
 from falaj.stacks.errors import StackError
 from falaj.stacks.settings import CloudSettings
-from falaj.stacks.settings.policies import PACKS
+from falaj.stacks.settings.cloud import PACKS
 
 #: What the engine says of all else when one resource was refused.
 _CANCELLED: Final = "context canceled"

@@ -18,7 +18,7 @@ from falaj.policies.reports.result import CheckResult, StackResult, read_result
 from falaj.policies.reports.sarif import to_sarif
 from falaj.policies.reports.summary import summarise
 from falaj.policies.reports.wording import LANGUAGES, Language
-from falaj.stacks.checking.check import begin, check_now, gathered
+from falaj.stacks.checking.check import begin, check_now, gathered, jobs_by_default
 from falaj.stacks.checking.evidence import (
     PASSPHRASE,
     PASSPHRASE_FILE,
@@ -28,7 +28,6 @@ from falaj.stacks.checking.evidence import (
     write_evidence,
 )
 from falaj.stacks.checking.recorded import check_file, check_live
-from falaj.stacks.checking.side_by_side import jobs_by_default
 from falaj.stacks.checking.subject import subjects
 from falaj.stacks.command import installation
 from falaj.stacks.command.console import say

@@ -46,11 +46,11 @@ def get(context: click.Context, key: str | None, stack: str | None, project: Pat
 
 
 @config.command("set")
-@click.argument("words", metavar="KEY VALUE [KEY VALUE]...", nargs=-1, required=True)
+@click.argument("pairs", metavar="KEY VALUE [KEY VALUE]...", nargs=-1, required=True)
 @stack_option
 @click.pass_context
 def set_(
-    context: click.Context, describe: tuple[str, ...], stack: str | None, project: Path | None
+    context: click.Context, pairs: tuple[str, ...], stack: str | None, project: Path | None
 ) -> int:
     """Set keys in the file, all or none, and print the lines that changed.
 
@@ -58,7 +58,7 @@ def set_(
     What would make the stack invalid is refused, and the file stays as it is. A VALUE that begins
     with a dash needs `--` before the first KEY.
     """
-    return put(_chosen(context, stack, project), describe)
+    return put(_chosen(context, stack, project), pairs)
 
 
 @config.command()
@@ -86,22 +86,22 @@ def show(stack: StackFile, key: str | None) -> int:
     return 0
 
 
-def put(stack: StackFile, describe: Sequence[str]) -> int:
-    """Set keys: ``describe`` are keys and values in turn."""
+def put(stack: StackFile, pairs: Sequence[str]) -> int:
+    """Set keys: ``pairs`` are keys and values in turn."""
     from falaj.stacks.settings import edit  # noqa: PLC0415
 
-    if len(describe) % 2:
+    if len(pairs) % 2:
         raise StackError(
-            f"{describe[-1]}: given without a value; allowed: KEY VALUE, any number of times\n"
-            f"  remove a key with: falaj config rm {describe[-1]}"
+            f"{pairs[-1]}: given without a value; allowed: KEY VALUE, any number of times\n"
+            f"  remove a key with: falaj config rm {pairs[-1]}"
         )
-    keys = list(describe[::2])
+    keys = list(pairs[::2])
     twice = next((key for key in keys if keys.count(key) > 1), None)
     if twice is not None:
         raise StackError(f"{twice}: given twice; give each key once")
     if stack.ensure():
         say(f"made {stack.shown_path} from its template; it is yours to edit")
-    values = dict(zip(keys, describe[1::2], strict=True))
+    values = dict(zip(keys, pairs[1::2], strict=True))
     return _told(stack, edit.set_values(stack.path, stack.project.root, values))
 
 
@@ -137,8 +137,8 @@ def _told(stack: StackFile, change: Change) -> int:
 
 def _as_text(value: Any) -> str:
     """A value alone: text as it is, all else as YAML on one line."""
+    from falaj.stacks.settings.document import written  # noqa: PLC0415
     from falaj.stacks.settings.problems import format_value, is_secret  # noqa: PLC0415
-    from falaj.stacks.settings.scalars import written  # noqa: PLC0415
 
     if is_secret(value):
         return format_value(value)

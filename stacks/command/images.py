@@ -24,7 +24,7 @@ from falaj.stacks.images.mirror import Mirror, Outcome
 from falaj.stacks.images.pin import pin as pin_items
 from falaj.stacks.images.rewrite import rewrite as rewritten
 from falaj.stacks.images.target import packs_settings, require_in_country
-from falaj.stacks.settings.in_cluster import InClusterSettings
+from falaj.stacks.settings.cloud import InClusterSettings
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 

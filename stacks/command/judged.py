@@ -20,7 +20,7 @@ from falaj.stacks.command.project import StackFile
 from falaj.stacks.command.pulumi import Pulumi
 from falaj.stacks.errors import StackError
 from falaj.stacks.settings import CloudSettings, Settings
-from falaj.stacks.settings.policies import PACKS
+from falaj.stacks.settings.cloud import PACKS
 
 
 @contextmanager

@@ -12,7 +12,7 @@ import yaml
 
 from falaj.engine.files import replace_file
 from falaj.engine.folders import cache_home
-from falaj.stacks.settings.policies import PACKS
+from falaj.stacks.settings.cloud import PACKS
 
 #: The folder of the packs.
 POLICIES: Final = Path(__file__).resolve().parents[2] / "policies"

@@ -14,9 +14,7 @@ from falaj.stacks.command.options import stack_option, the_stack
 from falaj.stacks.command.project import StackFile
 from falaj.stacks.errors import StackError
 from falaj.stacks.placement import choose
-from falaj.stacks.preflight import aws, azure
-from falaj.stacks.preflight.findings import Finding, NotAskedError, exit_status
-from falaj.stacks.preflight.needs import Need, needs
+from falaj.stacks.preflight import Finding, Need, NotAskedError, aws, azure, exit_status, needs
 from falaj.stacks.settings import CloudSettings, InClusterSettings
 
 _MARKS = {"ok": "ok     ", "problem": "PROBLEM", "unknown": "unknown"}

@@ -15,7 +15,6 @@ from pydantic import Field, ValidationError, field_validator, model_validator
 from falaj.components.nearest import nearest
 from falaj.stacks.documents import is_mapping, is_sequence, mapping
 from falaj.stacks.errors import StackError
-from falaj.stacks.settings.errors import allowed_values, property_schema
 from falaj.stacks.settings.section import Section
 
 _EXAMPLE: Final = (
@@ -236,8 +235,8 @@ def _allowed(problem: Any, model: type[Section]) -> str:
     context = mapping(problem.get("ctx"))
     kind = problem["type"]
     if kind == "wrong_type" or kind.startswith("bool"):
-        schema = property_schema(model, problem["loc"][-1])
-        return _DATE if schema.get("format") == "date" else allowed_values(schema)
+        schema = _property_schema(model, problem["loc"][-1])
+        return _DATE if schema.get("format") == "date" else _allowed_values(schema)
     if "expected" in context:
         return str(context["expected"]).replace("'', ", "")
     if "pattern" in context:
@@ -247,3 +246,32 @@ def _allowed(problem: Any, model: type[Section]) -> str:
     if kind.startswith("date"):
         return _DATE
     return str(problem["msg"]).lower()
+
+
+def _property_schema(section: type[Section], key: int | str) -> dict[str, Any]:
+    """The JSON schema of one key, without the branch that stands for an absent value."""
+    schema: dict[str, Any] = section.model_json_schema()["properties"].get(key, {})
+    branches = cast("list[dict[str, Any]]", schema.get("anyOf", []))
+    return next((branch for branch in branches if branch.get("type") != "null"), schema)
+
+
+def _allowed_values(schema: dict[str, Any]) -> str:
+    """What a key accepts, in words: its type and its limits."""
+    if "enum" in schema or "const" in schema:
+        return ", ".join(map(str, schema.get("enum", [schema.get("const")])))
+    words = {
+        "integer": "a whole number",
+        "number": "a number",
+        "boolean": "true or false",
+        "string": "text",
+        "array": "a list",
+    }
+    text = words.get(str(schema.get("type")), "a section of keys")
+    low = schema.get("minimum", schema.get("exclusiveMinimum"))
+    high = schema.get("maximum", schema.get("exclusiveMaximum"))
+    if low is not None and high is not None:
+        word = "above" if "exclusiveMinimum" in schema else "from"
+        text += f" {word} {low} {'up to' if word == 'above' else 'to'} {high}"
+    if "pattern" in schema:
+        text += f" that matches {schema['pattern']}"
+    return text

@@ -1,1 +1,87 @@
 """Asks the real cloud, before a deployment, what the catalogue can only remember."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from falaj.components import catalogue
+from falaj.components.catalogue import MachineType
+from falaj.components.specification.arguments import with_defaults
+from falaj.components.specification.machine_choice import machine_demand
+from falaj.stacks.settings import CloudSettings
+from falaj.stacks.settings.cloud import AskedMachines, asked_machines
+
+Level = Literal["ok", "problem", "unknown"]
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One answer."""
+
+    level: Level
+    subject: str
+    """Such as ``quota`` or ``pool h200``."""
+    text: str
+    """What was found; for a problem also what to do."""
+
+
+class NotAskedError(Exception):
+    """The cloud couldn't be asked at all; the message says why and what would help."""
+
+
+def exit_status(findings: Sequence[Finding]) -> int:
+    """0: all is fine; 1: something would fail; 2: something could not be checked."""
+    levels = {finding.level for finding in findings}
+    if "problem" in levels:
+        return 1
+    return 2 if "unknown" in levels else 0
+
+
+_NODES = ("max_nodes", "min_nodes")
+
+
+@dataclass(frozen=True)
+class Need:
+    """One pool at its largest."""
+
+    name: str
+    machine: MachineType
+    zones: tuple[str, ...]
+    """Zones that the stack names; empty where it leaves the choice to the component."""
+    most: int
+    """Machines."""
+    spot: bool = False
+    reservation_id: str | None = None
+
+    @property
+    def vcpus(self) -> int | None:
+        """Virtual CPUs of all its machines, which quotas are counted in; None where unknown."""
+        return None if self.machine.vcpu is None else self.machine.vcpu * self.most
+
+
+def needs(settings: CloudSettings, place: catalogue.Place) -> Sequence[Need]:
+    """What the pools, or the inference tier, come to.
+
+    Raises:
+        CatalogueError: the place doesn't sell what is asked.
+    """
+    return [_need(machines, place) for machines in asked_machines(settings)]
+
+
+def _need(machines: AskedMachines, place: catalogue.Place) -> Need:
+    args = with_defaults(machines.kind, machines.given)
+    if args["machine"] is not None:
+        machine = place.machine(args["machine"])
+    else:
+        machine = place.first(machine_demand(machines.kind, machines.given))
+    sizes = ("max_instances", "min_instances") if "max_instances" in args else _NODES
+    return Need(
+        machines.name,
+        machine,
+        tuple(args["zones"] or ()),
+        max(args[size] for size in sizes),
+        args.get("capacity") == "spot",
+        args.get("reservation_id"),
+    )

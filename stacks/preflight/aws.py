@@ -11,8 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from falaj.components import catalogue
-from falaj.stacks.preflight.findings import Finding, NotAskedError
-from falaj.stacks.preflight.needs import Need
+from falaj.stacks.preflight import Finding, Need, NotAskedError
 
 #: Service quotas in vCPUs, by the first letters of a machine's family and on-demand or spot:
 #: https://docs.aws.amazon.com/ec2/latest/instancetypes/ec2-instance-quotas.html

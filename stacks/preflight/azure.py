@@ -11,8 +11,7 @@ from fnmatch import fnmatchcase
 from typing import Any
 
 from falaj.components import catalogue
-from falaj.stacks.preflight.findings import Finding, NotAskedError
-from falaj.stacks.preflight.needs import Need
+from falaj.stacks.preflight import Finding, Need, NotAskedError
 
 ENDPOINT = "https://management.azure.com"
 #: Versions of the interfaces that are read.

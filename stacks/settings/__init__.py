@@ -10,31 +10,34 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
-from falaj.stacks.settings.kinds import BLUEPRINTS, EXISTING, PLATFORMS
-from falaj.stacks.settings.load import load_engine, load_file, validate
+from falaj.stacks.settings.load import (
+    BLUEPRINTS,
+    EXISTING,
+    MODELS,
+    PLATFORMS,
+    load_engine,
+    load_file,
+    validate,
+)
 from falaj.stacks.settings.problems import NAMESPACE
 
 if TYPE_CHECKING:
-    from falaj.stacks.settings.cloud import CloudSettings
-    from falaj.stacks.settings.cluster import ClusterSettings
-    from falaj.stacks.settings.foundation import FoundationSettings
-    from falaj.stacks.settings.in_cluster import InClusterSettings
-    from falaj.stacks.settings.kinds import Settings
+    from falaj.stacks.settings.cloud import (
+        CloudSettings,
+        ClusterSettings,
+        FoundationSettings,
+        InClusterSettings,
+        SmbSettings,
+    )
+    from falaj.stacks.settings.in_cluster import PlatformSettings, WorkloadsSettings
+    from falaj.stacks.settings.load import Settings
     from falaj.stacks.settings.local import LocalSettings
-    from falaj.stacks.settings.platform import PlatformSettings
-    from falaj.stacks.settings.smb import SmbSettings
-    from falaj.stacks.settings.workloads import WorkloadsSettings
 
 #: Settings that are loaded only when somebody names them: most stand on components.
 _LATER = {
     "CloudSettings": "cloud",
-    "ClusterSettings": "cluster",
-    "FoundationSettings": "foundation",
-    "InClusterSettings": "in_cluster",
-    "LocalSettings": "local",
-    "PlatformSettings": "platform",
-    "SmbSettings": "smb",
-    "WorkloadsSettings": "workloads",
+    "InClusterSettings": "cloud",
+    **{model: module for module, model in MODELS.values()},
 }
 
 __all__ = [

@@ -1,24 +1,107 @@
-"""What every stack off this machine says: where it is, whose it is, what was accepted."""
+"""Settings of the stacks in a cloud, what stacks inside a cluster share with them, their checks.
+
+From the general to the special: the policy packs, what every stack off this machine says, what
+every stack inside a cluster says, then foundation, cluster and the small business's tier. The
+kinds inside a cluster are in `falaj.stacks.settings.in_cluster`, which needs components of
+Kubernetes.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Annotated, ClassVar, Literal
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any, ClassVar, Final, Literal
 
-from pydantic import Field
+from pydantic import Field, ValidationError
 
+from falaj.components import catalogue
 from falaj.components.catalogue import PLACES, REGIONS
+from falaj.components.catalogue.region_names import place_named
+from falaj.components.specification import (
+    audit_trail,
+    budget,
+    cluster,
+    cpu_inference_tier,
+    cpu_node_pool,
+    gpu_node_pool,
+    identity,
+    key_ring,
+    network,
+    object_store,
+    registry,
+    training_file_system,
+    workload_identity,
+)
+from falaj.components.specification.cpu_inference_tier import CpuInferenceTierArgs
+from falaj.components.specification.cpu_node_pool import CpuNodePoolArgs
 from falaj.components.specification.forms import (
     DATA_CLASS,
     DEFAULT_ENVIRONMENT,
+    DIGEST,
     ENVIRONMENT,
     NAME,
+    REGISTRY,
     TAG_VALUE,
     TENANT,
 )
+from falaj.components.specification.gpu_node_pool import GpuNodePoolArgs
 from falaj.components.specification.limits import OneOf, TextRule
-from falaj.stacks.settings.policies import PolicySettings
+from falaj.policies.model.settings import Host, Site
+from falaj.policies.model.settings import Settings as PackSettings
+from falaj.stacks.settings.derived import cloud_section
+from falaj.stacks.settings.problems import Action, Drop, Finding, Put, format_value
 from falaj.stacks.settings.section import Section
+from falaj.stacks.settings.source import Sibling, siblings
+from falaj.stacks.settings.suggestions import closest, similar_files
+
+PackName = Literal["residency", "encryption", "zero_trust", "kubernetes", "governance"]
+PACKS: tuple[PackName, ...] = (
+    "residency",
+    "encryption",
+    "zero_trust",
+    "kubernetes",
+    "governance",
+)
+
+
+class PolicySettings(Section):
+    """Settings of the policy packs; they are checked once more by the packs themselves."""
+
+    described_by: ClassVar = PackSettings
+    packs: Annotated[list[PackName], Field(min_length=1)] = Field(
+        default_factory=lambda: list(PACKS)
+    )
+    """Packs that judge the stack, one at least: a stack that none judges would be called clean."""
+    allowed_places: Annotated[list[Annotated[str, OneOf(PLACES)]], Field(min_length=1)] | None = (
+        None
+    )
+    """Places where data may be. Default: all in the country."""
+    allowed_sites: list[Site] | None = None
+    """Sites in the country where existing clusters stand, by their nodes' region label."""
+    geo_redundancy: Literal["forbidden", "paired"] | None = None
+    """``paired`` allows copies in the region's pair where the pair is allowed as well. Default:
+    ``forbidden``."""
+    allowed_hosts: list[Host] | None = None
+    """Further hosts in the country that may have data. In the stack of a platform also what its
+    cluster takes, unless ``falaj:residency`` says otherwise."""
+    allowed_registries: list[Host] | None = None
+    """Further registries in the country that images may come from; likewise."""
+    allowed_accounts: list[str] | None = None
+    strict: bool | None = None
+    """Whether what can't be known fails. Default: in CI and for production."""
+    required_tags: list[str] | None = None
+    most_gpu_machines: Annotated[int, Field(ge=0)] | None = None
+    """How many machines one pool with GPUs may grow to. Default: 16."""
+    rules: list[Annotated[str, Field(min_length=1)]] | None = None
+    """Files with rules of one's own, from the project's folder. Default: none."""
+    waivers: Annotated[str, Field(min_length=1)] | None = None
+    """The file of waivers, from the project's folder. Default: none."""
+
+    def given(self) -> dict[str, Any]:
+        """What the stack says, with the names that the packs know."""
+        return self.model_dump(by_alias=True, exclude_none=True, exclude={"packs"})
+
 
 #: The region that a stack is in when it names only its cloud.
 DEFAULT_REGIONS: Mapping[str, str] = {"aws": "me-central-1", "azure": "uaenorth"}
@@ -95,3 +178,346 @@ class CloudSettings(Section):
         """Dates of the degraded status that was accepted, by region."""
         accepted = self.acknowledge_degraded
         return {accepted.region: accepted.as_of} if accepted else {}
+
+
+class InClusterSettings(CloudSettings):
+    """Keys of the stacks that make objects in a cluster, not the cluster itself."""
+
+    cluster: Name | None = None
+    """Stack that made the cluster, on AWS and Azure."""
+    kubeconfig: Annotated[str, Field(min_length=1)] | None = None
+    """Path of the kubeconfig of an existing cluster. Default: what KUBECONFIG names, else
+    ``~/.kube/config``."""
+    context: Annotated[str, Field(min_length=1, max_length=253)] | None = None
+    """Context of that kubeconfig."""
+    zones: list[str] | None = None
+    """Values of ``topology.kubernetes.io/zone`` that pods may be in. Default: all."""
+    registry: Annotated[str, REGISTRY]
+    """The registry in the country that images and charts are pulled from."""
+    images: Annotated[str, Field(min_length=1)] | None = None
+    """Lock file with the images' digests, relative to the project's folder: `falaj images pin`
+    writes it. Default: the digests in Falaj's own bill of materials."""
+
+    @property
+    def upstream(self) -> str | None:
+        """The stack that made the cluster."""
+        return self.cluster
+
+    @property
+    def distribution(self) -> str:
+        """The kind of cluster, as components name it."""
+        return {"aws": "eks", "azure": "aks"}.get(str(self.platform), "existing")
+
+
+# A foundation: network, keys, storage, registry, identities and audit trail.
+
+
+class NetworkSettings(cloud_section(network.NetworkArgs)):
+    """The private network; a key that is left out takes the component's default."""
+
+
+class KeySettings(cloud_section(key_ring.KeyRingArgs, leaving_out=("purposes",))):
+    """Keys, one for each purpose."""
+
+
+class StorageSettings(cloud_section(object_store.ObjectStoreArgs, leaving_out=("buckets",))):
+    """Object storage."""
+
+
+class RegistrySettings(cloud_section(registry.RegistryArgs)):
+    """The registry of images."""
+
+
+class IdentitySettings(cloud_section(identity.IdentityArgs)):
+    """Who has which duty."""
+
+
+class AuditSettings(cloud_section(audit_trail.AuditTrailArgs)):
+    """The trail of what was done, and who is told."""
+
+
+class BudgetSettings(cloud_section(budget.BudgetArgs, optional=("emails",))):
+    """A monthly limit in US dollars, and who is told when it is near: by default the owner."""
+
+
+class OwnFoundation(CloudSettings):
+    """The keys of a foundation, for stacks that make one or bring their own."""
+
+    network: NetworkSettings = NetworkSettings()
+    keys: KeySettings = KeySettings()
+    storage: StorageSettings = StorageSettings()
+    registry: RegistrySettings = RegistrySettings()
+    identity: IdentitySettings = IdentitySettings()
+    audit: AuditSettings = AuditSettings()
+    budget: BudgetSettings | None = None
+
+
+class FoundationSettings(OwnFoundation):
+    """Everything that a ``foundation`` stack may say."""
+
+    blueprint: Literal["foundation"]
+    """What the stack makes: here what other stacks stand on."""
+
+
+class OnFoundation(OwnFoundation):
+    """The keys of a stack that stands on a foundation: another stack's, or its own."""
+
+    foundation: Name | None = None
+    """Stack to stand on and refer to. Default: the stack makes a foundation of its own, as
+    ``falaj:network``, ``falaj:keys`` and the like say."""
+
+    @property
+    def upstream(self) -> str | None:
+        """The foundation's stack."""
+        return self.foundation
+
+
+# A Kubernetes cluster with its pools of GPU and CPU machines.
+
+
+class ControlPlaneSettings(cloud_section(cluster.ClusterArgs, leaving_out=("zones",))):
+    """The cluster itself."""
+
+
+class GpuPoolSettings(cloud_section(gpu_node_pool.GpuNodePoolArgs, ("kubernetes_version",))):
+    """A pool of machines with GPUs; the catalogue finds the machine for the demand."""
+
+
+class CpuPoolSettings(cloud_section(cpu_node_pool.CpuNodePoolArgs, ("kubernetes_version",))):
+    """A pool of machines without GPUs."""
+
+
+class FileSystemSettings(
+    cloud_section(training_file_system.TrainingFileSystemArgs, leaving_out=("zones",))
+):
+    """The fast file system for training data and checkpoints."""
+
+
+class WorkloadSettings(cloud_section(workload_identity.WorkloadIdentityArgs)):
+    """What the pods of one service account may do."""
+
+
+class ClusterSettings(OnFoundation):
+    """Everything that a ``cluster`` stack may say."""
+
+    blueprint: Literal["cluster"]
+    """What the stack makes: here a Kubernetes cluster with pools of machines."""
+    cluster: ControlPlaneSettings = ControlPlaneSettings()
+    gpu_pools: dict[PoolName, GpuPoolSettings] = Field(default_factory=dict)
+    """Pools of machines with GPUs, by name."""
+    cpu_pools: Annotated[
+        dict[PoolName, CpuPoolSettings],
+        Field(min_length=1, examples=[{"cpu": {"system": True}}]),
+    ]
+    """Pools of machines without GPUs, by name; one at least."""
+    file_system: FileSystemSettings | None = None
+    workloads: dict[PoolName, WorkloadSettings] = Field(default_factory=dict)
+    """What the pods of service accounts may do, by a name for each."""
+
+
+# A small business's tier: a model served from CPU machines or containers.
+
+
+class InferenceSettings(
+    cloud_section(
+        cpu_inference_tier.CpuInferenceTierArgs, taking=("certificate_id", "keyring_secret_id")
+    )
+):
+    """The served model and its machines; a key that is left out takes the component's default."""
+
+    image_digest: Annotated[str, DIGEST] | None = None
+    """Digest of the inference image in the stack's own registry, repository ``inference``. Only
+    the sandbox can do without."""
+
+
+class SmbSettings(OnFoundation):
+    """Everything that an ``smb`` stack may say."""
+
+    blueprint: Literal["smb"]
+    """What the stack makes: here one served model for a small business."""
+    inference: InferenceSettings
+
+
+# The machines that a stack asks for: its pools, and its inference tier.
+
+
+@dataclass(frozen=True)
+class AskedMachines:
+    """What a stack says of machines that are alike."""
+
+    name: str
+    kind: type
+    """Of the arguments of the component that makes them."""
+    given: Mapping[str, Any]
+    """What the stack gives of these arguments."""
+
+
+def asked_machines(settings: CloudSettings) -> Iterator[AskedMachines]:
+    """Pools by their names, those of CPU machines first; or the tier as ``inference``."""
+    if isinstance(settings, ClusterSettings):
+        for name, pool in settings.cpu_pools.items():
+            yield AskedMachines(name, CpuNodePoolArgs, pool.model_dump(exclude_none=True))
+        for name, pool in settings.gpu_pools.items():
+            yield AskedMachines(name, GpuNodePoolArgs, pool.model_dump(exclude_none=True))
+    elif isinstance(settings, SmbSettings):
+        given = settings.inference.model_dump(exclude_none=True)
+        if given.get("mode") != "serverless":
+            yield AskedMachines("inference", CpuInferenceTierArgs, given)
+
+
+# Checks of what only the settings as a whole show: the place, files, the stack beneath.
+
+_AT_HOME: Final = "data and machines stay in the United Arab Emirates"
+#: Kinds of stacks that others can't stand on: they make no foundation.
+_NO_GROUND: Final = frozenset(("platform", "workloads"))
+
+
+def check_places(settings: CloudSettings, root: Path) -> list[Finding]:
+    """The region has to be in the country, and in the cloud that the stack names."""
+    del root
+    if settings.placement or settings.platform in (None, "kubernetes"):
+        # Places are the catalogue's; the site of an existing cluster is its owner's word.
+        return []
+    cloud = str(settings.platform)
+    regions = [each.region for each in catalogue.all_places() if each.cloud == cloud]
+    if settings.region is None or settings.region in regions:
+        return []
+    meant = region_meant(cloud, settings.region)
+    hint = f"; did you mean {meant}?" if meant else f"; {_AT_HOME}"
+    said = f"given {format_value(settings.region)}; allowed on {cloud}: {', '.join(regions)}{hint}"
+    return [Finding(("region",), said, (Put(("region",), meant or regions[0]),))]
+
+
+def region_meant(cloud: str, given: str) -> str | None:
+    """The region that another spelling stands for: its title, a zone of it, a slip of the pen."""
+    named = place_named(given)
+    if named in catalogue.PLACES:
+        return named.partition("/")[2] if named.startswith(f"{cloud}/") else None
+    if named:
+        return None  # a place abroad, however alike
+    by_title = {each.title: each.region for each in catalogue.all_places() if each.cloud == cloud}
+    by_title |= {title.partition(",")[0]: region for title, region in by_title.items()}
+    by_title |= {region: region for region in [*by_title.values()]}
+    found = closest(given, by_title)
+    return by_title[found] if found else None
+
+
+def check_access(settings: CloudSettings, root: Path) -> list[Finding]:
+    """A stack inside a cluster names one cluster, in the way of its platform."""
+    if not isinstance(settings, InClusterSettings):
+        return []
+    if settings.placement:
+        said = (
+            f"given {format_value(settings.placement)}; a stack inside a cluster is where the "
+            "cluster is: name falaj:platform and falaj:region instead"
+        )
+        return [Finding(("placement",), said, (Drop(("placement",)),))]
+    existing = settings.platform == "kubernetes"
+    needed: Mapping[str, tuple[str, str]] = {
+        "context": ("the kubeconfig's context of the existing cluster", "main"),
+        "region": ("the site in the country where the existing cluster stands", "abudhabi-dc1"),
+    } if existing else {"cluster": ("the stack that made the cluster", "")}  # fmt: skip
+    found: list[Finding] = []
+    for key, (what, example) in needed.items():
+        if getattr(settings, key) is None:
+            value = example or _first_cluster(settings, root)
+            found.append(Finding((key,), f"missing; expected {what}", (Put((key,), value),)))
+    for key in ("cluster",) if existing else ("context", "kubeconfig"):
+        if getattr(settings, key) is not None:
+            how = "its context in falaj:context" if existing else "its stack in falaj:cluster"
+            said = (
+                f"given {format_value(getattr(settings, key))}, but a cluster on the platform "
+                f"{settings.platform} is named by {how}"
+            )
+            found.append(Finding((key,), said, (Drop((key,)),)))
+    return found
+
+
+def check_ground(settings: CloudSettings, root: Path) -> list[Finding]:
+    """The stack that this one stands on has a file, and is of a kind that can be stood on."""
+    name = settings.upstream
+    if name is None or settings.platform == "kubernetes":
+        return []
+    in_cluster = isinstance(settings, InClusterSettings)
+    key = "cluster" if in_cluster else "foundation"
+    own = settings.provenance.stack
+    others = {each.name: each for each in siblings(settings.provenance, root) if each.name != own}
+    usable = [
+        each.name
+        for each in others.values()
+        if _carries(each, in_cluster=in_cluster) and _is_beside(each, settings)
+    ]
+    if name in usable:
+        return []
+    what = "the stack of a cluster" if in_cluster else "the stack of a foundation"
+    if name == own:
+        why = "the stack itself"
+    elif name in others:
+        kind = others[name].blueprint or "no kind"
+        why = f"a stack of the kind {kind} on {others[name].platform or 'several places'}"
+    else:
+        why = "no stack of this project has a file of that name"
+    near = closest(name, usable)
+    hint = f"; did you mean {near}?" if near else ""
+    listed = f"; here: {', '.join(usable)}" if usable else ""
+    actions: list[Action] = [Put((key,), each) for each in (near, *usable) if each]
+    if not in_cluster:
+        actions.append(Drop((key,)))
+    said = f"given {format_value(name)}, {why}; allowed: {what}{listed}{hint}"
+    return [Finding((key,), said, tuple(actions))]
+
+
+def check_policies(settings: CloudSettings, root: Path) -> list[Finding]:
+    """What the packs would refuse is refused before the engine starts them."""
+    found: list[Finding] = []
+    given = settings.policies.given()
+    try:
+        PackSettings.model_validate(given)
+    except ValidationError as error:
+        for problem in error.errors(include_url=False):
+            path = ("policies", *problem["loc"])
+            said = problem["msg"].removeprefix("Value error, ")
+            found.append(Finding(path, said, (Drop(path),)))
+    named = [(("policies", "waivers"), settings.policies.waivers)]
+    named += [
+        (("policies", "rules", index), each)
+        for index, each in enumerate(settings.policies.rules or ())
+    ]
+    for path, file in named:
+        if file is None or (root / file).is_file():
+            continue
+        near = [
+            each
+            for each in similar_files(file, root, (".yaml", ".yml"))
+            if not Path(each).name.startswith("Pulumi.")
+        ]
+        hint = f"; did you mean {near[0]}?" if near else ""
+        actions: tuple[Action, ...] = (Put(path, near[0]),) if near else (Drop(path),)
+        said = f"there is no file {file} in the project's folder{hint}"
+        found.append(Finding(path, said, actions))
+    return found
+
+
+def _first_cluster(settings: CloudSettings, root: Path) -> str:
+    found = siblings(settings.provenance, root)
+    return next((each.name for each in found if _carries(each, in_cluster=True)), "cluster")
+
+
+def _is_beside(sibling: Sibling, settings: CloudSettings) -> bool:
+    """Whether a stack may be in the same cloud; several places are decided later."""
+    return None in (settings.platform, sibling.platform or None) or (
+        sibling.platform == settings.platform
+    )
+
+
+def _carries(sibling: Sibling, *, in_cluster: bool) -> bool:
+    """Whether a stack makes what another one refers to."""
+    if sibling.platform in ("local", "kubernetes"):
+        return False
+    if in_cluster:
+        return sibling.blueprint == "cluster"
+    # A cluster or tier without a foundation makes and exports one.
+    return sibling.blueprint not in _NO_GROUND and not sibling.stands_on
+
+
+CHECKS: Final = (check_places, check_access, check_ground, check_policies)

@@ -20,14 +20,9 @@ from typing import Any, Final, TypeAlias, cast
 from filelock import FileLock, Timeout
 
 from falaj.stacks.errors import StackError
-from falaj.stacks.settings.document import Document, Way
-from falaj.stacks.settings.given import Given, Home
-from falaj.stacks.settings.kinds import ALL, BLUEPRINTS, kinds_on
-from falaj.stacks.settings.load import checked
-from falaj.stacks.settings.mending import mended_by
-from falaj.stacks.settings.namespaces import NAMESPACES
-from falaj.stacks.settings.nesting import nest
-from falaj.stacks.settings.parsing import parse, read
+from falaj.stacks.settings.document import Document, Way, parse, read
+from falaj.stacks.settings.given import NAMESPACES, Given, Home, nest
+from falaj.stacks.settings.load import ALL, BLUEPRINTS, checked, kinds_on
 from falaj.stacks.settings.problems import (
     NAMESPACE,
     Problem,
@@ -35,6 +30,7 @@ from falaj.stacks.settings.problems import (
     RefusedSettingsError,
     engine_key,
     is_secret,
+    mended_by,
 )
 from falaj.stacks.settings.problems import Path as KeyPath
 from falaj.stacks.settings.shapes import Choice, Keys, Shape, Text, at, choices

@@ -1,19 +1,16 @@
-"""What a stack says, key by key, and where it says it: in its file, the project's, or neither."""
+"""What a stack says, key by key, and where it says it: in its file, the project's, or neither.
+
+Keys may have dots, which lead into sections, and belong to a namespace.
+"""
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias, cast
+from typing import Any, Final, TypeAlias, cast
 
-from falaj.stacks.settings.document import (
-    Document,
-    Node,
-    Scalar,
-    Way,
-    resolved,
-    walk,
-)
+from falaj.stacks.settings.document import Document, Node, Scalar, Way, resolved, walk
 from falaj.stacks.settings.document import Mapping as MappingNode
 from falaj.stacks.settings.problems import (
     NAMESPACE,
@@ -26,9 +23,11 @@ from falaj.stacks.settings.problems import (
     Rename,
     command_for,
     dotted,
+    format_value,
     key_of,
 )
 from falaj.stacks.settings.splices import Edit, SpliceError, difference, drop, put, rename, reread
+from falaj.stacks.settings.suggestions import closest
 
 #: Configuration by namespaced key, as ``{"falaj:dataset": "digits"}``.
 Values: TypeAlias = Mapping[str, Any]
@@ -317,3 +316,108 @@ def _same(one: Any, other: Any) -> bool:
         left, right = cast("dict[str, Any]", one), cast("dict[str, Any]", other)
         return left.keys() == right.keys() and all(_same(left[k], right[k]) for k in left)
     return type(one) is type(other) and one == other
+
+
+# Dotted keys: ``falaj:budget.monthlyUsd: 500`` is ``falaj:budget: {monthlyUsd: 500}``. Prompts of
+# ``pulumi new`` and lines of ``pulumi config set`` can only give keys at the top.
+
+
+def nest(given: Given) -> tuple[dict[str, Any], list[Finding]]:
+    """Falaj's own values with those of dotted keys where they belong; and what contradicts.
+
+    A value that is given twice counts as the section says.
+    """
+    nested: dict[str, Any] = {}
+    found: list[Finding] = []
+    # Shorter keys first: a whole section is there before a dotted key adds to it.
+    for path, key in sorted(given.own(), key=lambda pair: len(pair[0])):
+        problem = _add(nested, path, given.values[key])
+        if problem:
+            found.append(Finding(path, problem + _lines(given, path), (Drop(path),), at_key=True))
+    return nested, found
+
+
+def _add(nested: dict[str, Any], path: Path, value: Any) -> str:
+    """Put a value where it belongs; returns why it can't be, else nothing."""
+    *way, last = path
+    section = nested
+    for depth, part in enumerate(way):
+        inner = section.setdefault(str(part), {})
+        if inner is None:
+            inner = section[str(part)] = {}
+        if not isinstance(inner, dict):
+            return (
+                f"{key_of(path[: depth + 1])} is given as {format_value(inner)}, a value without "
+                "keys below it; remove one of the two"
+            )
+        section = cast("dict[str, Any]", inner)
+    if str(last) in section:
+        return "given twice, as a dotted key and inside a section; keep one of the two"
+    section[str(last)] = _copy(value)
+    return ""
+
+
+def _lines(given: Given, path: Path) -> str:
+    """Which lines contradict each other, where files say them."""
+    places = [
+        home.document.place(home.offset)
+        for length in range(1, len(path))
+        if (home := given.home(path[:length]))
+    ]
+    return f" (the other is at {places[0]})" if places else ""
+
+
+def _copy(value: Any) -> Any:
+    """A copy of sections, so that what belongs to the caller isn't changed."""
+    if isinstance(value, dict):
+        return {key: _copy(item) for key, item in cast("dict[Any, Any]", value).items()}
+    if isinstance(value, list):
+        return [_copy(item) for item in cast("list[Any]", value)]
+    return value
+
+
+# Namespaces: whose keys a stack file may hold, and mistakes in what stands before the colon.
+
+#: Ours, the engine's, and those of the clouds' providers.
+NAMESPACES: Final = (NAMESPACE, "pulumi", "aws", "azure-native", "kubernetes")
+
+
+def foreign(given: Given) -> list[Problem]:
+    """Keys such as ``falja:dataset``."""
+    return [
+        _problem(key, given) for key in given.values if key.partition(":")[0] not in NAMESPACES
+    ]
+
+
+def as_meant(given: Given) -> Given:
+    """What a stack says, with the keys whose namespace was meant to be ours among ours.
+
+    What is told of them is `foreign`'s; this keeps them from being told as missing as well.
+    """
+    values, homes = dict(given.values), dict(given.homes)
+    for key in given.values:
+        namespace, _, name = key.partition(":")
+        meant = f"{NAMESPACE}:{name}"
+        if namespace in NAMESPACES or closest(namespace, NAMESPACES) != NAMESPACE:
+            continue
+        if meant in values:
+            continue
+        values[meant] = values.pop(key)
+        if key in homes:
+            homes[meant] = homes.pop(key)
+    return dataclasses.replace(given, values=values, homes=homes)
+
+
+def _problem(key: str, given: Given) -> Problem:
+    namespace, _, name = key.partition(":")
+    near = closest(namespace, NAMESPACES)
+    hint = f"; did you mean {near}:{name}?" if near else ""
+    said = f"{key}: unknown namespace '{namespace}'; allowed: {', '.join(NAMESPACES)}{hint}"
+    home = given.homes.get(key)
+    if home is None:
+        return Problem(said)
+    edit = None
+    if near:
+        after = rename(home.document, home.key, f"{near}:{name}")
+        edit = difference(home.document.text, after)
+    return Problem(said, home.document, home.offset, edit)

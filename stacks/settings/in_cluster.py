@@ -1,39 +1,116 @@
-"""What every stack inside a cluster says: which cluster that is, whence its images come."""
+"""Settings of the stacks inside a cluster: its platform for AI work, and a team's workloads."""
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from pydantic import Field
+from pydantic import Field, create_model
 
-from falaj.components.specification.forms import REGISTRY
-from falaj.stacks.settings.cloud import CloudSettings, Name
+from falaj.components.kubernetes.addons import ADDONS
+from falaj.components.kubernetes.addons.addon import Addon
+from falaj.components.kubernetes.gateway import GatewayArgs
+from falaj.components.kubernetes.gpu_queues import GpuQueuesArgs
+from falaj.components.kubernetes.inference_service import InferenceServiceArgs
+from falaj.components.kubernetes.platform import PlatformArgs
+from falaj.components.kubernetes.residency import ResidencyArgs
+from falaj.components.kubernetes.storage_classes import StorageClassesArgs
+from falaj.components.kubernetes.sweep import SweepArgs
+from falaj.components.kubernetes.tenant import TenantArgs
+from falaj.components.kubernetes.training_job import TrainingJobArgs
+from falaj.components.specification.forms import TENANT, WORKLOAD
+from falaj.stacks.settings.cloud import InClusterSettings
+from falaj.stacks.settings.derived import component_section, nested_section
+from falaj.stacks.settings.section import Section
+from falaj.stacks.settings.shapes import keys_of
+
+# The platform: add-ons, queues, tenants, admission.
+
+TenantName = Annotated[str, TENANT]
 
 
-class InClusterSettings(CloudSettings):
-    """Keys of the stacks that make objects in a cluster, not the cluster itself."""
+def _sentence(addon: Addon) -> str:
+    return f"{addon.summary[:1].upper()}{addon.summary[1:]}."
 
-    cluster: Name | None = None
-    """Stack that made the cluster, on AWS and Azure."""
-    kubeconfig: Annotated[str, Field(min_length=1)] | None = None
-    """Path of the kubeconfig of an existing cluster. Default: what KUBECONFIG names, else
-    ``~/.kube/config``."""
-    context: Annotated[str, Field(min_length=1, max_length=253)] | None = None
-    """Context of that kubeconfig."""
-    zones: list[str] | None = None
-    """Values of ``topology.kubernetes.io/zone`` that pods may be in. Default: all."""
-    registry: Annotated[str, REGISTRY]
-    """The registry in the country that images and charts are pulled from."""
-    images: Annotated[str, Field(min_length=1)] | None = None
-    """Lock file with the images' digests, relative to the project's folder: `falaj images pin`
-    writes it. Default: the digests in Falaj's own bill of materials."""
 
-    @property
-    def upstream(self) -> str | None:
-        """The stack that made the cluster."""
-        return self.cluster
+if TYPE_CHECKING:
+    AddonsSection = GatewaySection = InstallationSection = QueueSection = Section
+    ResidencySection = StorageSection = TenantSection = Section
+else:
+    GatewaySection = component_section(GatewayArgs, "gateway")
+    AddonsSection = create_model(
+        "addons",
+        __base__=Section,
+        __doc__="Add-ons by name: false leaves one out, true or its options install it.",
+        **{
+            name.replace("-", "_"): (
+                bool | nested_section(addon.options) | None,
+                Field(
+                    None,
+                    alias=name,
+                    description=_sentence(addon),
+                ),
+            )
+            for name, addon in ADDONS.items()
+        },
+    )
+    InstallationSection = component_section(PlatformArgs, "installation", addons=AddonsSection)
+    QueueSection = component_section(GpuQueuesArgs, "queues")
+    ResidencySection = component_section(ResidencyArgs, "residency")
+    StorageSection = component_section(StorageClassesArgs, "storage")
+    TenantSection = component_section(TenantArgs, "tenant")
 
-    @property
-    def distribution(self) -> str:
-        """The kind of cluster, as components name it."""
-        return {"aws": "eks", "azure": "aks"}.get(str(self.platform), "existing")
+
+def asked_addons(installation: Section) -> dict[str, Any] | None:
+    """What the stack says of each add-on by its name, as `Platform` takes it; None: nothing."""
+    addons: AddonsSection | None = getattr(installation, "addons", None)
+    if addons is None:
+        return None
+    given = addons.model_dump(exclude_none=True)
+    return {
+        key.name: given[key.attribute] for key in keys_of(type(addons)) if key.attribute in given
+    }
+
+
+class PlatformSettings(InClusterSettings):
+    """Everything that a stack may say that makes a cluster ready for workloads."""
+
+    blueprint: Literal["platform", "cluster"]
+    """What the stack makes: here what a cluster needs for workloads. ``platform`` on a cluster of
+    AWS or Azure; of an existing one this is its ``cluster``."""
+    installation: InstallationSection
+    """Arguments of `Platform`: its add-ons and where the API server is."""
+    storage: StorageSection | None = None
+    """Arguments of `StorageClasses`. Default: the cluster's classes are left as they are."""
+    queues: QueueSection | None = None
+    """Arguments of `GpuQueues`. Default: no queues."""
+    gateway: GatewaySection | None = None
+    """Arguments of `Gateway`, whose name is ``falaj``. Default: no gateway."""
+    residency: ResidencySection
+    """Arguments of `Residency`."""
+    tenants: dict[TenantName, TenantSection] = Field(default_factory=dict)
+    """Arguments of `Tenant`, by the tenants' names."""
+
+
+# A team's workloads: training jobs, sweeps, inference services.
+
+WorkloadName = Annotated[str, WORKLOAD]
+
+if TYPE_CHECKING:
+    InferenceSection = SweepSection = TrainingSection = Section
+else:
+    InferenceSection = component_section(InferenceServiceArgs, "inferenceServices")
+    SweepSection = component_section(SweepArgs, "sweeps")
+    TrainingSection = component_section(TrainingJobArgs, "trainingJobs")
+
+
+class WorkloadsSettings(InClusterSettings):
+    """Everything that a ``workloads`` stack may say; its tenant is the team's."""
+
+    blueprint: Literal["workloads"]
+    """What the stack makes: here a team's jobs and services in a cluster."""
+    training_jobs: dict[WorkloadName, TrainingSection] = Field(default_factory=dict)
+    """Arguments of `TrainingJob`, by name."""
+    sweeps: dict[WorkloadName, SweepSection] = Field(default_factory=dict)
+    """Arguments of `Sweep`, by name."""
+    inference_services: dict[WorkloadName, InferenceSection] = Field(default_factory=dict)
+    """Arguments of `InferenceService`, by name."""

@@ -5,6 +5,8 @@ Made from the settings themselves and the texts below their fields, so that noth
 
 from __future__ import annotations
 
+import importlib
+import inspect
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -14,10 +16,12 @@ from typing import Final
 from pydantic import BaseModel
 
 from falaj.components.nearest import nearest
+from falaj.components.specification.described import documented, plain
 from falaj.stacks.errors import StackError
-from falaj.stacks.settings.descriptions import description
-from falaj.stacks.settings.kinds import ALL
+from falaj.stacks.settings.load import ALL
+from falaj.stacks.settings.origins import by_keys, names_of
 from falaj.stacks.settings.problems import NAMESPACE
+from falaj.stacks.settings.section import Section
 from falaj.stacks.settings.shapes import (
     NAME,
     ByName,
@@ -29,6 +33,46 @@ from falaj.stacks.settings.shapes import (
     keys_of,
     shown_default,
 )
+
+# Descriptions: the text below a key's field, in the settings or in a component's arguments. They
+# are read from the source, and only where somebody asks: reading settings needs none.
+
+
+def description(model: type[BaseModel], key: Key) -> str:
+    """What a key of a section means, as one paragraph of plain text; empty where nobody says."""
+    return by_keys(names_of(*ALL.values()), _described(model, key))
+
+
+def _described(model: type[BaseModel], key: Key) -> str:
+    stated = model.model_fields[key.attribute].description
+    if stated:
+        return stated
+    for source in _sources(model):
+        if text := documented(source).get(key.attribute):
+            return text
+    section = next((each.model for each in choices(key.shape) if isinstance(each, Keys)), None)
+    return purpose(section) if section else ""
+
+
+def purpose(model: type[BaseModel]) -> str:
+    """What a section is for: the first paragraph of its docstring."""
+    return plain((inspect.getdoc(model) or "").partition("\n\n")[0])
+
+
+def _sources(model: type[BaseModel]) -> Iterator[type]:
+    """Where the texts of a section's fields are: its own before the component's."""
+    for each in model.__mro__:
+        if issubclass(each, BaseModel) and each is not BaseModel:
+            yield each
+    for each in model.__mro__:
+        arguments = each.__dict__.get("described_by") if issubclass(each, Section) else None
+        if isinstance(arguments, str):
+            # Named by its path, so that a stack that needs no component loads none.
+            module, _, name = arguments.rpartition(".")
+            arguments = getattr(importlib.import_module(module), name)
+        if arguments is not None:
+            yield arguments
+
 
 _INDEX: Final = re.compile(r"\[\d*\]")
 

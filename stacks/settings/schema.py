@@ -17,10 +17,10 @@ from typing import Any, Final
 from pydantic import BaseModel
 
 from falaj.components.specification.limits import Between
-from falaj.stacks.settings.descriptions import description, purpose
-from falaj.stacks.settings.kinds import ALL, BLUEPRINTS, EXISTING, PLATFORMS
-from falaj.stacks.settings.namespaces import NAMESPACES
+from falaj.stacks.settings.given import NAMESPACES
+from falaj.stacks.settings.load import ALL, BLUEPRINTS, EXISTING, PLATFORMS
 from falaj.stacks.settings.problems import NAMESPACE
+from falaj.stacks.settings.reference import description, purpose
 from falaj.stacks.settings.shapes import (
     Anything,
     ByName,

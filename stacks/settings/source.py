@@ -1,25 +1,75 @@
-"""Where settings come from: a stack file over the project's own, or the engine."""
+"""Where settings come from: a stack file over the project's own, or the engine.
+
+Also the project's other stacks, as far as one that stands on them has to know them.
+"""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, cast
 
 from falaj.components.nearest import nearest
 from falaj.stacks.errors import SettingsError
-from falaj.stacks.settings.document import Document, Mapping, Scalar, Way, resolved
+from falaj.stacks.settings.document import Document, Mapping, Scalar, Way, read, resolved
 from falaj.stacks.settings.given import Given, Home, Values
-from falaj.stacks.settings.parsing import read
-from falaj.stacks.settings.problems import (
-    NAMESPACE,
-    Problem,
-    RefusedSettingsError,
-    flaw_problem,
-)
-from falaj.stacks.settings.siblings import stack_folder
+from falaj.stacks.settings.problems import NAMESPACE, Problem, RefusedSettingsError, flaw_problem
 from falaj.stacks.settings.splices import SpliceError, difference, drop, put, rename, reread
+
+PROJECT_FILE = "Pulumi.yaml"
+
+
+@dataclass(frozen=True)
+class Sibling:
+    """A stack that has a file, or that is made from a template when it is needed."""
+
+    name: str
+    platform: str
+    """Empty where its file says none, as with several places."""
+    blueprint: str
+    stands_on: str
+    """The foundation that it refers to; empty where it makes its own."""
+
+
+def siblings(given: Given, root: Path | None) -> list[Sibling]:
+    """All stacks of the project, in the order of their names.
+
+    Args:
+        given: what one of them says: its file is beside the others'.
+        root: the project's folder, which says where files are if nobody else does.
+    """
+    folder = given.stack_file.path.parent if given.stack_file else stack_folder(root)
+    if folder is None:
+        return []
+    files = {path.stem.removeprefix("Pulumi."): path for path in folder.glob("Pulumi.*.yaml")}
+    for template in sorted((folder / "templates").glob("*.yaml")):
+        files.setdefault(template.stem, template)
+    return [_sibling(name, path) for name, path in sorted(files.items())]
+
+
+def stack_folder(root: Path | None) -> Path | None:
+    """Where the stack files of a project are; None where there is no project."""
+    if root is None or not (root / PROJECT_FILE).is_file():
+        return None
+    document = read(root / PROJECT_FILE, PROJECT_FILE)
+    return root / (_text(document, "stackConfigDir") or ".")
+
+
+def _sibling(name: str, path: Path) -> Sibling:
+    document = read(path, path.name)
+
+    def said(key: str) -> str:
+        return _text(document, "config", f"{NAMESPACE}:{key}")
+
+    return Sibling(name, said("platform"), said("blueprint"), said("foundation"))
+
+
+def _text(document: Document, *way: str) -> str:
+    node = resolved(document.node(way))
+    return node.text if isinstance(node, Scalar) else ""
+
 
 #: What the engine itself keeps in a stack file: sdk/go/common/workspace/project.go (ProjectStack).
 _ENGINE_KEYS: Final = (
@@ -29,7 +79,6 @@ _ENGINE_KEYS: Final = (
     "secretsprovider",
     "environment",
 )
-_PROJECT_FILE: Final = "Pulumi.yaml"
 
 
 def shown_path(path: Path, root: Path) -> str:
@@ -63,7 +112,7 @@ def given_in_files(path: Path, root: Path, *, namespace: str = "") -> Given:
 def given_in(document: Document, root: Path, *, namespace: str = "") -> Given:
     """As `given_in_files`, of a stack's file that was read, or is about to be written."""
     reader = _Reader(namespace)
-    project = root / _PROJECT_FILE
+    project = root / PROJECT_FILE
     if project.is_file():
         reader.project(read(project, shown_path(project, root)))
     reader.stack(document)
@@ -112,7 +161,7 @@ def _files_of(stack: str, root: Path) -> Given | None:
     """The files that the engine will have read; None where they can't be found."""
     try:
         reader = _Reader("")
-        reader.project(read(root / _PROJECT_FILE, _PROJECT_FILE))
+        reader.project(read(root / PROJECT_FILE, PROJECT_FILE))
         path = (stack_folder(root) or root) / f"Pulumi.{stack}.yaml"
         document = read(path, path.relative_to(root).as_posix())
     except (OSError, ValueError):

@@ -19,10 +19,10 @@ from falaj.stacks.settings.document import (
     Node,
     Scalar,
     Way,
+    parse,
     resolved,
+    written,
 )
-from falaj.stacks.settings.parsing import parse
-from falaj.stacks.settings.scalars import written
 
 _STEP: Final = "  "
 _LINE_END: Final = re.compile(r"\r\n|\n|\r")

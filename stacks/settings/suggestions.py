@@ -10,7 +10,7 @@ from typing import Any, Final, TypeVar
 
 from falaj.components.nearest import nearest
 from falaj.components.specification.limits import Between
-from falaj.stacks.settings.scalars import decimal
+from falaj.stacks.settings.document import decimal
 from falaj.stacks.settings.shapes import (
     Choice,
     Either,

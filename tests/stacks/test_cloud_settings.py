@@ -23,10 +23,8 @@ from falaj.stacks.settings import (
     load_file,
     validate,
 )
-from falaj.stacks.settings.foundation import OwnFoundation
-from falaj.stacks.settings.given import Given
-from falaj.stacks.settings.nesting import nest
-from falaj.stacks.settings.policies import PolicySettings
+from falaj.stacks.settings.cloud import OwnFoundation, PolicySettings
+from falaj.stacks.settings.given import Given, nest
 
 ROOT = Path(__file__).resolve().parents[2]
 SHIPPED = sorted((ROOT / "stacks").glob("Pulumi.*-*.yaml"))

@@ -7,7 +7,8 @@ import pytest
 from pydantic import ValidationError
 
 from falaj.stacks.settings.derived import section_of
-from falaj.stacks.settings.errors import describe
+from falaj.stacks.settings.load import refused
+from falaj.stacks.settings.problems import key_of
 
 
 class Rack(TypedDict):
@@ -58,9 +59,9 @@ def test_a_section_gives_the_components_spelling_back() -> None:
         ({"keyId": "key"}, "falaj:gpuCount: missing"),
         ({**LEAST, "tenant": "acme"}, "falaj:tenant: unknown key"),
         ({**LEAST, "gpuCout": 3}, "falaj:gpuCout: unknown key; did you mean gpuCount?"),
-        ({**LEAST, "gpuCount": True}, "falaj:gpuCount: given True; allowed: a whole number"),
+        ({**LEAST, "gpuCount": True}, "falaj:gpuCount: given true; allowed: a whole number"),
         ({**LEAST, "gpuCount": "many"}, "falaj:gpuCount: given 'many'; allowed: a whole number"),
-        ({**LEAST, "keyId": {"a": 1}}, "falaj:keyId: given {'a': 1}; allowed: text"),
+        ({**LEAST, "keyId": {"a": 1}}, "falaj:keyId: given {a: 1}; allowed: text"),
         (
             {**LEAST, "racks": [{"powerKW": 1}]},
             "falaj:racks[0].powerKW: unknown key; did you mean",
@@ -72,4 +73,5 @@ def test_a_section_gives_the_components_spelling_back() -> None:
 def test_what_the_component_does_not_know_is_refused(given: dict[str, Any], said: str) -> None:
     with pytest.raises(ValidationError) as caught:
         SECTION.model_validate(given)
-    assert said in describe(caught.value, SECTION, "falaj", "dev")
+    findings = refused(caught.value, SECTION, given)
+    assert said in "\n".join(f"{key_of(each.path)}: {each.said}" for each in findings)

@@ -16,9 +16,7 @@ from botocore.stub import ANY, Stubber
 
 from falaj.components import catalogue
 from falaj.stacks.command import __main__ as command
-from falaj.stacks.preflight import aws, azure
-from falaj.stacks.preflight.findings import Finding, NotAskedError, exit_status
-from falaj.stacks.preflight.needs import Need
+from falaj.stacks.preflight import Finding, Need, NotAskedError, aws, azure, exit_status
 
 UAE = catalogue.place("aws", "me-central-1")
 DUBAI = catalogue.place("azure", "uaenorth")

@@ -19,7 +19,7 @@ import falaj.components.specification
 from falaj.components.specification.arguments import Default, arguments_of
 from falaj.components.specification.described import documented
 from falaj.components.specification.limits import Between, Limit, OneOf
-from falaj.stacks.settings.kinds import BLUEPRINTS
+from falaj.stacks.settings.load import BLUEPRINTS
 from falaj.stacks.settings.reference import sections_below
 from falaj.stacks.settings.section import Section
 from falaj.stacks.settings.shapes import keys_of

@@ -13,9 +13,7 @@ from hypothesis import strategies as st
 
 from falaj.stacks.errors import SettingsError
 from falaj.stacks.settings import load_file
-from falaj.stacks.settings.document import Document, Scalar, Way, walk
-from falaj.stacks.settings.parsing import parse
-from falaj.stacks.settings.scalars import read_plain, written
+from falaj.stacks.settings.document import Document, Scalar, Way, parse, read_plain, walk, written
 from falaj.stacks.settings.splices import (
     SpliceError,
     difference,
