@@ -6,10 +6,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from falaj.policies.model.context import Context
-from falaj.policies.model.finding import Finding, FindingKind, indeterminate
 from falaj.policies.model.resource import Resource, Stack
-from falaj.policies.model.rule import Rule
+from falaj.policies.model.rule import Context, Finding, FindingKind, Rule, indeterminate
 from falaj.policies.model.settings import Settings
 
 #: Letters of a reason; what rules write by themselves is far below.

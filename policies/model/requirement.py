@@ -10,10 +10,17 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from falaj.policies.model.context import Context
-from falaj.policies.model.finding import Finding, Severity, indeterminate, violation
 from falaj.policies.model.resource import Resource
-from falaj.policies.model.rule import Check, Rule, rule
+from falaj.policies.model.rule import (
+    Check,
+    Context,
+    Finding,
+    Rule,
+    Severity,
+    indeterminate,
+    rule,
+    violation,
+)
 from falaj.policies.model.values import (
     ABSENT,
     Unknown,

@@ -10,7 +10,7 @@ from functools import lru_cache
 from typing import Any, Final
 
 from falaj.policies.model import ABSENT, Path, format_path, holds_unknown, is_unknown, items, text
-from falaj.policies.reading.cidr import are_open, is_open
+from falaj.policies.reading.addresses import are_open, is_open
 
 # IAM policy documents, in every form in which programs give them.
 #

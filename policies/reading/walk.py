@@ -17,7 +17,7 @@ from functools import lru_cache
 from typing import Any, Final
 
 from falaj.policies.model import Path, Resource, is_list, text
-from falaj.policies.reading.remembered import remembered
+from falaj.policies.model.resource import remembered
 
 #: Whole branches that only mark, describe or filter; in small letters without ``-`` and ``_``.
 _MARKS: Final = frozenset((

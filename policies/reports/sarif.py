@@ -12,10 +12,10 @@ from datetime import UTC, datetime
 from typing import Any, Final
 from urllib.parse import quote
 
-from falaj.policies.reports.provenance import Provenance
 from falaj.policies.reports.result import (
     CheckResult,
     Outcome,
+    Provenance,
     ResourceResult,
     RuleRecord,
     StackResult,

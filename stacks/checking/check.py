@@ -8,8 +8,7 @@ from dataclasses import dataclass
 
 import falaj
 from falaj.policies.model import Rule
-from falaj.policies.reports.provenance import Provenance
-from falaj.policies.reports.result import CheckResult, RuleRecord, StackResult
+from falaj.policies.reports.result import CheckResult, Provenance, RuleRecord, StackResult
 from falaj.policies.rules import all_rules
 from falaj.stacks.checking.packs import digests
 from falaj.stacks.checking.provenance import provenance_of

@@ -12,8 +12,8 @@ from typing import Final
 
 import psutil
 
-from falaj.policies.decoding import readable
-from falaj.policies.reports.provenance import CiRun, Provenance, Revision
+from falaj.policies.reports.result import CiRun, Provenance, Revision
+from falaj.policies.state import readable
 from falaj.stacks.checking.subject import Subject
 
 #: Seconds that git gets to look through the working tree.

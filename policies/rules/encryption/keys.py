@@ -29,9 +29,9 @@ from falaj.policies.model import (
     text,
     violation,
 )
+from falaj.policies.model.resource import remembered
 from falaj.policies.model.values import Unknown
 from falaj.policies.reading.azure_children import entries
-from falaj.policies.reading.remembered import remembered
 from falaj.policies.reading.types import azure
 from falaj.policies.rules.encryption.at_rest import AWS_READERS as READERS
 from falaj.policies.rules.encryption.aws_readers import COMPANIONS

@@ -25,10 +25,9 @@ from falaj.policies.model import (
     text,
     violation,
 )
-from falaj.policies.model.resource import REFERENCE
+from falaj.policies.model.resource import REFERENCE, remembered
 from falaj.policies.reading.azure_children import entries
 from falaj.policies.reading.machines import has_gpu
-from falaj.policies.reading.remembered import remembered
 from falaj.policies.reading.types import azure
 
 # Budgets: somebody hears of it when a stack costs more than was meant.

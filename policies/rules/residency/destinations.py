@@ -23,9 +23,9 @@ from falaj.policies.model import (
     text,
     violation,
 )
+from falaj.policies.model.resource import remembered
 from falaj.policies.reading.hosts import host_of, may_talk_to, region_of_host
 from falaj.policies.reading.place import format_places, has_place, is_allowed, place_of
-from falaj.policies.reading.remembered import remembered
 from falaj.policies.reading.types import azure
 from falaj.policies.rules.residency.azure_places import (
     GROUP,

@@ -28,7 +28,8 @@ from falaj.policies.model import (
     text,
     violation,
 )
-from falaj.policies.reading.cidr import are_open
+from falaj.policies.model.resource import remembered
+from falaj.policies.reading.addresses import are_open
 from falaj.policies.reading.iam import (
     Condition,
     Document,
@@ -37,7 +38,6 @@ from falaj.policies.reading.iam import (
     is_any_resource,
     read,
 )
-from falaj.policies.reading.remembered import remembered
 from falaj.policies.reading.types import aws, aws_type, azure
 
 # Policies of identities on AWS: where they stand, who holds them, and what bounds the holder.

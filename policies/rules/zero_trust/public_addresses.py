@@ -23,8 +23,8 @@ from falaj.policies.model import (
     text,
     violation,
 )
+from falaj.policies.reading.addresses import is_open
 from falaj.policies.reading.azure_children import mentions
-from falaj.policies.reading.cidr import is_open
 from falaj.policies.reading.types import aws, aws_type, azure
 
 # Public addresses on AWS: load balancers, machines, subnets, and routes to the internet.

@@ -24,6 +24,7 @@ from falaj.policies.model import (
     text,
     violation,
 )
+from falaj.policies.reading.addresses import EVERY_PORT, Ports, are_open, is_open, ports_of_rule
 from falaj.policies.reading.azure_children import children, entries
 from falaj.policies.reading.azure_security_rules import (
     GROUPS,
@@ -33,8 +34,6 @@ from falaj.policies.reading.azure_security_rules import (
     hidden_rules,
     security_rules,
 )
-from falaj.policies.reading.cidr import are_open, is_open
-from falaj.policies.reading.ports import EVERY_PORT, Ports, ports_of_rule
 from falaj.policies.reading.types import aws, aws_type, azure
 
 # What AWS security groups let through to or from the world, in all forms of their rules.
