@@ -97,8 +97,8 @@ def class_of(resource: Resource, settings: Settings) -> str:
     tagged: Any = data_class(resource, context)
     # Labels of Kubernetes are read by the context alone.
     found = context.data_class(resource) if tagged == settings.data_class else tagged
-    said = "" if is_unknown(found) else str(found).strip().lower()
-    return said if said in _LESSER else RESTRICTED
+    given = "" if is_unknown(found) else str(found).strip().lower()
+    return given if given in _LESSER else RESTRICTED
 
 
 # A record of all that a pack judged, for `falaj check`: one JSON document a line.

@@ -104,7 +104,7 @@ def only(judgements: Iterable[Judgement], kind: FindingKind) -> list[Judgement]:
 
 def without(judgements: Iterable[Judgement], before: Iterable[Judgement]) -> list[Judgement]:
     """Judgements with findings besides the violations of earlier ones, and those alone."""
-    said = {
+    known = {
         (each.rule.id, found)
         for each in only(before, FindingKind.VIOLATION)
         for found in each.findings
@@ -112,7 +112,7 @@ def without(judgements: Iterable[Judgement], before: Iterable[Judgement]) -> lis
     kept = (
         replace(
             each,
-            findings=tuple(found for found in each.findings if (each.rule.id, found) not in said),
+            findings=tuple(found for found in each.findings if (each.rule.id, found) not in known),
         )
         for each in judgements
         if each.findings

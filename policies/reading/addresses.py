@@ -40,13 +40,15 @@ def network(value: object) -> Network | None:
 
     A netmask may stand for the prefix; an address alone is itself. None for anything else.
     """
-    said, slash, prefix = text(value).strip("[]").partition("/")
-    said = _OCTETS.sub(lambda found: ".".join(str(int(each)) for each in found.groups()), said)
+    address, slash, prefix = text(value).strip("[]").partition("/")
+    address = _OCTETS.sub(
+        lambda found: ".".join(str(int(each)) for each in found.groups()), address
+    )
     prefix = prefix.strip()
     if prefix.isascii() and prefix.isdigit():
         prefix = prefix.lstrip("0") or "0"
     try:
-        found = ipaddress.ip_network(f"{said.strip()}{slash}{prefix}", strict=False)
+        found = ipaddress.ip_network(f"{address.strip()}{slash}{prefix}", strict=False)
     except ValueError:
         return None
     if isinstance(found, ipaddress.IPv6Network) and found.subnet_of(_MAPPED):
@@ -186,14 +188,14 @@ def ports_of(value: object) -> list[Ports]:
         return [EVERY_PORT if single == -1 else Ports(single, single)]
     found: list[Ports] = []
     for part in text(value).split(","):
-        said = part.strip()
-        if said.lower() in {"*", "any", "all"}:
+        given = part.strip()
+        if given.lower() in {"*", "any", "all"}:
             found.append(EVERY_PORT)
-        elif between := _PORT_RANGE.fullmatch(said):
+        elif between := _PORT_RANGE.fullmatch(given):
             # More digits than a port has are beyond the last one.
             first, last = (min(int(each[:12]), LAST_PORT) for each in between.groups())
             found.append(Ports(min(first, last), max(first, last)))
-        elif (single := port(said)) is not None:
+        elif (single := port(given)) is not None:
             found.append(Ports(single, single))
     return found
 
@@ -209,10 +211,10 @@ def ports_of_rule(rule: Mapping[str, Any]) -> tuple[Ports | None, bool]:
     first, last = rule.get("fromPort"), rule.get("toPort")
     if is_unknown(protocol) or is_unknown(first) or is_unknown(last):
         return EVERY_PORT, False
-    said = text(protocol).lower() or _numbered(protocol)
-    if said in _EVERY_PROTOCOL:
+    given = text(protocol).lower() or _numbered(protocol)
+    if given in _EVERY_PROTOCOL:
         return EVERY_PORT, True
-    if said not in _WITH_PORTS:
+    if given not in _WITH_PORTS:
         return None, True
     ends = [found for each in (first, last) if (found := port(each)) is not None]
     # Both zero, or minus one, is how people write every port; so is leaving them out.

@@ -216,8 +216,8 @@ def _said(value: object) -> str:
 @lru_cache(maxsize=8192)
 def _pattern(glob: str) -> re.Pattern[str]:
     # A run of stars says what one says; without this, matching could take very long.
-    said = re.sub(r"\*+", "*", glob)
-    return re.compile(re.escape(said).replace(r"\*", ".*").replace(r"\?", "."), re.DOTALL)
+    given = re.sub(r"\*+", "*", glob)
+    return re.compile(re.escape(given).replace(r"\*", ".*").replace(r"\?", "."), re.DOTALL)
 
 
 def covers(pattern: str, name: str) -> bool:

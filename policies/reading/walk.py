@@ -142,12 +142,12 @@ def decoded(leaf: Leaf) -> str:
     """A text, and what it holds where it is user data in base64; empty for what is no text."""
     if not isinstance(leaf.value, str):
         return ""
-    said: str = leaf.value
+    given: str = leaf.value
     if re.search(r"userdata|base64|customdata", leaf.key, re.IGNORECASE) and _BASE64.fullmatch(
-        said
+        given
     ):
         try:
-            return base64.b64decode(said, validate=False).decode("utf-8", "replace")
+            return base64.b64decode(given, validate=False).decode("utf-8", "replace")
         except (binascii.Error, ValueError):
-            return said
-    return said
+            return given
+    return given

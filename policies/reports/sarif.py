@@ -88,11 +88,11 @@ def fingerprint(outcome: Outcome) -> str:
 def _answers(result: CheckResult) -> str:
     """What answered, for readers."""
     words = Wording("en")
-    said = [
+    lines = [
         f"{each.project}/{each.name}: {words.plain(f'headline.{each.answered_by}')}"
         for each in result.stacks
     ]
-    return "; ".join(said) or words.plain("verdict.nothing")
+    return "; ".join(lines) or words.plain("verdict.nothing")
 
 
 def _stack(stack: StackResult) -> dict[str, Any]:

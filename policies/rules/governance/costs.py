@@ -248,9 +248,9 @@ def gpu_pool_limits(resource: Resource, context: Context) -> Iterator[Finding]:
 def _is_for_gpus(template: Any) -> bool:
     """Whether its machines, taints or labels speak of GPUs."""
     for path, value in leaves(template):
-        said = text(value).lower()
+        given = text(value).lower()
         keys = "/".join(str(each) for each in path)
-        if has_gpu(said) or any(each in said or each in keys for each in _GPU_WORDS):
+        if has_gpu(given) or any(each in given or each in keys for each in _GPU_WORDS):
             return True
     families = select(template, "spec.requirements.values")
     return any(has_gpu(f"{text(each)}.large") for _, each in families if "." not in text(each))

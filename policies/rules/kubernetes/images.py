@@ -209,10 +209,10 @@ def _in_parts(
             if sign == "@":
                 return ImageUse(manifest, format_path((*path, key)), part)
             continue
-        if said := text(part):
-            prefix = "sha256:" if sign == "@" and ":" not in said else ""
-            pinned = said.startswith("sha256:") and sign == ":"
-            reference += ("@" if pinned else sign) + prefix + said
+        if given := text(part):
+            prefix = "sha256:" if sign == "@" and ":" not in given else ""
+            pinned = given.startswith("sha256:") and sign == ":"
+            reference += ("@" if pinned else sign) + prefix + given
             digest_key = key if sign == "@" or pinned else digest_key
     return ImageUse(
         manifest, format_path((*path, where)), reference, format_path((*path, digest_key))

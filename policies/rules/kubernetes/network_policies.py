@@ -38,7 +38,7 @@ from falaj.policies.reading.kubernetes import (
 )
 from falaj.policies.reading.pods import Pod, pods, runs
 
-# Network policies of Kubernetes, Cilium, Calico and the network policy API, read alike.
+# What the policies of Kubernetes, Cilium, Calico and the network policy API say, read alike.
 #
 # Each is who it selects, whether it isolates them in a direction, and what it then lets through.
 # https://kubernetes.io/docs/concepts/services-networking/network-policies/
@@ -147,8 +147,8 @@ def _isolates_all(flavour: str, spec: Mapping[str, Any], direction: Direction) -
     if flavour == "cilium":
         default = get(spec, f"enableDefaultDeny.{direction}")
         # An empty list of rules is none: Cilium isolates by a rule, be it an empty one.
-        said = any(items(spec.get(key)) for key in (direction, f"{direction}Deny"))
-        return _selects_all(spec.get("endpointSelector")) and said and not is_false(default)
+        has_rules = any(items(spec.get(key)) for key in (direction, f"{direction}Deny"))
+        return _selects_all(spec.get("endpointSelector")) and has_rules and not is_false(default)
     if flavour == "calico":
         selector = text(spec.get("selector")).replace(" ", "")
         nobody_else = not any(

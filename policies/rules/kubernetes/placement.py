@@ -64,7 +64,7 @@ _NOT_SEARCHED: Final = frozenset({"status", "openAPIV3Schema", "annotations"})
 
 
 @dataclass(frozen=True)
-class Requirement:
+class NodeRequirement:
     """One label that nodes must have, with the values that it may have."""
 
     at: str
@@ -80,7 +80,7 @@ class Requirement:
         return self.operator == "In" and bool(self.values)
 
 
-def requirements(manifest: Manifest, keys: frozenset[str]) -> Iterator[Requirement]:
+def requirements(manifest: Manifest, keys: frozenset[str]) -> Iterator[NodeRequirement]:
     """Everything in an object that demands one of some labels, wherever it stands."""
     skips = frozenset[str]() if manifest.kind == "Node" else frozenset({"metadata"})
     yield from _walk(manifest.body, (), keys, skips)
@@ -88,7 +88,7 @@ def requirements(manifest: Manifest, keys: frozenset[str]) -> Iterator[Requireme
 
 def _walk(
     value: Any, path: Path, keys: frozenset[str], skips: frozenset[str] = frozenset()
-) -> Iterator[Requirement]:
+) -> Iterator[NodeRequirement]:
     if isinstance(value, Mapping):
         if path and is_object(value):
             return
@@ -98,7 +98,7 @@ def _walk(
         for key, each in value.items():
             name, at = str(key), (*path, str(key))
             if name in keys:
-                yield Requirement(format_path(at), name, "In", ((format_path(at), each),))
+                yield NodeRequirement(format_path(at), name, "In", ((format_path(at), each),))
             elif name not in skips and name not in _NOT_SEARCHED:
                 yield from _walk(each, at, keys)
     elif is_list(value):
@@ -106,20 +106,22 @@ def _walk(
             yield from _walk(each, (*path, index), keys)
 
 
-def _expression(value: Mapping[str, Any], path: Path, keys: frozenset[str]) -> Requirement | None:
+def _expression(
+    value: Mapping[str, Any], path: Path, keys: frozenset[str]
+) -> NodeRequirement | None:
     key = text(value.get("key"))
     if key not in keys or not any(each in value for each in ("values", "operator", "value")):
         return None
     # Tolerations have one value, and Equal where requirements have In.
     name = "values" if "values" in value else "value"
-    said = text(value.get("operator"))
-    operator = "In" if said in {"", "Equal"} else said
+    written = text(value.get("operator"))
+    operator = "In" if written in {"", "Equal"} else written
     given, at = value.get(name), (*path, name)
     values = tuple(
         (format_path((*at, index)) if is_list(given) else format_path(at), each)
         for index, each in enumerate(items(given))
     )
-    return Requirement(format_path(at), key, operator, values)
+    return NodeRequirement(format_path(at), key, operator, values)
 
 
 def place_of_label(key: str, value: object) -> str:
@@ -196,7 +198,7 @@ def _values(resource: Resource) -> Iterator[Manifest]:
         yield Manifest(resource, "helm.sh", "chart", {"values": values})
 
 
-def _judge(manifest: Manifest, each: Requirement, context: Context) -> Iterator[Finding]:
+def _judge(manifest: Manifest, each: NodeRequirement, context: Context) -> Iterator[Finding]:
     allowed = ", ".join((*context.settings.allowed_places, *context.settings.allowed_sites))
     for path, value in each.values:
         if is_unknown(value):

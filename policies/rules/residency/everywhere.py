@@ -178,34 +178,34 @@ def _concerns(resource: Resource, leaf: Leaf) -> bool:
 
 def _named(leaf: Leaf) -> Iterator[str]:
     """The places that a text names, alone or in a list with commas."""
-    said = leaf.value
-    if not isinstance(said, str) or len(said) > 2000:
+    given = leaf.value
+    if not isinstance(given, str) or len(given) > 2000:
         return
     kind = kind_named(leaf.keys)
     if (not kind and calls_something(leaf.key)) or _PARTS.search(leaf.key):
         return
-    if whole := place_named(said) if kind else _aws(said):
+    if whole := place_named(given) if kind else _aws(given):
         yield whole
         return
-    parts = [each for each in _LIST.split(said.strip("[]()\"' ")) if each]
+    parts = [each for each in _LIST.split(given.strip("[]()\"' ")) if each]
     if len(parts) > 1:
         places = [_aws(each.strip("\"'")) for each in parts]
         if all(places):
             yield from places
 
 
-def _aws(said: str) -> str:
-    region = aws_region_of(said)
+def _aws(given: str) -> str:
+    region = aws_region_of(given)
     return f"aws/{region}" if region else ""
 
 
 def _in_text(leaf: Leaf) -> Iterator[str]:
     if not isinstance(leaf.value, str) or len(leaf.value) <= 12 or is_document(leaf.value):
         return
-    said = decoded(leaf)
+    given = decoded(leaf)
     settings = () if _PARTS.search(leaf.key) or _QUERIES.search(leaf.key) else (_SETTING,)
     for pattern in (*settings, _OPTION):
-        for found in pattern.finditer(said):
+        for found in pattern.finditer(given):
             yield f"aws/{found[1].lower()}"
 
 
@@ -341,10 +341,10 @@ def _texts(resource: Resource) -> Iterator[tuple[Leaf, str]]:
 )
 def foreign_service_host(resource: Resource, context: Context) -> Iterator[Finding]:
     """Hosts of known services for telemetry, models, data and messages."""
-    for leaf, said in _texts(resource):
-        hosts = [host_of(each) for each in _URL.findall(said)] if "://" in said else []
+    for leaf, given in _texts(resource):
+        hosts = [host_of(each) for each in _URL.findall(given)] if "://" in given else []
         if _TALKS.search(leaf.key):
-            hosts.append(host_of(said))
+            hosts.append(host_of(given))
         for host in dict.fromkeys(hosts):
             if (found := foreign_service(host)) and not is_listed(host, context.settings):
                 yield violation(
@@ -363,12 +363,12 @@ def foreign_service_host(resource: Resource, context: Context) -> Iterator[Findi
 )
 def off_list_host(resource: Resource, context: Context) -> Iterator[Finding]:
     """URLs of protocols that carry data, and every host under a key of telemetry."""
-    for leaf, said in _texts(resource):
+    for leaf, given in _texts(resource):
         path = format_path(leaf.path)
-        urls = _URL.findall(said) if "://" in said else []
+        urls = _URL.findall(given) if "://" in given else []
         hosts = [host_of(each) for each in urls if _CARRIES.match(each)]
         if _TELEMETRY.search(leaf.key):
-            hosts.append(host_of(said))
+            hosts.append(host_of(given))
         for host in dict.fromkeys(hosts):
             if (
                 host

@@ -242,8 +242,8 @@ def admin_port_open(resource: Resource, context: Context) -> Iterator[Finding]:
                 each.path, f"{each.given} may come in at ports that can't be known yet"
             )
         else:
-            said = f"{each.given} may reach {each.ports}, and with it {each.ports.admin}"
-            yield _found(each, f"{said}; only known sources may")
+            clause = f"{each.given} may reach {each.ports}, and with it {each.ports.admin}"
+            yield _found(each, f"{clause}; only known sources may")
 
 
 @rule(
@@ -259,9 +259,9 @@ def ingress_open(resource: Resource, context: Context) -> Iterator[Finding]:
     """Openings to the world at ports that aren't administrative ones."""
     for each in openings(resource, context, "ingress"):
         if each.ports is None or not each.ports.admin or not each.knows_ports:
-            said = "every port" if each.ports is None else str(each.ports)
-            said = said if each.knows_ports else "some port"
-            yield _found(each, f"{each.given} may reach {said}; only known sources may")
+            ports_text = "every port" if each.ports is None else str(each.ports)
+            ports_text = ports_text if each.knows_ports else "some port"
+            yield _found(each, f"{each.given} may reach {ports_text}; only known sources may")
 
 
 @rule(
