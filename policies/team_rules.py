@@ -152,8 +152,8 @@ def read_rules(path: Path, known: Iterable[Rule]) -> tuple[Rule, ...]:
     try:
         found: Any = yaml.safe_load(path.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
-        said = " ".join(str(error).split())
-        raise PolicyError(f"the rules in {path} can't be read: {said}") from None
+        message = " ".join(str(error).split())
+        raise PolicyError(f"the rules in {path} can't be read: {message}") from None
     entries: Any = found.get("rules") if isinstance(found, Mapping) else None
     if not isinstance(entries, list) or not entries:
         raise PolicyError(f"{path}: expected a list of rules under the key 'rules'")
@@ -220,14 +220,14 @@ def _require_controls(identity: str, given: Iterable[str]) -> None:
 def _problems(error: ValidationError) -> Iterator[str]:
     for each in error.errors(include_url=False):
         where = ".".join(str(part + 1 if isinstance(part, int) else part) for part in each["loc"])
-        said = each["msg"].removeprefix("Value error, ")
+        message = each["msg"].removeprefix("Value error, ")
         if each["type"] == "extra_forbidden":
             kind = _Row if "requirements" in each["loc"] else _Entry
             kind = _Only if "only" in each["loc"] else kind
-            said = f"no such key; allowed: {', '.join(kind.model_fields)}"
+            message = f"no such key; allowed: {', '.join(kind.model_fields)}"
         elif each["type"] not in {"missing", "value_error"}:
-            said = f"{said}, not {each['input']!r}"
-        yield f"{where or 'it'}: {said}"
+            message = f"{message}, not {each['input']!r}"
+        yield f"{where or 'it'}: {message}"
 
 
 def _clashes(rules: Iterable[Rule], known: Iterable[Rule]) -> list[str]:

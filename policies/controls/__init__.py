@@ -8,6 +8,7 @@
 from __future__ import annotations
 
 from falaj.policies.controls.catalogue import (
+    Confidence,
     Control,
     Framework,
     by_control,
@@ -17,7 +18,6 @@ from falaj.policies.controls.catalogue import (
     not_covered,
     rules_by_control,
 )
-from falaj.policies.controls.confidence import Confidence
 
 __all__ = [
     "Confidence",

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import date
+from enum import Enum
 from functools import cache
 from importlib import resources
 from typing import Annotated, Any, Final, TypeVar
@@ -19,8 +20,16 @@ from pydantic import (
     model_validator,
 )
 
-from falaj.policies.controls.confidence import Confidence
 from falaj.policies.model import PolicyError, Rule
+
+
+class Confidence(Enum):
+    """Where a control's id and title come from, surest first."""
+
+    CONFIRMED = "confirmed"
+    DOCUMENT = "document"
+    UNVERIFIED = "unverified"
+
 
 T = TypeVar("T")
 

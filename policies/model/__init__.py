@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from falaj.policies.model.context import Context
-from falaj.policies.model.errors import PolicyError
-from falaj.policies.model.finding import Finding, FindingKind, Severity, indeterminate, violation
 from falaj.policies.model.requirement import (
     Requirement,
     Requirements,
@@ -14,8 +11,20 @@ from falaj.policies.model.requirement import (
     unmet,
 )
 from falaj.policies.model.resource import Options, Provider, Resource, Stack, kind_of
-from falaj.policies.model.rule import EVERY, PACKS, Check, Rule, rule
-from falaj.policies.model.settings import Settings, read_settings
+from falaj.policies.model.rule import (
+    EVERY,
+    PACKS,
+    Check,
+    Context,
+    Finding,
+    FindingKind,
+    Rule,
+    Severity,
+    indeterminate,
+    rule,
+    violation,
+)
+from falaj.policies.model.settings import PolicyError, Settings, read_settings
 from falaj.policies.model.values import (
     ABSENT,
     REDACTED,

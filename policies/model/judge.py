@@ -6,10 +6,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from falaj.policies.model.context import Context
-from falaj.policies.model.finding import Finding, FindingKind, indeterminate
 from falaj.policies.model.resource import Resource, Stack
-from falaj.policies.model.rule import Rule
+from falaj.policies.model.rule import Context, Finding, FindingKind, Rule, indeterminate
 from falaj.policies.model.settings import Settings
 
 #: Letters of a reason; what rules write by themselves is far below.
@@ -106,7 +104,7 @@ def only(judgements: Iterable[Judgement], kind: FindingKind) -> list[Judgement]:
 
 def without(judgements: Iterable[Judgement], before: Iterable[Judgement]) -> list[Judgement]:
     """Judgements with findings besides the violations of earlier ones, and those alone."""
-    said = {
+    known = {
         (each.rule.id, found)
         for each in only(before, FindingKind.VIOLATION)
         for found in each.findings
@@ -114,7 +112,7 @@ def without(judgements: Iterable[Judgement], before: Iterable[Judgement]) -> lis
     kept = (
         replace(
             each,
-            findings=tuple(found for found in each.findings if (each.rule.id, found) not in said),
+            findings=tuple(found for found in each.findings if (each.rule.id, found) not in known),
         )
         for each in judgements
         if each.findings

@@ -10,10 +10,17 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from falaj.policies.model.context import Context
-from falaj.policies.model.finding import Finding, Severity, indeterminate, violation
 from falaj.policies.model.resource import Resource
-from falaj.policies.model.rule import Check, Rule, rule
+from falaj.policies.model.rule import (
+    Check,
+    Context,
+    Finding,
+    Rule,
+    Severity,
+    indeterminate,
+    rule,
+    violation,
+)
 from falaj.policies.model.values import (
     ABSENT,
     Unknown,
@@ -100,8 +107,8 @@ class Requirement:
         if self.denied:
             return f"it mustn't be {' or '.join(self.denied)}"
         limits = (("at least", self.minimum), ("at most", self.maximum))
-        said = [f"{word} {limit:g}" for word, limit in limits if limit is not None]
-        return f"it must be {' and '.join(said) or 'given'}"
+        parts = [f"{word} {limit:g}" for word, limit in limits if limit is not None]
+        return f"it must be {' and '.join(parts) or 'given'}"
 
     def _judge(self, block: Any, at: str, ending: str, absence_is_fine: bool) -> Iterator[Finding]:
         path, wanted = self.only
@@ -130,16 +137,16 @@ class Requirement:
 
     def is_met_by(self, value: object) -> bool:
         """Whether a value that is given and can be seen is a good one."""
-        said = scalar(value)
+        given = scalar(value)
         if self.minimum is not None or self.maximum is not None:
             size = number(value)
             if size is None or (self.minimum is not None and size < self.minimum):
                 return False
             if self.maximum is not None and size > self.maximum:
                 return False
-        if said in {each.lower() for each in self.denied}:
+        if given in {each.lower() for each in self.denied}:
             return False
-        return not self.allowed or said in {each.lower() for each in self.allowed}
+        return not self.allowed or given in {each.lower() for each in self.allowed}
 
 
 def _joined(at: str, path: str) -> str:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections import OrderedDict
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from functools import cached_property, lru_cache
-from typing import Any, Final
+from functools import cached_property, lru_cache, wraps
+from typing import Any, Final, TypeVar
 
 from falaj.policies.model.values import get, items, text
 
@@ -181,3 +182,39 @@ def _identifiers(resource: Resource) -> Iterator[str]:
         for key in ("arn", "id", "name", "bucket", "bucketName", "keyId", "accountName", "url"):
             if found := text(source.get(key)):
                 yield found
+
+
+# A memory for what several rules read of a resource or a stack.
+
+Given = TypeVar("Given")
+Found = TypeVar("Found")
+
+
+def remembered(size: int) -> Callable[[Callable[[Given], Found]], Callable[[Given], Found]]:
+    """Remember a function's last answers by the identity of its argument.
+
+    Resources and stacks hold mappings, so they can't be hashed; rules look at one resource after
+    the other, so few answers need be kept. An argument is kept alive along with its answer, which
+    makes its identity unique for as long.
+
+    Args:
+        size: answers that are kept.
+    """
+
+    def decorate(function: Callable[[Given], Found]) -> Callable[[Given], Found]:
+        kept: OrderedDict[int, tuple[Given, Found]] = OrderedDict()
+
+        @wraps(function)
+        def ask(given: Given) -> Found:
+            known = kept.get(id(given))
+            if known is not None and known[0] is given:
+                return known[1]
+            found = function(given)
+            kept[id(given)] = (given, found)
+            while len(kept) > size:
+                kept.popitem(last=False)
+            return found
+
+        return ask
+
+    return decorate

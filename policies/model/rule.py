@@ -1,16 +1,91 @@
-"""A rule: what it demands, of which types, why, and how to mend what it finds."""
+"""A rule, what it knows besides the resource, and what it finds."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from enum import Enum
 from functools import cached_property
 from typing import Final
 
-from falaj.policies.model.context import Context
-from falaj.policies.model.finding import Finding, Severity
-from falaj.policies.model.resource import Resource
+from falaj.policies.model.resource import REFERENCE, Resource, Stack
+from falaj.policies.model.settings import Settings
+
+
+@dataclass(frozen=True)
+class Context:
+    """The settings and, in the second look, the whole stack.
+
+    A resource is judged twice. At first alone (`stack` is None): what is certain then blocks it
+    before it is made. A rule that needs other resources, or a value that isn't known yet, yields
+    an indeterminate finding in that look. Where a rule did so, it is asked again once the whole
+    stack is known, and what it then yields is what counts. So a rule is one function for both.
+    Violations of the first look are said at once: nothing in the stack can explain them.
+    """
+
+    settings: Settings = field(default_factory=Settings)
+    stack: Stack | None = None
+
+    def referred(self, resource: Resource, path: str) -> list[Resource]:
+        """The resources that a property refers to; empty while the stack isn't known."""
+        return self.stack.referred(resource, path) if self.stack else []
+
+    def is_from_another_stack(self, resource: Resource, path: str) -> bool:
+        """Whether a property's value was made from what another stack offers.
+
+        That stack's resources are judged with it; a reference is a program's own word that they
+        are one's own. Known in the second look only.
+        """
+        top = re.split(r"[.\[]", path, maxsplit=1)[0]
+        urns = resource.dependencies.get(top, ()) if self.stack else ()
+        return any(f"::{REFERENCE}::" in urn for urn in urns)
+
+    def data_class(self, resource: Resource) -> str:
+        """The class of the resource's data: its own tag's, else the stack's."""
+        own = (resource.tags.get(each) for each in ("falaj:data-class", "data-class"))
+        return next((each for each in own if isinstance(each, str) and each), "") or (
+            self.settings.data_class
+        )
+
+
+class FindingKind(Enum):
+    """Whether a finding is certain."""
+
+    VIOLATION = "violation"
+    INDETERMINATE = "indeterminate"
+
+
+class Severity(Enum):
+    """How much harm a violation does, worst first."""
+
+    CRITICAL = "critical"
+    HIGH = "high"
+    MEDIUM = "medium"
+    LOW = "low"
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One thing that a rule objects to, or can't see."""
+
+    path: str
+    """The property, as ``rules[0].destination.bucket``; empty for the resource itself."""
+    reason: str
+    """What is wrong, what was given, what is allowed: a clause without a full stop. Never holds
+    the value of a secret."""
+    kind: FindingKind = FindingKind.VIOLATION
+
+
+def violation(path: str, reason: str) -> Finding:
+    """A finding that is certain."""
+    return Finding(path, reason)
+
+
+def indeterminate(path: str, reason: str) -> Finding:
+    """A finding about what can't be seen: it fails where checks are strict."""
+    return Finding(path, reason, FindingKind.INDETERMINATE)
+
 
 PACKS: Final = ("residency", "encryption", "zero_trust", "kubernetes", "governance")
 #: Every resource, whatever its type.

@@ -11,7 +11,11 @@ from pydantic.alias_generators import to_camel
 
 from falaj.components import catalogue
 from falaj.components.catalogue.region_names import may_be_site, place_named
-from falaj.policies.model.errors import PolicyError
+
+
+class PolicyError(Exception):
+    """What can't be checked, and what to do about it."""
+
 
 DEFAULT_PLACES: Final = catalogue.PLACES
 Site = Annotated[

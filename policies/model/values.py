@@ -197,12 +197,12 @@ _PLAIN_KEY: Final = re.compile(r"[A-Za-z_$][A-Za-z0-9_$-]*")
 
 def format_path(path: Path) -> str:
     """A path as people read it: ``rules[0].destination``, ``tags["falaj:owner"]``."""
-    said = ""
+    path_text = ""
     for part in path:
         if isinstance(part, int):
-            said += f"[{part}]"
+            path_text += f"[{part}]"
         elif _PLAIN_KEY.fullmatch(part):
-            said += f".{part}" if said else part
+            path_text += f".{part}" if path_text else part
         else:
-            said += f'["{part}"]'
-    return said
+            path_text += f'["{part}"]'
+    return path_text

@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from falaj.policies.model import Resource, get, is_list, is_unknown, items, number, scalar, text
-from falaj.policies.reading.cidr import are_open
-from falaj.policies.reading.ports import EVERY_PORT, Ports, ports_of
+from falaj.policies.reading.addresses import EVERY_PORT, Ports, are_open, ports_of
 from falaj.policies.reading.types import azure
 
 GROUPS: Final = azure("network:NetworkSecurityGroup")

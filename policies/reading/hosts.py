@@ -50,12 +50,12 @@ def host_of(value: object) -> str:
 
     In small letters, without port, user or brackets.
     """
-    said = text(value)
-    if not said or len(said) > 4096 or "\n" in said:
+    given = text(value)
+    if not given or len(given) > 4096 or "\n" in given:
         return ""
-    if found := _HOST.match(said):
+    if found := _HOST.match(given):
         return found[1].strip("[]").rstrip(".").lower()
-    bare = _BARE.fullmatch(said)
+    bare = _BARE.fullmatch(given)
     return bare[1].lower() if bare else ""
 
 

@@ -10,7 +10,7 @@ from functools import lru_cache
 from typing import Any, Final
 
 from falaj.policies.model import ABSENT, Path, format_path, holds_unknown, is_unknown, items, text
-from falaj.policies.reading.cidr import are_open, is_open
+from falaj.policies.reading.addresses import are_open, is_open
 
 # IAM policy documents, in every form in which programs give them.
 #
@@ -216,8 +216,8 @@ def _said(value: object) -> str:
 @lru_cache(maxsize=8192)
 def _pattern(glob: str) -> re.Pattern[str]:
     # A run of stars says what one says; without this, matching could take very long.
-    said = re.sub(r"\*+", "*", glob)
-    return re.compile(re.escape(said).replace(r"\*", ".*").replace(r"\?", "."), re.DOTALL)
+    given = re.sub(r"\*+", "*", glob)
+    return re.compile(re.escape(given).replace(r"\*", ".*").replace(r"\?", "."), re.DOTALL)
 
 
 def covers(pattern: str, name: str) -> bool:

@@ -66,28 +66,28 @@ def region_said(resource: Resource) -> Any:
     provider = resource.provider.properties if resource.provider else {}
     answered = text(resource.outputs.get("region")) or region_in(resource.outputs.get("arn"))
     found: Any = own if resource.package == "aws" else ABSENT
-    for said in (found, provider.get("region"), answered):
-        if is_unknown(said):
-            return answered.lower() or said
-        if text(said):
-            return text(said).lower()
+    for given in (found, provider.get("region"), answered):
+        if is_unknown(given):
+            return answered.lower() or given
+        if text(given):
+            return text(given).lower()
     return ABSENT
 
 
 def _azure(resource: Resource, stack: Stack | None) -> str:
-    said = resource.get("location")
-    if said is ABSENT or is_unknown(said):
-        said = text(resource.outputs.get("location")) or said
-    if said is ABSENT:
+    given = resource.get("location")
+    if given is ABSENT or is_unknown(given):
+        given = text(resource.outputs.get("location")) or given
+    if given is ABSENT:
         group = text(resource.get("resourceGroupName"))
         groups = stack.of_kind("azure-native:resources:ResourceGroup") if stack else []
         named = [each for each in groups if group and group.lower() in set(_names(each))]
         provider = resource.provider.properties if resource.provider else {}
-        said = next((each.get("location") for each in named), provider.get("location"))
-    normal = normalise_azure(said)
+        given = next((each.get("location") for each in named), provider.get("location"))
+    normal = normalise_azure(given)
     if normal == "global":
         return "global"
-    return f"azure/{normal}" if is_azure_location(said, geographies=True) else "unknown"
+    return f"azure/{normal}" if is_azure_location(given, geographies=True) else "unknown"
 
 
 def _names(group: Resource) -> list[str]:
@@ -110,8 +110,8 @@ def place_of(resource: Resource, stack: Stack | None = None) -> str:
     if resource.kind in REGIONLESS:
         return "global"
     if resource.package in _AWS:
-        said = region_said(resource)
-        return f"aws/{aws_region_of(said) or said}" if isinstance(said, str) else "unknown"
+        given = region_said(resource)
+        return f"aws/{aws_region_of(given) or given}" if isinstance(given, str) else "unknown"
     if resource.package == "azure-native":
         return _azure(resource, stack)
     return "unknown"

@@ -36,10 +36,17 @@ from falaj.policies.model import (
     rule,
     text,
 )
+from falaj.policies.model.resource import remembered
 from falaj.policies.model.values import Unknown
-from falaj.policies.reading.kubernetes import ANY_OBJECT, Manifest, is_object, join, manifests
-from falaj.policies.reading.namespaces import Level, level_of
-from falaj.policies.reading.remembered import remembered
+from falaj.policies.reading.kubernetes import (
+    ANY_OBJECT,
+    Level,
+    Manifest,
+    is_object,
+    join,
+    level_of,
+    manifests,
+)
 
 CONTAINER_LISTS: Final = ("containers", "initContainers", "ephemeralContainers")
 #: Where Kubernetes' own kinds keep what becomes a pod: metadata and spec stand under it.

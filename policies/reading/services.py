@@ -35,7 +35,7 @@ from falaj.policies.model import (
     is_unknown,
     text,
 )
-from falaj.policies.reading.cidr import network
+from falaj.policies.reading.addresses import network
 from falaj.policies.reading.hosts import host_of, is_listed, may_talk_to
 from falaj.policies.reading.kubernetes import Manifest, is_bundle, join, manifests
 

@@ -69,6 +69,6 @@ def _tagged(resource: Resource, name: str, otherwise: str) -> Any:
         value = tags.get(key)
         if is_unknown(value):
             return value
-        if said := text(value):
-            return said.lower()
+        if given := text(value):
+            return given.lower()
     return otherwise

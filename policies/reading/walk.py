@@ -17,7 +17,7 @@ from functools import lru_cache
 from typing import Any, Final
 
 from falaj.policies.model import Path, Resource, is_list, text
-from falaj.policies.reading.remembered import remembered
+from falaj.policies.model.resource import remembered
 
 #: Whole branches that only mark, describe or filter; in small letters without ``-`` and ``_``.
 _MARKS: Final = frozenset((
@@ -142,12 +142,12 @@ def decoded(leaf: Leaf) -> str:
     """A text, and what it holds where it is user data in base64; empty for what is no text."""
     if not isinstance(leaf.value, str):
         return ""
-    said: str = leaf.value
+    given: str = leaf.value
     if re.search(r"userdata|base64|customdata", leaf.key, re.IGNORECASE) and _BASE64.fullmatch(
-        said
+        given
     ):
         try:
-            return base64.b64decode(said, validate=False).decode("utf-8", "replace")
+            return base64.b64decode(given, validate=False).decode("utf-8", "replace")
         except (binascii.Error, ValueError):
-            return said
-    return said
+            return given
+    return given

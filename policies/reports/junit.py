@@ -133,9 +133,9 @@ def _case(
         ElementTree.SubElement(
             case, "skipped", message=_clean(f"{len(waived)} waived: {_waivers(waived)}")
         )
-    said = [each for each in outcomes if not each.fails]
+    notes = [each for each in outcomes if not each.fails]
     output = ElementTree.SubElement(case, "system-out")
-    output.text = _clean(_listing(stack, said, "") or f"{judged} resources judged")
+    output.text = _clean(_listing(stack, notes, "") or f"{judged} resources judged")
     return case
 
 

@@ -12,10 +12,10 @@ from datetime import UTC, datetime
 from typing import Any, Final
 from urllib.parse import quote
 
-from falaj.policies.reports.provenance import Provenance
 from falaj.policies.reports.result import (
     CheckResult,
     Outcome,
+    Provenance,
     ResourceResult,
     RuleRecord,
     StackResult,
@@ -88,11 +88,11 @@ def fingerprint(outcome: Outcome) -> str:
 def _answers(result: CheckResult) -> str:
     """What answered, for readers."""
     words = Wording("en")
-    said = [
+    lines = [
         f"{each.project}/{each.name}: {words.plain(f'headline.{each.answered_by}')}"
         for each in result.stacks
     ]
-    return "; ".join(said) or words.plain("verdict.nothing")
+    return "; ".join(lines) or words.plain("verdict.nothing")
 
 
 def _stack(stack: StackResult) -> dict[str, Any]:

@@ -104,9 +104,9 @@ def _stack(result: CheckResult, stack: StackResult, writer: _Writer, most: int) 
 
 
 def _answered(stack: StackResult) -> str:
-    said = Wording("en").plain(f"headline.{stack.answered_by}")
+    headline = Wording("en").plain(f"headline.{stack.answered_by}")
     others = ", ".join(stack.other_providers)
-    return f"{said} ({others})" if others else said
+    return f"{headline} ({others})" if others else headline
 
 
 def _weight(outcomes: list[Outcome]) -> tuple[bool, int, str]:
@@ -132,8 +132,8 @@ def _rule(
         yield from writer.wrap(f"{path}{each.reason}{note}", 6)
         if each.waiver:
             waiver = each.waiver
-            said = f"{waiver.id} by {waiver.approver} until {waiver.expires}: {waiver.reason}"
-            yield from writer.wrap(f"waived: {said}", 6)
+            waived = f"{waiver.id} by {waiver.approver} until {waiver.expires}: {waiver.reason}"
+            yield from writer.wrap(f"waived: {waived}", 6)
     if len(outcomes) > most:
         yield f"    and {len(outcomes) - most} more"
 
@@ -156,7 +156,7 @@ def _rank(rule: RuleRecord) -> int:
 
 def _verdict(result: CheckResult) -> str:
     counts = count(each for stack in result.stacks for each in stack.outcomes)
-    said = ", ".join(
+    tally = ", ".join(
         f"{number} {_WORDS[status][number != 1]} ({_MARKS[status]})"
         for status, number in counts.items()
         if number
@@ -166,7 +166,7 @@ def _verdict(result: CheckResult) -> str:
     seconds = (result.finished - result.started).total_seconds()
     parts = [
         f"{_number(len(result.stacks), 'stack')}, {_number(resources, 'resource')}: "
-        f"{said or 'no findings'}"
+        f"{tally or 'no findings'}"
     ]
     if broken:
         parts.append(f"{_number(broken, 'stack')} could not be checked")

@@ -11,11 +11,11 @@ One decoding, rules looked up by type, a policy for each rule, and the two looks
 from __future__ import annotations
 
 import threading
-from collections.abc import Generator, Iterable, Iterator
+from collections.abc import Generator, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Final, cast
 
 import grpc
 from google.protobuf import empty_pb2, struct_pb2
@@ -23,14 +23,192 @@ from pulumi.runtime.proto import analyzer_pb2 as messages
 from pulumi.runtime.proto import analyzer_pb2_grpc, plugin_pb2
 
 from falaj.policies.configuration import Configuration, read_configuration
-from falaj.policies.model import PACKS, FindingKind, PolicyError, Resource, Rule, Stack
+from falaj.policies.model import (
+    PACKS,
+    FindingKind,
+    Options,
+    PolicyError,
+    Provider,
+    Resource,
+    Rule,
+    Settings,
+    Severity,
+    Stack,
+)
 from falaj.policies.model.judge import Judge, Judgement, only, without
 from falaj.policies.model.resource import REFERENCE, ROOT
-from falaj.policies.outcome import Decided, decide
-from falaj.policies.recording import Record, resource_entry
-from falaj.policies.server.information import SETTINGS_POLICY, SEVERITIES, pack_information
-from falaj.policies.server.messages import properties_of, resource_of, stack_of
-from falaj.policies.server.remediation import remediated
+from falaj.policies.outcome import Decided, Record, decide, resource_entry
+from falaj.policies.rules.governance.tags import TAGS_RULE, missing_tags
+from falaj.policies.state import plain_mapping, require_depth
+
+# What a pack tells the engine about itself: a policy for each rule, and its settings' schema.
+
+#: The policy that finds nothing itself: a pack's settings are given under its name.
+SETTINGS_POLICY: Final = "settings"
+
+SEVERITIES: Final = {
+    Severity.CRITICAL: messages.POLICY_SEVERITY_CRITICAL,
+    Severity.HIGH: messages.POLICY_SEVERITY_HIGH,
+    Severity.MEDIUM: messages.POLICY_SEVERITY_MEDIUM,
+    Severity.LOW: messages.POLICY_SEVERITY_LOW,
+}
+
+
+def pack_information(
+    name: str, version: str, rules: Iterable[Rule], readme: str
+) -> messages.AnalyzerInfo:
+    """The answer to the engine's question what a pack holds."""
+    settings = messages.PolicyInfo(
+        name=SETTINGS_POLICY,
+        displayName="Settings",
+        description="Holds the settings of all rules of this pack",
+        enforcementLevel=messages.MANDATORY,
+        configSchema=messages.PolicyConfigSchema(properties=_struct(settings_schema())),
+        policy_type=messages.POLICY_TYPE_RESOURCE,
+    )
+    return messages.AnalyzerInfo(
+        name=name,
+        displayName=name,
+        version=version,
+        supportsConfig=True,
+        readme=readme,
+        policies=[settings, *(_policy(each) for each in rules)],
+    )
+
+
+def settings_schema() -> Mapping[str, Any]:
+    """The JSON schema of each setting, by name.
+
+    Without defaults: the engine would fill them in, and they would win over the stack's own.
+    """
+    schema = Settings.model_json_schema(by_alias=True)
+    settings = cast("Mapping[str, Mapping[str, Any]]", schema["properties"])
+    return {
+        name: {key: value for key, value in each.items() if key not in ("default", "title")}
+        for name, each in settings.items()
+    }
+
+
+def _policy(rule: Rule) -> messages.PolicyInfo:
+    return messages.PolicyInfo(
+        name=rule.id,
+        displayName=rule.title,
+        description=rule.title,
+        enforcementLevel=messages.MANDATORY,
+        policy_type=messages.POLICY_TYPE_RESOURCE,
+        severity=SEVERITIES[rule.severity],
+        # The engine knows one framework a policy; tags hold the controls of all.
+        tags=rule.controls,
+        remediation_steps=rule.remediation,
+    )
+
+
+def _struct(values: Mapping[str, Any]) -> struct_pb2.Struct:
+    struct = struct_pb2.Struct()
+    struct.update(dict(values))
+    return struct
+
+
+# The engine's messages, and what rules judge.
+
+
+def properties_of(struct: struct_pb2.Struct) -> dict[str, Any]:
+    """The properties in a message, as rules see them. Raises PolicyError where too deep."""
+    return plain_mapping({key: _value(field, 1) for key, field in struct.fields.items()})
+
+
+def _value(field: struct_pb2.Value, depth: int) -> Any:
+    require_depth(depth)
+    kind = field.WhichOneof("kind")
+    if kind == "struct_value":
+        return {key: _value(each, depth + 1) for key, each in field.struct_value.fields.items()}
+    if kind == "list_value":
+        return [_value(each, depth + 1) for each in field.list_value.values]
+    if kind == "number_value":
+        number = field.number_value
+        return int(number) if number.is_integer() else number
+    return None if kind in ("null_value", None) else getattr(field, kind)
+
+
+def resource_of(request: messages.AnalyzeRequest) -> Resource:
+    """The resource of a request about one."""
+    return Resource(
+        request.type,
+        request.name,
+        properties_of(request.properties),
+        urn=request.urn,
+        provider=_provider(request),
+        options=_options(request.options),
+        parent=request.options.parent,
+    )
+
+
+def stack_of(
+    request: messages.AnalyzeStackRequest, seen: Mapping[str, Resource], name: str, project: str
+) -> Stack:
+    """The stack of a request about a whole one, with the dependencies of its properties.
+
+    The engine sends what providers answered, in which a preview has an unknown for everything that
+    a cloud may fill in. What the program asked for was `seen` before, resource by resource.
+    """
+    return Stack(tuple(_member(each, seen) for each in request.resources), name, project)
+
+
+def _member(given: messages.AnalyzerResource, seen: Mapping[str, Resource]) -> Resource:
+    answered = properties_of(given.properties)
+    dependencies = {key: tuple(found.urns) for key, found in given.propertyDependencies.items()}
+    before = seen.get(given.urn)
+    if before is not None:
+        return replace(before, outputs=answered, parent=given.parent, dependencies=dependencies)
+    return Resource(
+        given.type,
+        given.name,
+        answered,
+        urn=given.urn,
+        provider=_provider(given),
+        options=_options(given.options),
+        parent=given.parent,
+        dependencies=dependencies,
+        outputs=answered,
+    )
+
+
+def _provider(
+    request: messages.AnalyzeRequest | messages.AnalyzerResource,
+) -> Provider | None:
+    if not request.HasField("provider"):
+        return None
+    given = request.provider
+    return Provider(given.type, properties_of(given.properties), given.name, given.urn)
+
+
+def _options(given: messages.AnalyzerResourceOptions) -> Options:
+    return Options(protect=given.protect, ignore_changes=tuple(given.ignoreChanges))
+
+
+# The one remediation that is safe: tags that a resource lacks.
+
+
+def remediated(
+    rule: Rule,
+    properties: struct_pb2.Struct,
+    resource: Resource,
+    settings: Settings,
+    stack_config: Mapping[str, str],
+) -> struct_pb2.Struct | None:
+    """The properties with the tags that were missing; None where there is nothing to do.
+
+    The message is changed as it is, so that unknowns and secrets in it stay what they are.
+    """
+    if rule.id != TAGS_RULE:
+        return None
+    tags = missing_tags(resource, settings, stack_config)
+    if not tags:
+        return None
+    changed = struct_pb2.Struct()
+    changed.CopyFrom(properties)
+    changed.fields["tags"].struct_value.update(dict(tags))
+    return changed
 
 
 @dataclass(frozen=True)

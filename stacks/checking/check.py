@@ -17,10 +17,10 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Generator, Iterable, Mapping, Sequence
+from collections.abc import Collection, Generator, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 from threading import Lock
@@ -31,12 +31,22 @@ import yaml
 from pydantic import TypeAdapter
 
 import falaj
-from falaj.policies.decoding import readable
-from falaj.policies.model import Rule
-from falaj.policies.reports.provenance import CiRun, Provenance, Revision
-from falaj.policies.reports.result import CheckResult, PackDigest, RuleRecord, StackResult
+from falaj.engine.errors import EngineError
+from falaj.policies.model import Rule, kind_of
+from falaj.policies.reading.types import azure
+from falaj.policies.reports.result import (
+    CheckResult,
+    CiRun,
+    PackDigest,
+    Provenance,
+    Revision,
+    RuleRecord,
+    StackResult,
+)
 from falaj.policies.rules import all_rules
+from falaj.policies.state import readable
 from falaj.sandbox import activation
+from falaj.sandbox.schema.tables import SDKS, Package
 from falaj.stacks.checking.recorded import team_rules
 from falaj.stacks.checking.subject import Subject, groups
 from falaj.stacks.command.console import say
@@ -401,3 +411,39 @@ def gathered(beginning: Beginning, found: Sequence[StackResult]) -> CheckResult:
         tuple(found),
         tuple(RuleRecord.of(each) for each in beginning.rules),
     )
+
+
+def unknown_types(rules: Iterable[Rule], judged: Collection[str]) -> Iterator[str]:
+    """What to say of types that rules name and that nothing has: misspelt, they judge nothing.
+
+    A type is passed over where its SDK isn't installed, for then nobody can tell.
+
+    Args:
+        rules: a team's own; those of the packs are held by tests.
+        judged: types of the resources that were judged, which may be of any provider.
+    """
+    kinds = set(map(kind_of, judged))
+    for rule in rules:
+        for each in sorted(rule.types):
+            only = replace(rule, types=frozenset({each}))
+            if only.is_walker or any(map(only.concerns, kinds)):
+                continue
+            package = each.partition(":")[0]
+            known = _types_of(package) if package in SDKS else frozenset[str]()
+            if known is not None and not any(map(only.concerns, known)):
+                yield (
+                    f"the rule {rule.id} names the type {each}, which no SDK has that Falaj "
+                    "knows and no resource that was judged, so nothing was judged by it there"
+                )
+
+
+@cache
+def _types_of(package: str) -> frozenset[str] | None:
+    """The types of an SDK, with what Azure's were called before; None where it isn't installed."""
+    try:
+        today = {kind_of(token) for token in Package(package).classes}
+    except EngineError:
+        return None
+    prefix = "azure-native:"
+    former = (azure(each.removeprefix(prefix)) for each in today if each.startswith(prefix))
+    return frozenset(today).union(*former)

@@ -13,11 +13,10 @@ from pathlib import Path
 from typing import Any, Final, cast
 
 from falaj.policies.configuration import PROJECT_FOLDER
-from falaj.policies.decoding import readable
 from falaj.policies.model import PolicyError
-from falaj.policies.recording import RECORD_FOLDER, read_records
+from falaj.policies.outcome import RECORD_FOLDER, read_records
 from falaj.policies.reports.result import AnsweredBy, StackResult
-from falaj.policies.state import PROVIDERS, stack_of_states
+from falaj.policies.state import PROVIDERS, readable, stack_of_states
 from falaj.sandbox.schema.tables import SDKS
 from falaj.stacks.checking.records import outcomes_of, resources_of
 from falaj.stacks.checking.subject import Subject

@@ -13,7 +13,7 @@ from typing import Any
 from falaj.policies.configuration import Configuration, read_configuration
 from falaj.policies.model import PolicyError, Rule
 from falaj.policies.model.judge import Judge, Judgement
-from falaj.policies.recording import resource_entry
+from falaj.policies.outcome import resource_entry
 from falaj.policies.reports.result import AnsweredBy, StackResult
 from falaj.policies.rules import all_rules, rules_of
 from falaj.policies.state import stack_of_export

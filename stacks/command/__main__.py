@@ -17,7 +17,7 @@ from falaj.stacks.errors import StackError
 #: Further errors whose text is the message, by the module that defines them: one that is not
 #: loaded has raised nothing.
 _REFUSALS: Final = {
-    "falaj.policies.model.errors": "PolicyError",
+    "falaj.policies.model.settings": "PolicyError",
     "falaj.components.catalogue.errors": "CatalogueError",
 }
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
@@ -18,7 +18,14 @@ from falaj.policies.reports.result import CheckResult, StackResult, read_result
 from falaj.policies.reports.sarif import to_sarif
 from falaj.policies.reports.summary import summarise
 from falaj.policies.reports.wording import LANGUAGES, Language
-from falaj.stacks.checking.check import begin, check_now, gathered, jobs_by_default
+from falaj.policies.team_rules import installed_rules
+from falaj.stacks.checking.check import (
+    begin,
+    check_now,
+    gathered,
+    jobs_by_default,
+    unknown_types,
+)
 from falaj.stacks.checking.evidence import (
     PASSPHRASE,
     PASSPHRASE_FILE,
@@ -27,8 +34,8 @@ from falaj.stacks.checking.evidence import (
     verify_evidence,
     write_evidence,
 )
-from falaj.stacks.checking.recorded import check_file, check_live
-from falaj.stacks.checking.subject import subjects
+from falaj.stacks.checking.recorded import check_file, check_live, team_rules
+from falaj.stacks.checking.subject import Subject, subjects
 from falaj.stacks.command import installation
 from falaj.stacks.command.console import say
 from falaj.stacks.command.options import stacks_option, the_project
@@ -236,13 +243,24 @@ def _result(asked: Asked) -> CheckResult:
         beginning = begin(chosen)
         subject = chosen[0] if chosen else None
         found = [check_file(each, subject, strict=asked.strict) for each in asked.states]
-        return gathered(beginning, found)
+        return _warned(gathered(beginning, found), chosen)
     chosen = subjects(project, asked.stacks)
     names = ", ".join(each.stack.name for each in chosen)
     if asked.live:
         say(f"checking stacks of {project.name}: {names}")
         beginning = begin(chosen)
-        return gathered(beginning, [check_live(each, strict=asked.strict) for each in chosen])
+        found = [check_live(each, strict=asked.strict) for each in chosen]
+        return _warned(gathered(beginning, found), chosen)
     installation.require(sorted({extra for each in chosen for extra in each.extras}))
     say(f"checking stacks of {project.name}: {names}")
-    return check_now(chosen, asked.strict, asked.jobs)
+    return _warned(check_now(chosen, asked.strict, asked.jobs), chosen)
+
+
+def _warned(result: CheckResult, chosen: Sequence[Subject]) -> CheckResult:
+    """The result, after a word on rules of the team's own that judge nothing."""
+    own = {each.id: each for subject in chosen for each in team_rules(subject)}
+    own |= {each.id: each for each in installed_rules()}
+    judged = {each.type for stack in result.stacks for each in stack.resources}
+    for each in unknown_types(own.values(), judged):
+        say(f"warning: {each}")
+    return result

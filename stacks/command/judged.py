@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from falaj.policies.configuration import PROJECT_FOLDER
-from falaj.policies.recording import RECORD_FOLDER
+from falaj.policies.outcome import RECORD_FOLDER
 from falaj.policies.reports.summary import summarise
 from falaj.stacks.checking.check import check_now
 from falaj.stacks.checking.preview import pack_configuration

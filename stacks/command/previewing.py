@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Final
 
 from falaj.policies.model import PolicyError
-from falaj.policies.recording import read_records
+from falaj.policies.outcome import read_records
 from falaj.stacks import costs, resources
 from falaj.stacks.checking.check import begin, gathered
 from falaj.stacks.checking.preview import document_of, opened, result_of, why

@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable
 from dataclasses import replace
 
 from falaj.policies.model import Resource, Stack, leaves, select
-from falaj.policies.reading.cidr import is_open, network
+from falaj.policies.reading.addresses import is_open, network
 from falaj.stacks.drawing.model import INTERNET, UNSEEN, Edge, EdgeKind, End, Kind, Node
 from falaj.stacks.drawing.references import References
 from falaj.stacks.drawing.traffic import Traffic

@@ -8,8 +8,7 @@ from typing import Any, Final
 
 from falaj.policies.model import ABSENT, Resource, get, is_unknown, items, text
 from falaj.policies.model.values import is_false
-from falaj.policies.reading.cidr import is_open
-from falaj.policies.reading.ports import EVERY_PORT, Ports, port
+from falaj.policies.reading.addresses import EVERY_PORT, Ports, is_open, port
 from falaj.policies.rules.zero_trust.security_groups import ports_of_rule
 from falaj.stacks.documents import is_mapping
 from falaj.stacks.drawing.builder import Builder

@@ -8,13 +8,13 @@ from typing import Any, Final
 
 from falaj.policies.model import ABSENT, Resource, get, is_unknown, items, text
 from falaj.policies.model.values import is_false
+from falaj.policies.reading.addresses import is_open, network
 from falaj.policies.reading.azure_security_rules import (
     GROUPS,
     SINGLE,
     SecurityRule,
     security_rules,
 )
-from falaj.policies.reading.cidr import is_open, network
 from falaj.policies.reading.types import azure
 from falaj.stacks.documents import is_mapping
 from falaj.stacks.drawing.builder import Builder

@@ -6,9 +6,9 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from falaj.policies.model import ABSENT, get, is_unknown, items, text
+from falaj.policies.reading.addresses import Ports, port
 from falaj.policies.reading.kubernetes import Manifest
-from falaj.policies.reading.network_policies import is_policy, openings
-from falaj.policies.reading.ports import Ports, port
+from falaj.policies.rules.kubernetes.network_policies import is_policy, openings
 from falaj.stacks.drawing.cluster import (
     Cluster,
     conditions,

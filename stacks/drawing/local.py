@@ -7,7 +7,7 @@ from ipaddress import ip_address
 from typing import Final
 
 from falaj.policies.model import Resource, is_unknown, text
-from falaj.policies.reading.ports import EVERY_PORT, Ports, port
+from falaj.policies.reading.addresses import EVERY_PORT, Ports, port
 from falaj.stacks.drawing.builder import Builder
 from falaj.stacks.drawing.model import Kind
 from falaj.stacks.drawing.traffic import Traffic

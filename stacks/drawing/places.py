@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from typing import Final
 
 from falaj.policies.model import Resource, get, is_unknown, items, text
-from falaj.policies.reading.encryption import encryption_of
 from falaj.policies.reading.types import azure
+from falaj.policies.rules.encryption.at_rest import encryption_of
 from falaj.stacks.costs.billing import charges
 from falaj.stacks.costs.costs import READERS
 from falaj.stacks.costs.report import span_of

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
-from falaj.policies.reading.ports import EVERY_PORT, Ports
+from falaj.policies.reading.addresses import EVERY_PORT, Ports
 
 #: Numbers that rules give in place of names
 #: (https://www.iana.org/assignments/protocol-numbers).

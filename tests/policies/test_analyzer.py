@@ -23,7 +23,7 @@ from falaj.policies.model import (
     is_unknown,
     violation,
 )
-from falaj.policies.recording import RECORD_FOLDER, read_records
+from falaj.policies.outcome import RECORD_FOLDER, read_records
 from falaj.policies.rules.governance.tags import TAGS_RULE
 from falaj.policies.server.analyzer import Analyzer, Pack
 

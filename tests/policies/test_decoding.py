@@ -10,9 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from falaj.policies.decoding import DEEPEST, plain
 from falaj.policies.model import REDACTED, UNKNOWN, PolicyError
-from falaj.policies.state import read_state, stack_of_states
+from falaj.policies.state import DEEPEST, plain, read_state, stack_of_states
 from falaj.wire import OUTPUT_VALUE as OUTPUT
 from falaj.wire import SECRET, SIGNATURE
 

@@ -7,13 +7,13 @@ import sys
 
 import pytest
 
-from falaj.policies.decoding import DEEPEST
+from falaj.policies.state import DEEPEST
 
 PROGRAM = """
 import sys
 from google.protobuf import struct_pb2
 from falaj.policies.model import PolicyError
-from falaj.policies.server.messages import properties_of
+from falaj.policies.server.analyzer import properties_of
 from falaj.policies.server.serving import allow_deep_messages
 
 allow_deep_messages()

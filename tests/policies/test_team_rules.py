@@ -26,7 +26,7 @@ from falaj.policies.model import (
     Severity,
 )
 from falaj.policies.model.judge import evaluate
-from falaj.policies.recording import RECORD_FOLDER, read_records
+from falaj.policies.outcome import RECORD_FOLDER, read_records
 from falaj.policies.server.analyzer import Analyzer, Pack
 from falaj.policies.team_rules import GROUP, installed_rules, read_rules
 from tests.policies.test_analyzer import AbortedError, EngineContext

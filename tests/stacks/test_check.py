@@ -234,8 +234,13 @@ def test_a_rule_of_ones_own_judges_and_is_reported(project: Project, tmp_path: P
     own = {(rule, at) for rule, at in found(result) if "acme" in rule}
     assert own == {("governance-acme-display-name", "first")}
     assert "nobody knows what it is for" in printed
+    assert "warning" not in printed
     (rule,) = [each for each in result.rules if each.id == "governance-acme-display-name"]
     assert (rule.pack, rule.severity) == ("governance", "low")
+    # A type that nothing has is warned of.
+    (folder / "rules.yaml").write_text(OWN_RULES.replace("topic:Topic", "topik:Topik"))
+    _, printed, _ = check(project, *asked, out=tmp_path / "c.json")
+    assert "warning: the rule governance-acme-display-name names the type aws:sns/topik" in printed
     # A table that can't be used keeps the stack from being called clean.
     (folder / "rules.yaml").write_text(OWN_RULES.replace("low", "lowest"))
     status, printed, _ = check(project, *asked, out=tmp_path / "b.json")

@@ -10,13 +10,15 @@ from typing import Any
 
 import pytest
 
+from falaj.policies.model import Rule, Severity
 from falaj.policies.reports.evidence import evidence
 from falaj.policies.reports.junit import to_junit
 from falaj.policies.reports.result import CheckResult, StackResult, read_result
 from falaj.policies.reports.sarif import to_sarif
 from falaj.policies.reports.summary import summarise
 from falaj.sandbox.cloud import MADE_IN, MADE_UP, MARK
-from falaj.stacks.checking.check import begin, gathered
+from falaj.stacks.checking import check
+from falaj.stacks.checking.check import begin, gathered, unknown_types
 from falaj.stacks.checking.preview import (
     other_providers,
     require_judged,
@@ -276,3 +278,43 @@ def test_a_project_without_stacks_says_how_to_make_one(tmp_path: Path, templates
         (tmp_path / "stacks" / "templates" / "local.yaml").touch()
     with pytest.raises(StackError, match="falaj new" if templates else "pulumi stack init"):
         subjects(Project.find(tmp_path), [])
+
+
+def own_rule(*types: str) -> Rule:
+    """A rule of a team's own for some types."""
+    return Rule(
+        "governance-acme-it", "governance", "It is so", Severity.LOW, frozenset(types), (),
+        "Make it so.", lambda resource, context: iter(()),
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [
+        BUCKET,
+        "*",
+        "aws:s3/*",
+        "azure-native:network:Zone",
+        "kubernetes:apps/v1:Deployment",
+        "kubernetes:*:Deployment",
+        "acme:app:Thing",
+    ],
+)
+def test_a_type_that_something_has_is_no_mistake(kind: str) -> None:
+    assert list(unknown_types([own_rule(kind)], {"acme:app:Thing"})) == []
+
+
+@pytest.mark.parametrize(
+    "kind", ["aws:s3/bukket:Bukket", "asw:s3/bucket:Bucket", "aws:s4/*", "acme:app:Thing"]
+)
+def test_a_type_that_nothing_has_is_warned_of(kind: str) -> None:
+    (warning,) = unknown_types([own_rule(BUCKET, kind)], {"random:index/randomId:RandomId"})
+    assert "governance-acme-it" in warning
+    assert f"the type {kind}," in warning
+
+
+def test_a_type_whose_sdk_is_not_installed_is_passed_over(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(check, "_types_of", lambda package: None)
+    assert list(unknown_types([own_rule("aws:s3/bukket:Bukket")], ())) == []

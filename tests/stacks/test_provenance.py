@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from falaj.policies.reports.provenance import CiRun, Revision
+from falaj.policies.reports.result import CiRun, Revision
 from falaj.stacks.checking.check import ci_run, provenance_of, revision_of
 from falaj.stacks.checking.subject import subjects
 from falaj.stacks.command.project import Project

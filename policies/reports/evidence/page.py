@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib import resources
@@ -14,18 +15,20 @@ from typing import Any, Final, cast
 from jinja2 import Environment, FunctionLoader, StrictUndefined, select_autoescape
 from markupsafe import Markup
 
-from falaj.policies.reports.evidence.answers import answers
-from falaj.policies.reports.evidence.coverage import (
+from falaj.policies.reports.evidence.views import (
+    ENCRYPTION_STATES,
     SILENT,
     FrameworkView,
+    Register,
     RuleView,
     framework_views,
+    ranges,
+    region_of,
     rule_views,
 )
-from falaj.policies.reports.evidence.register import STATES as ENCRYPTION
-from falaj.policies.reports.evidence.register import Register, ranges, region_of
 from falaj.policies.reports.result import (
     SEVERITIES,
+    AnsweredBy,
     CheckResult,
     Outcome,
     ResourceResult,
@@ -33,6 +36,50 @@ from falaj.policies.reports.result import (
     count,
 )
 from falaj.policies.reports.wording import Language, Wording, isolated, shown
+
+# What answered when the stacks were judged: the band at the top.
+
+
+@dataclass(frozen=True)
+class Answer:
+    """One source, and the stacks for which it answered."""
+
+    answered_by: AnsweredBy
+    stacks: Sequence[StackResult]
+
+    @property
+    def is_record(self) -> bool:
+        """Whether a state was judged, which is as old as it says."""
+        return self.answered_by in ("sandbox-state", "exported-state", "backend")
+
+
+@dataclass(frozen=True)
+class Answers:
+    """All sources of a result."""
+
+    each: Sequence[Answer]
+    """In the order of the stacks; nobody where nothing was checked."""
+
+    @property
+    def only(self) -> AnsweredBy | None:
+        """The one that answered for all that was checked; None where several did."""
+        # What could not be checked makes of one source no mixture.
+        found: list[AnsweredBy] = [
+            each.answered_by for each in self.each if each.answered_by != "nobody"
+        ]
+        if not found:
+            return "nobody"
+        return found[0] if len(found) == 1 else None
+
+
+def answers(result: CheckResult) -> Answers:
+    """What answered for the stacks of a result."""
+    found = [
+        Answer(source, [each for each in result.stacks if each.answered_by == source])
+        for source in result.answered_by
+    ]
+    return Answers(found or [Answer("nobody", ())])
+
 
 #: Squares in one cell of the map; beyond, a square stands for more than one resource.
 MOST_SQUARES: Final = 60
@@ -107,7 +154,7 @@ def _environment(language: Language) -> Environment:
     # jinja2 takes the types of its own globals for those of all.
     names = cast("dict[str, Any]", found.globals)
     names.update(
-        t=words, count=count, encryption=ENCRYPTION, ranges=ranges, region_of=region_of,
+        t=words, count=count, encryption=ENCRYPTION_STATES, ranges=ranges, region_of=region_of,
         isolated=isolated, most_open=MOST_OPEN, most_named=MOST_NAMED,
     )  # fmt: skip
     found.filters["moment"] = words.moment

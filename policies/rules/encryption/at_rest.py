@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, Final
+from functools import cache
+from typing import Any, Final, Literal
 
 from falaj.policies.model import (
     ABSENT,
@@ -14,6 +15,7 @@ from falaj.policies.model import (
     Resource,
     Rule,
     Severity,
+    Stack,
     get,
     indeterminate,
     is_true,
@@ -30,6 +32,7 @@ from falaj.policies.reading.types import azure
 from falaj.policies.rules.encryption import aws_readers, aws_tables, azure_tables
 from falaj.policies.rules.encryption.azure_tables import PROFILES, contained
 from falaj.policies.rules.encryption.stores import (
+    Part,
     Readers,
     Stores,
     demands_customer_key,
@@ -541,3 +544,47 @@ RULES: tuple[Rule, ...] = (
     _double,
     _queues,
 )
+
+
+# What encrypts a resource's data at rest: for reports' maps of resources.
+#
+# The tables are those of the pack's rules, so a map and a judgement never disagree.
+
+AtRest = Literal["customer key", "service key", "none", "not stored here", "unknown"]
+
+#: Of several parts, the worst is what counts.
+_WORST_FIRST: Final[tuple[AtRest, ...]] = ("none", "unknown", "service key", "customer key")
+
+
+@dataclass(frozen=True)
+class Encryption:
+    """What encrypts a resource's data at rest."""
+
+    at_rest: AtRest
+    """The worst of what holds for its parts; ``not stored here`` where it keeps nothing, or is of
+    a type that no table knows."""
+    key: str = ""
+    """The customer's key as the resource names it; empty where none is named or can be seen."""
+
+
+@cache
+def _readers() -> Readers:
+    return merged(AWS_READERS, CUSTOMER_KEYS_READERS)
+
+
+def encryption_of(resource: Resource, stack: Stack | None = None) -> Encryption:
+    """What encrypts a resource's data at rest. Never raises.
+
+    Args:
+        resource: of any cloud.
+        stack: to look up keys that aren't made yet, and companions such as a bucket's settings.
+    """
+    parts = list(parts_of(resource, Context(stack=stack), _readers()))
+    if not parts:
+        return Encryption("not stored here")
+    worst = min(parts, key=_rank)
+    return Encryption(worst.state, worst.key or next((each.key for each in parts if each.key), ""))
+
+
+def _rank(part: Part) -> int:
+    return _WORST_FIRST.index(part.state)

@@ -264,8 +264,8 @@ def _sessions(resource: Resource, context: Context) -> Iterator[Part]:
     content = get(resource.properties, "content")
     given = document(content)
     if given is ABSENT or is_unknown(given):
-        said = given.reason if isinstance(given, Unknown) else "is no JSON"
-        yield Part("unknown", "content", "content", f"content {said}")
+        reason = given.reason if isinstance(given, Unknown) else "is no JSON"
+        yield Part("unknown", "content", "content", f"content {reason}")
         return
     inputs = get(given, "inputs")
     for kept, switch in (
@@ -362,9 +362,9 @@ OBJECT_STORAGE: Final = (
 
 def _bucket(resource: Resource, context: Context) -> Iterator[Part]:
     """A bucket's own settings; without them its companion's, which is judged by itself."""
-    said = [part for entry in INLINE[resource.kind] for part in entry.read(resource, context)]
-    if said:
-        yield from said
+    parts = [part for entry in INLINE[resource.kind] for part in entry.read(resource, context)]
+    if parts:
+        yield from parts
         return
     path = "serverSideEncryptionConfiguration"
     if context.stack is None:

@@ -29,9 +29,9 @@ from falaj.policies.model import (
     text,
     violation,
 )
+from falaj.policies.model.resource import remembered
 from falaj.policies.model.values import Unknown
 from falaj.policies.reading.azure_children import entries
-from falaj.policies.reading.remembered import remembered
 from falaj.policies.reading.types import azure
 from falaj.policies.rules.encryption.at_rest import AWS_READERS as READERS
 from falaj.policies.rules.encryption.aws_readers import COMPANIONS
@@ -72,8 +72,8 @@ def key_rotation(resource: Resource, context: Context) -> Iterator[Finding]:
     if isinstance(turned, Unknown):
         yield indeterminate("enableKeyRotation", f"enableKeyRotation {turned.reason}")
     elif not is_true(turned):
-        said = "isn't given, and is off by default" if turned is ABSENT else "is off"
-        yield violation("enableKeyRotation", f"enableKeyRotation {said}; keys must rotate")
+        state = "isn't given, and is off by default" if turned is ABSENT else "is off"
+        yield violation("enableKeyRotation", f"enableKeyRotation {state}; keys must rotate")
     elif isinstance(period, Unknown):
         yield indeterminate("rotationPeriodInDays", f"rotationPeriodInDays {period.reason}")
     elif (days := number(period)) is not None and days > _LONGEST_PERIOD:
@@ -136,8 +136,8 @@ def key_shared(resource: Resource, context: Context) -> Iterator[Finding]:
     if own := _tagged_class(resource, context) if classes else "":
         classes.setdefault(own, "the key itself")
     if len(classes) > 1:
-        said = ", ".join(f"{name} ({classes[name]})" for name in sorted(classes))
-        yield violation("", f"the key serves several classes of data: {said}")
+        listed = ", ".join(f"{name} ({classes[name]})" for name in sorted(classes))
+        yield violation("", f"the key serves several classes of data: {listed}")
 
 
 @rule(
@@ -327,8 +327,8 @@ def _hsm(resource: Resource, context: Context) -> Iterator[Finding]:
     if isinstance(kind, Unknown):
         yield indeterminate("properties.kty", f"properties.kty {kind.reason}")
     elif not text(kind).upper().endswith("-HSM"):
-        said = text(kind) or "not given, and by default in software"
-        yield violation("properties.kty", f"the key's type is {said}; RSA-HSM is allowed")
+        key_type = text(kind) or "not given, and by default in software"
+        yield violation("properties.kty", f"the key's type is {key_type}; RSA-HSM is allowed")
 
 
 @rule(
@@ -546,8 +546,8 @@ def _shared(resource: Resource, context: Context) -> Iterator[Finding]:
         if get(each.properties, "tags") is not ABSENT:
             classes.setdefault(context.data_class(each).strip().lower(), each.name)
     if len(classes) > 1:
-        said = ", ".join(f"{name} ({classes[name]})" for name in sorted(classes))
-        yield violation("", f"it encrypts data of several classes: {said}")
+        listed = ", ".join(f"{name} ({classes[name]})" for name in sorted(classes))
+        yield violation("", f"it encrypts data of several classes: {listed}")
 
 
 RULES: tuple[Rule, ...] = (

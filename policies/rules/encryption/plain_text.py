@@ -211,11 +211,13 @@ def _listener(resource: Resource, _: Context) -> Iterator[Finding]:
         yield indeterminate("defaultActions", f"defaultActions {actions.reason}")
         return
     led = [leads_to_https(each) for each in items(actions)]
-    said = "protocol is HTTP" if scalar(protocol) else "protocol isn't given, which is HTTP"
+    clause = "protocol is HTTP" if scalar(protocol) else "protocol isn't given, which is HTTP"
     if False in led or not led:
-        yield violation("protocol", f"{said}, and the listener doesn't only redirect to HTTPS")
+        yield violation("protocol", f"{clause}, and the listener doesn't only redirect to HTTPS")
     elif None in led:
-        yield indeterminate("defaultActions", f"{said}, and nobody sees whether it only redirects")
+        yield indeterminate(
+            "defaultActions", f"{clause}, and nobody sees whether it only redirects"
+        )
 
 
 def _listener_rule(resource: Resource, context: Context) -> Iterator[Finding]:

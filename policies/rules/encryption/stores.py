@@ -207,20 +207,20 @@ class Stores:
         path, key, known, why = self._key(resource, block, at, context)
         switch = where(block, self.enabled or self.mode, at) or path
         path = path or switch
-        state, said = self._given(block)
+        state, given = self._given(block)
         if self.key_wins and known != "absent":
-            state, said = "service key", ""
+            state, given = "service key", ""
         if not self.enabled and not self.mode and self.default == "none" and known != "absent":
             # The key alone turns encryption on.
             state = "service key"
         if state == "unknown":
-            yield Part("unknown", path, switch, said)
-        elif state == "service key" and not said and known != "absent":
+            yield Part("unknown", path, switch, given)
+        elif state == "service key" and not given and known != "absent":
             # Where the key alone turns encryption on, an unknown key may turn out to be none.
             surely = self.default != "none" or bool(self.enabled or self.mode)
             yield Part(known, path, switch, why, key, surely)
-        elif said:
-            yield Part(state, path if state == "none" else switch, switch, said)
+        elif given:
+            yield Part(state, path if state == "none" else switch, switch, given)
         else:
             yield from self._default(resource, block, at, context, (state, path, switch))
 
@@ -262,9 +262,9 @@ class Stores:
         """What switch and mode say, with the clause for it where they say so in their own words;
         ``service key`` without one where the key decides."""
         if self.enabled:
-            state, said = self._switched(get(block, self.enabled))
+            state, given = self._switched(get(block, self.enabled))
             if state != "service key" or not self.mode:
-                return state, said
+                return state, given
         if self.mode:
             return self._named(get(block, self.mode))
         return self.default, ""

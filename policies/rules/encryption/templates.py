@@ -155,8 +155,8 @@ def _judged(
         if part.state == "none":
             yield violation(path, f"{name}: {part.why}; data at rest must be encrypted")
         elif part.state == "service key" and keyed:
-            said = f"{context.data_class(resource)} data needs a customer-managed key"
-            yield violation(path, f"{name}: {part.why}; {said}")
+            demand = f"{context.data_class(resource)} data needs a customer-managed key"
+            yield violation(path, f"{name}: {part.why}; {demand}")
         elif part.state == "unknown" and (keyed or not part.surely):
             yield indeterminate(path, f"{name}: {part.why}")
 
@@ -179,10 +179,12 @@ def template(resource: Resource, context: Context) -> Iterator[Finding]:
     value = get(resource.properties, path)
     given = _parsed(value)
     if isinstance(value, Unknown) or given is ABSENT:
-        said = value.reason if isinstance(value, Unknown) else "holds no template that can be read"
+        reason = (
+            value.reason if isinstance(value, Unknown) else "holds no template that can be read"
+        )
         if value is ABSENT and get(resource.properties, "templateUrl") is not ABSENT:
-            path, said = "templateUrl", "names a template that can't be seen here"
-        yield indeterminate(path, f"{path} {said}, so nobody knows what it encrypts")
+            path, reason = "templateUrl", "names a template that can't be seen here"
+        yield indeterminate(path, f"{path} {reason}, so nobody knows what it encrypts")
         return
     if resource.kind == _AWS_GENERIC:
         kind = get(resource.properties, "typeName")
@@ -296,10 +298,10 @@ def _azure_settled(value: Any, parameters: Mapping[str, Any]) -> Any:
         return {str(key): _azure_settled(each, parameters) for key, each in value.items()}
     if is_list(value):
         return [_azure_settled(each, parameters) for each in value]
-    said = text(value)
-    if not (said.startswith("[") and said.endswith("]")) or said.startswith("[["):
+    given = text(value)
+    if not (given.startswith("[") and given.endswith("]")) or given.startswith("[["):
         return value
-    name = said[1:-1].strip()
+    name = given[1:-1].strip()
     if name.lower().startswith("parameters('") and name.endswith("')"):
         return parameters.get(name[len("parameters('") : -2], UNKNOWN)
     return UNKNOWN

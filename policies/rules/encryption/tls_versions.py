@@ -101,7 +101,7 @@ class Taken:
     """The oldest TLS that a setting lets in."""
 
     path: str
-    said: str
+    clause: str
     """A clause about what is given."""
     version: float | Unknown | None
     """The minor version of TLS 1; None where nobody knows the name."""
@@ -158,8 +158,8 @@ class AwsMinimum:
         if value is ABSENT:
             default = self.default if isinstance(self.default, str) else self.default(block)
             if default:
-                said = f"{self._name} isn't given, and the default is {default}"
-                yield Taken(path, said, self.grade(default), highest(block))
+                message = f"{self._name} isn't given, and the default is {default}"
+                yield Taken(path, message, self.grade(default), highest(block))
             return
         listed = enumerate(items(value)) if is_list(value) else ((None, value),)
         for index, each in listed:
@@ -168,8 +168,8 @@ class AwsMinimum:
                 yield Taken(here, self._name, each, highest(block))
             else:
                 name = text(each) or scalar(each)
-                said = f"{self._name} is {name or 'no plain text'}"
-                yield Taken(here, said, self.grade(name), highest(block))
+                message = f"{self._name} is {name or 'no plain text'}"
+                yield Taken(here, message, self.grade(name), highest(block))
 
 
 def _of_api(properties: Any) -> str:
@@ -258,10 +258,10 @@ def tls_old(resource: Resource, context: Context) -> Iterator[Finding]:
     """SSL, TLS 1.0 and 1.1 are broken or withdrawn (https://www.rfc-editor.org/rfc/rfc8996)."""
     for each, taken in _aws_judged(resource):
         if isinstance(taken.version, Unknown):
-            why = f"{taken.said} {taken.version.reason}; it must be {each.newest}"
+            why = f"{taken.clause} {taken.version.reason}; it must be {each.newest}"
             yield indeterminate(taken.path, why)
         elif taken.version is not None and taken.version < 2:
-            why = f"{taken.said}, which takes TLS older than 1.2; use {each.newest}"
+            why = f"{taken.clause}, which takes TLS older than 1.2; use {each.newest}"
             yield violation(taken.path, why)
 
 
@@ -281,13 +281,13 @@ def tls_newest(resource: Resource, context: Context) -> Iterator[Finding]:
     """
     for each, taken in _aws_judged(resource):
         if isinstance(taken.version, Unknown):
-            why = f"{taken.said} {taken.version.reason}; it must be {each.newest}"
+            why = f"{taken.clause} {taken.version.reason}; it must be {each.newest}"
             yield indeterminate(taken.path, why)
         elif taken.version is None:
-            why = f"{taken.said}, a name that isn't known here; use {each.newest}"
+            why = f"{taken.clause}, a name that isn't known here; use {each.newest}"
             yield violation(taken.path, why)
         elif 2 <= taken.version < taken.highest:
-            why = f"{taken.said}, and the service can insist on newer; use {each.newest}"
+            why = f"{taken.clause}, and the service can insist on newer; use {each.newest}"
             yield violation(taken.path, why)
 
 
@@ -386,10 +386,10 @@ def minor(value: object) -> int | None:
     """
     if isinstance(value, bool) or not isinstance(value, str | int | float):
         return None
-    said = str(value).strip()
-    if said.lower() == "tls":
+    given = str(value).strip()
+    if given.lower() == "tls":
         return 0
-    found = _VERSION.fullmatch(said)
+    found = _VERSION.fullmatch(given)
     return int(found[1] or 0) if found else None
 
 
@@ -412,13 +412,13 @@ def _azure_judged(resource: Resource, each: AzureMinimum) -> tuple[Any, int | No
 )
 def _old(resource: Resource, context: Context) -> Iterator[Finding]:
     for each in _BY_TYPE.get(resource.kind, ()):
-        value, version, said = _azure_judged(resource, each)
+        value, version, given = _azure_judged(resource, each)
         if is_unknown(value):
             yield indeterminate(each.path, f"{each.path} {value.reason}")
         elif version is None or version < 2:
             more = f" ({each.note})" if each.note else ""
             newest = f"TLS 1.{each.highest} is the newest that the service can insist on"
-            yield violation(each.path, f"{said}; {newest}{more}")
+            yield violation(each.path, f"{given}; {newest}{more}")
 
 
 _PARAMETERS: Final = azure("dbforpostgresql:Configuration", "dbformysql:Configuration")
@@ -443,11 +443,11 @@ def _newest(resource: Resource, context: Context) -> Iterator[Finding]:
     if resource.kind in _PARAMETERS:
         yield from _parameter(resource)
     for each in _AZURE_NEWEST.get(resource.kind, ()):
-        value, version, said = _azure_judged(resource, each)
+        value, version, given = _azure_judged(resource, each)
         if is_unknown(value):
             yield indeterminate(each.path, f"{each.path} {value.reason}")
         elif version == 2:
-            yield violation(each.path, f"{said}; the service can insist on TLS 1.3")
+            yield violation(each.path, f"{given}; the service can insist on TLS 1.3")
 
 
 def _parameter(resource: Resource) -> Iterator[Finding]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
@@ -25,11 +26,23 @@ from falaj.policies.model import (
     text,
     violation,
 )
-from falaj.policies.model.resource import REFERENCE
+from falaj.policies.model.resource import REFERENCE, remembered
 from falaj.policies.reading.azure_children import entries
-from falaj.policies.reading.machines import has_gpu
-from falaj.policies.reading.remembered import remembered
 from falaj.policies.reading.types import azure
+
+#: Families with accelerators: GPUs (p, g), Trainium, Inferentia, Gaudi
+#: (https://docs.aws.amazon.com/ec2/latest/instancetypes/ac.html).
+_AWS_GPUS: Final = re.compile(r"(?:ml\.)?(?:p\d|g\d|gr\d|trn\d|inf\d|dl\d)[a-z0-9-]*\.[a-z0-9-]+")
+#: Azure's N series: NC, ND, NG, NP and NV
+#: (https://learn.microsoft.com/azure/virtual-machines/sizes/overview).
+_AZURE_GPUS: Final = re.compile(r"(?:standard_)?n[cdgpv]\w*")
+
+
+def has_gpu(name: str) -> bool:
+    """Whether machines of a type have accelerators, by its name on AWS or Azure."""
+    lower = name.strip().lower()
+    return bool(_AWS_GPUS.fullmatch(lower) or _AZURE_GPUS.fullmatch(lower))
+
 
 # Budgets: somebody hears of it when a stack costs more than was meant.
 
@@ -235,9 +248,9 @@ def gpu_pool_limits(resource: Resource, context: Context) -> Iterator[Finding]:
 def _is_for_gpus(template: Any) -> bool:
     """Whether its machines, taints or labels speak of GPUs."""
     for path, value in leaves(template):
-        said = text(value).lower()
+        given = text(value).lower()
         keys = "/".join(str(each) for each in path)
-        if has_gpu(said) or any(each in said or each in keys for each in _GPU_WORDS):
+        if has_gpu(given) or any(each in given or each in keys for each in _GPU_WORDS):
             return True
     families = select(template, "spec.requirements.values")
     return any(has_gpu(f"{text(each)}.large") for _, each in families if "." not in text(each))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
@@ -24,13 +25,27 @@ from falaj.policies.model import (
     text,
     violation,
 )
-from falaj.policies.reading.machines import shares_gpu
 from falaj.policies.reading.tags import data_class
 from falaj.policies.reading.types import azure
 
 _RESTRICTED: Final = "restricted"
 _CONTROLS: Final = ("uae-ia:T1.3.x", "uae-ia:T6.3.1", "iso27001:A.5.13", "iso27001:A.8.22",
                     "health-data:13")  # fmt: skip
+
+
+#: Machines with a part of an L4 (https://aws.amazon.com/ec2/instance-types/g6/).
+_AWS_SHARES: Final = re.compile(r"(?:ml\.)?(?:g6f|gr6f)\.[a-z0-9]+")
+#: Machines with a sixth, a third or half of an A10, or a part of an MI25 or V710:
+#: https://learn.microsoft.com/azure/virtual-machines/sizes/gpu-accelerated/nvadsa10v5-series
+_AZURE_SHARES: Final = re.compile(
+    r"standard_(?:nv(?:6|12|18)adm?s_a10_v5|nv(?:4|8|16)as_v4|nv(?:4|8|12|24)a?dm?s_v710_v5|ng\w+)"
+)
+
+
+def shares_gpu(name: str) -> bool:
+    """Whether a machine of a type has a part of a GPU, whose rest is another customer's."""
+    lower = name.strip().lower()
+    return bool(_AWS_SHARES.fullmatch(lower) or _AZURE_SHARES.fullmatch(lower))
 
 
 def _is_spared(resource: Resource, context: Context) -> bool:

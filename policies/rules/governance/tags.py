@@ -151,12 +151,12 @@ def tag_values(resource: Resource, context: Context) -> Iterator[Finding]:
                 allowed = ", ".join(_VALUES[found[1]])
                 yield indeterminate(path, f"it can't be seen; it must be one of {allowed}")
             continue
-        said = text(value)
-        if found[1] in _VALUES and said not in _VALUES[found[1]]:
+        given = text(value)
+        if found[1] in _VALUES and given not in _VALUES[found[1]]:
             allowed = ", ".join(_VALUES[found[1]])
-            yield violation(path, f"it is {said[:40] or 'empty'!r}; it must be one of {allowed}")
-        elif said.lower() in _EMPTY:
-            yield violation(path, f"it is {said!r}, which names nobody and nothing")
+            yield violation(path, f"it is {given[:40] or 'empty'!r}; it must be one of {allowed}")
+        elif given.lower() in _EMPTY:
+            yield violation(path, f"it is {given!r}, which names nobody and nothing")
 
 
 RULES: tuple[Rule, ...] = (

@@ -30,8 +30,14 @@ from falaj.policies.model import (
 )
 from falaj.policies.reading.hosts import host_of
 from falaj.policies.reading.images import is_allowed, parse
-from falaj.policies.reading.kubernetes import Manifest, is_bundle, kinds, manifests, unreadable
-from falaj.policies.reading.namespaces import is_system
+from falaj.policies.reading.kubernetes import (
+    Manifest,
+    is_bundle,
+    is_system,
+    kinds,
+    manifests,
+    unreadable,
+)
 from falaj.policies.reading.services import may_reach
 
 _CHARTS: Final = frozenset({

@@ -24,8 +24,15 @@ from falaj.policies.model import (
     rule,
     text,
 )
-from falaj.policies.reading.kubernetes import ANY_OBJECT, Manifest, all_manifests, kinds, manifests
-from falaj.policies.reading.namespaces import Level, is_system
+from falaj.policies.reading.kubernetes import (
+    ANY_OBJECT,
+    Level,
+    Manifest,
+    all_manifests,
+    is_system,
+    kinds,
+    manifests,
+)
 from falaj.policies.reading.pods import Container, Pod, each_container, each_pod
 
 _CONTROLS: Final = ("iso27001:A.8.5", "iso27001:A.5.16", "uae-ia:T5.2.2", "nist-800-207:3")

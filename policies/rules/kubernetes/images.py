@@ -2,25 +2,222 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Final
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
 
 from falaj.policies.model import (
     Context,
     Finding,
+    Path,
     Resource,
     Rule,
     Severity,
+    format_path,
     format_value,
     get,
+    is_list,
     is_unknown,
     items,
     rule,
     text,
 )
-from falaj.policies.reading.image_uses import ImageUse, image_uses
-from falaj.policies.reading.images import Image, is_allowed, parse
-from falaj.policies.reading.kubernetes import ANY_OBJECT, Manifest, manifests
+from falaj.policies.model.resource import remembered
+from falaj.policies.reading.images import Image, is_allowed, is_plausible, parse
+from falaj.policies.reading.kubernetes import ANY_OBJECT, Manifest, is_bundle, is_object, manifests
+from falaj.policies.reading.pods import Pod, pods
+
+# Where objects and charts name container images: containers, volumes, values, custom fields.
+
+_REGISTRY_KEYS: Final = frozenset({"repository", "registry", "imageRegistry", "imageRepository"})
+_NOT_SEARCHED: Final = frozenset({"status", "metadata", "openAPIV3Schema"})
+#: Keys that end in "image" and mean pictures, disks or machines.
+_OTHER_IMAGES: Final = re.compile(
+    r"(?:os|vm|disk|machine|boot|cloud|node|logo|background|icon|golden|iso|kernel)_?image", re.I
+)
+_TAGGED: Final = re.compile(r":[\w][\w.-]*$")
+_ARGUMENT: Final = re.compile(r"--?[\w.-]*image=(\S+)", re.I)
+
+
+@dataclass(frozen=True)
+class ImageUse:
+    """One image that something would pull."""
+
+    manifest: Manifest
+    at: str
+    """Path in the object."""
+    reference: Any
+    """The reference as a text, or an Unknown."""
+    digest_at: str = ""
+    """Where its digest belongs; empty where that is `at`."""
+    is_registry: bool = False
+    """Whether it is only where a chart's images come from, not an image."""
+
+    def violation(self, reason: str, *, digest: bool = False) -> Finding:
+        """A certain finding about the image, or about its digest."""
+        return self.manifest.violation((digest and self.digest_at) or self.at, reason)
+
+    def indeterminate(self, reason: str) -> Finding:
+        """A finding about an image that can't be seen."""
+        return self.manifest.indeterminate(self.at, reason)
+
+
+@remembered(256)
+def image_uses(resource: Resource) -> tuple[ImageUse, ...]:
+    """Every image that a resource names."""
+    return tuple(_uses(resource))
+
+
+def _uses(resource: Resource) -> Iterator[ImageUse]:
+    if resource.package == "kubernetes" and is_bundle(resource):
+        chart = Manifest(resource, "helm.sh", "chart", resource.properties)
+        values = get(resource.properties, "values")
+        registry = text(get(values, "global.imageRegistry"))
+        yield from _anywhere(chart, values, ("values",), registry)
+    for manifest in manifests(resource):
+        if manifest.is_searched and not manifest.group.endswith(".k8s.io"):
+            yield from _anywhere(manifest, manifest.body, (), "")
+        for pod in pods(manifest):
+            yield from _of_pod(pod, in_custom=manifest.is_custom)
+
+
+def _of_pod(pod: Pod, *, in_custom: bool) -> Iterator[ImageUse]:
+    for container in pod.containers:
+        at = container.at
+        if container.hidden:
+            yield ImageUse(pod.manifest, at, get(container.pod.spec, container.list))
+            continue
+        if not in_custom and (image := container.body.get("image")) is not None:
+            yield ImageUse(pod.manifest, f"{at}.image", image)
+        for index, each in enumerate(items(container.get("env"))):
+            name, value = text(get(each, "name")), get(each, "value")
+            operand = name.startswith("RELATED_IMAGE_") or name.endswith("_IMAGE")
+            if operand and (is_unknown(value) or "/" in text(value)):
+                yield ImageUse(pod.manifest, f"{at}.env[{index}].value", value)
+        for key in ("args", "command"):
+            for index, each in enumerate(items(container.get(key))):
+                match = _ARGUMENT.fullmatch(text(each))
+                if match and "/" in match[1] and is_plausible(match[1]):
+                    yield ImageUse(pod.manifest, f"{at}.{key}[{index}]", match[1])
+    if in_custom:
+        return
+    for index, volume in enumerate(items(pod.get("volumes"))):
+        reference = get(volume, "image.reference") if isinstance(volume, Mapping) else None
+        if is_unknown(reference) or text(reference):
+            at = f"{pod.at}.volumes[{index}].image.reference"
+            yield ImageUse(pod.manifest, at, reference)
+
+
+def _anywhere(manifest: Manifest, value: Any, path: Path, registry: str) -> Iterator[ImageUse]:
+    """Images under any key that names one, in values of charts and in custom objects."""
+    if isinstance(value, Mapping):
+        if path and path != ("values",) and is_object(value):
+            return
+        for key, each in value.items():
+            name, at = str(key), (*path, str(key))
+            if name in _NOT_SEARCHED:
+                continue
+            if _names_image(name):
+                found = _image(manifest, value, each, at, registry)
+                if found is not None:
+                    yield found
+                    continue
+            if name in _REGISTRY_KEYS and (found := _registry(manifest, value, each, at)):
+                yield found
+            yield from _anywhere(manifest, each, at, registry)
+    elif is_list(value):
+        for index, each in enumerate(value):
+            yield from _anywhere(manifest, each, (*path, index), registry)
+
+
+def _registry(
+    manifest: Manifest, holder: Mapping[str, Any], value: Any, path: Path
+) -> ImageUse | None:
+    """A registry that a chart, or NVIDIA's operator, adds its own images' names to."""
+    given = text(value)
+    of_chart = manifest.group in {"helm.sh", "nvidia.com"}
+    host = given.partition("/")[0]
+    if not of_chart or "." not in host or not is_plausible(given) or text(holder.get("image")):
+        return None
+    reference = given if "/" in given else given + "/"
+    return ImageUse(manifest, format_path(path), reference, is_registry=True)
+
+
+def _names_image(key: str) -> bool:
+    low = key.lower()
+    return (low.endswith("image") or low == "imagename") and not _OTHER_IMAGES.fullmatch(key)
+
+
+def _image(
+    manifest: Manifest, holder: Mapping[str, Any], value: Any, path: Path, registry: str
+) -> ImageUse | None:
+    if is_unknown(value):
+        return ImageUse(manifest, format_path(path), value)
+    if isinstance(value, Mapping):
+        return _in_parts(manifest, value, path, registry)
+    given = text(value)
+    if not given or not is_plausible(given):
+        return None
+    # NVIDIA's operator keeps registry, name and version beside one another.
+    repository = text(holder.get("repository")) if path[-1] == "image" else ""
+    if repository and "/" not in given:
+        version = text(holder.get("version")) or text(holder.get("tag"))
+        joined = f"{repository}/{given}"
+        if version:
+            joined += ("@" if version.startswith("sha256:") else ":") + version
+        return ImageUse(
+            manifest, format_path((*path[:-1], "repository")), joined, format_path(path)
+        )
+    # Charts append a tag that stands beside the name; it may hold the digest.
+    tag = text(holder.get("tag")) if path[-1] == "image" and "/" in given else ""
+    if tag and "@" not in given and not _TAGGED.search(given):
+        return ImageUse(
+            manifest, format_path(path), f"{given}:{tag}", format_path((*path[:-1], "tag"))
+        )
+    return ImageUse(manifest, format_path(path), given)
+
+
+def _is_nothing(value: object) -> bool:
+    return value is None or value == ""
+
+
+def _in_parts(
+    manifest: Manifest, value: Mapping[str, Any], path: Path, registry: str
+) -> ImageUse | None:
+    """An image of registry, repository, tag and digest, as charts write it."""
+    name_key = next(
+        (key for key in ("repository", "name", "reference") if not _is_nothing(value.get(key))),
+        None,
+    )
+    own = value.get("registry")
+    if name_key is None:
+        return None
+    name = value[name_key]
+    for each, at in ((own, "registry"), (name, name_key)):
+        if is_unknown(each):
+            return ImageUse(manifest, format_path((*path, at)), each)
+    if not text(name) or not is_plausible(text(name)):
+        return None
+    host = text(own) or registry
+    reference = f"{host.rstrip('/')}/{text(name)}" if host else text(name)
+    where = "registry" if text(own) else name_key
+    digest_key = "digest"
+    for key, sign in (("tag", ":"), ("version", ":"), ("digest", "@"), ("sha", "@")):
+        part = value.get(key)
+        if is_unknown(part):
+            if sign == "@":
+                return ImageUse(manifest, format_path((*path, key)), part)
+            continue
+        if given := text(part):
+            prefix = "sha256:" if sign == "@" and ":" not in given else ""
+            pinned = given.startswith("sha256:") and sign == ":"
+            reference += ("@" if pinned else sign) + prefix + given
+            digest_key = key if sign == "@" or pinned else digest_key
+    return ImageUse(
+        manifest, format_path((*path, where)), reference, format_path((*path, digest_key))
+    )
+
 
 _REGISTRIES: Final = (
     "aws:ecr/repository:Repository",

@@ -8,9 +8,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any, Final
 
 from falaj.components.catalogue.clusters.isolation import GPU_TAINT, SHARED_GPU, SYSTEM_TAINTS
+from falaj.components.catalogue.clusters.node_labels import REGION_KEYS, ZONE_KEYS
+from falaj.components.catalogue.region_names import place_named
 from falaj.policies.model import (
     ABSENT,
     Context,
@@ -18,6 +21,7 @@ from falaj.policies.model import (
     Path,
     Resource,
     Rule,
+    Settings,
     Severity,
     format_path,
     format_value,
@@ -31,19 +35,13 @@ from falaj.policies.model import (
 )
 from falaj.policies.reading.kubernetes import (
     ANY_OBJECT,
+    Level,
     Manifest,
     all_manifests,
     is_bundle,
+    is_object,
+    is_system,
     manifests,
-)
-from falaj.policies.reading.namespaces import Level, is_system
-from falaj.policies.reading.node_placement import (
-    PLACE_KEYS,
-    Requirement,
-    is_allowed,
-    is_pinned,
-    place_of_label,
-    requirements,
 )
 from falaj.policies.reading.pods import (
     TEMPLATE_KINDS,
@@ -54,6 +52,122 @@ from falaj.policies.reading.pods import (
     pods,
     pods_of,
 )
+
+# What objects demand of nodes: labels by selector, affinity, requirement or topology.
+#
+# https://kubernetes.io/docs/reference/labels-annotations-taints/
+
+PLACE_KEYS: Final = REGION_KEYS | ZONE_KEYS
+#: Azure's nodes bear their location and the zone's number; ``0`` is a node of no zone.
+_AZURE_ZONE: Final = re.compile(r"([a-z0-9]+)-\d")
+_NOT_SEARCHED: Final = frozenset({"status", "openAPIV3Schema", "annotations"})
+
+
+@dataclass(frozen=True)
+class NodeRequirement:
+    """One label that nodes must have, with the values that it may have."""
+
+    at: str
+    """Path of the values in the object."""
+    key: str
+    operator: str
+    values: tuple[tuple[str, Any], ...]
+    """Each value (a text or an Unknown) with its path."""
+
+    @property
+    def pins(self) -> bool:
+        """Whether it names the values that are allowed; NotIn and Exists name none."""
+        return self.operator == "In" and bool(self.values)
+
+
+def requirements(manifest: Manifest, keys: frozenset[str]) -> Iterator[NodeRequirement]:
+    """Everything in an object that demands one of some labels, wherever it stands."""
+    skips = frozenset[str]() if manifest.kind == "Node" else frozenset({"metadata"})
+    yield from _walk(manifest.body, (), keys, skips)
+
+
+def _walk(
+    value: Any, path: Path, keys: frozenset[str], skips: frozenset[str] = frozenset()
+) -> Iterator[NodeRequirement]:
+    if isinstance(value, Mapping):
+        if path and is_object(value):
+            return
+        if (found := _expression(value, path, keys)) is not None:
+            yield found
+            return
+        for key, each in value.items():
+            name, at = str(key), (*path, str(key))
+            if name in keys:
+                yield NodeRequirement(format_path(at), name, "In", ((format_path(at), each),))
+            elif name not in skips and name not in _NOT_SEARCHED:
+                yield from _walk(each, at, keys)
+    elif is_list(value):
+        for index, each in enumerate(value):
+            yield from _walk(each, (*path, index), keys)
+
+
+def _expression(
+    value: Mapping[str, Any], path: Path, keys: frozenset[str]
+) -> NodeRequirement | None:
+    key = text(value.get("key"))
+    if key not in keys or not any(each in value for each in ("values", "operator", "value")):
+        return None
+    # Tolerations have one value, and Equal where requirements have In.
+    name = "values" if "values" in value else "value"
+    written = text(value.get("operator"))
+    operator = "In" if written in {"", "Equal"} else written
+    given, at = value.get(name), (*path, name)
+    values = tuple(
+        (format_path((*at, index)) if is_list(given) else format_path(at), each)
+        for index, each in enumerate(items(given))
+    )
+    return NodeRequirement(format_path(at), key, operator, values)
+
+
+def place_of_label(key: str, value: object) -> str:
+    """The place that a node's region or zone label names, as ``azure/uaenorth``; else empty."""
+    given = text(value).lower()
+    if key in ZONE_KEYS and (zone := _AZURE_ZONE.fullmatch(given)):
+        return place_named(zone[1])
+    return place_named(given)
+
+
+def is_allowed(key: str, value: object, settings: Settings) -> bool:
+    """Whether a node's region or zone label names an allowed place or one of one's own sites."""
+    return place_of_label(key, value) in settings.allowed_places or settings.is_site(text(value))
+
+
+def is_pinned(pod: Pod, settings: Settings) -> bool | None:
+    """Whether a pod can only run in allowed places by its own demands; None where unseen.
+
+    Terms of an affinity are alternatives: each of them must pin.
+    """
+    selector = pod.get("nodeSelector")
+    terms = pod.get(
+        "affinity.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution.nodeSelectorTerms"
+    )
+    own = _names_place(selector, settings)
+    alternatives = [_names_place(get(each, "matchExpressions"), settings) for each in items(terms)]
+    if own or (alternatives and all(alternatives)):
+        return True
+    unseen = is_unknown(selector) or is_unknown(terms) or own is None or None in alternatives
+    return None if unseen else False
+
+
+def _names_place(value: Any, settings: Settings) -> bool | None:
+    """Whether a selector or a term's expressions name allowed places; None where unseen."""
+    if is_unknown(value):
+        return None
+    unseen = False
+    for each in _walk(value if value is not ABSENT else {}, (), PLACE_KEYS):
+        if not each.pins:
+            continue
+        if any(is_unknown(given) for _, given in each.values):
+            unseen = True
+        elif all(is_allowed(each.key, given, settings) for _, given in each.values):
+            return True
+    return None if unseen else False
+
 
 _ABROAD: Final = (
     "pdpl:22", "pdpl:23", "health-data:13", "cbuae-outsourcing:6.1", "iso27001:A.5.23",
@@ -84,7 +198,7 @@ def _values(resource: Resource) -> Iterator[Manifest]:
         yield Manifest(resource, "helm.sh", "chart", {"values": values})
 
 
-def _judge(manifest: Manifest, each: Requirement, context: Context) -> Iterator[Finding]:
+def _judge(manifest: Manifest, each: NodeRequirement, context: Context) -> Iterator[Finding]:
     allowed = ", ".join((*context.settings.allowed_places, *context.settings.allowed_sites))
     for path, value in each.values:
         if is_unknown(value):
@@ -287,7 +401,7 @@ _SHARED: Final = re.compile(SHARED_GPU)
 _FRACTIONS: Final = frozenset({"gpu-fraction", "gpu-memory"})
 _SHARING: Final = frozenset({"timeSlicing", "mps", "timeSlicingConfig", "mpsConfig"})
 _SHARING_TEXT: Final = re.compile(r"(?m)^\s*[\"']?(?:timeSlicing|mps)[\"']?\s*:")
-_NOT_SEARCHED: Final = frozenset({"status", "openAPIV3Schema"})
+_NOT_SEARCHED_FOR_SHARES: Final = frozenset({"status", "openAPIV3Schema"})
 
 
 @rule(
@@ -310,7 +424,7 @@ def _sharing(manifest: Manifest, value: Any, path: Path) -> Iterator[Finding]:
     if isinstance(value, Mapping):
         for key, each in value.items():
             name, at = str(key), (*path, str(key))
-            if name in _NOT_SEARCHED:
+            if name in _NOT_SEARCHED_FOR_SHARES:
                 continue
             if _SHARED.fullmatch(name):
                 yield manifest.violation(

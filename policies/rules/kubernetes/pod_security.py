@@ -27,8 +27,7 @@ from falaj.policies.model import (
     rule,
     text,
 )
-from falaj.policies.reading.kubernetes import ANY_OBJECT, join, kinds, manifests
-from falaj.policies.reading.namespaces import Level, is_system
+from falaj.policies.reading.kubernetes import ANY_OBJECT, Level, is_system, join, kinds, manifests
 from falaj.policies.reading.pods import (
     Container,
     Pod,

@@ -49,12 +49,12 @@ _PROFILE: Final = re.compile(
 _ANY_PROFILE: Final = re.compile(r":bedrock:[^:\s]*:[^:\s]*:inference-profile/")
 
 
-def _area(said: str) -> str:
+def _area(given: str) -> str:
     """The area whose regions a text's profile routes to; empty where it names none."""
-    found = _PROFILE.search(said)
+    found = _PROFILE.search(given)
     if found:
         return found[1]
-    return "several regions" if _ANY_PROFILE.search(said) else ""
+    return "several regions" if _ANY_PROFILE.search(given) else ""
 
 
 @rule(
@@ -72,8 +72,8 @@ def model_profile(resource: Resource, context: Context) -> Iterator[Finding]:
     for leaf in walk(resource):
         if not isinstance(leaf.value, str) or is_document(leaf.value):
             continue
-        said = decoded(leaf)
-        if area := _area(said) if "." in said or ":" in said else "":
+        given = decoded(leaf)
+        if area := _area(given) if "." in given or ":" in given else "":
             yield violation(
                 format_path(leaf.path),
                 f"requests are answered in {area}; {format_places(context)}",

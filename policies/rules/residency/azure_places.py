@@ -20,7 +20,7 @@ from falaj.policies.model import (
     is_unknown,
     text,
 )
-from falaj.policies.reading.remembered import remembered
+from falaj.policies.model.resource import remembered
 from falaj.policies.reading.types import azure
 
 _DATA: Final = json.loads(

@@ -23,9 +23,9 @@ from falaj.policies.model import (
     text,
     violation,
 )
+from falaj.policies.model.resource import remembered
 from falaj.policies.reading.hosts import host_of, may_talk_to, region_of_host
 from falaj.policies.reading.place import format_places, has_place, is_allowed, place_of
-from falaj.policies.reading.remembered import remembered
 from falaj.policies.reading.types import azure
 from falaj.policies.rules.residency.azure_places import (
     GROUP,
@@ -91,8 +91,8 @@ def region(resource: Resource, context: Context, path: str, what: str) -> Iterat
         if is_unknown(value):
             near = context.referred(resource, at)
             yield from _unseen(near, at, what, context, "can't be known")
-        elif said := text(value):
-            yield from _judge(f"aws/{region_in(said) or said}", at, what, context)
+        elif given := text(value):
+            yield from _judge(f"aws/{region_in(given) or given}", at, what, context)
 
 
 def arn(
@@ -112,12 +112,12 @@ def arn(
             near = context.referred(resource, at)
             yield from _unseen(near, at, what, context, "can't be known")
             continue
-        said = text(value)
-        if found := region_in(said):
+        given = text(value)
+        if found := region_in(given):
             yield from _judge(f"aws/{found}", at, what, context)
-        elif said.startswith("arn:") and ":s3:::" in said:
+        elif given.startswith("arn:") and ":s3:::" in given:
             yield from bucket_at(resource, context, at, value, what)
-        elif said and not names_are_local and not said.startswith("arn:"):
+        elif given and not names_are_local and not given.startswith("arn:"):
             near = context.referred(resource, at)
             yield from _unseen(near, at, what, context, "isn't said by its name")
 
@@ -225,14 +225,14 @@ def account(
     own = _own_accounts(context.stack) if context.stack else frozenset[str]()
     find = indeterminate if may_be_own and not own else violation
     for at, value in select(resource.properties, path):
-        said = text(value)
+        given = text(value)
         if is_unknown(value):
             if not any(each.package == "aws" for each in context.referred(resource, at)):
                 yield indeterminate(at, f"{what} an account that can't be known")
-        elif said == "*" or said.lower() == "all":
+        elif given == "*" or given.lower() == "all":
             yield violation(at, f"{what} everybody; only own and allowed accounts may be named")
-        elif ":organizations:" not in said:
-            for number in _ACCOUNT.findall(said):
+        elif ":organizations:" not in given:
+            for number in _ACCOUNT.findall(given):
                 if number not in context.settings.allowed_accounts and number not in own:
                     yield find(
                         at,

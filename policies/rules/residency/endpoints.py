@@ -324,8 +324,8 @@ def foreign_host(resource: Resource, context: Context) -> Iterator[Finding]:
 
 def _calls(key: str) -> bool:
     """Whether a key says that what it holds is called, rather than shown or read about."""
-    said = key.lower()
-    return said.endswith(("endpoint", "url", "uri", "host", "server", "site", "value", "target"))
+    given = key.lower()
+    return given.endswith(("endpoint", "url", "uri", "host", "server", "site", "value", "target"))
 
 
 RULES: tuple[Rule, ...] = (

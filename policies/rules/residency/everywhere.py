@@ -1,10 +1,11 @@
-"""Places abroad, wherever in a resource they stand: region keys, ARNs, hosts."""
+"""Places and services abroad, wherever in a resource they stand: region keys, ARNs, hosts."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from typing import Final
+from functools import lru_cache
+from typing import Final, Literal
 
 from falaj.components.catalogue.region_names import (
     AWS_REGION,
@@ -27,9 +28,75 @@ from falaj.policies.model import (
     rule,
     violation,
 )
+from falaj.policies.reading.hosts import foreign_service, host_of, is_listed, may_talk_to
 from falaj.policies.reading.place import format_places, is_allowed, referred_place
-from falaj.policies.reading.region_keys import calls_something, kind_named
 from falaj.policies.reading.walk import Leaf, decoded, is_document, walk
+
+# Which keys name a region, a zone or a location.
+
+Kind = Literal["region", "zone", "location", ""]
+
+_WORD: Final = re.compile(r"[A-Z]{2,}(?![a-z])|[A-Z]?[a-z]+|\d+")
+#: Words after the one that counts: ``regionName``, ``regionLists``, ``zoneIds``.
+_TAIL: Final = frozenset(("name", "names", "id", "ids", "list", "lists", "code", "codes", "value"))
+_KINDS: Final[dict[str, Kind]] = {
+    "region": "region", "regions": "region", "zone": "zone", "zones": "zone", "az": "zone",
+    "azs": "zone", "location": "location", "locations": "location",
+}  # fmt: skip
+#: Switches, which are true or false (``multiRegion``, ``allRegions``), and parts of addresses of
+#: people (``stateOrRegion``).
+_OTHERWISE: Final = frozenset(("multi", "cross", "all", "global", "or", "and"))
+#: Keys whose meaning the one above them gives: ``regions[].name``, ``{name: REGION, value: …}``.
+_BELOW: Final = frozenset((
+    "name", "id", "value", "values", "default", "defaultvalue", "parametervalue", "allowedvalues",
+))  # fmt: skip
+
+
+#: Last words of keys whose text calls something by a name that its owner chose.
+_CALLS: Final = frozenset((
+    "name", "names", "id", "ids", "identifier", "identifiers", "prefix", "prefixes", "suffix",
+    "suffixes", "alias", "aliases", "bucket", "buckets", "sid",
+))  # fmt: skip
+
+
+@lru_cache(maxsize=8192)
+def calls_something(key: str) -> bool:
+    """Whether a key holds a name of one's own: a bucket may be called after any region.
+
+    >>> calls_something("setIdentifier"), calls_something("TARGET")
+    (True, False)
+    """
+    words = _WORD.findall(key)
+    return bool(words) and words[-1].lower() in _CALLS
+
+
+@lru_cache(maxsize=8192)
+def kind_of_key(key: str) -> Kind:
+    """What a key by itself names; empty for any other key.
+
+    >>> kind_of_key("destinationRegion"), kind_of_key("AWS_REGION"), kind_of_key("multiRegion")
+    ('region', 'region', '')
+    """
+    words = [each.lower() for each in _WORD.findall(key)]
+    while len(words) > 1 and words[-1] in _TAIL:
+        words.pop()
+    if not words or (len(words) > 1 and words[-2] in _OTHERWISE):
+        return ""
+    # DNS zones are zones of names.
+    if words[-1].startswith("zone") and len(words) > 1 and words[-2] in {"hosted", "dns"}:
+        return ""
+    return _KINDS.get(words[-1], "")
+
+
+def kind_named(keys: tuple[str, ...]) -> Kind:
+    """What a value's keys name: the nearest, or the one above where that only says ``name``."""
+    if not keys:
+        return ""
+    found = kind_of_key(keys[-1])
+    if not found and len(keys) > 1 and keys[-1].lower() in _BELOW:
+        return kind_of_key(keys[-2])
+    return found
+
 
 CONTROLS: Final = (
     "pdpl:22", "health-data:13", "cbuae-outsourcing:6.1", "iso27001:A.5.14", "iso27001:A.5.23",
@@ -111,34 +178,34 @@ def _concerns(resource: Resource, leaf: Leaf) -> bool:
 
 def _named(leaf: Leaf) -> Iterator[str]:
     """The places that a text names, alone or in a list with commas."""
-    said = leaf.value
-    if not isinstance(said, str) or len(said) > 2000:
+    given = leaf.value
+    if not isinstance(given, str) or len(given) > 2000:
         return
     kind = kind_named(leaf.keys)
     if (not kind and calls_something(leaf.key)) or _PARTS.search(leaf.key):
         return
-    if whole := place_named(said) if kind else _aws(said):
+    if whole := place_named(given) if kind else _aws(given):
         yield whole
         return
-    parts = [each for each in _LIST.split(said.strip("[]()\"' ")) if each]
+    parts = [each for each in _LIST.split(given.strip("[]()\"' ")) if each]
     if len(parts) > 1:
         places = [_aws(each.strip("\"'")) for each in parts]
         if all(places):
             yield from places
 
 
-def _aws(said: str) -> str:
-    region = aws_region_of(said)
+def _aws(given: str) -> str:
+    region = aws_region_of(given)
     return f"aws/{region}" if region else ""
 
 
 def _in_text(leaf: Leaf) -> Iterator[str]:
     if not isinstance(leaf.value, str) or len(leaf.value) <= 12 or is_document(leaf.value):
         return
-    said = decoded(leaf)
+    given = decoded(leaf)
     settings = () if _PARTS.search(leaf.key) or _QUERIES.search(leaf.key) else (_SETTING,)
     for pattern in (*settings, _OPTION):
-        for found in pattern.finditer(said):
+        for found in pattern.finditer(given):
             yield f"aws/{found[1].lower()}"
 
 
@@ -225,4 +292,100 @@ def foreign_host(resource: Resource, context: Context) -> Iterator[Finding]:
     return _pointers(resource, context, arns=False)
 
 
-RULES: tuple[Rule, ...] = (foreign_region, foreign_arn, foreign_host)
+# Hosts that anything is configured to send data to.
+
+_HOST_CONTROLS: Final = (*CONTROLS, "iso27001:A.8.12")
+_URL: Final = re.compile(r"\b[a-z][a-z0-9+.:-]{0,40}://[^\s\"'<>|;,]+", re.IGNORECASE)
+#: Keys whose whole text is a host or URL that is talked to.
+_TALKS: Final = re.compile(
+    r"(?i)(host|endpoint|url|uri|site|server|dsn|address|broker|target|exporter|collector)s?$"
+)
+#: Keys under which telemetry is sent, whatever the host.
+_TELEMETRY: Final = re.compile(
+    r"(?i)otel_exporter|otlp|webhook|sentry_dsn|remote_?write|telemetry|tracing_(url|endpoint)|"
+    r"collector_(url|endpoint|host)|zipkin|jaeger_endpoint|fluent\w*_host|syslog"
+)
+#: Protocols that only carry data; what has a page at https:// may be but a link.
+_CARRIES: Final = re.compile(
+    r"(?i)(postgres(ql)?|mysql|mariadb|mssql|sqlserver|oracle|mongodb(\+srv)?|rediss?|amqps?|kafka|"
+    r"nats|mqtts?|ftps?|sftp|smtps?|rtmps?|srt|rtp|udp|ldaps?|jdbc:.*|tcp|tls|grpcs?|syslog)://"
+)
+#: Schemes that mean a service by themselves.
+_SERVICES: Final = {
+    "gs": "Google Cloud Storage", "gcs": "Google Cloud Storage", "oss": "Alibaba's object storage",
+}  # fmt: skip
+#: Hosts of the clouds that say no region: named rules place what is behind them.
+_SAYS_NOTHING: Final = (".windows.net", ".azure.com", ".azure.net", ".amazonaws.com", ".aws")
+#: Types that name hosts to answer for, to filter or to block, and types with rules of their own.
+_ONLY_NAMES: Final = (
+    "aws:route53/", "aws:networkfirewall/", "aws:wafv2/", "kubernetes:", "aws:iam/", "azuread:",
+)  # fmt: skip
+
+
+def _texts(resource: Resource) -> Iterator[tuple[Leaf, str]]:
+    if not resource.kind.startswith(_ONLY_NAMES):
+        for leaf in walk(resource):
+            if isinstance(leaf.value, str) and not is_document(leaf.value):
+                yield leaf, decoded(leaf)
+
+
+@rule(
+    "residency-foreign-service",
+    "Nothing is configured to send data to a service abroad",
+    Severity.HIGH,
+    EVERY,
+    _HOST_CONTROLS,
+    "Send telemetry, prompts and files to a service that runs in an allowed region; Falaj's "
+    "stacks bring collectors of their own. A host that is known to be in the country goes into "
+    "the setting allowedHosts.",
+)
+def foreign_service_host(resource: Resource, context: Context) -> Iterator[Finding]:
+    """Hosts of known services for telemetry, models, data and messages."""
+    for leaf, given in _texts(resource):
+        hosts = [host_of(each) for each in _URL.findall(given)] if "://" in given else []
+        if _TALKS.search(leaf.key):
+            hosts.append(host_of(given))
+        for host in dict.fromkeys(hosts):
+            if (found := foreign_service(host)) and not is_listed(host, context.settings):
+                yield violation(
+                    format_path(leaf.path), f"{host} is {found}, abroad; {format_places(context)}"
+                )
+
+
+@rule(
+    "residency-off-list-host",
+    "Databases, queues and telemetry are at hosts that may have data",
+    Severity.HIGH,
+    EVERY,
+    _HOST_CONTROLS,
+    "Use a host of an allowed region or of one's own network, or add the host to the setting "
+    "allowedHosts once it is sure that it is in the country.",
+)
+def off_list_host(resource: Resource, context: Context) -> Iterator[Finding]:
+    """URLs of protocols that carry data, and every host under a key of telemetry."""
+    for leaf, given in _texts(resource):
+        path = format_path(leaf.path)
+        urls = _URL.findall(given) if "://" in given else []
+        hosts = [host_of(each) for each in urls if _CARRIES.match(each)]
+        if _TELEMETRY.search(leaf.key):
+            hosts.append(host_of(given))
+        for host in dict.fromkeys(hosts):
+            if (
+                host
+                and not foreign_service(host)
+                and not host.endswith(_SAYS_NOTHING)
+                and not may_talk_to(host, context.settings)
+            ):
+                yield violation(path, f"data goes to {host}, which no setting allows")
+        for scheme in dict.fromkeys(each.partition(":")[0].lower() for each in urls):
+            if found := _SERVICES.get(scheme):
+                yield violation(path, f"data goes to {found}; {format_places(context)}")
+
+
+RULES: tuple[Rule, ...] = (
+    foreign_region,
+    foreign_arn,
+    foreign_host,
+    foreign_service_host,
+    off_list_host,
+)

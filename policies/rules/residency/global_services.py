@@ -263,8 +263,8 @@ def _unless(
     if is_unknown(given):
         yield indeterminate(path, f"it can't be seen, and must be {wanted}")
     elif (text(given) or default).lower() != wanted.lower():
-        said = text(given) or f"not given, and so {default}"
-        yield violation(path, f"it is {said}: {otherwise}; it must be {wanted}")
+        value_text = text(given) or f"not given, and so {default}"
+        yield violation(path, f"it is {value_text}: {otherwise}; it must be {wanted}")
 
 
 RULES: tuple[Rule, ...] = (

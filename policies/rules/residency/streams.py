@@ -154,8 +154,8 @@ _SAID: Final[dict[str, str]] = {
 )
 def log_bucket(resource: Resource, context: Context) -> Iterator[Finding]:
     """Buckets of trails, deliveries and exports."""
-    if said := _SAID.get(resource.kind):
-        yield from destinations.region(resource, context, said, "the bucket")
+    if given := _SAID.get(resource.kind):
+        yield from destinations.region(resource, context, given, "the bucket")
         return
     for path in _BUCKETS[resource.kind]:
         yield from destinations.bucket(resource, context, path, "the bucket")

@@ -59,14 +59,14 @@ def aws_region(resource: Resource, context: Context) -> Iterator[Finding]:
     """The resource's own region, else its provider's; that nobody says it is a violation."""
     if not has_place(resource) or resource.kind in REGIONLESS:
         return
-    said = region_said(resource)
-    if said is ABSENT:
+    given = region_said(resource)
+    if given is ABSENT:
         # The first look may not know the provider.
         find = indeterminate if context.stack is None and resource.provider is None else violation
         yield find(
             "region", f"neither it nor its provider says a region; {format_places(context)}"
         )
-    elif is_unknown(said):
+    elif is_unknown(given):
         place = referred_place(context, resource, "region")
         if place == "unknown" or is_allowed(place, context):
             # What is made from something at home may still say another region than its own.
@@ -74,7 +74,7 @@ def aws_region(resource: Resource, context: Context) -> Iterator[Finding]:
         else:
             yield violation("region", f"its region is made from {place}; {format_places(context)}")
     else:
-        region = aws_region_of(said) or said
+        region = aws_region_of(given) or given
         if not is_allowed(f"aws/{region}", context):
             whose = "it is" if text(resource.get("region")) else "its provider is"
             yield violation("region", f"{whose} in aws/{region}; {format_places(context)}")
@@ -106,11 +106,11 @@ def aws_provider(resource: Resource, context: Context) -> Iterator[Finding]:
     """What a provider says of regions; one that says none is judged with its resources."""
     allowed = context.settings.regions("aws")
     for key in ("region", "stsRegion"):
-        said = resource.get(key)
-        if is_unknown(said):
+        given = resource.get(key)
+        if is_unknown(given):
             yield indeterminate(key, f"{key} can't be known; {format_places(context)}")
-        elif text(said) and text(said).lower() not in allowed:
-            yield violation(key, f"{key} is {text(said)}; {format_places(context)}")
+        elif text(given) and text(given).lower() not in allowed:
+            yield violation(key, f"{key} is {text(given)}; {format_places(context)}")
     if is_unknown(resource.get("s3UsEast1RegionalEndpoint")):
         yield indeterminate("s3UsEast1RegionalEndpoint", "which endpoint of S3 can't be known")
     if text(resource.get("s3UsEast1RegionalEndpoint")).lower() == "legacy":
@@ -142,11 +142,11 @@ def aws_provider(resource: Resource, context: Context) -> Iterator[Finding]:
 def azure_provider(resource: Resource, context: Context) -> Iterator[Finding]:
     """The location that resources without one take, and the cloud."""
     allowed = context.settings.regions("azure")
-    said = resource.get("location")
-    if is_unknown(said):
+    given = resource.get("location")
+    if is_unknown(given):
         yield indeterminate("location", f"the location can't be known; {format_places(context)}")
-    elif text(said) and normalise_azure(said) not in allowed:
-        yield violation("location", f"the location is {text(said)}; {format_places(context)}")
+    elif text(given) and normalise_azure(given) not in allowed:
+        yield violation("location", f"the location is {text(given)}; {format_places(context)}")
     cloud = resource.get("environment")
     if is_unknown(cloud):
         yield indeterminate("environment", "which of Azure's clouds it is can't be known")

@@ -26,7 +26,7 @@ from falaj.policies.model import (
     text,
     violation,
 )
-from falaj.policies.reading.cidr import are_open
+from falaj.policies.reading.addresses import are_open
 from falaj.policies.reading.types import aws, azure
 
 # EKS clusters: a private API server, its audit log, and nobody who administers all of it.

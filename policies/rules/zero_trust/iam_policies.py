@@ -197,8 +197,8 @@ def whole_service(resource: Resource, context: Context) -> Iterator[Finding]:
 def _whole(statement: Statement, services: list[str]) -> str:
     if not services:
         return ""
-    said = ", ".join(services[:4]) + (" and more" if len(services) > 4 else "")
-    return f"{statement.label} allows all of {said} on every resource; name actions or resources"
+    names = ", ".join(services[:4]) + (" and more" if len(services) > 4 else "")
+    return f"{statement.label} allows all of {names} on every resource; name actions or resources"
 
 
 @rule(
@@ -224,8 +224,8 @@ def data_on_everything(resource: Resource, context: Context) -> Iterator[Finding
         ]
         if not found and statement.can_see("action"):
             return ""
-        said = found[0] if found else "an action on data"
-        return f"{statement.label} allows {said} on every resource; name the resources"
+        actions = found[0] if found else "an action on data"
+        return f"{statement.label} allows {actions} on every resource; name the resources"
 
     yield from _judge(resource, context, data, bounds_help=True, conditions_help=True)
 
@@ -304,8 +304,10 @@ def escalation(resource: Resource, context: Context) -> Iterator[Finding]:
         ]
         if not found and statement.can_see("action"):
             return ""
-        said = found[0] if found else "an action that changes identities"
-        return f"{statement.label} allows {said} on every resource, by which its holder gets more"
+        actions = found[0] if found else "an action that changes identities"
+        return (
+            f"{statement.label} allows {actions} on every resource, by which its holder gets more"
+        )
 
     yield from _judge(resource, context, escalating, conditions_help=True)
 
@@ -441,11 +443,11 @@ def trust_federated(resource: Resource, context: Context) -> Iterator[Finding]:
                 statement.path, f"the conditions of {statement.label} can't be known yet"
             )
         else:
-            said = " or ".join(each.strip(":") for each in wanted)
+            keys = " or ".join(each.strip(":") for each in wanted)
             yield violation(
                 statement.path,
                 f"{statement.label} lets every user of the provider take the role; it needs a "
-                f"condition on {said} that isn't for everybody",
+                f"condition on {keys} that isn't for everybody",
             )
 
 

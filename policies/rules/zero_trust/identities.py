@@ -28,7 +28,8 @@ from falaj.policies.model import (
     text,
     violation,
 )
-from falaj.policies.reading.cidr import are_open
+from falaj.policies.model.resource import remembered
+from falaj.policies.reading.addresses import are_open
 from falaj.policies.reading.iam import (
     Condition,
     Document,
@@ -37,7 +38,6 @@ from falaj.policies.reading.iam import (
     is_any_resource,
     read,
 )
-from falaj.policies.reading.remembered import remembered
 from falaj.policies.reading.types import aws, aws_type, azure
 
 # Policies of identities on AWS: where they stand, who holds them, and what bounds the holder.
@@ -208,8 +208,8 @@ _FULL: Final = "FullAccess"
 
 def _managed(value: object) -> str:
     """The name of a policy that AWS manages, empty for others."""
-    said = text(value)
-    prefix, _, path = said.partition(":policy/")
+    given = text(value)
+    prefix, _, path = given.partition(":policy/")
     return path.rpartition("/")[2] if prefix.endswith(":iam::aws") else ""
 
 
@@ -388,8 +388,8 @@ def database_sign_in(resource: Resource, context: Context) -> Iterator[Finding]:
     if is_unknown(value):
         yield indeterminate(path, "its value can't be known yet; it has to be true")
     elif not is_true(value):
-        said = "is off" if is_false(value) else "is off by default"
-        yield violation(path, f"signing in by roles {said}; it has to be on")
+        state = "is off" if is_false(value) else "is off by default"
+        yield violation(path, f"signing in by roles {state}; it has to be on")
 
 
 # Segregation of duties on AWS: nobody holds two duties of which one checks the other.
@@ -630,8 +630,8 @@ _WHOLE: Final = re.compile(
 
 def is_whole(scope: Any) -> bool:
     """Whether a scope is a whole subscription, or more of the tenant."""
-    said = text(scope).lower().rstrip("/")
-    return not is_unknown(scope) and isinstance(scope, str) and _WHOLE.fullmatch(said) is not None
+    given = text(scope).lower().rstrip("/")
+    return not is_unknown(scope) and isinstance(scope, str) and _WHOLE.fullmatch(given) is not None
 
 
 # Roles on Azure: no more than needed, no more widely than needed, no duties that conflict.
@@ -652,10 +652,10 @@ def role_wildcards(resource: Resource, context: Context) -> Iterator[Finding]:
     """``*`` and its like, every operation that grants roles, every operation on data; and to make
     roles, which is to have all of them. What notActions takes away, another role gives."""
     for path, action in actions(resource):
-        said = text(action).lower()
+        given = text(action).lower()
         if is_unknown(action):
             yield indeterminate(path, "what the role allows can't be seen")
-        elif _is_wide(said, "dataActions" in path):
+        elif _is_wide(given, "dataActions" in path):
             yield violation(path, f"the role allows {text(action)}")
 
 

@@ -27,8 +27,8 @@ from falaj.policies.model import (
     text,
     violation,
 )
+from falaj.policies.reading.addresses import is_open
 from falaj.policies.reading.azure_children import children, entries
-from falaj.policies.reading.cidr import is_open
 from falaj.policies.reading.types import aws, aws_type, azure
 
 # Machines and containers on AWS: sessions for metadata, no keys for shells, no host's rights.

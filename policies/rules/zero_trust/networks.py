@@ -24,8 +24,8 @@ from falaj.policies.model import (
     text,
     violation,
 )
+from falaj.policies.reading.addresses import are_open, is_open
 from falaj.policies.reading.azure_children import children, entries
-from falaj.policies.reading.cidr import are_open, is_open
 from falaj.policies.reading.types import azure
 
 # Networks on Azure: subnets with rules, firewalls that filter, gateways that inspect.

@@ -23,8 +23,8 @@ from falaj.policies.model import (
     text,
     violation,
 )
+from falaj.policies.reading.addresses import is_open
 from falaj.policies.reading.azure_children import mentions
-from falaj.policies.reading.cidr import is_open
 from falaj.policies.reading.types import aws, aws_type, azure
 
 # Public addresses on AWS: load balancers, machines, subnets, and routes to the internet.
@@ -204,18 +204,18 @@ def _is_internet(resource: Resource, path: str, context: Context) -> bool:
 def _judge_route(
     resource: Resource, path: str, gateway: object, context: Context
 ) -> Iterator[Finding]:
-    said = "machines behind this route are reachable from the internet"
+    clause = "machines behind this route are reachable from the internet"
     if context.stack is None:
-        yield indeterminate(path, f"{said}, unless only NAT gateways are behind it")
+        yield indeterminate(path, f"{clause}, unless only NAT gateways are behind it")
         return
     makers = context.referred(resource, path)
     if is_unknown(gateway) and not _is_internet(resource, path, context):
         if not makers:
-            yield indeterminate(path, f"the gateway can't be known yet; {said} if it is public")
+            yield indeterminate(path, f"the gateway can't be known yet; {clause} if it is public")
         return
     if not _is_outlet(resource, context):
         yield violation(
-            path, f"{said}; only NAT gateways behind a Network Firewall may have such a route"
+            path, f"{clause}; only NAT gateways behind a Network Firewall may have such a route"
         )
 
 

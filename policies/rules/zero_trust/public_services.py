@@ -26,8 +26,8 @@ from falaj.policies.model import (
     text,
     violation,
 )
+from falaj.policies.reading.addresses import are_open, is_open, is_range_open
 from falaj.policies.reading.azure_children import children
-from falaj.policies.reading.cidr import are_open, is_open, is_range_open
 from falaj.policies.reading.types import aws, aws_type, azure
 
 # AWS services that can be put on the internet by a setting.

@@ -24,6 +24,7 @@ from falaj.policies.model import (
     text,
     violation,
 )
+from falaj.policies.reading.addresses import EVERY_PORT, Ports, are_open, is_open, ports_of_rule
 from falaj.policies.reading.azure_children import children, entries
 from falaj.policies.reading.azure_security_rules import (
     GROUPS,
@@ -33,8 +34,6 @@ from falaj.policies.reading.azure_security_rules import (
     hidden_rules,
     security_rules,
 )
-from falaj.policies.reading.cidr import are_open, is_open
-from falaj.policies.reading.ports import EVERY_PORT, Ports, ports_of_rule
 from falaj.policies.reading.types import aws, aws_type, azure
 
 # What AWS security groups let through to or from the world, in all forms of their rules.
@@ -243,8 +242,8 @@ def admin_port_open(resource: Resource, context: Context) -> Iterator[Finding]:
                 each.path, f"{each.given} may come in at ports that can't be known yet"
             )
         else:
-            said = f"{each.given} may reach {each.ports}, and with it {each.ports.admin}"
-            yield _found(each, f"{said}; only known sources may")
+            clause = f"{each.given} may reach {each.ports}, and with it {each.ports.admin}"
+            yield _found(each, f"{clause}; only known sources may")
 
 
 @rule(
@@ -260,9 +259,9 @@ def ingress_open(resource: Resource, context: Context) -> Iterator[Finding]:
     """Openings to the world at ports that aren't administrative ones."""
     for each in openings(resource, context, "ingress"):
         if each.ports is None or not each.ports.admin or not each.knows_ports:
-            said = "every port" if each.ports is None else str(each.ports)
-            said = said if each.knows_ports else "some port"
-            yield _found(each, f"{each.given} may reach {said}; only known sources may")
+            ports_text = "every port" if each.ports is None else str(each.ports)
+            ports_text = ports_text if each.knows_ports else "some port"
+            yield _found(each, f"{each.given} may reach {ports_text}; only known sources may")
 
 
 @rule(

@@ -76,8 +76,8 @@ def public_access_block(resource: Resource, context: Context) -> Iterator[Findin
             # Access points and multi-region ones block by default.
             continue
         elif not is_true(value):
-            said = "is off by default" if value is ABSENT else "is off"
-            yield violation(base + each, f"{each} {said}; all four have to be on")
+            state = "is off by default" if value is ABSENT else "is off"
+            yield violation(base + each, f"{each} {state}; all four have to be on")
 
 
 def _bucket_without_block(resource: Resource, context: Context) -> Iterator[Finding]:
@@ -110,10 +110,10 @@ def public_acl(resource: Resource, context: Context) -> Iterator[Finding]:
     uris = ("grants.uri", "grant.uri", "accessControlPolicy.grants.grantee.uri")
     found += [each for path in uris for each in select(resource.properties, path)]
     for path, value in found:
-        said = text(value).lower()
+        given = text(value).lower()
         if is_unknown(value):
             yield indeterminate(path, "whom it gives access can't be known yet")
-        elif said in _PUBLIC_ACLS or said.endswith(_EVERYBODY):
+        elif given in _PUBLIC_ACLS or given.endswith(_EVERYBODY):
             yield violation(path, f"{text(value)!r} lets everybody in; it has to be private")
 
 

@@ -13,9 +13,9 @@ import yaml
 
 from falaj.components.kubernetes._objects import Manifest, key_of, type_of
 from falaj.policies.model import Settings, Stack
-from falaj.policies.model.cases import resource_of
 from falaj.policies.model.judge import Judge
 from falaj.policies.rules import all_rules
+from tests.policies.cases import resource_of
 
 GOLDEN = Path(__file__).parent / "golden"
 REGISTRY = "registry.acme.example/falaj"

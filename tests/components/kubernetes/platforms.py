@@ -19,9 +19,9 @@ from falaj.components.kubernetes.addons.addon import PlatformSpec
 from falaj.components.kubernetes.addons.installation import installations, manifests
 from falaj.components.kubernetes.bill_of_materials import images
 from falaj.policies.model import Settings, Stack
-from falaj.policies.model.cases import resource_of
 from falaj.policies.model.judge import Judge
 from falaj.policies.rules import all_rules
+from tests.policies.cases import resource_of
 
 GOLDEN = Path(__file__).parent / "golden" / "platform"
 DIGESTS = {name: f"sha256:{sha256(name.encode()).hexdigest()}" for name in images()}

@@ -13,7 +13,6 @@ from falaj.components.kubernetes._objects import Manifest, key_of, type_of
 from falaj.components.kubernetes.inference_service import InferenceServiceArgs, check
 from falaj.components.kubernetes.inference_service.arguments import PORT
 from falaj.policies.model import Stack
-from falaj.policies.model.cases import resource_of
 from falaj.policies.model.judge import Judge
 from falaj.policies.model.settings import Settings
 from falaj.policies.rules import all_rules
@@ -28,6 +27,7 @@ from tests.components.kubernetes.serving_services import (
     pod_of,
     service,
 )
+from tests.policies.cases import resource_of
 
 #: A site and registries that aren't the clouds' own are named once in the packs' settings.
 SETTINGS = Settings(

@@ -10,9 +10,9 @@ import yaml
 from falaj.components.kubernetes import training_job
 from falaj.components.kubernetes._objects import Manifest, type_of
 from falaj.policies.model import Settings, Stack
-from falaj.policies.model.cases import resource_of
 from falaj.policies.model.judge import Judge
 from falaj.policies.rules import all_rules
+from tests.policies.cases import resource_of
 
 DIGEST = "sha256:" + "1" * 64
 OTHER_DIGEST = "sha256:" + "2" * 64

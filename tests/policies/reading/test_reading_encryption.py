@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from falaj.policies.model import UNKNOWN, Resource, Stack
-from falaj.policies.reading.encryption import Encryption, encryption_of
+from falaj.policies.rules.encryption.at_rest import Encryption, encryption_of
 
 KEY = "arn:aws:kms:me-central-1:123456789012:key/k"
 SSE = "aws:s3/bucketServerSideEncryptionConfiguration:BucketServerSideEncryptionConfiguration"

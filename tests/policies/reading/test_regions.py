@@ -17,7 +17,7 @@ from falaj.components.catalogue.region_names import (
     region_in,
     regions_in,
 )
-from falaj.policies.reading.region_keys import kind_named, kind_of_key
+from falaj.policies.rules.residency.everywhere import kind_named, kind_of_key
 
 
 @pytest.mark.parametrize("region", sorted(AWS_REGIONS))

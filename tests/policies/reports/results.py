@@ -5,14 +5,16 @@ from __future__ import annotations
 from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta
 
-from falaj.policies.reports.provenance import CiRun, Provenance, Revision
 from falaj.policies.reports.result import (
     AnsweredBy,
     CheckResult,
+    CiRun,
     Location,
     Outcome,
     PackDigest,
+    Provenance,
     ResourceResult,
+    Revision,
     RuleRecord,
     StackResult,
     WaiverUse,

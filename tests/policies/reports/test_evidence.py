@@ -14,10 +14,8 @@ import pytest
 
 from falaj.policies.controls import controls, frameworks
 from falaj.policies.reports.evidence import evidence
-from falaj.policies.reports.evidence.coverage import framework_views, rule_views
-from falaj.policies.reports.evidence.register import Register, ranges
-from falaj.policies.reports.provenance import Revision
-from falaj.policies.reports.result import AnsweredBy, CheckResult, RuleRecord
+from falaj.policies.reports.evidence.views import Register, framework_views, ranges, rule_views
+from falaj.policies.reports.result import AnsweredBy, CheckResult, Revision, RuleRecord
 from falaj.policies.reports.wording import LANGUAGES, Language, Wording
 from tests.policies.reports.results import (
     ARABIC,

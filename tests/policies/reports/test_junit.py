@@ -8,8 +8,7 @@ from typing import Any
 from junitparser import Error, Failure, JUnitXml, Skipped
 
 from falaj.policies.reports.junit import MOST_LISTED, to_junit
-from falaj.policies.reports.provenance import Revision
-from falaj.policies.reports.result import CheckResult
+from falaj.policies.reports.result import CheckResult, Revision
 from tests.policies.reports.results import (
     ARABIC,
     HOSTILE,

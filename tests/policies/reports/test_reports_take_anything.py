@@ -14,13 +14,15 @@ from junitparser import JUnitXml
 
 from falaj.policies.reports.evidence import evidence
 from falaj.policies.reports.junit import to_junit
-from falaj.policies.reports.provenance import CiRun, Provenance, Revision
 from falaj.policies.reports.result import (
     AnsweredBy,
     CheckResult,
+    CiRun,
     Location,
     Outcome,
     PackDigest,
+    Provenance,
+    Revision,
     WaiverUse,
     read_result,
 )

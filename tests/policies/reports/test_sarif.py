@@ -11,8 +11,7 @@ from typing import Any
 import jsonschema
 import pytest
 
-from falaj.policies.reports.provenance import Revision
-from falaj.policies.reports.result import CheckResult, Location, StackResult
+from falaj.policies.reports.result import CheckResult, Location, Revision, StackResult
 from falaj.policies.reports.sarif import to_sarif
 from tests.policies.reports.results import ARABIC, answered, clean, hostile, large, small
 

@@ -15,8 +15,7 @@ from markupsafe import Markup
 
 from falaj.policies import reports
 from falaj.policies.controls import Confidence
-from falaj.policies.reports.evidence.coverage import State
-from falaj.policies.reports.evidence.register import Region
+from falaj.policies.reports.evidence.views import Region, State
 from falaj.policies.reports.result import SEVERITIES, AnsweredBy, Encryption
 from falaj.policies.reports.wording import (
     LANGUAGES,

@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from falaj.policies.model import UNKNOWN, Context, FindingKind, Provider, Resource, Settings
-from falaj.policies.reading.machines import has_gpu, shares_gpu
 from falaj.policies.reading.tags import tags_of
-from falaj.policies.rules.governance.restricted_data import restricted_spot
+from falaj.policies.rules.governance.costs import has_gpu
+from falaj.policies.rules.governance.restricted_data import restricted_spot, shares_gpu
 from falaj.policies.rules.governance.tags import TAGGABLE, missing_tags, required_tags
 
 CONFIG = {

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from falaj.policies.model import REDACTED, UNKNOWN, Context, Stack, is_list
-from falaj.policies.model.cases import Case, read_cases
 from falaj.policies.rules import rules_of
 from tests.each import for_each
+from tests.policies.cases import Case, read_cases
 
 FOLDER = Path(__file__).resolve().parents[3] / "policies" / "rules" / "kubernetes"
 RULES = {each.id: each for each in rules_of("kubernetes")}

@@ -10,9 +10,9 @@ import pytest
 import yaml
 
 from falaj.policies.model import Stack
-from falaj.policies.model.cases import resource_of
 from falaj.policies.model.judge import Judge
 from falaj.policies.rules import all_rules, rules_of
+from tests.policies.cases import resource_of
 
 PROGRAM: list[dict[str, Any]] = yaml.safe_load(
     (Path(__file__).parent / "plain_kubernetes.yaml").read_text(encoding="utf-8")

@@ -8,8 +8,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from falaj.policies.model import UNKNOWN, Context, FindingKind, Resource
-from falaj.policies.reading.region_keys import kind_of_key
-from falaj.policies.rules.residency.everywhere import foreign_arn, foreign_region
+from falaj.policies.rules.residency.everywhere import foreign_arn, foreign_region, kind_of_key
 
 _NAME = re.compile(rb'@pulumi\.getter\(name="(\w+)"\)')
 _ARN = re.compile(r"Arns?$|^arns?$")

@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 
 from falaj.policies.model import UNKNOWN, Context, FindingKind, format_path, leaves
-from falaj.policies.model.cases import Case, read_cases
 from falaj.policies.model.judge import evaluate
 from falaj.policies.model.values import Path
 from falaj.policies.rules import all_rules
 from tests.each import for_each
+from tests.policies.cases import Case, read_cases
 from tests.policies.flips import put
 
 FOLDER = FilePath(__file__).resolve().parents[3] / "policies" / "rules"

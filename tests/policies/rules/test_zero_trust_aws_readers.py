@@ -11,9 +11,15 @@ from hypothesis import strategies as st
 
 from falaj.policies.model import UNKNOWN, Context, Resource
 from falaj.policies.model.judge import evaluate
-from falaj.policies.reading.cidr import are_open, is_open, is_range_open
+from falaj.policies.reading.addresses import (
+    EVERY_PORT,
+    Ports,
+    are_open,
+    is_open,
+    is_range_open,
+    ports_of,
+)
 from falaj.policies.reading.iam import is_any_resource, open_statements, read
-from falaj.policies.reading.ports import EVERY_PORT, Ports, ports_of
 from falaj.policies.rules.zero_trust import RULES as ZERO_TRUST
 from tests.policies.strategies import values
 

@@ -28,9 +28,8 @@ from typing import Any
 
 import yaml
 
-from falaj.policies.model.errors import PolicyError
 from falaj.policies.model.resource import Options, Provider, Resource, Stack
-from falaj.policies.model.settings import Settings, read_settings
+from falaj.policies.model.settings import PolicyError, Settings, read_settings
 from falaj.policies.model.values import UNKNOWN
 
 OUTCOMES = ("violating", "passing", "indeterminate")
