@@ -21,7 +21,7 @@ from falaj.engine.backend import ensure_passphrase
 from falaj.engine.errors import EngineError, explain_os_error
 from falaj.engine.folders import cache_home, data_home, make_private
 from falaj.engine.launchers import PYTHON_VARIABLE, write_script
-from falaj.sandbox.schema.tables import EXTRAS, SDKS, Package
+from falaj.sandbox.schema import EXTRAS, SDKS, Package
 
 ACTIVE_VARIABLE: Final = "FALAJ_SANDBOX"
 """``1`` where the sandbox is on."""

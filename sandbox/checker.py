@@ -7,9 +7,9 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
+from falaj.sandbox import schema
 from falaj.sandbox.clouds.model import Problem
-from falaj.sandbox.schema import types
-from falaj.sandbox.schema.tables import Tables
+from falaj.sandbox.schema import Tables
 from falaj.wire import ARCHIVE, ASSET, SIGNATURE, Unknown
 
 _SHOWN: Final = 60
@@ -49,7 +49,7 @@ class Checker:
         return [_unknown_name(name, names, name, {}) for name in arguments if name not in names]
 
     def _object(
-        self, kind: types.ObjectType, given: Mapping[str, Any], path: str
+        self, kind: schema.ObjectType, given: Mapping[str, Any], path: str
     ) -> Iterable[Problem]:
         for name, value in given.items():
             if name.startswith("__"):  # the engine's own
@@ -72,30 +72,30 @@ class Checker:
                     f"give {_expected(known.type)}",
                 )
 
-    def _value(self, kind: types.Type, value: Any, path: str) -> Iterable[Problem]:
+    def _value(self, kind: schema.Type, value: Any, path: str) -> Iterable[Problem]:
         if isinstance(value, Unknown):
             return
         match kind:
-            case types.Scalar(name):
+            case schema.Scalar(name):
                 if not _is_scalar(name, value) and not self._is_quantity(value, path):
                     yield _wrong_type(kind, value, path)
-            case types.Choice():
+            case schema.Choice():
                 yield from _choice(kind, value, path)
-            case types.Either(members):
+            case schema.Either(members):
                 yield from self._either(members, value, path)
-            case types.ListOf(item):
+            case schema.ListOf(item):
                 yield from (
                     self._list(item, value, path)
                     if _is_list(value)
                     else [_wrong_type(kind, value, path)]
                 )
-            case types.MapOf() | types.Reference() if not _is_object(value):
+            case schema.MapOf() | schema.Reference() if not _is_object(value):
                 yield _wrong_type(kind, value, path)
-            case types.MapOf(item):
+            case schema.MapOf(item):
                 for key, entry in value.items():
                     if entry is not None:
                         yield from self._value(item, entry, join(path, key))
-            case types.Reference(name):
+            case schema.Reference(name):
                 yield from self._object(self._tables.objects[name], value, path)
 
     def _is_quantity(self, value: Any, path: str) -> bool:
@@ -109,7 +109,7 @@ class Checker:
             and _QUANTITY.search(path) is not None
         )
 
-    def _list(self, item: types.Type, entries: Sequence[Any], path: str) -> Iterable[Problem]:
+    def _list(self, item: schema.Type, entries: Sequence[Any], path: str) -> Iterable[Problem]:
         for index, entry in enumerate(entries):
             where = f"{path}[{index}]"
             if entry is None:
@@ -117,7 +117,9 @@ class Checker:
             else:
                 yield from self._value(item, entry, where)
 
-    def _either(self, members: tuple[types.Type, ...], value: Any, path: str) -> Sequence[Problem]:
+    def _either(
+        self, members: tuple[schema.Type, ...], value: Any, path: str
+    ) -> Sequence[Problem]:
         """No problem if one type fits; else those of the type that fits best by its kind."""
         best: list[Problem] | None = None
         for member in members:
@@ -127,7 +129,7 @@ class Checker:
             same_kind = all(problem.path != path for problem in problems)
             if same_kind and (best is None or len(problems) < len(best)):
                 best = problems
-        return best or [_wrong_type(types.Either(members), value, path)]
+        return best or [_wrong_type(schema.Either(members), value, path)]
 
     def _unknown_token(self, token: str) -> Problem:
         package = self._tables.package
@@ -167,7 +169,7 @@ def _by_path(problems: Iterable[Problem]) -> list[Problem]:
     return sorted(problems, key=lambda problem: problem.path)
 
 
-def _choice(kind: types.Choice, value: Any, path: str) -> Iterable[Problem]:
+def _choice(kind: schema.Choice, value: Any, path: str) -> Iterable[Problem]:
     if any(type(value) is type(one) and value == one for one in kind.values):
         return
     if kind.open and isinstance(value, str):
@@ -199,27 +201,27 @@ def _unknown_name(
     return Problem(where, f"unknown property {name!r}; allowed: {allowed}")
 
 
-def _wrong_type(kind: types.Type, value: Any, path: str) -> Problem:
+def _wrong_type(kind: schema.Type, value: Any, path: str) -> Problem:
     return Problem(path, f"expected {_expected(kind)}, given {describe(value)}")
 
 
-def _expected(kind: types.Type) -> str:  # noqa: PLR0911 - one for each kind
+def _expected(kind: schema.Type) -> str:  # noqa: PLR0911 - one for each kind
     match kind:
-        case types.Scalar(name):
+        case schema.Scalar(name):
             return _SCALAR_NAMES[name]
-        case types.Choice(_, values, is_open):
+        case schema.Choice(_, values, is_open):
             if is_open:
                 return "a string"
             shown = ", ".join(str(one) for one in values[:_LISTED])
             return f"one of: {shown}" if len(values) <= _LISTED else f"one of: {shown} …"
-        case types.ListOf():
+        case schema.ListOf():
             return "a list"
-        case types.MapOf():
+        case schema.MapOf():
             return "a mapping"
-        case types.Reference(name):
+        case schema.Reference(name):
             short = name.rpartition(".")[2].removesuffix("Args")
             return f"an object ({short})"
-        case types.Either(members):
+        case schema.Either(members):
             return " or ".join(dict.fromkeys(_expected(member) for member in members))
 
 

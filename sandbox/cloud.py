@@ -4,22 +4,73 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
+import json
 from collections.abc import Callable
 from typing import Any, Final, TypeVar
 
 from falaj.engine.errors import EngineError
-from falaj.sandbox import diff, faults, urns
-from falaj.sandbox.charts.groups import Surroundings
+from falaj.sandbox import faults, properties, schema, urns
+from falaj.sandbox.charts.groups import Capabilities
 from falaj.sandbox.checker import Checker
 from falaj.sandbox.clouds.kubernetes import cluster_of
 from falaj.sandbox.clouds.model import CloudModel, Made, Problem, Properties
 from falaj.sandbox.errors import ModelError, SandboxError
 from falaj.sandbox.properties import filled, leaves, plausible, previewed, without_nulls
-from falaj.sandbox.schema.tables import Tables
-from falaj.sandbox.settings import decode_settings, refuse_credentials
+from falaj.sandbox.schema import Tables
 from falaj.sandbox.store import Store
 from falaj.wire import UNKNOWN, has_unknown
 from falaj.wire.changes import PropertyChange
+
+# A provider's own settings: the engine sends what is no text as JSON in a text.
+
+# Added by the engine itself; they belong to no provider's schema.
+_OF_THE_ENGINE: Final = ("version", "pluginDownloadURL", "pluginChecksums")
+
+_CREDENTIALS: Final = {
+    "aws": ("accessKey", "secretKey", "token"),
+    "azure-native": (
+        "clientCertificatePassword",
+        "clientSecret",
+        "oidcRequestToken",
+        "oidcToken",
+    ),
+}
+
+
+def decode_settings(tables: Tables, given: Properties) -> dict[str, Any]:
+    """Settings with their JSON read; what can't be read stays a text, for the checker to say."""
+    found = tables.resource(tables.provider_token)
+    known = {} if found is None else found.inputs.properties
+    settings: dict[str, Any] = {}
+    for name, value in given.items():
+        if value is None or name in _OF_THE_ENGINE:
+            continue
+        is_text = name not in known or known[name].type == schema.STRING
+        settings[name] = value if is_text else _read(value)
+    return settings
+
+
+def refuse_credentials(package: str, given: Properties) -> list[Problem]:
+    """Real credentials among a provider's settings: they have no place in the sandbox's state."""
+    return [
+        Problem(
+            name,
+            "real credentials were given to the sandbox, which needs none and would keep them in "
+            "its state; take the setting away, or run this stack without the sandbox",
+        )
+        for name in _CREDENTIALS.get(package, ())
+        if given.get(name) is not None
+    ]
+
+
+def _read(value: Any) -> Any:
+    if not isinstance(value, str):
+        return value
+    try:
+        return json.loads(value)
+    except ValueError:
+        return value
+
 
 MARK: Final = "__falajSandbox"
 """Output of everything that the sandbox made; the engine keeps it and shows it nowhere."""
@@ -106,7 +157,7 @@ class Cloud:
     ) -> tuple[list[PropertyChange], bool]:
         """What differs, and whether the old must go before a new one can be made."""
         token, name = urns.token(urn), urns.name(urn)
-        changes = diff.compare(old, new, self._replacements(token), ignored)
+        changes = properties.compare(old, new, self._replacements(token), ignored)
         if not any(change.replaces for change in changes) or has_unknown(new):
             return changes, False
         other = _of_generation(urn, self._generation(urn))
@@ -127,9 +178,9 @@ class Cloud:
         del token
         return self
 
-    def surroundings(self) -> Surroundings:
+    def capabilities(self) -> Capabilities:
         """What charts are told of the cluster."""
-        return Surroundings(str(self.config.get("namespace") or "default"))
+        return Capabilities(str(self.config.get("namespace") or "default"))
 
     def cancel(self) -> None:
         """Stop waiting: the engine was told to stop. Nothing here takes long enough."""

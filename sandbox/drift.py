@@ -10,7 +10,7 @@ from falaj.engine.errors import EngineError
 from falaj.sandbox.checker import Checker
 from falaj.sandbox.clouds.model import Made
 from falaj.sandbox.errors import SandboxError
-from falaj.sandbox.schema.tables import Tables
+from falaj.sandbox.schema import Tables
 from falaj.sandbox.store import Store
 
 _STEP: Final = re.compile(r'\.?([^.\[\]"]+)|\[(\d+)\]|\["([^"]+)"\]')

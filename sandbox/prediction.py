@@ -8,11 +8,12 @@ that are made of several resources' ARNs. It is asked for by naming the copy in 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from falaj.sandbox.cloud import Cloud
+from falaj.engine.errors import EngineError
+from falaj.sandbox.cloud import MARK, Cloud
 from falaj.sandbox.clouds.model import Properties
 from falaj.sandbox.errors import SandboxError
 from falaj.sandbox.models import load
@@ -83,3 +84,39 @@ class Prediction:
     def invoke(self, token: str, arguments: Properties) -> dict[str, Any]:
         """The answer to a query about what would be there. Raises SandboxError."""
         return self._cloud.invoke(token, arguments)
+
+
+# Tells a stack's state of the sandbox from a real one, for who moves states between backends.
+
+_SHOWN = 3
+
+
+def made_in_sandbox(deployment: Mapping[str, Any]) -> list[str]:
+    """URNs of the resources that the sandbox made, in what `pulumi stack export` prints."""
+    return [
+        str(resource.get("urn"))
+        for resource in _resources(deployment)
+        if isinstance(outputs := resource.get("outputs"), Mapping) and MARK in outputs
+    ]
+
+
+def refuse_sandbox_state(deployment: Mapping[str, Any]) -> None:
+    """Refuse a real run on the sandbox's state: names in it may belong to something real.
+
+    Raises:
+        EngineError: some of the resources were made in the sandbox.
+    """
+    found = made_in_sandbox(deployment)
+    if found:
+        more = f" and {len(found) - _SHOWN} more" if len(found) > _SHOWN else ""
+        raise EngineError(
+            f"this state was made in the sandbox ({', '.join(found[:_SHOWN])}{more}), but the run "
+            "would be a real one: what has the same name in a real account would be changed or "
+            "deleted; start with an empty stack, or run in the sandbox with `falaj up --sandbox`"
+        )
+
+
+def _resources(deployment: Mapping[str, Any]) -> Iterable[Mapping[str, Any]]:
+    inner = deployment.get("deployment")
+    resources = inner.get("resources") if isinstance(inner, Mapping) else None
+    return [each for each in resources or [] if isinstance(each, Mapping)]

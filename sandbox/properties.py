@@ -1,13 +1,16 @@
-"""Small operations on properties."""
+"""Operations on properties: defaults, nulls, and what differs between two sets of them."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+import re
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Any, Final, TypeGuard
 
+from falaj.sandbox import schema
+from falaj.sandbox.checker import join
 from falaj.sandbox.clouds.model import Properties
-from falaj.sandbox.schema import types
-from falaj.wire import UNKNOWN
+from falaj.wire import UNKNOWN, Unknown
+from falaj.wire.changes import ChangeKind, PropertyChange
 
 
 def filled(given: Properties, defaults: Properties) -> dict[str, Any]:
@@ -47,21 +50,21 @@ def _inside(value: Any) -> Any:
     return value
 
 
-def plausible(kind: types.Type, text: str) -> Any:
+def plausible(kind: schema.Type, text: str) -> Any:
     """A value for an output that always has one, where the model gives none."""
     found: Any = None
     match kind:
-        case types.Choice(_, values, _):
+        case schema.Choice(_, values, _):
             found = values[0]
-        case types.ListOf():
+        case schema.ListOf():
             found = []
-        case types.MapOf() | types.Reference():
+        case schema.MapOf() | schema.Reference():
             found = {}
-        case types.Scalar("boolean"):
+        case schema.Scalar("boolean"):
             found = False
-        case types.Scalar("integer" | "number"):
+        case schema.Scalar("integer" | "number"):
             found = 0
-        case types.Scalar("string"):
+        case schema.Scalar("string"):
             found = text
         case _:
             pass
@@ -79,3 +82,66 @@ def previewed(inputs: Properties) -> dict[str, Any]:
     if isinstance(identity, Mapping) and isinstance(identity.get("userAssignedIdentities"), list):
         found["identity"] = {**identity, "userAssignedIdentities": UNKNOWN}
     return found
+
+
+# Differences, property by property.
+
+_INDEX: Final = re.compile(r"\[\d+\]")
+
+
+def compare(
+    old: Mapping[str, Any],
+    new: Mapping[str, Any],
+    replacements: Collection[str] = frozenset(),
+    ignored: Collection[str] = frozenset(),
+) -> list[PropertyChange]:
+    """Every property that differs, at the greatest depth where the difference can be told.
+
+    Args:
+        replacements: paths without indices (``rules.port``), a change at or below which replaces.
+        ignored: paths of changes that don't count, as `ignore_changes` names them.
+    """
+    return [
+        PropertyChange(path, kind, any(_is_at(_plain(path), each) for each in replacements))
+        for path, kind in _objects(old, new, "")
+        if not any(_is_at(path, each) or _is_at(_plain(path), each) for each in ignored)
+    ]
+
+
+def _objects(
+    old: Mapping[str, Any], new: Mapping[str, Any], path: str
+) -> Iterable[tuple[str, ChangeKind]]:
+    for name in sorted({*old, *new}):
+        if not name.startswith("__"):
+            yield from _values(old.get(name), new.get(name), join(path, name))
+
+
+def _values(old: Any, new: Any, path: str) -> Iterable[tuple[str, ChangeKind]]:
+    if isinstance(old, Unknown) or isinstance(new, Unknown):
+        yield path, "add" if old is None else "update"
+    elif old is None or new is None:
+        if old is not new:
+            yield path, "add" if old is None else "delete"
+    elif isinstance(old, Mapping) and isinstance(new, Mapping):
+        yield from _objects(old, new, path)
+    elif is_list(old) and is_list(new):
+        for index in range(max(len(old), len(new))):
+            before = old[index] if index < len(old) else None
+            after = new[index] if index < len(new) else None
+            yield from _values(before, after, f"{path}[{index}]")
+    elif isinstance(old, bool) != isinstance(new, bool) or old != new:
+        yield path, "update"
+
+
+def is_list(value: Any) -> TypeGuard[Sequence[Any]]:
+    """Whether it is a list, and no text, which is a sequence as well."""
+    return isinstance(value, Sequence) and not isinstance(value, str)
+
+
+def _plain(path: str) -> str:
+    return _INDEX.sub("", path)
+
+
+def _is_at(path: str, place: str) -> bool:
+    """Whether `path` is `place`, or inside it."""
+    return path == place or path.startswith((f"{place}.", f"{place}["))

@@ -23,9 +23,9 @@ from pulumi.runtime.proto import engine_pb2, engine_pb2_grpc, status_pb2
 
 from falaj.engine.errors import EngineError
 from falaj.engine.languagehost.watch import parent_ended
-from falaj.sandbox import activation, diff, models, urns
+from falaj.sandbox import activation, models, properties, urns
 from falaj.sandbox.charts import groups
-from falaj.sandbox.charts.construct import Warn, construct
+from falaj.sandbox.charts.groups import Warn, construct
 from falaj.sandbox.cloud import Cloud
 from falaj.sandbox.clouds import vendor
 from falaj.sandbox.clouds.model import Problem
@@ -84,7 +84,7 @@ class SandboxServicer(Servicer):
 
     async def diff_settings(self, old: Values, new: Values) -> list[PropertyChange]:
         """Another region or account is another provider; its resources say what that means."""
-        return diff.compare(old, new)
+        return properties.compare(old, new)
 
     async def configure(self, given: Values) -> None:
         """Take over the provider's own settings, and say loudly that this is the sandbox."""
@@ -222,7 +222,7 @@ class SandboxServicer(Servicer):
         async def build(inputs: Mapping[str, Any]) -> groups.Group:
             # Helm takes a moment, and the first time it is built.
             return await asyncio.to_thread(
-                groups.build, request.type, request.name, inputs, self._cloud.surroundings()
+                groups.build, request.type, request.name, inputs, self._cloud.capabilities()
             )
 
         version = self._cloud.tables.package.version

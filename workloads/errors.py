@@ -1,6 +1,8 @@
-"""The one hierarchy of errors of the workloads."""
+"""Errors of the workloads, and the exit statuses of a run."""
 
 from __future__ import annotations
+
+from typing import Final
 
 
 class WorkloadError(Exception):
@@ -17,3 +19,35 @@ class StorageFullError(WorkloadError):
 
 class IntegrityError(WorkloadError):
     """What was read isn't what was written: changed, cut short, swapped, or of another key."""
+
+
+# Exit statuses tell a scheduler whether starting the run again can help.
+#
+# A program's own faults end with 1 (a trace) or 2 (refused, with the reason): they would come
+# again. The others are the machine's; names and numbers are those of sysexits.h.
+
+FAULT: Final = 1
+REFUSED: Final = 2
+
+HARDWARE: Final = 71
+"""A GPU or its driver failed (EX_OSERR): another machine may do."""
+
+LOST: Final = 74
+"""Processes of the run have gone (EX_IOERR): start all of them again."""
+
+STOPPED: Final = 75
+"""Stopped on request, with a checkpoint (EX_TEMPFAIL): run again to go on."""
+
+PROGRAM: Final = frozenset({FAULT, REFUSED})
+
+
+def worst(codes: set[int]) -> int:
+    """The status of a machine whose processes ended with ``codes``, which aren't all 0.
+
+    The program's own fault explains those of the others, a request to stop explains lost peers,
+    and whatever a signal ended (negative) is counted as lost.
+    """
+    for code in (REFUSED, FAULT, HARDWARE, STOPPED):
+        if code in codes:
+            return code
+    return LOST

@@ -1,20 +1,26 @@
-"""What a chart or a file of manifests is made of, in the order of making."""
+"""What a chart or a file of manifests is made of, and its registration with the engine."""
 
 from __future__ import annotations
 
+import asyncio
+import dataclasses
 import glob
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
+import grpc.aio
+from pulumi.runtime import proto
+from pulumi.runtime.proto import resource_pb2, resource_pb2_grpc
+
 from falaj.engine.errors import EngineError
 from falaj.engine.oci.tools import ensure
-from falaj.sandbox.charts import helm, library
-from falaj.sandbox.charts.helm import Rendering
+from falaj.sandbox.charts import library
+from falaj.sandbox.charts.library import Rendering
 from falaj.sandbox.clouds.kubernetes import has_namespace
 from falaj.sandbox.cluster.objects import SKIP_AWAIT
-from falaj.wire import ASSET, SIGNATURE
+from falaj.wire import ASSET, SIGNATURE, Values, decode, encode, has_unknown
 
 _DEFINITION: Final = "CustomResourceDefinition"
 
@@ -31,7 +37,7 @@ class Declared:
 
     @property
     def is_kept(self) -> bool:
-        """Whether it stays when the chart goes (``helm.sh/resource-policy: keep``)."""
+        """Whether it stays when the chart goes (``library.sh/resource-policy: keep``)."""
         annotations = self.manifest["metadata"].get("annotations") or {}
         return annotations.get("helm.sh/resource-policy") == "keep"
 
@@ -112,7 +118,7 @@ def _rank(manifest: Mapping[str, Any]) -> int:
     return order.index(kind) if kind in order else len(order)
 
 
-CHART: Final = "kubernetes:helm.sh/v4:Chart"
+CHART: Final = "kubernetes:library.sh/v4:Chart"
 CONFIG_GROUP: Final = "kubernetes:yaml/v2:ConfigGroup"
 CONFIG_FILE: Final = "kubernetes:yaml/v2:ConfigFile"
 
@@ -125,8 +131,8 @@ _REFUSED: Final = ("postRenderer", "verify", "keyring")
 
 
 @dataclass(frozen=True)
-class Surroundings:
-    """What templates are told of the surroundings."""
+class Capabilities:
+    """What templates and manifests are made for: Helm's ``Capabilities``, and the namespace."""
 
     namespace: str = "default"
     kube_version: str = _KUBERNETES
@@ -143,7 +149,7 @@ class Group:
     """Whether secret values went into them."""
 
 
-def build(token: str, name: str, inputs: Mapping[str, Any], surroundings: Surroundings) -> Group:
+def build(token: str, name: str, inputs: Mapping[str, Any], capabilities: Capabilities) -> Group:
     """The objects of a component.
 
     Raises:
@@ -151,7 +157,7 @@ def build(token: str, name: str, inputs: Mapping[str, Any], surroundings: Surrou
             rendered or read.
     """
     require_known(token)
-    return _RULES[token](name, inputs, surroundings)
+    return _RULES[token](name, inputs, capabilities)
 
 
 def require_known(token: str) -> None:
@@ -164,7 +170,7 @@ def require_known(token: str) -> None:
         )
 
 
-def _chart(name: str, inputs: Mapping[str, Any], surroundings: Surroundings) -> Group:
+def _chart(name: str, inputs: Mapping[str, Any], capabilities: Capabilities) -> Group:
     for key in _REFUSED:
         if inputs.get(key):
             raise EngineError(f"{name}: {key} isn't supported in the sandbox; leave it out there")
@@ -185,17 +191,17 @@ def _chart(name: str, inputs: Mapping[str, Any], surroundings: Surroundings) -> 
                 "`falaj sandbox charts --help`"
             ],
         )
-    namespace = str(inputs.get("namespace") or surroundings.namespace)
+    namespace = str(inputs.get("namespace") or capabilities.namespace)
     rendering = Rendering(
         release=str(inputs.get("name") or name),
         namespace=namespace,
         values=_mapping(name, "values", inputs.get("values")),
         value_files=[_text(name, each) for each in inputs.get("valueYamlFiles") or []],
         skip_crds=bool(inputs.get("skipCrds")),
-        kube_version=surroundings.kube_version,
-        api_versions=surroundings.api_versions,
+        kube_version=capabilities.kube_version,
+        api_versions=capabilities.api_versions,
     )
-    text = helm.render(ensure("helm"), found, rendering, charts)
+    text = library.render(ensure("helm"), found, rendering, charts)
     manifests = library.read_manifests(text, f"what chart {found.name} renders")
     warnings = []
     if library.metadata(found.path).get("deprecated"):
@@ -203,7 +209,7 @@ def _chart(name: str, inputs: Mapping[str, Any], surroundings: Surroundings) -> 
     return Group(_declared(name, inputs, manifests, namespace), warnings)
 
 
-def _config_group(name: str, inputs: Mapping[str, Any], surroundings: Surroundings) -> Group:
+def _config_group(name: str, inputs: Mapping[str, Any], capabilities: Capabilities) -> Group:
     manifests: list[dict[str, Any]] = []
     for each in inputs.get("objs") or []:
         manifests += library.expanded(each, f"{name}: objs")
@@ -212,13 +218,13 @@ def _config_group(name: str, inputs: Mapping[str, Any], surroundings: Surroundin
             manifests += _file(path)
     if inputs.get("yaml"):
         manifests += library.read_manifests(str(inputs["yaml"]), f"{name}: yaml")
-    return Group(_declared(name, inputs, manifests, surroundings.namespace), [])
+    return Group(_declared(name, inputs, manifests, capabilities.namespace), [])
 
 
-def _config_file(name: str, inputs: Mapping[str, Any], surroundings: Surroundings) -> Group:
+def _config_file(name: str, inputs: Mapping[str, Any], capabilities: Capabilities) -> Group:
     if not inputs.get("file"):
         raise EngineError(f"{name}: missing argument 'file'")
-    return Group(_declared(name, inputs, _file(str(inputs["file"])), surroundings.namespace), [])
+    return Group(_declared(name, inputs, _file(str(inputs["file"])), capabilities.namespace), [])
 
 
 def _declared(
@@ -264,8 +270,139 @@ def _mapping(name: str, key: str, value: Any) -> Mapping[str, Any]:
     return value
 
 
-_RULES: Final[Mapping[str, Callable[[str, Mapping[str, Any], Surroundings], Group]]] = {
+_RULES: Final[Mapping[str, Callable[[str, Mapping[str, Any], Capabilities], Group]]] = {
     CHART: _chart,
     CONFIG_GROUP: _config_group,
     CONFIG_FILE: _config_file,
 }
+
+
+# Registration of a component and its objects with the engine, as the vendor's provider does it.
+
+_REFERENCE: Final = "5cf8f73096256a8f31e491e813e4eb8e"
+_MESSAGE_LIMIT: Final = 400 << 20  # the engine's own limit on messages
+_SECRET_FIELDS: Final = {"kubernetes:core/v1:Secret": frozenset({"data", "stringData"})}
+# What the engine tells of the component's options, by its own names; the children inherit the
+# rest from the component.
+_OPTIONS: Final = ("protect", "retainOnDelete", "deletedWith")
+
+Warn = Callable[[str, str], None]
+"""Shows a warning beside a resource, given its URN."""
+
+
+async def construct(
+    request: proto.ConstructRequest,
+    version: str,
+    build: Callable[[Mapping[str, Any]], Awaitable[Group]],
+    warn: Warn,
+) -> proto.ConstructResponse:
+    """Make a component with all its objects.
+
+    Args:
+        version: of the provider, for objects without one of their own.
+        build: the objects, from the component's arguments.
+        warn: shows a warning.
+
+    Raises:
+        EngineError: the engine refuses the component or one of its objects.
+    """
+    require_known(request.type)
+    inputs, secrets = decode(request.inputs, assets=True)
+    options = [("grpc.max_receive_message_length", _MESSAGE_LIMIT)]
+    async with grpc.aio.insecure_channel(request.monitorEndpoint, options=options) as channel:
+        monitor = resource_pb2_grpc.ResourceMonitorStub(channel)
+        urn = await _register_component(monitor, request, inputs, secrets)
+        made: list[tuple[str, str]] = []
+        if has_unknown(inputs):
+            warn(
+                f"{request.name}: arguments aren't known before the update; the preview shows "
+                "none of its objects",
+                urn,
+            )
+        else:
+            group = await build(inputs)
+            for text in group.warnings:
+                warn(text, urn)
+            # What a secret value became can't be told apart in what was rendered.
+            group = dataclasses.replace(group, is_secret=bool(secrets))
+            made = await _register_all(monitor, request, urn, version, group)
+        references = [{SIGNATURE: _REFERENCE, "urn": u, "id": i} for u, i in made]
+        outputs = encode({"resources": references})
+        await _call(
+            monitor.RegisterResourceOutputs,
+            resource_pb2.RegisterResourceOutputsRequest(urn=urn, outputs=outputs),
+            request.name,
+        )
+    return proto.ConstructResponse(urn=urn, state=outputs)
+
+
+async def _register_component(
+    monitor: Any, request: proto.ConstructRequest, inputs: Values, secrets: frozenset[str]
+) -> str:
+    asked = resource_pb2.RegisterResourceRequest(
+        type=request.type,
+        name=request.name,
+        parent=request.parent,
+        custom=False,
+        object=encode(inputs, secrets),
+        dependencies=list(request.dependencies),
+        providers=dict(request.providers),
+        aliases=list(request.aliases),
+        acceptSecrets=True,
+        acceptResources=True,
+        supportsPartialValues=True,
+    )
+    for name in _OPTIONS:
+        if request.HasField(name) if name != "deletedWith" else request.deletedWith:
+            setattr(asked, name, getattr(request, name))
+    return (await _call(monitor.RegisterResource, asked, request.name)).urn
+
+
+async def _register_all(
+    monitor: Any,
+    request: proto.ConstructRequest,
+    parent: str,
+    version: str,
+    group: Group,
+) -> list[tuple[str, str]]:
+    """URNs and ids of all objects; each is registered when those it waits for are there."""
+    provider = request.providers.get("kubernetes", "")
+    tasks: list[asyncio.Task[tuple[str, str]]] = []
+
+    async def register(each: Declared) -> tuple[str, str]:
+        waited = [(await tasks[place])[0] for place in each.after]
+        hidden = _SECRET_FIELDS.get(each.token, frozenset[str]()) & frozenset(each.manifest)
+        if group.is_secret:
+            hidden = frozenset(each.manifest) - {"apiVersion", "kind", "metadata"}
+        asked = resource_pb2.RegisterResourceRequest(
+            type=each.token,
+            name=each.name,
+            parent=parent,
+            custom=True,
+            object=encode(dict(each.manifest), hidden),
+            dependencies=waited,
+            provider=provider,
+            version=version,
+            acceptSecrets=True,
+            supportsPartialValues=True,
+        )
+        if each.is_kept or (request.HasField("retainOnDelete") and request.retainOnDelete):
+            asked.retainOnDelete = True
+        answer = await _call(monitor.RegisterResource, asked, each.name)
+        return answer.urn, answer.id
+
+    for each in group.objects:
+        tasks.append(asyncio.create_task(register(each)))
+    done = await asyncio.gather(*tasks, return_exceptions=True)
+    for each in done:
+        if isinstance(each, BaseException):
+            raise each
+    return [each for each in done if not isinstance(each, BaseException)]
+
+
+async def _call(method: Any, asked: Any, name: str) -> Any:
+    try:
+        return await method(asked)
+    except grpc.aio.AioRpcError as error:
+        # The engine has said why, beside the resource itself.
+        raise EngineError(f"{name} wasn't made: {error.details() or 'see above'}") from error

@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from falaj.engine.errors import EngineError
 from falaj.sandbox import faults, urns
-from falaj.sandbox.charts.groups import Surroundings
+from falaj.sandbox.charts.groups import Capabilities
 from falaj.sandbox.cloud import MADE_IN, MARK, Cloud
 from falaj.sandbox.clouds.model import CloudModel, Made, Problem, Properties
 from falaj.sandbox.clouds.vendor import RELEASE
@@ -66,10 +66,10 @@ class Cluster(Cloud):
         """This one; what no API server knows is only made up."""
         return self._made_up if token == RELEASE else self
 
-    def surroundings(self) -> Surroundings:
+    def capabilities(self) -> Capabilities:
         """What charts are told of the control plane."""
         version, served = self._addresses.served()
-        return Surroundings(super().surroundings().namespace, version, served)
+        return Capabilities(super().capabilities().namespace, version, served)
 
     def cancel(self) -> None:
         """Stop waiting for objects."""

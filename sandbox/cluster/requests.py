@@ -7,7 +7,7 @@ import binascii
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from falaj.sandbox import diff
+from falaj.sandbox import properties
 from falaj.sandbox.clouds.model import Properties
 from falaj.sandbox.cluster import objects, readiness
 from falaj.sandbox.cluster.connection import ApiError, Connection, retried
@@ -121,7 +121,7 @@ class Requests:
             return []
         wanted = self.rehearse(token, inputs, address, manager)
         now = drifted(inputs, with_texts(inputs, wanted), with_texts(inputs, found))
-        return diff.compare(now, inputs)
+        return properties.compare(now, inputs)
 
     def replacing(
         self,
@@ -215,7 +215,7 @@ def drifted(inputs: Any, wanted: Any, live: Any) -> Any:
             for key, value in inputs.items()
             if key in live or key not in wanted
         }
-    if diff.is_list(inputs) and diff.is_list(wanted) and diff.is_list(live):
+    if properties.is_list(inputs) and properties.is_list(wanted) and properties.is_list(live):
         return _entries(inputs, wanted, live)
     return live
 

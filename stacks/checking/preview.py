@@ -17,7 +17,7 @@ from falaj.policies.model import PolicyError
 from falaj.policies.outcome import RECORD_FOLDER, read_records
 from falaj.policies.reports.result import AnsweredBy, StackResult
 from falaj.policies.state import PROVIDERS, readable, stack_of_states
-from falaj.sandbox.schema.tables import SDKS
+from falaj.sandbox.schema import SDKS
 from falaj.stacks.checking.records import outcomes_of, resources_of
 from falaj.stacks.checking.subject import Subject
 from falaj.stacks.command.cloud import prepare_cloud

@@ -18,7 +18,7 @@ from falaj.policies.reports.result import AnsweredBy, StackResult
 from falaj.policies.rules import all_rules, rules_of
 from falaj.policies.state import stack_of_export
 from falaj.sandbox.activation import is_asked
-from falaj.sandbox.state import made_in_sandbox
+from falaj.sandbox.prediction import made_in_sandbox
 from falaj.stacks.checking.records import outcomes_of, resources_of
 from falaj.stacks.checking.subject import Subject
 from falaj.stacks.command.pulumi import Pulumi

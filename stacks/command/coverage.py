@@ -12,7 +12,7 @@ from falaj.policies.controls import frameworks, rules_by_control
 from falaj.policies.model import Rule, kind_of
 from falaj.policies.rules import all_rules
 from falaj.sandbox.models import PACKAGES
-from falaj.sandbox.schema.tables import Tables
+from falaj.sandbox.schema import Tables
 from falaj.stacks.command.console import table
 
 _WHOLE_PACKAGE: Final = re.compile(r"[\w-]+:[*:]*")

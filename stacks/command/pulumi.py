@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import IO, Any, cast
 
 from falaj.engine import install, launch, locks
-from falaj.sandbox import activation, prediction, state
+from falaj.sandbox import activation, prediction
 from falaj.stacks.command.console import say
 from falaj.stacks.command.project import StackFile
 from falaj.stacks.command.workspace import make_workspace
@@ -142,7 +142,7 @@ class Pulumi:
         Raises:
             EngineError: the state has resources of the sandbox.
         """
-        state.refuse_sandbox_state(self.exported())
+        prediction.refuse_sandbox_state(self.exported())
 
     def release(self) -> None:
         """Let a destroy take everything of a sandboxed stack, the protected and retained as well.

@@ -16,15 +16,14 @@ from typing import Any
 import pytest
 from pytest_benchmark.fixture import BenchmarkFixture
 
-from falaj.workloads.optimization.comparison import score
-from falaj.workloads.optimization.export import assemble, export_module
-from falaj.workloads.optimization.pipeline import serving_of
-from falaj.workloads.optimization.quantise import pick_rows, quantise
-from falaj.workloads.optimization.runtime import (
+from falaj.workloads.optimization.comparison import (
     needs_reduced_range,
     open_session,
     relevant_cpu_flags,
+    score,
 )
+from falaj.workloads.optimization.export import assemble, export_module, pick_rows, quantise
+from falaj.workloads.optimization.pipeline import serving_of
 from falaj.workloads.training.checkpoint import load_rows, load_trained
 
 pytestmark = pytest.mark.benchmark_suite

@@ -13,7 +13,7 @@ import pytest
 from pytest_benchmark.fixture import BenchmarkFixture
 
 from falaj.sandbox.inprocess import Declared
-from falaj.sandbox.schema.tables import Tables
+from falaj.sandbox.schema import Tables
 from falaj.wire import Unknown
 from tests.stacks.conftest import Project
 from tests.stacks.in_mocks import SIX, declare, shipped

@@ -21,8 +21,7 @@ from falaj.engine.gobuild import module_folders
 from falaj.engine.oci.tools import ensure
 from falaj.engine.progress import to_stderr
 from falaj.sandbox.charts import library
-from falaj.sandbox.charts.helm import Rendering, render
-from falaj.sandbox.charts.library import Chart, missing_dependencies
+from falaj.sandbox.charts.library import Chart, Rendering, missing_dependencies, render
 from tests.components.kubernetes.platforms import spec, values
 from tests.components.kubernetes.test_platform_monitoring import EXPRESSIONS
 

@@ -7,8 +7,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from falaj.sandbox.schema import types
-from falaj.sandbox.schema.tables import Tables
+from falaj.sandbox import schema
+from falaj.sandbox.schema import Tables
 from falaj.wire import SIGNATURE, Unknown
 
 MISSPELT = "misspelt property"
@@ -57,7 +57,7 @@ def _to(value: Any) -> Any:
 
 
 def _object(
-    tables: Tables, kind: types.ObjectType, given: Mapping[str, Any], steps: tuple[Any, ...]
+    tables: Tables, kind: schema.ObjectType, given: Mapping[str, Any], steps: tuple[Any, ...]
 ) -> Iterator[tuple[str, tuple[Any, ...], Any]]:
     for name, value in given.items():
         known = kind.properties.get(name)
@@ -71,28 +71,28 @@ def _object(
 
 
 def _value(
-    tables: Tables, kind: types.Type, value: Any, steps: tuple[Any, ...]
+    tables: Tables, kind: schema.Type, value: Any, steps: tuple[Any, ...]
 ) -> Iterator[tuple[str, tuple[Any, ...], Any]]:
-    if isinstance(value, Unknown) or kind == types.ANY:
+    if isinstance(value, Unknown) or kind == schema.ANY:
         return
     match kind:
-        case types.Choice(_, _, is_open):
+        case schema.Choice(_, _, is_open):
             if not is_open:
                 yield WRONG_CHOICE, steps, _to(f"{value}x")
             yield WRONG_TYPE, steps, _to([])
-        case types.Scalar("string"):
+        case schema.Scalar("string"):
             yield WRONG_TYPE, steps, _to(5)
-        case types.Scalar():
+        case schema.Scalar():
             yield WRONG_TYPE, steps, _to("five")
-        case types.ListOf(item):
+        case schema.ListOf(item):
             yield WRONG_TYPE, steps, _to("one")
             for index, entry in enumerate(value):
                 yield from _value(tables, item, entry, (*steps, index))
-        case types.MapOf(item):
+        case schema.MapOf(item):
             yield WRONG_TYPE, steps, _to("one")
             for key, entry in value.items():
                 yield from _value(tables, item, entry, (*steps, key))
-        case types.Reference(name) if isinstance(value, Mapping) and SIGNATURE not in value:
+        case schema.Reference(name) if isinstance(value, Mapping) and SIGNATURE not in value:
             yield WRONG_TYPE, steps, _to("one")
             yield from _object(tables, tables.objects[name], value, steps)
         case _:

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from falaj.sandbox.clouds.inputs import Inputs
-from falaj.sandbox.clouds.kinds import Rule
-from falaj.sandbox.clouds.rules import (
+from falaj.sandbox.clouds.kinds import (
+    Rule,
     absent,
     all_of,
     any_of,

@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from falaj.engine.errors import EngineError
-from falaj.sandbox.charts import groups, helm, library
-from falaj.sandbox.charts.groups import CHART, CONFIG_FILE, CONFIG_GROUP, Surroundings, declared
+from falaj.sandbox.charts import groups, library
+from falaj.sandbox.charts.groups import CHART, CONFIG_FILE, CONFIG_GROUP, Capabilities, declared
 from falaj.wire import ASSET, SIGNATURE
 
 SPACE = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "ns"}}
@@ -46,7 +46,7 @@ def put(charts: Path, name: str, version: str, **about: Any) -> Path:
         "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: '{{ .Release.Name }}-c'}\n"
         "data: {colour: '{{ .Values.colour }}', of: '{{ .Capabilities.KubeVersion.Version }}'}\n"
         "---\napiVersion: batch/v1\nkind: Job\n"
-        "metadata: {name: hook, annotations: {helm.sh/hook: pre-install}}\n"
+        "metadata: {name: hook, annotations: {library.sh/hook: pre-install}}\n"
     )
     return folder
 
@@ -125,7 +125,7 @@ def test_charts_are_found_by_name_and_version(
 
 def test_chart_that_is_not_there_is_said_loudly(charts: Path) -> None:
     found = groups.build(
-        CHART, "k", {"chart": "oci://x/kueue", "version": "1.2.3"}, Surroundings()
+        CHART, "k", {"chart": "oci://x/kueue", "version": "1.2.3"}, Capabilities()
     )
     assert found.objects == []
     assert "NOTHING OF IT IS MADE OR CHECKED" in found.warnings[0]
@@ -154,7 +154,7 @@ def test_components_with_wrong_arguments(
     put(charts, "c", "1.0.0")
     monkeypatch.chdir(charts)
     with pytest.raises(EngineError, match=reason):
-        groups.build(token, "k", inputs, Surroundings())
+        groups.build(token, "k", inputs, Capabilities())
 
 
 def test_group_of_texts_objects_and_files(tmp_path: Path) -> None:
@@ -165,7 +165,7 @@ def test_group_of_texts_objects_and_files(tmp_path: Path) -> None:
         "yaml": yaml.safe_dump_all([settings("text"), None, SPACE]),
         "resourcePrefix": "",
     }
-    found = groups.build(CONFIG_GROUP, "g", inputs, Surroundings("ns"))
+    found = groups.build(CONFIG_GROUP, "g", inputs, Capabilities("ns"))
     assert [each.name for each in found.objects] == [
         "ns", "ns/given", "ns/from-file", "ns/text",
     ]  # fmt: skip
@@ -183,14 +183,14 @@ def test_charts_that_a_chart_needs(charts: Path, tmp_path: Path) -> None:
     ]
     chart = library.described(put(charts, "c", "1.0.0", dependencies=needs))
     with pytest.raises(EngineError, match=r"c 1.0.0 depends on other 1.0.0, which it doesn't"):
-        helm.staged(chart, {}, charts, tmp_path / "first")
+        library.staged(chart, {}, charts, tmp_path / "first")
     put(charts, "other", "1.0.0")
     (tmp_path / "work").mkdir()
-    staged = helm.staged(chart, {}, charts, tmp_path / "work")
+    staged = library.staged(chart, {}, charts, tmp_path / "work")
     assert [each["name"] for each in library.metadata(staged)["dependencies"]] == ["other"]
     assert library.missing_dependencies(staged) == []
     with pytest.raises(EngineError, match=r"depends on extra 1.0.0"):
-        helm.staged(chart, {"extra": {"enabled": True}}, charts, tmp_path / "last")
+        library.staged(chart, {"extra": {"enabled": True}}, charts, tmp_path / "last")
 
 
 def test_chart_of_no_known_module_is_refused(charts: Path) -> None:
@@ -204,12 +204,12 @@ def test_helm_renders_values_and_leaves_hooks_out(charts: Path) -> None:
     put(charts, "c", "1.0.0")
     file = {SIGNATURE: ASSET, "text": "colour: green\n"}
     inputs = {"chart": "c", "version": "1.0.0", "namespace": "ns", "valueYamlFiles": [file]}
-    found = groups.build(CHART, "rel", inputs, Surroundings(kube_version="v1.36.0"))
+    found = groups.build(CHART, "rel", inputs, Capabilities(kube_version="v1.36.0"))
     assert [each.name for each in found.objects] == ["rel:ns/rel-c"]
     assert found.objects[0].manifest["data"] == {"colour": "green", "of": "v1.36.0"}
     inputs["values"] = {"colour": "blue"}
-    found = groups.build(CHART, "rel", inputs, Surroundings())
+    found = groups.build(CHART, "rel", inputs, Capabilities())
     assert found.objects[0].manifest["data"]["colour"] == "blue"
     (charts / "c-1.0.0" / "templates" / "bad.yaml").write_text('{{ fail "no such colour" }}')
     with pytest.raises(EngineError, match=r"chart c 1.0.0 can't be rendered: .*no such colour"):
-        groups.build(CHART, "rel", inputs, Surroundings())
+        groups.build(CHART, "rel", inputs, Capabilities())

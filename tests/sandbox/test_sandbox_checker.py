@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from falaj.sandbox import schema
 from falaj.sandbox.checker import Checker
-from falaj.sandbox.schema import types
-from falaj.sandbox.schema.tables import Tables
+from falaj.sandbox.schema import Tables
 from falaj.wire import ARCHIVE, ASSET, SIGNATURE, UNKNOWN
 from tests.examples import examples
 from tests.sandbox.mutants import MISSING, MISSPELT, WRONG_CHOICE, WRONG_TYPE, mutants
@@ -261,20 +261,20 @@ def test_no_input_whatever_raises(data: st.DataObject, token: str) -> None:
         assert problem.reason
 
 
-def valid(tables: Tables, kind: types.Type, depth: int) -> st.SearchStrategy[Any]:
+def valid(tables: Tables, kind: schema.Type, depth: int) -> st.SearchStrategy[Any]:
     """Values that a type promises to take."""
     match kind:
-        case types.Choice(_, values, _):
+        case schema.Choice(_, values, _):
             return st.sampled_from(values)
-        case types.ListOf(item):
+        case schema.ListOf(item):
             return st.lists(valid(tables, item, depth), max_size=2)
-        case types.MapOf(item):
+        case schema.MapOf(item):
             return st.dictionaries(st.text(max_size=4), valid(tables, item, depth), max_size=2)
-        case types.Reference(name):
+        case schema.Reference(name):
             return valid_object(tables, tables.objects[name], depth - 1)
-        case types.Either(members):
+        case schema.Either(members):
             return st.one_of(*(valid(tables, member, depth) for member in members))
-        case types.Scalar(name):
+        case schema.Scalar(name):
             return {
                 "any": JSON,
                 "string": st.text(max_size=4),
@@ -287,7 +287,7 @@ def valid(tables: Tables, kind: types.Type, depth: int) -> st.SearchStrategy[Any
 
 
 def valid_object(
-    tables: Tables, kind: types.ObjectType, depth: int
+    tables: Tables, kind: schema.ObjectType, depth: int
 ) -> st.SearchStrategy[dict[str, Any]]:
     required = {n: p for n, p in kind.properties.items() if p.required}
     optional = {n: p for n, p in kind.properties.items() if not p.required} if depth > 0 else {}

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from falaj.sandbox.diff import compare
+from falaj.sandbox.properties import compare
 from falaj.wire import UNKNOWN
 from falaj.wire.changes import ChangeKind, PropertyChange
 

@@ -16,7 +16,7 @@ from falaj.sandbox import activation, faults
 from falaj.sandbox.cloud import MARK
 from falaj.sandbox.drift import set_property
 from falaj.sandbox.faults import Fault
-from falaj.sandbox.state import made_in_sandbox
+from falaj.sandbox.prediction import made_in_sandbox
 from falaj.sandbox.store import Store
 from tests.engine.conftest import Project
 

@@ -14,9 +14,8 @@ import pulumi
 import pytest
 
 from falaj.engine.errors import EngineError
-from falaj.sandbox.schema import types
-from falaj.sandbox.schema.tables import Package, Tables, dump, load
-from falaj.sandbox.schema.types import HintReader
+from falaj.sandbox import schema
+from falaj.sandbox.schema import HintReader, Package, Tables, dump, load
 
 SUBNET = "aws:ec2/subnet:Subnet"
 
@@ -43,31 +42,34 @@ class NodeArgs:
     def inner(self) -> pulumi.Input[NodeArgs | None]: ...
 
 
-def read(hint: Any) -> types.Type:
+def read(hint: Any) -> schema.Type:
     return HintReader(lambda _: False)._type(hint)
 
 
 @pytest.mark.parametrize(
     ("hint", "kind"),
     [
-        (pulumi.Input[str], types.STRING),
-        (pulumi.Input[Optional[bool]], types.BOOLEAN),
-        (pulumi.Input[Optional[float]], types.NUMBER),
-        (pulumi.Input[Any], types.ANY),
-        (Optional[pulumi.Input[int]], types.INTEGER),
-        (Literal["v1"], types.Choice("", ("v1",))),
-        (Union[str, Colour], types.Choice("Colour", ("Red", "Blue"))),
-        (Sequence[pulumi.Input[str]], types.ListOf(types.STRING)),
-        (Mapping[str, pulumi.Input[Colour]], types.MapOf(types.Choice("Colour", ("Red", "Blue")))),
-        (Union[int, str], types.Either((types.INTEGER, types.STRING))),
-        (Union[pulumi.Asset, pulumi.Archive], types.Either((types.ASSET, types.ARCHIVE))),
-        (Union[str, Any], types.ANY),
-        (pulumi.Resource, types.STRING),
-        (complex, types.ANY),
-        ({}, types.ANY),
+        (pulumi.Input[str], schema.STRING),
+        (pulumi.Input[Optional[bool]], schema.BOOLEAN),
+        (pulumi.Input[Optional[float]], schema.NUMBER),
+        (pulumi.Input[Any], schema.ANY),
+        (Optional[pulumi.Input[int]], schema.INTEGER),
+        (Literal["v1"], schema.Choice("", ("v1",))),
+        (Union[str, Colour], schema.Choice("Colour", ("Red", "Blue"))),
+        (Sequence[pulumi.Input[str]], schema.ListOf(schema.STRING)),
+        (
+            Mapping[str, pulumi.Input[Colour]],
+            schema.MapOf(schema.Choice("Colour", ("Red", "Blue"))),
+        ),
+        (Union[int, str], schema.Either((schema.INTEGER, schema.STRING))),
+        (Union[pulumi.Asset, pulumi.Archive], schema.Either((schema.ASSET, schema.ARCHIVE))),
+        (Union[str, Any], schema.ANY),
+        (pulumi.Resource, schema.STRING),
+        (complex, schema.ANY),
+        ({}, schema.ANY),
     ],
 )
-def test_annotations_are_read(hint: Any, kind: types.Type) -> None:
+def test_annotations_are_read(hint: Any, kind: schema.Type) -> None:
     assert read(hint) == kind
 
 
@@ -75,8 +77,10 @@ def test_type_that_holds_itself_is_read_once() -> None:
     reader = HintReader(lambda _: False)
     found = reader.input_object(NodeArgs)
     assert list(reader.objects) == [found.name]
-    assert found.properties["keyId"] == types.Property(types.STRING, True, "key_id")
-    assert found.properties["inner"] == types.Property(types.Reference(found.name), False, "inner")
+    assert found.properties["keyId"] == schema.Property(schema.STRING, True, "key_id")
+    assert found.properties["inner"] == schema.Property(
+        schema.Reference(found.name), False, "inner"
+    )
 
 
 def test_package_without_an_sdk_says_which_extra_to_install(

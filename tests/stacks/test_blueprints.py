@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from falaj.sandbox.inprocess import Sandbox, SandboxMocks
-from falaj.sandbox.schema.tables import Tables
+from falaj.sandbox.schema import Tables
 from falaj.stacks.errors import SettingsError
 from falaj.wire import Unknown
 from tests.examples import examples

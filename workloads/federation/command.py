@@ -7,9 +7,8 @@ import re
 import sys
 from pathlib import Path
 
-from falaj.workloads.errors import WorkloadError
+from falaj.workloads.errors import REFUSED, WorkloadError
 from falaj.workloads.files import read_bytes, read_json
-from falaj.workloads.statuses import REFUSED
 from falaj.workloads.training.progress import Progress
 from falaj.workloads.training.snapshot import open_keyring
 from falaj.workloads.training.stopping import StopRequest
@@ -19,7 +18,7 @@ _PLACE = re.compile(r"^(\[[0-9a-fA-F:.]+\]|[A-Za-z0-9.-]+):(\d{1,5})$")
 
 
 def main(arguments: list[str]) -> int:
-    """Run the command line; return 0 or one of `falaj.workloads.statuses`."""
+    """Run the command line; return 0 or one of `falaj.workloads.errors`."""
     options = build_parser().parse_args(arguments)
     stop = StopRequest()
     stop.install()
@@ -84,9 +83,9 @@ def _add_common(parser: argparse.ArgumentParser) -> None:
 
 
 def _coordinator(options: argparse.Namespace, stop: StopRequest) -> int:
-    from falaj.workloads.federation import coordinator, server  # noqa: PLC0415 - they import torch
+    from falaj.workloads.federation import coordinator  # noqa: PLC0415 - they import torch
+    from falaj.workloads.federation.coordinator import Rounds, Rules  # noqa: PLC0415
     from falaj.workloads.federation.plan import Plan, Task  # noqa: PLC0415
-    from falaj.workloads.federation.rounds import Rounds, Rules  # noqa: PLC0415
     from falaj.workloads.training.snapshot import open_dataset  # noqa: PLC0415
 
     _check(options)
@@ -104,12 +103,12 @@ def _coordinator(options: argparse.Namespace, stop: StopRequest) -> int:
     it = coordinator.federation(
         dataset, plan, rules, output=options.output, keyring=keyring, patience=options.patience
     )
-    context = server.server_context(options.authority, options.certificate, options.key)
+    context = coordinator.server_context(options.authority, options.certificate, options.key)
     place = _place("--listen", options.listen)
 
-    def serve(task: Task, rounds: Rounds, traffic: Path) -> server.Server:
+    def serve(task: Task, rounds: Rounds, traffic: Path) -> coordinator.Server:
         try:
-            return server.Server(place, context, task, rounds, tokens=tokens, traffic=traffic)
+            return coordinator.Server(place, context, task, rounds, tokens=tokens, traffic=traffic)
         except OSError as error:
             raise WorkloadError(
                 f"--listen {options.listen} can't be listened on: {error.strerror}"

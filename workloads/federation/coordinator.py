@@ -1,25 +1,33 @@
-"""The coordinator: serves the rounds, and leaves a finished run as training does."""
+"""The coordinator: keeps and serves the rounds, and leaves a finished run as training does."""
 
 from __future__ import annotations
 
+import hashlib
+import hmac
 import json
 import math
+import re
+import ssl
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from http import HTTPStatus
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
-from falaj.workloads.errors import WorkloadError
+import torch
+from torch import Tensor
+
+from falaj.workloads.errors import LOST, STOPPED, WorkloadError
 from falaj.workloads.federation import updates
 from falaj.workloads.federation.plan import Plan, Task, task_of
-from falaj.workloads.federation.rounds import Rounds, Rules
-from falaj.workloads.federation.server import TRAFFIC, Server
+from falaj.workloads.federation.updates import Update
 from falaj.workloads.files import write_json_atomic
 from falaj.workloads.registry.keyring import KeyRing
-from falaj.workloads.statuses import LOST, STOPPED
-from falaj.workloads.training import launcher
+from falaj.workloads.registry.sealed import artifact_path
+from falaj.workloads.training import checkpoint, launcher
 from falaj.workloads.training import record as records
 from falaj.workloads.training.batches import PreparedData, prepare
 from falaj.workloads.training.loop import Position
@@ -28,6 +36,334 @@ from falaj.workloads.training.progress import Progress
 from falaj.workloads.training.session import Setting, evaluate, finish, report_finished
 from falaj.workloads.training.snapshot import Dataset, digest, make_folder
 from falaj.workloads.training.stopping import StopRequest
+
+# The rounds of a federation: which model is out, who answered, and what becomes of it.
+
+STATE = "federation"
+
+
+class LateError(WorkloadError):
+    """An update for a round that isn't open, or a second one of the same site."""
+
+
+@dataclass(frozen=True)
+class Rules:
+    """When a round is over, and what protects a site.
+
+    Attributes:
+        sites: names of all sites.
+        least: fewest that must answer.
+        seconds: how long a round waits for the others once that many did.
+        noise: standard deviation of the noise in the mean, in units of ``clip / sites``; 0: none.
+    """
+
+    sites: frozenset[str]
+    least: int
+    seconds: float
+    noise: float
+
+
+class Rounds:
+    """The state of a federation, which threads share; kept on disk after each round.
+
+    Args:
+        task: what is learned.
+        rules: when a round is over.
+        folder: of the run.
+        keyring: seals the state; None leaves it plain.
+    """
+
+    def __init__(self, task: Task, rules: Rules, folder: Path, keyring: KeyRing | None) -> None:
+        self._task, self._rules = task, rules
+        self._path, self._keyring = folder / STATE, keyring
+        self._changed = threading.Condition()
+        self._answers: dict[str, Update] = {}
+        torch.manual_seed(task.plan.seed)
+        module = task.build()
+        self._model = {name: tensor.clone() for name, tensor in module.state_dict().items()}
+        self._context = f"federation:{digest(task.to_bytes().decode())}".encode()
+        self.number = 0
+        self.resumed = artifact_path(self._path, keyring).exists()
+        if self.resumed:
+            self._restore()
+        self._message = updates.encode(self._model)
+
+    @property
+    def model(self) -> Mapping[str, Tensor]:
+        """The model of the round under way."""
+        return self._model
+
+    def open(self) -> int | None:
+        """Number of the round under way; None when all are done."""
+        with self._changed:
+            return self.number if self.number < self._task.plan.rounds else None
+
+    def answered(self, site: str) -> bool:
+        """Whether a site's update of the round under way is here: one sent to a coordinator that
+        died is not."""
+        with self._changed:
+            return site in self._answers
+
+    def message(self, number: int) -> bytes:
+        """The model that a round starts with.
+
+        Raises:
+            LateError: that round isn't open.
+        """
+        with self._changed:
+            if number != self.number:
+                raise LateError(f"round {number} isn't open: {self.number} is")
+            return self._message
+
+    def answer(self, number: int, site: str, data: bytes) -> None:
+        """Take a site's update.
+
+        Raises:
+            MessageError: it isn't the model's tensors.
+            LateError: the round is over, or the site has answered.
+        """
+        tensors, numbers = updates.decode(data, self._model)
+        rows, loss = updates.numbers_of(numbers)
+        if not self._task.plan.equal and rows == 0:
+            raise updates.MessageError("an update without rows can't be counted by them")
+        # A site can't weigh more than the rules let it, whatever it sends.
+        tensors = updates.clipped(tensors, self._task.plan.clip)
+        update = Update(tensors, 0 if self._task.plan.equal else rows, loss)
+        with self._changed:
+            if number != self.number:
+                raise LateError(f"round {number} isn't open: {self.number} is")
+            if site in self._answers:
+                raise LateError(f"{site} has answered in round {number}")
+            self._answers[site] = update
+            self._changed.notify_all()
+
+    def wait(self, seconds: float) -> bool:
+        """Wait up to ``seconds``; whether the round under way can be closed."""
+        until = time.monotonic() + seconds
+        with self._changed:
+            while not self._complete():
+                left = until - time.monotonic()
+                if left <= 0 or not self._changed.wait(left):
+                    break
+            return self._complete()
+
+    def close(self, *, timed_out: bool = False) -> dict[str, Any] | None:
+        """Average what was sent and open the next round.
+
+        Args:
+            timed_out: whether the fewest sites are enough.
+
+        Returns:
+            Round, sites and mean loss; None where too few have answered.
+        """
+        with self._changed:
+            enough = self._complete() or (timed_out and len(self._answers) >= self._rules.least)
+            if not enough:
+                return None
+            sites = sorted(self._answers)
+            answers = [self._answers[site] for site in sites]
+            change = updates.mean(answers)
+            if self._rules.noise > 0:
+                deviation = self._rules.noise * self._task.plan.clip / len(answers)
+                # From the system's entropy: whoever knew the seed could take the noise out.
+                generator = torch.Generator()
+                generator.seed()
+                change = updates.noised(change, deviation, generator)
+            self._model = {
+                name: tensor + change[name].to(tensor.dtype)
+                for name, tensor in self._model.items()
+            }
+            self._answers = {}
+            self.number += 1
+            self._message = updates.encode(self._model)
+            self._save()
+            loss = sum(each.loss for each in answers) / len(answers)
+            return {"round": self.number, "sites": sites, "loss": loss}
+
+    def _complete(self) -> bool:
+        return len(self._answers) == len(self._rules.sites)
+
+    def _save(self) -> None:
+        state = {"number": self.number, "model": self._model}
+        checkpoint.save(self._path, state, self._keyring, self._context)
+
+    def _restore(self) -> None:
+        """Go on after the last round that was closed; a changed task is another federation.
+
+        Raises:
+            WorkloadError: the state is of another task, damaged, or sealed with other keys.
+        """
+        state = checkpoint.load(self._path, self._keyring, self._context)
+        if {n: t.shape for n, t in state["model"].items()} != {
+            n: t.shape for n, t in self._model.items()
+        }:
+            raise WorkloadError(
+                f"{self._path} is of a federation with another model: choose another --output"
+            )
+        self.number, self._model = int(state["number"]), dict(state["model"])
+
+
+# The coordinator's HTTPS: TLS 1.3, a certificate and a token of each site, a line per request.
+
+TRAFFIC = "traffic.jsonl"
+_MODEL = re.compile(r"^/v1/rounds/(\d{1,6})/model$")
+_UPDATE = re.compile(r"^/v1/rounds/(\d{1,6})/update$")
+_IDLE_SECONDS = 60
+
+
+def server_context(authority: Path, certificate: Path, key: Path) -> ssl.SSLContext:
+    """TLS 1.3, nothing older, and no caller without a certificate of the authority.
+
+    Raises:
+        WorkloadError: a file is missing or broken.
+    """
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.minimum_version = ssl.TLSVersion.TLSv1_3
+    context.verify_mode = ssl.CERT_REQUIRED
+    try:
+        context.load_verify_locations(authority)
+        context.load_cert_chain(certificate, key)
+    except (OSError, ssl.SSLError) as error:
+        raise WorkloadError(
+            f"can't use {authority}, {certificate} and {key} for TLS: {error}"
+        ) from error
+    return context
+
+
+class Server(ThreadingHTTPServer):
+    """Serves a federation's rounds to its sites.
+
+    Args:
+        place: address and port to listen on.
+        context: see `server_context`.
+        task: what the sites learn.
+        rounds: the state.
+        tokens: SHA-256 (hex) of each site's token, by the common name of its certificate.
+        traffic: file that gets a line for each request: who, what, how many bytes, which status.
+    """
+
+    daemon_threads = True
+
+    def __init__(
+        self,
+        place: tuple[str, int],
+        context: ssl.SSLContext,
+        task: Task,
+        rounds: Rounds,
+        *,
+        tokens: Mapping[str, str],
+        traffic: Path,
+    ) -> None:
+        super().__init__(place, _Handler)
+        self.rounds, self.tokens = rounds, tokens
+        self.task = task.to_bytes()
+        self._traffic, self._writing = traffic, threading.Lock()
+        # The handshake is the handler's, in its own thread: a caller that says nothing must not
+        # keep the others waiting.
+        self.socket = context.wrap_socket(
+            self.socket, server_side=True, do_handshake_on_connect=False
+        )
+
+    def note(self, **line: Any) -> None:
+        """Write a line about a request."""
+        text = json.dumps({"time": round(time.time(), 3), **line})
+        with self._writing, self._traffic.open("a", encoding="utf-8") as stream:
+            stream.write(text + "\n")
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """A caller that breaks off or can't do TLS: one line, no trace."""
+        self.note(site=None, address=str(client_address[0]), status=0, received=0, sent=0)
+
+
+class _Handler(BaseHTTPRequestHandler):
+    """One connection; it is closed after one request."""
+
+    server: Server  # pyright: ignore[reportIncompatibleVariableOverride]
+    timeout = _IDLE_SECONDS
+    server_version, sys_version = "falaj", ""
+
+    def do_GET(self) -> None:
+        """The task, the number of the round, or its model."""
+        if (site := self._site()) is None:
+            return
+        number = self.server.rounds.open()
+        if self.path == "/v1/task":
+            self._answer(site, HTTPStatus.OK, self.server.task, "application/json")
+        elif number is None:
+            self._answer(site, HTTPStatus.GONE, b"all rounds are done")
+        elif self.path == "/v1/round":
+            state = {"round": number, "answered": self.server.rounds.answered(site)}
+            self._answer(site, HTTPStatus.OK, json.dumps(state).encode(), "application/json")
+        elif found := _MODEL.match(self.path):
+            try:
+                body = self.server.rounds.message(int(found[1]))
+            except LateError as error:
+                self._answer(site, HTTPStatus.CONFLICT, str(error).encode())
+            else:
+                self._answer(site, HTTPStatus.OK, body, updates.MEDIA_TYPE)
+        else:
+            self._answer(site, HTTPStatus.NOT_FOUND, b"no such thing")
+
+    def do_POST(self) -> None:
+        """A site's update."""
+        if (site := self._site()) is None:
+            return
+        found = _UPDATE.match(self.path)
+        length = self.headers.get("Content-Length", "")
+        most = updates.largest(self.server.rounds.model)
+        if not found:
+            self._answer(site, HTTPStatus.NOT_FOUND, b"no such thing")
+        elif self.headers.get("Content-Type") != updates.MEDIA_TYPE:
+            self._answer(site, HTTPStatus.UNSUPPORTED_MEDIA_TYPE, updates.MEDIA_TYPE.encode())
+        elif not length.isdecimal() or int(length) > most:
+            text = f"an update has at most {most} bytes and says how many"
+            self._answer(site, HTTPStatus.REQUEST_ENTITY_TOO_LARGE, text.encode())
+        else:
+            body = self.rfile.read(int(length))
+            try:
+                self.server.rounds.answer(int(found[1]), site, body)
+            except LateError as error:
+                self._answer(site, HTTPStatus.CONFLICT, str(error).encode(), received=len(body))
+            except updates.MessageError as error:
+                self._answer(site, HTTPStatus.BAD_REQUEST, str(error).encode(), received=len(body))
+            else:
+                self._answer(site, HTTPStatus.OK, b"taken", received=len(body))
+
+    def log_message(self, format: str, *args: Any) -> None:
+        """Nothing on stderr: `Server.note` has it."""
+
+    def _site(self) -> str | None:
+        """Who calls: certificate and token must be of the same site. None: refused."""
+        certificate: Any = self.connection.getpeercert()  # pyright: ignore[reportAttributeAccessIssue]
+        subject = dict(pair for part in certificate.get("subject", ()) for pair in part)
+        site = str(subject.get("commonName", ""))
+        scheme, _, token = self.headers.get("Authorization", "").partition(" ")
+        shown = hashlib.sha256(token.strip().encode()).hexdigest()
+        known = self.server.tokens.get(site)
+        if known is None or scheme != "Bearer" or not hmac.compare_digest(known, shown):
+            self._answer(site, HTTPStatus.UNAUTHORIZED, b"no site with this certificate and token")
+            return None
+        return site
+
+    def _answer(
+        self,
+        site: str,
+        status: HTTPStatus,
+        body: bytes,
+        kind: str = "text/plain; charset=utf-8",
+        *,
+        received: int = 0,
+    ) -> None:
+        self.server.note(
+            site=site, method=self.command, path=self.path[:100], status=int(status), kind=kind,
+            received_kind=self.headers.get("Content-Type"), received=received, sent=len(body),
+        )  # fmt: skip
+        self.send_response(status)
+        self.send_header("Content-Type", kind)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
 
 PRIVACY = "privacy.json"
 DELTA = 1e-5

@@ -11,8 +11,7 @@ from torch import nn
 from falaj.workloads.errors import WorkloadError
 from falaj.workloads.training import models
 from falaj.workloads.training.batches import PreparedData
-from falaj.workloads.training.models import Architecture
-from falaj.workloads.training.preprocessing import TablePreprocessing
+from falaj.workloads.training.models import Architecture, TablePreprocessing
 from falaj.workloads.training.snapshot import Dataset
 
 FORMAT = "falaj.federation/1"

@@ -13,10 +13,9 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from falaj.workloads.errors import WorkloadError
+from falaj.workloads.errors import LOST, STOPPED, WorkloadError
 from falaj.workloads.federation import updates
 from falaj.workloads.federation.plan import Task, check_fit
-from falaj.workloads.statuses import LOST, STOPPED
 from falaj.workloads.training.batches import Augmentation, Batches, features
 from falaj.workloads.training.loop import row_losses
 from falaj.workloads.training.options import default_threads

@@ -1,18 +1,59 @@
-"""The command line of the launcher: options in, exit status out."""
+"""The command line of the launcher, and the launcher in one file."""
 
 from __future__ import annotations
 
 import argparse
 import re
 import sys
+import zipfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from falaj.workloads.errors import WorkloadError
+from falaj.workloads.errors import REFUSED, WorkloadError
 from falaj.workloads.horovod.launch import Plan, run
-from falaj.workloads.horovod.pack import pack
 from falaj.workloads.horovod.world import World
-from falaj.workloads.statuses import REFUSED
+
+# For images that don't have this package.
+
+#: Not resolved: in a clone `falaj/workloads` is a link, and its name is what is imported.
+_ABOVE = Path(__file__).parents[3]
+_SHARED = (
+    "falaj/__init__.py",
+    "falaj/workloads/__init__.py",
+    "falaj/workloads/errors.py",
+)
+_MAIN = """import sys
+from falaj.workloads.horovod.command import main
+sys.exit(main(sys.argv[1:]))
+"""
+
+
+def pack(target: Path) -> None:
+    """Write the launcher to a file that ``python3 FILE run …`` runs.
+
+    Python looks in that file alone for it, so a program's own modules and ``PYTHONPATH`` stay as
+    they are.
+
+    Raises:
+        WorkloadError: the file can't be written.
+    """
+    sources = [_ABOVE / name for name in _SHARED] + sorted(Path(__file__).parent.glob("*.py"))
+    try:
+        with zipfile.ZipFile(target, "w") as archive:
+            _add(archive, "__main__.py", _MAIN)
+            for path in sources:
+                name = path.relative_to(_ABOVE).as_posix()
+                _add(archive, name, path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise WorkloadError(f"can't write {target}: {error.strerror or error}") from None
+
+
+def _add(archive: zipfile.ZipFile, name: str, text: str) -> None:
+    """One file, without the time of its copying: the same bytes each time."""
+    about = zipfile.ZipInfo(name)
+    about.external_attr = 0o644 << 16
+    archive.writestr(about, text)
+
 
 PORT = 29400
 """Of the rendezvous, where none is named; the same as torchrun's."""
@@ -21,7 +62,7 @@ _ENDPOINT = re.compile(r"^([A-Za-z0-9_.-]+)(?::(\d{1,5}))?$")
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Run the command line; return 0 or one of `falaj.workloads.statuses`."""
+    """Run the command line; return 0 or one of `falaj.workloads.errors`."""
     options = build_parser().parse_args(list(arguments))
     try:
         if options.command == "pack":

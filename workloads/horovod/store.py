@@ -15,7 +15,7 @@ import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 from falaj.workloads.errors import WorkloadError
-from falaj.workloads.horovod.machines import Machines
+from falaj.workloads.horovod.world import Machines
 
 LONGEST_WAIT = 1.0
 """Seconds that an answer is held back until a key is there: Horovod asks again every 10 ms."""

@@ -15,7 +15,7 @@ from weakref import WeakValueDictionary
 
 import orjson
 
-from falaj.workloads.inference import http, router
+from falaj.workloads.inference import http
 from falaj.workloads.inference.auth import Authenticator, Identity
 from falaj.workloads.inference.errors import RequestError
 from falaj.workloads.inference.http import Answer, Exchange, Head, Heads
@@ -256,7 +256,7 @@ class Service:
         self.limits = settings.limits
         self.model = model
         self.schema = model.schema
-        self.router = router.Router(model.name, model.version)
+        self.router = http.Router(model.name, model.version)
         self.authenticator = authenticator
         self.counters = Counters()
         self.answers = http.Answers()
@@ -297,7 +297,7 @@ class Service:
             head is None
             or identity is None
             or exchange.route is None
-            or exchange.route.name != router.INFER
+            or exchange.route.name != http.INFER
             or self.draining
             or not exchange.is_plain()
         ):
@@ -353,22 +353,22 @@ class Service:
         """
         assert exchange.route is not None  # noqa: S101 - admitted requests have a route
         name = exchange.route.name
-        if name == router.INFER:
+        if name == http.INFER:
             return self.infer(exchange)
-        if name == router.METRICS:
+        if name == http.METRICS:
             return self._metrics_answer()
-        if name == router.READY:
+        if name == http.READY:
             ready = self.runtime_ready and not self.leaving
             status = 200 if ready else 503
             return Answer(status, orjson.dumps({"live": True, "ready": ready}))
         model = self.model
-        if name == router.MODEL_READY:
+        if name == http.MODEL_READY:
             status = 200 if self.runtime_ready else 503
             return Answer(status, orjson.dumps({"name": model.name, "ready": self.runtime_ready}))
         documents: dict[str, Callable[[], dict[str, Any]]] = {
-            router.LIVE: lambda: {"live": True},
-            router.SERVER: lambda: PRODUCT,
-            router.MODEL: lambda: {
+            http.LIVE: lambda: {"live": True},
+            http.SERVER: lambda: PRODUCT,
+            http.MODEL: lambda: {
                 "name": model.name,
                 "versions": [model.version],
                 "platform": "onnx_onnxv1",
@@ -442,7 +442,7 @@ class Service:
             )
         )
         route = exchange.route.name if exchange.route is not None else "unknown"
-        if route != router.INFER or status != 200:
+        if route != http.INFER or status != 200:
             self.counters.responded(route, status)
         if exchange.identity is not None:
             self.called(exchange.identity)

@@ -15,6 +15,7 @@ from falaj.workloads.errors import WorkloadError
 from falaj.workloads.files import make_private_folder, read_json, storage_errors, write_json_atomic
 from falaj.workloads.optimization.comparison import (
     Decision,
+    Feed,
     Measured,
     Metric,
     check_bound,
@@ -23,7 +24,11 @@ from falaj.workloads.optimization.comparison import (
     core_rows,
     decide,
     metric_of,
+    needs_reduced_range,
+    open_session,
+    relevant_cpu_flags,
     score,
+    versions,
 )
 from falaj.workloads.optimization.export import (
     Serving,
@@ -32,14 +37,8 @@ from falaj.workloads.optimization.export import (
     describe_inputs,
     describe_outputs,
     export_module,
-)
-from falaj.workloads.optimization.quantise import pick_rows, quantise
-from falaj.workloads.optimization.runtime import (
-    Feed,
-    needs_reduced_range,
-    open_session,
-    relevant_cpu_flags,
-    versions,
+    pick_rows,
+    quantise,
 )
 from falaj.workloads.registry.sealed import SUFFIX, artifact_path, read_artifact, write_artifact
 from falaj.workloads.training.checkpoint import Rows, Trained, load_rows, load_trained

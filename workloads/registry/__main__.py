@@ -12,8 +12,8 @@ from typing import Any
 
 from falaj.workloads.errors import WorkloadError
 from falaj.workloads.files import require_memory, write_atomic
-from falaj.workloads.registry import audit, rotation
-from falaj.workloads.registry.keyring import KeyRing, pack, shred_keyring, unpack
+from falaj.workloads.registry import rotation
+from falaj.workloads.registry.keyring import KeyRing, pack, read_public_key, shred_keyring, unpack
 from falaj.workloads.registry.publishing import (
     DEFAULT_CONTEXT,
     DEFAULT_FILES,
@@ -21,8 +21,14 @@ from falaj.workloads.registry.publishing import (
     read_fields,
     read_files,
 )
-from falaj.workloads.registry.signing import read_public_key
-from falaj.workloads.registry.store import PRODUCTION, Moved, Store, describe, describe_version
+from falaj.workloads.registry.store import (
+    PRODUCTION,
+    Moved,
+    Store,
+    describe,
+    describe_version,
+    read_events,
+)
 
 _DESCRIPTION = """\
 Signed and encrypted model packages, the keys that protect them, and their versions.
@@ -438,7 +444,7 @@ def _prune(options: argparse.Namespace) -> Answer:
 
 
 def _audit(options: argparse.Namespace) -> Answer:
-    events = audit.read(options.registry)
+    events = read_events(options.registry)
     lines = [json.dumps(event, ensure_ascii=False) for event in events]
     return {"events": events, "intact": True}, "\n".join([*lines, f"{len(lines)} events, intact"])
 

@@ -20,19 +20,26 @@ from falaj.workloads.files import (
     storage_errors,
     sync_folder,
 )
-from falaj.workloads.registry import audit
 from falaj.workloads.registry.keyring import KeyRing, KeyService
-from falaj.workloads.registry.manifest import check_fields, check_file_name, check_model_name
 from falaj.workloads.registry.package import (
     FILES,
     KEYS,
     MANIFEST,
     SIGNATURE,
     Package,
+    check_fields,
+    check_file_name,
+    check_model_name,
     open_package,
 )
 from falaj.workloads.registry.sealed import SUFFIX, unseal
-from falaj.workloads.registry.store import Store, make_staging, note_used, remove_leftovers
+from falaj.workloads.registry.store import (
+    Store,
+    append_event,
+    make_staging,
+    note_used,
+    remove_leftovers,
+)
 
 DEFAULT_FILES = ("model.onnx",)
 DEFAULT_CONTEXT = "optimization:{run}:{name}"
@@ -127,7 +134,7 @@ def import_package(
             package = open_package(stage, model, version, keys, verify_key)
             package.verify()
             details = {"model": model, "version": version, "digest": package.digest}
-            audit.append(store.root, "import", details)
+            append_event(store.root, "import", details)
             target = folder / "versions" / str(version)
             with storage_errors(target):
                 stage.rename(target)

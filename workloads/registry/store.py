@@ -7,7 +7,10 @@ folder, so readers need no lock; writers of one model take turns.
 from __future__ import annotations
 
 import contextlib
+import getpass
 import hashlib
+import json
+import os
 import shutil
 import tempfile
 from collections.abc import Callable, Iterable, Mapping
@@ -20,6 +23,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
 from falaj.workloads.errors import IntegrityError, WorkloadError
 from falaj.workloads.files import (
+    PRIVATE_FILE,
     locked,
     make_private_folder,
     read_bytes,
@@ -29,18 +33,110 @@ from falaj.workloads.files import (
     sync_folder,
     write_json_atomic,
 )
-from falaj.workloads.registry import audit
 from falaj.workloads.registry.keyring import KeyRing, KeyService
-from falaj.workloads.registry.manifest import (
+from falaj.workloads.registry.package import (
+    KEYS,
+    MANIFEST,
     Manifest,
+    Package,
     check_alias,
     check_fields,
     check_file_name,
     check_model_name,
     is_version,
+    open_package,
+    write_package,
 )
-from falaj.workloads.registry.package import KEYS, MANIFEST, Package, open_package, write_package
 from falaj.workloads.registry.sealed import CHUNK_BYTES
+
+# The audit log: JSON lines of the registry's changes, each holding the digest of the line before.
+#
+# A line that was changed, removed from the middle or inserted breaks the chain. Cutting off the
+# end isn't seen by the file alone: copy the last digest elsewhere to see that too.
+
+AUDIT = "audit.jsonl"
+FIRST_DIGEST = "0" * 64
+"""What the first line gives as the digest before it."""
+
+
+def append_event(root: Path, action: str, details: Mapping[str, Any]) -> None:
+    """Append one line to ``<root>/audit.jsonl`` and force it to the disk.
+
+    Args:
+        root: the registry's folder, which exists.
+        action: "publish", "promote", "rollback" or "prune".
+        details: plain JSON values; ``time``, ``user`` and ``previous_digest`` are added.
+
+    Raises:
+        StorageFullError: no space; the log is as it was.
+    """
+    path = root / AUDIT
+    with locked(root / ".audit.lock"), storage_errors(path):
+        flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
+        descriptor = os.open(path, flags, PRIVATE_FILE)
+        with os.fdopen(descriptor, "r+b", buffering=0) as file:
+            lines = file.read().splitlines(keepends=True)
+            # A write that a power cut ended halfway never counted: its change was not made.
+            if lines and not lines[-1].endswith(b"\n"):
+                lines.pop()
+            size = sum(map(len, lines))
+            event = {
+                "time": datetime.now(UTC).isoformat(timespec="milliseconds"),
+                "user": _user(),
+                "action": action,
+                **details,
+                "previous_digest": hashlib.sha256(lines[-1]).hexdigest()
+                if lines
+                else FIRST_DIGEST,
+            }
+            text = json.dumps(event, separators=(",", ":"), ensure_ascii=False) + "\n"
+            _write(file.fileno(), size, text.encode())
+
+
+def read_events(root: Path) -> list[dict[str, Any]]:
+    """Return the events, oldest first, after checking the chain; none if there is no log yet.
+
+    Raises:
+        IntegrityError: a line was changed, removed or added.
+    """
+    path = root / AUDIT
+    if not path.exists():
+        return []
+    events: list[dict[str, Any]] = []
+    previous = FIRST_DIGEST
+    for number, line in enumerate(read_bytes(path, "the audit log").splitlines(keepends=True), 1):
+        try:
+            event: Any = json.loads(line)
+            fits = line.endswith(b"\n") and event["previous_digest"] == previous
+        except (ValueError, KeyError, TypeError, RecursionError) as error:
+            raise IntegrityError(f"line {number} of {path} isn't an event: {error!r}") from error
+        if not fits:
+            message = f"line {number} of {path} doesn't follow from the line before it"
+            raise IntegrityError(f"{message}: the log was changed")
+        previous = hashlib.sha256(line).hexdigest()
+        events.append(event)
+    return events
+
+
+def _write(descriptor: int, size: int, line: bytes) -> None:
+    """Put ``line`` at offset ``size``, wholly or not at all."""
+    try:
+        os.ftruncate(descriptor, size)
+        written = 0
+        while written < len(line):
+            written += os.pwrite(descriptor, line[written:], size + written)
+        os.fsync(descriptor)
+    except OSError:
+        os.ftruncate(descriptor, size)
+        raise
+
+
+def _user() -> str:
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):  # a user id without a name, as in containers
+        return str(os.getuid())
+
 
 ALIASES = "aliases.json"
 MAX_HISTORY = 100
@@ -293,7 +389,7 @@ class Store:
         Args:
             model: name of the model.
             files: contents by name; at least one.
-            manifest_fields: see :data:`falaj.workloads.registry.manifest.FIELDS`.
+            manifest_fields: see :data:`falaj.workloads.registry.package.FIELDS`.
             keyring: signs, and wraps the data keys.
             chunk_bytes: plaintext bytes per encrypted chunk; 1 MiB by default.
 
@@ -330,7 +426,7 @@ class Store:
                 package = open_package(stage, model, version, keyring, keyring.verify_key())
                 package.verify()
                 details = {"model": model, "version": version, "digest": package.digest}
-                audit.append(self.root, "publish", details)
+                append_event(self.root, "publish", details)
                 target = folder / "versions" / str(version)
                 with storage_errors(target):
                     stage.rename(target)
@@ -404,7 +500,7 @@ class Store:
                 kept |= {alias.version} | ({back.version} if back else set())
             removed = [version for version in versions if version not in kept]
             for version in removed:
-                audit.append(self.root, "prune", {"model": model, "version": version})
+                append_event(self.root, "prune", {"model": model, "version": version})
                 path = folder / "versions" / str(version)
                 with storage_errors(path):
                     path.rename(folder / f"{REMOVED}{version}")
@@ -428,7 +524,7 @@ class Store:
         before = aliases[name].version if name in aliases else None
         details = {"model": model, "alias": name, "version": alias.version, "previous": before}
         # The record comes first: no change goes without one, even if the disk fills up here.
-        audit.append(self.root, action, details)
+        append_event(self.root, action, details)
         write_aliases(self._folder(model), {**aliases, name: alias})
 
     def _find(

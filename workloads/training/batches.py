@@ -14,11 +14,10 @@ from torch import Tensor
 from torch.nn import functional
 
 from falaj.workloads.errors import WorkloadError
-from falaj.workloads.training import preprocessing
+from falaj.workloads.training import models
 from falaj.workloads.training.dataset import generator, strata_of, stratified
-from falaj.workloads.training.models import Architecture
+from falaj.workloads.training.models import Architecture, TablePreprocessing
 from falaj.workloads.training.options import Parameters
-from falaj.workloads.training.preprocessing import TablePreprocessing
 from falaj.workloads.training.snapshot import Dataset, Part
 
 # Streams of randomness below one seed; the augmentation's is also keyed by epoch and step, so
@@ -219,7 +218,7 @@ def prepare(dataset: Dataset, parameters: Parameters) -> PreparedData:
     classification = dataset.task == "classification"
     recipe = None
     if dataset.family == "table":
-        recipe = preprocessing.fit({name: v[rows] for name, v in dataset.inputs.items()})
+        recipe = models.fit({name: v[rows] for name, v in dataset.inputs.items()})
         _check_memory(len(labels), recipe.width)
     inputs = features(dataset, "train", recipe)
     scale = None if classification else _scale(labels)

@@ -24,7 +24,7 @@ from falaj.workloads.registry.keyring import KeyRing
 from falaj.workloads.registry.sealed import artifact_path, read_artifact, write_artifact
 from falaj.workloads.training import models
 from falaj.workloads.training import record as records
-from falaj.workloads.training.preprocessing import TablePreprocessing
+from falaj.workloads.training.models import TablePreprocessing
 from falaj.workloads.training.snapshot import Rows, load_rows
 
 _MAGIC = b"falaj.tensors/1\n"

@@ -11,8 +11,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from falaj.workloads.errors import WorkloadError
-from falaj.workloads.statuses import REFUSED, STOPPED
+from falaj.workloads.errors import REFUSED, STOPPED, WorkloadError
 from falaj.workloads.training.options import CLASS_WEIGHTS, DEVICES, PRECISIONS, Requested, check
 from falaj.workloads.training.stopping import StopRequest
 from falaj.workloads.training.tables import TASKS
@@ -112,7 +111,7 @@ def _refuse_ours(words: list[str]) -> None:
 
 
 def main(arguments: list[str]) -> int:
-    """Run the command line; return 0 or one of `falaj.workloads.statuses`."""
+    """Run the command line; return 0 or one of `falaj.workloads.errors`."""
     options = build_parser().parse_args(arguments)
     try:
         if options.command == "dataset":
@@ -131,7 +130,7 @@ def build_parser() -> argparse.ArgumentParser:
         description="Make a versioned dataset from digits or a table, and train a model on it.",
         epilog="Exit status: 0 done; 2 refused, the reason is on stderr; 71 a GPU failed; 74 "
         "other processes were lost; 75 stopped on request, run again to go on. Several machines: "
-        "see workloads/training/rendezvous.py for the variables that join them.",
+        "see workloads/training/distributed.py for the variables that join them.",
     )
     commands = parser.add_subparsers(
         dest="command", required=True, metavar="dataset|run|sweep|trial|study"

@@ -5,21 +5,336 @@ from __future__ import annotations
 import datetime
 import logging
 import os
+import re
+import signal
 import sys
 import tempfile
+import time
 import uuid
 import warnings
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from types import FrameType
 from typing import Any
 
 import torch
 from torch import Tensor, distributed, nn
+from torch.distributed import DistError
+from torch.distributed.elastic.agent.server.api import RunResult, WorkerGroup, WorkerSpec
+from torch.distributed.elastic.agent.server.local_elastic_agent import LocalElasticAgent
+from torch.distributed.elastic.multiprocessing import DefaultLogsSpecs
+from torch.distributed.elastic.multiprocessing.api import SignalException
+from torch.distributed.elastic.rendezvous import RendezvousHandler, RendezvousParameters
+from torch.distributed.elastic.rendezvous import registry as rendezvous_registry
+from torch.distributed.elastic.rendezvous.api import RendezvousConnectionError, RendezvousError
 from torch.nn.parallel import DistributedDataParallel
 
-from falaj.workloads.errors import WorkloadError
-from falaj.workloads.statuses import PROGRAM, STOPPED, worst
-from falaj.workloads.training.rendezvous import TIMEOUTS
+from falaj.workloads.errors import LOST, PROGRAM, STOPPED, WorkloadError, worst
 from falaj.workloads.training.stopping import StopRequest, terminate_when_orphaned
+
+# How the machines of a run find each other, and what becomes of lost ones.
+#
+# ``torchrun`` reads ``PET_*`` variables in place of its options, and Kubeflow Trainer sets them in
+# its pods, so a run on several machines is started by the same command line as one on a single
+# machine, with these in its environment:
+#
+# * ``PET_NNODES``: machines, as ``4`` or, for a run that may grow and shrink, ``2:8``;
+# * ``PET_RDZV_ENDPOINT`` (``host:port``), or ``PET_MASTER_ADDR`` and ``PET_MASTER_PORT``;
+# * ``PET_NODE_RANK``: 0 on the machine that hosts the rendezvous;
+# * ``PET_RDZV_ID``: a name of this attempt; ``PET_LOCAL_ADDR``: this machine's own address;
+# * ``PET_NPROC_PER_NODE``: processes on each machine, instead of ``--processes``;
+# * ``PET_MAX_RESTARTS``: how often processes are started again without leaving the machine;
+# * ``PET_RDZV_CONF``: timeouts, as ``key=seconds,…``.
+#
+# Source: https://docs.pytorch.org/docs/stable/elastic/run.html
+
+PORT = 29400
+"""torchrun's default port of the rendezvous."""
+
+TIMEOUTS: Mapping[str, int] = {
+    "timeout": 600,
+    "last_call_timeout": 5,
+    "keep_alive_interval": 2,
+    "keep_alive_max_attempt": 3,
+}
+"""Seconds. torchrun's own last call (30) and keep-alive (3 x 5) take 46 s to go on without a lost
+machine, these take 12 s: measured with two machines and one killed. ``timeout`` is for the fewest
+machines to come together: their images may have to be pulled."""
+
+_NODES = re.compile(r"^(\d{1,5})(?::(\d{1,5}))?$")
+_ENDPOINT = re.compile(r"^(\[[0-9a-fA-F:.]+\]|[A-Za-z0-9_.-]+)(?::(\d{1,5}))?$")
+
+
+@dataclass(frozen=True)
+class Rendezvous:
+    """Where and for how many machines.
+
+    Attributes:
+        least: the fewest machines that train.
+        most: the most.
+        processes: on each machine.
+        endpoint: ``host:port`` of the store that the machine of rank 0 hosts.
+        identity: names this attempt.
+        hosts: whether this machine hosts the store; None leaves it to a look-up of names.
+        address: of this machine, as the others reach it; None: by its host name.
+        restarts: how often its processes are started again before the machine gives up.
+        timeouts: seconds, as `TIMEOUTS`.
+    """
+
+    least: int
+    most: int
+    processes: int
+    endpoint: str
+    identity: str
+    hosts: bool | None = None
+    address: str | None = None
+    restarts: int = 0
+    timeouts: Mapping[str, int] = field(default_factory=lambda: TIMEOUTS)
+
+    @property
+    def elastic(self) -> bool:
+        """Whether the run goes on with fewer or more machines."""
+        return self.least != self.most
+
+
+def from_environment(environ: Mapping[str, str], processes: int) -> Rendezvous | None:
+    """Return what ``environ`` says, or None where the run has this machine alone.
+
+    Args:
+        environ: the process's environment.
+        processes: on each machine, unless ``PET_NPROC_PER_NODE`` says otherwise.
+
+    Raises:
+        WorkloadError: a variable can't be understood, or one is missing.
+    """
+    nodes = environ.get("PET_NNODES", "").strip()
+    if not nodes:
+        return None
+    found = _NODES.match(nodes)
+    least, most = (int(found[1]), int(found[2] or found[1])) if found else (0, 0)
+    if not 1 <= least <= most:
+        raise WorkloadError(
+            f"PET_NNODES is {nodes!r}: allowed is a number of machines as 4, or the fewest and "
+            "the most as 2:8"
+        )
+    rank = _whole(environ, "PET_NODE_RANK", 0)
+    if most == 1:
+        return None
+    return Rendezvous(
+        least,
+        most,
+        _processes(environ, processes),
+        _endpoint(environ),
+        environ.get("PET_RDZV_ID", "").strip() or "training",
+        None if rank is None else rank == 0,
+        environ.get("PET_LOCAL_ADDR", "").strip() or None,
+        _whole(environ, "PET_MAX_RESTARTS", 0) or 0,
+        _timeouts(environ.get("PET_RDZV_CONF", "")),
+    )
+
+
+def _processes(environ: Mapping[str, str], processes: int) -> int:
+    if environ.get("PET_NPROC_PER_NODE", "").strip() in ("", "auto", "gpu", "cpu"):
+        return processes
+    return _whole(environ, "PET_NPROC_PER_NODE", 1) or processes
+
+
+def _endpoint(environ: Mapping[str, str]) -> str:
+    given = environ.get("PET_RDZV_ENDPOINT", "").strip()
+    if not given and (host := environ.get("PET_MASTER_ADDR", "").strip()):
+        given = f"{host}:{environ.get('PET_MASTER_PORT', '').strip() or PORT}"
+    if not given:
+        raise WorkloadError(
+            "PET_NNODES asks for several machines, but neither PET_RDZV_ENDPOINT nor "
+            "PET_MASTER_ADDR says where they meet; set PET_RDZV_ENDPOINT to host:port of the "
+            "machine with PET_NODE_RANK 0"
+        )
+    found = _ENDPOINT.match(given)
+    port = int(found[2] or PORT) if found else 0
+    if not found or not 1 <= port <= 65535:
+        raise WorkloadError(
+            f"the rendezvous endpoint is {given!r}: allowed is host:port, with a port from 1 to "
+            "65535 (PET_RDZV_ENDPOINT, or PET_MASTER_ADDR and PET_MASTER_PORT)"
+        )
+    return f"{found[1]}:{port}"
+
+
+def _timeouts(text: str) -> Mapping[str, int]:
+    values = dict(TIMEOUTS)
+    for part in filter(None, (each.strip() for each in text.split(","))):
+        name, _, seconds = part.partition("=")
+        if name.strip() not in TIMEOUTS or not seconds.strip().isdecimal():
+            raise WorkloadError(
+                f"PET_RDZV_CONF holds {part!r}: allowed are {', '.join(TIMEOUTS)}, each with "
+                "whole seconds, as last_call_timeout=5,keep_alive_interval=2"
+            )
+        values[name.strip()] = int(seconds)
+    return values
+
+
+def _whole(environ: Mapping[str, str], name: str, least: int) -> int | None:
+    text = environ.get(name, "").strip()
+    if not text:
+        return None
+    if not text.isdecimal() or int(text) < least:
+        raise WorkloadError(f"{name} is {text!r}: allowed is a whole number from {least}")
+    return int(text)
+
+
+GRACE = "FALAJ_GRACE_SECONDS"
+"""Variable: seconds from SIGTERM until the scheduler kills; 30, as Kubernetes has it."""
+_MARGIN_SECONDS = 5
+#: Machines that only lost their peers wait before they say so: whoever knows the cause is to be
+#: seen first by a scheduler that judges the run by its first failure.
+_CAUSE_FIRST_SECONDS = 10.0
+#: Of one attempt to reach the rendezvous, and of each look at it later.
+_READ_SECONDS = 60
+
+
+class _Agent(LocalElasticAgent):
+    """torchrun's agent, which doesn't start a program again that will fail again."""
+
+    # torch's decorator has no types: pyright takes the method for something else.
+    def _monitor_workers(  # pyright: ignore[reportIncompatibleVariableOverride]
+        self, worker_group: WorkerGroup
+    ) -> RunResult:
+        result: Any = super()._monitor_workers(worker_group)  # pyright: ignore[reportCallIssue]
+        if _codes(result) & PROGRAM:
+            self._remaining_restarts = 0
+        return result
+
+
+def take_part(arguments: list[str], rendezvous: Rendezvous, stop: StopRequest) -> int:
+    """Run ``python -m falaj.workloads.training arguments`` in this machine's processes.
+
+    In a run of a fixed size a lost process ends the machine's part (status 74): whoever started
+    the machines starts all of them again, from the last checkpoint. An elastic one meets again
+    with whoever is left, at most ``rendezvous.restarts`` times; machines that join don't count.
+
+    Args:
+        arguments: the command line after the module's name.
+        rendezvous: where the machines meet.
+        stop: whether a stop was asked for before this.
+
+    Returns:
+        One of `falaj.workloads.errors`.
+
+    Raises:
+        WorkloadError: ``--resume never``: each restart would throw the work away.
+    """
+    if _last_resume(arguments) == "never":
+        raise WorkloadError(
+            "--resume never is not for several machines: they are started again after each "
+            "fault, and each time it would begin afresh; leave it out, or choose a new --output"
+        )
+    if stop.asked():
+        return STOPPED
+    for name in ("multiprocessing.api", "agent.server.api", "rendezvous.dynamic_rendezvous"):
+        logging.getLogger(f"torch.distributed.elastic.{name}").setLevel(logging.CRITICAL)
+    signal.signal(signal.SIGTERM, _leave)  # while it waits for the others, too
+    with tempfile.TemporaryDirectory(prefix="falaj-training-") as logs:
+        try:
+            return _meet(arguments, rendezvous, logs)
+        except SignalException:
+            return STOPPED
+        except (RendezvousError, DistError) as error:
+            return _lost(f"the machines at {rendezvous.endpoint} were lost ({error})")
+
+
+def _meet(arguments: list[str], rendezvous: Rendezvous, logs: str) -> int:
+    handler = _reach(rendezvous)
+    spec = WorkerSpec(
+        role="trainer",
+        local_world_size=rendezvous.processes,
+        entrypoint=sys.executable,
+        args=("-m", "falaj.workloads.training", *arguments),
+        rdzv_handler=handler,
+        max_restarts=rendezvous.restarts,
+        monitor_interval=0.1,
+        local_addr=rendezvous.address,
+    )
+    agent = _Agent(
+        spec=spec,
+        logs_specs=DefaultLogsSpecs(log_dir=logs),
+        start_method="spawn",
+        shutdown_timeout=grace(os.environ.get(GRACE)),
+    )
+    result: Any = agent.run()
+    codes = _codes(result)
+    if codes - {0}:
+        handler.shutdown()
+        code = worst(codes)
+        message = f"training processes ended with status {sorted(codes)}"
+        return _lost(message) if codes == {LOST} else code
+    return 0
+
+
+def _reach(rendezvous: Rendezvous) -> RendezvousHandler:
+    """Connect to the machine that hosts the rendezvous, which may start later than this one.
+
+    Raises:
+        RendezvousConnectionError: it didn't within the rendezvous' timeout.
+    """
+    configuration: dict[str, Any] = dict(rendezvous.timeouts)
+    if rendezvous.hosts is not None:
+        configuration["is_host"] = rendezvous.hosts
+    parameters = RendezvousParameters(
+        backend="c10d",
+        endpoint=rendezvous.endpoint,
+        run_id=rendezvous.identity,
+        min_nodes=rendezvous.least,
+        max_nodes=rendezvous.most,
+        local_addr=rendezvous.address,
+        read_timeout=_READ_SECONDS,
+        **configuration,
+    )
+    until = time.monotonic() + rendezvous.timeouts["timeout"]
+    while True:
+        try:
+            return rendezvous_registry.get_rendezvous_handler(parameters)
+        except RendezvousConnectionError:
+            if time.monotonic() >= until:
+                raise
+            time.sleep(1.0)
+
+
+def grace(text: str | None) -> int:
+    """Seconds that the processes have for a checkpoint when the machine is asked to leave.
+
+    Raises:
+        WorkloadError: the variable holds no number of seconds.
+    """
+    if text is None or not text.strip():
+        text = "30"
+    if not text.strip().isdecimal() or not 1 <= int(text) <= 86_400:
+        raise WorkloadError(f"{GRACE} is {text!r}: allowed are whole seconds from 1 to 86400")
+    return max(1, int(text) - _MARGIN_SECONDS)
+
+
+def _lost(message: str) -> int:
+    print(f"{message}; start the run again to go on from the last checkpoint", file=sys.stderr)
+    sys.stderr.flush()
+    time.sleep(_CAUSE_FIRST_SECONDS)
+    return LOST
+
+
+def _codes(result: RunResult) -> set[int]:
+    return {failure.exitcode for failure in result.failures.values()}
+
+
+def _leave(number: int, _frame: FrameType | None) -> None:
+    raise SignalException(f"{signal.Signals(number).name} was received", signal.Signals(number))
+
+
+def _last_resume(arguments: list[str]) -> str:
+    found = "auto"
+    for position, argument in enumerate(arguments):
+        if argument == "--resume" and position + 1 < len(arguments):
+            found = arguments[position + 1]
+        elif argument.startswith("--resume="):
+            found = argument.partition("=")[2]
+    return found
+
 
 _ATTEMPTS = 3
 

@@ -13,11 +13,10 @@ import filelock
 import numpy as np
 from torch.distributed import DistError
 
-from falaj.workloads.errors import WorkloadError
+from falaj.workloads.errors import HARDWARE, LOST, WorkloadError
 from falaj.workloads.registry.keyring import KeyRing
 from falaj.workloads.registry.sealed import artifact_path
-from falaj.workloads.statuses import HARDWARE, LOST
-from falaj.workloads.training import batches, distributed, hardware, rendezvous
+from falaj.workloads.training import batches, distributed, hardware
 from falaj.workloads.training import record as records
 from falaj.workloads.training.options import (
     Parameters,
@@ -50,7 +49,7 @@ def run(
         arguments: the command line, for further processes.
 
     Returns:
-        0, or one of `falaj.workloads.statuses`.
+        0, or one of `falaj.workloads.errors`.
 
     Raises:
         WorkloadError: the data, the parameters or the output folder can't be used.
@@ -72,9 +71,9 @@ def run(
             return 0
     make_folder(output)
     if not distributed.is_member():
-        meeting = rendezvous.from_environment(os.environ, parameters.processes)
+        meeting = distributed.from_environment(os.environ, parameters.processes)
         if meeting is not None:
-            return rendezvous.take_part(arguments, meeting, stop)
+            return distributed.take_part(arguments, meeting, stop)
         if parameters.processes > 1:
             return distributed.launch(arguments, parameters.processes, stop)
     with _only_run(output) if leads else contextlib.nullcontext():

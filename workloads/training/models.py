@@ -1,11 +1,14 @@
-"""The two model families: a compact convolutional network and a table network."""
+"""The two model families, and the features that a table's columns become."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from falaj.workloads.errors import WorkloadError
@@ -143,3 +146,127 @@ def _initialise(layers: nn.Sequential) -> None:
                 nn.init.zeros_(layer.bias)
     with torch.no_grad():
         list(layers.parameters())[-2].mul_(_LAST_LAYER_START)
+
+
+# From a table's raw columns to the features that the model sees, fixed by the training part.
+
+MAXIMUM_CATEGORIES = 100
+"""The most frequent texts of a column get a feature each; the rest share one."""
+
+_LEAST_ROWS_OF_A_CATEGORY = 2
+_FLOAT32_ROUNDING = float(np.finfo(np.float32).eps)
+
+
+@dataclass(frozen=True)
+class NumericColumn:
+    """A number: missing ones become ``fill`` (the median), then (value - mean) / scale."""
+
+    name: str
+    fill: float
+    mean: float
+    scale: float
+
+
+@dataclass(frozen=True)
+class CategoricalColumn:
+    """A text: one-hot over ``categories``, before them one feature for missing and unknown."""
+
+    name: str
+    categories: list[str]
+
+
+@dataclass(frozen=True)
+class TablePreprocessing:
+    """The features' recipe; the exported graph computes the same.
+
+    The features are, in this order: every numeric column, standardised; then for each
+    categorical column one feature for missing or unknown texts followed by one for each of its
+    categories.
+    """
+
+    numeric: list[NumericColumn]
+    categorical: list[CategoricalColumn]
+
+    @property
+    def width(self) -> int:
+        """Return F, the number of features."""
+        return len(self.numeric) + sum(len(item.categories) + 1 for item in self.categorical)
+
+    def blocks(self) -> list[tuple[int, int]]:
+        """Return where each categorical column's features begin and end."""
+        blocks: list[tuple[int, int]] = []
+        start = len(self.numeric)
+        for item in self.categorical:
+            blocks.append((start, start + len(item.categories) + 1))
+            start = blocks[-1][1]
+        return blocks
+
+    def transform(self, inputs: Mapping[str, NDArray[Any]]) -> NDArray[np.float32]:
+        """Return the features (rows, F), computed in 32-bit floats.
+
+        Args:
+            inputs: each column by name, (rows,) or (rows, 1): float with NaN where missing, or
+                text with "" where missing.
+
+        Raises:
+            KeyError: a column is missing.
+        """
+        first = inputs[(self.numeric or self.categorical)[0].name]
+        features = np.zeros((len(first), self.width), dtype=np.float32)
+        for index, column in enumerate(self.numeric):
+            values = inputs[column.name].reshape(-1).astype(np.float32)
+            filled = np.where(np.isnan(values), np.float32(column.fill), values)
+            features[:, index] = (filled - np.float32(column.mean)) / np.float32(column.scale)
+        every = np.arange(len(first))
+        for column, (start, _) in zip(self.categorical, self.blocks(), strict=True):
+            position = {text: index + 1 for index, text in enumerate(column.categories)}
+            texts = inputs[column.name].reshape(-1)
+            found = np.array([position.get(text, 0) for text in texts], dtype=np.int64)
+            features[every, start + found] = 1.0
+        return features
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it as plain JSON values."""
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> TablePreprocessing:
+        """Return what `to_json` wrote."""
+        return cls(
+            [NumericColumn(**item) for item in value["numeric"]],
+            [CategoricalColumn(**item) for item in value["categorical"]],
+        )
+
+
+def fit(inputs: Mapping[str, NDArray[Any]]) -> TablePreprocessing:
+    """Learn the recipe from the training part.
+
+    Args:
+        inputs: each column, (rows,): floats with NaN, or text objects with "", where missing.
+    """
+    numeric: list[NumericColumn] = []
+    categorical: list[CategoricalColumn] = []
+    for name, values in inputs.items():
+        if values.dtype == object:
+            categorical.append(CategoricalColumn(name, _categories(values)))
+        else:
+            numeric.append(_number(name, values.astype(np.float64)))
+    return TablePreprocessing(numeric, categorical)
+
+
+def _number(name: str, values: NDArray[np.float64]) -> NumericColumn:
+    present = values[~np.isnan(values)]
+    if len(present) == 0:  # the file had values, but none fell into the training part
+        return NumericColumn(name, 0.0, 0.0, 1.0)
+    mean, scale = float(present.mean()), float(present.std())
+    # What 32-bit floats can't tell from a constant is rounding: don't blow that up.
+    steady = scale <= _FLOAT32_ROUNDING * abs(mean) or np.float32(scale) == 0
+    return NumericColumn(name, float(np.median(present)), mean, 1.0 if steady else scale)
+
+
+def _categories(values: NDArray[Any]) -> list[str]:
+    names, counts = np.unique(values[values != ""].astype(str), return_counts=True)
+    frequent = counts >= _LEAST_ROWS_OF_A_CATEGORY
+    names, counts = names[frequent], counts[frequent]
+    order = np.lexsort((names, -counts))[:MAXIMUM_CATEGORIES]
+    return sorted(str(names[index]) for index in order)

@@ -13,10 +13,9 @@ from typing import Any
 import torch
 from torch import nn
 
-from falaj.workloads.errors import WorkloadError
+from falaj.workloads.errors import STOPPED, WorkloadError
 from falaj.workloads.files import storage_errors, write_atomic, write_json_atomic
 from falaj.workloads.registry.keyring import KeyRing
-from falaj.workloads.statuses import STOPPED
 from falaj.workloads.training import checkpoint, distributed, hardware, loop, models
 from falaj.workloads.training import record as records
 from falaj.workloads.training.batches import Batches, PreparedData, features, prepare

@@ -32,9 +32,8 @@ from optuna.storages.journal import JournalFileBackend
 from optuna.trial import FrozenTrial, Trial, TrialState
 
 from falaj.workloads.bounds import TRAINING
-from falaj.workloads.errors import WorkloadError
+from falaj.workloads.errors import HARDWARE, LOST, STOPPED, WorkloadError
 from falaj.workloads.files import read_json, storage_errors, write_json_atomic
-from falaj.workloads.statuses import HARDWARE, LOST, STOPPED
 from falaj.workloads.training import record as records
 from falaj.workloads.training.options import CLASS_WEIGHTS, Requested
 from falaj.workloads.training.snapshot import DESCRIPTION, make_folder

@@ -5,7 +5,7 @@ the collectives talk; an entry may refer to those before it as ``$(NAME)``, whic
 replaces.
 
 Failures of machines are worth another attempt, those of the program never. Statuses are those of
-``workloads/statuses.py``. A program of the team's own should end likewise: 1 and 2 for faults that
+``workloads/errors.py``. A program of the team's own should end likewise: 1 and 2 for faults that
 would come again, 75 after a checkpoint on SIGTERM.
 """
 
@@ -88,7 +88,7 @@ def base(run: Run) -> list[dict[str, Any]]:
 
 
 def torch(spec: TrainingJobSpec, host: str) -> list[dict[str, Any]]:
-    """Variables by which pods meet, those of torchrun: see workloads/training/rendezvous.py.
+    """Variables by which pods meet, those of torchrun: see workloads/training/distributed.py.
 
     Args:
         spec: the job.

@@ -1,12 +1,16 @@
-"""What AWS would say: names, ids, ARNs, refusals, answers to queries."""
+"""What AWS would say: names, ids, ARNs, tags, refusals, answers to queries."""
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from typing import Any
+from functools import cache
+from typing import Any, Final
 
-from falaj.sandbox.clouds.aws import queries, quotas, relations, tags
+from falaj.sandbox.clouds.aws import queries, relations
+from falaj.sandbox.clouds.aws.kinds import AwsKind, AwsKinds, canonical
 from falaj.sandbox.clouds.aws.naming import (
     MissingError,
     automatic_name,
@@ -15,12 +19,122 @@ from falaj.sandbox.clouds.aws.naming import (
     generic_id,
 )
 from falaj.sandbox.clouds.aws.regions import known_region, region_name, region_of
-from falaj.sandbox.clouds.aws.registry import kind_of, kinds
 from falaj.sandbox.clouds.aws.sdk import enumeration_rules, shape
-from falaj.sandbox.clouds.aws.tokens import canonical
-from falaj.sandbox.clouds.inputs import Inputs, Resource
+from falaj.sandbox.clouds.aws.services import (
+    balancing,
+    clusters,
+    compute,
+    containers,
+    identity,
+    network,
+    observability,
+    security_groups,
+    storage,
+)
+from falaj.sandbox.clouds.inputs import Inputs, Resource, as_map
 from falaj.sandbox.clouds.model import Made, Problem, Properties, World
-from falaj.wire import UNKNOWN
+from falaj.wire import UNKNOWN, Unknown, has_unknown
+
+# All types that the model knows by more than the SDK's word.
+
+_SERVICES: Final = (
+    balancing, clusters, compute, containers, identity, network, observability, security_groups,
+    storage,
+)  # fmt: skip
+
+
+@cache
+def kinds() -> AwsKinds:
+    """Every described type by its token."""
+    return {token: kind for service in _SERVICES for token, kind in service.KINDS.items()}
+
+
+def kind_of(token: str) -> AwsKind | None:
+    """The description of a type; None for those of which only the SDK speaks."""
+    return kinds().get(canonical(token))
+
+
+# Tags: the provider's default ones, and what AWS allows.
+
+# "Tag naming limits and requirements", AWS general reference (Tagging AWS resources).
+_MOST_TAGS: Final = 50
+_LONGEST_KEY: Final = 128
+_LONGEST_VALUE: Final = 256
+_TAG_CHARACTERS: Final = re.compile(r"[\w\s.:/=+\-@]*")
+# Services that take more characters than the general rule: EC2 and what lies on it take any.
+_ANY_CHARACTER: Final = ("aws:ec2/", "aws:vpc/", "aws:autoscaling/", "aws:ebs/")
+
+
+def merged_tags(inputs: Properties, config: Properties) -> Any:
+    """``tagsAll``: the provider's default tags, overridden by the resource's own.
+
+    As pulumi-aws has it (``provider/tags.go``): unknown when any of them is.
+    """
+    own = inputs.get("tags")
+    defaults = _nested(_nested(config.get("defaultTags")).get("tags"))
+    if isinstance(own, Unknown) or has_unknown([*as_map(own).values(), *defaults.values()]):
+        return UNKNOWN
+    ignored = _nested(config.get("ignoreTags"))
+    keys = ignored.get("keys") or ()
+    prefixes = tuple(str(item) for item in ignored.get("keyPrefixes") or ())
+    return {
+        key: value
+        for key, value in {**defaults, **as_map(own)}.items()
+        if key not in keys and not key.startswith(prefixes or ("\0",))
+    }
+
+
+def tag_problems(inputs: Inputs) -> Iterator[Problem]:
+    """Too many tags, keys or values that are too long, reserved or ill-formed."""
+    everything = merged_tags(inputs.values, inputs.config)
+    if isinstance(everything, Mapping) and len(as_map(everything)) > _MOST_TAGS:
+        yield Problem(
+            "tags",
+            f"{len(as_map(everything))} tags with the provider's; "
+            f"at most {_MOST_TAGS} are allowed",
+        )
+    strict = not inputs.token.startswith(_ANY_CHARACTER)
+    for key, value in as_map(inputs.values.get("tags")).items():
+        yield from _one_tag_problems(f"tags.{key}", key, value, strict)
+
+
+def default_tag_problems(config: Properties) -> Iterator[Problem]:
+    """The same for the provider's default tags."""
+    for key, value in _nested(_nested(config.get("defaultTags")).get("tags")).items():
+        yield from _one_tag_problems(f"defaultTags.tags.{key}", key, value, strict=False)
+
+
+def _one_tag_problems(path: str, key: str, value: object, strict: bool) -> Iterator[Problem]:
+    if not 1 <= len(key) <= _LONGEST_KEY:
+        yield Problem(path, f"the key has {len(key)} characters; allowed: 1 to {_LONGEST_KEY}")
+    if key.lower().startswith("aws:"):
+        yield Problem(
+            path, f"the key {key!r} begins with 'aws:', which is kept for AWS; rename it"
+        )
+    if strict and _TAG_CHARACTERS.fullmatch(key) is None:
+        yield Problem(
+            path, f"the key {key!r} isn't allowed; use letters, digits, spaces and _.:/=+-@"
+        )
+    if not isinstance(value, str):
+        return
+    if len(value) > _LONGEST_VALUE:
+        yield Problem(
+            path, f"the value has {len(value)} characters; at most {_LONGEST_VALUE} are allowed"
+        )
+    if strict and _TAG_CHARACTERS.fullmatch(value) is None:
+        yield Problem(
+            path, f"the value {value!r} isn't allowed; use letters, digits, spaces and _.:/=+-@"
+        )
+
+
+def _nested(value: object) -> Mapping[str, Any]:
+    """A nested setting, which the engine may hand over as JSON."""
+    if isinstance(value, str):
+        try:
+            value = json.loads(value)
+        except ValueError:
+            return {}
+    return as_map(value)
 
 
 class AwsModel:
@@ -38,7 +152,7 @@ class AwsModel:
             return [
                 Problem("region", f"{region!r} is no AWS region; give one such as me-central-1")
             ]
-        return list(tags.default_tag_problems(given))
+        return list(default_tag_problems(given))
 
     def defaults(
         self, token: str, name: str, inputs: Properties, config: Properties, urn: str
@@ -63,7 +177,7 @@ class AwsModel:
         """References, names taken, quotas, and what the services check of each other."""
         resource = Resource(inputs, config, canonical(token), world=world, id=id or "")
         kind = kind_of(token)
-        found = list(quotas.exceeded(resource, world)) if id is None else []
+        found = list(relations.exceeded(resource, world)) if id is None else []
         if kind is None:
             return found
         found += relations.broken_references(kind, resource, world)
@@ -111,7 +225,7 @@ class AwsModel:
         if known is not None and known.regional and region_of(wanted):
             found["region"] = region_of(wanted)
         if known is not None and known.taggable:
-            found["tagsAll"] = tags.merged(inputs, config)
+            found["tagsAll"] = merged_tags(inputs, config)
         if kind is not None and kind.computed is not None:
             for key, value in kind.computed(wanted).items():
                 if key not in inputs or inputs[key] is None or isinstance(value, Mapping):
@@ -143,7 +257,7 @@ def _problems(wanted: Inputs) -> Iterator[Problem]:
     if known is not None and known.regional:
         yield from region_name("region")(wanted)
     if known is not None and known.taggable:
-        yield from tags.problems(wanted)
+        yield from tag_problems(wanted)
     for rule in enumeration_rules(wanted.token):
         yield from rule(wanted)
     if kind is not None:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 
 from falaj.components.catalogue import MachineType
-from falaj.sandbox.clouds.aws import tokens as t
+from falaj.sandbox.clouds.aws import kinds as t
 from falaj.sandbox.clouds.aws.naming import ACCOUNT, digits, hexdigits, marked, partition
 from falaj.sandbox.clouds.aws.regions import (
     catalogued,

@@ -1,12 +1,16 @@
-"""How resources depend on each other: what must exist, what is taken, what stands in the way."""
+"""How resources depend on each other: references, names, quotas, blocked deletions."""
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
 from typing import Any, Final
 
-from falaj.sandbox.clouds.aws import tokens as t
+from falaj.sandbox.clouds.aws import kinds as t
 from falaj.sandbox.clouds.aws.kinds import AwsKind, AwsKinds
 from falaj.sandbox.clouds.aws.naming import ACCOUNT, MARK
 from falaj.sandbox.clouds.aws.regions import region_of
@@ -189,3 +193,132 @@ def _names(reference: Reference) -> str:
 
 def _value(made: Made, path: str) -> Any:
     return next((value for _, value in Inputs(made.outputs).each(path)), None)
+
+
+# References that many types have in common.
+
+
+def vpc(path: str = "vpcId") -> Reference:
+    """A VPC by its id; it can't go before what is in it."""
+    return Reference(path, (t.VPC,))
+
+
+def subnet(path: str = "subnetIds[]") -> Reference:
+    """A subnet by its id; it can't go before what has an address in it."""
+    return Reference(path, (t.SUBNET,))
+
+
+def security_group(path: str = "securityGroupIds[]") -> Reference:
+    """A security group by its id; it can't go while it is in use."""
+    return Reference(path, (t.SECURITY_GROUP, t.DEFAULT_SECURITY_GROUP))
+
+
+def route_table(path: str = "routeTableId") -> Reference:
+    """A route table by its id."""
+    return Reference(path, (t.ROUTE_TABLE, t.DEFAULT_ROUTE_TABLE))
+
+
+def key(path: str = "kmsKeyId") -> Reference:
+    """A key by its ARN, its id or an alias; deletion of a key asks nobody."""
+    return Reference(path, (t.KEY, t.KEY_ALIAS), by=("arn", "keyId", "name"), holds=False)
+
+
+def role(path: str = "roleArn", *, by: str = "arn", holds: bool = False) -> Reference:
+    """An IAM role; a role goes even while services use it, but not with policies attached."""
+    return Reference(path, (t.ROLE,), by=(by,), holds=holds, regional=False)
+
+
+def bucket(path: str = "bucket") -> Reference:
+    """A bucket by its name."""
+    return Reference(path, (t.BUCKET,), by=("bucket",), holds=False)
+
+
+def topic(path: str) -> Reference:
+    """An SNS topic by its ARN."""
+    return Reference(path, (t.TOPIC,), by=("arn",), holds=False)
+
+
+def log_group(path: str) -> Reference:
+    """A log group by its ARN."""
+    return Reference(path, (t.LOG_GROUP,), by=("arn",), holds=False)
+
+
+def cluster(path: str = "clusterName", *, holds: bool = False) -> Reference:
+    """An EKS cluster by its name."""
+    return Reference(path, (t.CLUSTER,), by=("name",), holds=holds)
+
+
+# Quotas: how many of a type a region, or something in it, takes by default, as AWS documents.
+
+_FILE: Final = Path(__file__).parent / "data" / "quotas.json"
+_ASK: Final = "or ask AWS for more and raise the figure in the sandbox's quotas.json"
+
+
+@dataclass(frozen=True)
+class Quota:
+    """At most `limit` resources of a type in each region, account, or other resource."""
+
+    name: str
+    token: str
+    limit: int
+    per: str
+    """``region``, ``account``, or the property whose value they share."""
+    only: dict[str, str]
+    """Values that a resource must have to count."""
+    source: str
+    hint: str
+    """What else can be done where it is met."""
+
+
+@cache
+def quotas() -> tuple[Quota, ...]:
+    """The table of `data/quotas.json`."""
+    rows = json.loads(_FILE.read_text("utf-8"))["quotas"]
+    return tuple(
+        Quota(
+            row["name"],
+            row["token"],
+            row["limit"],
+            row["per"],
+            row.get("only", {}),
+            row["source"],
+            row.get("hint", _ASK),
+        )
+        for row in rows
+    )
+
+
+def exceeded(inputs: Inputs, world: World) -> Iterator[Problem]:
+    """The quotas that one more resource would exceed."""
+    for quota in quotas():
+        if quota.token != inputs.token:
+            continue
+        if any(inputs.get(path) != value for path, value in quota.only.items()):
+            continue
+        shared = inputs.get(quota.per) if quota.per not in ("region", "account") else None
+        if quota.per not in ("region", "account") and not isinstance(shared, str):
+            continue
+        count = sum(1 for made in world.all(inputs.token) if _counts(made, quota, inputs, shared))
+        if count >= quota.limit:
+            where = {"region": region_of(inputs), "account": "the account"}.get(
+                quota.per, str(shared)
+            )
+            yield Problem(
+                quota.per if isinstance(shared, str) else "",
+                f"{where} has {count} already, and the quota {quota.name!r} is {quota.limit}; "
+                f"delete one, share one, {quota.hint}",
+            )
+
+
+def _counts(made: Made, quota: Quota, inputs: Inputs, shared: object) -> bool:
+    if quota.per == "region" and made.region != region_of(inputs):
+        return False
+    values = made.outputs
+    if isinstance(shared, str) and shared not in [
+        value for _, value in Inputs(values).each(quota.per)
+    ]:
+        return False
+    return all(
+        value in [found for _, found in Inputs(values).each(path)]
+        for path, value in quota.only.items()
+    )

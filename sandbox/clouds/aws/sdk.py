@@ -9,16 +9,15 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Final
 
-from falaj.sandbox.clouds.kinds import Rule
-from falaj.sandbox.clouds.rules import one_of
-from falaj.sandbox.schema import types
-from falaj.sandbox.schema.tables import Tables
+from falaj.sandbox import schema
+from falaj.sandbox.clouds.kinds import Rule, one_of
+from falaj.sandbox.schema import Tables
 
-_EMPTY: Final[Mapping[types.Type, Any]] = {
-    types.STRING: "",
-    types.BOOLEAN: False,
-    types.INTEGER: 0,
-    types.NUMBER: 0.0,
+_EMPTY: Final[Mapping[schema.Type, Any]] = {
+    schema.STRING: "",
+    schema.BOOLEAN: False,
+    schema.INTEGER: 0,
+    schema.NUMBER: 0.0,
 }
 
 

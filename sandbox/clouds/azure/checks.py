@@ -1,4 +1,4 @@
-"""Checks of single values that several services share."""
+"""Checks of single values that several services share, and of those from a fixed set."""
 
 from __future__ import annotations
 
@@ -8,12 +8,11 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import Final, TypeAlias
 
-from falaj.sandbox.clouds.azure import arm, places
+from falaj.sandbox.clouds.azure import kinds, naming, regions
 from falaj.sandbox.clouds.azure.kinds import AzureKind
 from falaj.sandbox.clouds.inputs import Inputs
-from falaj.sandbox.clouds.kinds import Rule
+from falaj.sandbox.clouds.kinds import Rule, listed
 from falaj.sandbox.clouds.model import Problem
-from falaj.sandbox.clouds.rules import listed
 
 Range: TypeAlias = "ipaddress.IPv4Network | ipaddress.IPv6Network"
 
@@ -60,7 +59,7 @@ def resource_id(path: str, text: str | None, *types: str) -> Iterator[Problem]:
     """A problem when there is a text that isn't the id of a resource of one of the types."""
     if text is None:
         return
-    found = arm.parse(text)
+    found = naming.parse(text)
     allowed = " or ".join(types) or "a resource"
     if found is None:
         yield Problem(
@@ -84,8 +83,8 @@ def location(kind: AzureKind | None, inputs: Inputs) -> Iterator[Problem]:
     allowed = kind.location if kind else "any"
     if given is None:
         return
-    region = places.normalise(given)
-    if region == places.GLOBAL:
+    region = regions.normalise(given)
+    if region == regions.GLOBAL:
         if allowed == "region":
             yield Problem(
                 "location", "'global' isn't allowed here: name a region such as uaenorth"
@@ -93,8 +92,8 @@ def location(kind: AzureKind | None, inputs: Inputs) -> Iterator[Problem]:
         return
     if allowed == "global":
         yield Problem("location", f"{given!r} isn't allowed: this type is 'global' only")
-    elif not places.is_known(given):
-        near = places.nearest(given)
+    elif not regions.is_known(given):
+        near = regions.nearest(given)
         hint = f"did you mean {near}?" if near else "name a region such as uaenorth"
         yield Problem("location", f"{given!r} isn't a region of Azure: {hint}")
 
@@ -106,11 +105,11 @@ def zones(path: str, inputs: Inputs) -> Iterator[Problem]:
         yield from one_of(where, zone, ("1", "2", "3"))
     if len({zone for _, zone in items}) < len(items):
         yield Problem(path, "names a zone twice; name each zone once")
-    region = places.region(inputs)
-    if items and region and places.has_zones(region) is False:
+    region = regions.region_of(inputs)
+    if items and region and regions.has_zones(region) is False:
         yield Problem(
             path,
-            f"{places.display_name(region)} has no availability zones; leave the zones out",
+            f"{regions.display_name(region)} has no availability zones; leave the zones out",
         )
 
 
@@ -139,3 +138,37 @@ def tags(limit: int, inputs: Inputs) -> Iterator[Problem]:
         value = values.get(name) if values else None
         if isinstance(value, str) and len(value) > 256:
             yield Problem(where, f"the value has {len(value)} characters; at most 256 are allowed")
+
+
+# Enumerations: a reviewed table of fixed sets where the SDK's types take any text.
+
+
+def _table() -> dict[str, dict[str, list[str]]]:
+    found: dict[str, dict[str, list[str]]] = kinds.load_table("enums")["types"]
+    return found
+
+
+def enumerated_paths(token: str) -> dict[str, list[str]]:
+    """Each path of the type that takes one of a list, with the list."""
+    return _table().get(token, {})
+
+
+def enumerated_tokens() -> list[str]:
+    """The types that the table speaks of."""
+    return list(_table())
+
+
+def enumerations(kind: AzureKind, inputs: Inputs) -> Iterator[Problem]:
+    """A problem for each value that isn't in its list."""
+    for path, allowed in enumerated_paths(kind.token).items():
+        for where in _expand(inputs, path):
+            yield from one_of(where, inputs.optional_string(where), allowed)
+
+
+def _expand(inputs: Inputs, path: str) -> Iterator[str]:
+    head, marker, rest = path.partition("[*]")
+    if not marker:
+        yield path
+        return
+    for where, _ in inputs.items(head):
+        yield from _expand(inputs, where + rest)

@@ -1,11 +1,14 @@
-"""How Azure names and places one type of resource: rules for names, and rows of a table."""
+"""Types of Azure: how each is named and placed, the table of all, and the data shipped as JSON."""
 
 from __future__ import annotations
 
+import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import Final, Literal
+from functools import cache
+from pathlib import Path
+from typing import Any, Final, Literal
 
 from falaj.sandbox.clouds.kinds import ResourceKind
 from falaj.sandbox.clouds.model import Problem
@@ -188,3 +191,48 @@ class AzureKind(ResourceKind):
             return ""
         segments = below.split("/")
         return "/".join([segments[0], *segments[1::2]])
+
+
+# The table: all types that the model knows exactly, by token and by Resource Manager's type.
+
+_by_token: Final[dict[str, AzureKind]] = {}
+_by_type: Final[dict[str, list[AzureKind]]] = {}
+
+
+def add_kinds(kinds: Iterable[AzureKind]) -> None:
+    """Take rows into the table.
+
+    Raises:
+        ValueError: a token is there already.
+    """
+    for kind in kinds:
+        if kind.token in _by_token:
+            raise ValueError(f"the table has {kind.token} already")
+        _by_token[kind.token] = kind
+        _by_type.setdefault(kind.arm_type.lower(), []).append(kind)
+
+
+def kind_of(token: str) -> AzureKind | None:
+    """The row of a token; None when the model has none."""
+    return _by_token.get(token)
+
+
+def kinds_of_type(arm_type: str) -> tuple[AzureKind, ...]:
+    """The rows of a type such as ``Microsoft.Network/virtualNetworks``, in any letter case."""
+    return tuple(_by_type.get(arm_type.lower(), ()))
+
+
+def all_kinds() -> tuple[AzureKind, ...]:
+    """Every row."""
+    return tuple(_by_token.values())
+
+
+# The tables that are shipped as JSON beside the code, each with its sources.
+
+
+@cache
+def load_table(name: str) -> dict[str, Any]:
+    """The table of that name, such as ``quotas``."""
+    text = Path(__file__).with_name(f"{name}.json").read_text("utf-8")
+    found: dict[str, Any] = json.loads(text)
+    return found

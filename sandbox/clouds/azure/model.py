@@ -6,19 +6,16 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from falaj.sandbox.clouds.azure import (
-    arm,
     checks,
-    enums,
-    generated,
-    links,
-    places,
+    naming,
     queries,
+    regions,
     registry,
     relations,
-    results,
+    resources,
 )
 from falaj.sandbox.clouds.azure.kinds import AzureKind
-from falaj.sandbox.clouds.azure.results import shape
+from falaj.sandbox.clouds.azure.resources import shape
 from falaj.sandbox.clouds.inputs import Inputs, Resource
 from falaj.sandbox.clouds.model import Made, Problem, Properties, World
 
@@ -42,7 +39,7 @@ class AzureModel:
         self, token: str, name: str, inputs: Properties, config: Properties, urn: str
     ) -> Properties:
         """The automatic name, and the region of the provider's settings."""
-        kind = registry.kind(token)
+        kind = registry.kind_of(token)
         added: dict[str, Any] = {}
         own = kind.own_name
         if own and inputs.get(own) is None:
@@ -50,14 +47,14 @@ class AzureModel:
         region = config.get("location")
         known = shape(token)
         if region and inputs.get("location") is None and known and "location" in known.inputs:
-            added["location"] = places.GLOBAL if kind.location == "global" else region
+            added["location"] = regions.GLOBAL if kind.location == "global" else region
         return added
 
     def problems(self, token: str, inputs: Properties, config: Properties) -> list[Problem]:
         """What the service refuses whatever else exists; skips what isn't known yet."""
-        kind = registry.kind(token)
+        kind = registry.kind_of(token)
         wanted = Inputs(inputs, config, token)
-        found = [*_common_problems(kind, wanted), *links.ill_formed(kind, wanted)]
+        found = [*_common_problems(kind, wanted), *relations.ill_formed(kind, wanted)]
         for rule in kind.rules:
             found += rule(wanted)
         return found
@@ -71,18 +68,18 @@ class AzureModel:
         id: str | None,
     ) -> list[Problem]:
         """What the service refuses given all that exists."""
-        kind = registry.kind(token)
-        own = id or arm.build(kind, inputs, "_")
+        kind = registry.kind_of(token)
+        own = id or naming.build(kind, inputs, "_")
         resource = Resource(inputs, config, token, world=world, id=own)
         found = list(relations.common(kind, resource, is_new=id is None))
-        found += links.elsewhere(kind, resource, results.location(resource))
+        found += relations.elsewhere(kind, resource, resources.location(resource))
         for crosscheck in kind.crosschecks:
             found += crosscheck(resource)
         return found
 
     def delete_blockers(self, token: str, made: Made, world: World) -> list[Problem]:
         """What keeps a resource from being deleted."""
-        kind = registry.kind(token)
+        kind = registry.kind_of(token)
         found = list(relations.delete_blockers(kind, made, world))
         for blocker in kind.delete_blockers:
             found += blocker(Resource.of(made, world))
@@ -93,8 +90,8 @@ class AzureModel:
     ) -> str:
         """The resource's id in Resource Manager."""
         del config
-        kind = registry.kind(token)
-        return arm.build(kind, inputs, _automatic_name(kind, name, urn))
+        kind = registry.kind_of(token)
+        return naming.build(kind, inputs, _automatic_name(kind, name, urn))
 
     def outputs(
         self,
@@ -105,18 +102,18 @@ class AzureModel:
         world: World,
     ) -> Properties:
         """All that the service answers with."""
-        kind = registry.kind(token)
+        kind = registry.kind_of(token)
         resource = Resource(inputs, config, token, world=world, id=id)
         computed = kind.computed(resource) if kind.computed is not None else {}
-        return {**kind.defaults, **results.common(kind, resource), **computed}
+        return {**kind.defaults, **resources.common(kind, resource), **computed}
 
     def is_shared(self, token: str) -> bool:
         """Whether it is a setting that every subscription has."""
-        return registry.kind(token).is_always_there
+        return registry.kind_of(token).is_always_there
 
     def replacements(self, token: str) -> frozenset[str]:
         """The path's inputs, the location, and what the type's row names."""
-        kind = registry.kind(token)
+        kind = registry.kind_of(token)
         path = {*kind.parameters, *({"resourceGroupName"} if kind.is_in_group else ())}
         return frozenset({*path, "location", *kind.replaces})
 
@@ -134,8 +131,8 @@ def _automatic_name(kind: AzureKind, name: str, urn: str) -> str:
     # digits, a child its Pulumi name alone, and role assignments and definitions a GUID.
     mode = kind.autoname or ("random" if len(kind.parameters) == 1 else "copy")
     if mode == "uuid":
-        return generated.guid("name", urn)
-    return name + generated.digest(8, "name", urn) if mode == "random" else name
+        return naming.guid("name", urn)
+    return name + naming.digest(8, "name", urn) if mode == "random" else name
 
 
 def _common_problems(kind: AzureKind, inputs: Inputs) -> Iterator[Problem]:
@@ -145,10 +142,10 @@ def _common_problems(kind: AzureKind, inputs: Inputs) -> Iterator[Problem]:
     yield from checks.zones("zones", inputs)
     group = inputs.optional_string("resourceGroupName")
     if group and kind.is_in_group:
-        group_kind = registry.kind("azure-native:resources:ResourceGroup")
+        group_kind = registry.kind_of("azure-native:resources:ResourceGroup")
         if group_kind.name:
             yield from group_kind.name.check("resourceGroupName", group)
     own = inputs.optional_string(kind.own_name) if kind.own_name else None
     if kind.name and kind.own_name and own:
         yield from kind.name.check(kind.own_name, own)
-    yield from enums.check(kind, inputs)
+    yield from checks.enumerations(kind, inputs)

@@ -8,8 +8,8 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any, Final, Literal, TypeAlias
 
-from falaj.sandbox.clouds.azure import arm, existing, generated, registry
-from falaj.sandbox.clouds.azure.results import shape
+from falaj.sandbox.clouds.azure import naming, registry, resources
+from falaj.sandbox.clouds.azure.resources import shape
 from falaj.sandbox.clouds.azure.services import kubernetes, monitor, storage
 from falaj.sandbox.clouds.inputs import Inputs
 from falaj.sandbox.clouds.model import Made, Properties, World
@@ -34,7 +34,7 @@ def document(cluster: Made, name: Literal["clusterUser", "clusterAdmin"]) -> dic
         asked.optional_string("privateFQDN") or asked.optional_string("fqdn") or "sandbox.invalid"
     )
     own = cluster.id.rpartition("/")[2]
-    user: dict[str, Any] = {"token": f"not-a-real-token-{generated.digest(32, cluster.id, name)}"}
+    user: dict[str, Any] = {"token": f"not-a-real-token-{naming.digest(32, cluster.id, name)}"}
     if name == "clusterUser" and asked.is_given("aadProfile"):
         user = {
             "exec": {
@@ -47,7 +47,7 @@ def document(cluster: Made, name: Literal["clusterUser", "clusterAdmin"]) -> dic
                     "--server-id",
                     _SERVER_APPLICATION,
                     "--tenant-id",
-                    generated.TENANT,
+                    naming.TENANT,
                 ],
                 "provideClusterInfo": False,
             }
@@ -103,11 +103,11 @@ def answer(token: str, args: Properties, config: Properties, world: World) -> Pr
 
 def _get(resource: str, inputs: Inputs, world: World) -> dict[str, Any]:
     """What a resource's outputs are now."""
-    kind = registry.kind(resource)
-    id = arm.build(kind, inputs.values, "_")
-    made = existing.by_id(world, id)
+    kind = registry.kind_of(resource)
+    id = naming.build(kind, inputs.values, "_")
+    made = resources.by_id(world, id)
     if made is None:
-        inline = existing.inline(world, id)
+        inline = resources.inline(world, id)
         if inline is None:
             raise LookupError(
                 f"{id} doesn't exist in the sandbox; a query finds only what was made there, in "
@@ -120,10 +120,10 @@ def _get(resource: str, inputs: Inputs, world: World) -> dict[str, Any]:
 def _client_config(inputs: Inputs, world: World) -> dict[str, Any]:
     del inputs, world
     return {
-        "clientId": generated.CLIENT,
-        "objectId": generated.PRINCIPAL,
-        "subscriptionId": generated.SUBSCRIPTION,
-        "tenantId": generated.TENANT,
+        "clientId": naming.CLIENT,
+        "objectId": naming.PRINCIPAL,
+        "subscriptionId": naming.SUBSCRIPTION,
+        "tenantId": naming.TENANT,
     }
 
 
@@ -136,8 +136,8 @@ def _client_token(inputs: Inputs, world: World) -> dict[str, Any]:
 
 
 def _find(inputs: Inputs, world: World, token: str) -> Made:
-    id = arm.build(registry.kind(token), inputs.values, "_")
-    made = existing.by_id(world, id)
+    id = naming.build(registry.kind_of(token), inputs.values, "_")
+    made = resources.by_id(world, id)
     if made is None:
         raise LookupError(f"{id} doesn't exist in the sandbox; make it first")
     return made
@@ -175,7 +175,7 @@ def _workspace_keys(inputs: Inputs, world: World) -> dict[str, Any]:
 
 
 def _secret(id: str, name: str) -> str:
-    return f"not-a-real-key-{generated.digest(32, 'secret', id, name)}"
+    return f"not-a-real-key-{naming.digest(32, 'secret', id, name)}"
 
 
 def _user_credentials(inputs: Inputs, world: World) -> dict[str, Any]:

@@ -7,10 +7,10 @@ from functools import cache
 from types import ModuleType
 from typing import Final
 
-from falaj.sandbox.clouds.azure import table
-from falaj.sandbox.clouds.azure.arm import SCOPES
+from falaj.sandbox.clouds.azure import kinds
 from falaj.sandbox.clouds.azure.kinds import AzureKind
-from falaj.sandbox.clouds.azure.results import shape
+from falaj.sandbox.clouds.azure.naming import SCOPES
+from falaj.sandbox.clouds.azure.resources import shape
 from falaj.sandbox.clouds.azure.services import (
     access,
     compute,
@@ -33,7 +33,7 @@ SERVICES: Final[tuple[ModuleType, ...]] = (
 )  # fmt: skip
 
 for _service in SERVICES:
-    table.add(_service.KINDS)
+    kinds.add_kinds(_service.KINDS)
 
 
 # The namespaces whose spelling isn't the module's with a capital letter. Letter case doesn't count
@@ -105,9 +105,9 @@ _NAMESPACES: Final = {
 _TOKEN: Final = re.compile(r"azure-native:([A-Za-z]\w*)(?:/v\w+)?:([A-Za-z]\w*)")
 
 
-def kind(token: str) -> AzureKind:
+def kind_of(token: str) -> AzureKind:
     """The row of the table, or one that is derived for a type that the table doesn't have."""
-    return table.kind(token) or _derived(token)
+    return kinds.kind_of(token) or _derived(token)
 
 
 @cache

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ipaddress
 from collections.abc import Iterator
 
-from falaj.sandbox.clouds.azure import arm, checks, existing, generated
+from falaj.sandbox.clouds.azure import checks, naming, resources
 from falaj.sandbox.clouds.inputs import Inputs, Resource
 from falaj.sandbox.clouds.model import Problem, World
 
@@ -14,10 +14,10 @@ TYPE = "Microsoft.Network/virtualNetworks/subnets"
 
 def find(world: World, id: str) -> Inputs | None:
     """The subnet's declaration, made by itself or by its network; None when there is none."""
-    made = existing.by_id(world, id)
+    made = resources.by_id(world, id)
     if made is not None:
         return Inputs(made.inputs)
-    item = existing.inline(world, id)
+    item = resources.inline(world, id)
     return Inputs(item) if item else None
 
 
@@ -37,9 +37,9 @@ def delegations(subnet: Inputs) -> set[str]:
 
 def region(world: World, id: str) -> str | None:
     """The region of the subnet's network."""
-    reference = arm.parse(id)
+    reference = naming.parse(id)
     parent = reference.parent if reference else None
-    return existing.region_of(existing.by_id(world, parent)) if parent else None
+    return resources.region_of(resources.by_id(world, parent)) if parent else None
 
 
 def fits(
@@ -95,7 +95,7 @@ def address(world: World | None, id: str, *seed: str) -> str | None:
         return None
     # The first four addresses and the last are Azure's own (virtual-networks-faq).
     free = max(ranges[0].num_addresses - 5, 1)
-    return str(ranges[0][4 + int(generated.digest(8, *seed), 16) % free])
+    return str(ranges[0][4 + int(naming.digest(8, *seed), 16) % free])
 
 
 def is_inside(subnet: Inputs, text: str) -> bool:

@@ -28,8 +28,8 @@ from falaj.policies.rules.encryption.stores import (
     without_customer_key,
 )
 from falaj.policies.rules.encryption.tls_versions import AWS_MINIMA as MINIMA
-from falaj.sandbox.schema import types
-from falaj.sandbox.schema.tables import Tables
+from falaj.sandbox import schema
+from falaj.sandbox.schema import Tables
 from tests.each import for_each
 
 ENTRIES = [entry for family in FAMILIES for entry in family.entries]
@@ -164,16 +164,16 @@ def test_aliases_of_aws_in_any_spelling(partition: str, name: str) -> None:
     assert not is_service_key(f"alias/my-{name}")
 
 
-def has(table: Tables, kind: types.Type, names: list[str]) -> bool:
+def has(table: Tables, kind: schema.Type, names: list[str]) -> bool:
     """Whether a path of properties leads on from a type, through lists and maps."""
     match kind:
-        case types.ListOf(item):
+        case schema.ListOf(item):
             return has(table, item, names)
-        case types.MapOf(item):
+        case schema.MapOf(item):
             return has(table, item, names[1:])
-        case types.Either(members):
+        case schema.Either(members):
             return any(has(table, each, names) for each in members)
-        case types.Reference(name) if names:
+        case schema.Reference(name) if names:
             found = table.objects[name].properties.get(names[0])
             return found is not None and has(table, found.type, names[1:])
         case _:

@@ -14,8 +14,8 @@ from falaj.policies.rules.encryption.at_rest import KEYED, RULES
 from falaj.policies.rules.encryption.stores import Stores, without_customer_key
 from falaj.policies.rules.encryption.tls_versions import AZURE_MINIMA as MINIMA
 from falaj.policies.rules.encryption.tls_versions import minor
-from falaj.sandbox.schema import types
-from falaj.sandbox.schema.tables import Tables
+from falaj.sandbox import schema
+from falaj.sandbox.schema import Tables
 from tests.each import for_each
 
 ENTRIES = [
@@ -142,13 +142,13 @@ def paths(table: Tables, name: str, seen: tuple[str, ...] = ()) -> Iterator[str]
                     yield f"{key}.{path}"
 
 
-def references(kind: types.Type) -> Iterator[str]:
+def references(kind: schema.Type) -> Iterator[str]:
     match kind:
-        case types.Reference(name):
+        case schema.Reference(name):
             yield name
-        case types.ListOf(item) | types.MapOf(item):
+        case schema.ListOf(item) | schema.MapOf(item):
             yield from references(item)
-        case types.Either(members):
+        case schema.Either(members):
             for each in members:
                 yield from references(each)
         case _:

@@ -13,7 +13,7 @@ from falaj.policies.rules.residency import RULES
 from falaj.policies.rules.residency.azure_locations import location
 from falaj.policies.rules.residency.azure_places import LOCATED
 from falaj.policies.rules.residency.global_services import CLASSIFIED, EDGE, Reach, may_be_global
-from falaj.sandbox.schema.tables import Package
+from falaj.sandbox.schema import Package
 
 #: Modules of version 2, whose types have other names in version 3.
 FORMER = ("cache", "devices", "documentdb", "insights", "network")

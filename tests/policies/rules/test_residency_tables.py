@@ -16,8 +16,8 @@ from falaj.policies.rules.residency import (
     sharing,
     streams,
 )
-from falaj.sandbox.schema import types
-from falaj.sandbox.schema.tables import Tables
+from falaj.sandbox import schema
+from falaj.sandbox.schema import Tables
 from tests.each import for_each
 
 MODULES = (ai, copies, databases, endpoints, images, networks, sharing, streams)
@@ -50,11 +50,11 @@ def sdk() -> Tables:
 
 def below(kind: Any, key: str) -> Any:
     """The type of a key below a type; None where there is no such key."""
-    if isinstance(kind, types.ListOf | types.MapOf):
+    if isinstance(kind, schema.ListOf | schema.MapOf):
         return below(kind.item, key)
-    if isinstance(kind, types.Either):
+    if isinstance(kind, schema.Either):
         return next((found for each in kind.members if (found := below(each, key))), None)
-    if isinstance(kind, types.Reference):
+    if isinstance(kind, schema.Reference):
         found = sdk().objects[kind.name].properties.get(key)
         return found.type if found else None
     return None

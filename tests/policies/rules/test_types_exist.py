@@ -9,7 +9,7 @@ import pytest
 from falaj.policies.model import Rule, kind_of
 from falaj.policies.reading.types import azure
 from falaj.policies.rules import all_rules
-from falaj.sandbox.schema.tables import Package
+from falaj.sandbox.schema import Package
 
 AZURE = "azure-native:"
 #: Modules of load balancers in older versions of pulumi_aws, which its aliases still name.

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from falaj.sandbox.clouds.aws import MODEL
-from falaj.sandbox.clouds.aws.tags import merged
+from falaj.sandbox.clouds.aws.model import merged_tags
 from falaj.sandbox.inprocess import Sandbox
 from falaj.wire import UNKNOWN
 from tests.sandbox.aws.plausible import REGION
@@ -80,14 +80,14 @@ def test_the_region_comes_from_the_provider_unless_the_resource_names_one() -> N
 
 def test_default_tags_are_merged_and_overridden() -> None:
     config = {"defaultTags": {"tags": {"owner": "ministry", "tenant": "a"}}}
-    assert merged({"tags": {"tenant": "b"}}, config) == {"owner": "ministry", "tenant": "b"}
-    assert merged({}, {}) == {}
-    assert merged({"tags": UNKNOWN}, config) is UNKNOWN
-    assert merged({"tags": {"tenant": UNKNOWN}}, config) is UNKNOWN
+    assert merged_tags({"tags": {"tenant": "b"}}, config) == {"owner": "ministry", "tenant": "b"}
+    assert merged_tags({}, {}) == {}
+    assert merged_tags({"tags": UNKNOWN}, config) is UNKNOWN
+    assert merged_tags({"tags": {"tenant": UNKNOWN}}, config) is UNKNOWN
     as_text = {"defaultTags": '{"tags": {"owner": "ministry"}}'}
-    assert merged({}, as_text) == {"owner": "ministry"}
+    assert merged_tags({}, as_text) == {"owner": "ministry"}
     ignoring = {**config, "ignoreTags": {"keys": ["owner"], "keyPrefixes": ["ten"]}}
-    assert merged({"tags": {"x": "y"}}, ignoring) == {"x": "y"}
+    assert merged_tags({"tags": {"x": "y"}}, ignoring) == {"x": "y"}
 
 
 def test_outputs_carry_all_tags() -> None:

@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from falaj.sandbox.clouds.aws.registry import kinds
+from falaj.sandbox.clouds.aws.model import kinds
 from falaj.sandbox.inprocess import Sandbox
 from tests.sandbox.aws.plausible import CHAIN, Made, build, cloud
 

@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from falaj.sandbox.clouds.aws import MODEL
-from falaj.sandbox.clouds.aws.registry import kinds
+from falaj.sandbox.clouds.aws.model import kinds
 from falaj.sandbox.inprocess import Sandbox
 from falaj.wire import UNKNOWN
 from tests.examples import examples

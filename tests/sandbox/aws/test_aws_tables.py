@@ -6,11 +6,11 @@ import re
 
 import pytest
 
-from falaj.sandbox.clouds.aws.quotas import quotas
-from falaj.sandbox.clouds.aws.registry import kinds
+from falaj.sandbox import schema
+from falaj.sandbox.clouds.aws.model import kinds
+from falaj.sandbox.clouds.aws.relations import quotas
 from falaj.sandbox.clouds.aws.sdk import enumerations
-from falaj.sandbox.schema import types
-from falaj.sandbox.schema.tables import Tables
+from falaj.sandbox.schema import Tables
 
 _MADE_UP = re.compile(r"(hex|letters|digits)\d+|uuid|account|region|partition|suffix|id")
 
@@ -24,25 +24,27 @@ def missing(tables: Tables, token: str, path: str) -> str | None:
     """Why a path isn't one of the type's inputs; None when it is."""
     found = tables.resource(token)
     assert found is not None, token
-    node: types.Type | types.ObjectType = found.inputs
+    node: schema.Type | schema.ObjectType = found.inputs
     for step in path.split("."):
         name = step.removesuffix("[]")
-        if not isinstance(node, types.ObjectType) or name not in node.properties:
+        if not isinstance(node, schema.ObjectType) or name not in node.properties:
             return f"{token} has no {path}: {name}"
         node = _inside(tables, node.properties[name].type)
         if step.endswith("[]"):
-            if not isinstance(node, types.ListOf | types.MapOf):
+            if not isinstance(node, schema.ListOf | schema.MapOf):
                 return f"{token}.{path}: {name} is no list"
             node = _inside(tables, node.item)
     return None
 
 
-def _inside(tables: Tables, kind: types.Type) -> types.Type | types.ObjectType:
-    if isinstance(kind, types.Reference):
+def _inside(tables: Tables, kind: schema.Type) -> schema.Type | schema.ObjectType:
+    if isinstance(kind, schema.Reference):
         return tables.objects[kind.name]
-    if isinstance(kind, types.Either):
+    if isinstance(kind, schema.Either):
         inner = [_inside(tables, member) for member in kind.members]
-        return next((m for m in inner if isinstance(m, types.ObjectType | types.ListOf)), inner[0])
+        return next(
+            (m for m in inner if isinstance(m, schema.ObjectType | schema.ListOf)), inner[0]
+        )
     return kind
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from falaj.sandbox.clouds.azure import MODEL, arm, existing, generated
+from falaj.sandbox.clouds.azure import MODEL, naming, resources
 from falaj.sandbox.errors import SandboxError
 from falaj.sandbox.inprocess import Sandbox
 
@@ -23,7 +23,7 @@ def refusal(samples: Any, token: str, **inputs: Any) -> str:
 def delete_blockers(samples: Any, key: str) -> list[str]:
     made = samples.made[key]
     world = samples.sandbox.store
-    found = existing.by_id(world, made.id)
+    found = resources.by_id(world, made.id)
     assert found is not None
     return [problem.reason for problem in MODEL.delete_blockers(made.token, found, world)]
 
@@ -279,11 +279,11 @@ def test_a_network_linked_to_two_zones_of_a_name(samples: Any) -> None:
 
 
 def test_a_limit_of_the_subscription(samples: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    from falaj.sandbox.clouds.azure import quotas
+    from falaj.sandbox.clouds.azure import relations
 
     token = "azure-native:network:VirtualNetwork"
-    few = {token: quotas.Quota(2, "region", "a page")}
-    monkeypatch.setattr(quotas, "table", lambda: few)
+    few = {token: relations.Quota(2, "region", "a page")}
+    monkeypatch.setattr(relations, "quotas", lambda: few)
     network = {**samples.made["vnet"].inputs, "virtualNetworkName": "third"}
     assert "Azure allows 2" in refusal(samples, "network:VirtualNetwork", **network)
     samples.add("new", "network:VirtualNetwork", **{**network, "location": "uaecentral"})
@@ -352,8 +352,8 @@ def test_everything_can_be_taken_away_in_the_reverse_order(more_samples: Any) ->
 
 def test_the_network_watcher_of_a_region_is_there_by_itself(samples: Any) -> None:
     world = samples.sandbox.store
-    group = f"/subscriptions/{generated.SUBSCRIPTION}/resourceGroups/NetworkWatcherRG"
+    group = f"/subscriptions/{naming.SUBSCRIPTION}/resourceGroups/NetworkWatcherRG"
     watcher = f"{group}/providers/Microsoft.Network/networkWatchers/NetworkWatcher_uaenorth"
-    assert existing.exists(world, group)
-    assert existing.exists(world, watcher)
-    assert not existing.exists(world, arm.group_id("other"))
+    assert resources.exists(world, group)
+    assert resources.exists(world, watcher)
+    assert not resources.exists(world, naming.group_id("other"))

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from falaj.sandbox.clouds.azure import enums, registry, table
+from falaj.sandbox import schema
+from falaj.sandbox.clouds.azure import checks, kinds, registry
 from falaj.sandbox.clouds.inputs import Inputs, Resource, joined
-from falaj.sandbox.schema import types
-from falaj.sandbox.schema.tables import Tables
+from falaj.sandbox.schema import Tables
 
 TABLES = Tables("azure-native")
 
@@ -44,18 +44,18 @@ class Recorder(Resource):
 SEEN: dict[str, set[str]] = {}
 
 
-def steps(kind: types.Type, names: list[str]) -> bool:
+def steps(kind: schema.Type, names: list[str]) -> bool:
     """Whether the steps lead somewhere in the type."""
-    if not names or kind == types.ANY:
+    if not names or kind == schema.ANY:
         return True
     head, rest = names[0], names[1:]
-    if isinstance(kind, types.Either):
+    if isinstance(kind, schema.Either):
         return any(steps(member, names) for member in kind.members)
-    if isinstance(kind, types.ListOf):
+    if isinstance(kind, schema.ListOf):
         return head == "[]" and steps(kind.item, rest)
-    if isinstance(kind, types.MapOf):
+    if isinstance(kind, schema.MapOf):
         return head != "[]" and steps(kind.item, rest)
-    if isinstance(kind, types.Reference):
+    if isinstance(kind, schema.Reference):
         known = TABLES.objects[kind.name].properties
         return head in known and steps(known[head].type, rest)
     return False
@@ -71,7 +71,7 @@ def is_in_sdk(token: str, path: str) -> bool:
 
 def asked(all_samples: Any) -> Iterator[tuple[str, str]]:
     for made in all_samples.made.values():
-        kind = table.kind(made.token)
+        kind = kinds.kind_of(made.token)
         assert kind is not None
         resource = Recorder(
             made.inputs, token=made.token, world=all_samples.sandbox.store, id=made.id
@@ -82,7 +82,7 @@ def asked(all_samples: Any) -> Iterator[tuple[str, str]]:
             dict(kind.computed(resource))
     for token, paths in SEEN.items():
         for path in sorted(paths):
-            if table.kind(token) is not None:
+            if kinds.kind_of(token) is not None:
                 yield token, path
 
 
@@ -107,10 +107,10 @@ def test_rules_read_properties_that_exist(all_samples: Any) -> None:
 
 
 def test_tables_name_properties_that_exist() -> None:
-    for token in enums.tokens():
-        for path in enums.paths(token):
+    for token in checks.enumerated_tokens():
+        for path in checks.enumerated_paths(token):
             assert is_in_sdk(token, path.replace("[*]", "[]")), (token, path)
-    for kind in table.all_kinds():
+    for kind in kinds.all_kinds():
         for path in kind.replaces:
             assert is_in_sdk(kind.token, path), (kind.token, path)
 
@@ -119,4 +119,4 @@ def test_tables_name_properties_that_exist() -> None:
 def test_a_derived_type_is_named_by_an_input_of_its_own(token: str) -> None:
     resource = TABLES.resource(token)
     assert resource is not None
-    assert set(registry.kind(token).parameters) <= set(resource.inputs.properties)
+    assert set(registry.kind_of(token).parameters) <= set(resource.inputs.properties)

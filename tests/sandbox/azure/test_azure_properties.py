@@ -10,13 +10,13 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from falaj.sandbox.clouds.azure import MODEL, arm, queries, registry, table
+from falaj.sandbox.clouds.azure import MODEL, kinds, naming, queries, registry
 from falaj.sandbox.clouds.model import Made
 from falaj.sandbox.store import Store
 from falaj.wire import UNKNOWN
 from tests.examples import examples
 
-TOKENS = [kind.token for kind in table.all_kinds()]
+TOKENS = [kind.token for kind in kinds.all_kinds()]
 OTHERS = ["azure-native:redis:Redis", "azure-native:no:Such", "other", "azure-native:cdn:Endpoint"]
 ID = re.compile(
     r"/subscriptions/[^/]+(/resourceGroups/[^/]+)?(/providers/[^/]+(/[^/]+/[^/]+)+)*"
@@ -80,7 +80,7 @@ def paths(value: Any, before: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
 @given(token=st.sampled_from([*TOKENS, *OTHERS]), data=st.data())
 def test_no_inputs_make_the_model_fail(all_samples: Any, token: str, data: st.DataObject) -> None:
     names = sorted(
-        {*registry.kind(token).parameters, "location", "tags", "identity", "resourceGroupName"}
+        {*registry.kind_of(token).parameters, "location", "tags", "identity", "resourceGroupName"}
     )
     keys = st.one_of(st.sampled_from(names), st.text(max_size=6))
     inputs = data.draw(st.dictionaries(keys, values, max_size=6))
@@ -102,7 +102,7 @@ def test_no_value_put_anywhere_makes_the_model_fail(all_samples: Any, data: st.D
 
 @given(text=st.text(max_size=40))
 def test_any_text_is_an_id_or_none(text: str) -> None:
-    found = arm.parse(text)
+    found = naming.parse(text)
     assert found is None or found.id == text
 
 
@@ -129,7 +129,7 @@ def test_ids_are_told_apart_by_their_names(first: str, second: str) -> None:
     ],
 )
 def test_a_missing_name_is_made_as_the_vendor_makes_it(token: str, pattern: str) -> None:
-    own = registry.kind(token).own_name
+    own = registry.kind_of(token).own_name
     first, again, other = (
         MODEL.defaults(token, "name", {}, {}, urn)[own or ""] for urn in ("a", "a", "b")
     )

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from falaj.sandbox.clouds.azure import MODEL, arm, data, enums, generated, quotas, registry, table
-from falaj.sandbox.clouds.azure.results import shape
+from falaj.sandbox.clouds.azure import MODEL, checks, kinds, naming, registry, relations
+from falaj.sandbox.clouds.azure.resources import shape
 
 assert registry.SERVICES
 
@@ -20,18 +20,18 @@ ARM = re.compile(
 
 def test_no_row_of_the_table_is_left_untried(all_samples: Any) -> None:
     tried = {resource.token for resource in all_samples.made.values()}
-    assert {kind.token for kind in table.all_kinds()} - tried == set()
+    assert {kind.token for kind in kinds.all_kinds()} - tried == set()
 
 
 def test_every_id_is_one_of_resource_manager(all_samples: Any) -> None:
     for key, resource in all_samples.made.items():
         assert ARM.fullmatch(resource.id), (key, resource.id)
-        assert arm.parse(resource.id), key
-        assert resource.id.startswith(f"/subscriptions/{generated.SUBSCRIPTION}")
+        assert naming.parse(resource.id), key
+        assert resource.id.startswith(f"/subscriptions/{naming.SUBSCRIPTION}")
 
 
 def test_every_type_is_in_the_sdk_with_the_inputs_of_its_path() -> None:
-    for kind in table.all_kinds():
+    for kind in kinds.all_kinds():
         known = shape(kind.token)
         assert known is not None, kind.token
         group = {"resourceGroupName"} if kind.is_in_group else set()
@@ -42,7 +42,7 @@ def test_every_type_is_in_the_sdk_with_the_inputs_of_its_path() -> None:
 
 
 def test_replacements_name_inputs_of_the_sdk() -> None:
-    for kind in table.all_kinds():
+    for kind in kinds.all_kinds():
         known = shape(kind.token)
         tops = {path.split(".")[0] for path in kind.replaces}
         assert known is not None
@@ -99,14 +99,14 @@ def test_computed_values_look_like_azures(
 
 
 def test_tables_speak_of_known_types_and_name_their_sources() -> None:
-    known = {kind.token for kind in table.all_kinds()}
-    assert set(enums.tokens()) <= known
-    assert set(quotas.table()) <= known
-    assert all(quota.source and quota.most > 0 for quota in quotas.table().values())
+    known = {kind.token for kind in kinds.all_kinds()}
+    assert set(checks.enumerated_tokens()) <= known
+    assert set(relations.quotas()) <= known
+    assert all(quota.source and quota.most > 0 for quota in relations.quotas().values())
     for name in ("enums", "regions", "private_link"):
-        assert data.load(name)["source"]
+        assert kinds.load_table(name)["source"]
 
 
 def test_a_row_cannot_be_taken_into_the_table_twice() -> None:
     with pytest.raises(ValueError, match="already"):
-        table.add(table.all_kinds()[:1])
+        kinds.add_kinds(kinds.all_kinds()[:1])

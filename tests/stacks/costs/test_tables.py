@@ -16,8 +16,8 @@ import yaml
 
 from falaj import components
 from falaj.policies.model import kind_of
-from falaj.sandbox.schema import types
-from falaj.sandbox.schema.tables import Tables
+from falaj.sandbox import schema
+from falaj.sandbox.schema import Tables
 from falaj.stacks import costs
 from falaj.stacks.costs import machines, machines_azure, shares
 from falaj.stacks.costs.billing import READ, Meter, table
@@ -104,20 +104,20 @@ def paths_of(given: Any) -> Iterator[str]:
             yield from paths_of(given.get(key))
 
 
-def has(tables: Tables, kind: types.Type | types.ObjectType | None, path: list[str]) -> bool:
+def has(tables: Tables, kind: schema.Type | schema.ObjectType | None, path: list[str]) -> bool:
     """Whether a path leads somewhere in the SDK's types."""
     if not path:
         return True
-    if isinstance(kind, types.ListOf):
+    if isinstance(kind, schema.ListOf):
         return has(tables, kind.item, path)
-    if isinstance(kind, types.Either):
+    if isinstance(kind, schema.Either):
         return any(has(tables, each, path) for each in kind.members)
-    if isinstance(kind, types.Reference):
+    if isinstance(kind, schema.Reference):
         return has(tables, tables.objects[kind.name], path)
-    if isinstance(kind, types.ObjectType):
+    if isinstance(kind, schema.ObjectType):
         found = kind.properties.get(path[0])
         return found is not None and has(tables, found.type, path[1:])
-    return isinstance(kind, types.Scalar) and kind.kind == "any"
+    return isinstance(kind, schema.Scalar) and kind.kind == "any"
 
 
 @pytest.mark.slow

@@ -13,8 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from falaj.workloads.errors import WorkloadError
-from falaj.workloads.horovod.command import main
-from falaj.workloads.horovod.pack import pack
+from falaj.workloads.horovod.command import main, pack
 from falaj.workloads.horovod.world import MOST_PROCESSES, World, interface_of
 from tests.components.kubernetes.pod_processes import finish
 from tests.workloads.horovod.launched import Job

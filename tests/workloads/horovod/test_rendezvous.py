@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 
 from falaj.workloads.errors import WorkloadError
 from falaj.workloads.horovod import store
-from falaj.workloads.horovod.machines import Contact, Machines
 from falaj.workloads.horovod.store import MOST_BYTES, Rendezvous
+from falaj.workloads.horovod.world import Contact, Machines
 from tests.examples import examples
 from tests.ports import free_port
 

@@ -17,7 +17,7 @@ from typing import Any
 
 import orjson
 
-from falaj.workloads.inference import model, router
+from falaj.workloads.inference import http, model
 from falaj.workloads.inference.auth import Identity
 from falaj.workloads.inference.connection import Connection
 from falaj.workloads.inference.http import Answer, Exchange
@@ -49,7 +49,7 @@ class Runtime(Service):
 
     def admit(self, exchange: Exchange, certificate: Mapping[str, Any] | None) -> None:
         if exchange.url.endswith(b"/stats"):
-            exchange.route = router.Route("stats", b"GET", None)
+            exchange.route = http.Route("stats", b"GET", None)
             return
         super().admit(exchange, certificate)
         self.seen.append(exchange)

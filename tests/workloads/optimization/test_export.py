@@ -11,7 +11,7 @@ import torch
 from torch import nn
 
 from falaj.workloads.errors import WorkloadError
-from falaj.workloads.optimization.comparison import check_parity, core_rows
+from falaj.workloads.optimization.comparison import check_parity, core_rows, open_session
 from falaj.workloads.optimization.export import (
     Serving,
     assemble,
@@ -20,13 +20,13 @@ from falaj.workloads.optimization.export import (
     export_module,
 )
 from falaj.workloads.optimization.pipeline import serving_of
-from falaj.workloads.optimization.runtime import open_session
 from falaj.workloads.training.checkpoint import load_rows, load_trained
-from falaj.workloads.training.models import Architecture, build
-from falaj.workloads.training.preprocessing import (
+from falaj.workloads.training.models import (
+    Architecture,
     CategoricalColumn,
     NumericColumn,
     TablePreprocessing,
+    build,
 )
 
 

@@ -15,10 +15,9 @@ import pytest
 from falaj.workloads.errors import StorageFullError
 from falaj.workloads.optimization import pipeline as records
 from falaj.workloads.optimization.__main__ import main
-from falaj.workloads.optimization.comparison import CLEAR_GAIN
+from falaj.workloads.optimization.comparison import CLEAR_GAIN, open_session
 from falaj.workloads.optimization.export import check_model
 from falaj.workloads.optimization.pipeline import Request, optimise
-from falaj.workloads.optimization.runtime import open_session
 from falaj.workloads.registry.keyring import KeyRing
 from falaj.workloads.training.checkpoint import load_rows
 

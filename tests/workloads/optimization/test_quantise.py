@@ -13,11 +13,17 @@ from hypothesis import strategies as st
 from onnx import TensorProto, helper
 
 from falaj.workloads.errors import WorkloadError
-from falaj.workloads.optimization.comparison import Measured, decide, score
-from falaj.workloads.optimization.export import Serving, assemble, export_module
+from falaj.workloads.optimization.comparison import Measured, decide, needs_reduced_range, score
+from falaj.workloads.optimization.export import (
+    OPERATORS,
+    Serving,
+    assemble,
+    export_module,
+    measure_ranges,
+    pick_rows,
+    quantise,
+)
 from falaj.workloads.optimization.pipeline import serving_of
-from falaj.workloads.optimization.quantise import OPERATORS, measure_ranges, pick_rows, quantise
-from falaj.workloads.optimization.runtime import needs_reduced_range
 from falaj.workloads.training.checkpoint import Rows, load_rows, load_trained
 
 

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from onnx import TensorProto, helper
 
+from falaj.workloads.optimization.comparison import open_session
 from falaj.workloads.optimization.export import ML_DOMAIN, ML_OPSET, build_inputs, free_prefix
-from falaj.workloads.optimization.runtime import open_session
-from falaj.workloads.training.preprocessing import (
+from falaj.workloads.training.models import (
     CategoricalColumn,
     NumericColumn,
     TablePreprocessing,

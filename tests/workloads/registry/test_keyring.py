@@ -7,8 +7,13 @@ from pathlib import Path
 import pytest
 
 from falaj.workloads.errors import IntegrityError, WorkloadError
-from falaj.workloads.registry.keyring import KeyRing, WrappedKey, shred_keyring
-from falaj.workloads.registry.signing import key_id, read_private_key
+from falaj.workloads.registry.keyring import (
+    KeyRing,
+    WrappedKey,
+    key_id,
+    read_private_key,
+    shred_keyring,
+)
 
 KEY = bytes(range(32))
 

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from falaj.workloads.errors import IntegrityError, WorkloadError
-from falaj.workloads.registry.manifest import FileEntry, Manifest, canonical, check_fields
+from falaj.workloads.registry.package import FileEntry, Manifest, canonical, check_fields
 
 ENTRY = FileEntry(10, "a" * 64, "b" * 64, 4)
 FIELDS = {"dataset": {}, "lineage": {"run": "r"}, "inputs": [], "outputs": []}

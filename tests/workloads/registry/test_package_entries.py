@@ -8,8 +8,7 @@ import pytest
 
 from falaj.workloads.errors import IntegrityError, WorkloadError
 from falaj.workloads.registry.keyring import KeyRing
-from falaj.workloads.registry.manifest import Manifest
-from falaj.workloads.registry.package import Package
+from falaj.workloads.registry.package import Manifest, Package
 from falaj.workloads.registry.store import Store
 
 

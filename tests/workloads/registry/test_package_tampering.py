@@ -10,11 +10,9 @@ import pytest
 
 from falaj.workloads.errors import IntegrityError, WorkloadError
 from falaj.workloads.files import write_atomic
-from falaj.workloads.registry.keyring import KeyRing
-from falaj.workloads.registry.manifest import PAYLOAD_TYPE
-from falaj.workloads.registry.package import Package, file_context
+from falaj.workloads.registry.keyring import KeyRing, sign
+from falaj.workloads.registry.package import PAYLOAD_TYPE, Package, file_context
 from falaj.workloads.registry.sealed import HEADER_BYTES, TAG_BYTES
-from falaj.workloads.registry.signing import sign
 from falaj.workloads.registry.store import Store
 
 CHUNK = 64

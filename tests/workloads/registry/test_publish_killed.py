@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
-from falaj.workloads.registry import audit, rotation
+from falaj.workloads.registry import rotation
 from falaj.workloads.registry.keyring import KeyRing
 from falaj.workloads.registry.sealed import seal, unseal
-from falaj.workloads.registry.store import Store
+from falaj.workloads.registry.store import Store, read_events
 
 PUBLISHER = """
 import json, sys
@@ -82,7 +82,7 @@ def test_killed_publishers_leave_whole_versions_only(
     assert done.version == max([0, *seen]) + 1
     assert not list(store.root.glob("digits/.staging-*"))
     assert check_all(store, keyring) == [*seen, done.version]
-    recorded = [e["version"] for e in audit.read(store.root) if e["action"] == "publish"]
+    recorded = [e["version"] for e in read_events(store.root) if e["action"] == "publish"]
     assert set(recorded) >= {*seen, done.version}
 
 

@@ -5,13 +5,13 @@ from pathlib import Path
 import pytest
 
 from falaj.workloads.errors import IntegrityError, StorageFullError
-from falaj.workloads.registry import audit
+from falaj.workloads.registry import store
 
 
 @pytest.fixture
 def log(tmp_path: Path) -> Path:
     for version in range(4):
-        audit.append(tmp_path, "promote", {"model": "digits", "version": version})
+        store.append_event(tmp_path, "promote", {"model": "digits", "version": version})
     return tmp_path / "audit.jsonl"
 
 
@@ -21,7 +21,7 @@ def test_changed_line_is_found(log: Path, line: int) -> None:
     lines[line] = lines[line].replace("promote", "rolback")
     log.write_text("\n".join(lines) + "\n")
     with pytest.raises(IntegrityError, match=f"line {line + 2} .*doesn't follow"):
-        audit.read(log.parent)
+        store.read_events(log.parent)
 
 
 @pytest.mark.parametrize("change", ["removed", "repeated", "moved", "first"])
@@ -35,21 +35,21 @@ def test_changed_order_is_found(log: Path, change: str) -> None:
     }[change]
     log.write_text("\n".join(lines) + "\n")
     with pytest.raises(IntegrityError, match="doesn't follow"):
-        audit.read(log.parent)
+        store.read_events(log.parent)
 
 
 @pytest.mark.parametrize("line", ["", "{", "[]", "1", "{}", '{"previous_digest": 1}'])
 def test_line_that_is_no_event_is_found(log: Path, line: str) -> None:
     log.write_text(log.read_text() + line + "\n")
     with pytest.raises(IntegrityError, match="line 5"):
-        audit.read(log.parent)
+        store.read_events(log.parent)
 
 
 def test_log_behind_a_link_is_refused(log: Path, tmp_path: Path) -> None:
     log.rename(tmp_path / "elsewhere")
     log.symlink_to(tmp_path / "elsewhere")
     with pytest.raises(Exception, match="can't write"):
-        audit.append(tmp_path, "promote", {})
+        store.append_event(tmp_path, "promote", {})
 
 
 def test_full_disk_leaves_the_log_as_it_was(log: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -64,7 +64,7 @@ def test_full_disk_leaves_the_log_as_it_was(log: Path, monkeypatch: pytest.Monke
     with monkeypatch.context() as patch:
         patch.setattr(os, "pwrite", full)
         with pytest.raises(StorageFullError, match="no space left"):
-            audit.append(log.parent, "promote", {})
+            store.append_event(log.parent, "promote", {})
     assert log.read_bytes() == before
 
 
@@ -72,15 +72,15 @@ def test_half_a_line_is_replaced_by_the_next_event(log: Path) -> None:
     whole = log.read_bytes()
     log.write_bytes(whole + b'{"time": "2026')
     with pytest.raises(IntegrityError, match="line 5"):
-        audit.read(log.parent)
-    audit.append(log.parent, "rollback", {"version": 9})
-    events = audit.read(log.parent)
+        store.read_events(log.parent)
+    store.append_event(log.parent, "rollback", {"version": 9})
+    events = store.read_events(log.parent)
     assert [event["action"] for event in events] == ["promote"] * 4 + ["rollback"]
     assert log.read_bytes().startswith(whole)
 
 
 def test_events_say_who_and_when(log: Path) -> None:
-    first = audit.read(log.parent)[0]
+    first = store.read_events(log.parent)[0]
     assert first["previous_digest"] == "0" * 64
     assert first["user"]
     assert first["time"].endswith("+00:00")
@@ -89,4 +89,4 @@ def test_events_say_who_and_when(log: Path) -> None:
 
 
 def test_no_log_yet_is_no_event(tmp_path: Path) -> None:
-    assert audit.read(tmp_path) == []
+    assert store.read_events(tmp_path) == []

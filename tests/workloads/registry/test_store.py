@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from falaj.workloads.errors import IntegrityError, StorageFullError, WorkloadError
-from falaj.workloads.registry import audit
+from falaj.workloads.registry import store as store_module
 from falaj.workloads.registry.keyring import KeyRing
 from falaj.workloads.registry.package import Package
 from falaj.workloads.registry.store import Published, Store
@@ -105,7 +105,7 @@ def test_full_disk_leaves_the_registry_as_it_was(
         patch.setattr(package_module, "write_json_atomic", full if step == "keys.json" else
                       package_module.write_json_atomic)  # fmt: skip
         if step == "audit":
-            patch.setattr(audit, "append", refuse)
+            patch.setattr(store_module, "append_event", refuse)
         if step == "rename":
             patch.setattr(Path, "rename", refuse)
         with pytest.raises(StorageFullError):
@@ -204,7 +204,9 @@ def test_promotions_and_rollbacks(store: Store, keyring: KeyRing, fields: Fields
     with pytest.raises(WorkloadError, match="no earlier one to go back to"):
         store.rollback("digits")
     assert store.resolve("digits") == 1
-    actions = [(event["action"], event.get("version")) for event in audit.read(store.root)]
+    actions = [
+        (event["action"], event.get("version")) for event in store_module.read_events(store.root)
+    ]
     assert actions[3:] == [
         ("promote", 1), ("promote", 3), ("promote", 2), ("rollback", 3), ("rollback", 1),
     ]  # fmt: skip
@@ -237,7 +239,7 @@ def test_failed_audit_stops_a_promotion(
     def full(*_arguments: object) -> None:
         raise StorageFullError("no space left")
 
-    monkeypatch.setattr(audit, "append", full)
+    monkeypatch.setattr(store_module, "append_event", full)
     with pytest.raises(StorageFullError):
         store.promote("digits", 1)
     assert store.aliases("digits") == {}
@@ -268,7 +270,7 @@ def test_publishers_at_the_same_time_lose_nothing(
         for n in store.versions("digits")
     }
     assert contents == {f"{worker} {n}".encode() for worker in range(3) for n in range(4)}
-    assert len(audit.read(store.root)) == 12
+    assert len(store_module.read_events(store.root)) == 12
 
 
 def test_published_folder_and_digest(store: Store, keyring: KeyRing, fields: Fields) -> None:

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from falaj.workloads.training.preprocessing import (
+from falaj.workloads.training.models import (
     MAXIMUM_CATEGORIES,
     CategoricalColumn,
     NumericColumn,

@@ -6,9 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from falaj.workloads.errors import WorkloadError
-from falaj.workloads.statuses import worst
-from falaj.workloads.training import distributed, rendezvous
+from falaj.workloads.errors import WorkloadError, worst
+from falaj.workloads.training import distributed
 from falaj.workloads.training.progress import Exporter, listening
 from falaj.workloads.training.stopping import StopRequest
 
@@ -37,17 +36,17 @@ def test_a_variable_that_cannot_be_understood_is_refused(
     changes: dict[str, str], reason: str
 ) -> None:
     with pytest.raises(WorkloadError, match=reason):
-        rendezvous.from_environment({**TWO, **changes}, 1)
+        distributed.from_environment({**TWO, **changes}, 1)
 
 
 def test_one_machine_has_no_rendezvous() -> None:
-    assert rendezvous.from_environment({}, 4) is None
-    assert rendezvous.from_environment({"PET_NNODES": "1"}, 4) is None
+    assert distributed.from_environment({}, 4) is None
+    assert distributed.from_environment({"PET_NNODES": "1"}, 4) is None
 
 
 def test_trainer_and_torchrun_say_the_same() -> None:
     """Kubeflow Trainer's static variables name the same place as torchrun's."""
-    found = rendezvous.from_environment(
+    found = distributed.from_environment(
         {
             "PET_NNODES": "2", "PET_NPROC_PER_NODE": "auto", "PET_NODE_RANK": "0",
             "PET_MASTER_ADDR": "job-node-0-0.job", "PET_MASTER_PORT": "29500",
@@ -57,7 +56,7 @@ def test_trainer_and_torchrun_say_the_same() -> None:
     assert found is not None
     assert (found.endpoint, found.processes, found.hosts) == ("job-node-0-0.job:29500", 8, True)
     assert not found.elastic
-    elastic = rendezvous.from_environment({**TWO, "PET_NNODES": "1:3"}, 1)
+    elastic = distributed.from_environment({**TWO, "PET_NNODES": "1:3"}, 1)
     assert elastic is not None
     assert elastic.elastic
     assert elastic.timeouts["last_call_timeout"] == 5
@@ -66,30 +65,30 @@ def test_trainer_and_torchrun_say_the_same() -> None:
 @given(st.dictionaries(st.sampled_from([*TWO, "PET_RDZV_CONF", "PET_MASTER_ADDR"]), st.text()))
 def test_any_text_is_understood_or_refused(environ: dict[str, str]) -> None:
     try:
-        found = rendezvous.from_environment({**TWO, **environ}, 1)
+        found = distributed.from_environment({**TWO, **environ}, 1)
     except WorkloadError:
         return
     assert found is None or 1 <= found.least <= found.most
 
 
 def test_a_restart_never_begins_afresh() -> None:
-    found = rendezvous.from_environment(TWO, 1)
+    found = distributed.from_environment(TWO, 1)
     assert found is not None
     for words in (["run", "--resume", "never"], ["run", "--resume=never"]):
         with pytest.raises(WorkloadError, match="choose a new --output"):
-            rendezvous.take_part(words, found, StopRequest())
+            distributed.take_part(words, found, StopRequest())
 
 
 @pytest.mark.parametrize("text", ["0", "soon", "-3", "1e3", "100000"])
 def test_a_grace_that_is_no_time_is_refused(text: str) -> None:
     with pytest.raises(WorkloadError, match="FALAJ_GRACE_SECONDS"):
-        rendezvous.grace(text)
+        distributed.grace(text)
 
 
 def test_the_processes_stop_before_the_machine_is_killed() -> None:
-    assert rendezvous.grace("120") == 115
-    assert rendezvous.grace(None) == 25
-    assert rendezvous.grace("3") == 1
+    assert distributed.grace("120") == 115
+    assert distributed.grace(None) == 25
+    assert distributed.grace("3") == 1
 
 
 @pytest.mark.parametrize(

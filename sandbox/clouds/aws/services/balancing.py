@@ -5,15 +5,22 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from falaj.sandbox.clouds.aws import links
-from falaj.sandbox.clouds.aws import tokens as t
+from falaj.sandbox.clouds.aws import kinds as t
+from falaj.sandbox.clouds.aws import relations
 from falaj.sandbox.clouds.aws.kinds import AutoName, AwsKind, AwsKinds
 from falaj.sandbox.clouds.aws.naming import ACCOUNT, arn_of, digits, hexdigits, letters
 from falaj.sandbox.clouds.aws.regions import dns_suffix, region_of
 from falaj.sandbox.clouds.inputs import Inputs, Resource
-from falaj.sandbox.clouds.kinds import Reference
+from falaj.sandbox.clouds.kinds import (
+    Reference,
+    at_most,
+    between,
+    forbids,
+    matches,
+    not_together,
+    sized,
+)
 from falaj.sandbox.clouds.model import Problem
-from falaj.sandbox.clouds.rules import at_most, between, forbids, matches, not_together, sized
 
 _SHORT: Final = {"application": "app", "network": "net", "gateway": "gwy"}
 _APPLICATION: Final = ("HTTP", "HTTPS")
@@ -267,10 +274,10 @@ KINDS: Final[AwsKinds] = {
             _needs_subnets,
         ),
         references=(
-            links.subnet("subnets[]"),
-            links.subnet("subnetMappings[].subnetId"),
-            links.security_group("securityGroups[]"),
-            links.bucket("accessLogs.bucket"),
+            relations.subnet("subnets[]"),
+            relations.subnet("subnetMappings[].subnetId"),
+            relations.security_group("securityGroups[]"),
+            relations.bucket("accessLogs.bucket"),
         ),
         crosschecks=(_zones,),
         unique=("name",),
@@ -298,7 +305,7 @@ KINDS: Final[AwsKinds] = {
             between("healthCheck.unhealthyThreshold", 2, 10),
             _target_group,
         ),
-        references=(links.vpc(),),
+        references=(relations.vpc(),),
         unique=("name",),
         computed=lambda resource: {
             "arnSuffix": "targetgroup/" + resource.id.split("targetgroup/")[-1]
@@ -361,7 +368,7 @@ KINDS: Final[AwsKinds] = {
             between("minCapacity", 0, 1000000), between("maxCapacity", 0, 1000000),
             at_most("minCapacity", "maxCapacity"),
         ),
-        references=(links.role("roleArn"),),
+        references=(relations.role("roleArn"),),
         unique=("resourceId", "scalableDimension"),
         computed=lambda resource: {
             "arn": arn_of(
@@ -405,7 +412,7 @@ KINDS: Final[AwsKinds] = {
             between("permanentDeletionTimeInDays", 7, 30, "days"),
             between("revocationConfiguration.crlConfiguration.expirationInDays", 1, 5000, "days"),
         ),
-        references=(links.bucket("revocationConfiguration.crlConfiguration.s3BucketName"),),
+        references=(relations.bucket("revocationConfiguration.crlConfiguration.s3BucketName"),),
         computed=lambda _: {
             "certificate": "", "certificateChain": "",
             "certificateSigningRequest": _PEM.replace("CERTIFICATE", "CERTIFICATE REQUEST"),
@@ -439,14 +446,14 @@ KINDS: Final[AwsKinds] = {
             sized("name", 1, 1024, "characters"),
             not_together("delegationSetId", "vpcs"),
         ),
-        references=(links.vpc("vpcs[].vpcId"),),
+        references=(relations.vpc("vpcs[].vpcId"),),
         computed=_zone,
         defaults={"comment": "Managed by Pulumi", "forceDestroy": False},
     ),
     "aws:route53/zoneAssociation:ZoneAssociation": AwsKind(
         id="{zoneId}:{vpcId}",
         replaces=("vpcId", "vpcRegion", "zoneId"),
-        references=(links.vpc(), Reference("zoneId", (t.ZONE,), holds=False, regional=False)),
+        references=(relations.vpc(), Reference("zoneId", (t.ZONE,), holds=False, regional=False)),
         computed=lambda _: {"owningAccount": ACCOUNT},
     ),
     "aws:route53/record:Record": AwsKind(
@@ -475,7 +482,7 @@ KINDS: Final[AwsKinds] = {
         replaces=("resolverQueryLogConfigId", "resourceId"),
         references=(
             Reference("resolverQueryLogConfigId", (_QUERY_LOG,)),
-            links.vpc("resourceId"),
+            relations.vpc("resourceId"),
         ),
         unique=("resolverQueryLogConfigId", "resourceId"),
     ),
@@ -495,13 +502,13 @@ KINDS: Final[AwsKinds] = {
         id="rslvr-frgassoc-{hex15}",
         arn="route53resolver:{region}:{account}:firewall-rule-group-association/{id}",
         replaces=("firewallRuleGroupId", "vpcId"),
-        references=(links.vpc(),),
+        references=(relations.vpc(),),
     ),
     "aws:route53/resolverEndpoint:ResolverEndpoint": AwsKind(
         id="rslvr-in-{hex17}",
         arn="route53resolver:{region}:{account}:resolver-endpoint/{id}",
         replaces=("direction", "resolverEndpointType", "securityGroupIds"),
         rules=(sized("ipAddresses", 2, 10),),
-        references=(links.security_group(), links.subnet("ipAddresses[].subnetId")),
+        references=(relations.security_group(), relations.subnet("ipAddresses[].subnetId")),
     ),
 }  # fmt: skip

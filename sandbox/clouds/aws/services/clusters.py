@@ -5,18 +5,24 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from falaj.sandbox.clouds.aws import links
-from falaj.sandbox.clouds.aws import tokens as t
+from falaj.sandbox.clouds.aws import kinds as t
+from falaj.sandbox.clouds.aws import relations
 from falaj.sandbox.clouds.aws.documents import json_text, statements
 from falaj.sandbox.clouds.aws.kinds import AutoName, AwsKind, AwsKinds
-from falaj.sandbox.clouds.aws.machines import sold, sold_in_subnets
 from falaj.sandbox.clouds.aws.naming import arn_of, hexdigits, letters, marked, uuid
-from falaj.sandbox.clouds.aws.regions import cidr, dns_suffix, region_of
+from falaj.sandbox.clouds.aws.regions import cidr, dns_suffix, region_of, sold, sold_in_subnets
 from falaj.sandbox.clouds.aws.services.compute import launch_templates
 from falaj.sandbox.clouds.inputs import Inputs, Resource, as_list, as_map
-from falaj.sandbox.clouds.kinds import Crosscheck, Reference
+from falaj.sandbox.clouds.kinds import (
+    Crosscheck,
+    Reference,
+    at_most,
+    between,
+    matches,
+    not_together,
+    sized,
+)
 from falaj.sandbox.clouds.model import Problem
-from falaj.sandbox.clouds.rules import at_most, between, matches, not_together, sized
 
 
 def trusts(path: str, service: str, what: str) -> Crosscheck:
@@ -280,9 +286,9 @@ KINDS: Final[AwsKinds] = {
             _endpoint_access,
         ),
         references=(
-            links.role("roleArn"),
-            links.subnet("vpcConfig.subnetIds[]"),
-            links.security_group("vpcConfig.securityGroupIds[]"),
+            relations.role("roleArn"),
+            relations.subnet("vpcConfig.subnetIds[]"),
+            relations.security_group("vpcConfig.securityGroupIds[]"),
             Reference("encryptionConfig.provider.keyArn", (t.KEY,), by=("arn",), holds=False),
         ),
         crosschecks=(
@@ -300,7 +306,7 @@ KINDS: Final[AwsKinds] = {
                     "an IAM principal's ARN"),
         ),
         references=(
-            links.cluster(),
+            relations.cluster(),
             Reference("principalArn", (t.ROLE, t.USER), by=("arn",), holds=False, regional=False),
         ),
         crosschecks=(_entry_mode,),
@@ -324,7 +330,7 @@ KINDS: Final[AwsKinds] = {
                     "such as arn:aws:eks::aws:cluster-access-policy/AmazonEKSViewPolicy"),
             _namespaces,
         ),
-        references=(links.cluster(),),
+        references=(relations.cluster(),),
         crosschecks=(_entry_for_policy,),
         computed=lambda _: {
             "associatedAt": "2026-01-01T00:00:00Z", "modifiedAt": "2026-01-01T00:00:00Z"
@@ -337,13 +343,13 @@ KINDS: Final[AwsKinds] = {
             json_text("configurationValues"),
             matches("addonName", r"[0-9A-Za-z][A-Za-z0-9_-]{0,99}", "an add-on's name"),
         ),
-        references=(links.cluster(), links.role("serviceAccountRoleArn")),
+        references=(relations.cluster(), relations.role("serviceAccountRoleArn")),
         computed=_addon,
     ),
     _POD_IDENTITY: AwsKind(
         id="a-{letters17}",
         replaces=("clusterName", "namespace", "serviceAccount"),
-        references=(links.cluster(), links.role()),
+        references=(relations.cluster(), relations.role()),
         crosschecks=(trusts("roleArn", "pods.eks.amazonaws.com", "pods' role"),),
         unique=("clusterName", "namespace", "serviceAccount"),
         computed=lambda resource: {
@@ -359,7 +365,7 @@ KINDS: Final[AwsKinds] = {
             f"{inputs.string('clusterName')}:{inputs.string('oidc.identityProviderConfigName')}"
         ),
         replaces=("clusterName", "oidc"),
-        references=(links.cluster(),),
+        references=(relations.cluster(),),
     ),
     t.NODE_GROUP: AwsKind(
         id="{clusterName}:{nodeGroupName}",
@@ -388,9 +394,9 @@ KINDS: Final[AwsKinds] = {
             _capacity_block,
         ),
         references=(
-            links.cluster(holds=True),
-            links.role("nodeRoleArn"),
-            links.subnet(),
+            relations.cluster(holds=True),
+            relations.role("nodeRoleArn"),
+            relations.subnet(),
             Reference("launchTemplate.id", (t.LAUNCH_TEMPLATE,), holds=False),
             Reference("launchTemplate.name", (t.LAUNCH_TEMPLATE,), by=("name",), holds=False),
         ),
@@ -407,7 +413,11 @@ KINDS: Final[AwsKinds] = {
         name=AutoName(property="fargateProfileName", longest=63),
         replaces=("clusterName", "fargateProfileName", "podExecutionRoleArn", "selectors",
                   "subnetIds"),
-        references=(links.cluster(holds=True), links.role("podExecutionRoleArn"), links.subnet()),
+        references=(
+            relations.cluster(holds=True),
+            relations.role("podExecutionRoleArn"),
+            relations.subnet(),
+        ),
         crosschecks=(
             trusts("podExecutionRoleArn", "eks-fargate-pods.amazonaws.com", "pods' role"),
         ),

@@ -7,16 +7,22 @@ import binascii
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from falaj.sandbox.clouds.aws import links
-from falaj.sandbox.clouds.aws import tokens as t
+from falaj.sandbox.clouds.aws import kinds as t
+from falaj.sandbox.clouds.aws import relations
 from falaj.sandbox.clouds.aws.kinds import AutoName, AwsKind, AwsKinds
-from falaj.sandbox.clouds.aws.machines import sold, sold_in_subnets
 from falaj.sandbox.clouds.aws.naming import ACCOUNT, arn_of, hexdigits, marked
-from falaj.sandbox.clouds.aws.regions import zone
+from falaj.sandbox.clouds.aws.regions import sold, sold_in_subnets, zone
 from falaj.sandbox.clouds.inputs import Inputs, Resource, as_list, as_map
-from falaj.sandbox.clouds.kinds import Reference
+from falaj.sandbox.clouds.kinds import (
+    Reference,
+    at_most,
+    between,
+    matches,
+    needs,
+    not_together,
+    sized,
+)
 from falaj.sandbox.clouds.model import Made, Problem, World
-from falaj.sandbox.clouds.rules import at_most, between, matches, needs, not_together, sized
 
 
 def _user_data(inputs: Inputs) -> Iterator[Problem]:
@@ -220,10 +226,10 @@ KINDS: Final[AwsKinds] = {
             _volumes,
         ),
         references=(
-            links.security_group("vpcSecurityGroupIds[]"),
-            links.security_group("networkInterfaces[].securityGroups[]"),
-            links.subnet("networkInterfaces[].subnetId"),
-            links.key("blockDeviceMappings[].ebs.kmsKeyId"),
+            relations.security_group("vpcSecurityGroupIds[]"),
+            relations.security_group("networkInterfaces[].securityGroups[]"),
+            relations.subnet("networkInterfaces[].subnetId"),
+            relations.key("blockDeviceMappings[].ebs.kmsKeyId"),
             Reference("placement.groupName", (t.PLACEMENT_GROUP,), by=("name",), holds=False),
             Reference("iamInstanceProfile.arn", (t.INSTANCE_PROFILE,), by=("arn",), holds=False,
                       regional=False),
@@ -248,7 +254,10 @@ KINDS: Final[AwsKinds] = {
             zone("availabilityZone", by="name"),
             _volumes,
         ),
-        references=(links.subnet("subnetId"), links.security_group("vpcSecurityGroupIds[]")),
+        references=(
+            relations.subnet("subnetId"),
+            relations.security_group("vpcSecurityGroupIds[]"),
+        ),
         crosschecks=(_instance_zone,),
         computed=lambda resource: {
             "instanceState": "running",
@@ -296,7 +305,7 @@ KINDS: Final[AwsKinds] = {
             sized("terminationPolicies", 0, 30),
         ),
         references=(
-            links.subnet("vpcZoneIdentifiers[]"),
+            relations.subnet("vpcZoneIdentifiers[]"),
             Reference("targetGroupArns[]", (t.TARGET_GROUP,), by=("arn",), holds=False),
             Reference("launchTemplate.id", (t.LAUNCH_TEMPLATE,), holds=False),
             Reference("launchTemplate.name", (t.LAUNCH_TEMPLATE,), by=("name",), holds=False),
@@ -337,7 +346,7 @@ KINDS: Final[AwsKinds] = {
         ),
         references=(
             Reference("autoscalingGroupName", (t.AUTO_SCALING_GROUP,), by=("name",), holds=False),
-            links.role("roleArn"),
+            relations.role("roleArn"),
         ),
     ),
     "aws:autoscaling/tag:Tag": AwsKind(

@@ -6,17 +6,16 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Any, Final, cast
 
-from falaj.sandbox.clouds.aws import links
-from falaj.sandbox.clouds.aws import tokens as t
+from falaj.sandbox.clouds.aws import kinds as t
+from falaj.sandbox.clouds.aws import relations
 from falaj.sandbox.clouds.aws.documents import RESOURCE, json_text, policy
 from falaj.sandbox.clouds.aws.kinds import AutoName, AwsKind, AwsKinds
 from falaj.sandbox.clouds.aws.naming import ACCOUNT, arn_of
 from falaj.sandbox.clouds.aws.regions import dns_suffix, region_of
 from falaj.sandbox.clouds.aws.services.clusters import trusts
 from falaj.sandbox.clouds.inputs import Inputs, Resource, as_list, as_map
-from falaj.sandbox.clouds.kinds import Reference, Rule
+from falaj.sandbox.clouds.kinds import Reference, Rule, between, matches, not_together, sized
 from falaj.sandbox.clouds.model import Problem
-from falaj.sandbox.clouds.rules import between, matches, not_together, sized
 
 _PART: Final = r"[a-z0-9]+((\.|_|__|-+)[a-z0-9]+)*"
 _REPOSITORY: Final = rf"(?=.{{2,256}}$){_PART}(/{_PART})*"
@@ -243,8 +242,8 @@ KINDS: Final[AwsKinds] = {
         replaces=("name",),
         rules=(matches("name", _NAME, "up to 255 letters, digits, '-' and '_'"),),
         references=(
-            links.key("configuration.managedStorageConfiguration.kmsKeyId"),
-            links.key("configuration.executeCommandConfiguration.kmsKeyId"),
+            relations.key("configuration.managedStorageConfiguration.kmsKeyId"),
+            relations.key("configuration.executeCommandConfiguration.kmsKeyId"),
         ),
         unique=("name",),
     ),
@@ -266,8 +265,8 @@ KINDS: Final[AwsKinds] = {
             between("ephemeralStorage.sizeInGib", 21, 200, "GiB"),
         ),
         references=(
-            links.role("executionRoleArn"),
-            links.role("taskRoleArn"),
+            relations.role("executionRoleArn"),
+            relations.role("taskRoleArn"),
             Reference("volumes[].efsVolumeConfiguration.fileSystemId", (t.FILE_SYSTEM,),
                       holds=False),
         ),
@@ -299,8 +298,8 @@ KINDS: Final[AwsKinds] = {
             Reference("cluster", (t.ECS_CLUSTER,), by=("arn", "name")),
             Reference("taskDefinition", (t.TASK_DEFINITION,),
                       by=("arn", "family", "arnWithoutRevision"), holds=False),
-            links.subnet("networkConfiguration.subnets[]"),
-            links.security_group("networkConfiguration.securityGroups[]"),
+            relations.subnet("networkConfiguration.subnets[]"),
+            relations.security_group("networkConfiguration.securityGroups[]"),
             Reference("loadBalancers[].targetGroupArn", (t.TARGET_GROUP,), by=("arn",),
                       holds=False),
         ),

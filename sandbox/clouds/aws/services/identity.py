@@ -6,15 +6,15 @@ from collections.abc import Iterator, Mapping
 from decimal import Decimal, InvalidOperation
 from typing import Any, Final
 
-from falaj.sandbox.clouds.aws import links
-from falaj.sandbox.clouds.aws import tokens as t
+from falaj.sandbox.clouds.aws import kinds as t
+from falaj.sandbox.clouds.aws import relations
 from falaj.sandbox.clouds.aws.documents import IDENTITY, RESOURCE, TRUST, policy
 from falaj.sandbox.clouds.aws.kinds import AutoName, AwsKind, AwsKinds
 from falaj.sandbox.clouds.aws.naming import ACCOUNT, arn_of, hexdigits, letters, partition, uuid
 from falaj.sandbox.clouds.inputs import Inputs, Resource, as_list, as_map
-from falaj.sandbox.clouds.kinds import Reference, Rule
-from falaj.sandbox.clouds.model import Problem
-from falaj.sandbox.clouds.rules import (
+from falaj.sandbox.clouds.kinds import (
+    Reference,
+    Rule,
     at_most,
     between,
     exactly_one,
@@ -23,6 +23,7 @@ from falaj.sandbox.clouds.rules import (
     not_together,
     sized,
 )
+from falaj.sandbox.clouds.model import Problem
 
 # Sizes: "IAM and AWS STS quotas", IAM user guide. The trust policy may have 2,048 characters, and
 # 4,096 when the quota was raised; the sandbox takes the larger one, as it can't know.
@@ -363,7 +364,7 @@ KINDS: Final[AwsKinds] = {
             policy("policy", RESOURCE, longest=20480, sids=False),
             between("recoveryWindowInDays", 0, 30, "days"),
         ),
-        references=(links.key(),),
+        references=(relations.key(),),
         unique=("name",),
     ),
     "aws:secretsmanager/secretVersion:SecretVersion": AwsKind(
@@ -383,7 +384,7 @@ KINDS: Final[AwsKinds] = {
             exactly_one("value", "insecureValue", "valueWo"),
             forbids("name", r"^/?(?i:aws|ssm)", "names may not begin with aws or ssm"),
         ),
-        references=(links.key("keyId"),),
+        references=(relations.key("keyId"),),
         unique=("name",),
         computed=lambda _: {"version": 1},
     ),
@@ -401,7 +402,7 @@ KINDS: Final[AwsKinds] = {
             matches("timePeriodStart", r"\d{4}-\d\d-\d\d_\d\d:\d\d", "such as 2026-01-01_00:00"),
             matches("timePeriodEnd", r"\d{4}-\d\d-\d\d_\d\d:\d\d", "such as 2087-06-15_00:00"),
         ),
-        references=(links.topic("notifications[].subscriberSnsTopicArns[]"),),
+        references=(relations.topic("notifications[].subscriberSnsTopicArns[]"),),
         unique=("name",),
         everywhere=True,
         computed=lambda _: {"accountId": ACCOUNT},
@@ -462,7 +463,7 @@ KINDS: Final[AwsKinds] = {
                   "selectionTags"),
         rules=(matches("name", r"[a-zA-Z0-9\-_.]{1,50}", "up to 50 letters, digits and -_."),),
         references=(
-            Reference("planId", (t.BACKUP_PLAN,)), links.role("iamRoleArn"),
+            Reference("planId", (t.BACKUP_PLAN,)), relations.role("iamRoleArn"),
         ),
     ),
     "aws:costexplorer/anomalyMonitor:AnomalyMonitor": AwsKind(

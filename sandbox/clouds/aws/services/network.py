@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from falaj.sandbox.clouds.aws import links
-from falaj.sandbox.clouds.aws import tokens as t
+from falaj.sandbox.clouds.aws import kinds as t
+from falaj.sandbox.clouds.aws import relations
 from falaj.sandbox.clouds.aws.documents import ENDPOINT, policy
 from falaj.sandbox.clouds.aws.kinds import AwsKind, AwsKinds
 from falaj.sandbox.clouds.aws.naming import ACCOUNT, hexdigits, letters, marked
@@ -23,9 +23,8 @@ from falaj.sandbox.clouds.aws.regions import (
     zone_name,
 )
 from falaj.sandbox.clouds.inputs import Inputs, Resource, as_list
-from falaj.sandbox.clouds.kinds import Reference
-from falaj.sandbox.clouds.model import Problem
-from falaj.sandbox.clouds.rules import (
+from falaj.sandbox.clouds.kinds import (
+    Reference,
     between,
     equals,
     exactly_one,
@@ -34,6 +33,7 @@ from falaj.sandbox.clouds.rules import (
     sized,
     when,
 )
+from falaj.sandbox.clouds.model import Problem
 
 
 def default_security_group(vpc_id: str) -> str:
@@ -302,7 +302,7 @@ KINDS: Final[AwsKinds] = {
         id="vpc-cidr-assoc-{hex17}",
         replaces=("cidrBlock", "vpcId", "ipv4IpamPoolId", "ipv4NetmaskLength"),
         rules=(cidr("cidrBlock", largest=16, smallest=28),),
-        references=(links.vpc(),),
+        references=(relations.vpc(),),
     ),
     t.SUBNET: AwsKind(
         id="subnet-{hex17}",
@@ -319,7 +319,7 @@ KINDS: Final[AwsKinds] = {
             zone("availabilityZone", by="name"),
             not_together("availabilityZoneId", "availabilityZone"),
         ),
-        references=(links.vpc(),),
+        references=(relations.vpc(),),
         crosschecks=(_inside_vpc,),
         computed=_subnet,
         defaults={
@@ -336,7 +336,7 @@ KINDS: Final[AwsKinds] = {
         replaces=("vpcId",),
         rules=(cidr("routes[].cidrBlock"), cidr("routes[].ipv6CidrBlock", version=6)),
         references=(
-            links.vpc(),
+            relations.vpc(),
             Reference("routes[].natGatewayId", (t.NAT_GATEWAY,)),
             Reference("routes[].gatewayId", (t.INTERNET_GATEWAY,)),
             Reference("routes[].vpcEndpointId", (t.VPC_ENDPOINT,), holds=False),
@@ -348,7 +348,7 @@ KINDS: Final[AwsKinds] = {
         id="{defaultRouteTableId}",
         arn="ec2:{region}:{account}:route-table/{id}",
         replaces=("defaultRouteTableId",),
-        references=(links.route_table("defaultRouteTableId"),),
+        references=(relations.route_table("defaultRouteTableId"),),
     ),
     "aws:ec2/route:Route": AwsKind(
         id="r-{routeTableId}{hex10}",
@@ -367,7 +367,7 @@ KINDS: Final[AwsKinds] = {
             cidr("destinationIpv6CidrBlock", version=6),
         ),
         references=(
-            links.route_table(),
+            relations.route_table(),
             Reference("natGatewayId", (t.NAT_GATEWAY,), holds=False),
             Reference("gatewayId", (t.INTERNET_GATEWAY,), holds=False),
         ),
@@ -381,7 +381,7 @@ KINDS: Final[AwsKinds] = {
         replaces=("subnetId", "gatewayId"),
         rules=(exactly_one("subnetId", "gatewayId"),),
         references=(
-            links.route_table(),
+            relations.route_table(),
             Reference("subnetId", (t.SUBNET,), holds=False),
             Reference("gatewayId", (t.INTERNET_GATEWAY,), holds=False),
         ),
@@ -390,7 +390,7 @@ KINDS: Final[AwsKinds] = {
     "aws:ec2/mainRouteTableAssociation:MainRouteTableAssociation": AwsKind(
         id="rtbassoc-{hex17}",
         replaces=("vpcId",),
-        references=(links.vpc(), links.route_table()),
+        references=(relations.vpc(), relations.route_table()),
         computed=lambda resource: {
             "originalRouteTableId": default_route_table(resource.string("vpcId"))
         },
@@ -406,7 +406,7 @@ KINDS: Final[AwsKinds] = {
     "aws:ec2/vpcDhcpOptionsAssociation:VpcDhcpOptionsAssociation": AwsKind(
         id="{dhcpOptionsId}-{vpcId}",
         replaces=("vpcId",),
-        references=(links.vpc(), Reference("dhcpOptionsId", (t.DHCP_OPTIONS,))),
+        references=(relations.vpc(), Reference("dhcpOptionsId", (t.DHCP_OPTIONS,))),
     ),
     t.NETWORK_ACL: AwsKind(
         id="acl-{hex17}",
@@ -418,7 +418,7 @@ KINDS: Final[AwsKinds] = {
             between("ingress[].fromPort", 0, 65535), between("ingress[].toPort", 0, 65535),
             between("egress[].fromPort", 0, 65535), between("egress[].toPort", 0, 65535),
         ),
-        references=(links.vpc(), Reference("subnetIds[]", (t.SUBNET,), holds=False)),
+        references=(relations.vpc(), Reference("subnetIds[]", (t.SUBNET,), holds=False)),
         computed=lambda _: {"ownerId": ACCOUNT},
     ),
     "aws:ec2/defaultNetworkAcl:DefaultNetworkAcl": AwsKind(
@@ -431,12 +431,12 @@ KINDS: Final[AwsKinds] = {
         arn="ec2:{region}:{account}:network-interface/{id}",
         replaces=("subnetId", "interfaceType"),
         rules=(address("privateIps[]"), address("privateIp")),
-        references=(links.subnet("subnetId"), links.security_group("securityGroups[]")),
+        references=(relations.subnet("subnetId"), relations.security_group("securityGroups[]")),
     ),
     t.INTERNET_GATEWAY: AwsKind(
         id="igw-{hex17}",
         arn="ec2:{region}:{account}:internet-gateway/{id}",
-        references=(links.vpc(),),
+        references=(relations.vpc(),),
         unique=("vpcId",),
         computed=lambda _: {"ownerId": ACCOUNT},
     ),
@@ -449,8 +449,8 @@ KINDS: Final[AwsKinds] = {
                                                                      "allocationId")),
         ),
         references=(
-            links.subnet("subnetId"),
-            links.vpc(),
+            relations.subnet("subnetId"),
+            relations.vpc(),
             Reference("allocationId", (t.ELASTIC_IP,), by=("id", "allocationId")),
         ),
         computed=_nat,
@@ -477,9 +477,9 @@ KINDS: Final[AwsKinds] = {
             _service_region,
         ),
         references=(
-            links.vpc(),
-            links.subnet(),
-            links.security_group(),
+            relations.vpc(),
+            relations.subnet(),
+            relations.security_group(),
             Reference("routeTableIds[]", (t.ROUTE_TABLE, t.DEFAULT_ROUTE_TABLE)),
         ),
         crosschecks=(_private_dns, _subnets_of_vpc),
@@ -496,14 +496,15 @@ KINDS: Final[AwsKinds] = {
         id="a-{vpcEndpointId}{digits10}",
         replaces=("routeTableId", "vpcEndpointId"),
         references=(
-            links.route_table(), Reference("vpcEndpointId", (t.VPC_ENDPOINT,), holds=False)
+            relations.route_table(), Reference("vpcEndpointId", (t.VPC_ENDPOINT,), holds=False)
         ),
     ),
     "aws:ec2/vpcEndpointSubnetAssociation:VpcEndpointSubnetAssociation": AwsKind(
         id="a-{vpcEndpointId}{digits10}",
         replaces=("subnetId", "vpcEndpointId"),
         references=(
-            links.subnet("subnetId"), Reference("vpcEndpointId", (t.VPC_ENDPOINT,), holds=False)
+            relations.subnet("subnetId"),
+            Reference("vpcEndpointId", (t.VPC_ENDPOINT,), holds=False),
         ),
     ),
     "aws:ec2/flowLog:FlowLog": AwsKind(
@@ -518,9 +519,9 @@ KINDS: Final[AwsKinds] = {
                         "transitGatewayId", "vpcId"),
         ),
         references=(
-            links.vpc(),
-            links.subnet("subnetId"),
-            links.role("iamRoleArn"),
+            relations.vpc(),
+            relations.subnet("subnetId"),
+            relations.role("iamRoleArn"),
             Reference("logDestination", (t.LOG_GROUP, t.BUCKET), by=("arn",), holds=False,
                       regional=False),
         ),
@@ -535,9 +536,9 @@ KINDS: Final[AwsKinds] = {
     "aws:ec2/vpcPeeringConnection:VpcPeeringConnection": AwsKind(
         id="pcx-{hex17}",
         replaces=("peerOwnerId", "peerRegion", "peerVpcId", "vpcId"),
-        references=(links.vpc(),),
+        references=(relations.vpc(),),
     ),
     "aws:ec2/egressOnlyInternetGateway:EgressOnlyInternetGateway": AwsKind(
-        id="eigw-{hex17}", replaces=("vpcId",), references=(links.vpc(),)
+        id="eigw-{hex17}", replaces=("vpcId",), references=(relations.vpc(),)
     ),
 }  # fmt: skip

@@ -5,17 +5,25 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from falaj.sandbox.clouds.aws import links
-from falaj.sandbox.clouds.aws import tokens as t
+from falaj.sandbox.clouds.aws import kinds as t
+from falaj.sandbox.clouds.aws import relations
 from falaj.sandbox.clouds.aws.documents import RESOURCE, json_text, policy, statements
 from falaj.sandbox.clouds.aws.kinds import AutoName, AwsKind, AwsKinds
 from falaj.sandbox.clouds.aws.naming import ACCOUNT, uuid
 from falaj.sandbox.clouds.aws.regions import region_of
 from falaj.sandbox.clouds.aws.services.clusters import trusts
 from falaj.sandbox.clouds.inputs import Inputs, Resource, as_list, as_map
-from falaj.sandbox.clouds.kinds import Reference, Rule
+from falaj.sandbox.clouds.kinds import (
+    Reference,
+    Rule,
+    between,
+    exactly_one,
+    forbids,
+    matches,
+    needs,
+    sized,
+)
 from falaj.sandbox.clouds.model import Problem
-from falaj.sandbox.clouds.rules import between, exactly_one, forbids, matches, needs, sized
 
 _BUCKET_POLICY: Final = "aws:s3/bucketPolicy:BucketPolicy"
 
@@ -135,10 +143,10 @@ KINDS: Final[AwsKinds] = {
             sized("s3KeyPrefix", 0, 200, "characters"),
         ),
         references=(
-            links.bucket("s3BucketName"),
-            links.log_group("cloudWatchLogsGroupArn"),
-            links.role("cloudWatchLogsRoleArn"),
-            links.key(),
+            relations.bucket("s3BucketName"),
+            relations.log_group("cloudWatchLogsGroupArn"),
+            relations.role("cloudWatchLogsRoleArn"),
+            relations.key(),
         ),
         crosschecks=(
             _bucket_lets_trail_write,
@@ -160,7 +168,7 @@ KINDS: Final[AwsKinds] = {
             forbids("name", r"^aws/", "names beginning with 'aws/' are kept for AWS"),
             matches("kmsKeyId", r"arn:[^:]+:kms:[^:]+:\d{12}:(key|alias)/.+", "a key's ARN"),
         ),
-        references=(links.key(),),
+        references=(relations.key(),),
         crosschecks=(_key_lets_logs_use_it,),
         unique=("name",),
         defaults={"retentionInDays": 0, "logGroupClass": "STANDARD", "skipDestroy": False},
@@ -199,7 +207,7 @@ KINDS: Final[AwsKinds] = {
             between("evaluationPeriods", 1, 8640),
             exactly_one("metricName", "metricQueries", "evaluationCriteria"),
         ),
-        references=(links.topic("alarmActions[]"), links.topic("okActions[]")),
+        references=(relations.topic("alarmActions[]"), relations.topic("okActions[]")),
         unique=("name",),
         defaults={"actionsEnabled": True, "treatMissingData": "missing"},
     ),
@@ -214,7 +222,7 @@ KINDS: Final[AwsKinds] = {
             json_text("eventPattern"),
             _events,
         ),
-        references=(links.role("roleArn"),),
+        references=(relations.role("roleArn"),),
         unique=("eventBusName", "name"),
         defaults={"eventBusName": "default", "state": "ENABLED"},
     ),
@@ -228,7 +236,7 @@ KINDS: Final[AwsKinds] = {
         ),
         references=(
             Reference("rule", (t.EVENT_RULE,), by=("name",)),
-            links.role("roleArn"),
+            relations.role("roleArn"),
         ),
         unique=("rule", "targetId"),
     ),
@@ -272,7 +280,7 @@ KINDS: Final[AwsKinds] = {
         id="{arn}",
         replaces=("arn",),
         rules=(policy("policy", RESOURCE, longest=30720, sids=False),),
-        references=(links.topic("arn"),),
+        references=(relations.topic("arn"),),
         unique=("arn",),
         computed=lambda _: {"owner": ACCOUNT},
     ),
@@ -281,7 +289,7 @@ KINDS: Final[AwsKinds] = {
         arn="*",
         replaces=("endpoint", "protocol", "topic"),
         rules=(_endpoint, json_text("filterPolicy"), json_text("redrivePolicy")),
-        references=(links.topic("topic"),),
+        references=(relations.topic("topic"),),
         computed=lambda resource: {
             "ownerId": ACCOUNT,
             "pendingConfirmation": resource.get("protocol") in _CONFIRMED,

@@ -5,17 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from falaj.sandbox.clouds.aws import links
-from falaj.sandbox.clouds.aws import tokens as t
+from falaj.sandbox.clouds.aws import kinds as t
+from falaj.sandbox.clouds.aws import relations
 from falaj.sandbox.clouds.aws.documents import RESOURCE, policy
 from falaj.sandbox.clouds.aws.kinds import AutoName, AwsKind, AwsKinds
 from falaj.sandbox.clouds.aws.naming import ACCOUNT, arn_of, marked, uuid
 from falaj.sandbox.clouds.aws.regions import cidr, region_of
 from falaj.sandbox.clouds.aws.services.network import default_security_group
 from falaj.sandbox.clouds.inputs import Inputs, Resource, as_map
-from falaj.sandbox.clouds.kinds import Reference, Rule
+from falaj.sandbox.clouds.kinds import Reference, Rule, between, exactly_one, matches, needs, sized
 from falaj.sandbox.clouds.model import Problem
-from falaj.sandbox.clouds.rules import between, exactly_one, matches, needs, sized
 
 # "Security group names" and CreateSecurityGroup, Amazon EC2 API reference.
 _CHARACTERS: Final = r"[a-zA-Z0-9 ._\-:/()#,@\[\]+=&;{}!$*]"
@@ -117,7 +116,7 @@ def _rule(direction: str) -> AwsKind:
         references=(
             Reference("securityGroupId", (t.SECURITY_GROUP, t.DEFAULT_SECURITY_GROUP),
                       holds=False),
-            links.security_group("referencedSecurityGroupId"),
+            relations.security_group("referencedSecurityGroupId"),
             # A gateway endpoint's list is the service's own, the same in every network.
             Reference(
                 "prefixListId", (t.PREFIX_LIST, t.VPC_ENDPOINT), by=("id", "prefixListId"),
@@ -251,9 +250,9 @@ KINDS: Final[AwsKinds] = {
             between("egress[].toPort", -1, 65535, "(-1 only for ICMP)"),
         ),
         references=(
-            links.vpc(),
-            links.security_group("ingress[].securityGroups[]"),
-            links.security_group("egress[].securityGroups[]"),
+            relations.vpc(),
+            relations.security_group("ingress[].securityGroups[]"),
+            relations.security_group("egress[].securityGroups[]"),
         ),
         unique=("vpcId", "name"),
         computed=lambda _: {"ownerId": ACCOUNT},
@@ -285,7 +284,7 @@ KINDS: Final[AwsKinds] = {
         references=(
             Reference("securityGroupId", (t.SECURITY_GROUP, t.DEFAULT_SECURITY_GROUP),
                       holds=False),
-            links.security_group("sourceSecurityGroupId"),
+            relations.security_group("sourceSecurityGroupId"),
         ),
     ),
     t.FIREWALL: AwsKind(
@@ -295,8 +294,8 @@ KINDS: Final[AwsKinds] = {
         replaces=("name", "transitGatewayId", "vpcId"),
         rules=(matches("name", _NAME, "up to 128 letters, digits and '-'"),),
         references=(
-            links.vpc(),
-            links.subnet("subnetMappings[].subnetId"),
+            relations.vpc(),
+            relations.subnet("subnetMappings[].subnetId"),
             Reference("firewallPolicyArn", (t.FIREWALL_POLICY,), by=("arn",)),
             Reference("encryptionConfiguration.keyId", (t.KEY,), by=("arn", "keyId"),
                       holds=False),

@@ -5,16 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from falaj.sandbox.clouds.aws import links
-from falaj.sandbox.clouds.aws import tokens as t
+from falaj.sandbox.clouds.aws import kinds as t
+from falaj.sandbox.clouds.aws import relations
 from falaj.sandbox.clouds.aws.documents import RESOURCE, policy
 from falaj.sandbox.clouds.aws.kinds import AutoName, AwsKind, AwsKinds
 from falaj.sandbox.clouds.aws.naming import ACCOUNT, arn_of, hexdigits, letters, marked
 from falaj.sandbox.clouds.aws.regions import address, dns_suffix, region_of, zone_id
 from falaj.sandbox.clouds.inputs import Inputs, Resource
-from falaj.sandbox.clouds.kinds import Reference
-from falaj.sandbox.clouds.model import Problem
-from falaj.sandbox.clouds.rules import (
+from falaj.sandbox.clouds.kinds import (
+    Reference,
     between,
     equals,
     exactly_one,
@@ -24,6 +23,7 @@ from falaj.sandbox.clouds.rules import (
     sized,
     when,
 )
+from falaj.sandbox.clouds.model import Problem
 
 _VERSIONING: Final = "aws:s3/bucketVersioning:BucketVersioning"
 _OBJECT_LOCK: Final = "aws:s3/bucketObjectLockConfiguration:BucketObjectLockConfiguration"
@@ -111,7 +111,7 @@ def _setting(*rules: Any, more: tuple[Reference, ...] = ()) -> AwsKind:
         id="{bucket}",
         replaces=("bucket",),
         rules=rules,
-        references=(links.bucket(), *more),
+        references=(relations.bucket(), *more),
         unique=("bucket",),
     )
 
@@ -273,7 +273,7 @@ KINDS: Final[AwsKinds] = {
     ),
     _VERSIONING: _setting(),
     "aws:s3/bucketServerSideEncryptionConfiguration:BucketServerSideEncryptionConfiguration":
-        _setting(more=(links.key("rules[].applyServerSideEncryptionByDefault.kmsMasterKeyId"),)),
+        _setting(more=(relations.key("rules[].applyServerSideEncryptionByDefault.kmsMasterKeyId"),)),
     "aws:s3/bucketPublicAccessBlock:BucketPublicAccessBlock": _setting(),
     "aws:s3/bucketPolicy:BucketPolicy": _setting(
         policy("policy", RESOURCE, longest=20480, sids=False)
@@ -283,7 +283,7 @@ KINDS: Final[AwsKinds] = {
         id="{bucket}",
         replaces=("bucket", "expectedBucketOwner"),
         rules=(exactly_one("acl", "accessControlPolicy"),),
-        references=(links.bucket(),),
+        references=(relations.bucket(),),
     ),
     _LIFECYCLE: _setting(
         _lifecycle,
@@ -300,19 +300,19 @@ KINDS: Final[AwsKinds] = {
             between("rule.defaultRetention.days", 1, 36500, "days"),
             between("rule.defaultRetention.years", 1, 100, "years"),
         ),
-        references=(links.bucket(),),
+        references=(relations.bucket(),),
         crosschecks=(_versioned,),
         unique=("bucket",),
         defaults={"objectLockEnabled": "Enabled"},
     ),
-    "aws:s3/bucketLogging:BucketLogging": _setting(more=(links.bucket("targetBucket"),)),
+    "aws:s3/bucketLogging:BucketLogging": _setting(more=(relations.bucket("targetBucket"),)),
     "aws:s3/bucketNotification:BucketNotification": AwsKind(
-        id="{bucket}", replaces=("bucket",), references=(links.bucket(),), unique=("bucket",)
+        id="{bucket}", replaces=("bucket",), references=(relations.bucket(),), unique=("bucket",)
     ),
     "aws:s3/bucketReplicationConfig:BucketReplicationConfig": AwsKind(
         id="{bucket}",
         replaces=("bucket",),
-        references=(links.bucket(), links.role("role")),
+        references=(relations.bucket(), relations.role("role")),
         unique=("bucket",),
     ),
     "aws:s3/bucketObjectv2:BucketObjectv2": AwsKind(
@@ -323,7 +323,7 @@ KINDS: Final[AwsKinds] = {
             sized("key", 1, 1024, "characters"),
             not_together("content", "contentBase64", "source"),
         ),
-        references=(links.bucket(), links.key()),
+        references=(relations.bucket(), relations.key()),
         computed=_etag,
     ),
     "aws:s3/bucketObject:BucketObject": AwsKind(
@@ -331,7 +331,7 @@ KINDS: Final[AwsKinds] = {
         arn="s3:::{bucket}/{key}",
         replaces=("bucket", "key"),
         rules=(sized("key", 1, 1024, "characters"),),
-        references=(links.bucket(), links.key()),
+        references=(relations.bucket(), relations.key()),
         computed=_etag,
     ),
     "aws:s3/accountPublicAccessBlock:AccountPublicAccessBlock": AwsKind(
@@ -363,7 +363,7 @@ KINDS: Final[AwsKinds] = {
                     "day:hour:minute such as 6:02:30"),
             matches("dailyAutomaticBackupStartTime", r"([01]\d|2[0-3]):[0-5]\d", "HH:MM"),
         ),
-        references=(links.subnet("subnetIds"), links.security_group(), links.key()),
+        references=(relations.subnet("subnetIds"), relations.security_group(), relations.key()),
         computed=_lustre,
         defaults={"deploymentType": "SCRATCH_1", "storageType": "SSD"},
     ),
@@ -378,7 +378,7 @@ KINDS: Final[AwsKinds] = {
             when(equals("throughputMode", "provisioned"),
                  between("provisionedThroughputInMibps", 1, 3414, "MiB/s")),
         ),
-        references=(links.key(),),
+        references=(relations.key(),),
         unique=("creationToken",),
         computed=_file_system,
         defaults={"performanceMode": "generalPurpose", "throughputMode": "bursting",
@@ -388,7 +388,11 @@ KINDS: Final[AwsKinds] = {
         id="fsmt-{hex17}",
         replaces=("fileSystemId", "ipAddress", "ipAddressType", "ipv6Address", "subnetId"),
         rules=(address("ipAddress"), sized("securityGroups", 1, 5, "groups")),
-        references=(_SYSTEM, links.subnet("subnetId"), links.security_group("securityGroups[]")),
+        references=(
+            _SYSTEM,
+            relations.subnet("subnetId"),
+            relations.security_group("securityGroups[]"),
+        ),
         crosschecks=(_one_mount_target_per_zone,),
         computed=_mount_target,
     ),

@@ -6,11 +6,10 @@ import re
 from collections.abc import Iterator
 from typing import Any, Final
 
-from falaj.sandbox.clouds.azure import arm, checks, existing, generated, kinds
+from falaj.sandbox.clouds.azure import checks, kinds, naming, resources
 from falaj.sandbox.clouds.azure.kinds import AzureKind
 from falaj.sandbox.clouds.inputs import Inputs, Resource
-from falaj.sandbox.clouds.model import Problem
-from falaj.sandbox.clouds.rules import (
+from falaj.sandbox.clouds.kinds import (
     absent,
     all_of,
     equals,
@@ -22,6 +21,7 @@ from falaj.sandbox.clouds.rules import (
     sized,
     texts,
 )
+from falaj.sandbox.clouds.model import Problem
 
 DEFINITION: Final = "azure-native:authorization:RoleDefinition"
 ASSIGNMENT: Final = "azure-native:authorization:RoleAssignment"
@@ -72,7 +72,7 @@ def _definition_conflicts(resource: Resource) -> Iterator[Problem]:
     for made in resource.world.all(DEFINITION) if name else ():
         taken = made.inputs.get("roleName")
         is_same = isinstance(taken, str) and taken.lower() == (name or "").lower()
-        if is_same and not arm.same(made.id, resource.id):
+        if is_same and not naming.same(made.id, resource.id):
             yield Problem(
                 "roleName",
                 f"{name!r} is the name of another role; names are unique in the tenant",
@@ -104,7 +104,7 @@ def _eligibility_problems(inputs: Inputs) -> Iterator[Problem]:
 def _assignment_conflicts(resource: Resource) -> Iterator[Problem]:
     wanted = _facts(resource)
     for made in resource.world.all(ASSIGNMENT):
-        if not arm.same(made.id, resource.id) and wanted == _facts(Inputs(made.inputs)):
+        if not naming.same(made.id, resource.id) and wanted == _facts(Inputs(made.inputs)):
             yield Problem(
                 "",
                 f"{made.id} assigns the same role to the same principal at the same "
@@ -118,7 +118,7 @@ def _assignment_conflicts(resource: Resource) -> Iterator[Problem]:
     scope = resource.optional_string("scope")
     if custom and scope:
         allowed = [text for _, text in Inputs(custom.inputs).strings("assignableScopes")]
-        if allowed and not any(arm.is_below(scope, each) for each in allowed):
+        if allowed and not any(naming.is_below(scope, each) for each in allowed):
             yield Problem(
                 "scope",
                 f"{scope} isn't within the role's assignableScopes "
@@ -131,7 +131,7 @@ def _facts(inputs: Inputs) -> tuple[str, ...]:
     return tuple(
         str(part).lower()
         for part in (
-            arm.scope(inputs.optional_string("scope") or ""),
+            naming.scope(inputs.optional_string("scope") or ""),
             role,
             inputs.optional_string("principalId"),
             inputs.optional_string("condition"),
@@ -156,17 +156,17 @@ def _policy_problems(inputs: Inputs) -> Iterator[Problem]:
 
 def _lock_conflicts(resource: Resource) -> Iterator[Problem]:
     scope = resource.optional_string("scope")
-    if scope and not existing.exists(resource.world, scope):
+    if scope and not resources.exists(resource.world, scope):
         yield Problem("scope", f"{scope} doesn't exist; lock what was made, by its output")
 
 
 def _created(inputs: Inputs) -> dict[str, Any]:
     del inputs
     return {
-        "createdBy": generated.PRINCIPAL,
-        "createdOn": generated.MOMENT,
-        "updatedBy": generated.PRINCIPAL,
-        "updatedOn": generated.MOMENT,
+        "createdBy": naming.PRINCIPAL,
+        "createdOn": naming.MOMENT,
+        "updatedBy": naming.PRINCIPAL,
+        "updatedOn": naming.MOMENT,
     }
 
 
@@ -201,9 +201,9 @@ _SUBJECT: Final = re.compile(r"system:serviceaccount:[a-z0-9-]{1,63}:[a-z0-9.-]{
 def _outputs(resource: Resource) -> dict[str, Any]:
     id = resource.id
     return {
-        "principalId": generated.guid("principal", id),
-        "clientId": generated.guid("client", id),
-        "tenantId": generated.TENANT,
+        "principalId": naming.guid("principal", id),
+        "clientId": naming.guid("client", id),
+        "tenantId": naming.TENANT,
     }
 
 
@@ -229,7 +229,7 @@ def _federated_conflicts(resource: Resource) -> Iterator[Problem]:
     siblings = [
         made
         for made in resource.world.all(FEDERATED)
-        if arm.is_below(made.id, parent) and not arm.same(made.id, resource.id)
+        if naming.is_below(made.id, parent) and not naming.same(made.id, resource.id)
     ]
     # Source: Entra workload-identity-federation-considerations: 20 at most, pairs are unique.
     if len(siblings) >= 20:

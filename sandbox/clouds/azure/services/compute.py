@@ -8,20 +8,18 @@ from typing import Any, Final
 
 from falaj.sandbox.clouds.azure import (
     checks,
-    existing,
-    generated,
     kinds,
-    links,
-    machines,
-    places,
+    naming,
+    regions,
+    relations,
+    resources,
     subnets,
 )
 from falaj.sandbox.clouds.azure.kinds import AzureKind
-from falaj.sandbox.clouds.azure.results import location
+from falaj.sandbox.clouds.azure.resources import location
 from falaj.sandbox.clouds.azure.services import key_vault
 from falaj.sandbox.clouds.inputs import Inputs, Resource
-from falaj.sandbox.clouds.model import Problem
-from falaj.sandbox.clouds.rules import (
+from falaj.sandbox.clouds.kinds import (
     absent,
     all_of,
     between,
@@ -36,13 +34,14 @@ from falaj.sandbox.clouds.rules import (
     texts,
     when,
 )
+from falaj.sandbox.clouds.model import Problem
 
 RESERVATION: Final = "azure-native:compute:CapacityReservation"
 
 
 def reserved(resource: Resource, path: str, group: str, size: str | None) -> Iterator[Problem]:
     """A problem when a group of reservations holds none of the size."""
-    if size is None or existing.by_id(resource.world, group) is None:
+    if size is None or resources.by_id(resource.world, group) is None:
         return
     sizes = {
         Inputs(made.inputs).optional_string("sku.name")
@@ -57,11 +56,15 @@ def reserved(resource: Resource, path: str, group: str, size: str | None) -> Ite
 
 
 def _reservation_problems(inputs: Inputs) -> Iterator[Problem]:
-    yield from machines.sold("sku.name", places.region(inputs), inputs.optional_string("sku.name"))
+    yield from regions.sold(
+        "sku.name", regions.region_of(inputs), inputs.optional_string("sku.name")
+    )
 
 
 def _reservation_conflicts(resource: Resource) -> Iterator[Problem]:
-    parent = existing.by_id(resource.world, resource.id.rsplit("/", 2)[0]) if resource.id else None
+    parent = (
+        resources.by_id(resource.world, resource.id.rsplit("/", 2)[0]) if resource.id else None
+    )
     if parent is None:
         return
     allowed = {text for _, text in Inputs(parent.inputs).strings("zones")}
@@ -75,9 +78,9 @@ def _reservation_conflicts(resource: Resource) -> Iterator[Problem]:
 
 def _reservation_outputs(resource: Resource) -> dict[str, Any]:
     return {
-        "reservationId": generated.guid("reservation", resource.id),
-        "provisioningTime": generated.MOMENT,
-        "timeCreated": generated.MOMENT,
+        "reservationId": naming.guid("reservation", resource.id),
+        "provisioningTime": naming.MOMENT,
+        "timeCreated": naming.MOMENT,
     }
 
 
@@ -128,12 +131,12 @@ def _set_conflicts(resource: Resource) -> Iterator[Problem]:
 
 def _set_outputs(inputs: Inputs) -> dict[str, Any]:
     del inputs
-    return {"previousKeys": [], "lastKeyRotationTimestamp": generated.MOMENT}
+    return {"previousKeys": [], "lastKeyRotationTimestamp": naming.MOMENT}
 
 
 def _scale_set_problems(inputs: Inputs) -> Iterator[Problem]:
     size = inputs.optional_string("sku.name")
-    yield from machines.sold("sku.name", places.region(inputs), size)
+    yield from regions.sold("sku.name", regions.region_of(inputs), size)
     yield from _disks(inputs, size)
     security = f"{_PROFILE}.securityProfile"
     if inputs.is_given(f"{security}.uefiSettings") and inputs.is_absent(
@@ -172,7 +175,7 @@ def _disks(inputs: Inputs, size: str | None) -> Iterator[Problem]:
     disks = [os_disk, *(path for path, _ in inputs.items(f"{_PROFILE}.storageProfile.dataDisks"))]
     for path in disks:
         kind = inputs.optional_string(f"{path}.managedDisk.storageAccountType")
-        if kind and kind.startswith("Premium") and size and not machines.has_premium_storage(size):
+        if kind and kind.startswith("Premium") and size and not regions.has_premium_storage(size):
             yield Problem(
                 f"{path}.managedDisk.storageAccountType",
                 f"{kind} needs a size with premium storage (an s in its name); given is {size}",
@@ -242,7 +245,7 @@ def _scale_set_conflicts(resource: Resource) -> Iterator[Problem]:
     for interface, _ in resource.items(base):
         for path, _ in resource.items(f"{interface}.ipConfigurations"):
             yield from subnets.fits(resource, f"{path}.subnet.id", where=where)
-    yield from links.same_region(
+    yield from relations.same_region(
         resource, f"{_PROFILE}.storageProfile.osDisk.managedDisk.diskEncryptionSet.id", where
     )
     group = resource.optional_string(f"{_PROFILE}.capacityReservation.capacityReservationGroup.id")
@@ -258,8 +261,8 @@ def _scale_set_conflicts(resource: Resource) -> Iterator[Problem]:
 def _scale_set_outputs(resource: Resource) -> dict[str, Any]:
     sku = {**resource.mapping("sku"), "tier": resource.optional_string("sku.tier") or "Standard"}
     return {
-        "uniqueId": generated.guid("guid", resource.id),
-        "timeCreated": generated.MOMENT,
+        "uniqueId": naming.guid("guid", resource.id),
+        "timeCreated": naming.MOMENT,
         "sku": sku,
     }
 
@@ -312,7 +315,7 @@ KINDS: Final = (
             texts("federatedClientId", checks.guid),
             _set_problems,
         ),
-        references=(links.to("activeKey.sourceVault.id", "Microsoft.KeyVault/vaults"),),
+        references=(relations.to("activeKey.sourceVault.id", "Microsoft.KeyVault/vaults"),),
         crosschecks=(_set_conflicts,),
         computed=_set_outputs,
     ),

@@ -7,22 +7,19 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from falaj.sandbox.clouds.azure import (
-    arm,
     checks,
-    existing,
-    generated,
     kinds,
-    links,
-    places,
-    results,
+    naming,
+    regions,
+    relations,
+    resources,
     subnets,
 )
 from falaj.sandbox.clouds.azure.kinds import AzureKind
-from falaj.sandbox.clouds.azure.results import location
+from falaj.sandbox.clouds.azure.resources import location
 from falaj.sandbox.clouds.azure.services import key_vault
 from falaj.sandbox.clouds.inputs import Inputs, Resource
-from falaj.sandbox.clouds.model import Problem
-from falaj.sandbox.clouds.rules import (
+from falaj.sandbox.clouds.kinds import (
     absent,
     all_of,
     any_of,
@@ -35,6 +32,7 @@ from falaj.sandbox.clouds.rules import (
     texts,
     when,
 )
+from falaj.sandbox.clouds.model import Problem
 
 ENVIRONMENT: Final = "azure-native:app:ManagedEnvironment"
 _ENVIRONMENT_TYPE: Final = "Microsoft.App/managedEnvironments"
@@ -77,12 +75,12 @@ def _environment_problems(inputs: Inputs) -> Iterator[Problem]:
                 f"{path}.name",
                 f"{name!r} isn't allowed; allowed are 1 to 15 letters, digits and hyphens",
             )
-    region = places.region(inputs)
+    region = regions.region_of(inputs)
     if inputs.flag("zoneRedundant"):
-        if region and places.has_zones(region) is False:
+        if region and regions.has_zones(region) is False:
             yield Problem(
                 "zoneRedundant",
-                f"{places.display_name(region)} has no availability zones; leave it out",
+                f"{regions.display_name(region)} has no availability zones; leave it out",
             )
         yield from required(
             "vnetConfiguration.infrastructureSubnetId", "zone redundancy needs an own subnet"
@@ -183,10 +181,10 @@ def _app_conflicts(resource: Resource) -> Iterator[Problem]:
     id = resource.optional_string("environmentId") or resource.optional_string(
         "managedEnvironmentId"
     )
-    made = existing.by_id(resource.world, id) if id else None
+    made = resources.by_id(resource.world, id) if id else None
     if made is None:
         return
-    region, place = location(resource), existing.region_of(made)
+    region, place = location(resource), resources.region_of(made)
     if region and place and region != place:
         yield Problem(
             "location", f"{region} isn't the environment's {place}; they must be the same"
@@ -206,11 +204,11 @@ def _app_conflicts(resource: Resource) -> Iterator[Problem]:
 
 def _environment_outputs(resource: Resource) -> dict[str, Any]:
     id, region = resource.id, location(resource) or "unknown"
-    label = f"sandbox-{generated.digest(8, id)}"
+    label = f"sandbox-{naming.digest(8, id)}"
     subnet = resource.optional_string("vnetConfiguration.infrastructureSubnetId")
     address = subnets.address(resource.world, subnet, id) if subnet else None
     name = id.rpartition("/")[2]
-    reference = arm.parse(id)
+    reference = naming.parse(id)
     group = reference.group if reference else ""
     return {
         "defaultDomain": f"{label}.{region}.azurecontainerapps.io",
@@ -218,7 +216,7 @@ def _environment_outputs(resource: Resource) -> dict[str, Any]:
         "eventStreamEndpoint": f"https://{region}.azurecontainerapps.dev{id}/eventstream",
         "customDomainConfiguration": resource.get(
             "customDomainConfiguration",
-            {"customDomainVerificationId": generated.digest(64, "domain", id)},
+            {"customDomainVerificationId": naming.digest(64, "domain", id)},
         ),
         "infrastructureResourceGroup": resource.optional_string("infrastructureResourceGroup")
         or f"ME_{name}_{group}_{region}",
@@ -232,15 +230,15 @@ def _app_outputs(resource: Resource) -> dict[str, Any]:
     environment = resource.optional_string("environmentId") or resource.optional_string(
         "managedEnvironmentId"
     )
-    made = existing.by_id(resource.world, environment) if environment else None
+    made = resources.by_id(resource.world, environment) if environment else None
     domain = Inputs(made.outputs).optional_string("defaultDomain") if made else None
-    suffix = resource.optional_string("template.revisionSuffix") or generated.digest(7, id)
+    suffix = resource.optional_string("template.revisionSuffix") or naming.digest(7, id)
     revision = f"{name}--{suffix}"
     found: dict[str, Any] = {
         "latestRevisionName": revision,
         "latestReadyRevisionName": revision,
         "runningStatus": "Running",
-        "customDomainVerificationId": generated.digest(64, "domain", id),
+        "customDomainVerificationId": naming.digest(64, "domain", id),
         "outboundIpAddresses": ["203.0.113.1"],
         "eventStreamEndpoint": f"https://{location(resource)}.azurecontainerapps.dev{id}/eventstream",
     }
@@ -289,15 +287,15 @@ def _problems(inputs: Inputs) -> Iterator[Problem]:
         ):
             if inputs.at(path) == value:
                 yield Problem(path, f"{value} needs the SKU Premium; given is {sku}")
-    region = places.region(inputs)
+    region = regions.region_of(inputs)
     if (
         inputs.optional_string("zoneRedundancy") == "Enabled"
         and region
-        and places.has_zones(region) is False
+        and regions.has_zones(region) is False
     ):
         yield Problem(
             "zoneRedundancy",
-            f"{places.display_name(region)} has no availability zones; leave it out",
+            f"{regions.display_name(region)} has no availability zones; leave it out",
         )
     if (
         inputs.optional_string("policies.exportPolicy.status") == "disabled"
@@ -328,8 +326,8 @@ def _conflicts(resource: Resource) -> Iterator[Problem]:
     path = "encryption.keyVaultProperties.keyIdentifier"
     yield from key_vault.usable(resource, path, resource.optional_string(path))
     client = resource.optional_string("encryption.keyVaultProperties.identity")
-    names = results.identity_names(resource)
-    if client and names and client not in {generated.guid("client", item) for item in names}:
+    names = resources.identity_names(resource)
+    if client and names and client not in {naming.guid("client", item) for item in names}:
         yield Problem(
             "encryption.keyVaultProperties.identity",
             "isn't the client id of one of the "
@@ -338,20 +336,20 @@ def _conflicts(resource: Resource) -> Iterator[Problem]:
 
 
 def _replication_problems(inputs: Inputs) -> Iterator[Problem]:
-    region = places.region(inputs)
+    region = regions.region_of(inputs)
     if (
         inputs.optional_string("zoneRedundancy") == "Enabled"
         and region
-        and places.has_zones(region) is False
+        and regions.has_zones(region) is False
     ):
         yield Problem(
             "zoneRedundancy",
-            f"{places.display_name(region)} has no availability zones; leave it out",
+            f"{regions.display_name(region)} has no availability zones; leave it out",
         )
 
 
 def _parent(resource: Resource) -> Inputs | None:
-    made = existing.by_id(resource.world, resource.id.rsplit("/", 2)[0])
+    made = resources.by_id(resource.world, resource.id.rsplit("/", 2)[0])
     return Inputs(made.inputs) if made else None
 
 
@@ -361,7 +359,7 @@ def _replication_conflicts(resource: Resource) -> Iterator[Problem]:
         return
     if parent.optional_string("sku.name") not in (None, "Premium"):
         yield Problem("registryName", "a replica needs a registry of the SKU Premium")
-    if places.region(parent) and places.region(parent) == places.region(resource):
+    if regions.region_of(parent) and regions.region_of(parent) == regions.region_of(resource):
         yield Problem("location", "is the registry's own region; a replica is in another")
 
 
@@ -376,7 +374,7 @@ def _cache_conflicts(resource: Resource) -> Iterator[Problem]:
     target, id = resource.optional_string("targetRepository"), resource.id
     rules = resource.world.all("azure-native:containerregistry:CacheRule")
     for made in rules:
-        if arm.same(made.id, id) or not arm.is_below(made.id, id.rsplit("/", 2)[0]):
+        if naming.same(made.id, id) or not naming.is_below(made.id, id.rsplit("/", 2)[0]):
             continue
         if target and made.inputs.get("targetRepository") == target:
             yield Problem(
@@ -399,11 +397,11 @@ def _outputs(resource: Resource) -> dict[str, Any]:
     sku = resource.at("sku")
     found: dict[str, Any] = {
         "loginServer": f"{name}.azurecr.io",
-        "creationDate": generated.MOMENT,
+        "creationDate": naming.MOMENT,
         "status": {
             "displayStatus": "Ready",
             "message": "The registry is ready.",
-            "timestamp": generated.MOMENT,
+            "timestamp": naming.MOMENT,
         },
         "dataEndpointHostNames": [f"{name}.{region}.data.azurecr.io"]
         if resource.flag("dataEndpointEnabled")
@@ -419,7 +417,7 @@ def _outputs(resource: Resource) -> dict[str, Any]:
 
 def _dated(inputs: Inputs) -> dict[str, Any]:
     del inputs
-    return {"creationDate": generated.MOMENT}
+    return {"creationDate": naming.MOMENT}
 
 
 KINDS: Final = (
@@ -458,7 +456,7 @@ KINDS: Final = (
             texts("appLogsConfiguration.logAnalyticsConfiguration.customerId", checks.guid),
             _environment_problems,
         ),
-        references=(links.to("vnetConfiguration.infrastructureSubnetId", subnets.TYPE),),
+        references=(relations.to("vnetConfiguration.infrastructureSubnetId", subnets.TYPE),),
         crosschecks=(_environment_conflicts,),
         computed=_environment_outputs,
     ),
@@ -491,8 +489,10 @@ KINDS: Final = (
             _app_problems,
         ),
         references=(
-            links.to("environmentId", _ENVIRONMENT_TYPE, "Microsoft.App/connectedEnvironments"),
-            links.to(
+            relations.to(
+                "environmentId", _ENVIRONMENT_TYPE, "Microsoft.App/connectedEnvironments",
+            ),
+            relations.to(
                 "managedEnvironmentId", _ENVIRONMENT_TYPE, "Microsoft.App/connectedEnvironments",
             ),
         ),
@@ -566,7 +566,7 @@ KINDS: Final = (
             _cache_problems,
         ),
         references=(
-            links.to(
+            relations.to(
                 "credentialSetResourceId", "Microsoft.ContainerRegistry/registries/credentialSets",
             ),
         ),

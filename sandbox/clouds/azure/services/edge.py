@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from falaj.sandbox.clouds.azure import arm, checks, generated, kinds, places, subnets
+from falaj.sandbox.clouds.azure import checks, kinds, naming, regions, subnets
 from falaj.sandbox.clouds.azure.kinds import AzureKind
-from falaj.sandbox.clouds.azure.results import location
+from falaj.sandbox.clouds.azure.resources import location
 from falaj.sandbox.clouds.azure.services import network
 from falaj.sandbox.clouds.inputs import Inputs, Resource
-from falaj.sandbox.clouds.model import Problem
-from falaj.sandbox.clouds.rules import (
+from falaj.sandbox.clouds.kinds import (
     absent,
     all_of,
     between,
@@ -23,6 +22,7 @@ from falaj.sandbox.clouds.rules import (
     texts,
     when,
 )
+from falaj.sandbox.clouds.model import Problem
 
 _V2: Final = ("Standard_v2", "WAF_v2")
 # Documentation addresses (RFC 5737): nothing answers there.
@@ -185,13 +185,13 @@ def _balancer_conflicts(resource: Resource) -> Iterator[Problem]:
 
 
 def _public_ip_outputs(resource: Resource) -> dict[str, Any]:
-    last = int(generated.digest(4, resource.id), 16) % 254 + 1
+    last = int(naming.digest(4, resource.id), 16) % 254 + 1
     found: dict[str, Any] = {"ipAddress": f"{_PUBLIC}{last}"}
     label = resource.optional_string("dnsSettings.domainNameLabel")
     region = location(resource)
     settings = resource.at("dnsSettings")
     if label and region and isinstance(settings, dict):
-        host = f"{label}.{places.normalise(region)}.cloudapp.azure.com"
+        host = f"{label}.{regions.normalise(region)}.cloudapp.azure.com"
         found["dnsSettings"] = {**settings, "fqdn": host}
     return found
 
@@ -304,7 +304,9 @@ def _firewall_outputs(resource: Resource) -> dict[str, Any]:
         address = subnets.address(
             resource.world, resource.optional_string(f"{path}.subnet.id") or "", resource.id
         )
-        own = f"{resource.id}/azureFirewallIpConfigurations/{arm.segment(str(item.get('name')))}"
+        own = (
+            f"{resource.id}/azureFirewallIpConfigurations/{naming.segment(str(item.get('name')))}"
+        )
         configurations.append({**item, "id": own, "privateIPAddress": address})
     return {"ipConfigurations": configurations, "ipGroups": []}
 

@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Final
 
-from falaj.sandbox.clouds.azure import checks, existing, generated, kinds, links, subnets
+from falaj.sandbox.clouds.azure import checks, kinds, naming, relations, resources, subnets
 from falaj.sandbox.clouds.azure.kinds import AzureKind
-from falaj.sandbox.clouds.azure.results import location
+from falaj.sandbox.clouds.azure.resources import location
 from falaj.sandbox.clouds.azure.services import key_vault
 from falaj.sandbox.clouds.inputs import Inputs, Resource
-from falaj.sandbox.clouds.model import Problem
-from falaj.sandbox.clouds.rules import (
+from falaj.sandbox.clouds.kinds import (
     absent,
     all_of,
     any_of,
@@ -25,6 +24,7 @@ from falaj.sandbox.clouds.rules import (
     required,
     when,
 )
+from falaj.sandbox.clouds.model import Problem
 
 _TIB: Final = 1024**4
 _GIB: Final = 1024**3
@@ -106,7 +106,7 @@ def _volume_conflicts(resource: Resource) -> Iterator[Problem]:
     yield from subnets.fits(
         resource, "subnetId", where=where, delegated_to="Microsoft.Netapp/volumes", least=28
     )
-    pool = existing.by_id(resource.world, resource.id.rsplit("/", 2)[0])
+    pool = resources.by_id(resource.world, resource.id.rsplit("/", 2)[0])
     level = resource.optional_string("serviceLevel")
     if pool is None:
         return
@@ -129,7 +129,7 @@ def _volume_conflicts(resource: Resource) -> Iterator[Problem]:
             f"the pool has {size / _GIB:g} GiB, of which "
             f"{taken / _GIB:g} are taken; {quota / _GIB:g} GiB don't fit",
         )
-    account = existing.by_id(resource.world, "/".join(resource.id.split("/")[:9]))
+    account = resources.by_id(resource.world, "/".join(resource.id.split("/")[:9]))
     own = Inputs(account.inputs) if account else None
     if (
         own
@@ -169,7 +169,7 @@ def _pool_outputs(resource: Resource) -> dict[str, Any]:
     size = resource.number("size") or 4 * _TIB
     rate = _THROUGHPUT.get(resource.optional_string("serviceLevel") or "", 16)
     return {
-        "poolId": generated.guid("pool", resource.id),
+        "poolId": naming.guid("pool", resource.id),
         "size": size,
         "totalThroughputMibps": rate * size / _TIB,
         "utilizedThroughputMibps": 0,
@@ -183,23 +183,21 @@ def _volume_outputs(resource: Resource) -> dict[str, Any]:
     address = subnets.address(resource.world, resource.optional_string("subnetId") or "", id)
     quota = resource.number("usageThreshold") or 0
     rate = _THROUGHPUT.get(resource.optional_string("serviceLevel") or "", 16)
-    file_system = generated.guid("filesystem", id)
+    file_system = naming.guid("filesystem", id)
     return {
         "fileSystemId": file_system,
         "mountTargets": [
             {
                 "fileSystemId": file_system,
                 "ipAddress": address or "",
-                "mountTargetId": generated.guid("mount", id),
+                "mountTargetId": naming.guid("mount", id),
                 "smbServerFqdn": "",
             }
         ],
         "actualThroughputMibps": resource.number("throughputMibps") or rate * quota / _TIB,
         "encrypted": True,
         "effectiveNetworkFeatures": resource.optional_string("networkFeatures") or "Basic",
-        "networkSiblingSetId": generated.guid(
-            "siblings", resource.optional_string("subnetId") or ""
-        ),
+        "networkSiblingSetId": naming.guid("siblings", resource.optional_string("subnetId") or ""),
         "storageToNetworkProximity": "Default",
     }
 
@@ -327,7 +325,7 @@ KINDS: Final = (
             ),
             _lustre_problems,
         ),
-        references=(links.to("filesystemSubnet", subnets.TYPE),),
+        references=(relations.to("filesystemSubnet", subnets.TYPE),),
         crosschecks=(_lustre_conflicts,),
         computed=_lustre_outputs,
     ),

@@ -6,11 +6,11 @@ from collections.abc import Iterator
 from datetime import date, datetime
 from typing import Any, Final
 
-from falaj.sandbox.clouds.azure import arm, checks, generated, kinds
+from falaj.sandbox.clouds.azure import checks, kinds, naming
 from falaj.sandbox.clouds.azure.kinds import AzureKind
 from falaj.sandbox.clouds.inputs import Inputs, Resource
+from falaj.sandbox.clouds.kinds import all_of, equals, given, one_of, refused
 from falaj.sandbox.clouds.model import Problem
-from falaj.sandbox.clouds.rules import all_of, equals, given, one_of, refused
 
 _BUDGET: Final = kinds.NameRule(
     1, 63, r"[-A-Za-z0-9_]+", "letters, digits, underscores and hyphens"
@@ -112,12 +112,12 @@ def _outputs(inputs: Inputs) -> dict[str, Any]:
 
 def _resource_outputs(resource: Resource) -> dict[str, Any]:
     """What a resource of any type answers; keys of a managed HSM are made by it."""
-    reference = arm.parse(resource.id)
+    reference = naming.parse(resource.id)
     given = resource.at("properties")
     found: dict[str, Any] = {"type": reference.type if reference else ""}
     if reference and reference.type.lower() == "microsoft.keyvault/managedhsms/keys":
         uri = f"https://{reference.names[0].lower()}.managedhsm.azure.net/keys/{reference.name}"
-        version = generated.digest(32, "version", reference.id)
+        version = naming.digest(32, "version", reference.id)
         found["properties"] = {
             **(given if isinstance(given, dict) else {}),
             "keyUri": uri,

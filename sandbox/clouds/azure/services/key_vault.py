@@ -7,11 +7,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Final
 
-from falaj.sandbox.clouds.azure import checks, existing, generated, kinds
+from falaj.sandbox.clouds.azure import checks, kinds, naming, resources
 from falaj.sandbox.clouds.azure.kinds import AzureKind
 from falaj.sandbox.clouds.inputs import Inputs, Resource
-from falaj.sandbox.clouds.model import Made, Problem, World
-from falaj.sandbox.clouds.rules import (
+from falaj.sandbox.clouds.kinds import (
     absent,
     all_of,
     between,
@@ -21,6 +20,7 @@ from falaj.sandbox.clouds.rules import (
     refused,
     texts,
 )
+from falaj.sandbox.clouds.model import Made, Problem, World
 
 VAULT: Final = "azure-native:keyvault:Vault"
 HSM: Final = "azure-native:keyvault:ManagedHsm"
@@ -106,7 +106,7 @@ def usable(
             f"the vault {found.vault!r} has no key {name!r}; make it first, and "
             "take the address from its outputs",
         )
-    if region and (place := existing.region_of(holder)) and place != region:
+    if region and (place := resources.region_of(holder)) and place != region:
         yield Problem(
             path,
             f"the key's vault is in {place}, this resource in {region}; they must "
@@ -122,7 +122,7 @@ def usable(
 
 
 def _has_key(world: World, holder: Made, name: str) -> bool:
-    return existing.by_id(world, f"{holder.id}/keys/{name}") is not None
+    return resources.by_id(world, f"{holder.id}/keys/{name}") is not None
 
 
 # Source: key-vault/keys/about-keys (key types, sizes and curves).
@@ -278,7 +278,7 @@ def _key_outputs(resource: Resource) -> dict[str, Any]:
     kind = resource.optional_string("properties.kty") or "RSA"
     found: dict[str, Any] = {
         "keyUri": uri,
-        "keyUriWithVersion": f"{uri}/{generated.digest(32, 'version', resource.id)}",
+        "keyUriWithVersion": f"{uri}/{naming.digest(32, 'version', resource.id)}",
         "kty": kind,
         "attributes": {
             "enabled": resource.at("properties.attributes.enabled") is not False,
@@ -303,7 +303,7 @@ def _secret_outputs(resource: Resource) -> dict[str, Any]:
     name = resource.id.rpartition("/")[2]
     uri = f"https://{_host(resource)}.vault.azure.net/secrets/{name}"
     properties = resource.mapping("properties")
-    version = generated.digest(32, "version", resource.id)
+    version = naming.digest(32, "version", resource.id)
     return {
         "properties": {**properties, "secretUri": uri, "secretUriWithVersion": f"{uri}/{version}"}
     }

@@ -8,21 +8,19 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from falaj.sandbox.clouds.azure import (
-    arm,
     checks,
-    existing,
-    generated,
     kinds,
-    links,
-    places,
+    naming,
+    regions,
+    relations,
+    resources,
     subnets,
 )
 from falaj.sandbox.clouds.azure.kinds import AzureKind
-from falaj.sandbox.clouds.azure.results import location
+from falaj.sandbox.clouds.azure.resources import location
 from falaj.sandbox.clouds.azure.services import key_vault, node_pools
 from falaj.sandbox.clouds.inputs import Inputs, Resource, joined
-from falaj.sandbox.clouds.model import Problem
-from falaj.sandbox.clouds.rules import (
+from falaj.sandbox.clouds.kinds import (
     absent,
     all_of,
     between,
@@ -40,6 +38,7 @@ from falaj.sandbox.clouds.rules import (
     texts,
     when,
 )
+from falaj.sandbox.clouds.model import Problem
 
 _API: Final = "apiServerAccessProfile"
 # Whatever is made without a version gets one that is supported at the sandbox's date.
@@ -50,16 +49,16 @@ def compute(resource: Resource) -> dict[str, Any]:
     """The outputs of a cluster."""
     id, region = resource.id, location(resource) or "unknown"
     name = id.rpartition("/")[2]
-    reference = arm.parse(id)
+    reference = naming.parse(id)
     group = (reference.group if reference else None) or ""
     prefix = (
         resource.optional_string("dnsPrefix") or resource.optional_string("fqdnSubdomain") or name
     )
-    label = f"{prefix.lower()}-{generated.digest(8, id)}"
+    label = f"{prefix.lower()}-{naming.digest(8, id)}"
     private = resource.flag(f"{_API}.enablePrivateCluster")
     resources = resource.optional_string("nodeResourceGroup") or f"MC_{group}_{name}_{region}"[:80]
     kubelet = (
-        f"{arm.group_id(resources)}/providers/Microsoft.ManagedIdentity/"
+        f"{naming.group_id(resources)}/providers/Microsoft.ManagedIdentity/"
         f"userAssignedIdentities/{name}-agentpool"
     )
     version = resource.optional_string("kubernetesVersion") or _DEFAULT_VERSION
@@ -68,7 +67,7 @@ def compute(resource: Resource) -> dict[str, Any]:
         "currentKubernetesVersion": version if version.count(".") == 2 else f"{version}.1",
         "nodeResourceGroup": resources,
         "maxAgentPools": 100,
-        "resourceUID": generated.digest(24, "uid", id),
+        "resourceUID": naming.digest(24, "uid", id),
         "powerState": {"code": "Running"},
         "azurePortalFQDN": f"{label}.portal.hcp.{region}.azmk8s.io",
         "agentPoolProfiles": [
@@ -80,8 +79,8 @@ def compute(resource: Resource) -> dict[str, Any]:
             {
                 "kubeletidentity": {
                     "resourceId": kubelet,
-                    "clientId": generated.guid("client", kubelet),
-                    "objectId": generated.guid("principal", kubelet),
+                    "clientId": naming.guid("client", kubelet),
+                    "objectId": naming.guid("principal", kubelet),
                 }
             },
         ),
@@ -92,15 +91,15 @@ def compute(resource: Resource) -> dict[str, Any]:
         if zone.lower() not in ("system", "none"):
             host = zone.rpartition("/")[2]
         elif zone.lower() == "system":
-            host = f"{generated.guid('zone', id)}.{host}"
+            host = f"{naming.guid('zone', id)}.{host}"
         found["privateFQDN"] = f"{label}.{host}"
     if not private or resource.at(f"{_API}.enablePrivateClusterPublicFQDN") is not False:
         found["fqdn"] = f"{label}.hcp.{region}.azmk8s.io"
     if resource.flag("oidcIssuerProfile.enabled"):
         found["oidcIssuerProfile"] = {
             "enabled": True,
-            "issuerURL": f"https://{region}.oic.prod-aks.azure.com/{generated.TENANT}/"
-            f"{generated.guid('issuer', id)}/",
+            "issuerURL": f"https://{region}.oic.prod-aks.azure.com/{naming.TENANT}/"
+            f"{naming.guid('issuer', id)}/",
         }
     return found
 
@@ -230,7 +229,7 @@ def _access(inputs: Inputs) -> Iterator[Problem]:
                 "an own private DNS zone needs a UserAssigned identity that may write to it",
             )
         host = zone.rpartition("/")[2].lower()
-        region = places.region(inputs)
+        region = regions.region_of(inputs)
         # Source: aks/private-clusters (custom private DNS zone).
         fits = not region or re.fullmatch(
             rf"(?:[a-z0-9-]{{1,32}}\.)?(?:privatelink|private)\.{region}\.azmk8s\.io", host
@@ -292,7 +291,7 @@ def _conflicts(resource: Resource) -> Iterator[Problem]:
         region=where,
         needs_purge_protection=False,
     )
-    yield from links.same_region(resource, "diskEncryptionSetID", where)
+    yield from relations.same_region(resource, "diskEncryptionSetID", where)
     yield from subnets.fits(
         resource,
         f"{_API}.subnetId",
@@ -309,7 +308,7 @@ def _conflicts(resource: Resource) -> Iterator[Problem]:
 
 def _pool_changes(resource: Resource) -> Iterator[Problem]:
     """AKS refuses to change what an existing pool is made of; it must be made anew."""
-    before = existing.by_id(resource.world, resource.id) if resource.id else None
+    before = resources.by_id(resource.world, resource.id) if resource.id else None
     old = Inputs(before.inputs) if before else None
     was = (
         {old.optional_string(f"{path}.name"): path for path, _ in old.items("agentPoolProfiles")}
@@ -452,7 +451,7 @@ KINDS: Final = (
         ),
         references=(
             *node_pools.references("agentPoolProfiles[]."),
-            links.to("diskEncryptionSetID", "Microsoft.Compute/diskEncryptionSets"),
+            relations.to("diskEncryptionSetID", "Microsoft.Compute/diskEncryptionSets"),
         ),
         crosschecks=(_conflicts,),
         computed=compute,

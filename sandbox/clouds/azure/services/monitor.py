@@ -6,13 +6,12 @@ import re
 from collections.abc import Iterator
 from typing import Any, Final
 
-from falaj.sandbox.clouds.azure import arm, checks, existing, generated, kinds, links, places
+from falaj.sandbox.clouds.azure import checks, kinds, naming, regions, relations, resources
 from falaj.sandbox.clouds.azure.kinds import AzureKind
-from falaj.sandbox.clouds.azure.results import location
+from falaj.sandbox.clouds.azure.resources import location
 from falaj.sandbox.clouds.azure.services import key_vault
 from falaj.sandbox.clouds.inputs import Inputs, Resource
-from falaj.sandbox.clouds.model import Problem
-from falaj.sandbox.clouds.rules import (
+from falaj.sandbox.clouds.kinds import (
     absent,
     all_of,
     equals,
@@ -23,6 +22,7 @@ from falaj.sandbox.clouds.rules import (
     sized,
     when,
 )
+from falaj.sandbox.clouds.model import Problem
 
 WORKSPACE: Final = "azure-native:operationalinsights:Workspace"
 CLUSTER: Final = "azure-native:operationalinsights:Cluster"
@@ -86,9 +86,9 @@ def _linked_conflicts(resource: Resource) -> Iterator[Problem]:
     target = resource.optional_string("writeAccessResourceId")
     if target is None:
         return
-    workspace = existing.by_id(resource.world, resource.id.rsplit("/", 2)[0])
-    cluster = existing.by_id(resource.world, target)
-    here, there = existing.region_of(workspace), existing.region_of(cluster)
+    workspace = resources.by_id(resource.world, resource.id.rsplit("/", 2)[0])
+    cluster = resources.by_id(resource.world, target)
+    here, there = resources.region_of(workspace), resources.region_of(cluster)
     if here and there and here != there:
         yield Problem(
             "writeAccessResourceId",
@@ -126,11 +126,11 @@ def _table_problems(inputs: Inputs) -> Iterator[Problem]:
 
 def _workspace_outputs(resource: Resource) -> dict[str, Any]:
     return {
-        "customerId": generated.guid("workspace", resource.id),
-        "createdDate": generated.MOMENT,
-        "modifiedDate": generated.MOMENT,
+        "customerId": naming.guid("workspace", resource.id),
+        "createdDate": naming.MOMENT,
+        "modifiedDate": naming.MOMENT,
         "retentionInDays": resource.number("retentionInDays") or 30,
-        "sku": resource.get("sku", {"name": "PerGB2018", "lastSkuUpdate": generated.MOMENT}),
+        "sku": resource.get("sku", {"name": "PerGB2018", "lastSkuUpdate": naming.MOMENT}),
         "publicNetworkAccessForIngestion": resource.optional_string(
             "publicNetworkAccessForIngestion"
         )
@@ -143,9 +143,9 @@ def _workspace_outputs(resource: Resource) -> dict[str, Any]:
 
 def _cluster_outputs(resource: Resource) -> dict[str, Any]:
     return {
-        "clusterId": generated.guid("cluster", resource.id),
-        "createdDate": generated.MOMENT,
-        "lastModifiedDate": generated.MOMENT,
+        "clusterId": naming.guid("cluster", resource.id),
+        "createdDate": naming.MOMENT,
+        "lastModifiedDate": naming.MOMENT,
         "associatedWorkspaces": [],
     }
 
@@ -210,14 +210,14 @@ def _association_problems(inputs: Inputs) -> Iterator[Problem]:
 
 
 def _rule_outputs(resource: Resource) -> dict[str, Any]:
-    return {"immutableId": f"dcr-{generated.digest(32, resource.id)}"}
+    return {"immutableId": f"dcr-{naming.digest(32, resource.id)}"}
 
 
 def _endpoint_outputs(resource: Resource) -> dict[str, Any]:
     id, region = resource.id, location(resource) or "unknown"
-    host = f"{id.rpartition('/')[2].lower()}-{generated.digest(4, id)}.{region}-1"
+    host = f"{id.rpartition('/')[2].lower()}-{naming.digest(4, id)}.{region}-1"
     return {
-        "immutableId": f"dce-{generated.digest(32, id)}",
+        "immutableId": f"dce-{naming.digest(32, id)}",
         "logsIngestion": {"endpoint": f"https://{host}.ingest.monitor.azure.com"},
         "metricsIngestion": {"endpoint": f"https://{host}.metrics.ingest.monitor.azure.com"},
         "configurationAccess": {"endpoint": f"https://{host}.handler.control.monitor.azure.com"},
@@ -226,11 +226,11 @@ def _endpoint_outputs(resource: Resource) -> dict[str, Any]:
 
 def _collection_workspace_outputs(resource: Resource) -> dict[str, Any]:
     id, region = resource.id, location(resource) or "unknown"
-    name = f"{id.rpartition('/')[2].lower()}-{generated.digest(4, id)}"
+    name = f"{id.rpartition('/')[2].lower()}-{naming.digest(4, id)}"
     return {
-        "accountId": generated.guid("account", id),
+        "accountId": naming.guid("account", id),
         "metrics": {
-            "internalId": generated.digest(32, id),
+            "internalId": naming.digest(32, id),
             "prometheusQueryEndpoint": f"https://{name}.{region}.prometheus.monitor.azure.com",
         },
     }
@@ -295,7 +295,7 @@ def _setting_conflicts(resource: Resource) -> Iterator[Problem]:
     others = [
         made
         for made in resource.world.all(SETTING)
-        if not arm.same(made.id, resource.id)
+        if not naming.same(made.id, resource.id)
         and made.id.lower().split("/providers/microsoft.insights/diagnosticsettings/")[0] == target
     ]
     # Source: azure-monitor/essentials/diagnostic-settings (up to five for each resource).
@@ -307,7 +307,7 @@ def _setting_conflicts(resource: Resource) -> Iterator[Problem]:
             if (
                 mine
                 and isinstance(theirs, str)
-                and arm.same(mine, theirs)
+                and naming.same(mine, theirs)
                 and (_categories(resource) & _categories(Inputs(made.inputs)))
             ):
                 yield Problem(
@@ -315,8 +315,8 @@ def _setting_conflicts(resource: Resource) -> Iterator[Problem]:
                     f"{made.id.rpartition('/')[2]!r} sends the same category there "
                     "already; leave it out of one of them",
                 )
-    watched = existing.by_id(resource.world, target)
-    yield from links.same_region(resource, "storageAccountId", existing.region_of(watched))
+    watched = resources.by_id(resource.world, target)
+    yield from relations.same_region(resource, "storageAccountId", resources.region_of(watched))
 
 
 def _categories(inputs: Inputs) -> set[str]:
@@ -332,10 +332,10 @@ def _categories(inputs: Inputs) -> set[str]:
 
 
 def _action_group_problems(inputs: Inputs) -> Iterator[Problem]:
-    region = places.region(inputs)
+    region = regions.region_of(inputs)
     # Source: azure-monitor/alerts/action-groups (regional processing).
     allowed = (
-        places.GLOBAL,
+        regions.GLOBAL,
         "swedencentral",
         "germanywestcentral",
         "northcentralus",
@@ -345,7 +345,7 @@ def _action_group_problems(inputs: Inputs) -> Iterator[Problem]:
         "australiaeast",
         "southeastasia",
     )
-    if region is not None and places.is_known(region) and region not in allowed:
+    if region is not None and regions.is_known(region) and region not in allowed:
         yield Problem(
             "location",
             f"{region} has no action groups; it is 'global' or one of {', '.join(allowed[1:])}",
@@ -491,7 +491,7 @@ KINDS: Final = (
         replaces=("kind",),
         rules=(_collection_problems,),
         references=(
-            links.to("dataCollectionEndpointId", "Microsoft.Insights/dataCollectionEndpoints"),
+            relations.to("dataCollectionEndpointId", "Microsoft.Insights/dataCollectionEndpoints"),
         ),
         computed=_rule_outputs,
     ),
@@ -570,8 +570,10 @@ KINDS: Final = (
             _activity_alert_problems,
         ),
         references=(
-            links.to("scopes[]"),
-            links.to("actions.actionGroups[].actionGroupId", "Microsoft.Insights/actionGroups"),
+            relations.to("scopes[]"),
+            relations.to(
+                "actions.actionGroups[].actionGroupId", "Microsoft.Insights/actionGroups",
+            ),
         ),
     ),
     AzureKind(

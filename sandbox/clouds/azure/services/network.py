@@ -7,12 +7,11 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from falaj.sandbox.clouds.azure import arm, checks, existing, generated, kinds, links
+from falaj.sandbox.clouds.azure import checks, kinds, naming, relations, resources
 from falaj.sandbox.clouds.azure.kinds import AzureKind
-from falaj.sandbox.clouds.azure.results import location
+from falaj.sandbox.clouds.azure.resources import location
 from falaj.sandbox.clouds.inputs import Inputs, Resource
-from falaj.sandbox.clouds.model import Made, Problem, World
-from falaj.sandbox.clouds.rules import (
+from falaj.sandbox.clouds.kinds import (
     absent,
     all_of,
     between,
@@ -22,6 +21,7 @@ from falaj.sandbox.clouds.rules import (
     required,
     texts,
 )
+from falaj.sandbox.clouds.model import Made, Problem, World
 
 VIRTUAL_NETWORK: Final = "azure-native:network:VirtualNetwork"
 SUBNET: Final = "azure-native:network:Subnet"
@@ -163,7 +163,7 @@ def subnets_of(world: World, network: Made) -> Iterator[tuple[str, str, list[str
         if name:
             yield f"{network.id}/subnets/{name}", name, [text for _, text in prefixes(asked, path)]
     for made in world.all(SUBNET):
-        if arm.is_below(made.id, network.id):
+        if naming.is_below(made.id, network.id):
             subnet = Inputs(made.inputs)
             name = made.id.rpartition("/")[2]
             yield made.id, name, [text for _, text in prefixes(subnet)]
@@ -171,7 +171,7 @@ def subnets_of(world: World, network: Made) -> Iterator[tuple[str, str, list[str
 
 def _subnet_conflicts(resource: Resource) -> Iterator[Problem]:
     world, id = resource.world, resource.id
-    network = existing.by_id(world, id.rsplit("/", 2)[0])
+    network = resources.by_id(world, id.rsplit("/", 2)[0])
     if network is None:
         return
     blocks = prefixes(resource)
@@ -180,7 +180,7 @@ def _subnet_conflicts(resource: Resource) -> Iterator[Problem]:
     if inside:
         yield from _outside(blocks, inside)
     for other, name, taken in subnets_of(world, network):
-        if arm.same(other, id):
+        if naming.same(other, id):
             continue
         for path, text in blocks:
             block = checks.address_range(text)
@@ -197,11 +197,11 @@ def _peering_conflicts(resource: Resource) -> Iterator[Problem]:
     remote = resource.optional_string("remoteVirtualNetwork.id")
     if remote is None:
         return
-    own = existing.by_id(resource.world, resource.id.rsplit("/", 2)[0])
-    other = existing.by_id(resource.world, remote)
+    own = resources.by_id(resource.world, resource.id.rsplit("/", 2)[0])
+    other = resources.by_id(resource.world, remote)
     if own is None or other is None:
         return
-    if arm.same(own.id, other.id):
+    if naming.same(own.id, other.id):
         yield Problem("remoteVirtualNetwork.id", "is the network itself; name another network")
         return
     path = "addressSpace.addressPrefixes"
@@ -218,11 +218,11 @@ def _peering_conflicts(resource: Resource) -> Iterator[Problem]:
 
 def _network_blockers(resource: Resource) -> Iterator[Problem]:
     world, id = resource.world, resource.id
-    for made in existing.azure(world):
-        if arm.is_below(made.id, id):
+    for made in resources.azure(world):
+        if naming.is_below(made.id, id):
             continue
-        for path, reference in existing.references(made.inputs):
-            if arm.is_below(reference, f"{id}/subnets"):
+        for path, reference in resources.references(made.inputs):
+            if naming.is_below(reference, f"{id}/subnets"):
                 yield Problem(
                     "",
                     f"its subnet {reference.rpartition('/')[2]!r} is in use by "
@@ -238,7 +238,7 @@ def _network_outputs(resource: Resource) -> dict[str, Any]:
         if isinstance(item, Mapping)
     ]
     return {
-        "resourceGuid": generated.guid("guid", id),
+        "resourceGuid": naming.guid("guid", id),
         "subnets": subnets,
         "virtualNetworkPeerings": [],
     }
@@ -248,7 +248,7 @@ def _peering_outputs(resource: Resource) -> dict[str, Any]:
     return {
         "peeringState": "Initiated",
         "peeringSyncLevel": "FullyInSync",
-        "resourceGuid": generated.guid("guid", resource.id),
+        "resourceGuid": naming.guid("guid", resource.id),
     }
 
 
@@ -384,7 +384,7 @@ def _rule_conflicts(resource: Resource) -> Iterator[Problem]:
         return
     group = id.rsplit("/", 2)[0]
     for made in world.all(RULE):
-        if arm.same(made.id, id) or not arm.is_below(made.id, group):
+        if naming.same(made.id, id) or not naming.is_below(made.id, group):
             continue
         other = Inputs(made.inputs)
         if (other.number("priority"), (other.optional_string("direction") or "").lower()) == (
@@ -396,10 +396,10 @@ def _rule_conflicts(resource: Resource) -> Iterator[Problem]:
                 f"{number:g} is taken by {made.id.rpartition('/')[2]!r} in "
                 "the same direction; choose another",
             )
-    parent = existing.by_id(world, group)
+    parent = resources.by_id(world, group)
     declared = Inputs(parent.inputs) if parent else None
     for path, _ in declared.items("securityRules") if declared else ():
-        if declared is None or arm.same(
+        if declared is None or naming.same(
             f"{group}/securityRules/{declared.optional_string(f'{path}.name')}", id
         ):
             continue
@@ -470,7 +470,7 @@ def _group_outputs(resource: Resource) -> dict[str, Any]:
         }
         for name, priority, direction, access, source, target in _DEFAULTS
     ]
-    return {"defaultSecurityRules": defaults, "resourceGuid": generated.guid("guid", id)}
+    return {"defaultSecurityRules": defaults, "resourceGuid": naming.guid("guid", id)}
 
 
 WATCHER: Final = "azure-native:network:NetworkWatcher"
@@ -486,7 +486,7 @@ _TARGETS: Final = (
 
 def _flow_log_problems(inputs: Inputs) -> Iterator[Problem]:
     target = inputs.optional_string("targetResourceId")
-    reference = arm.parse(target) if target else None
+    reference = naming.parse(target) if target else None
     if reference and reference.type.lower() == "microsoft.network/networksecuritygroups":
         yield Problem(
             "targetResourceId",
@@ -505,7 +505,7 @@ def _flow_log_conflicts(resource: Resource) -> Iterator[Problem]:
     )
     top = "/".join((target or "").split("/")[:9])
     for path, id in (("targetResourceId", top), ("storageId", storage or "")):
-        place = existing.region_of(existing.by_id(resource.world, id))
+        place = resources.region_of(resources.by_id(resource.world, id))
         if region and place and place != region:
             yield Problem(
                 path, f"is in {place}, the flow log in {region}; they must be in the same region"
@@ -515,8 +515,8 @@ def _flow_log_conflicts(resource: Resource) -> Iterator[Problem]:
         if (
             target
             and isinstance(other, str)
-            and arm.same(other, target)
-            and not arm.same(made.id, resource.id)
+            and naming.same(other, target)
+            and not naming.same(made.id, resource.id)
         ):
             yield Problem(
                 "targetResourceId",
@@ -527,7 +527,11 @@ def _flow_log_conflicts(resource: Resource) -> Iterator[Problem]:
 def _watcher_conflicts(resource: Resource) -> Iterator[Problem]:
     region = location(resource)
     for made in resource.world.all(WATCHER):
-        if region and existing.region_of(made) == region and not arm.same(made.id, resource.id):
+        if (
+            region
+            and resources.region_of(made) == region
+            and not naming.same(made.id, resource.id)
+        ):
             yield Problem(
                 "location",
                 f"{region} has a network watcher already, and there can be "
@@ -537,9 +541,7 @@ def _watcher_conflicts(resource: Resource) -> Iterator[Problem]:
 
 def _flow_log_outputs(inputs: Inputs) -> dict[str, Any]:
     return {
-        "targetResourceGuid": generated.guid(
-            "guid", inputs.optional_string("targetResourceId") or ""
-        )
+        "targetResourceGuid": naming.guid("guid", inputs.optional_string("targetResourceId") or "")
     }
 
 
@@ -580,7 +582,7 @@ KINDS: Final = (
                 all_of(is_on("useRemoteGateways"), is_on("allowGatewayTransit")),
             ),
         ),
-        references=(links.to("remoteVirtualNetwork.id", "Microsoft.Network/virtualNetworks"),),
+        references=(relations.to("remoteVirtualNetwork.id", "Microsoft.Network/virtualNetworks"),),
         crosschecks=(_peering_conflicts,),
         computed=_peering_outputs,
     ),
@@ -646,7 +648,7 @@ KINDS: Final = (
             ),
             _flow_log_problems,
         ),
-        references=(links.to("storageId", "Microsoft.Storage/storageAccounts"),),
+        references=(relations.to("storageId", "Microsoft.Storage/storageAccounts"),),
         crosschecks=(_flow_log_conflicts,),
         computed=_flow_log_outputs,
     ),

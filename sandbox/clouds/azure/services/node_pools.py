@@ -6,13 +6,13 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from falaj.sandbox.clouds.azure import arm, existing, kinds, links, machines, places, subnets
+from falaj.sandbox.clouds.azure import kinds, naming, regions, relations, resources, subnets
 from falaj.sandbox.clouds.azure.kinds import AzureKind
 from falaj.sandbox.clouds.azure.services import compute
 from falaj.sandbox.clouds.inputs import Inputs, Resource
-from falaj.sandbox.clouds.kinds import Reference, Rule
-from falaj.sandbox.clouds.model import Problem
-from falaj.sandbox.clouds.rules import (
+from falaj.sandbox.clouds.kinds import (
+    Reference,
+    Rule,
     between,
     equals,
     formed,
@@ -24,6 +24,7 @@ from falaj.sandbox.clouds.rules import (
     required,
     when,
 )
+from falaj.sandbox.clouds.model import Problem
 
 POOL: Final = "azure-native:containerservice:AgentPool"
 _TAINT: Final = re.compile(
@@ -50,7 +51,7 @@ _NAMED: Final[Mapping[str, str]] = {
 
 def references(place: str = "") -> tuple[Reference, ...]:
     """What a pool refers to, standing alone or in its cluster's list."""
-    return tuple(links.to(f"{place}{path}", type_) for path, type_ in _NAMED.items())
+    return tuple(relations.to(f"{place}{path}", type_) for path, type_ in _NAMED.items())
 
 
 def _windows_name(inputs: Inputs) -> Iterator[Problem]:
@@ -63,11 +64,11 @@ def _windows_name(inputs: Inputs) -> Iterator[Problem]:
 
 def _zones(inputs: Inputs) -> Iterator[Problem]:
     # A pool has no location of its own: what the provider is set to is the best known here.
-    region = places.region(inputs)
-    if inputs.items("availabilityZones") and region and places.has_zones(region) is False:
+    region = regions.region_of(inputs)
+    if inputs.items("availabilityZones") and region and regions.has_zones(region) is False:
         yield Problem(
             "availabilityZones",
-            f"{places.display_name(region)} has no availability zones; leave them out",
+            f"{regions.display_name(region)} has no availability zones; leave them out",
         )
 
 
@@ -101,22 +102,22 @@ def _is_regular(inputs: Inputs) -> bool:
 
 
 def _gpu(inputs: Inputs) -> Iterator[Problem]:
-    region, size = places.region(inputs), inputs.optional_string("vmSize")
-    yield from machines.sold("vmSize", region, size)
+    region, size = regions.region_of(inputs), inputs.optional_string("vmSize")
+    yield from regions.sold("vmSize", region, size)
     if size is None:
         return
     profile = inputs.optional_string("gpuInstanceProfile")
-    if profile and not machines.can_be_partitioned(region, size):
+    if profile and not regions.can_be_partitioned(region, size):
         yield Problem(
             "gpuInstanceProfile",
             f"{size} has no GPU with MIG; choose a size "
             "with an A100, H100 or H200, or leave the profile out",
         )
-    if inputs.is_given("gpuProfile.driver") and not machines.is_gpu(region, size):
+    if inputs.is_given("gpuProfile.driver") and not regions.is_gpu(region, size):
         yield Problem("gpuProfile", f"{size} has no GPU; leave it out")
-    if machines.is_gpu(region, size) and inputs.optional_string("mode") == "System" and profile:
+    if regions.is_gpu(region, size) and inputs.optional_string("mode") == "System" and profile:
         yield Problem("mode", "a partitioned GPU pool can't be of the mode System")
-    if machines.is_arm(size) and inputs.optional_string("osType") == "Windows":
+    if regions.is_arm(size) and inputs.optional_string("osType") == "Windows":
         yield Problem("osType", f"{size} is an Arm size, which Windows doesn't run on here")
 
 
@@ -143,7 +144,7 @@ def _labels(inputs: Inputs) -> Iterator[Problem]:
 
 RULES: Final[tuple[Rule, ...]] = (
     _gpu,
-    one_of("gpuInstanceProfile", machines.MIG),
+    one_of("gpuInstanceProfile", regions.MIG),
     between("maxPods", 10, 250),
     between("osDiskSizeGB", 0, 2048, "GiB"),
     _counts,
@@ -203,8 +204,8 @@ def placement(resource: Resource, region: str | None) -> Iterator[Problem]:
         delegated_to="Microsoft.ContainerService/managedClusters",
     )
     yield from _room(resource)
-    yield from links.same_region(resource, "proximityPlacementGroupID", region)
-    yield from links.same_region(resource, "capacityReservationGroupID", region)
+    yield from relations.same_region(resource, "proximityPlacementGroupID", region)
+    yield from relations.same_region(resource, "capacityReservationGroupID", region)
     group = resource.optional_string("capacityReservationGroupID")
     if group:
         yield from compute.reserved(
@@ -227,12 +228,12 @@ def _room(resource: Resource) -> Iterator[Problem]:
 
 
 def _conflicts(resource: Resource) -> Iterator[Problem]:
-    cluster = existing.by_id(resource.world, resource.id.rsplit("/", 2)[0])
-    region = existing.region_of(cluster)
+    cluster = resources.by_id(resource.world, resource.id.rsplit("/", 2)[0])
+    region = resources.region_of(cluster)
     if cluster is None:
         return
     yield from placement(resource, region)
-    if region != places.region(resource):
+    if region != regions.region_of(resource):
         there = Inputs(resource.values, {"location": region})
         for rule in RULES:
             yield from rule(there)
@@ -240,9 +241,9 @@ def _conflicts(resource: Resource) -> Iterator[Problem]:
     yield from _nodes(resource, asked)
     first = asked.optional_string("agentPoolProfiles[0].vnetSubnetID")
     own = resource.optional_string("vnetSubnetID")
-    if first and own and arm.parse(first) and arm.parse(own):
+    if first and own and naming.parse(first) and naming.parse(own):
         here, theirs = own.rsplit("/", 2)[0], first.rsplit("/", 2)[0]
-        if not arm.same(here, theirs):
+        if not naming.same(here, theirs):
             yield Problem(
                 "vnetSubnetID",
                 "is in another network than the cluster's first pool; "
@@ -270,7 +271,7 @@ def _nodes(resource: Resource, cluster: Resource) -> Iterator[Problem]:
     others = sum(map(_most_nodes, cluster.parts("agentPoolProfiles[]"))) + sum(
         _most_nodes(Inputs(made.inputs))
         for made in resource.world.all(POOL)
-        if arm.is_below(made.id, cluster.id) and not arm.same(made.id, resource.id)
+        if naming.is_below(made.id, cluster.id) and not naming.same(made.id, resource.id)
     )
     if others + _most_nodes(resource) > _MOST_NODES:
         yield Problem(
@@ -288,15 +289,15 @@ def _last_of_the_system(resource: Resource) -> Iterator[Problem]:
     if resource.optional_string("mode") != "System":
         return
     parent = resource.id.rsplit("/", 2)[0]
-    cluster = existing.by_id(resource.world, parent)
+    cluster = resources.by_id(resource.world, parent)
     if cluster is None:
         return
     inline = [mode for _, mode in Inputs(cluster.inputs).each("agentPoolProfiles[].mode")]
     others = [
         made
         for made in resource.world.all(POOL)
-        if arm.is_below(made.id, parent)
-        and not arm.same(made.id, resource.id)
+        if naming.is_below(made.id, parent)
+        and not naming.same(made.id, resource.id)
         and made.inputs.get("mode") == "System"
     ]
     if not others and "System" not in inline:
@@ -322,7 +323,7 @@ def computed(inputs: Inputs, version: str | None) -> dict[str, Any]:
 
 def _outputs(resource: Resource) -> dict[str, Any]:
     parent = resource.id.rsplit("/", 2)[0]
-    cluster = existing.by_id(resource.world, parent)
+    cluster = resources.by_id(resource.world, parent)
     version = (
         Inputs(cluster.outputs).optional_string("currentKubernetesVersion") if cluster else None
     )

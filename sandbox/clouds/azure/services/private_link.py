@@ -7,21 +7,19 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from falaj.sandbox.clouds.azure import (
-    arm,
     checks,
-    data,
-    existing,
-    generated,
     kinds,
-    links,
-    places,
+    naming,
+    regions,
+    relations,
+    resources,
     subnets,
 )
 from falaj.sandbox.clouds.azure.kinds import AzureKind
-from falaj.sandbox.clouds.azure.results import location
+from falaj.sandbox.clouds.azure.resources import location
 from falaj.sandbox.clouds.inputs import Inputs, Resource
+from falaj.sandbox.clouds.kinds import absent, between, one_of, refused, required
 from falaj.sandbox.clouds.model import Problem
-from falaj.sandbox.clouds.rules import absent, between, one_of, refused, required
 
 ENDPOINT: Final = "azure-native:network:PrivateEndpoint"
 ZONE: Final = "azure-native:privatedns:PrivateZone"
@@ -31,7 +29,7 @@ _LISTS: Final = ("privateLinkServiceConnections", "manualPrivateLinkServiceConne
 
 def groups(arm_type: str) -> dict[str, str]:
     """The parts of a service that an endpoint can reach, each with its private DNS zone."""
-    rows: dict[str, dict[str, str]] = data.load("private_link")["types"]
+    rows: dict[str, dict[str, str]] = kinds.load_table("private_link")["types"]
     return next((row for name, row in rows.items() if name.lower() == arm_type.lower()), {})
 
 
@@ -51,7 +49,7 @@ def _connection(inputs: Inputs, path: str) -> Iterator[Problem]:
     target = inputs.optional_string(f"{path}.privateLinkServiceId")
     if target is None:
         return
-    reference = arm.parse(target)
+    reference = naming.parse(target)
     if reference is None:
         yield from checks.resource_id(f"{path}.privateLinkServiceId", target)
         return
@@ -92,7 +90,7 @@ def _endpoint_outputs(resource: Resource) -> dict[str, Any]:
     configs: list[dict[str, Any]] = []
     for name in _LISTS:
         for path, _ in resource.items(name):
-            target = arm.parse(resource.optional_string(f"{path}.privateLinkServiceId") or "")
+            target = naming.parse(resource.optional_string(f"{path}.privateLinkServiceId") or "")
             for _, part in resource.strings(f"{path}.groupIds") if target else ():
                 zone = groups(target.type).get(part, "") if target else ""
                 address = subnets.address(
@@ -103,7 +101,7 @@ def _endpoint_outputs(resource: Resource) -> dict[str, Any]:
                     configs.append({"fqdn": host, "ipAddresses": [address] if address else []})
     name = resource.optional_string("customNetworkInterfaceName") or f"{id.rpartition('/')[2]}.nic"
     group = id.partition("/providers/")[0]
-    nic = f"{group}/providers/Microsoft.Network/networkInterfaces/{arm.segment(name)}"
+    nic = f"{group}/providers/Microsoft.Network/networkInterfaces/{naming.segment(name)}"
     return {
         "networkInterfaces": [{"id": nic}],
         "customDnsConfigs": resource.get("customDnsConfigs", configs),
@@ -115,7 +113,7 @@ def _zone_group_conflicts(resource: Resource) -> Iterator[Problem]:
     # leads to the public address; Azure refuses only two groups for one endpoint.
     endpoint = resource.id.rsplit("/", 2)[0]
     for made in resource.world.all("azure-native:network:PrivateDnsZoneGroup"):
-        if arm.is_below(made.id, endpoint) and not arm.same(made.id, resource.id):
+        if naming.is_below(made.id, endpoint) and not naming.same(made.id, resource.id):
             yield Problem(
                 "privateEndpointName",
                 "the endpoint has a zone group already; add the zone to that one",
@@ -139,12 +137,12 @@ def _link_conflicts(resource: Resource) -> Iterator[Problem]:
     name = zone.rpartition("/")[2].lower()
     for made in world.all(LINK):
         other = Inputs(made.inputs)
-        if arm.same(made.id, id) or not arm.same(
+        if naming.same(made.id, id) or not naming.same(
             other.optional_string("virtualNetwork.id") or "", network
         ):
             continue
         taken = made.id.rsplit("/", 2)[0]
-        if arm.same(taken, zone):
+        if naming.same(taken, zone):
             yield Problem(
                 "virtualNetwork.id",
                 f"the network is linked to the zone already, by "
@@ -166,8 +164,8 @@ def _link_conflicts(resource: Resource) -> Iterator[Problem]:
 def _zone_outputs(resource: Resource) -> dict[str, Any]:
     # Limits from azure-subscription-service-limits, Azure DNS (private zones).
     return {
-        "location": places.GLOBAL,
-        "internalId": generated.guid("zone", resource.id),
+        "location": regions.GLOBAL,
+        "internalId": naming.guid("zone", resource.id),
         "maxNumberOfRecordSets": 25000,
         "maxNumberOfVirtualNetworkLinks": 1000,
         "maxNumberOfVirtualNetworkLinksWithRegistration": 100,
@@ -179,7 +177,7 @@ def _zone_outputs(resource: Resource) -> dict[str, Any]:
 
 def _link_outputs(inputs: Inputs) -> dict[str, Any]:
     del inputs
-    return {"location": places.GLOBAL, "virtualNetworkLinkState": "Completed"}
+    return {"location": regions.GLOBAL, "virtualNetworkLinkState": "Completed"}
 
 
 def _record_outputs(inputs: Inputs) -> dict[str, Any]:
@@ -196,11 +194,11 @@ def _record_outputs(inputs: Inputs) -> dict[str, Any]:
 
 def _zone_blockers(resource: Resource) -> Iterator[Problem]:
     for made in (
-        existing.of_type(resource.world, "Microsoft.Network/privateDnsZones/virtualNetworkLinks")
+        resources.of_type(resource.world, "Microsoft.Network/privateDnsZones/virtualNetworkLinks")
         if resource.world
         else ()
     ):
-        if arm.is_below(made.id, resource.id):
+        if naming.is_below(made.id, resource.id):
             yield Problem(
                 "",
                 f"the network link {made.id.rpartition('/')[2]!r} stands below it; "
@@ -234,7 +232,7 @@ KINDS: Final = (
             required("privateDnsZoneConfigs[].name", "each zone's configuration needs a name"),
         ),
         references=(
-            links.to(
+            relations.to(
                 "privateDnsZoneConfigs[].privateDnsZoneId", "Microsoft.Network/privateDnsZones",
             ),
         ),
@@ -256,7 +254,7 @@ KINDS: Final = (
         location="global",
         replaces=("virtualNetwork",),
         rules=(required("virtualNetwork.id", "name the network that may inputs the zone"),),
-        references=(links.to("virtualNetwork.id", "Microsoft.Network/virtualNetworks"),),
+        references=(relations.to("virtualNetwork.id", "Microsoft.Network/virtualNetworks"),),
         crosschecks=(_link_conflicts,),
         computed=_link_outputs,
     ),

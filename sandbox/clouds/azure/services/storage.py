@@ -6,22 +6,12 @@ import re
 from collections.abc import Iterator
 from typing import Any, Final
 
-from falaj.sandbox.clouds.azure import (
-    arm,
-    checks,
-    existing,
-    generated,
-    kinds,
-    links,
-    places,
-    results,
-)
+from falaj.sandbox.clouds.azure import checks, kinds, naming, regions, relations, resources
 from falaj.sandbox.clouds.azure.kinds import AzureKind
-from falaj.sandbox.clouds.azure.results import location
+from falaj.sandbox.clouds.azure.resources import location
 from falaj.sandbox.clouds.azure.services import key_vault
 from falaj.sandbox.clouds.inputs import Inputs, Resource
-from falaj.sandbox.clouds.model import Problem
-from falaj.sandbox.clouds.rules import (
+from falaj.sandbox.clouds.kinds import (
     absent,
     all_of,
     between,
@@ -32,6 +22,7 @@ from falaj.sandbox.clouds.rules import (
     required,
     when,
 )
+from falaj.sandbox.clouds.model import Problem
 
 ACCOUNT: Final = "azure-native:storage:StorageAccount"
 PATH: Final = "Microsoft.Storage/storageAccounts/{accountName}"
@@ -72,12 +63,12 @@ def _account_problems(inputs: Inputs) -> Iterator[Problem]:
             "sku.name",
             f"{sku} doesn't go with the kind {kind}; allowed are {', '.join(_SKUS[kind])}",
         )
-    region = places.region(inputs)
-    if sku and "ZRS" in sku and region and places.has_zones(region) is False:
+    region = regions.region_of(inputs)
+    if sku and "ZRS" in sku and region and regions.has_zones(region) is False:
         yield Problem(
             "sku.name",
             f"{sku} needs availability zones, which "
-            f"{places.display_name(region)} doesn't have; choose Standard_LRS",
+            f"{regions.display_name(region)} doesn't have; choose Standard_LRS",
         )
     if inputs.is_given("accessTier") and kind in ("Storage", "FileStorage"):
         yield Problem("accessTier", f"doesn't go with the kind {kind}; leave it out")
@@ -110,7 +101,7 @@ def _encryption(inputs: Inputs) -> Iterator[Problem]:
                 "encryption.encryptionIdentity.encryptionUserAssignedIdentity",
                 "is missing: name which of the account's identities reads the key",
             )
-        names = [item.lower() for item in results.identity_names(inputs)]
+        names = [item.lower() for item in resources.identity_names(inputs)]
         if own and names and own.lower() not in names:
             yield Problem(
                 "encryption.encryptionIdentity.encryptionUserAssignedIdentity",
@@ -150,8 +141,8 @@ def _account_outputs(resource: Resource) -> dict[str, Any]:
         "primaryEndpoints": endpoints,
         "primaryLocation": region,
         "statusOfPrimary": "available",
-        "creationTime": generated.MOMENT,
-        "keyCreationTime": {"key1": generated.MOMENT, "key2": generated.MOMENT},
+        "creationTime": naming.MOMENT,
+        "keyCreationTime": {"key1": naming.MOMENT, "key2": naming.MOMENT},
         "privateEndpointConnections": [],
         "sku": {"name": sku, "tier": "Premium" if sku.startswith("Premium") else "Standard"},
         "enableHttpsTrafficOnly": resource.at("enableHttpsTrafficOnly") is not False,
@@ -193,7 +184,7 @@ def _container_conflicts(resource: Resource) -> Iterator[Problem]:
     scope = resource.optional_string("defaultEncryptionScope")
     if scope and scope != "$account-encryption-key":
         parent = resource.id.split("/blobServices/")[0]
-        if not existing.exists(resource.world, f"{parent}/encryptionScopes/{scope}"):
+        if not resources.exists(resource.world, f"{parent}/encryptionScopes/{scope}"):
             yield Problem(
                 "defaultEncryptionScope",
                 f"the account has no encryption scope {scope!r}; make it first",
@@ -202,7 +193,7 @@ def _container_conflicts(resource: Resource) -> Iterator[Problem]:
 
 def _account(resource: Resource) -> Inputs | None:
     segments = resource.id.split("/")
-    made = existing.by_id(resource.world, "/".join(segments[:9]))
+    made = resources.by_id(resource.world, "/".join(segments[:9]))
     return Inputs(made.inputs) if made else None
 
 
@@ -313,7 +304,7 @@ def _scope_conflicts(resource: Resource) -> Iterator[Problem]:
 def _container_blockers(resource: Resource) -> Iterator[Problem]:
     policies = "azure-native:storage:BlobContainerImmutabilityPolicy"
     for made in resource.world.all(policies):
-        if arm.is_below(made.id, resource.id) and made.outputs.get("state") == "Locked":
+        if naming.is_below(made.id, resource.id) and made.outputs.get("state") == "Locked":
             yield Problem(
                 "",
                 "its immutability policy is locked; it can go when all that it holds "
@@ -323,7 +314,7 @@ def _container_blockers(resource: Resource) -> Iterator[Problem]:
 
 def _container_outputs(inputs: Inputs) -> dict[str, Any]:
     return {
-        "lastModifiedTime": generated.MOMENT,
+        "lastModifiedTime": naming.MOMENT,
         "leaseState": "Available",
         "leaseStatus": "Unlocked",
         "hasImmutabilityPolicy": False,
@@ -339,11 +330,11 @@ def _policy_outputs(inputs: Inputs) -> dict[str, Any]:
 
 def _stamped(inputs: Inputs) -> dict[str, Any]:
     del inputs
-    return {"lastModifiedTime": generated.MOMENT}
+    return {"lastModifiedTime": naming.MOMENT}
 
 
 def _scope_outputs(inputs: Inputs) -> dict[str, Any]:
-    return {"creationTime": generated.MOMENT, **_stamped(inputs)}
+    return {"creationTime": naming.MOMENT, **_stamped(inputs)}
 
 
 KINDS: Final = (
@@ -393,7 +384,7 @@ KINDS: Final = (
             _account_problems,
         ),
         references=(
-            links.to(
+            relations.to(
                 "networkRuleSet.virtualNetworkRules[].virtualNetworkResourceId",
                 "Microsoft.Network/virtualNetworks/subnets",
             ),

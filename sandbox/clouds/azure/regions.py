@@ -1,15 +1,71 @@
-"""Sizes of machines: how they are written, and which are sold in the regions of the catalogue."""
+"""Azure's regions and their zones, and the sizes of machines that are sold in them."""
 
 from __future__ import annotations
 
+import difflib
 import re
 from collections.abc import Iterator
 from fractions import Fraction
-from typing import Final
+from typing import Any, Final
 
 from falaj.components import catalogue
 from falaj.components.catalogue import CatalogueError, MachineType, Place
+from falaj.sandbox.clouds.azure import kinds
+from falaj.sandbox.clouds.inputs import Inputs
 from falaj.sandbox.clouds.model import Problem
+
+# Azure's regions: their names, display names and zones.
+
+GLOBAL: Final = "global"
+"""The location of what has no region, such as private DNS zones and action groups."""
+
+
+def _regions() -> dict[str, dict[str, Any]]:
+    found: dict[str, dict[str, Any]] = kinds.load_table("regions")["regions"]
+    return found
+
+
+def normalise(location: str) -> str:
+    """The region's name as ids and answers carry it: ``UAE North`` becomes ``uaenorth``."""
+    return location.replace(" ", "").lower()
+
+
+def is_known(location: str) -> bool:
+    """Whether the name, in either form, is one of Azure's public regions."""
+    return normalise(location) in _regions()
+
+
+def display_name(region: str) -> str:
+    """The name that people see: ``uaenorth`` becomes ``UAE North``."""
+    known = _regions().get(normalise(region))
+    return str(known["name"]) if known else region
+
+
+def has_zones(region: str) -> bool | None:
+    """Whether the region has availability zones; None when it isn't known."""
+    known = _regions().get(normalise(region))
+    zones = known.get("zones") if known else None
+    return None if zones is None else bool(zones)
+
+
+def nearest(location: str) -> str | None:
+    """The region that the name resembles most."""
+    found = difflib.get_close_matches(normalise(location), list(_regions()), n=1, cutoff=0.6)
+    return found[0] if found else None
+
+
+def region_of(inputs: Inputs) -> str | None:
+    """The normalised region of the resource, else its provider's; None when it isn't known."""
+    whole = inputs
+    while whole.parent is not None:
+        whole = whole.parent
+    given = whole.at("location")
+    if given is None:
+        given = whole.config.get("location")
+    return normalise(given) if isinstance(given, str) and given else None
+
+
+# Sizes of machines: how they are written, and which are sold in the regions of the catalogue.
 
 # Source: virtual-machines/vm-naming-conventions.
 _SIZE: Final = re.compile(r"(?:Standard|Basic)_[A-Z]+\d+[A-Za-z0-9_-]*")
@@ -20,7 +76,7 @@ MIG: Final = ("MIG1g", "MIG2g", "MIG3g", "MIG4g", "MIG7g")
 _MIG_CAPABLE: Final = ("A100", "H100", "H200", "GB200", "GB300")
 
 
-def place(region: str | None) -> Place | None:
+def catalogued(region: str | None) -> Place | None:
     """The region's part of the catalogue; None for a region that it doesn't cover."""
     if region is None:
         return None
@@ -32,7 +88,7 @@ def place(region: str | None) -> Place | None:
 
 def machine(region: str | None, size: str) -> MachineType | None:
     """What the catalogue says of a size; None when it doesn't know the region or the size."""
-    known = place(region)
+    known = catalogued(region)
     try:
         return known.machine(size) if known else None
     except CatalogueError:
@@ -46,7 +102,7 @@ def sold(path: str, region: str | None, size: str | None) -> Iterator[Problem]:
     if not _SIZE.fullmatch(size):
         yield Problem(path, f"{size!r} isn't a size; it looks like Standard_D8s_v6")
         return
-    known = place(region)
+    known = catalogued(region)
     if known is None:
         return
     try:

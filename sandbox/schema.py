@@ -1,0 +1,589 @@
+"""The types of each package's resources, read once from the installed SDK's hints and kept."""
+
+from __future__ import annotations
+
+import contextlib
+import enum
+import hashlib
+import importlib
+import importlib.util
+import inspect
+import json
+import re
+import sys
+import typing
+import warnings
+from collections import abc
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import cache, cached_property
+from importlib import metadata
+from pathlib import Path
+from types import ModuleType, UnionType
+from typing import Any, Final, TypeAlias
+
+import pulumi
+from pulumi import _types as sdk  # pyright: ignore[reportPrivateUsage]
+
+from falaj.engine.errors import EngineError
+from falaj.engine.files import replace_file
+from falaj.engine.folders import cache_home
+
+# Types, and how they are read from hints.
+
+
+@dataclass(frozen=True, slots=True)
+class Scalar:
+    """``string``, ``integer``, ``number``, ``boolean``, ``asset``, ``archive`` or ``any``."""
+
+    kind: str
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """One of a list of values; others are let through where the list is `open`."""
+
+    name: str
+    values: tuple[str | int | float | bool, ...]
+    open: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ListOf:
+    """A list of one type."""
+
+    item: Type
+
+
+@dataclass(frozen=True, slots=True)
+class MapOf:
+    """Any keys, values of one type."""
+
+    item: Type
+
+
+@dataclass(frozen=True, slots=True)
+class Reference:
+    """An object type, by its name in the table of object types."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Either:
+    """A value of any of several types."""
+
+    members: tuple[Type, ...]
+
+
+Type: TypeAlias = "Scalar | Choice | ListOf | MapOf | Reference | Either"
+
+ANY: Final = Scalar("any")
+STRING: Final = Scalar("string")
+INTEGER: Final = Scalar("integer")
+NUMBER: Final = Scalar("number")
+BOOLEAN: Final = Scalar("boolean")
+ASSET: Final = Scalar("asset")
+ARCHIVE: Final = Scalar("archive")
+
+
+@dataclass(frozen=True, slots=True)
+class Property:
+    """One property: its type, whether it must be given, and its name in Python."""
+
+    type: Type
+    required: bool
+    python_name: str
+
+
+@dataclass(frozen=True, slots=True)
+class ObjectType:
+    """The properties of an object, by the engine's names."""
+
+    name: str
+    properties: Mapping[str, Property]
+    open: bool = False
+    """Whether other properties are taken as well."""
+
+
+@dataclass(frozen=True, slots=True)
+class ResourceType:
+    """What a resource takes and gives."""
+
+    token: str
+    inputs: ObjectType
+    outputs: Mapping[str, Property] = field(default_factory=dict[str, Property])
+    """For an output, `required` says that it always has a value."""
+
+
+_SCALARS: Final[dict[Any, Type]] = {
+    str: STRING,
+    int: INTEGER,
+    float: NUMBER,
+    bool: BOOLEAN,
+    Any: ANY,
+    dict: MapOf(ANY),
+    list: ListOf(ANY),
+    object: ANY,
+}
+
+
+class HintReader:
+    """Reads classes of one SDK; `objects` collects the object types met on the way.
+
+    Args:
+        is_open: whether values outside an enum's list are taken, by the enum's name.
+    """
+
+    def __init__(self, is_open: Callable[[str], bool]) -> None:
+        self.objects: dict[str, ObjectType] = {}
+        self._is_open = is_open
+        self._waiting: list[type] = []
+
+    def input_object(self, cls: type) -> ObjectType:
+        """The properties of an input class; the object types that they need are read as well."""
+        found = self._object(cls)
+        while self._waiting:
+            waiting = self._waiting.pop()
+            if _full_name(waiting) not in self.objects:
+                self._object(waiting)
+        return found
+
+    def outputs(self, resource: type) -> dict[str, Property]:
+        """The output properties of a resource's class, without the types of nested objects."""
+        names = sdk.resource_pulumi_to_py_names(resource)
+        hints = _hints(resource)
+        found: dict[str, Property] = {}
+        for name, python_name in names.items():
+            if name == "urn":
+                continue
+            hint = hints.get(name)
+            found[name] = Property(_shape(hint), not _is_optional(hint), python_name)
+        return found
+
+    def _object(self, cls: type) -> ObjectType:
+        name = _full_name(cls)
+        # Before its properties are read: a type may hold itself.
+        properties: dict[str, Property] = {}
+        found = self.objects[name] = ObjectType(name, properties)
+        hints = _hints(cls)
+        python_names = sdk.input_type_py_to_pulumi_names(cls)
+        parameters = inspect.signature(cls.__init__).parameters
+        for python_name, wire_name in python_names.items():
+            parameter = parameters.get(python_name)
+            required = parameter is not None and parameter.default is inspect.Parameter.empty
+            read = self._type(hints.get(wire_name, Any))
+            properties[wire_name] = Property(read, required, python_name)
+        return found
+
+    def _type(self, hint: Any) -> Type:  # noqa: PLR0911 - one for each kind of annotation
+        try:
+            if hint in _SCALARS:
+                return _SCALARS[hint]
+        except TypeError:  # not hashable: nothing that we know
+            return ANY
+        origin = typing.get_origin(hint)
+        arguments = typing.get_args(hint)
+        if origin is typing.Union or origin is UnionType:
+            return self._union(arguments)
+        if origin is typing.Literal:
+            return Choice("", arguments)
+        if origin in (list, abc.Sequence):
+            return ListOf(self._type(arguments[0]) if arguments else ANY)
+        if origin in (dict, abc.Mapping):
+            return MapOf(self._type(arguments[1]) if len(arguments) > 1 else ANY)
+        if inspect.isclass(hint):
+            return self._class(hint)
+        return ANY
+
+    def _class(self, cls: type) -> Type:
+        if sdk.is_input_type(cls):
+            if _full_name(cls) not in self.objects:
+                self._waiting.append(cls)
+            return Reference(_full_name(cls))
+        if issubclass(cls, enum.Enum):
+            values = tuple(member.value for member in cls)
+            return Choice(cls.__name__, values, self._is_open(_full_name(cls)))
+        if issubclass(cls, pulumi.Asset):
+            return ASSET
+        if issubclass(cls, pulumi.Archive):
+            return ARCHIVE
+        if issubclass(cls, pulumi.Resource):
+            return STRING  # a reference to a resource reaches a provider as its id
+        return ANY
+
+    def _union(self, arguments: tuple[Any, ...]) -> Type:
+        members: list[Type] = []
+        for argument in arguments:
+            if argument is type(None) or _is_plumbing(argument):
+                continue
+            read = self._type(argument)
+            if read not in members:
+                members.append(read)
+        # A list of values beside `str` is that list: the service refuses what is not on it.
+        if any(isinstance(member, Choice) for member in members):
+            members = [member for member in members if member != STRING]
+        if not members or ANY in members:
+            return ANY
+        return members[0] if len(members) == 1 else Either(tuple(members))
+
+
+def _is_plumbing(argument: Any) -> bool:
+    """Whether a member of a union is one of `Input`'s wrappers, or repeats another member."""
+    if argument is pulumi.Output or typing.get_origin(argument) is pulumi.Output:
+        return True
+    if isinstance(argument, typing.ForwardRef):
+        return argument.__forward_arg__.startswith("Output[")
+    if typing.get_origin(argument) in (abc.Awaitable, abc.Coroutine):
+        return True
+    return typing.is_typeddict(argument)
+
+
+def _hints(cls: type) -> dict[str, Any]:
+    """The annotations of a class's getters, by the engine's names."""
+    namespace = dict(vars(sys.modules[cls.__module__]))
+    local = {"Output": pulumi.Output, "T": type(None)}
+    found: dict[str, Any] = {}
+    for name, getter in _getters(cls).items():
+        try:
+            hint = typing.get_type_hints(getter, globalns=namespace, localns=local)["return"]
+        except (NameError, KeyError, AttributeError, TypeError):
+            hint = Any  # better unchecked than refused: the SDK's own annotation is at fault
+        found[name] = hint
+    return found
+
+
+def _getters(cls: type) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for base in reversed(cls.__mro__):
+        for value in vars(base).values():
+            getter = value.fget if isinstance(value, property) else None
+            name = getattr(getter, "_pulumi_name", None)
+            if getter is not None and name is not None:
+                found[name] = getter
+    return found
+
+
+def _is_optional(hint: Any) -> bool:
+    if hint is None or hint is Any or hint is type(None):
+        return True
+    if typing.get_origin(hint) is pulumi.Output:
+        return _is_optional(typing.get_args(hint)[0])
+    if typing.get_origin(hint) in (typing.Union, UnionType):
+        return any(_is_optional(argument) for argument in typing.get_args(hint))
+    return False
+
+
+def _shape(hint: Any) -> Type:
+    """What kind of value an output has, not what is inside."""
+    if typing.get_origin(hint) is pulumi.Output:
+        hint = typing.get_args(hint)[0]
+    if typing.get_origin(hint) in (typing.Union, UnionType):
+        members = [a for a in typing.get_args(hint) if a is not type(None)]
+        hint = members[0] if members else Any
+    origin = typing.get_origin(hint)
+    if origin in (list, abc.Sequence):
+        return ListOf(ANY)
+    if origin in (dict, abc.Mapping) or (inspect.isclass(hint) and sdk.is_output_type(hint)):
+        return MapOf(ANY)
+    if inspect.isclass(hint) and issubclass(hint, enum.Enum):
+        return Choice(hint.__name__, tuple(member.value for member in hint))
+    try:
+        return _SCALARS.get(hint, ANY)
+    except TypeError:
+        return ANY
+
+
+def _full_name(cls: type) -> str:
+    return f"{cls.__module__}.{cls.__qualname__}"
+
+
+# Tables of a package's types.
+
+SDKS: Final = {
+    "aws": "pulumi_aws",
+    "azure-native": "pulumi_azure_native",
+    "kubernetes": "pulumi_kubernetes",
+}
+"""The module of each package's SDK."""
+
+EXTRAS: Final = {"aws": "aws", "azure-native": "azure", "kubernetes": "kubernetes"}
+
+_FUNCTION: Final = re.compile(r"pulumi\.runtime\.invoke\(\s*'([^']+)'")
+_ARGUMENT: Final = re.compile(r"__args__\['([^']+)'\]")
+
+
+@dataclass(frozen=True)
+class Package:
+    """An installed SDK.
+
+    Raises:
+        EngineError: the SDK isn't installed, or isn't one that we know.
+    """
+
+    name: str
+    folder: Path = field(init=False)
+
+    def __post_init__(self) -> None:
+        module = SDKS.get(self.name)
+        if module is None:
+            raise EngineError(
+                f"{self.name!r} is no cloud that the sandbox stands in for; "
+                f"allowed: {', '.join(SDKS)}"
+            )
+        spec = importlib.util.find_spec(module)
+        if spec is None or spec.origin is None:
+            raise EngineError(
+                f"the Python SDK {module} isn't installed; install Falaj's extra "
+                f"{EXTRAS[self.name]!r} with `python engine/environment.py --extra "
+                f"{EXTRAS[self.name]}`"
+            )
+        object.__setattr__(self, "folder", Path(spec.origin).parent)
+
+    @property
+    def module(self) -> str:
+        """The SDK's top module."""
+        return SDKS[self.name]
+
+    @property
+    def version(self) -> str:
+        """The SDK's version."""
+        return metadata.version(self.module)
+
+    @cached_property
+    def classes(self) -> Mapping[str, tuple[str, str]]:
+        """The module and the class of each resource type's token."""
+        text = (self.folder / "__init__.py").read_text(encoding="utf-8")
+        found: dict[str, tuple[str, str]] = {}
+        listed = re.search(r'resource_modules="""(.*?)"""', text, re.DOTALL)
+        for entry in json.loads(listed.group(1)) if listed else []:
+            for token, class_name in entry["classes"].items():
+                found[token] = (entry["fqn"], class_name)
+        return found
+
+    def provider_class(self) -> type:
+        """The class of the provider's own settings."""
+        return _arguments_class(importlib.import_module(f"{self.module}.provider"))
+
+    def resource_class(self, token: str) -> type:
+        """The class of a resource; imports its part of the SDK. Raises KeyError."""
+        module, class_name = self.classes[token]
+        return getattr(importlib.import_module(module), class_name)
+
+    def arguments_class(self, resource: type) -> type:
+        """The class of a resource's arguments."""
+        return _arguments_class(sys.modules[resource.__module__])
+
+    def function_arguments(self, token: str) -> frozenset[str] | None:
+        """The names of a query's arguments; None for a query that the SDK doesn't have."""
+        # aws:ec2/getSubnet:getSubnet, azure-native:authorization:getClientConfig
+        parts = token.split(":")
+        if len(parts) != 3:
+            return None
+        section, name = parts[1].split("/")[0], parts[2]
+        folder = self.folder if section == "index" else self.folder / section
+        for source in (folder / f"{_snake(name)}.py", self.folder / f"{_snake(name)}.py"):
+            if source.is_file():
+                text = source.read_text(encoding="utf-8")
+                if token in _FUNCTION.findall(text):
+                    return frozenset(_ARGUMENT.findall(text))
+        return None
+
+
+def _arguments_class(module: ModuleType) -> type:
+    # The module of a resource lists its arguments' class first, then the resource's.
+    name = next(name for name in module.__all__ if name.endswith("Args"))
+    return getattr(module, name)
+
+
+def _snake(name: str) -> str:
+    split = re.sub(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", "_", name)
+    return split.lower()
+
+
+def dump(resource: ResourceType, objects: Mapping[str, ObjectType]) -> dict[str, Any]:
+    """A resource's type and every object type that it needs."""
+    return {
+        "token": resource.token,
+        "inputs": resource.inputs.name,
+        "outputs": _dump_properties(resource.outputs),
+        "objects": {name: _dump_properties(kind.properties) for name, kind in objects.items()},
+    }
+
+
+def load(document: Mapping[str, Any]) -> tuple[ResourceType, dict[str, ObjectType]]:
+    """What `dump` wrote.
+
+    Raises:
+        KeyError, TypeError, ValueError: the document was written by something else.
+    """
+    objects = {
+        name: ObjectType(name, _load_properties(properties))
+        for name, properties in document["objects"].items()
+    }
+    outputs = _load_properties(document["outputs"])
+    return ResourceType(document["token"], objects[document["inputs"]], outputs), objects
+
+
+def _dump_properties(properties: Mapping[str, Property]) -> dict[str, Any]:
+    return {
+        name: [_dump_type(each.type), each.required, each.python_name]
+        for name, each in properties.items()
+    }
+
+
+def _load_properties(document: Mapping[str, Any]) -> dict[str, Property]:
+    return {
+        name: Property(_load_type(kind), required, python_name)
+        for name, (kind, required, python_name) in document.items()
+    }
+
+
+def _dump_type(kind: Type) -> Any:
+    match kind:
+        case Scalar(name):
+            return name
+        case Choice(name, values, is_open):
+            return ["choice", name, list(values), is_open]
+        case ListOf(item):
+            return ["list", _dump_type(item)]
+        case MapOf(item):
+            return ["map", _dump_type(item)]
+        case Reference(name):
+            return ["object", name]
+        case Either(members):
+            return ["either", *(_dump_type(member) for member in members)]
+
+
+def _load_type(document: Any) -> Type:
+    match document:
+        case str():
+            return Scalar(document)
+        case ["choice", name, values, is_open]:
+            return Choice(name, tuple(values), is_open)
+        case ["list", item]:
+            return ListOf(_load_type(item))
+        case ["map", item]:
+            return MapOf(_load_type(item))
+        case ["object", name]:
+            return Reference(name)
+        case ["either", *members]:
+            return Either(tuple(_load_type(member) for member in members))
+        case _:
+            raise ValueError(f"no type: {document!r}")
+
+
+# kubernetes:karpenter.sh/v1:NodePool
+_CUSTOM: Final = re.compile(r"kubernetes:[a-z0-9.-]+\.[a-z0-9-]+/v[0-9a-z]+:[A-Z][A-Za-z0-9]*")
+
+OPEN_CHOICES: Final = frozenset(
+    {
+        # Lists that the SDK shows as examples; the services take what they sell today.
+        "pulumi_aws._enums.Region",
+        "pulumi_aws.ec2._enums.InstanceType",
+        "pulumi_aws.iam._enums.ManagedPolicy",
+        "pulumi_aws.lambda_._enums.Runtime",
+        "pulumi_aws.rds._enums.EngineType",
+        "pulumi_aws.rds._enums.InstanceType",
+        "pulumi_azure_native.compute._enums.VirtualMachineSizeTypes",
+        "pulumi_azure_native.hybridnetwork._enums.VirtualMachineSizeTypes",
+    }
+)
+
+
+class Tables:
+    """Types of the resources, queries and settings of one package.
+
+    Raises:
+        EngineError: the package's SDK isn't installed.
+    """
+
+    def __init__(self, package: str) -> None:
+        self.package = Package(package)
+        self.objects: dict[str, ObjectType] = {}
+        self._resources: dict[str, ResourceType] = {}
+
+    def resource(self, token: str) -> ResourceType | None:
+        """What a resource takes and gives; None for a type that the SDK doesn't have."""
+        found = self._resources.get(token)
+        if found is None and (token in self.package.classes or token == self.provider_token):
+            found = self._resources[token] = self._load(token) or self._read(token)
+        return found
+
+    def custom(self, token: str) -> ResourceType | None:
+        """The type of a Kubernetes object that no SDK has, of a group of its own; else None.
+
+        Its metadata is typed, the rest is what its definition in the cluster says.
+        """
+        if self.package.name != "kubernetes" or not _CUSTOM.fullmatch(token):
+            return None
+        if any(
+            known.split("/")[0] == token.split("/", maxsplit=1)[0]
+            for known in self.package.classes
+        ):
+            return None  # a group of the API server itself: the kind is misspelt
+        found = self.resource("kubernetes:core/v1:ConfigMap")
+        if found is None:
+            return None
+        typed = {name: found.inputs.properties[name] for name in ("metadata",)}
+        text = Property(STRING, True, "api_version")
+        typed |= {"apiVersion": text, "kind": Property(STRING, True, "kind")}
+        return ResourceType(token, ObjectType(token, typed, open=True))
+
+    @property
+    def provider_token(self) -> str:
+        """The token of the provider's own settings."""
+        return f"pulumi:providers:{self.package.name}"
+
+    def tokens(self) -> list[str]:
+        """Every type of resource that the SDK has."""
+        return sorted(self.package.classes)
+
+    def _read(self, token: str) -> ResourceType:
+        with warnings.catch_warnings():
+            # An SDK warns of each of its old classes when they are imported, used or not.
+            warnings.simplefilter("ignore", DeprecationWarning)
+            return self._read_sdk(token)
+
+    def _read_sdk(self, token: str) -> ResourceType:
+        reader = HintReader(OPEN_CHOICES.__contains__)
+        if token == self.provider_token:
+            inputs = reader.input_object(self.package.provider_class())
+            found = ResourceType(token, inputs)
+        else:
+            cls = self.package.resource_class(token)
+            inputs = reader.input_object(self.package.arguments_class(cls))
+            found = ResourceType(token, inputs, reader.outputs(cls))
+        self.objects |= reader.objects
+        self._save(found, reader.objects)
+        return found
+
+    def _load(self, token: str) -> ResourceType | None:
+        try:
+            document = json.loads(self._file(token).read_text(encoding="utf-8"))
+            found, objects = load(document)
+        except (OSError, ValueError, KeyError, TypeError, AttributeError):
+            return None  # not there yet, or damaged: it is read again and replaced
+        self.objects |= objects
+        return found
+
+    def _save(self, found: ResourceType, objects: dict[str, ObjectType]) -> None:
+        # Without a folder to write to, each process reads the SDK anew.
+        with contextlib.suppress(OSError):
+            self._folder.mkdir(parents=True, exist_ok=True)
+            text = json.dumps(dump(found, objects), separators=(",", ":"))
+            replace_file(self._file(found.token), text, 0o600)
+
+    def _file(self, token: str) -> Path:
+        return self._folder / (token.replace(":", "-").replace("/", "-") + ".json")
+
+    @cached_property
+    def _folder(self) -> Path:
+        version = f"{self.package.module}-{self.package.version}-{_reader_digest()}"
+        return cache_home() / "sandbox" / "schema" / version
+
+
+@cache
+def _reader_digest() -> str:
+    """Changes whenever the code changes that reads the types, or writes them."""
+    return hashlib.sha256(Path(__file__).read_bytes()).hexdigest()[:12]

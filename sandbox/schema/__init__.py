@@ -1,1 +1,0 @@
-"""The types of the installed SDKs: what each resource takes and gives."""
