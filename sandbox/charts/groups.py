@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from falaj.engine.errors import EngineError
-from falaj.engine.oci.tools import ensure
+from falaj.engine.oci import ensure
 from falaj.sandbox.charts import helm, library
 from falaj.sandbox.charts.helm import Rendering
 from falaj.sandbox.clouds.kubernetes import has_namespace

@@ -19,8 +19,7 @@ from types import ModuleType
 from typing import Any, Final
 
 from falaj.engine.errors import EngineError
-from falaj.engine.files import replace_file
-from falaj.engine.folders import cache_home
+from falaj.engine.files import cache_home, replace_file
 from falaj.sandbox.schema import types
 from falaj.sandbox.schema import types as ours
 from falaj.sandbox.schema.types import HintReader
