@@ -38,7 +38,7 @@ if __name__ == "__main__":
     sys.path[0] = str(ROOT)
 
 from falaj.engine.errors import EngineError, explain_os_error  # noqa: E402
-from falaj.engine.folders import cache_home  # noqa: E402
+from falaj.engine.files import cache_home  # noqa: E402
 from falaj.engine.progress import Progress, Report, step, to_stderr  # noqa: E402
 
 REQUIREMENTS = ROOT / "requirements"

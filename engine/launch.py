@@ -11,13 +11,12 @@ from pathlib import Path
 from types import FrameType
 from typing import IO
 
-from falaj.engine.backend import ensure_backend
+from falaj.engine.backend import clear_stale_locks, ensure_backend
 from falaj.engine.errors import EngineError
-from falaj.engine.folders import cache_home
+from falaj.engine.files import cache_home
 from falaj.engine.guard import guarded
 from falaj.engine.install import Engine, ensure_engine
 from falaj.engine.launchers import PYTHON_VARIABLE
-from falaj.engine.locks import clear_stale_locks
 from falaj.engine.progress import Report, to_stderr
 
 

@@ -7,8 +7,7 @@ import shutil
 from pathlib import Path
 
 from falaj.engine.errors import explain_os_error
-from falaj.engine.files import replace_file
-from falaj.engine.folders import cache_home
+from falaj.engine.files import cache_home, replace_file
 
 PYTHON_VARIABLE = "FALAJ_PYTHON"
 """Names the interpreter that has this package; `falaj.engine.launch.environment` sets it."""

@@ -19,7 +19,7 @@ from urllib.parse import unquote, urlsplit
 
 from falaj.engine.backend import ensure_passphrase
 from falaj.engine.errors import EngineError, explain_os_error
-from falaj.engine.folders import cache_home, data_home, make_private
+from falaj.engine.files import cache_home, data_home, make_private
 from falaj.engine.launchers import PYTHON_VARIABLE, write_script
 from falaj.sandbox.schema import EXTRAS, SDKS, Package
 

@@ -26,8 +26,7 @@ import pulumi
 from pulumi import _types as sdk  # pyright: ignore[reportPrivateUsage]
 
 from falaj.engine.errors import EngineError
-from falaj.engine.files import replace_file
-from falaj.engine.folders import cache_home
+from falaj.engine.files import cache_home, replace_file
 
 # Types, and how they are read from hints.
 

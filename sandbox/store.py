@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from falaj.engine.errors import EngineError
-from falaj.engine.folders import make_private
+from falaj.engine.files import make_private
 from falaj.sandbox.clouds.model import Made
 
 _BUSY_TIMEOUT_MS: Final = 30_000

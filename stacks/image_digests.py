@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from falaj.components.kubernetes.bill_of_materials import images
-from falaj.stacks.images.lock import LockError, read_lock
+from falaj.stacks.images.items import LockError, read_lock
 from falaj.stacks.settings.cloud import InClusterSettings
 from falaj.stacks.settings.problems import Finding, RefusedSettingsError, format_value
 

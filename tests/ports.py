@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from falaj.engine.ports import free_ports
+from falaj.engine.controlplane.bringup import free_ports
 
 
 def free_port() -> int:

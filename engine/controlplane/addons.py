@@ -5,14 +5,79 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
-from falaj.engine.controlplane import aggregation, binaries, configuration, controllers
-from falaj.engine.controlplane.access import answers_plainly, listens
+from falaj.engine.controlplane import binaries, controllers, processes
 from falaj.engine.controlplane.bringup import MASTERS, READY_PATH, READY_SECONDS, Given
 from falaj.engine.controlplane.certificates import Authority
 from falaj.engine.controlplane.objects import Objects, wait_for
-from falaj.engine.controlplane.supervisor import wait_until
+from falaj.engine.controlplane.processes import answers_plainly, listens, wait_until
+
+# APIs that charts add to the API server, on a control plane where their pods are simulated.
+#
+# Nobody would answer: the API server would look for them at addresses that aren't of this
+# machine, its discovery would stay incomplete, and no namespace could ever be deleted. So such an
+# APIService is made a local one, as webhooks are not called there either.
+
+_API: Final = "admissionregistration.k8s.io/v1"
+_NAME: Final = "falaj-simulated-apis"
+_FIELDS: Final = ("caBundle", "insecureSkipTLSVerify")
+_SECONDS: Final = 30.0
+
+
+def keep_local(objects: Objects, manager: str) -> None:
+    """Have the API server make each APIService a local one; returns once it does.
+
+    Raises TimeoutError where it doesn't take the policy in.
+    """
+    objects.apply(_POLICY, manager)
+    wait_for(
+        lambda: "service" not in objects.apply([_PROBE], manager, dry_run=True)[0]["spec"],
+        "APIServices are local",
+        _SECONDS,
+    )
+
+
+def _removed(field: str) -> str:
+    return f'(has(object.spec.{field}) ? [JSONPatch{{op: "remove", path: "/spec/{field}"}}] : [])'
+
+
+_POLICY: Final[list[dict[str, Any]]] = [
+    {
+        "apiVersion": _API, "kind": "MutatingAdmissionPolicy", "metadata": {"name": _NAME},
+        "spec": {
+            "failurePolicy": "Fail", "reinvocationPolicy": "Never",
+            "matchConstraints": {
+                "resourceRules": [{
+                    "apiGroups": ["apiregistration.k8s.io"], "apiVersions": ["*"],
+                    "operations": ["CREATE", "UPDATE"], "resources": ["apiservices"],
+                }],
+            },
+            "matchConditions": [{"name": "remote", "expression": "has(object.spec.service)"}],
+            "mutations": [{
+                "patchType": "JSONPatch",
+                "jsonPatch": {
+                    "expression": '[JSONPatch{op: "remove", path: "/spec/service"}] + '
+                    + " + ".join(_removed(field) for field in _FIELDS)
+                },
+            }],
+        },
+    },
+    {
+        "apiVersion": _API, "kind": "MutatingAdmissionPolicyBinding", "metadata": {"name": _NAME},
+        "spec": {"policyName": _NAME},
+    },
+]  # fmt: skip
+_PROBE: Final[dict[str, Any]] = {
+    "apiVersion": "apiregistration.k8s.io/v1", "kind": "APIService",
+    "metadata": {"name": "v1.probe.falaj.test"},
+    "spec": {
+        "group": "probe.falaj.test", "version": "v1", "groupPriorityMinimum": 100,
+        "versionPriority": 100, "insecureSkipTLSVerify": True,
+        "service": {"namespace": "default", "name": "probe"},
+    },
+}  # fmt: skip
+
 
 MANAGER = "falaj-control-plane"
 DEFINITIONS = "crds"
@@ -42,7 +107,7 @@ def add(given: Given) -> None:
     try:
         objects.apply([MARK], MANAGER)
         if not settings.webhooks:
-            aggregation.keep_local(objects, MANAGER)
+            keep_local(objects, MANAGER)
         install_definitions(objects, definitions(settings.definitions))
         chosen = controllers.known(list(given.ports.controllers))
         started = [chosen[name] for name in settings.controllers]
@@ -110,12 +175,12 @@ def _start(controller: controllers.Controller, given: Given, objects: Objects) -
     client = Authority(files.certificates).client(
         controller.user, (MASTERS,), file=f"{controller.name}-client"
     )
-    access = configuration.write_private(
+    access = processes.write_private(
         files.configuration(f"{controller.name}.kubeconfig"),
-        configuration.kubeconfig(given.ports.server, files.authority, client),
+        processes.kubeconfig(given.ports.server, files.authority, client),
     )
     asked = settings.controller_settings.get(controller.name, {})
-    written = configuration.write_private(
+    written = processes.write_private(
         files.configuration(f"{controller.name}.json"),
         controllers.configuration(controller, asked, folder),
     )

@@ -16,8 +16,7 @@ from typing import Any
 import yaml
 
 from falaj.engine.errors import EngineError, explain_os_error
-from falaj.engine.exclusive import exclusive
-from falaj.engine.folders import cache_home
+from falaj.engine.files import cache_home, exclusive
 from falaj.engine.gobuild import GoModule, compile_commands, module_folders
 from falaj.engine.progress import Report, to_stderr
 from falaj.engine.versions import Version

@@ -1,18 +1,65 @@
-"""Bring up one control plane in a folder: certificates, configuration, processes, readiness."""
+"""Bring up one control plane in a folder: ports, certificates, files, processes, readiness."""
 
 from __future__ import annotations
 
+import itertools
+import os
+import socket
+from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from falaj.engine.controlplane import commands, configuration, controllers
-from falaj.engine.controlplane.access import answers
+from falaj.engine.controlplane import controllers, processes
 from falaj.engine.controlplane.certificates import Authority, service_account_keys
-from falaj.engine.controlplane.commands import LOOPBACK, Files, Ports
+from falaj.engine.controlplane.processes import (
+    LOOPBACK,
+    Files,
+    Ports,
+    Supervisor,
+    answers,
+    wait_until,
+)
 from falaj.engine.controlplane.record import Settings
-from falaj.engine.controlplane.supervisor import Supervisor, wait_until
-from falaj.engine.ports import free_ports
+from falaj.engine.errors import EngineError
+
+# Ports of the loopback for servers that are started a moment later.
+
+_LOOPBACK = "127.0.0.1"
+_FIRST, _LAST = 10_000, 32_000
+"""Below the ports that systems give to connections by themselves (Linux: from 32,768)."""
+_APART = 7_919
+"""Between the places at which processes of neighbouring numbers begin to look."""
+_places = itertools.count(os.getpid() * _APART)
+
+
+def free_ports(count: int) -> list[int]:
+    """Ports that nobody listens at, each time others.
+
+    Processes that look at the same time look at different places, and connections have ports of
+    another range: what was free now still is when a server wants it some seconds later.
+
+    Raises:
+        EngineError: there are not so many.
+    """
+    ports: list[int] = []
+    with ExitStack() as held:
+        for place in itertools.islice(_places, _LAST - _FIRST):
+            port = _FIRST + place % (_LAST - _FIRST)
+            listener = held.enter_context(socket.socket(socket.AF_INET, socket.SOCK_STREAM))
+            try:
+                listener.bind((_LOOPBACK, port))
+            except OSError:
+                listener.close()
+                continue
+            ports.append(port)
+            if len(ports) == count:
+                return ports
+    raise EngineError(
+        f"{count} free ports are needed at {_LOOPBACK}, and from {_FIRST} to {_LAST - 1} only "
+        f"{len(ports)} are: end what listens there"
+    )
+
 
 READY_SECONDS = 300.0
 """A bound for a loaded machine; on two idle cores it takes about five seconds."""
@@ -50,7 +97,7 @@ def prepare(files: Files, ports: Ports) -> None:
         for rest in ("", ".default", ".default.svc", ".default.svc.cluster.local")
     )
     authority.server("etcd", local)
-    authority.server("apiserver", (*local, *service, commands.FIRST_SERVICE))
+    authority.server("apiserver", (*local, *service, processes.FIRST_SERVICE))
     for name in ("kube-scheduler", "kube-controller-manager", "kwok-server"):
         authority.server(name, local)
     service_account_keys(files.certificates)
@@ -64,23 +111,23 @@ def prepare(files: Files, ports: Ports) -> None:
         authority.client(user, groups, file=file)
 
     def access(path: Path, client: str) -> None:
-        text = configuration.kubeconfig(ports.server, files.authority, files.pair(client))
-        configuration.write_private(path, text)
+        text = processes.kubeconfig(ports.server, files.authority, files.pair(client))
+        processes.write_private(path, text)
 
     access(files.kubeconfig, ADMIN)
     for name in ("kube-scheduler", "kube-controller-manager", "kwok"):
         client = f"{name.removeprefix('kube-')}-client"
         access(files.configuration(f"{name}.kubeconfig"), client)
     for name, content in (
-        ("encryption.json", configuration.encryption()),
-        ("audit-policy.json", configuration.audit_policy()),
+        ("encryption.json", processes.encryption()),
+        ("audit-policy.json", processes.audit_policy()),
         (
             "scheduler.json",
-            configuration.scheduler(files.configuration("kube-scheduler.kubeconfig")),
+            processes.scheduler_configuration(files.configuration("kube-scheduler.kubeconfig")),
         ),
         ("kwok.yaml", STAGES.read_text(encoding="utf-8")),
     ):
-        configuration.write_private(files.configuration(name), content)
+        processes.write_private(files.configuration(name), content)
 
 
 def run(given: Given) -> None:
@@ -91,22 +138,22 @@ def run(given: Given) -> None:
     files, ports, supervisor = given.files, given.ports, given.supervisor
     binaries = Path(given.settings.binaries["kubernetes"])
     ready = partial(answers, authority=files.authority, pair=files.pair(ADMIN))
-    supervisor.start("etcd", commands.etcd(binaries / "etcd", files, ports))
+    supervisor.start("etcd", processes.etcd(binaries / "etcd", files, ports))
     supervisor.start(
         "kube-apiserver",
-        commands.api_server(
+        processes.api_server(
             binaries / "kube-apiserver", files, ports, webhooks=given.settings.webhooks
         ),
     )
     wait_until(lambda: ready(ports.api, READY_PATH), supervisor, "the API server", READY_SECONDS)
     supervisor.start(
-        "kube-scheduler", commands.scheduler(binaries / "kube-scheduler", files, ports)
+        "kube-scheduler", processes.scheduler(binaries / "kube-scheduler", files, ports)
     )
     supervisor.start(
         "kube-controller-manager",
-        commands.controller_manager(binaries / "kube-controller-manager", files, ports),
+        processes.controller_manager(binaries / "kube-controller-manager", files, ports),
     )
-    supervisor.start("kwok", commands.kwok(binaries / "kwok", files, ports))
+    supervisor.start("kwok", processes.kwok(binaries / "kwok", files, ports))
     for port, what in (
         (ports.scheduler, "the scheduler"),
         (ports.controller_manager, "the controller manager"),

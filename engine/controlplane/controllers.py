@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from falaj.engine.controlplane.certificates import Authority
-from falaj.engine.controlplane.commands import LOOPBACK, Files
+from falaj.engine.controlplane.processes import LOOPBACK, Files
 
 _SELECTABLE_NAMESPACES = {
     "matchExpressions": [

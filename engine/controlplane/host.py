@@ -17,9 +17,8 @@ from pathlib import Path
 from types import FrameType
 
 from falaj.engine.controlplane import addons, bringup
-from falaj.engine.controlplane.commands import Files
+from falaj.engine.controlplane.processes import Files, Supervisor
 from falaj.engine.controlplane.record import Record, Settings
-from falaj.engine.controlplane.supervisor import Supervisor
 from falaj.engine.errors import EngineError
 
 LOOK_SECONDS = 0.5

@@ -16,13 +16,12 @@ from typing import Any, Self
 import psutil
 from kubernetes.client import ApiClient
 
-from falaj.engine.controlplane import addons, binaries, configuration, host
+from falaj.engine.controlplane import addons, binaries, host, processes
 from falaj.engine.controlplane.addons import install_definitions
 from falaj.engine.controlplane.certificates import Authority
-from falaj.engine.controlplane.commands import Files
-from falaj.engine.controlplane.machines import Machines
+from falaj.engine.controlplane.machines import Machines, Site, parse_pools
 from falaj.engine.controlplane.objects import Manifest, Objects
-from falaj.engine.controlplane.pools import Site, parse_pools
+from falaj.engine.controlplane.processes import Files
 from falaj.engine.controlplane.record import HOST, Record, Settings
 from falaj.engine.errors import EngineError
 
@@ -96,10 +95,10 @@ class ControlPlane:
         users.mkdir(mode=0o700, exist_ok=True)
         number = len(list(users.iterdir()))
         pair = authority.client(name, groups, file=f"user-{number}")
-        text = configuration.kubeconfig(
+        text = processes.kubeconfig(
             self.objects.client.configuration.host, self.files.authority, pair
         )
-        return configuration.write_private(users / f"{number}.kubeconfig", text)
+        return processes.write_private(users / f"{number}.kubeconfig", text)
 
     def as_user(self, name: str, groups: Sequence[str] = ()) -> Objects:
         """Objects, as the user `name` of `groups`: what RBAC and admission let them do."""

@@ -9,8 +9,7 @@ from typing import Any, Literal, Self
 
 import psutil
 
-from falaj.engine.controlplane.commands import Files
-from falaj.engine.controlplane.configuration import write_private
+from falaj.engine.controlplane.processes import Files, write_private
 from falaj.engine.errors import EngineError
 
 State = Literal["ready", "failed"]

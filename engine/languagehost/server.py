@@ -1,12 +1,14 @@
-"""The `LanguageRuntime` service that the engine calls."""
+"""The `LanguageRuntime` service that the engine calls, and the commands that it runs."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 import os
 import sys
-from collections.abc import AsyncIterator, Coroutine
+import tomllib
+from collections.abc import AsyncIterator, Coroutine, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -15,11 +17,81 @@ import grpc.aio
 from google.protobuf import empty_pb2, json_format
 from pulumi.runtime.proto import language_pb2, language_pb2_grpc, plugin_pb2
 
-from falaj.engine.languagehost import installation, packages
 from falaj.engine.languagehost.children import Children
 from falaj.engine.languagehost.execute import REPORTED
-from falaj.engine.languagehost.interpreter import Interpreter, RuntimeOptionError, resolve
-from falaj.engine.languagehost.programs import plugin_command, program_command, program_environment
+from falaj.engine.languagehost.interpreter import (
+    Interpreter,
+    Package,
+    RuntimeOptionError,
+    installed,
+    python_version,
+    resolve,
+    steps,
+)
+
+# The command lines of what a language host runs: programs, plugins and policy packs.
+
+EXECUTE = Path(__file__).with_name("execute.py")
+
+
+def program_command(
+    request: language_pb2.RunRequest, interpreter: Interpreter, engine_address: str
+) -> list[str]:
+    """How to run the stack program of `request`."""
+    info = request.info
+    # The entry point is relative to the program's folder; "." is the folder itself.
+    program = Path(info.program_directory) / (info.entry_point or ".")
+    spec: dict[str, Any] = {
+        "project": request.project,
+        "stack": request.stack,
+        "organization": request.organization,
+        "parallel": request.parallel,
+        "dry_run": request.dryRun,
+        "monitor": request.monitor_address,
+        "engine": engine_address,
+        "root": info.root_directory,
+        "pwd": request.pwd or info.program_directory,
+        "program": str(program),
+        "args": list(request.args),
+    }
+    return [str(interpreter.python), "-u", str(EXECUTE), json.dumps(spec)]
+
+
+def program_environment(
+    request: language_pb2.RunRequest, interpreter: Interpreter, base: Mapping[str, str]
+) -> dict[str, str]:
+    """The variables of the program of `request`; configuration travels in them, not in argv."""
+    env = interpreter.environment(base)
+    env["PULUMI_CONFIG"] = json.dumps(dict(request.config))
+    env["PULUMI_CONFIG_SECRET_KEYS"] = json.dumps(list(request.configSecretKeys))
+    return env
+
+
+def plugin_command(request: language_pb2.RunPluginRequest, interpreter: Interpreter) -> list[str]:
+    """How to run the plugin of `request`: a policy pack, a runnable folder or a package."""
+    python = [str(interpreter.python), "-u"]
+    folder = Path(request.info.program_directory)
+    arguments = list(request.args)
+    if request.kind == "analyzer":
+        # `python -m pulumi.policy ENGINE_ADDRESS PACK`: the address comes last in the request.
+        *flags, address = arguments
+        return [*python, "-m", "pulumi.policy", *flags, address, str(folder)]
+    entry = folder / (request.info.entry_point or ".")
+    runnable = not entry.is_dir() or (entry / "__main__.py").exists()
+    if not runnable and (name := _distribution_name(entry)):
+        return [*python, "-m", "pulumi.run.plugin", name, *arguments]
+    return [*python, str(entry), *arguments]
+
+
+def _distribution_name(folder: Path) -> str | None:
+    """The name in the folder's pyproject.toml, when it is a Python package."""
+    try:
+        with (folder / "pyproject.toml").open("rb") as file:
+            name = tomllib.load(file)["project"]["name"]
+    except (OSError, tomllib.TOMLDecodeError, KeyError, TypeError):
+        return None
+    return name if isinstance(name, str) else None
+
 
 VERSION = "0.1.0"
 PROGRAM_GRACE_SECONDS = 4.0
@@ -133,11 +205,9 @@ class LanguageHost(language_pb2_grpc.LanguageRuntimeServicer):
             ]
         )
 
-    async def _packages(
-        self, info: language_pb2.ProgramInfo, context: Context
-    ) -> list[packages.Package]:
+    async def _packages(self, info: language_pb2.ProgramInfo, context: Context) -> list[Package]:
         try:
-            return await packages.installed(_interpreter(info))
+            return await installed(_interpreter(info))
         except (RuntimeOptionError, OSError) as error:
             await context.abort(grpc.StatusCode.FAILED_PRECONDITION, str(error))
             raise
@@ -148,7 +218,7 @@ class LanguageHost(language_pb2_grpc.LanguageRuntimeServicer):
         """Say which Python runs the program."""
         try:
             interpreter = _interpreter(request.info)
-            version = await packages.python_version(interpreter)
+            version = await python_version(interpreter)
         except (RuntimeOptionError, OSError) as error:
             await context.abort(grpc.StatusCode.FAILED_PRECONDITION, str(error))
             raise
@@ -165,7 +235,7 @@ class LanguageHost(language_pb2_grpc.LanguageRuntimeServicer):
         try:
             options, root = _options(request.info), Path(request.info.root_directory)
             folder = Path(request.directory or request.info.program_directory)
-            for step in installation.steps(options, root, folder):
+            for step in steps(options, root, folder):
                 async for item in self._children.stream(
                     step.command, str(step.folder), step.environment(), PROGRAM_GRACE_SECONDS
                 ):

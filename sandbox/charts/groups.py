@@ -15,7 +15,7 @@ from pulumi.runtime import proto
 from pulumi.runtime.proto import resource_pb2, resource_pb2_grpc
 
 from falaj.engine.errors import EngineError
-from falaj.engine.oci.tools import ensure
+from falaj.engine.oci import ensure
 from falaj.sandbox.charts import library
 from falaj.sandbox.charts.library import Rendering
 from falaj.sandbox.clouds.kubernetes import has_namespace

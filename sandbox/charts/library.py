@@ -19,7 +19,7 @@ from typing import Any, Final
 import yaml
 
 from falaj.engine.errors import EngineError, explain_os_error
-from falaj.engine.folders import cache_home
+from falaj.engine.files import cache_home
 from falaj.engine.gobuild import find_go
 
 # YAML 1.1 as Go's reader has it (sigs.k8s.io/yaml): no dates, no numbers in base 60, and `=` is a

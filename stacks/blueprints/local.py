@@ -17,7 +17,7 @@ from falaj.components.local import (
     TrainingRun,
     Workspace,
 )
-from falaj.engine.folders import stack_home
+from falaj.engine.files import stack_home
 from falaj.stacks.settings import LocalSettings
 
 _CLIENT = "operator"

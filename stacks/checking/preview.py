@@ -20,11 +20,10 @@ from falaj.policies.state import PROVIDERS, readable, stack_of_states
 from falaj.sandbox.schema import SDKS
 from falaj.stacks.checking.records import outcomes_of, resources_of
 from falaj.stacks.checking.subject import Subject
-from falaj.stacks.command.cloud import prepare_cloud
-from falaj.stacks.command.events import without_trace
+from falaj.stacks.command.cloud import bring_up_upstream, prepare_cloud
+from falaj.stacks.command.operation import without_trace
 from falaj.stacks.command.packs import pack_folders
 from falaj.stacks.command.pulumi import Pulumi
-from falaj.stacks.command.upstream import bring_up_upstream
 from falaj.stacks.documents import mapping, sequence
 from falaj.stacks.errors import StackError
 from falaj.stacks.settings import CloudSettings

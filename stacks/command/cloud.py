@@ -1,13 +1,18 @@
-"""What the command says and checks before and after a stack in a cloud."""
+"""Stacks in a cloud: what is said and checked around them, and what they stand on."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
-from falaj.stacks.command import advice
+from falaj.engine.files import data_home, replace_file
+from falaj.stacks.command import operation, project
 from falaj.stacks.command.console import say, table
 from falaj.stacks.command.project import StackFile
+from falaj.stacks.command.pulumi import Pulumi
+from falaj.stacks.errors import StackError
 from falaj.stacks.image_digests import digests
 from falaj.stacks.placement import choose
 from falaj.stacks.sandbox_guard import check_sandbox_guard, made_up
@@ -69,10 +74,10 @@ def closing(outputs: Mapping[str, Any], stack: StackFile, *, sandbox: bool) -> s
     lines += [
         "",
         f"What it offers: {', '.join(sorted(outputs))}",
-        f"Find drift:     {advice.command('refresh', stack, sandbox=sandbox)}",
+        f"Find drift:     {project.command('refresh', stack, sandbox=sandbox)}",
         f"Change it:      edit {stack.shown_path}, then "
-        f"{advice.command('up', stack, sandbox=sandbox)}",
-        f"Remove it all:  {advice.command('down', stack, sandbox=sandbox)}",
+        f"{project.command('up', stack, sandbox=sandbox)}",
+        f"Remove it all:  {project.command('down', stack, sandbox=sandbox)}",
     ]
     return "\n".join(lines)
 
@@ -93,3 +98,92 @@ def _machines(outputs: Mapping[str, Any]) -> list[tuple[str, ...]]:
             )
         )
     return rows
+
+
+# Which foundations the sandbox made by itself, for which stacks: they go with the last one.
+
+
+def begin(foundation: StackFile, stack: str) -> None:
+    """Remember that a foundation was made because ``stack`` stands on it."""
+    _write(foundation, [stack])
+
+
+def keep(foundation: StackFile, stack: str) -> None:
+    """Another stack stands on it; one that a person made is left as it is."""
+    if _file(foundation).exists():
+        _write(foundation, sorted({*_read(foundation), stack}))
+
+
+def leave(foundation: StackFile, stack: str) -> bool:
+    """A stack is gone; True when it was the last one for which the foundation was made."""
+    if not _file(foundation).exists():
+        return False
+    left = [name for name in _read(foundation) if name != stack]
+    _write(foundation, left)
+    return not left
+
+
+def forget(foundation: StackFile) -> None:
+    """The foundation is gone, or belongs to a person from now on."""
+    _file(foundation).unlink(missing_ok=True)
+
+
+def _file(foundation: StackFile) -> Path:
+    folder = data_home() / "sandbox" / "projects" / foundation.project.name
+    return folder / f"{foundation.name}.made-for.json"
+
+
+def _read(foundation: StackFile) -> list[str]:
+    return list(json.loads(_file(foundation).read_text(encoding="utf-8")))
+
+
+def _write(foundation: StackFile, stacks: list[str]) -> None:
+    replace_file(_file(foundation), json.dumps(stacks))
+
+
+# What a stack stands on has to be there first; the sandbox makes what it hasn't got.
+
+
+def bring_up_upstream(pulumi: Pulumi, settings: CloudSettings) -> None:
+    """Make sure that the stack which this one refers to is there; in the sandbox, make it.
+
+    What that one stands on in turn comes before it.
+
+    Raises:
+        StackError: it isn't there, or can't be made.
+    """
+    name = settings.upstream
+    if name is None:
+        return
+    stack = pulumi.stack.sibling(name)
+    other = Pulumi(stack, sandbox=pulumi.sandbox)
+    if other.exists() and other.outputs():
+        if pulumi.sandbox:
+            keep(stack, pulumi.stack.name)
+        return
+    if not pulumi.sandbox:
+        raise StackError(
+            f"stack {name} is not up, and {pulumi.stack.name} stands on it\n"
+            f"  bring it up first with: {project.command('up', stack)}"
+        )
+    say(f"{pulumi.stack.name} stands on {name}, which the sandbox hasn't got: making it there")
+    if stack.ensure():
+        say(f"made {stack.shown_path} from its template; it is yours to edit")
+    found = stack.settings()
+    if not isinstance(found, CloudSettings):
+        raise StackError(
+            f"{pulumi.stack.name} stands on {name!r}, a stack of the platform local; allowed: a "
+            "stack of the blueprint foundation or cluster"
+        )
+    prepare_cloud(stack, found, sandbox=True)
+    other.ensure_stack()
+    bring_up_upstream(other, found)
+    # The packs judge it when it is brought up, or checked, as itself.
+    arguments = ["up", "--yes", "--skip-preview", "-s", stack.name]
+    outcome = operation.run(other, arguments, f"making {name}")
+    if outcome.was_interrupted:
+        raise KeyboardInterrupt
+    if outcome.status != 0:
+        raise StackError(f"stack {name} could not be made in the sandbox (exit {outcome.status})")
+    say(f"{name}: {operation.counted(outcome.changes, planned=False)}")
+    begin(stack, pulumi.stack.name)

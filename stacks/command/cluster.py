@@ -10,11 +10,11 @@ from typing import Any, Final, TypeVar, get_args
 import click
 
 from falaj.engine.controlplane import addons, binaries
-from falaj.engine.controlplane.commands import Files
+from falaj.engine.controlplane.machines import Distribution, Site
 from falaj.engine.controlplane.plane import start, stop
-from falaj.engine.controlplane.pools import Distribution, Site
+from falaj.engine.controlplane.processes import Files
 from falaj.engine.controlplane.record import Record
-from falaj.engine.folders import data_home
+from falaj.engine.files import data_home
 from falaj.sandbox.charts import library
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])

@@ -15,7 +15,7 @@ from falaj.stacks import drawing
 from falaj.stacks.checking.evidence import put
 from falaj.stacks.checking.preview import opened, preview_document
 from falaj.stacks.checking.subject import Subject, subject_of
-from falaj.stacks.command import advice, installation
+from falaj.stacks.command import installation, project
 from falaj.stacks.command.console import say
 from falaj.stacks.command.options import sandbox_options, stack_option, the_stack
 from falaj.stacks.command.project import StackFile
@@ -126,7 +126,7 @@ def _now(stack: StackFile, sandbox: bool) -> list[State]:
     if not pulumi.exists():
         raise StackError(
             f"--now: the backend has no stack {stack.name!r}\n"
-            f"  bring it up with: {advice.command('up', stack, sandbox=pulumi.sandbox)}\n"
+            f"  bring it up with: {project.command('up', stack, sandbox=pulumi.sandbox)}\n"
             "  or leave --now out to draw what that would make"
         )
     return of_export(pulumi.exported())

@@ -3,28 +3,189 @@
 from __future__ import annotations
 
 import os
+import re
+import shutil
 import subprocess
 import sys
-from collections.abc import Mapping
+import time
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
 
 from falaj.engine.commands import INTERRUPTED
+from falaj.engine.files import data_home
 from falaj.sandbox import activation
-from falaj.stacks.command import advice, installation, operation, ownership, service, stand_in
-from falaj.stacks.command.cloud import closing, prepare_cloud
+from falaj.stacks.command import cloud, installation, operation, project, service, stand_in
+from falaj.stacks.command.cloud import bring_up_upstream, closing, prepare_cloud
 from falaj.stacks.command.console import confirmed, is_terminal, say, step
-from falaj.stacks.command.destruction import what_goes
 from falaj.stacks.command.judged import judged
-from falaj.stacks.command.leftovers import remove_leftovers
+from falaj.stacks.command.operation import Outcome, label_of_urn
 from falaj.stacks.command.project import StackFile
 from falaj.stacks.command.pulumi import Pulumi
 from falaj.stacks.command.summary import summary
-from falaj.stacks.command.upstream import bring_up_upstream
-from falaj.stacks.command.waiting import until_counted
 from falaj.stacks.command.workspace import forget_stack
 from falaj.stacks.errors import StackError
 from falaj.stacks.settings import CloudSettings, LocalSettings, Settings
 from falaj.stacks.settings.source import from_project_and_stack
+
+# What ``falaj down`` is about to destroy, in words.
+
+#: Kinds of resources that hold what can't be made again, by the last part of their type, in the
+#: order of what people miss most.
+_PRECIOUS = (
+    "KeyRing", "Key", "Vault", "Dataset", "Bucket", "BucketV2", "StorageAccount", "FileSystem",
+    "LustreFileSystem", "Volume", "PersistentVolumeClaim", "TrainingRun", "ModelPackage",
+    "Repository", "Registry", "Cluster", "ManagedCluster", "Trail", "Database", "Instance",
+    "Namespace",
+)  # fmt: skip
+_MOST_NAMED = 12
+
+
+def what_goes(stack: StackFile, resources: Sequence[Mapping[str, Any]], *, sandbox: bool) -> str:
+    """What goes with a stack: keys, data and models by name, all else by number.
+
+    Args:
+        stack: the stack.
+        resources: as its state holds them.
+        sandbox: whether all of it is made up.
+    """
+    real = [each for each in resources if each.get("custom") and not _is_provider(each)]
+    lines = [f"This destroys stack {stack.name}: {len(real)} resources."]
+    if sandbox:
+        lines[0] += " It is in the sandbox: nothing real is lost."
+    precious = [each for kind in _PRECIOUS for each in real if _kind(each) == kind]
+    named = [label_of_urn(str(each["urn"])) for each in precious]
+    lines += [f"  {name}" for name in named[:_MOST_NAMED]]
+    if len(named) > _MOST_NAMED:
+        lines.append(f"  and {len(named) - _MOST_NAMED} more of these kinds")
+    if rest := len(real) - len(precious):
+        lines.append(f"  and {rest} others: networks, rights, certificates, services and so on")
+    kept = [
+        label_of_urn(str(each["urn"]))
+        for each in real
+        if each.get("retainOnDelete") or each.get("protect")
+    ]
+    if kept and not sandbox:
+        lines.append(f"It is told to keep, or not to touch: {', '.join(kept[:_MOST_NAMED])}")
+    if stack.site.exists():
+        lines.append(
+            f"Files of this machine that go: {stack.site} ({_size(stack.site)}; keys, data, "
+            "models, logs)"
+        )
+    return "\n".join(lines)
+
+
+def _kind(resource: Mapping[str, Any]) -> str:
+    return str(resource.get("type", "")).rpartition(":")[2]
+
+
+def _is_provider(resource: Mapping[str, Any]) -> bool:
+    return str(resource.get("type", "")).startswith("pulumi:")
+
+
+def _size(folder: Path) -> str:
+    total = sum(entry.lstat().st_size for entry in folder.rglob("*") if entry.is_file())
+    return f"{total / 2**20:.1f} MiB"
+
+
+# What a local stack may leave on the disk when it goes.
+
+
+def remove_leftovers(pulumi: Pulumi, stack: StackFile, *, retain: bool) -> None:
+    """Remove the stack's folder unless it is retained, and the backend with its last stack."""
+    if not retain:
+        _remove_site(stack)
+    if not pulumi.other_stacks():
+        _remove_backend(pulumi, stack)
+
+
+def _remove_site(stack: StackFile) -> None:
+    """The folder of a workspace whose creation was interrupted before it was recorded.
+
+    One with keys in it was kept because the stack retained them when it was last brought up, even
+    if its file says otherwise by now.
+    """
+    if stack.site.exists() and not (stack.site / "keyring").exists():
+        shutil.rmtree(stack.site)
+    _remove_empty(stack.site.parent)
+
+
+def _remove_backend(pulumi: Pulumi, stack: StackFile) -> None:
+    """The embedded backend and its passphrase, when no stack is left in them."""
+    home = data_home()
+    if pulumi.environment.get("PULUMI_BACKEND_URL") != (home / "backend").as_uri():
+        return
+    if "secure:" in stack.path.read_text(encoding="utf-8"):
+        say(f"  kept {home / 'passphrase'}: {stack.path.name} holds values encrypted with it")
+        return
+    shutil.rmtree(home / "backend", ignore_errors=True)
+    (home / "passphrase").unlink(missing_ok=True)
+    stack.forget_passphrase()
+    _remove_empty(home)
+
+
+def _remove_empty(folder: Path) -> None:
+    if folder.is_dir() and not any(folder.iterdir()):
+        folder.rmdir()
+
+
+# Runs an update again where all that keeps it is a cluster that isn't ready to count yet.
+#
+# A quota on a kind of resource that is new to a cluster, such as job sets, is refused as unknown
+# until Kubernetes' quota controller has looked for new kinds, which it does every few minutes:
+# https://github.com/kubernetes/kubernetes/blob/master/staging/src/k8s.io/apiserver/pkg/admission/plugin/resourcequota/controller.go
+
+#: Seconds between two tries.
+PAUSE: Final = 30.0
+#: Seconds for which an update is tried again: new kinds are looked for every five minutes.
+PATIENCE: Final = 330.0
+_UNKNOWN: Final = re.compile(r"status unknown for quota: ([^,\s]+), resources: ([^\s]+)")
+
+
+def not_counted(outcome: Outcome) -> tuple[str, str] | None:
+    """The quota and the resources that the cluster doesn't count yet; None where it isn't that.
+
+    An update that ended well, that was interrupted, or that a policy stopped is never tried again.
+    """
+    if outcome.status == 0 or outcome.was_interrupted or outcome.violations:
+        return None
+    found = _UNKNOWN.search(outcome.printed)
+    return (found[1], found[2]) if found else None
+
+
+def until_counted(
+    update: Callable[[], Outcome],
+    *,
+    pause: Callable[[float], None] = time.sleep,
+    clock: Callable[[], float] = time.monotonic,
+) -> Outcome:
+    """Run an update, and again while a quota isn't counted yet; returns how the last one ended.
+
+    Args:
+        update: runs it.
+        pause: waits for some seconds.
+        clock: seconds that pass.
+    """
+    began = clock()
+    while True:
+        outcome = update()
+        waiting = not_counted(outcome)
+        if waiting is None:
+            return outcome
+        quota, resources = waiting
+        if clock() - began + PAUSE > PATIENCE:
+            say(
+                f"      the cluster doesn't count {resources} (quota {quota}) after "
+                f"{clock() - began:.0f} s; look at its quota controller "
+                "(kubectl -n kube-system logs, kube-controller-manager), then run this again"
+            )
+            return outcome
+        say(
+            f"      the cluster doesn't count {resources} yet (quota {quota}): waiting "
+            f"{PAUSE:.0f} s, then going on; it does within five minutes"
+        )
+        pause(PAUSE)
 
 
 @dataclass(frozen=True)
@@ -63,7 +224,7 @@ class Call:
 
     def again(self, verb: str) -> str:
         """How to call a command for this stack."""
-        return advice.command(verb, self.stack, sandbox=self.sandbox)
+        return project.command(verb, self.stack, sandbox=self.sandbox)
 
 
 def up(call: Call, *, details: bool) -> int:
@@ -85,7 +246,7 @@ def up(call: Call, *, details: bool) -> int:
             pulumi.refuse_made_up()
         bring_up_upstream(pulumi, settings)
     if pulumi.sandbox:
-        ownership.forget(stack)
+        cloud.forget(stack)
     say(f"[3/3] pulumi up of stack {stack.name}")
 
     def update() -> operation.Outcome:
@@ -162,7 +323,7 @@ def down(call: Call, *, details: bool, is_agreed: bool) -> int:
     pulumi.capture(["stack", "rm", stack.name, "--yes", "--preserve-config"])
     if pulumi.sandbox:
         forget_stack(stack, activation.cloud_file(pulumi.environment))
-        ownership.forget(stack)
+        cloud.forget(stack)
         _remove_what_was_made_for(call, settings)
     if not isinstance(settings, CloudSettings) and not pulumi.sandbox:
         # A file that became invalid must not stop its stack from being destroyed; keep the data.
@@ -252,7 +413,7 @@ def not_finished(call: Call, verb: str, outcome: operation.Outcome) -> int:
 def _remove_what_was_made_for(call: Call, settings: Settings | None) -> None:
     """Destroy what the sandbox made for the stack to stand on, once nobody stands on it."""
     name = settings.upstream if isinstance(settings, CloudSettings) else None
-    if name is not None and ownership.leave(call.stack.sibling(name), call.stack.name):
+    if name is not None and cloud.leave(call.stack.sibling(name), call.stack.name):
         say(f"{name} was made for {call.stack.name} only: it goes as well")
         down(Call(call.stack.sibling(name), sandbox=True), details=False, is_agreed=True)
 

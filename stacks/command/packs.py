@@ -10,8 +10,7 @@ from typing import Final
 
 import yaml
 
-from falaj.engine.files import replace_file
-from falaj.engine.folders import cache_home
+from falaj.engine.files import cache_home, replace_file
 from falaj.stacks.settings.cloud import PACKS
 
 #: The folder of the packs.

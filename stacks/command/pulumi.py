@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any, cast
 
-from falaj.engine import install, launch, locks
+from falaj.engine import backend, install, launch
 from falaj.sandbox import activation, prediction
 from falaj.stacks.command.console import say
 from falaj.stacks.command.project import StackFile
@@ -113,7 +113,7 @@ class Pulumi:
 
     def ensure_stack(self) -> None:
         """Make the stack in the backend when it is new, and clear locks of killed engines."""
-        locks.clear_stale_locks(self.environment.get("PULUMI_BACKEND_URL", ""), say)
+        backend.clear_stale_locks(self.environment.get("PULUMI_BACKEND_URL", ""), say)
         if not self.exists():
             if not self.sandbox:
                 self.stack.forget_passphrase()

@@ -12,8 +12,8 @@ from typing import Any, Final
 
 import yaml
 
-from falaj.engine.folders import OWN_PROJECT
-from falaj.stacks.command import advice, installation
+from falaj.engine.files import OWN_PROJECT
+from falaj.stacks.command import installation, project
 from falaj.stacks.command.console import say, table
 from falaj.stacks.command.installation import ROOT, is_clone
 from falaj.stacks.command.project import Project, StackFile
@@ -116,7 +116,7 @@ def _make_stack(stack: StackFile, template: str) -> int:
             "  choose another name, or edit that file"
         )
     stack.create_from(found[template])
-    say(f"made {stack.shown_path}; edit it, then: {advice.command('up', stack)}")
+    say(f"made {stack.shown_path}; edit it, then: {project.command('up', stack)}")
     if stack.project.root == ROOT:
         say(f"  git leaves it out; to keep it with the project: git add -f {stack.shown_path}")
     return 0

@@ -13,7 +13,7 @@ from typing import Any, cast
 
 import psutil
 
-from falaj.stacks.command import advice
+from falaj.stacks.command import project
 from falaj.stacks.command.console import say, table
 from falaj.stacks.command.project import StackFile
 from falaj.stacks.documents import sequence
@@ -24,7 +24,7 @@ def status(stack: StackFile) -> int:
     """Print what runs and where; exit status 1 when a model should be served and is not."""
     config = _config(stack)
     if config is None:
-        say(f"stack {stack.name} is not up; start it with: {advice.command('up', stack)}")
+        say(f"stack {stack.name} is not up; start it with: {project.command('up', stack)}")
         return 0
     state = read_account(Path(config["state"]))
     running = _alive(state.get("pid"))
@@ -47,7 +47,7 @@ def status(stack: StackFile) -> int:
     if state.get("error"):
         say(f"\nthe server says: {state['error']}")
     if not served:
-        say(f"\nbring it back with: {advice.command('up', stack)}")
+        say(f"\nbring it back with: {project.command('up', stack)}")
     return 0 if served else 1
 
 
@@ -85,7 +85,7 @@ def rollback(stack: StackFile) -> int:
          "--model", str(config["model"]), "--alias", str(config["alias"])]
     )  # fmt: skip
     if status_code == 0:
-        say(f"the server follows within about a second; see: {advice.command('status', stack)}")
+        say(f"the server follows within about a second; see: {project.command('status', stack)}")
     return status_code
 
 
@@ -114,7 +114,7 @@ def _require_config(stack: StackFile) -> dict[str, Any]:
     config = _config(stack)
     if config is None:
         raise StackError(
-            f"stack {stack.name} serves nothing; start it with: {advice.command('up', stack)}"
+            f"stack {stack.name} serves nothing; start it with: {project.command('up', stack)}"
         )
     return config
 
@@ -125,7 +125,7 @@ def _dataset(stack: StackFile) -> Path:
     outputs = Pulumi(stack).outputs()
     if "dataset" not in outputs:
         raise StackError(
-            f"stack {stack.name} is not complete; finish it with: {advice.command('up', stack)}"
+            f"stack {stack.name} is not complete; finish it with: {project.command('up', stack)}"
         )
     return Path(outputs["dataset"])
 

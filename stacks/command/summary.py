@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, cast
 
-from falaj.stacks.command import advice, installation
+from falaj.stacks.command import installation, project
 from falaj.stacks.command.console import table
 from falaj.stacks.command.project import StackFile
 from falaj.stacks.command.service import read_account
@@ -32,11 +32,11 @@ def summary(outputs: Mapping[str, Any], stack: StackFile) -> str:
             "Call it with tritonclient:",
             _tritonclient(outputs, request, stack),
             "",
-            f"See it work:   {advice.command('demo', stack)}",
-            f"What runs:     {advice.command('status', stack)}",
-            f"Change it:     edit {stack.shown_path}, then {advice.command('up', stack)}",
-            f"Go back:       {advice.command('rollback', stack)}",
-            f"Remove it all: {advice.command('down', stack)}",
+            f"See it work:   {project.command('demo', stack)}",
+            f"What runs:     {project.command('status', stack)}",
+            f"Change it:     edit {stack.shown_path}, then {project.command('up', stack)}",
+            f"Go back:       {project.command('rollback', stack)}",
+            f"Remove it all: {project.command('down', stack)}",
         ]
     )
 
@@ -97,7 +97,7 @@ def _curl(outputs: Mapping[str, Any], request: Mapping[str, Any], stack: StackFi
     # The token goes through a pipe: a command line can be read by other users of the machine.
     body = json.dumps(request, separators=(",", ":"), ensure_ascii=False)
     return (
-        f"  {advice.command('token', stack, quiet=True)} | "
+        f"  {project.command('token', stack, quiet=True)} | "
         f"curl -sS --cacert {shlex.quote(outputs['caCertificate'])} -H @- \\\n"
         f"    {outputs['endpoint']} \\\n"
         f"    -d {shlex.quote(body)}"
@@ -110,7 +110,7 @@ def _tritonclient(outputs: Mapping[str, Any], request: Mapping[str, Any], stack:
         f"({entry['name']!r}, {entry['datatype']!r}, {entry['shape']!r}, {entry['data']!r})"
         for entry in request["inputs"]
     )
-    token = shlex.split(advice.command("token", stack, quiet=True))
+    token = shlex.split(project.command("token", stack, quiet=True))
     return f"""{installation.python()} - <<'EOF'
 import subprocess, numpy as np, tritonclient.http as triton
 from tritonclient.utils import triton_to_np_dtype

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from falaj.engine.folders import data_home
+from falaj.engine.files import data_home
 from falaj.sandbox.activation import CLUSTER_VARIABLE
 from falaj.stacks.errors import StackError
 
@@ -29,7 +29,7 @@ def use_cluster(kubeconfig: str, *, sandbox: bool) -> None:
 
 
 def _running() -> Path:
-    from falaj.engine.controlplane.commands import Files  # noqa: PLC0415 - it needs another extra
+    from falaj.engine.controlplane.processes import Files  # noqa: PLC0415 - it needs another extra
     from falaj.engine.controlplane.record import Record  # noqa: PLC0415
 
     files = Files(data_home() / "cluster")

@@ -12,8 +12,7 @@ from typing import Any, cast
 
 import yaml
 
-from falaj.engine.files import replace_file
-from falaj.engine.folders import data_home, make_private
+from falaj.engine.files import data_home, make_private, replace_file
 from falaj.sandbox.store import Store
 from falaj.stacks.command.project import Project, StackFile
 from falaj.stacks.documents import mapping

@@ -13,8 +13,7 @@ import yaml
 from falaj.policies.model import ABSENT, Resource, get, is_unknown, items
 from falaj.policies.reading.kubernetes import manifests
 from falaj.policies.reading.types import azure
-from falaj.stacks.costs.amounts import Amount, by_use, known, measure
-from falaj.stacks.costs.units import Unit
+from falaj.stacks.costs.amounts import Amount, Unit, by_use, known, measure
 
 _TABLES: Final = Path(__file__).parent / "tables"
 _GIVEN: Final = "*"

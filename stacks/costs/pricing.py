@@ -9,9 +9,9 @@ from functools import cache
 
 from falaj.components import catalogue
 from falaj.components.catalogue.cost import HOURS_PER_MONTH
+from falaj.stacks.costs.amounts import Unit
 from falaj.stacks.costs.billing import Charge
 from falaj.stacks.costs.prices import OwnPrice, Price, Prices
-from falaj.stacks.costs.units import Unit
 
 _HOUR = Unit.of("hour")
 

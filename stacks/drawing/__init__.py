@@ -9,16 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from falaj.stacks.drawing import (
-    cluster,
-    flows_aws,
-    flows_azure,
-    flows_kubernetes,
-    internet,
-    keys,
-    local,
-    places,
-)
+from falaj.stacks.drawing import cluster, flows, keys, places
 from falaj.stacks.drawing.builder import Builder
 from falaj.stacks.drawing.drawing import NARROWEST, Drawing
 from falaj.stacks.drawing.model import Edge, Node, in_order
@@ -41,14 +32,14 @@ def of(resources: Iterable[State]) -> Drawing:
     places.networks(builder)
     places.things(builder)
     parts = places.parts(builder)
-    local.things(builder)
-    flows_aws.flows(builder, parts)
-    flows_azure.flows(builder)
+    places.local_things(builder)
+    flows.aws_flows(builder, parts)
+    flows.azure_flows(builder)
     objects = cluster.things(builder)
-    flows_kubernetes.flows(objects)
+    cluster.flows(objects)
     keys.keys(builder, parts)
     keys.access(builder)
-    internet.openings(builder, parts)
+    flows.openings(builder, parts)
     edges = tuple(builder.edges())
     nodes = tuple(in_order(builder.nodes.values()))
     drawn = {each.urn for each in nodes} | {urn for each in edges for urn in each.urns}

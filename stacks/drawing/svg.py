@@ -17,16 +17,16 @@ from falaj.stacks.drawing.layout import (
     Box,
     bottom,
     places,
+    wrap,
 )
-from falaj.stacks.drawing.measure import wrap
 from falaj.stacks.drawing.model import CONTAINERS, INTERNET, EdgeKind, Node, Picture
-from falaj.stacks.drawing.rows import Row, rows
 from falaj.stacks.drawing.wording import (
     HALF,
     ITSELF,
     NOTHING,
     NOTHING_DRAWN,
     SECTIONS,
+    Row,
     count,
     details,
     end,
@@ -37,6 +37,7 @@ from falaj.stacks.drawing.wording import (
     name,
     names,
     quiet_groups,
+    rows,
     title,
     verdict,
     ways,

@@ -6,13 +6,13 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from falaj.stacks.drawing.model import INTERNET, EdgeKind, Node, Picture
-from falaj.stacks.drawing.rows import Row, rows
 from falaj.stacks.drawing.wording import (
     HALF,
     ITSELF,
     NOTHING,
     NOTHING_DRAWN,
     SECTIONS,
+    Row,
     details,
     end,
     hidden,
@@ -23,6 +23,7 @@ from falaj.stacks.drawing.wording import (
     names,
     placed,
     quiet_groups,
+    rows,
     title,
     verdict,
     ways,

@@ -15,10 +15,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from falaj.stacks.errors import StackError
-from falaj.stacks.images.chart_archives import Helm, archive_digest, layer_digest
-from falaj.stacks.images.crane import Crane, RegistryError
-from falaj.stacks.images.items import Item
-from falaj.stacks.images.lock import EMPTY, Lock, Locked, load, save
+from falaj.stacks.images.crane import Crane, Helm, RegistryError, archive_digest, layer_digest
+from falaj.stacks.images.items import EMPTY, Item, Lock, Locked, load, save
 from falaj.stacks.images.mirror import UNKNOWN, Outcome
 
 Say = Callable[[str], None]

@@ -5,23 +5,222 @@ Each writes an OCI layout, so that signing and pushing are the same whatever bui
 
 from __future__ import annotations
 
+import base64
+import json
 import os
 import shutil
 import subprocess
 import tempfile
+import uuid
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
+from importlib import import_module
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
+from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec, ed25519
+
+import falaj
+from falaj.components.nearest import nearest
 from falaj.engine.guard import guarded
 from falaj.stacks.errors import StackError
 from falaj.stacks.images.archive import layout_digest
 from falaj.stacks.images.items import Item
-from falaj.stacks.images.recipes import BUILD_BASE, ROOT, Recipe
-from falaj.stacks.images.sbom import sbom
-from falaj.stacks.images.staging import stage
-from falaj.stacks.images.wheels import pinned
+from falaj.stacks.images.wheels import Wheel, as_requirements, fetch, pinned
+
+# What is in an image, as CycloneDX JSON: its base and every wheel with its hashes.
+#
+# https://cyclonedx.org/specification/overview/
+
+
+def sbom(image: Item, base: str, wheels: Sequence[Wheel], *, epoch: int) -> str:
+    """A list of contents, the same bytes for the same contents.
+
+    Args:
+        image: what is built.
+        base: reference of the image it runs on.
+        wheels: what is installed.
+        epoch: time of the build, seconds since 1970.
+
+    Raises:
+        StackError: the library that writes it isn't installed.
+    """
+    # The library's decorators hide its constructors from type checkers.
+    try:
+        model: Any = import_module("cyclonedx.model")
+        boms: Any = import_module("cyclonedx.model.bom")
+        components: Any = import_module("cyclonedx.model.component")
+        output: Any = import_module("cyclonedx.output.json")
+        purls: Any = import_module("packageurl")
+    except ImportError:
+        raise StackError(
+            "lists of contents are written by cyclonedx-python-lib, which isn't installed; run: "
+            "python3 engine/environment.py --extra kubernetes"
+        ) from None
+    container = components.ComponentType.CONTAINER
+    root = components.Component(
+        name=image.mirror, version=image.tag, type=container, bom_ref=image.name
+    )
+    under, _, digest = base.partition("@")
+    known = digest.partition(":")[2]
+    parts = [
+        components.Component(
+            name=under, type=container, bom_ref=base,
+            hashes=[model.HashType(alg=model.HashAlgorithm.SHA_256, content=known)]
+            if known else None,
+        )
+    ]  # fmt: skip
+    for each in wheels:
+        name = each.name.lower().replace("_", "-")
+        parts.append(
+            components.Component(
+                name=each.name, version=each.version, type=components.ComponentType.LIBRARY,
+                purl=purls.PackageURL("pypi", None, name, each.version),
+                bom_ref=f"{each.name}=={each.version}",
+                properties=[
+                    model.Property(name="falaj:wheel-sha256", value=value)
+                    for value in each.hashes
+                ],
+            )
+        )  # fmt: skip
+    # Named after its contents, not by chance.
+    listed = "\n".join(sorted(f"{each.name} {each.version} {each.hashes}" for each in wheels))
+    bom = boms.Bom(
+        components=parts,
+        serial_number=uuid.uuid5(uuid.NAMESPACE_URL, f"{image.name}\n{base}\n{listed}"),
+        metadata=boms.BomMetaData(component=root, timestamp=datetime.fromtimestamp(epoch, UTC)),
+    )
+    bom.register_dependency(root, parts)
+    return str(output.JsonV1Dot6(bom).output_as_string(indent=1)) + "\n"
+
+
+# Which images are built here, and of what.
+
+ROOT: Final = Path(__file__).resolve().parents[2]
+"""What holds our packages: the project's folder in a clone, ``falaj`` in an installation."""
+FOLDER: Final = ROOT / "workloads" / "images"
+BUILD_BASE: Final = "base-build"
+"""Short name of the image that wheels are installed in."""
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """How one image is built."""
+
+    name: str
+    """Its short name in the bill of materials."""
+    containerfile: str
+    """File below ``workloads/images``."""
+    requirements: str
+    """Hashed requirements, file below ``requirements``."""
+    packages: tuple[str, ...]
+    """Packages and modules below ``workloads`` that are copied."""
+    run_base: str
+    """Short name of the image that it runs on."""
+
+
+_COMMON: Final = ("__init__.py", "bounds.py", "errors.py", "files.py", "statuses.py", "registry")
+#: Horovod's launcher is taken from the smallest image, for pods of a team's own.
+_SERVING: Final = (*_COMMON, "inference", "horovod")
+_TRAINING: Final = (*_SERVING, "federation", "optimization", "training")
+RECIPES: Final[Mapping[str, Recipe]] = {
+    each.name: each
+    for each in (
+        Recipe(
+            "falaj-inference", "inference.Containerfile", "image-inference.txt", _SERVING,
+            "base-distroless",
+        ),
+        Recipe(
+            "falaj-training", "training.Containerfile", "image-training.txt", _TRAINING,
+            "base-training",
+        ),
+        Recipe(
+            "falaj-training-cpu", "training-cpu.Containerfile", "image-training.txt", _TRAINING,
+            "base-distroless",
+        ),
+    )
+}  # fmt: skip
+
+
+def recipes(names: Sequence[str]) -> list[Recipe]:
+    """Recipes by name; all where no name is given.
+
+    Raises:
+        StackError: there is none of such a name.
+    """
+    for each in names:
+        if each not in RECIPES:
+            near = nearest(each, RECIPES)
+            hint = f"; did you mean {near[0]!r}?" if near else ""
+            raise StackError(
+                f"name: given {each!r}, which isn't built here; allowed: "
+                f"{', '.join(RECIPES)}{hint}"
+            )
+    return [RECIPES[each] for each in names or RECIPES]
+
+
+# The folder that an image is built from: sources, wheels, list of contents, all with one time.
+#
+# Nothing else gets into a build, and a build needs no network.
+
+_SUFFIXES: Final = frozenset({".py", ".json", ".yaml"})
+
+
+def stage(
+    recipe: Recipe, folder: Path, wheels: Sequence[Wheel], *, epoch: int, bom: str, machine: str,
+    source: Path | None,
+) -> None:  # fmt: skip
+    """Put together what an image is built from.
+
+    Args:
+        recipe: the image.
+        folder: an empty folder.
+        wheels: what is installed.
+        epoch: time of all files, seconds since 1970.
+        bom: list of contents, CycloneDX JSON.
+        machine: ``amd64`` or ``arm64``.
+        source: a folder with wheels. Default: pip's own index.
+
+    Raises:
+        StackError: wheels can't be had, or a source is missing.
+    """
+    shutil.copyfile(FOLDER / recipe.containerfile, folder / "Containerfile")
+    shutil.copyfile(FOLDER / "finish.py", folder / "finish.py")
+    (folder / "requirements.txt").write_text(as_requirements(wheels), encoding="utf-8")
+    (folder / "sbom.cdx.json").write_text(bom, encoding="utf-8")
+    copy_sources(recipe, folder)
+    fetch(folder / "requirements.txt", folder / "wheels", machine, source)
+    # One time and one mode for all: builders copy both.
+    for path in (folder, *sorted(folder.rglob("*"))):
+        path.chmod(0o755 if path.is_dir() else 0o644)
+        os.utime(path, (epoch, epoch))
+
+
+def copy_sources(recipe: Recipe, folder: Path) -> None:
+    """Copy what the image runs to ``falaj`` in a folder; caches and other packages stay out.
+
+    Raises:
+        StackError: a source is missing.
+    """
+    source, target = ROOT / "workloads", folder / "falaj" / "workloads"
+    target.mkdir(parents=True)
+    shutil.copyfile(falaj.__file__, target.parent / "__init__.py")
+    for name in recipe.packages:
+        path = source / name
+        if path.is_file():
+            shutil.copyfile(path, target / name)
+            continue
+        if not path.is_dir():
+            raise StackError(f"{path} is missing; {recipe.name} can't be built without it")
+        for file in sorted(path.rglob("*")):
+            if file.suffix in _SUFFIXES and "__pycache__" not in file.parts:
+                copy = target / file.relative_to(source)
+                copy.parent.mkdir(parents=True, exist_ok=True)
+                shutil.copyfile(file, copy)
+
 
 TOOLS: Final = ("buildah", "podman", "docker")
 SECONDS: Final = 2 * 3600
@@ -82,7 +281,7 @@ def source_date_epoch() -> int:
         return EARLIEST
 
 
-def build(
+def build_image(
     recipe: Recipe, image: Item, bases: Mapping[str, str], out: Path, *,
     tool: str, machine: str, epoch: int, wheels: Path | None, say: Callable[[str], None],
 ) -> Built:  # fmt: skip
@@ -180,3 +379,78 @@ def _answers(command: list[str]) -> bool:
         )
     except (OSError, subprocess.SubprocessError):
         return False
+
+
+# Signs what was built: by cosign where the machine has it, else with a key of one's own.
+#
+# The signed text is the one that cosign signs ("simple signing"), so that either can be checked
+# by the other: https://github.com/sigstore/cosign/blob/main/specs/SIGNATURE_SPEC.md
+
+
+def payload(reference: str, digest: str) -> bytes:
+    """The text that is signed for an image.
+
+    Args:
+        reference: registry and repository, without tag.
+        digest: ``sha256:…``.
+    """
+    return json.dumps(
+        {
+            "critical": {
+                "identity": {"docker-reference": reference},
+                "image": {"docker-manifest-digest": digest},
+                "type": "cosign container image signature",
+            },
+            "optional": None,
+        },
+        separators=(",", ":"),
+    ).encode()
+
+
+def sign(text: bytes, key: Path) -> str:
+    """Base64 of a signature.
+
+    Args:
+        text: what `payload` made.
+        key: a private key in PEM, ECDSA (P-256 as cosign's) or Ed25519, without a passphrase.
+
+    Raises:
+        StackError: the key can't be used.
+    """
+    try:
+        private = serialization.load_pem_private_key(key.read_bytes(), None)
+    except OSError as error:
+        raise StackError(f"key {key} cannot be read: {error.strerror}") from None
+    except (ValueError, TypeError, UnsupportedAlgorithm):
+        raise StackError(
+            f"key {key}: allowed: a private key in PEM, ECDSA or Ed25519, without a passphrase; "
+            "keys of cosign itself, which have one, need cosign on the PATH"
+        ) from None
+    if isinstance(private, ec.EllipticCurvePrivateKey):
+        return base64.b64encode(private.sign(text, ec.ECDSA(hashes.SHA256()))).decode()
+    if isinstance(private, ed25519.Ed25519PrivateKey):
+        return base64.b64encode(private.sign(text)).decode()
+    raise StackError(f"key {key}: given {type(private).__name__}; allowed: ECDSA or Ed25519")
+
+
+def is_signed(text: bytes, signature: str, public_key: Path) -> bool:
+    """Whether a signature is of this text, by the holder of the private key.
+
+    Raises:
+        StackError: the public key can't be used.
+    """
+    try:
+        public = serialization.load_pem_public_key(public_key.read_bytes())
+    except (OSError, ValueError, UnsupportedAlgorithm) as error:
+        raise StackError(f"key {public_key} cannot be used: {error}") from None
+    try:
+        raw = base64.b64decode(signature, validate=True)
+        if isinstance(public, ec.EllipticCurvePublicKey):
+            public.verify(raw, text, ec.ECDSA(hashes.SHA256()))
+        elif isinstance(public, ed25519.Ed25519PublicKey):
+            public.verify(raw, text)
+        else:
+            raise StackError(f"key {public_key}: allowed: ECDSA or Ed25519")
+    except (InvalidSignature, ValueError):
+        return False
+    return True

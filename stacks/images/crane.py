@@ -6,13 +6,22 @@ and its credential helpers.
 
 from __future__ import annotations
 
+import hashlib
+import ipaddress
+import json
+import re
 import subprocess
 from pathlib import Path
-from typing import Final
+from typing import Final, Protocol
 
 from falaj.engine.guard import guarded
-from falaj.engine.oci.tools import ensure
+from falaj.engine.oci import ensure
+from falaj.policies.model import Settings, read_settings
+from falaj.policies.reading.images import is_allowed, parse
+from falaj.stacks.command.project import Project, StackFile
 from falaj.stacks.errors import StackError
+from falaj.stacks.images.items import Item
+from falaj.stacks.settings import CloudSettings
 
 QUESTION_SECONDS: Final = 120
 #: Images of training are some gigabytes; over a slow line that is hours.
@@ -152,3 +161,155 @@ def explain(said: str, reference: str, other: str = "") -> RegistryError:
             f"again: what was copied stays\n  {last}"
         )
     return RegistryError(f"{about}: {last}")
+
+
+# Whether a registry may hold what runs in the country: by the same rule as `falaj check`.
+
+#: https://github.com/distribution/reference, host with port and path, in lower case.
+_REGISTRY: Final = re.compile(
+    r"^(\[[0-9a-f:]+\]|[a-z0-9]([a-z0-9-]*[a-z0-9])?(\.[a-z0-9]([a-z0-9-]*[a-z0-9])?)*)"
+    r"(:\d{1,5})?(/[a-z0-9]+([._-]+[a-z0-9]+)*)*$"
+)
+
+
+def packs_settings(project: Project, stack: str | None) -> tuple[Settings, str]:
+    """What the policy packs allow for a stack, or by default; and whose settings they are.
+
+    Raises:
+        StackError: there is no such stack, or its file was refused.
+    """
+    if stack is None:
+        return Settings(), "the default policies"
+    file = StackFile(stack, project)
+    settings = file.settings()
+    given = settings.policies.given() if isinstance(settings, CloudSettings) else {}
+    return read_settings(given, str(file.shown_path)), str(file.shown_path)
+
+
+def require_in_country(registry: str, settings: Settings, source: str) -> str:
+    """The registry's address, if images may be kept there.
+
+    This machine's own addresses are fine: nothing leaves it.
+
+    Args:
+        registry: host with port and path, without ``https://``.
+        settings: what the policy packs allow.
+        source: where that was read, for the error.
+
+    Raises:
+        StackError: it isn't an address, or the policies don't allow it.
+    """
+    address = registry.rstrip("/")
+    if not _REGISTRY.match(address):
+        raise StackError(
+            f"registry: given {registry!r}; allowed: a host in lower case with port and path, as "
+            "registry.example.ae/falaj, without https://"
+        )
+    if is_loopback(address) or is_allowed(parse(f"{address}/any"), settings):
+        return address
+    allowed = [f"ECR in {region}" for region in settings.regions("aws")]
+    allowed += settings.allowed_registries
+    raise StackError(
+        f"registry: given {address}, which {source} don't allow: images are kept in the country\n"
+        f"  allowed: {', '.join(allowed)}\n"
+        "  if it stands in the country: add it to falaj:policies, allowedRegistries of a stack, "
+        "and name that with --stack"
+    )
+
+
+def is_loopback(address: str) -> bool:
+    """Whether a registry's address is this machine's own."""
+    host = re.sub(r":\d+$", "", address.partition("/")[0]).strip("[]")
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+# Charts that no registry serves: fetched as archives by helm, sent on to a registry by it.
+#
+# Their digest is the archive's own, which is the one layer of the chart in the registry:
+# https://helm.sh/docs/topics/registries/#oci-feature-deprecation-and-behavior-changes-with-v380
+
+SECONDS: Final = 600
+
+
+class Manifests(Protocol):
+    """Who answers for manifests: `Crane`."""
+
+    def manifest(self, reference: str) -> str:
+        """The manifest of a reference, JSON."""
+        ...
+
+
+class Helm:
+    """The command helm, the machine's own or built once."""
+
+    def __init__(self, path: Path | None = None) -> None:
+        """``path`` is the command. Default: the machine's own, else built at the first use."""
+        self._path = path
+
+    def fetch(self, chart: Item, folder: Path) -> Path:
+        """Fetch a chart's archive into ``folder``.
+
+        Raises:
+            EngineError: there is no helm and it can't be built.
+            RegistryError: the repository can't be reached or has no such version.
+        """
+        name = chart.mirror.rpartition("/")[2]
+        self._run(
+            chart.source, "pull", name, "--repo", chart.source, "--version", chart.tag,
+            "--destination", str(folder),
+        )  # fmt: skip
+        found = sorted(folder.glob("*.tgz"))
+        if len(found) != 1:
+            raise RegistryError(f"{chart.source} gave {len(found)} archives of {name}, not one")
+        return found[0]
+
+    def push(self, archive: Path, registry: str, mirror: str) -> None:
+        """Send a chart's archive to ``registry``, into the folder of ``mirror``.
+
+        Raises:
+            EngineError: there is no helm and it can't be built.
+            RegistryError: the registry refused it or can't be reached.
+        """
+        folder = f"{registry}/{mirror.rpartition('/')[0]}"
+        plain = ["--plain-http"] if is_loopback(registry) else []
+        self._run(f"{registry}/{mirror}", "push", str(archive), f"oci://{folder}", *plain)
+
+    def _run(self, about: str, *arguments: str) -> None:
+        path = self._path = self._path or ensure("helm")
+        try:
+            done = subprocess.run(
+                guarded([str(path), *arguments]),
+                capture_output=True, text=True, timeout=SECONDS, check=False,
+            )  # fmt: skip
+        except subprocess.TimeoutExpired:
+            raise RegistryError(f"{about} did not answer within {SECONDS} s") from None
+        if done.returncode != 0:
+            raise explain(done.stderr, about.removeprefix("https://"))
+
+
+def archive_digest(archive: Path) -> str:
+    """``sha256:…`` of an archive."""
+    return "sha256:" + hashlib.sha256(archive.read_bytes()).hexdigest()
+
+
+def layer_digest(registry: Manifests, reference: str) -> str | None:
+    """The digest of the archive that a chart in a registry consists of; None where none is there.
+
+    Raises:
+        RegistryError: the registry can't be asked, or what is there is no chart.
+    """
+    try:
+        manifest = json.loads(registry.manifest(reference))
+        layers = manifest["layers"]
+        return next(
+            str(each["digest"]) for each in layers if "helm.chart.content" in each["mediaType"]
+        )
+    except NotThereError:
+        return None
+    except (json.JSONDecodeError, KeyError, TypeError, StopIteration):
+        raise RegistryError(f"{reference} is there, but is no chart") from None

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 from pytest_benchmark.fixture import BenchmarkFixture
 
-from falaj.engine.folders import cache_home
+from falaj.engine.files import cache_home
 from falaj.policies.model.judge import Judge
 from falaj.policies.rules import all_rules
 from tests.benchmarks.bench_preview import bare_project

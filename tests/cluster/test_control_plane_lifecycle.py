@@ -18,8 +18,8 @@ import pytest
 
 from falaj.engine.commands import run
 from falaj.engine.controlplane import start, stop
-from falaj.engine.controlplane.commands import Files
 from falaj.engine.controlplane.objects import wait_for
+from falaj.engine.controlplane.processes import Files
 from falaj.engine.controlplane.record import Record
 from falaj.engine.errors import EngineError
 from falaj.stacks.command.cluster import cluster

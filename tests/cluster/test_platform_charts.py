@@ -18,7 +18,7 @@ from falaj.components.kubernetes.addons.installation import installations
 from falaj.components.specification.kubernetes_version import DEFAULT as KUBERNETES
 from falaj.engine.controlplane import binaries
 from falaj.engine.gobuild import module_folders
-from falaj.engine.oci.tools import ensure
+from falaj.engine.oci import ensure
 from falaj.engine.progress import to_stderr
 from falaj.sandbox.charts import library
 from falaj.sandbox.charts.library import Chart, Rendering, missing_dependencies, render

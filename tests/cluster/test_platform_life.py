@@ -15,8 +15,8 @@ import yaml
 
 from falaj.engine.controlplane import ControlPlane, start
 from falaj.engine.controlplane.addons import BARE_DEFINITIONS
+from falaj.engine.controlplane.machines import Site
 from falaj.engine.controlplane.objects import wait_for
-from falaj.engine.controlplane.pools import Site
 from tests.cluster.inventory import inventory
 from tests.cluster.tenancy import counted
 from tests.ports import free_port

@@ -9,7 +9,7 @@ import pytest
 
 from falaj.engine.backend import ensure_backend
 from falaj.engine.errors import EngineError
-from falaj.engine.folders import cache_home, data_home
+from falaj.engine.files import cache_home, data_home
 
 
 def mode(path: Path) -> int:

@@ -13,16 +13,16 @@ from pathlib import Path
 
 import pytest
 
-from falaj.engine import download
-from falaj.engine.download import (
+from falaj.engine import install
+from falaj.engine.errors import EngineError
+from falaj.engine.install import (
     ChecksumMismatchError,
     UnreachableError,
     download_engine,
+    ensure_engine,
     machine_name,
     release_site,
 )
-from falaj.engine.errors import EngineError
-from falaj.engine.install import ensure_engine
 from falaj.engine.versions import pins
 
 PROGRAM = b"#!/bin/sh\necho v3.255.0\n"
@@ -99,7 +99,7 @@ def release(
     pinned = (
         {machine_name(): digest or hashlib.sha256(content).hexdigest()} if digest != "" else {}
     )
-    monkeypatch.setattr(download, "pins", lambda: dataclasses.replace(pins(), sha256=pinned))
+    monkeypatch.setattr(install, "pins", lambda: dataclasses.replace(pins(), sha256=pinned))
     return name
 
 
@@ -130,7 +130,7 @@ def test_a_truncated_archive_is_refused(
 def test_a_site_that_does_not_answer_is_given_up(
     site: Site, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(download, "READ_SECONDS", 0.2)
+    monkeypatch.setattr(install, "READ_SECONDS", 0.2)
     site.silent.clear()
     with pytest.raises(UnreachableError, match="cannot be reached"):
         fetch(tmp_path)

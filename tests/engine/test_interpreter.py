@@ -7,9 +7,9 @@ import pytest
 from google.protobuf.struct_pb2 import Struct
 from pulumi.runtime.proto import language_pb2
 
-from falaj.engine.languagehost import installation
+from falaj.engine.languagehost import interpreter
 from falaj.engine.languagehost.interpreter import Interpreter, RuntimeOptionError, resolve
-from falaj.engine.languagehost.programs import plugin_command, program_command, program_environment
+from falaj.engine.languagehost.server import plugin_command, program_command, program_environment
 
 
 def make_environment(folder: Path) -> Path:
@@ -22,7 +22,7 @@ def test_an_unknown_toolchain_is_refused(tmp_path: Path) -> None:
     with pytest.raises(RuntimeOptionError, match="'conda'; it must be one of pip, uv, poetry"):
         resolve({"toolchain": "conda"}, tmp_path)
     with pytest.raises(RuntimeOptionError, match="must be one of pip, uv, poetry"):
-        installation.steps({"toolchain": "conda"}, tmp_path, tmp_path)
+        interpreter.steps({"toolchain": "conda"}, tmp_path, tmp_path)
 
 
 @pytest.mark.parametrize("options", [{"virtualenv": "env"}, {"toolchain": "uv"}])
@@ -115,13 +115,13 @@ def test_plugins_run_by_their_kind(tmp_path: Path) -> None:
 
 def test_installation_makes_what_is_missing(tmp_path: Path) -> None:
     (tmp_path / "requirements.txt").touch()
-    steps = installation.steps({"virtualenv": "env"}, tmp_path, tmp_path)
+    steps = interpreter.steps({"virtualenv": "env"}, tmp_path, tmp_path)
     assert steps[0].command[1:] == ["-m", "venv", str(tmp_path / "env")]
     assert steps[1].command[0] == str(tmp_path / "env" / "bin" / "python")
     assert steps[1].command[-1] == str(tmp_path / "requirements.txt")
     make_environment(tmp_path / "env")
-    assert len(installation.steps({"virtualenv": "env"}, tmp_path, tmp_path)) == 1
+    assert len(interpreter.steps({"virtualenv": "env"}, tmp_path, tmp_path)) == 1
 
 
 def test_installation_of_a_project_without_requirements_does_nothing(tmp_path: Path) -> None:
-    assert installation.steps({}, tmp_path, tmp_path) == []
+    assert interpreter.steps({}, tmp_path, tmp_path) == []

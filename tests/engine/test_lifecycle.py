@@ -11,7 +11,7 @@ from typing import Any
 import psutil
 import pytest
 
-from falaj.engine.locks import clear_stale_locks
+from falaj.engine.backend import clear_stale_locks
 
 Project = Any  # the class in conftest.py, which pytest does not let tests import
 DATA = Path(__file__).with_name("data")

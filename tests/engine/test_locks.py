@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from falaj.engine.locks import Lock, clear_stale_locks
+from falaj.engine.backend import Lock, clear_stale_locks
 
 
 def dead_process() -> int:

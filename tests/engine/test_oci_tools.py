@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from falaj.engine.errors import EngineError
-from falaj.engine.oci.tools import MODULE, PACKAGES, ensure
+from falaj.engine.oci import MODULE, PACKAGES, ensure
 
 
 def test_a_tool_on_the_path_is_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -15,8 +15,8 @@ from click.testing import CliRunner
 
 from falaj import __version__
 from falaj.engine import extras
-from falaj.stacks.command import advice, destruction, installation, operation
-from falaj.stacks.command.events import EventLog, Note, Progress, clean, label_of_urn
+from falaj.stacks.command import installation, lifecycle, operation, project
+from falaj.stacks.command.operation import EventLog, Note, Progress, clean, label_of_urn
 from falaj.stacks.command.project import Project, StackFile
 from falaj.stacks.command.tree import COMMANDS, falaj
 from falaj.stacks.errors import StackError
@@ -93,13 +93,13 @@ def test_a_shell_completes_commands(shell: str) -> None:
 
 
 def test_advice_can_be_pasted(stack: StackFile, monkeypatch: pytest.MonkeyPatch) -> None:
-    text = advice.command("up", stack, sandbox=True)
+    text = project.command("up", stack, sandbox=True)
     words = shlex.split(text)
     assert words[-1] == "--sandbox"
     assert str(stack.project.root) in words
     monkeypatch.chdir(stack.project.root)
-    assert str(stack.project.root) not in advice.command("up", stack)
-    assert not advice.command("up", stack).startswith("make")
+    assert str(stack.project.root) not in project.command("up", stack)
+    assert not project.command("up", stack).startswith("make")
 
 
 def test_extras_follow_the_stack() -> None:
@@ -133,12 +133,12 @@ def test_what_goes_is_named_the_dearest_first(stack: StackFile) -> None:
         resource("aws:s3/bucketV2:BucketV2", "models"),
         resource("aws:kms/key:Key", "data", protect=True),
     ]
-    text = destruction.what_goes(stack, resources, sandbox=False)
+    text = lifecycle.what_goes(stack, resources, sandbox=False)
     assert "3 resources" in text
     assert text.index("Key data") < text.index("BucketV2 models")
     assert "and 1 others" in text
     assert "told to keep, or not to touch: Key data" in text
-    assert "nothing real is lost" in destruction.what_goes(stack, resources, sandbox=True)
+    assert "nothing real is lost" in lifecycle.what_goes(stack, resources, sandbox=True)
 
 
 def diagnostic(severity: str, message: str, **more: Any) -> dict[str, Any]:

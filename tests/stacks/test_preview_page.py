@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from falaj.stacks import costs
 from falaj.stacks.checking.preview import document_of, pack_configuration
-from falaj.stacks.command.preview_page import Preview, lines
+from falaj.stacks.command.previewing import Preview, lines
 from falaj.stacks.command.project import Project, StackFile
 from falaj.stacks.lettering import columns
 from tests.policies.reports.results import clean, small

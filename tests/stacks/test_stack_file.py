@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from falaj.engine.folders import data_home
+from falaj.engine.files import data_home
 from falaj.stacks.command import __main__ as command
 from falaj.stacks.command.project import Project, StackFile
 from falaj.stacks.errors import StackError

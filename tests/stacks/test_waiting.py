@@ -6,8 +6,8 @@ import dataclasses
 
 import pytest
 
+from falaj.stacks.command.lifecycle import PATIENCE, PAUSE, not_counted, until_counted
 from falaj.stacks.command.operation import Outcome
-from falaj.stacks.command.waiting import PATIENCE, PAUSE, not_counted, until_counted
 
 SAID = (
     'error: jobsets.jobset.x-k8s.io "credit" is forbidden: status unknown for quota: '

@@ -10,8 +10,7 @@ import pytest
 from falaj.components.kubernetes.addons.installation import manifests as platform_manifests
 from falaj.components.kubernetes.residency import check as check_residency
 from falaj.components.kubernetes.residency import manifests as residency_manifests
-from falaj.engine.controlplane.node_manifests import node
-from falaj.engine.controlplane.pools import Site, parse_pools
+from falaj.engine.controlplane.machines import Site, node, parse_pools
 from tests.components.kubernetes.cluster_parts import COMMON, PLACES, same_as_golden
 from tests.components.kubernetes.object_differences import by_object, by_word
 from tests.components.kubernetes.platforms import spec, values

@@ -10,7 +10,7 @@ import pytest
 
 from falaj.engine.commands import run
 from falaj.engine.controlplane import ControlPlane, binaries, start, stop
-from falaj.engine.controlplane.commands import Files
+from falaj.engine.controlplane.processes import Files
 from falaj.engine.controlplane.record import Record, Settings
 from falaj.engine.errors import EngineError
 from falaj.stacks.command.cluster import cluster

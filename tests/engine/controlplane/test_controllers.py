@@ -11,7 +11,6 @@ from cryptography import x509
 from hypothesis import given
 from hypothesis import strategies as st
 
-from falaj.engine.controlplane.commands import Files, Ports, api_server
 from falaj.engine.controlplane.controllers import (
     PORTS,
     Controller,
@@ -21,6 +20,7 @@ from falaj.engine.controlplane.controllers import (
     localised,
     merged,
 )
+from falaj.engine.controlplane.processes import Files, Ports, api_server
 
 CONTROLLERS = known(list(range(1, PORTS + 1)))
 keys = st.sampled_from("abc")

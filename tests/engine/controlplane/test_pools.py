@@ -8,8 +8,18 @@ from hypothesis import strategies as st
 
 from falaj.components import catalogue
 from falaj.components.specification import gpu_sharing, node_labels
-from falaj.engine.controlplane.node_manifests import DEAD, GPU_TAINT, PREFIX, node, node_name
-from falaj.engine.controlplane.pools import MOST_NODES, Pool, Site, machines, parse_pools
+from falaj.engine.controlplane.machines import (
+    DEAD,
+    GPU_TAINT,
+    MOST_NODES,
+    PREFIX,
+    Pool,
+    Site,
+    machines,
+    node,
+    node_name,
+    parse_pools,
+)
 from falaj.engine.errors import EngineError
 
 

@@ -19,14 +19,13 @@ from falaj.policies.model import kind_of
 from falaj.sandbox import schema
 from falaj.sandbox.schema import Tables
 from falaj.stacks import costs
-from falaj.stacks.costs import machines, machines_azure, shares
+from falaj.stacks.costs.amounts import HOURS, Unit
 from falaj.stacks.costs.billing import READ, Meter, table
-from falaj.stacks.costs.units import HOURS, Unit
+from falaj.stacks.costs.machines import READERS
 from tests.stacks.states import ALL, place, resource, states
 
 FOLDER = Path(costs.__file__).parent / "tables"
 PACKAGES = {"aws": "aws", "azure": "azure-native"}
-READERS = {**machines.READERS, **machines_azure.READERS, **shares.READERS}
 AMOUNT_KEYS = {
     "of", "absent", "plus", "times", "divide", "count", "first", "least", "most",
 }  # fmt: skip

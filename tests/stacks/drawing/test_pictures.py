@@ -13,8 +13,7 @@ from hypothesis import strategies as st
 
 from falaj.stacks import drawing
 from falaj.stacks.drawing import Drawing
-from falaj.stacks.drawing.layout import Box, bottom, places
-from falaj.stacks.drawing.measure import width
+from falaj.stacks.drawing.layout import Box, bottom, places, width
 from falaj.stacks.lettering import columns
 from tests.stacks.states import ALL, UNKNOWN_TEXT, resource, states
 

@@ -15,9 +15,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from falaj.engine.guard import guarded
-from falaj.engine.oci.tools import ensure
-from falaj.stacks.images.items import Item
-from falaj.stacks.images.lock import Kind
+from falaj.engine.oci import ensure
+from falaj.stacks.images.items import Item, Kind
 
 EMPTY_DIGEST = "sha256:" + "0" * 64
 

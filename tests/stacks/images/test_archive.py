@@ -9,8 +9,7 @@ import pytest
 from falaj.components.kubernetes import bill_of_materials
 from falaj.stacks.errors import StackError
 from falaj.stacks.images.archive import Archive
-from falaj.stacks.images.chart_archives import Helm
-from falaj.stacks.images.crane import Crane
+from falaj.stacks.images.crane import Crane, Helm
 from falaj.stacks.images.items import Item
 from tests.stacks.images.registries import Registry, item
 

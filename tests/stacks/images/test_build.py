@@ -18,14 +18,20 @@ import pytest
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
 
-from falaj.stacks.command.images_build import push_image
+from falaj.stacks.command.images import push_image
 from falaj.stacks.errors import StackError
-from falaj.stacks.images import signing
-from falaj.stacks.images.build import Built, build, find_tool, source_date_epoch
+from falaj.stacks.images import build
+from falaj.stacks.images.build import (
+    FOLDER,
+    Built,
+    Recipe,
+    build_image,
+    find_tool,
+    sbom,
+    source_date_epoch,
+)
 from falaj.stacks.images.crane import Crane
 from falaj.stacks.images.items import Item
-from falaj.stacks.images.recipes import FOLDER, Recipe
-from falaj.stacks.images.sbom import sbom
 from falaj.stacks.images.wheels import Wheel, pinned
 from tests.stacks.images.registries import Registry
 
@@ -85,7 +91,7 @@ def builder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def run(tmp_path: Path, wheelhouse: tuple[Path, Path], packages: tuple[str, ...]) -> str:
     wheels, requirements = wheelhouse
     recipe = Recipe("falaj-inference", "inference.Containerfile", str(requirements), packages, "r")
-    built = build(
+    built = build_image(
         recipe, IMAGE, {"base-build": BASE, "r": BASE}, tmp_path / "out", tool="buildah",
         machine="amd64", epoch=1_700_000_000, wheels=wheels, say=lambda line: None,
     )  # fmt: skip
@@ -191,12 +197,12 @@ def test_signatures_hold_for_the_image_and_for_no_other(tmp_path: Path, make: ob
         pem, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()))  # fmt: skip
     public.write_bytes(private.public_key().public_bytes(
         pem, serialization.PublicFormat.SubjectPublicKeyInfo))  # fmt: skip
-    text = signing.payload("registry.example.ae/falaj/inference", "sha256:" + "a" * 64)
-    signature = signing.sign(text, key)
-    assert signing.is_signed(text, signature, public)
-    assert not signing.is_signed(text.replace(b"aaaa", b"aaab"), signature, public)
-    assert not signing.is_signed(text, base64.b64encode(b"x" * 64).decode(), public)
-    assert not signing.is_signed(text, "no base64", public)
+    text = build.payload("registry.example.ae/falaj/inference", "sha256:" + "a" * 64)
+    signature = build.sign(text, key)
+    assert build.is_signed(text, signature, public)
+    assert not build.is_signed(text.replace(b"aaaa", b"aaab"), signature, public)
+    assert not build.is_signed(text, base64.b64encode(b"x" * 64).decode(), public)
+    assert not build.is_signed(text, "no base64", public)
 
 
 def test_what_was_built_is_pushed_unchanged_and_signed(
@@ -210,7 +216,7 @@ def test_what_was_built_is_pushed_unchanged_and_signed(
     key.write_bytes(private.private_bytes(
         serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8,
         serialization.NoEncryption()))  # fmt: skip
-    monkeypatch.setattr("falaj.stacks.command.images_build.shutil.which", lambda name: None)
+    monkeypatch.setattr("falaj.stacks.command.images.shutil.which", lambda name: None)
     push_image(built, IMAGE, target.address, str(key))
     assert target.digest(f"{target.address}/falaj/inference:0.1.0") == digest
     kept = json.loads((tmp_path / "signature.json").read_text())
@@ -222,15 +228,15 @@ def test_what_was_built_is_pushed_unchanged_and_signed(
 def test_keys_that_can_not_sign_are_refused(tmp_path: Path) -> None:
     key = tmp_path / "key.pem"
     with pytest.raises(StackError, match="cannot be read"):
-        signing.sign(b"", key)
+        build.sign(b"", key)
     key.write_text("nonsense")
     with pytest.raises(StackError, match="a private key in PEM"):
-        signing.sign(b"", key)
+        build.sign(b"", key)
     key.write_bytes(rsa.generate_private_key(65537, 2048).private_bytes(
         serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8,
         serialization.NoEncryption()))  # fmt: skip
     with pytest.raises(StackError, match="allowed: ECDSA or Ed25519"):
-        signing.sign(b"", key)
+        build.sign(b"", key)
 
 
 def test_the_last_step_compiles_the_same_bytes_whatever_the_time(tmp_path: Path) -> None:

@@ -21,12 +21,9 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
 from falaj.stacks.images.archive import Archive
-from falaj.stacks.images.chart_archives import Helm, archive_digest, layer_digest
-from falaj.stacks.images.crane import Crane
-from falaj.stacks.images.items import Item
-from falaj.stacks.images.lock import EMPTY
-from falaj.stacks.images.mirror import Mirror
-from falaj.stacks.images.pin import pin
+from falaj.stacks.images.crane import Crane, Helm, archive_digest, layer_digest
+from falaj.stacks.images.items import EMPTY, Item
+from falaj.stacks.images.mirror import Mirror, pin
 from tests.stacks.images.registries import Registry
 
 pytestmark = pytest.mark.slow

@@ -14,8 +14,7 @@ from pathlib import Path
 import pytest
 
 from falaj.components.kubernetes.bill_of_materials import images
-from falaj.stacks.images.recipes import BUILD_BASE, FOLDER, RECIPES, ROOT, Recipe
-from falaj.stacks.images.staging import copy_sources
+from falaj.stacks.images.build import BUILD_BASE, FOLDER, RECIPES, ROOT, Recipe, copy_sources
 from falaj.stacks.images.wheels import pinned
 
 STAGED = {"requirements.txt", "falaj", "finish.py", "sbom.cdx.json", "wheels"}

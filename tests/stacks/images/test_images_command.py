@@ -14,8 +14,8 @@ from falaj.policies.model import Settings
 from falaj.stacks.command.__main__ import main
 from falaj.stacks.errors import StackError
 from falaj.stacks.images import items
-from falaj.stacks.images.recipes import ROOT
-from falaj.stacks.images.target import require_in_country
+from falaj.stacks.images.build import ROOT
+from falaj.stacks.images.crane import require_in_country
 from tests.stacks.images.registries import Registry
 
 LOCKED = "sha256:" + "1" * 64
@@ -148,7 +148,7 @@ def test_pin_then_mirror_then_rewrite(
     image = Image("app", f"{upstream.address}/app", "v1", None, None, "MIT", ("test",), "apps/app")
     monkeypatch.setattr(items, "images", lambda: {"app": image})
     monkeypatch.setattr(items, "charts", dict)
-    monkeypatch.setattr("falaj.stacks.images.lock.images", lambda: {"app": image})
+    monkeypatch.setattr("falaj.stacks.images.items.images", lambda: {"app": image})
     lock = str(tmp_path / "lock.yaml")
     assert run("pin", "--lock", lock) == 0
     assert run("mirror", "--lock", lock, "--to", target.address) == 0

@@ -7,8 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from falaj.stacks.images.chart_archives import Helm
-from falaj.stacks.images.crane import Crane
+from falaj.stacks.images.crane import Crane, Helm
 from falaj.stacks.images.mirror import Mirror
 from tests.stacks.images.registries import EMPTY_DIGEST, Registry, crane, item
 
@@ -115,7 +114,7 @@ def test_after_a_kill_the_next_run_goes_on(upstream: Registry, target: Registry)
     names = [f"image{number}" for number in range(6)]
     wanted = [item(upstream, name, upstream.image(name, name * 50_000)) for name in names]
     program = (
-        "from falaj.stacks.images.chart_archives import Helm;"
+        "from falaj.stacks.images.crane import Helm;"
         "from falaj.stacks.images.crane import Crane; "
         "from falaj.stacks.images.items import Item; "
         "from falaj.stacks.images.mirror import Mirror;"

@@ -10,10 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from falaj.components.kubernetes.bill_of_materials import images
-from falaj.stacks.images.chart_archives import Helm
-from falaj.stacks.images.crane import Crane
-from falaj.stacks.images.lock import EMPTY, Lock, Locked, LockError, load, read_lock, save
-from falaj.stacks.images.pin import Pinned, pin
+from falaj.stacks.images.crane import Crane, Helm
+from falaj.stacks.images.items import EMPTY, Lock, Locked, LockError, load, read_lock, save
+from falaj.stacks.images.mirror import Pinned, pin
 from tests.stacks.images.registries import EMPTY_DIGEST, Registry, item
 
 TODAY = "2026-11-21"

@@ -10,8 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from falaj.stacks.errors import StackError
-from falaj.stacks.images.items import Item, items
-from falaj.stacks.images.lock import EMPTY
+from falaj.stacks.images.items import EMPTY, Item, items
 from falaj.stacks.images.rewrite import Rewritten, rewrite
 
 DIGEST = "sha256:" + "a" * 64
