@@ -34,10 +34,7 @@ from falaj.components.local.provider.fields import (
 from falaj.components.local.provider.handler import Change, Context, Handler, Site
 from falaj.wire.values import UNKNOWN, Values
 
-# A small certificate authority: ECDSA P-256, made and renewed in the provider's own process.
-#
-# Private keys stay in files of mode 0600; the engine's state only ever holds paths, fingerprints
-# and dates.
+# Certificates on the disk.
 
 Usage = Literal["server", "client"]
 
@@ -224,7 +221,7 @@ def _write(
     return Issued(certificate, certificate_path, key_path)
 
 
-# CertificateAuthority: signs the certificates of a site's services and clients.
+# The authority, which signs the certificates of a site's services and clients.
 
 
 class CertificateAuthorityHandler(Handler):
@@ -338,7 +335,7 @@ def _make(site: Site, inputs: Values) -> Issued:
     return make_authority(site.pki, text(inputs, "commonName"), whole(inputs, "days"))
 
 
-# Certificate: a leaf certificate of a server or a client.
+# The leaf certificate of a server or a client.
 
 _DNS_OR_IP = r"[A-Za-z0-9*:]([A-Za-z0-9.:_-]{0,251}[A-Za-z0-9])?"
 
