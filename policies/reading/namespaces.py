@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from enum import IntEnum
 
-from falaj.components.catalogue.clusters.isolation import SYSTEM
+from falaj.components.catalogue.clusters import SYSTEM_NAMESPACES
 from falaj.policies.model import Stack, get, text
 from falaj.policies.reading.kubernetes import Manifest, all_manifests, manifests
 from falaj.policies.reading.remembered import remembered
@@ -23,7 +23,7 @@ class Level(IntEnum):
 
 def is_system(namespace: object) -> bool:
     """Whether a namespace is one of the system's own; what can't be seen isn't."""
-    return isinstance(namespace, str) and namespace in SYSTEM
+    return isinstance(namespace, str) and namespace in SYSTEM_NAMESPACES
 
 
 def level_of(manifest: Manifest) -> Level:

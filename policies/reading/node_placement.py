@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from falaj.components.catalogue.clusters.node_labels import REGION_KEYS, ZONE_KEYS
+from falaj.components.catalogue.clusters import REGION_KEYS, ZONE_KEYS
 from falaj.components.catalogue.region_names import place_named
 from falaj.policies.model import (
     ABSENT,

@@ -7,7 +7,7 @@ import json
 import re
 from collections.abc import Iterable
 
-from falaj.components.catalogue.clusters.addresses import DOMAINS, OWN_RANGES, PRIVATE_SUFFIXES
+from falaj.components.catalogue.clusters import OWN_RANGES, PRIVATE_SUFFIXES, TOP_LEVEL_DOMAINS
 
 CONTAINER_LISTS = ("containers", "initContainers", "ephemeralContainers")
 
@@ -59,7 +59,7 @@ def is_own_host(host: str, pattern: str, own: Iterable[str] = ()) -> str:
     and its namespace.
     """
     service = text(r"^[^.]+\.[a-z](?:[a-z0-9-]*[a-z0-9])$")
-    domain = text(rf"\.(?:[a-z]{{2}}|{'|'.join(sorted(DOMAINS))})$")
+    domain = text(rf"\.(?:[a-z]{{2}}|{'|'.join(sorted(TOP_LEVEL_DOMAINS))})$")
     return (
         f"({is_own_address(host, own)} || (!isIP({host}) && ({host}.lowerAscii().matches("
         f"{text(pattern)}) || ({host}.lowerAscii().matches({service}) && "

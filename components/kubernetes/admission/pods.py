@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
-from falaj.components.catalogue.clusters.pod_rules import POD_RULES, Field, PodRule
+from falaj.components.catalogue.pod_rules import POD_RULES, Field, PodRule
 from falaj.components.kubernetes.admission.expressions import CONTAINER_LISTS, literal, text
 from falaj.components.kubernetes.admission.policy import Check, Policy, Target
 

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from falaj.components import catalogue
-from falaj.components.catalogue.clusters.node_labels import REGION_KEYS, ZONE_KEYS
+from falaj.components.catalogue.clusters import REGION_KEYS, ZONE_KEYS
 from falaj.components.kubernetes._placed import CLOUDS, InCluster
 from falaj.components.kubernetes.admission.expressions import hosts_pattern, text, texts
 

@@ -1,10 +1,10 @@
 """What pods are refused for: their images, reaching into their nodes, GPUs of others, tokens.
 
-The rules of `catalogue.clusters.pod_rules` are rendered; those that depend on the cluster or on
+The rules of `catalogue.pod_rules` are rendered; those that depend on the cluster or on
 several fields are written here. One policy a topic, since namespaces are exempt by topic.
 """
 
-from falaj.components.catalogue.clusters.isolation import SHARED_GPU, SYSTEM_TAINTS
+from falaj.components.catalogue.clusters import SHARED_GPU, SYSTEM_TAINTS
 from falaj.components.kubernetes._placed import DATA_CLASS_LABEL
 from falaj.components.kubernetes.admission.expressions import (
     CONTAINER_LISTS,

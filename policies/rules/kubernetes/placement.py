@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from falaj.components.catalogue.clusters.isolation import GPU_TAINT, SHARED_GPU, SYSTEM_TAINTS
+from falaj.components.catalogue.clusters import GPU_TAINT, SHARED_GPU, SYSTEM_TAINTS
 from falaj.policies.model import (
     ABSENT,
     Context,
