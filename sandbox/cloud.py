@@ -19,7 +19,7 @@ from falaj.sandbox.schema.tables import Tables
 from falaj.sandbox.settings import decode_settings, refuse_credentials
 from falaj.sandbox.store import Store
 from falaj.wire import UNKNOWN, has_unknown
-from falaj.wire.changes import PropertyChange
+from falaj.wire.values import PropertyChange
 
 MARK: Final = "__falajSandbox"
 """Output of everything that the sandbox made; the engine keeps it and shows it nowhere."""

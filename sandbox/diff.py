@@ -8,7 +8,7 @@ from typing import Any, Final, TypeGuard
 
 from falaj.sandbox.checker import join
 from falaj.wire import Unknown
-from falaj.wire.changes import ChangeKind, PropertyChange
+from falaj.wire.values import ChangeKind, PropertyChange
 
 _INDEX: Final = re.compile(r"\[\d+\]")
 

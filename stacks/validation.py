@@ -18,8 +18,8 @@ import pulumi
 from falaj.components import catalogue
 from falaj.components.specification.argument_errors import ArgumentError, InvalidArgumentsError
 from falaj.components.specification.limits import Between, Limit, OneOf, TextRule
+from falaj.components.specification.placed import region_zones
 from falaj.components.specification.property_names import module_of
-from falaj.components.specification.zones import region_zones
 from falaj.stacks.blueprints import cluster, foundation, in_cluster, platform, smb, workloads
 from falaj.stacks.blueprints.cloud import Cloud, common_arguments
 from falaj.stacks.image_digests import digests

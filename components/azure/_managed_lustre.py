@@ -9,8 +9,8 @@ from pulumi_azure_native import storagecache
 
 from falaj.components.azure._groups import kept
 from falaj.components.azure._names import titled
+from falaj.components.specification.placed import REGIONAL
 from falaj.components.specification.training_file_system import TrainingFileSystemSpec
-from falaj.components.specification.zones import REGIONAL
 
 _GIB_PER_TIB = 1024
 

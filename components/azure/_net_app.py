@@ -12,9 +12,8 @@ from falaj.components.azure._ids import key_identifier
 from falaj.components.azure._names import titled
 from falaj.components.azure._private_endpoint import endpoint_id
 from falaj.components.azure._storage import vault_of
-from falaj.components.specification.placed import Placed
+from falaj.components.specification.placed import REGIONAL, Placed
 from falaj.components.specification.training_file_system import TrainingFileSystemSpec
-from falaj.components.specification.zones import REGIONAL
 
 _GIB = 1024**3
 #: 128 MiB/s for each TiB, the most of the three levels:

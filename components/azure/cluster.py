@@ -13,8 +13,8 @@ from falaj.components.azure._groups import resource_group
 from falaj.components.specification.cluster import ClusterArgs, check
 from falaj.components.specification.machine_choice import subnets_of
 from falaj.components.specification.names import physical_name
+from falaj.components.specification.placed import REGIONAL
 from falaj.components.specification.property_names import engine_inputs
-from falaj.components.specification.zones import REGIONAL
 
 __all__ = ["Cluster", "ClusterArgs"]
 

@@ -23,8 +23,8 @@ from falaj.components.azure._subnets import (
     STORAGE,
 )
 from falaj.components.specification.network import NetworkArgs, check
+from falaj.components.specification.placed import REGIONAL
 from falaj.components.specification.property_names import engine_inputs
-from falaj.components.specification.zones import REGIONAL
 
 __all__ = ["Network", "NetworkArgs"]
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from falaj.engine.controlplane.pools import Pool, Site
 
-#: The names that Falaj's pools set (components/specification/node_labels.py, which the engine
+#: The names that Falaj's pools set (components/specification/node_pools.py, which the engine
 #: doesn't import); a test compares them.
 PREFIX = "falaj.io/"
 GPU_TAINT = {"key": "nvidia.com/gpu", "value": "present", "effect": "NoSchedule"}

@@ -118,8 +118,7 @@ def public_because(service: Service) -> tuple[str, str] | None:
     internal = any(is_true(given.get(key)) for key in LOAD_BALANCER_SWITCHES)
     internal = internal or text(given.get(LOAD_BALANCER_SWITCHES[0])) == "0.0.0.0/0"
     internal = internal or any(
-        internal=internal
-        or any(text(given.get(key)).lower() == kind for key, kind in LOAD_BALANCER_KINDS.items())
+        text(given.get(key)).lower() == kind for key, kind in LOAD_BALANCER_KINDS.items()
     )
     internal = internal or text(given.get(AWS_TYPE)) in INTERNAL_TYPES
     internal = internal or text(get(service.body, "loadBalancerClass")) in INTERNAL_CLASSES

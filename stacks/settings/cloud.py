@@ -8,15 +8,16 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import Field
 
 from falaj.components.catalogue import PLACES, REGIONS
-from falaj.components.specification.forms import (
+from falaj.components.specification.limits import (
     DATA_CLASS,
     DEFAULT_ENVIRONMENT,
     ENVIRONMENT,
     NAME,
     TAG_VALUE,
     TENANT,
+    OneOf,
+    TextRule,
 )
-from falaj.components.specification.limits import OneOf, TextRule
 from falaj.stacks.settings.policies import PolicySettings
 from falaj.stacks.settings.section import Section
 

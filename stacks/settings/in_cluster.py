@@ -6,7 +6,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from falaj.components.specification.forms import REGISTRY
+from falaj.components.specification.limits import REGISTRY
 from falaj.stacks.settings.cloud import CloudSettings, Name
 
 

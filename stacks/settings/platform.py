@@ -14,7 +14,7 @@ from falaj.components.kubernetes.platform import PlatformArgs
 from falaj.components.kubernetes.residency import ResidencyArgs
 from falaj.components.kubernetes.storage_classes import StorageClassesArgs
 from falaj.components.kubernetes.tenant import TenantArgs
-from falaj.components.specification.forms import TENANT
+from falaj.components.specification.limits import TENANT
 from falaj.stacks.settings.derived import component_section, nested_section
 from falaj.stacks.settings.in_cluster import InClusterSettings
 from falaj.stacks.settings.section import Section

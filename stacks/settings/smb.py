@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Annotated, Literal
 
 from falaj.components.specification import cpu_inference_tier
-from falaj.components.specification.forms import DIGEST
+from falaj.components.specification.limits import DIGEST
 from falaj.stacks.settings.derived import cloud_section
 from falaj.stacks.settings.foundation import OnFoundation
 

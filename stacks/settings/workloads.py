@@ -9,7 +9,7 @@ from pydantic import Field
 from falaj.components.kubernetes.inference_service import InferenceServiceArgs
 from falaj.components.kubernetes.sweep import SweepArgs
 from falaj.components.kubernetes.training_job import TrainingJobArgs
-from falaj.components.specification.forms import WORKLOAD
+from falaj.components.specification.limits import WORKLOAD
 from falaj.stacks.settings.derived import component_section
 from falaj.stacks.settings.in_cluster import InClusterSettings
 from falaj.stacks.settings.section import Section

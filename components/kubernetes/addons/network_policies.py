@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from falaj.components.kubernetes._objects import Manifest
 from falaj.components.kubernetes.addons.addon import MONITORING, Namespace, PlatformSpec, Traffic
-from falaj.components.specification.kubernetes_version import DEFAULT as KUBERNETES
+from falaj.components.specification.limits import DEFAULT_KUBERNETES_VERSION as KUBERNETES
 
 _NAME: Final = "kubernetes.io/metadata.name"
 _SECURITY: Final = "pod-security.kubernetes.io"

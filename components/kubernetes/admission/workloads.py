@@ -17,7 +17,7 @@ from falaj.components.kubernetes.admission.expressions import (
 from falaj.components.kubernetes.admission.pods import PodPolicy, Shape, refused
 from falaj.components.kubernetes.admission.policy import Check, Policy, Target
 from falaj.components.kubernetes.admission.scope import ACCOUNTS, CLUSTER, ClusterScope
-from falaj.components.specification.node_labels import GPU_TAINT
+from falaj.components.specification.node_pools import GPU_TAINT
 
 _PINNED = "^[^@]+@(?:sha256:[0-9a-f]{64}|sha512:[0-9a-f]{128})$"
 #: The distributor's own programs, which it brings and renews itself, from where: images of other

@@ -36,7 +36,7 @@ from falaj.components.kubernetes.gpu_queues.queues import (
 )
 from falaj.components.specification.argument_errors import ArgumentErrors
 from falaj.components.specification.described import described
-from falaj.components.specification.node_labels import checked_taints
+from falaj.components.specification.node_pools import checked_taints
 from falaj.components.specification.placed import DATA_CLASSES
 
 

@@ -19,7 +19,7 @@ from typing import Any, Final
 from falaj.components import catalogue
 from falaj.components.kubernetes._objects import Manifest, metadata
 from falaj.components.kubernetes._placed import InCluster
-from falaj.components.specification.node_labels import FLAVOR, GPU_TAINT, Taint
+from falaj.components.specification.node_pools import FLAVOR, GPU_TAINT, Taint
 
 CREDIT: Final = "falaj.io/gpu-credit"
 WHOLE: Final = 840

@@ -29,9 +29,8 @@ from falaj.components.local.machine import InvalidInput, InvalidInputsError, Loc
 from falaj.components.local.provider import fields
 from falaj.components.local.provider.handler import Change, Context, Handler
 from falaj.wire import servicer as wire
-from falaj.wire.changes import ChangeKind, PropertyChange
 from falaj.wire.servicer import Failure, Servicer
-from falaj.wire.values import Values
+from falaj.wire.values import ChangeKind, PropertyChange, Values
 
 # Claims: when a resource is replaced by one that comes to the same folder (the same digest, the
 # same name), the engine first makes the new one, which takes the folder over, and then deletes the
