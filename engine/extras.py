@@ -22,7 +22,7 @@ EXTRAS: Final[Mapping[str, frozenset[str]]] = {
     "falaj.components.kubernetes": frozenset({"kubernetes"}),
     "falaj.engine.controlplane": frozenset({"kubernetes"}),
     "falaj.sandbox.cluster": frozenset({"kubernetes"}),
-    "falaj.components.local.provider.leftovers": frozenset({"local"}),
+    "falaj.components.local.provider.service": frozenset({"local"}),
     "falaj.components.local.provider.resources": frozenset({"local"}),
     "falaj.components.local.supervision": frozenset({"local"}),
     "falaj.stacks.command.cluster": frozenset({"kubernetes"}),

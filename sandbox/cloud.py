@@ -19,7 +19,7 @@ from falaj.sandbox.properties import filled, leaves, plausible, previewed, witho
 from falaj.sandbox.schema import Tables
 from falaj.sandbox.store import Store
 from falaj.wire import UNKNOWN, has_unknown
-from falaj.wire.changes import PropertyChange
+from falaj.wire.values import PropertyChange
 
 # A provider's own settings: the engine sends what is no text as JSON in a text.
 

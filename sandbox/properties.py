@@ -10,7 +10,7 @@ from falaj.sandbox import schema
 from falaj.sandbox.checker import join
 from falaj.sandbox.clouds.model import Properties
 from falaj.wire import UNKNOWN, Unknown
-from falaj.wire.changes import ChangeKind, PropertyChange
+from falaj.wire.values import ChangeKind, PropertyChange
 
 
 def filled(given: Properties, defaults: Properties) -> dict[str, Any]:

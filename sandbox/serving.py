@@ -33,8 +33,8 @@ from falaj.sandbox.errors import PartialError, SandboxError
 from falaj.sandbox.prediction import Prediction
 from falaj.sandbox.store import Store
 from falaj.wire import Values, decode, encode, servicer
-from falaj.wire.changes import PropertyChange
 from falaj.wire.servicer import Changing, Failure, GrpcContext, Servicer
+from falaj.wire.values import PropertyChange
 
 Answer = TypeVar("Answer")
 

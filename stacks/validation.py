@@ -22,8 +22,8 @@ import pulumi
 from falaj.components import catalogue
 from falaj.components.specification.argument_errors import ArgumentError, InvalidArgumentsError
 from falaj.components.specification.limits import Between, Limit, OneOf, TextRule
+from falaj.components.specification.placed import region_zones
 from falaj.components.specification.property_names import module_of
-from falaj.components.specification.zones import region_zones
 from falaj.stacks.blueprints import in_cluster
 from falaj.stacks.blueprints.cloud import (
     Cloud,

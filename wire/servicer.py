@@ -20,8 +20,7 @@ from google.protobuf import empty_pb2, struct_pb2
 from pulumi.runtime import proto
 from pulumi.runtime.proto import provider_pb2_grpc
 
-from falaj.wire.changes import PropertyChange
-from falaj.wire.values import Values, decode, encode
+from falaj.wire.values import PropertyChange, Values, decode, encode
 
 Answer = TypeVar("Answer")
 GrpcContext: TypeAlias = "grpc.aio.ServicerContext[Any, Any]"

@@ -8,7 +8,8 @@ Handlers see plain values, with `UNKNOWN` in the place of what the engine can't 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Final, TypeAlias, cast
+from dataclasses import dataclass
+from typing import Final, Literal, TypeAlias, cast
 
 from google.protobuf import struct_pb2
 
@@ -156,3 +157,20 @@ def _encode(value: Value) -> struct_pb2.Value:  # noqa: PLR0911 - one for each k
 def _as_secret(value: struct_pb2.Value) -> struct_pb2.Value:
     fields = {SIGNATURE: struct_pb2.Value(string_value=SECRET), "value": value}
     return struct_pb2.Value(struct_value=struct_pb2.Struct(fields=fields))
+
+
+# What differs between a resource and what is wanted of it.
+
+ChangeKind: TypeAlias = Literal["add", "delete", "update"]
+
+
+@dataclass(frozen=True)
+class PropertyChange:
+    """One property that differs."""
+
+    path: str
+    kind: ChangeKind
+    replaces: bool
+    """Whether it takes a new resource."""
+    is_input: bool = True
+    """Whether an input changed, as opposed to an output that was found to differ."""

@@ -19,8 +19,7 @@ from falaj.components.aws import _launch_template as fragments
 from falaj.components.aws._component import child
 from falaj.components.specification.gpu_node_pool import RESERVED
 from falaj.components.specification.machine_choice import subnets_of
-from falaj.components.specification.node_labels import Taint
-from falaj.components.specification.node_pools import ONE_AT_A_TIME, NodePoolSpec
+from falaj.components.specification.node_pools import ONE_AT_A_TIME, NodePoolSpec, Taint
 
 #: github.com/kubernetes/autoscaler: cluster-autoscaler/cloudprovider/aws/README.md
 _TEMPLATE = "k8s.io/cluster-autoscaler/node-template"

@@ -13,9 +13,8 @@ from falaj.components import catalogue
 from falaj.components.azure._ids import ResourceId, resource_id
 from falaj.components.specification.machine_choice import subnets_of
 from falaj.components.specification.names import physical_name
-from falaj.components.specification.node_labels import Taint
-from falaj.components.specification.node_pools import ONE_AT_A_TIME, NodePoolSpec, Size
-from falaj.components.specification.zones import REGIONAL
+from falaj.components.specification.node_pools import ONE_AT_A_TIME, NodePoolSpec, Size, Taint
+from falaj.components.specification.placed import REGIONAL
 
 #: Most characters of a Linux pool's name, of which only a-z and 0-9 are allowed:
 #: https://learn.microsoft.com/azure/aks/create-node-pools#limitations

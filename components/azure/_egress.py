@@ -10,8 +10,7 @@ from pulumi_azure_native import monitor, network
 
 from falaj.components.azure._component import titled
 from falaj.components.specification.address_plan import FIREWALL, AddressPlan
-from falaj.components.specification.placed import Placed
-from falaj.components.specification.zones import REGIONAL
+from falaj.components.specification.placed import REGIONAL, Placed
 
 #: Azure finds the firewall's subnet by this name:
 #: https://learn.microsoft.com/azure/firewall/firewall-faq

@@ -30,8 +30,8 @@ from falaj.components.specification.cluster import POD_CIDR, ClusterArgs, Cluste
 from falaj.components.specification.machine_choice import subnets_of
 from falaj.components.specification.names import physical_name
 from falaj.components.specification.node_pools import AKS_SYSTEM_POOL
+from falaj.components.specification.placed import REGIONAL
 from falaj.components.specification.property_names import engine_inputs
-from falaj.components.specification.zones import REGIONAL
 
 #: Machine of the system pool: four virtual CPUs, as AKS recommends for its own add-ons, sold in
 #: both regions. A fixed type: a cheaper one in a later catalogue must not replace a running pool.

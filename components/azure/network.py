@@ -34,9 +34,8 @@ from falaj.components.azure._roles import Grant, grant
 from falaj.components.azure._storage import SKUS, Account, storage_account
 from falaj.components.specification.cluster import POD_CIDR
 from falaj.components.specification.network import NetworkArgs, check
-from falaj.components.specification.placed import Placed
+from falaj.components.specification.placed import REGIONAL, Placed
 from falaj.components.specification.property_names import engine_inputs
-from falaj.components.specification.zones import REGIONAL
 
 #: Services that a subnet is handed over to, by the subnet's name.
 DELEGATIONS = {

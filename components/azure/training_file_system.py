@@ -15,7 +15,7 @@ from falaj.components.azure._component import (
 from falaj.components.azure._ids import NODES, key_identifier, resource_id, subnet_id
 from falaj.components.azure._private_endpoint import Door, endpoint_id, private_endpoint
 from falaj.components.azure._storage import Account, storage_account, vault_of
-from falaj.components.specification.placed import Placed
+from falaj.components.specification.placed import REGIONAL, Placed
 from falaj.components.specification.property_names import engine_inputs
 from falaj.components.specification.training_file_system import (
     NETAPP,
@@ -23,7 +23,6 @@ from falaj.components.specification.training_file_system import (
     TrainingFileSystemSpec,
     check,
 )
-from falaj.components.specification.zones import REGIONAL
 
 # Azure Managed Lustre, where the catalogue says that it is sold.
 

@@ -14,20 +14,30 @@ from __future__ import annotations
 from falaj.components.catalogue import cost
 from falaj.components.catalogue.cost import Cost, CostRange
 from falaj.components.catalogue.demand import Demand
-from falaj.components.catalogue.errors import (
+from falaj.components.catalogue.gpus import GPUS, Gpu
+from falaj.components.catalogue.machines import InstructionSets, MachineType
+from falaj.components.catalogue.place import (
+    PLACES,
+    REGIONS,
+    Place,
+    RegionStatus,
+    Service,
+    Zone,
+    all_places,
+    parse,
+    place,
+)
+from falaj.components.catalogue.placement import Choice, ClusterPlace, choose
+from falaj.components.catalogue.sources import (
+    SOURCES,
     CatalogueError,
     DegradedRegionError,
     DemandError,
     NotSoldError,
     PlaceError,
     PlacementError,
+    Source,
 )
-from falaj.components.catalogue.gpus import GPUS, Gpu
-from falaj.components.catalogue.machines import InstructionSets, MachineType
-from falaj.components.catalogue.place import PLACES, REGIONS, Place, all_places, parse, place
-from falaj.components.catalogue.placement import Choice, ClusterPlace, choose
-from falaj.components.catalogue.region import RegionStatus, Service, Zone
-from falaj.components.catalogue.sources import SOURCES, Source
 
 __all__ = [
     "GPUS",

@@ -12,17 +12,12 @@ from typing import Any, TypeVar
 import click
 
 from falaj.components.catalogue import cost as costs
-from falaj.components.catalogue import queries
-from falaj.components.catalogue.errors import CatalogueError
+from falaj.components.catalogue import queries, reports
 from falaj.components.catalogue.gpus import GPUS, find
 from falaj.components.catalogue.place import PLACES, Place, parse
 from falaj.components.catalogue.placement import choose as choose_place
-from falaj.components.catalogue.reports import gpus as gpu_reports
-from falaj.components.catalogue.reports import machines as machine_reports
-from falaj.components.catalogue.reports import places as place_reports
-from falaj.components.catalogue.reports.report import Report
-from falaj.components.catalogue.sources import sources_of
-from falaj.components.catalogue.tables import render, terminal_width
+from falaj.components.catalogue.reports import Report, render, terminal_width
+from falaj.components.catalogue.sources import CatalogueError, sources_of
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 
@@ -54,7 +49,7 @@ def catalogue() -> None:
 @_json
 def places(names: tuple[str, ...], as_json: bool) -> None:
     """Places with their zones and state."""
-    _show(place_reports.places(_chosen(names)), as_json)
+    _show(reports.places(_chosen(names)), as_json)
 
 
 @catalogue.command()
@@ -62,7 +57,7 @@ def places(names: tuple[str, ...], as_json: bool) -> None:
 @_json
 def status(names: tuple[str, ...], as_json: bool) -> None:
     """What is reported about each region, and when."""
-    _show(place_reports.status(_chosen(names)), as_json)
+    _show(reports.status(_chosen(names)), as_json)
 
 
 @catalogue.command()
@@ -73,7 +68,7 @@ def gpus(names: tuple[str, ...], as_json: bool, **asked: Any) -> None:
     """Machines with GPUs."""
     chosen = _chosen(names)
     found = queries.machines(chosen, queries.demand(asked, listing=True), "gpu")
-    _show(machine_reports.gpu_machines(queries.places_of(chosen, found), found), as_json)
+    _show(reports.gpu_machines(queries.places_of(chosen, found), found), as_json)
 
 
 @catalogue.command()
@@ -84,7 +79,7 @@ def cpus(names: tuple[str, ...], as_json: bool, **asked: Any) -> None:
     """Machines without GPUs."""
     chosen = _chosen(names)
     found = queries.machines(chosen, queries.demand(asked, listing=True), "cpu")
-    _show(machine_reports.cpu_machines(queries.places_of(chosen, found), found), as_json)
+    _show(reports.cpu_machines(queries.places_of(chosen, found), found), as_json)
 
 
 @catalogue.command()
@@ -93,7 +88,7 @@ def cpus(names: tuple[str, ...], as_json: bool, **asked: Any) -> None:
 @_json
 def services(name: str | None, names: tuple[str, ...], as_json: bool) -> None:
     """Services that a region has or lacks: one by NAME, or all."""
-    _show(place_reports.services(_chosen(names), name), as_json)
+    _show(reports.services(_chosen(names), name), as_json)
 
 
 @catalogue.command()
@@ -101,7 +96,7 @@ def services(name: str | None, names: tuple[str, ...], as_json: bool) -> None:
 @_json
 def refused(names: tuple[str, ...], as_json: bool) -> None:
     """Families and sizes that aren't sold, and why."""
-    _show(place_reports.refused(_chosen(names)), as_json)
+    _show(reports.refused(_chosen(names)), as_json)
 
 
 @catalogue.command()
@@ -128,7 +123,7 @@ def cost(
     """What a pool of MACHINEs (an instance type or VM size) costs."""
     found = queries.named(_chosen(names), machine)
     least = nodes if min_nodes is None else min_nodes
-    _show(machine_reports.costs(found, least, nodes, capacity), as_json)
+    _show(reports.costs(found, least, nodes, capacity), as_json)
 
 
 @catalogue.command("gpu-facts")
@@ -136,7 +131,7 @@ def cost(
 @_json
 def gpu_facts(gpu: str | None, as_json: bool) -> None:
     """Memory, speed, links and power of a GPU model, or of all."""
-    _show(gpu_reports.gpu_facts(find(gpu) if gpu else tuple(GPUS.values())), as_json)
+    _show(reports.gpu_facts(find(gpu) if gpu else tuple(GPUS.values())), as_json)
 
 
 @catalogue.command()
@@ -144,7 +139,7 @@ def gpu_facts(gpu: str | None, as_json: bool) -> None:
 @_json
 def mig(gpu: str | None, as_json: bool) -> None:
     """MIG profiles of a GPU model, or of all, and how many fit on one GPU."""
-    _show(gpu_reports.mig(find(gpu) if gpu else tuple(GPUS.values())), as_json)
+    _show(reports.mig(find(gpu) if gpu else tuple(GPUS.values())), as_json)
 
 
 @catalogue.command()
@@ -176,21 +171,21 @@ def choose(
     made = choose_place(
         list(places), [demand], dict(acknowledge), confirmed_clusters=list(confirm)
     )
-    _show(machine_reports.choice(made, [demand]), as_json)
+    _show(reports.choice(made, [demand]), as_json)
 
 
 @catalogue.command()
 @_json
 def operators(as_json: bool) -> None:
     """Other operators in the country, for information."""
-    _show(place_reports.sovereign(), as_json)
+    _show(reports.sovereign(), as_json)
 
 
 @catalogue.command()
 @_json
 def sources(as_json: bool) -> None:
     """Where the facts come from."""
-    _show(place_reports.sources(), as_json)
+    _show(reports.all_sources(), as_json)
 
 
 def _as_text(report: Report, width: int | None) -> str:

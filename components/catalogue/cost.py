@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import Final
 
-from falaj.components.catalogue.errors import DemandError
 from falaj.components.catalogue.machines import MachineType
+from falaj.components.catalogue.sources import DemandError
 
 HOURS_PER_MONTH: Final = 730
 """Hours that the clouds' own calculators count in a month: 8,760 / 12."""

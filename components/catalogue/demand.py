@@ -9,9 +9,9 @@ from fractions import Fraction
 from typing import Final
 
 from falaj.components.catalogue import gpus
-from falaj.components.catalogue.errors import DemandError
 from falaj.components.catalogue.gpus import Gpu
 from falaj.components.catalogue.machines import MachineType
+from falaj.components.catalogue.sources import DemandError
 
 Count = int | float | Fraction | None
 

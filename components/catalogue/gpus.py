@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
-from falaj.components.catalogue import data_files
-from falaj.components.catalogue.errors import DemandError
+from falaj.components.catalogue import sources
+from falaj.components.catalogue.sources import DemandError
 from falaj.components.nearest import nearest
 
 
@@ -75,7 +75,7 @@ class Gpu:
 
 def _load() -> Mapping[str, Gpu]:
     found: dict[str, Gpu] = {}
-    for name, row in data_files.load("gpus")["gpus"].items():
+    for name, row in sources.load("gpus")["gpus"].items():
 
         def number(key: str, row: Mapping[str, object] = row) -> float | None:
             value = row[key]

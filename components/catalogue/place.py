@@ -4,30 +4,75 @@ from __future__ import annotations
 
 import fnmatch
 from collections.abc import Sequence
+from dataclasses import dataclass
 from datetime import date
 from functools import cached_property
 from typing import Any, Literal
 
-from falaj.components.catalogue import data_files, region_data, unavailable
+from falaj.components.catalogue import region_data, sources, unavailable
 from falaj.components.catalogue.demand import Count, Demand, cheapest_first
-from falaj.components.catalogue.errors import (
+from falaj.components.catalogue.machines import MachineType
+from falaj.components.catalogue.sources import (
     DegradedRegionError,
     DemandError,
     NotSoldError,
     PlaceError,
 )
-from falaj.components.catalogue.machines import MachineType
-from falaj.components.catalogue.region import RegionStatus, Service, Zone
 from falaj.components.nearest import nearest
+
+
+@dataclass(frozen=True)
+class Zone:
+    """An availability zone."""
+
+    id: str
+    """Name of the physical zone, the same for every account: ``mec1-az1``, ``uaenorth-az1``."""
+    name: str | None
+    """What resources call it: ``1`` on Azure; None on AWS, where letters differ from account to
+    account. Azure maps numbers to physical zones for each subscription separately, so that the
+    pairing shown is an example."""
+
+
+@dataclass(frozen=True)
+class RegionStatus:
+    """What is reported about a region, and when."""
+
+    degraded: bool
+    as_of: date
+    """Date of the latest statement found; what came after it is unknown."""
+    impaired_zones: tuple[str, ...]
+    text: str
+    signals: tuple[str, ...]
+    """What other reports say and later data show."""
+    sources: tuple[str, ...]
+
+    def __str__(self) -> str:
+        state = "degraded" if self.degraded else "no report of degradation"
+        return f"{state} as of {self.as_of.isoformat()}: {self.text}"
+
+
+@dataclass(frozen=True)
+class Service:
+    """Whether a region has a service."""
+
+    name: str
+    available: bool | None
+    """None: unknown."""
+    note: str | None
+    sources: tuple[str, ...]
+
+    def __str__(self) -> str:
+        words = {True: "available", False: "not available", None: "unknown"}
+        return words[self.available] + (f" ({self.note})" if self.note else "")
 
 
 class Place:
     """One region of one cloud inside the country."""
 
     def __init__(self, file: str) -> None:
-        """``file`` is one of `data_files.REGION_FILES`; callers use `place`."""
+        """``file`` is one of `sources.REGION_FILES`; callers use `place`."""
         self._file = file
-        self._data: dict[str, Any] = data_files.load(file)
+        self._data: dict[str, Any] = sources.load(file)
         self.cloud: str = self._data["cloud"]
         self.region: str = self._data["region"]
         self.zones = tuple(Zone(row["id"], row["name"]) for row in self._data["zones"])
@@ -251,7 +296,7 @@ class Place:
         return None
 
 
-_PLACES = {found.name: found for found in (Place(file) for file in data_files.REGION_FILES)}
+_PLACES = {found.name: found for found in (Place(file) for file in sources.REGION_FILES)}
 
 PLACES: tuple[str, ...] = tuple(_PLACES)
 """Every place that the catalogue knows: ``aws/me-central-1`` …"""

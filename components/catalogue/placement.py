@@ -12,14 +12,14 @@ from dataclasses import dataclass
 from datetime import date
 
 from falaj.components.catalogue.demand import Demand
-from falaj.components.catalogue.errors import (
+from falaj.components.catalogue.machines import MachineType
+from falaj.components.catalogue.place import PLACES, REGIONS, Place, parse
+from falaj.components.catalogue.sources import (
     DegradedRegionError,
     NotSoldError,
     PlaceError,
     PlacementError,
 )
-from falaj.components.catalogue.machines import MachineType
-from falaj.components.catalogue.place import PLACES, REGIONS, Place, parse
 
 # A context's name is free text for Kubernetes; this leaves out blanks and control characters,
 # which nobody could tell apart in a message.

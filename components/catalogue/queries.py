@@ -10,9 +10,9 @@ from typing import Any, Final, TypeVar
 import click
 
 from falaj.components.catalogue.demand import FABRICS, INT8, Demand
-from falaj.components.catalogue.errors import CatalogueError, NotSoldError, PlaceError
 from falaj.components.catalogue.machines import MachineType
 from falaj.components.catalogue.place import Place
+from falaj.components.catalogue.sources import CatalogueError, NotSoldError, PlaceError
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 

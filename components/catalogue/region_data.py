@@ -10,7 +10,7 @@ from functools import cache
 from types import MappingProxyType
 from typing import Any
 
-from falaj.components.catalogue import data_files
+from falaj.components.catalogue import sources
 from falaj.components.catalogue.gpus import GPUS
 from falaj.components.catalogue.machines import InstructionSets, MachineType
 
@@ -26,7 +26,7 @@ _AWS_OFFERED = "listed in the EC2 offerings of its zones and in the price list o
 @cache
 def machines(file: str) -> MappingProxyType[str, MachineType]:
     """Every machine type of a region that is not refused, by name."""
-    data = data_files.load(file)
+    data = sources.load(file)
     build = _aws if data["cloud"] == "aws" else _azure
     found = {
         name: build(data, name, row)

@@ -1,12 +1,56 @@
-"""Where the catalogue's facts come from."""
+"""Where the catalogue's facts come from: its sources, its data files, and its errors."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable
 from dataclasses import dataclass
+from decimal import Decimal
+from functools import cache
+from importlib import resources
+from typing import Any
 
-from falaj.components.catalogue import data_files
-from falaj.components.catalogue.errors import CatalogueError
+
+class CatalogueError(Exception):
+    """Something was asked for that the catalogue cannot grant.
+
+    The message says what was wrong, what was given, what is allowed and what to change.
+    """
+
+
+class PlaceError(CatalogueError):
+    """A cloud or region that is not one of the country's, or that nobody has heard of."""
+
+
+class DegradedRegionError(CatalogueError):
+    """A region is reported as degraded and the report was not acknowledged by its date."""
+
+
+class DemandError(CatalogueError):
+    """A demand that makes no sense anywhere: a misspelt GPU, a negative count, an unknown word."""
+
+
+class NotSoldError(CatalogueError):
+    """What is asked for is not sold in the place; the message names what is."""
+
+
+class PlacementError(CatalogueError):
+    """None of the places named can take what is asked; the message has a reason for each."""
+
+
+# The JSON files; numbers with a fraction arrive as exact decimals.
+
+_PACKAGE = "falaj.components.catalogue.data"
+
+REGION_FILES = ("aws_me_central_1", "azure_uaenorth", "azure_uaecentral")
+"""Files that describe a region each, in the order in which places are listed."""
+
+
+@cache
+def load(name: str) -> dict[str, Any]:
+    """Content of ``data/<name>.json``; read once, never to be changed by the caller."""
+    text = resources.files(_PACKAGE).joinpath(f"{name}.json").read_text(encoding="utf-8")
+    return json.loads(text, parse_float=Decimal)
 
 
 @dataclass(frozen=True)
@@ -29,7 +73,7 @@ class Source:
 def _load() -> dict[str, Source]:
     return {
         id_: Source(id_, row["what"], row["ref"], row["date"])
-        for id_, row in data_files.load("sources")["sources"].items()
+        for id_, row in load("sources")["sources"].items()
     }
 
 

@@ -8,9 +8,8 @@ from falaj.components import catalogue
 from falaj.components.catalogue.region_names import may_be_site, place_abroad
 from falaj.components.specification.argument_errors import ArgumentErrors
 from falaj.components.specification.described import described
-from falaj.components.specification.forms import REGISTRY, SITE, TENANT
-from falaj.components.specification.limits import OneOf
-from falaj.components.specification.node_labels import PREFIX, label_value
+from falaj.components.specification.limits import REGISTRY, SITE, TENANT, OneOf
+from falaj.components.specification.node_pools import PREFIX, label_value
 from falaj.components.specification.placed import DATA_CLASSES, ENVIRONMENTS
 
 DISTRIBUTIONS: Final = ("eks", "aks", "existing")

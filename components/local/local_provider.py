@@ -1,10 +1,12 @@
-"""The explicit provider of a local stack; default providers are disabled."""
+"""The provider ``falaj-local``: its explicit resource, and those that the components register."""
 
-from typing import TypedDict
+from collections.abc import Mapping
+from typing import Any, TypedDict
 
 import pulumi
 
 from falaj.components.specification.described import described
+from falaj.components.specification.property_names import camel, engine_inputs, snake
 
 
 @described
@@ -22,3 +24,73 @@ class LocalProvider(pulumi.ProviderResource):
         self, name: str, args: LocalProviderArgs, opts: pulumi.ResourceOptions | None = None
     ) -> None:
         super().__init__("falaj-local", name, {"site": args["site"]}, opts)
+
+
+# The custom resources of the provider ``falaj-local``, as the components register them.
+
+_PACKAGE = "falaj-local"
+
+
+class LocalResource(pulumi.CustomResource):
+    """One resource of the provider; its outputs are looked up by their Python names.
+
+    Args:
+        type_name: the resource's type, for example ``KeyRing``.
+        name: its name in the program.
+        inputs: by Python name; None counts as left out.
+        outputs: Python names of what only the provider knows.
+        opts: options; the provider comes from the parent.
+    """
+
+    def __init__(
+        self,
+        type_name: str,
+        name: str,
+        inputs: Mapping[str, Any],
+        outputs: tuple[str, ...],
+        opts: pulumi.ResourceOptions,
+    ) -> None:
+        # An output has to be named here to be filled in; None is not sent.
+        properties = {**dict.fromkeys(outputs), **inputs}
+        super().__init__(f"{_PACKAGE}:index:{type_name}", name, properties, opts)
+
+    def translate_input_property(self, prop: str) -> str:
+        """From Python's spelling to the engine's."""
+        return camel(prop)
+
+    def translate_output_property(self, prop: str) -> str:
+        """From the engine's spelling to Python's."""
+        return snake(prop)
+
+    def value(self, name: str) -> pulumi.Output[Any]:
+        """An input or output by its Python name."""
+        return getattr(self, name)
+
+
+class LocalComponent(pulumi.ComponentResource):
+    """A component over one resource: a stable name and place in the tree for programs.
+
+    Args:
+        type_name: the resource's type; the component's is ``falaj:local:<type>``.
+        name: its name in the program.
+        args: the arguments, by Python name.
+        outputs: Python names of the resource's outputs.
+        opts: options; without a provider in them or in the parent the engine refuses the resource.
+    """
+
+    def __init__(
+        self,
+        type_name: str,
+        name: str,
+        args: Mapping[str, Any],
+        outputs: tuple[str, ...],
+        opts: pulumi.ResourceOptions | None,
+    ) -> None:
+        given = {key: value for key, value in args.items() if value is not None}
+        super().__init__(f"falaj:local:{type_name}", name, engine_inputs(given), opts)
+        self._resource = LocalResource(
+            type_name, name, given, outputs, pulumi.ResourceOptions(parent=self)
+        )
+
+    def _output(self, name: str) -> pulumi.Output[Any]:
+        return self._resource.value(name)

@@ -4,7 +4,7 @@ from typing import Any, NotRequired, TypedDict
 
 import pulumi
 
-from falaj.components.local._resource import LocalComponent
+from falaj.components.local.local_provider import LocalComponent
 from falaj.components.specification.described import described
 
 

@@ -10,10 +10,14 @@ from annotated_types import Len
 from falaj.components.specification.argument_errors import ArgumentErrors
 from falaj.components.specification.arguments import Default
 from falaj.components.specification.described import described
-from falaj.components.specification.forms import EMAIL, MOST_EMAILS
-from falaj.components.specification.limits import TextRule
-from falaj.components.specification.placed import Placed, PlacedArgs, check_placed
-from falaj.components.specification.retention import LOG_DAYS, log_days
+from falaj.components.specification.limits import EMAIL, MOST_EMAILS, TextRule
+from falaj.components.specification.placed import (
+    LOG_DAYS,
+    Placed,
+    PlacedArgs,
+    check_placed,
+    log_days,
+)
 
 #: https://docs.aws.amazon.com/guardduty/latest/APIReference/API_GetDetector.html
 DETECTOR = TextRule(

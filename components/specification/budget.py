@@ -9,8 +9,7 @@ from annotated_types import Len
 from falaj.components.specification.argument_errors import ArgumentErrors
 from falaj.components.specification.arguments import Default
 from falaj.components.specification.described import described
-from falaj.components.specification.forms import EMAIL, MOST_EMAILS
-from falaj.components.specification.limits import Between, TextRule
+from falaj.components.specification.limits import EMAIL, MOST_EMAILS, Between, TextRule
 from falaj.components.specification.placed import Placed, PlacedArgs, check_placed
 
 #: Azure takes five alerts, one of which is the forecast's; AWS ten: https://learn.microsoft.com/

@@ -11,14 +11,22 @@ from falaj.components.specification.address_plan import PRIVATE
 from falaj.components.specification.argument_errors import ArgumentErrors
 from falaj.components.specification.arguments import Default
 from falaj.components.specification.described import described
-from falaj.components.specification.forms import NAME
-from falaj.components.specification.kubernetes_version import DEFAULT as DEFAULT_VERSION
-from falaj.components.specification.kubernetes_version import VERSIONS
+from falaj.components.specification.limits import (
+    DEFAULT_KUBERNETES_VERSION,
+    KUBERNETES_VERSIONS,
+    NAME,
+)
 from falaj.components.specification.machine_choice import checked_subnets
-from falaj.components.specification.placed import Placed, PlacedArgs, check_placed
-from falaj.components.specification.principals import checked_principals
-from falaj.components.specification.retention import LOG_DAYS, log_days
-from falaj.components.specification.zones import chosen_zones, region_zones
+from falaj.components.specification.placed import (
+    LOG_DAYS,
+    Placed,
+    PlacedArgs,
+    check_placed,
+    checked_principals,
+    chosen_zones,
+    log_days,
+    region_zones,
+)
 
 
 @described
@@ -56,7 +64,9 @@ class ClusterArgs(PlacedArgs):
     nobody, not even who makes it; whoever manages it in the cloud can let somebody in."""
     viewers: NotRequired[list[str]]
     """Principals that may read, secrets excepted. Default: nobody."""
-    kubernetes_version: NotRequired[Annotated[str, VERSIONS, Default(DEFAULT_VERSION)]]
+    kubernetes_version: NotRequired[
+        Annotated[str, KUBERNETES_VERSIONS, Default(DEFAULT_KUBERNETES_VERSION)]
+    ]
     """Minor version."""
     service_cidr: NotRequired[Annotated[str, Default("172.20.0.0/16")]]
     """Range of service addresses, outside of the network's."""

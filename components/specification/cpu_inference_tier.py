@@ -24,9 +24,14 @@ from falaj.components.specification.machine_choice import (
     machine_zones,
 )
 from falaj.components.specification.node_pools import checked_name
-from falaj.components.specification.placed import Placed, PlacedArgs, check_placed
-from falaj.components.specification.retention import LOG_DAYS, log_days
-from falaj.components.specification.zones import chosen_zones
+from falaj.components.specification.placed import (
+    LOG_DAYS,
+    Placed,
+    PlacedArgs,
+    check_placed,
+    chosen_zones,
+    log_days,
+)
 
 _INSTANCES_ONLY = ("int8", "machine", "machine_image")
 _AWS_NEEDS = ("repository_id",)

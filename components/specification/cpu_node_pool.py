@@ -20,27 +20,25 @@ from falaj.components.specification.machine_choice import (
     machine_notes,
     machine_zones,
 )
-from falaj.components.specification.node_labels import (
-    CAPACITY,
-    FLAVOR,
-    POOL,
-    SYSTEM,
-    checked_labels,
-    checked_taints,
-)
-from falaj.components.specification.node_labels import INT8 as INT8_LABEL
 from falaj.components.specification.node_pools import (
+    CAPACITY,
     CEILING,
     DISK_GIB,
+    FLAVOR,
     NODES,
+    POOL,
+    SYSTEM,
     NodePoolArgs,
     NodePoolSpec,
+    checked_labels,
     checked_pool_name,
     checked_size,
+    checked_taints,
     refuse_spot_for,
     refuse_unavailable_spot,
     refuse_unsold_capacity,
 )
+from falaj.components.specification.node_pools import INT8 as INT8_LABEL
 from falaj.components.specification.placed import check_placed
 
 CAPACITIES = OneOf(

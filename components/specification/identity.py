@@ -11,8 +11,12 @@ from falaj.components.specification.argument_errors import ArgumentErrors
 from falaj.components.specification.arguments import Default
 from falaj.components.specification.described import described
 from falaj.components.specification.limits import Between, OneOf
-from falaj.components.specification.placed import Placed, PlacedArgs, check_placed
-from falaj.components.specification.principals import checked_principals
+from falaj.components.specification.placed import (
+    Placed,
+    PlacedArgs,
+    check_placed,
+    checked_principals,
+)
 
 PROVISIONER = "provisioner"
 TRAINER = "trainer"

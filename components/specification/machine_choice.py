@@ -9,8 +9,7 @@ from falaj.components import catalogue
 from falaj.components.specification.argument_errors import ArgumentErrors
 from falaj.components.specification.arguments import with_defaults
 from falaj.components.specification.limits import Between, OneOf
-from falaj.components.specification.placed import Placed
-from falaj.components.specification.zones import chosen_zones, region_zones
+from falaj.components.specification.placed import Placed, chosen_zones, region_zones
 
 INT8 = OneOf(("amx", "vnni", "i8mm", "any"))
 ARCHITECTURES = OneOf(("x86_64", "arm64"))

@@ -13,9 +13,16 @@ from falaj.components.specification.arguments import Default
 from falaj.components.specification.cluster import POD_CIDR
 from falaj.components.specification.described import described
 from falaj.components.specification.limits import OneOf, TextRule
-from falaj.components.specification.placed import Placed, PlacedArgs, check_placed
-from falaj.components.specification.retention import LOG_DAYS, log_days
-from falaj.components.specification.zones import REGIONAL, chosen_zones, region_zones
+from falaj.components.specification.placed import (
+    LOG_DAYS,
+    REGIONAL,
+    Placed,
+    PlacedArgs,
+    check_placed,
+    chosen_zones,
+    log_days,
+    region_zones,
+)
 
 CLUSTER = "cluster"
 SERVING = "serving"

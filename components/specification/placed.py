@@ -1,5 +1,6 @@
 """What every component takes: its place in the country, and whom it belongs to."""
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, NotRequired, TypedDict
@@ -7,14 +8,15 @@ from typing import Annotated, Any, NotRequired, TypedDict
 from falaj.components import catalogue
 from falaj.components.specification.argument_errors import ArgumentErrors
 from falaj.components.specification.arguments import Default, Example
-from falaj.components.specification.forms import (
+from falaj.components.specification.limits import (
     DATA_CLASS,
     DEFAULT_ENVIRONMENT,
     ENVIRONMENT,
     TAG_VALUE,
     TENANT,
+    Between,
+    OneOf,
 )
-from falaj.components.specification.limits import OneOf
 
 ENVIRONMENTS = ENVIRONMENT.values
 DATA_CLASSES = DATA_CLASS.values
@@ -106,3 +108,111 @@ def _place(
         stamp = OneOf((place.status.as_of.isoformat(),))
         errors.say("acknowledge_degraded", str(error), limit=stamp)
     return place
+
+
+# Which zones a component uses: named by the user, or all that are not reported as impaired.
+
+#: Stands for the whole region where it has no zones.
+REGIONAL = "regional"
+
+
+def region_zones(place: catalogue.Place) -> tuple[str, ...]:
+    """All zones of a region as its cloud's resources name them; `REGIONAL` where it has none.
+
+    AWS is given zone ids (``mec1-az1``), since letters mean something else in each account; Azure
+    numbers (``1``).
+    """
+    if place.cloud == "azure":
+        names = tuple(zone.name or zone.id for zone in place.zones)
+    else:
+        names = tuple(zone.id for zone in place.zones)
+    return names or (REGIONAL,)
+
+
+def chosen_zones(
+    placed: Placed, args: Mapping[str, Any], errors: ArgumentErrors
+) -> tuple[str, ...]:
+    """The zones of the argument ``zones``, in the region's order.
+
+    Default: every zone that is not reported as impaired; all, where each of them is (who gets here
+    has acknowledged the region's status).
+    """
+    known = region_zones(placed.place)
+    if args.get("zones") is None:
+        return _sound(placed.place, known)
+    given = errors.texts("zones", args["zones"])
+    for position, zone in enumerate(given):
+        if zone not in known:
+            errors.add(f"zones[{position}]", zone, OneOf(known))
+    if not given:
+        errors.add("zones", args["zones"], f"at least one of {', '.join(known)}")
+    return tuple(zone for zone in known if zone in given)
+
+
+def _sound(place: catalogue.Place, known: tuple[str, ...]) -> tuple[str, ...]:
+    impaired = set(place.status.impaired_zones)
+    sound = tuple(zone for zone in known if zone not in impaired)
+    return sound or known
+
+
+# Who somebody is in a cloud: the principals that duties and keys are given to.
+
+_AWS = re.compile(r"^arn:aws:iam::\d{12}:(?:role|user)/(?:[\x21-\x7e]{1,512}/)?[\w+=,.@-]{1,64}$")
+_AZURE = re.compile(r"^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$")
+
+
+def checked_principals(
+    cloud: str, argument: str, value: object, errors: ArgumentErrors
+) -> tuple[str, ...]:
+    """A list of principals: ARNs of roles or users; object ids of Entra principals.
+
+    Never everybody, a whole account or a session: each is somebody who can be held to account.
+    """
+    found: list[str] = []
+    for position, given in enumerate(errors.texts(argument, value)):
+        at = f"{argument}[{position}]"
+        principal = given if cloud == "aws" else given.lower()
+        if cloud == "aws" and ("*" in principal or not _AWS.match(principal)):
+            errors.add(
+                at,
+                given,
+                "the ARN of a role or user, such as arn:aws:iam::000000000000:role/platform",
+                "name the role itself, not a session of it, an account or '*'",
+            )
+        elif cloud == "azure" and not _AZURE.match(principal):
+            errors.add(
+                at, given, "the object id (a GUID) of an Entra group, user or service principal"
+            )
+        elif principal in found:
+            errors.add(at, given, "each only once", "leave out the second")
+        else:
+            found.append(principal)
+    return tuple(found)
+
+
+# How long logs can be kept where they are searched.
+
+#: What a CloudWatch log group takes: https://docs.aws.amazon.com/AmazonCloudWatchLogs/latest/
+#: APIReference/API_PutRetentionPolicy.html
+_AWS_DAYS = (
+    *(1, 3, 5, 7, 14, 30, 60, 90, 120, 150, 180, 365, 400, 545, 731),
+    *(1096, 1827, 2192, 2557, 2922, 3288, 3653),
+)
+#: What a Log Analytics workspace keeps for interactive use:
+#: https://learn.microsoft.com/azure/azure-monitor/logs/data-retention-configure
+_AZURE_DAYS = range(30, 731)
+#: What one of the clouds takes at least.
+LOG_DAYS = Between(min(_AWS_DAYS[0], _AZURE_DAYS[0]), max(_AWS_DAYS[-1], _AZURE_DAYS[-1]))
+
+
+def log_days(cloud: str, argument: str, value: object, errors: ArgumentErrors) -> int:
+    """Days of retention that the cloud's log store takes; what was given where it was refused."""
+    allowed = _AWS_DAYS if cloud == "aws" else _AZURE_DAYS
+    days = errors.whole(argument, value, allowed[0], allowed[-1])
+    if days not in allowed:
+        near = next(each for each in allowed if each >= days)
+        errors.add(
+            argument, value, ", ".join(map(str, allowed)), f"{near} is the next longer",
+            limit=OneOf((near,)),
+        )  # fmt: skip
+    return days

@@ -10,8 +10,13 @@ from falaj.components.specification.argument_errors import ArgumentErrors
 from falaj.components.specification.arguments import Default
 from falaj.components.specification.described import described
 from falaj.components.specification.limits import Between, ByCloud, OneOf
-from falaj.components.specification.placed import Placed, PlacedArgs, check_placed
-from falaj.components.specification.zones import chosen_zones, region_zones
+from falaj.components.specification.placed import (
+    Placed,
+    PlacedArgs,
+    check_placed,
+    chosen_zones,
+    region_zones,
+)
 
 LUSTRE = "lustre"
 NETAPP = "netapp"

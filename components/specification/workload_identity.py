@@ -9,9 +9,8 @@ import pulumi
 
 from falaj.components.specification.argument_errors import ArgumentErrors
 from falaj.components.specification.described import described
-from falaj.components.specification.forms import OBJECT
 from falaj.components.specification.identity import DEPLOYER, TRAINER
-from falaj.components.specification.limits import OneOf
+from falaj.components.specification.limits import OBJECT, OneOf
 from falaj.components.specification.placed import Placed, PlacedArgs, check_placed
 
 #: Duties of pods: what people do beside these is not done by pods.

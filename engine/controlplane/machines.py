@@ -180,7 +180,7 @@ def _sharing(text: str, machine: Machine) -> str:
 
 # Simulated nodes as the API server gets them: labels, taints, what they offer.
 
-#: The names that Falaj's pools set (components/specification/node_labels.py, which the engine
+#: The names that Falaj's pools set (components/specification/node_pools.py, which the engine
 #: doesn't import); a test compares them.
 PREFIX = "falaj.io/"
 GPU_TAINT = {"key": "nvidia.com/gpu", "value": "present", "effect": "NoSchedule"}

@@ -7,7 +7,7 @@ import re
 from functools import lru_cache
 from typing import Final
 
-from falaj.components.catalogue.clusters.addresses import PRIVATE_SUFFIXES
+from falaj.components.catalogue.clusters import PRIVATE_SUFFIXES
 from falaj.components.catalogue.region_names import AZURE_LOCATIONS, regions_in
 from falaj.policies.model import Settings, text
 

@@ -16,7 +16,7 @@ from typing import Any, Final
 
 import yaml
 
-from falaj.components.catalogue.clusters.isolation import SYSTEM
+from falaj.components.catalogue.clusters import SYSTEM_NAMESPACES
 from falaj.policies.model import (
     ABSENT,
     Finding,
@@ -356,7 +356,7 @@ class Level(IntEnum):
 
 def is_system(namespace: object) -> bool:
     """Whether a namespace is one of the system's own; what can't be seen isn't."""
-    return isinstance(namespace, str) and namespace in SYSTEM
+    return isinstance(namespace, str) and namespace in SYSTEM_NAMESPACES
 
 
 def level_of(manifest: Manifest) -> Level:

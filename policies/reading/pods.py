@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from functools import wraps
 from typing import Any, Final
 
-from falaj.components.catalogue.clusters.pod_rules import Field, PodRule, Value
+from falaj.components.catalogue.pod_rules import Field, PodRule, Value
 from falaj.policies.model import (
     ABSENT,
     Check,

@@ -12,15 +12,16 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from falaj.components.catalogue.clusters.addresses import DOMAINS, OWN_RANGES
-from falaj.components.catalogue.clusters.load_balancers import (
-    ADDRESSES,
+from falaj.components.catalogue.clusters import (
     AWS_TYPE,
     INTERNAL_CLASSES,
     INTERNAL_TYPES,
-    KINDS,
-    SCHEMES,
-    SWITCHES,
+    LOAD_BALANCER_ADDRESSES,
+    LOAD_BALANCER_KINDS,
+    LOAD_BALANCER_SCHEMES,
+    LOAD_BALANCER_SWITCHES,
+    OWN_RANGES,
+    TOP_LEVEL_DOMAINS,
 )
 from falaj.policies.model import (
     ABSENT,
@@ -106,21 +107,25 @@ def annotation_path(service: Service, key: str) -> str:
 def public_because(service: Service) -> tuple[str, str] | None:
     """Why a load balancer is public, with the path that says so; None where it is internal."""
     given = service.annotations if isinstance(service.annotations, Mapping) else {}
-    for key in SWITCHES:
+    for key in LOAD_BALANCER_SWITCHES:
         if is_false(given.get(key)):
             return annotation_path(service, key), "it is said not to be internal"
-    for key in SCHEMES:
+    for key in LOAD_BALANCER_SCHEMES:
         if key in given and given[key] is not None:
             if text(given[key]) == "internal":
                 return None
             return annotation_path(service, key), "its scheme isn't internal"
-    internal = any(is_true(given.get(key)) for key in SWITCHES)
-    internal = internal or text(given.get(SWITCHES[0])) == "0.0.0.0/0"
-    internal = internal or any(text(given.get(key)).lower() == word for key, word in KINDS.items())
+    internal = any(is_true(given.get(key)) for key in LOAD_BALANCER_SWITCHES)
+    internal = internal or text(given.get(LOAD_BALANCER_SWITCHES[0])) == "0.0.0.0/0"
+    internal = internal or any(
+        text(given.get(key)).lower() == kind for key, kind in LOAD_BALANCER_KINDS.items()
+    )
     internal = internal or text(given.get(AWS_TYPE)) in INTERNAL_TYPES
     internal = internal or text(get(service.body, "loadBalancerClass")) in INTERNAL_CLASSES
     addresses = [text(get(service.body, "loadBalancerIP"))]
-    addresses += [part for key in ADDRESSES for part in text(given.get(key)).split(",")]
+    addresses += [
+        part for key in LOAD_BALANCER_ADDRESSES for part in text(given.get(key)).split(",")
+    ]
     named = [each for each in addresses if each.strip()]
     if internal or (named and all(is_own_address(each) for each in named)):
         return None
@@ -132,7 +137,7 @@ def hidden_annotation(service: Service) -> tuple[str, Any] | None:
     if is_unknown(service.annotations):
         return service.annotations_at, service.annotations
     given = service.annotations if isinstance(service.annotations, Mapping) else {}
-    for key in (*SCHEMES, *SWITCHES, *KINDS, AWS_TYPE):
+    for key in (*LOAD_BALANCER_SCHEMES, *LOAD_BALANCER_SWITCHES, *LOAD_BALANCER_KINDS, AWS_TYPE):
         if is_unknown(given.get(key)):
             return annotation_path(service, key), given[key]
     for key in ("loadBalancerClass", "loadBalancerIP"):
@@ -168,4 +173,9 @@ def is_cluster_name(host: str) -> bool:
     Two labels, of which the last isn't a domain that companies register names in.
     """
     name, _, last = host.partition(".")
-    return bool(name) and bool(_LABEL.fullmatch(last)) and len(last) > 2 and last not in DOMAINS
+    return (
+        bool(name)
+        and bool(_LABEL.fullmatch(last))
+        and len(last) > 2
+        and last not in TOP_LEVEL_DOMAINS
+    )

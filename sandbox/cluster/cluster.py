@@ -26,7 +26,7 @@ from falaj.sandbox.errors import SandboxError
 from falaj.sandbox.properties import filled
 from falaj.sandbox.store import Store
 from falaj.wire import Unknown, has_unknown
-from falaj.wire.changes import PropertyChange
+from falaj.wire.values import PropertyChange
 
 _MANAGER: Final = "__fieldManager"
 _IMPORTED: Final = "__imported"

@@ -12,7 +12,7 @@ from falaj.sandbox.clouds.model import Properties
 from falaj.sandbox.cluster import objects, readiness
 from falaj.sandbox.cluster.connection import ApiError, Connection, retried
 from falaj.sandbox.cluster.objects import Address, Object
-from falaj.wire.changes import PropertyChange
+from falaj.wire.values import PropertyChange
 
 
 class Requests:

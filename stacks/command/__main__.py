@@ -18,7 +18,7 @@ from falaj.stacks.errors import StackError
 #: loaded has raised nothing.
 _REFUSALS: Final = {
     "falaj.policies.model.settings": "PolicyError",
-    "falaj.components.catalogue.errors": "CatalogueError",
+    "falaj.components.catalogue.sources": "CatalogueError",
 }
 
 

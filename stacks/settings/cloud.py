@@ -35,7 +35,8 @@ from falaj.components.specification import (
 )
 from falaj.components.specification.cpu_inference_tier import CpuInferenceTierArgs
 from falaj.components.specification.cpu_node_pool import CpuNodePoolArgs
-from falaj.components.specification.forms import (
+from falaj.components.specification.gpu_node_pool import GpuNodePoolArgs
+from falaj.components.specification.limits import (
     DATA_CLASS,
     DEFAULT_ENVIRONMENT,
     DIGEST,
@@ -44,9 +45,9 @@ from falaj.components.specification.forms import (
     REGISTRY,
     TAG_VALUE,
     TENANT,
+    OneOf,
+    TextRule,
 )
-from falaj.components.specification.gpu_node_pool import GpuNodePoolArgs
-from falaj.components.specification.limits import OneOf, TextRule
 from falaj.policies.model.settings import Host, Site
 from falaj.policies.model.settings import Settings as PackSettings
 from falaj.stacks.settings.derived import cloud_section

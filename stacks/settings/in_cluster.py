@@ -17,7 +17,7 @@ from falaj.components.kubernetes.storage_classes import StorageClassesArgs
 from falaj.components.kubernetes.sweep import SweepArgs
 from falaj.components.kubernetes.tenant import TenantArgs
 from falaj.components.kubernetes.training_job import TrainingJobArgs
-from falaj.components.specification.forms import TENANT, WORKLOAD
+from falaj.components.specification.limits import TENANT, WORKLOAD
 from falaj.stacks.settings.cloud import InClusterSettings
 from falaj.stacks.settings.derived import component_section, nested_section
 from falaj.stacks.settings.section import Section

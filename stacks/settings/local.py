@@ -8,8 +8,7 @@ from typing import Annotated, ClassVar, Final, Literal
 from pydantic import Field
 
 from falaj.components.nearest import nearest
-from falaj.components.specification.forms import DATA_CLASS
-from falaj.components.specification.limits import Between, TextRule
+from falaj.components.specification.limits import DATA_CLASS, Between, TextRule
 from falaj.components.specification.workload_bounds import bound
 from falaj.stacks.settings.problems import Action, Drop, Finding, Put, format_value
 from falaj.stacks.settings.section import Section

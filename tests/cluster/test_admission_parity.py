@@ -13,7 +13,7 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
-from falaj.components.catalogue.clusters.pod_rules import POD_RULES, Field, Value
+from falaj.components.catalogue.pod_rules import POD_RULES, Field, Value
 from falaj.components.kubernetes.admission.policy import Policy, manifests
 from falaj.components.kubernetes.admission.workloads import SHAPES, check_of
 from falaj.components.kubernetes.residency import check, policies

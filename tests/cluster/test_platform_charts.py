@@ -15,7 +15,7 @@ import pytest
 import yaml
 
 from falaj.components.kubernetes.addons.installation import installations
-from falaj.components.specification.kubernetes_version import DEFAULT as KUBERNETES
+from falaj.components.specification.limits import DEFAULT_KUBERNETES_VERSION as KUBERNETES
 from falaj.engine.controlplane import binaries
 from falaj.engine.gobuild import module_folders
 from falaj.engine.oci import ensure

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from falaj.sandbox.properties import compare
 from falaj.wire import UNKNOWN
-from falaj.wire.changes import ChangeKind, PropertyChange
+from falaj.wire.values import ChangeKind, PropertyChange
 
 
 @pytest.mark.parametrize(

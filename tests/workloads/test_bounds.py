@@ -8,7 +8,7 @@ from typing import Any, get_args, get_type_hints
 
 import pytest
 
-from falaj.components.local.machine.errors import InvalidInputsError
+from falaj.components.local.machine import InvalidInputsError
 from falaj.components.local.provider.fields import Table, check
 from falaj.components.local.provider.resources.dataset import DatasetHandler
 from falaj.components.local.provider.resources.inference_service import InferenceServiceHandler

@@ -16,7 +16,7 @@ from falaj.components.kubernetes.addons.addon import (
     Values,
     resources,
 )
-from falaj.components.specification.node_labels import FABRIC, GPU_TAINT
+from falaj.components.specification.node_pools import FABRIC, GPU_TAINT
 
 _NAMESPACE: Final = "efa-device-plugin"
 

@@ -21,8 +21,8 @@ from falaj.components.kubernetes.addons.addon import (
     Values,
     resources,
 )
-from falaj.components.specification.gpu_sharing import LEAST_SLICES, MOST_SLICES, Sharing
-from falaj.components.specification.node_labels import GPU_TAINT
+from falaj.components.specification.gpu_node_pool import LEAST_SLICES, MOST_SLICES, Sharing
+from falaj.components.specification.node_pools import GPU_TAINT
 
 _NAMESPACE: Final = "gpu-operator"
 _PROFILES: Final = "falaj-sharing"

@@ -27,7 +27,7 @@ from falaj.components.kubernetes.bill_of_materials import resolve
 from falaj.components.nearest import nearest
 from falaj.components.specification.address_plan import private_ranges
 from falaj.components.specification.argument_errors import ArgumentErrors
-from falaj.components.specification.kubernetes_version import DEFAULT as KUBERNETES
+from falaj.components.specification.limits import DEFAULT_KUBERNETES_VERSION as KUBERNETES
 
 #: Above every tenant's priorities; 1,000,000,000 is the most that users' classes may have.
 _PRIORITY: Final = 1_000_000

@@ -19,7 +19,7 @@ from falaj.components.kubernetes.addons.addon import (
     Values,
     resources,
 )
-from falaj.components.specification.node_labels import FABRIC
+from falaj.components.specification.node_pools import FABRIC
 
 _NAMESPACE: Final = "network-operator"
 #: PCI vendor of Mellanox: https://pci-ids.ucw.cz/read/PC/15b3

@@ -4,7 +4,12 @@ Nobody is given what makes them somebody else, and nothing is for everybody. Exe
 made, and marks of all are changed, by who may change policies.
 """
 
-from falaj.components.catalogue.clusters.rights import ESCALATIONS, EVERYBODY, HARMLESS, READS
+from falaj.components.catalogue.clusters import (
+    ESCALATIONS,
+    EVERYBODY_NAMES,
+    PUBLIC_ROLES,
+    READ_VERBS,
+)
 from falaj.components.kubernetes._placed import DATA_CLASS_LABEL, TENANT_LABEL
 from falaj.components.kubernetes.admission.policy import (
     ACCOUNTS,
@@ -97,7 +102,7 @@ def _secrets() -> Check:
         "kubernetes-rbac-secrets",
         'variables.rules.filter(r, "secrets" in r.?resources.orValue([]) && '
         'r.?apiGroups.orValue([""]).exists(g, g in ["", "*"]) && '
-        f"r.verbs.exists(v, v in {texts(READS)}) && size(r.?resourceNames.orValue([])) == 0)"
+        f"r.verbs.exists(v, v in {texts(READ_VERBS)}) && size(r.?resourceNames.orValue([])) == 0)"
         '.map(r, r.verbs.join("/"))',
         "the role reads all secrets",
         "verb get with resourceNames",
@@ -108,7 +113,8 @@ def _secrets() -> Check:
 def _bindings(name: str, resource: str, scope: ClusterScope, trusted: frozenset[str]) -> Policy:
     """Bindings; accounts of ``trusted`` namespaces may be bound to cluster-admin."""
     subjects = "object.?subjects.orValue([])"
-    of_all = f's.name in {texts(tuple(EVERYBODY))} || s.name.startsWith("system:serviceaccounts:")'
+    everybody = texts(tuple(EVERYBODY_NAMES))
+    of_all = f's.name in {everybody} || s.name.startsWith("system:serviceaccounts:")'
     default = 's.kind == "ServiceAccount" && s.name == "default"'
     said = 's.kind + " " + s.name'
     allowed = "false"
@@ -123,7 +129,7 @@ def _bindings(name: str, resource: str, scope: ClusterScope, trusted: frozenset[
         f'{subjects}.all(s, s.kind == "Group" && s.name == "system:authenticated"))'
         for namespace, role in _PUBLISHED.items()
     )
-    harmless = f"object.roleRef.name in {texts(HARMLESS)}"
+    harmless = f"object.roleRef.name in {texts(PUBLIC_ROLES)}"
     if resource == "rolebindings":
         harmless = f"({harmless} || {published})"
     named = f"size({subjects}) == 0 ? [object.roleRef.name] : {subjects}.map(s, {said})"

@@ -6,17 +6,17 @@ policies and their bindings are no part of it, since the API server asks no poli
 about them, so that nobody can lock everybody out; rights on them protect them (`access`).
 """
 
-from falaj.components.catalogue.clusters.load_balancers import (
-    ADDRESSES,
+from falaj.components.catalogue.clusters import (
     AWS_SWITCH,
     AWS_TYPE,
     AZURE_SWITCH,
     GATEWAY_SCHEMES,
     INTERNAL_CLASSES,
     INTERNAL_TYPES,
-    KINDS,
-    SCHEMES,
-    SWITCHES,
+    LOAD_BALANCER_ADDRESSES,
+    LOAD_BALANCER_KINDS,
+    LOAD_BALANCER_SCHEMES,
+    LOAD_BALANCER_SWITCHES,
 )
 from falaj.components.kubernetes.admission.policy import (
     CLUSTER,
@@ -65,7 +65,7 @@ def _is_internal(scope: ClusterScope) -> str:
     annotation = "variables.annotations"
     distribution = scope.placed.distribution
     addresses = (
-        f'([object.spec.?loadBalancerIP.orValue("")] + {texts(ADDRESSES)}'
+        f'([object.spec.?loadBalancerIP.orValue("")] + {texts(LOAD_BALANCER_ADDRESSES)}'
         f'.map(k, {annotation}[?k].orValue("")))'
     )
     parts = f'{addresses}.map(a, a.split(",")).exists(l, l.exists(a, a.trim() != ""))'
@@ -83,15 +83,15 @@ def _is_internal(scope: ClusterScope) -> str:
         return _switched((AZURE_SWITCH,), "true")
     kinds = " || ".join(
         f'{annotation}[?{text(key)}].orValue("").lowerAscii() == {text(word)}'
-        for key, word in KINDS.items()
+        for key, word in LOAD_BALANCER_KINDS.items()
     )
-    return f"{_switched(SWITCHES, 'true')} || {kinds} || {aws} || {private}"
+    return f"{_switched(LOAD_BALANCER_SWITCHES, 'true')} || {kinds} || {aws} || {private}"
 
 
 def _services(scope: ClusterScope) -> Policy:
     annotation = "variables.annotations"
     kind = 'object.spec.?type.orValue("ClusterIP")'
-    scheme = SCHEMES[0]
+    scheme = LOAD_BALANCER_SCHEMES[0]
     # The scheme decides where it is given; only AWS' controller reads it.
     by_scheme = f'{text(scheme)} in {annotation} ? {annotation}[{text(scheme)}] == "internal" : '
     internal = f"({by_scheme}({_is_internal(scope)}))"
@@ -111,7 +111,7 @@ def _services(scope: ClusterScope) -> Policy:
                 "kubernetes-public-load-balancer",
                 when(
                     f'{kind} == "LoadBalancer" && '
-                    f"({_switched(SWITCHES, 'false')} || !{internal})", kind,
+                    f"({_switched(LOAD_BALANCER_SWITCHES, 'false')} || !{internal})", kind,
                 ),
                 "the load balancer would be public", ways[scope.placed.distribution],
                 "make it internal, and publish through a guarded gateway",

@@ -14,8 +14,12 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from falaj.components import catalogue
-from falaj.components.catalogue.clusters.addresses import DOMAINS, OWN_RANGES, PRIVATE_SUFFIXES
-from falaj.components.catalogue.clusters.node_labels import REGION_KEYS, ZONE_KEYS
+from falaj.components.catalogue.clusters import (
+    OWN_RANGES,
+    PRIVATE_SUFFIXES,
+    REGION_KEYS,
+    ZONE_KEYS,
+)
 from falaj.components.kubernetes._objects import Manifest
 from falaj.components.kubernetes._placed import CLOUDS, InCluster
 
@@ -71,7 +75,7 @@ def is_own_host(host: str, pattern: str, own: Iterable[str] = ()) -> str:
     and its namespace.
     """
     service = text(r"^[^.]+\.[a-z](?:[a-z0-9-]*[a-z0-9])$")
-    domain = text(rf"\.(?:[a-z]{{2}}|{'|'.join(sorted(DOMAINS))})$")
+    domain = text(rf"\.(?:[a-z]{{2}}|{'|'.join(sorted(TOP_LEVEL_DOMAINS))})$")
     return (
         f"({is_own_address(host, own)} || (!isIP({host}) && ({host}.lowerAscii().matches("
         f"{text(pattern)}) || ({host}.lowerAscii().matches({service}) && "

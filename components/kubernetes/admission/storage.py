@@ -1,12 +1,12 @@
 """Storage: volumes with keys of one's own, in the cluster's place, by classes that are known."""
 
-from falaj.components.catalogue.clusters.storage_drivers import (
-    COPIES,
-    DRIVERS,
-    GEO,
-    PLACES,
-    PROVIDERS_OWN,
-    Driver,
+from falaj.components.catalogue.clusters import (
+    GEO_REPLICATION,
+    PLACE_PARAMETERS,
+    PROVIDER_KEYS,
+    REPLICATION_PARAMETERS,
+    STORAGE_DRIVERS,
+    StorageDriver,
 )
 from falaj.components.kubernetes.admission.policy import (
     CLUSTER,
@@ -53,8 +53,8 @@ def _has(names: tuple[str, ...], also: str = "true") -> str:
 
 
 def _keys() -> Check:
-    by_driver: dict[Driver, list[str]] = {}
-    for name, driver in DRIVERS.items():
+    by_driver: dict[StorageDriver, list[str]] = {}
+    for name, driver in STORAGE_DRIVERS.items():
         by_driver.setdefault(driver, []).append(name)
     wrong: list[str] = []
     for driver, names in by_driver.items():
@@ -62,7 +62,7 @@ def _keys() -> Check:
         if driver.switch:
             met.append(_has((driver.switch,), '{v}.trim().lowerAscii() == "true"'))
         if driver.key:
-            own = " && ".join(f"!{{v}}.contains({text(each)})" for each in PROVIDERS_OWN)
+            own = " && ".join(f"!{{v}}.contains({text(each)})" for each in PROVIDER_KEYS)
             met.append(_has((driver.key,), f'{{v}}.trim() != "" && {own}'))
         fine = f"({' && '.join(met)})" if met else ""
         instead = _has(driver.instead) if driver.instead else ""
@@ -87,13 +87,13 @@ def _stays(scope: ClusterScope) -> Check:
     region = scope.placed.region
     value = "variables.parameters[k]"
     places = (
-        f'{_LOW} in {texts(PLACES)} && {value}.split(",").exists(p, '
+        f'{_LOW} in {texts(PLACE_PARAMETERS)} && {value}.split(",").exists(p, '
         f'p.trim().lowerAscii().replace(" ", "") != {text(region)} && '
         f"!p.trim().matches({text(scope.zones)}))"
     )
     copies = (
-        f"{_LOW} in {texts(COPIES)} && {value}.upperAscii().matches("
-        f"{text(f'(?:^|_)(?:{chr(124).join(sorted(GEO))})$')})"
+        f"{_LOW} in {texts(REPLICATION_PARAMETERS)} && {value}.upperAscii().matches("
+        f"{text(f'(?:^|_)(?:{chr(124).join(sorted(GEO_REPLICATION))})$')})"
     )
     arn = "^arn:aws[a-z-]*:[a-z0-9-]*:[a-z]"
     arns = f"{value}.matches({text(arn)}) && !{value}.matches({text(_arn_of(region))})"

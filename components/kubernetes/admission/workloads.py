@@ -1,6 +1,6 @@
 """What pods are refused for: their images, reaching into their nodes, GPUs of others, tokens.
 
-The rules of `catalogue.clusters.pod_rules` are rendered; those that depend on the cluster or on
+The rules of `catalogue.pod_rules` are rendered; those that depend on the cluster or on
 several fields are written here. One policy a topic, since namespaces are exempt by topic.
 """
 
@@ -8,8 +8,8 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
-from falaj.components.catalogue.clusters.isolation import SHARED_GPU, SYSTEM_TAINTS
-from falaj.components.catalogue.clusters.pod_rules import POD_RULES, Field, PodRule
+from falaj.components.catalogue.clusters import SHARED_GPU, SYSTEM_TAINTS
+from falaj.components.catalogue.pod_rules import POD_RULES, Field, PodRule
 from falaj.components.kubernetes._placed import DATA_CLASS_LABEL
 from falaj.components.kubernetes.admission.policy import (
     ACCOUNTS,
@@ -26,7 +26,7 @@ from falaj.components.kubernetes.admission.policy import (
     texts,
     when,
 )
-from falaj.components.specification.node_labels import GPU_TAINT
+from falaj.components.specification.node_pools import GPU_TAINT
 
 # The API server gets pods by themselves, and as templates of every kind that has one. Templates
 # are judged as well, so that whoever writes one is told at once; of kinds that the cluster was

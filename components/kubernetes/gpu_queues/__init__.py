@@ -48,7 +48,7 @@ from falaj.components.kubernetes.gpu_queues.queues import (
 )
 from falaj.components.specification.argument_errors import ArgumentErrors
 from falaj.components.specification.described import described
-from falaj.components.specification.node_labels import checked_taints
+from falaj.components.specification.node_pools import checked_taints
 from falaj.components.specification.placed import DATA_CLASSES
 from falaj.components.specification.property_names import engine_inputs
 

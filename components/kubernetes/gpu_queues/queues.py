@@ -15,7 +15,7 @@ from typing import Any, Final
 from falaj.components import catalogue
 from falaj.components.kubernetes._objects import Manifest, metadata
 from falaj.components.kubernetes._placed import TENANT_LABEL, InCluster
-from falaj.components.specification.node_labels import FLAVOR, GPU_TAINT, Taint
+from falaj.components.specification.node_pools import FLAVOR, GPU_TAINT, Taint
 
 # Fractions of GPUs are counted in one currency, so that quotas and fair shares compare them. A MIG
 # slice and a whole GPU have different resource names, which Kueue can't add up. Each is therefore

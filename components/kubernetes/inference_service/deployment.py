@@ -13,7 +13,7 @@ from falaj.components.kubernetes.inference_service.arguments import (
     InferenceServiceSpec,
     Version,
 )
-from falaj.components.specification.node_labels import FLAVOR, GPU_TAINT
+from falaj.components.specification.node_pools import FLAVOR, GPU_TAINT
 
 BASE: Final = "/run/falaj"
 SECRET: Final = f"{BASE}/secret"

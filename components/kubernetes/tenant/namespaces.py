@@ -18,7 +18,7 @@ import pulumi
 from falaj.components.kubernetes._objects import Manifest, metadata
 from falaj.components.kubernetes._placed import InCluster
 from falaj.components.kubernetes.gpu_queues.queues import PRIORITIES, quantity
-from falaj.components.specification.node_labels import PREFIX
+from falaj.components.specification.node_pools import PREFIX
 
 PURPOSE_LABEL: Final = f"{PREFIX}duty"
 BUDGET_LABEL: Final = f"{PREFIX}monthly-budget-usd"

@@ -36,7 +36,7 @@ from falaj.components.kubernetes.training.pods import (
     torch,
     training_command,
 )
-from falaj.components.specification.node_labels import label_value
+from falaj.components.specification.node_pools import label_value
 
 _NAMESPACE_NAME: Final = "kubernetes.io/metadata.name"
 

@@ -11,7 +11,7 @@ from falaj.components.kubernetes._placed import CLOUDS, InCluster
 from falaj.components.kubernetes._validation import options
 from falaj.components.kubernetes.training.arguments import Placement, TopologyArgs
 from falaj.components.specification.argument_errors import ArgumentErrors
-from falaj.components.specification.node_labels import CAPACITY, FABRIC, FLAVOR, GPU_TAINT
+from falaj.components.specification.node_pools import CAPACITY, FABRIC, FLAVOR, GPU_TAINT
 
 FABRICS: Final[Mapping[str, tuple[str, ...]]] = {
     "eks": ("none", "efa"),

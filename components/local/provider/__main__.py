@@ -11,7 +11,7 @@ _HERE = Path(__file__).resolve().parent
 sys.path[:] = [entry for entry in sys.path if Path(entry or ".").resolve() != _HERE]
 
 from falaj.components.local.provider.resources import HANDLERS  # noqa: E402
-from falaj.components.local.provider.serving import serve  # noqa: E402
+from falaj.components.local.provider.servicer import serve  # noqa: E402
 
 
 def main() -> int:

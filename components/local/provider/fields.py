@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, cast
 
-from falaj.components.local.machine.errors import InvalidInput, InvalidInputsError
+from falaj.components.local.machine import InvalidInput, InvalidInputsError
 from falaj.components.nearest import nearest
 from falaj.components.specification.limits import plain_number
 from falaj.components.specification.workload_bounds import bound
@@ -236,3 +236,20 @@ def optional(values: Mapping[str, Value], key: str) -> str | int | float | None:
 def known(values: Mapping[str, Value], *keys: str) -> bool:
     """Whether all of these values are known and there."""
     return all(values.get(key, UNKNOWN) is not UNKNOWN for key in keys)
+
+
+# Inputs that several resource types share.
+
+SITE = Field("path", "Folder of the stack's site (Workspace.path).", required=True, replaces=True)
+
+#: A DNS label (RFC 1123): it ends up in folder names, URLs and certificate names.
+NAME_PATTERN = r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?"
+NAME_HINT = "up to 63 lower-case letters, digits and inner hyphens"
+
+RETAIN = Field(
+    "flag",
+    "Keep it when it is replaced or destroyed; a later one with the same content adopts it.",
+    default=False,
+)
+
+KEYRING = Field("path", "Folder of the key ring (KeyRing.path); without it nothing is sealed.")

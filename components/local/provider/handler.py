@@ -13,10 +13,53 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import ClassVar
 
-from falaj.components.local.machine.errors import StoppedError
+from falaj.components.local.machine import StoppedError
 from falaj.components.local.provider import fields
-from falaj.components.local.provider.site import Site
 from falaj.wire.values import UNKNOWN, Value, Values, has_unknown
+
+# The folders of a stack's site, and nothing but their names.
+
+
+@dataclass(frozen=True)
+class Site:
+    """Where everything of a stack lies.
+
+    Attributes:
+        path: the site's own folder, absolute.
+    """
+
+    path: Path
+
+    @property
+    def keyring(self) -> Path:
+        """Key-encryption keys, signing key, token key."""
+        return self.path / "keyring"
+
+    @property
+    def pki(self) -> Path:
+        """Certificates and their private keys."""
+        return self.path / "pki"
+
+    @property
+    def datasets(self) -> Path:
+        """Snapshots of datasets, one folder for each digest."""
+        return self.path / "datasets"
+
+    @property
+    def runs(self) -> Path:
+        """Training runs, one folder for each digest."""
+        return self.path / "runs"
+
+    @property
+    def registry(self) -> Path:
+        """Published packages."""
+        return self.path / "registry"
+
+    @property
+    def services(self) -> Path:
+        """Inference services, one folder for each name."""
+        return self.path / "service"
+
 
 Report = Callable[[str, bool], None]
 """Shows a message beside the resource: the text, and whether it is only a passing status."""

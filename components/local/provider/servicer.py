@@ -1,23 +1,158 @@
-"""The local provider: finds the handler of a resource's type and runs it in a thread."""
+"""The plugin's process: finds the handler of a resource's type and runs it in a thread.
+
+It ends when the engine is gone, shows messages beside the resource that they are about, and writes
+internal errors down in the site's log.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import hashlib
 import json
+import os
+import secrets
+import sys
 import threading
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, Final, TypeVar
 
-from falaj.components.local.machine.errors import InvalidInput, InvalidInputsError, LocalError
-from falaj.components.local.provider import claims, fields, schema
-from falaj.components.local.provider.faults import record_fault
+import grpc
+from pulumi.runtime.proto import engine_pb2, engine_pb2_grpc
+
+from falaj.components.local import machine
+from falaj.components.local.machine import InvalidInput, InvalidInputsError, LocalError
+from falaj.components.local.provider import fields
 from falaj.components.local.provider.handler import Change, Context, Handler
-from falaj.wire.changes import ChangeKind, PropertyChange
+from falaj.wire import servicer as wire
 from falaj.wire.servicer import Failure, Servicer
-from falaj.wire.values import Values
+from falaj.wire.values import ChangeKind, PropertyChange, Values
+
+# Claims: when a resource is replaced by one that comes to the same folder (the same digest, the
+# same name), the engine first makes the new one, which takes the folder over, and then deletes the
+# old one, which must leave the folder alone. Each creation therefore writes a claim; a deletion
+# acts only for the holder of the last one.
+
+_CLAIMS_FOLDER: Final = ".claims"
+CLAIM: Final = "claim"
+
+
+def take_claim(site: Path, type_name: str, resource_id: str) -> str:
+    """Claim what a resource has made; earlier claims end.
+
+    Raises:
+        LocalError: the claim can't be written.
+    """
+    claim = secrets.token_hex(8)
+    path = _claim_file(site, type_name, resource_id)
+    machine.make_folder(path.parent)
+    machine.write_file(path, claim.encode())
+    return claim
+
+
+def is_claim_lost(site: Path, type_name: str, resource_id: str, claim: object) -> bool:
+    """Whether a later incarnation has claimed the same things."""
+    try:
+        return _claim_file(site, type_name, resource_id).read_text(encoding="utf-8") != claim
+    except OSError:
+        return False
+
+
+def give_up_claim(site: Path, type_name: str, resource_id: str) -> None:
+    """Remove a claim after the deletion."""
+    _claim_file(site, type_name, resource_id).unlink(missing_ok=True)
+
+
+def _claim_file(site: Path, type_name: str, resource_id: str) -> Path:
+    name = hashlib.sha256(f"{type_name}\0{resource_id}".encode()).hexdigest()[:24]
+    return site / _CLAIMS_FOLDER / name
+
+
+# Where internal errors are written down.
+
+_FAULT_LOG_NAME: Final = "provider.log"
+_FAULT_LOG_LIMIT: Final = 1 << 20
+
+
+def record_fault(site: Path | None, trace: str) -> str:
+    """Append a trace to the site's log and return where it went; at most one MiB is kept.
+
+    Without a site folder (before it is made, after it is removed) the trace goes to the standard
+    error output, which the engine keeps in its own log.
+    """
+    entry = f"{datetime.now(UTC).isoformat(timespec='seconds')}\n{trace}\n"
+    if site is None or not site.is_dir():
+        sys.stderr.write(entry)
+        return "the engine's log (run with --logtostderr -v=9)"
+    path = site / _FAULT_LOG_NAME
+    try:
+        if path.exists() and path.stat().st_size > _FAULT_LOG_LIMIT:
+            path.replace(path.with_suffix(".log.1"))
+        with path.open("a", encoding="utf-8") as log:
+            log.write(entry)
+    except OSError:
+        sys.stderr.write(entry)
+        return "the engine's log (run with --logtostderr -v=9)"
+    return str(path)
+
+
+# The package's schema for other Pulumi languages and for ``pulumi package get-schema``.
+
+_JSON_TEXT = {"type": "string"}
+_JSON_TYPES: Mapping[fields.FieldType, Mapping[str, Any]] = {
+    "text": _JSON_TEXT,
+    "path": _JSON_TEXT,
+    "whole": {"type": "integer"},
+    "number": {"type": "number"},
+    "flag": {"type": "boolean"},
+    "texts": {"type": "array", "items": _JSON_TEXT},
+    "wholes": {"type": "array", "items": {"type": "integer"}},
+    "lists": {
+        "type": "object",
+        "additionalProperties": {"type": "array", "items": _JSON_TEXT},
+    },
+}
+
+
+def schema_document(
+    package: str, version: str, configuration: fields.Table, handlers: Sequence[Handler]
+) -> dict[str, Any]:
+    """The schema as JSON-ready values; see https://www.pulumi.com/docs/iac/guides/building-extending/packages/schema/."""
+    return {
+        "name": package,
+        "version": version,
+        "provider": {"inputProperties": {"site": _input_schema(configuration["site"])}},
+        "resources": {
+            f"{package}:index:{handler.type_name}": _resource_schema(handler)
+            for handler in handlers
+        },
+    }
+
+
+def _resource_schema(handler: Handler) -> dict[str, Any]:
+    inputs = {key: _input_schema(entry) for key, entry in handler.table.items()}
+    outputs = {
+        key: {"$ref": "pulumi.json#/Any", "description": summary}
+        for key, summary in handler.outputs.items()
+    }
+    return {
+        "description": handler.summary,
+        "inputProperties": inputs,
+        "requiredInputs": [key for key, entry in handler.table.items() if entry.required],
+        "properties": {**inputs, **outputs},
+    }
+
+
+def _input_schema(entry: fields.Field) -> dict[str, Any]:
+    described = {**_JSON_TYPES[entry.kind], "description": entry.summary}
+    if isinstance(entry.default, str | int | float | bool):
+        described["default"] = entry.default
+    return described
+
 
 PACKAGE = "falaj-local"
 
@@ -51,7 +186,7 @@ class LocalServicer(Servicer):
     def schema(self) -> str:
         """The package's schema, made from the handlers' tables of inputs and outputs."""
         handlers = list(self._handlers.values())
-        return json.dumps(schema.document(PACKAGE, self._version, CONFIGURATION, handlers))
+        return json.dumps(schema_document(PACKAGE, self._version, CONFIGURATION, handlers))
 
     def cancel(self) -> None:
         """Ask everything that runs to stop and keep what it has."""
@@ -136,7 +271,7 @@ class LocalServicer(Servicer):
         context = self._context(urn)
         context.stop_if_cancelled(f"the update of {context.name}")
         changed = await self._in_thread(lambda: handler.update(context, id, state, new))
-        return {**changed, claims.CLAIM: state.get(claims.CLAIM)}
+        return {**changed, CLAIM: state.get(CLAIM)}
 
     async def delete(self, urn: str, id: str, state: Values, *, seconds: float) -> None:
         """Delete a resource."""
@@ -207,13 +342,71 @@ def _kind(before: Values, now: Values, key: str) -> ChangeKind:
 
 def _create(handler: Handler, context: Context, inputs: Values) -> tuple[str, Values]:
     resource_id, outputs = handler.create(context, inputs)
-    claim = claims.take(handler.site_of(inputs).path, handler.type_name, resource_id)
-    return resource_id, {**outputs, claims.CLAIM: claim}
+    claim = take_claim(handler.site_of(inputs).path, handler.type_name, resource_id)
+    return resource_id, {**outputs, CLAIM: claim}
 
 
 def _delete(handler: Handler, context: Context, resource_id: str, state: Values) -> None:
     site = handler.site_of(state).path
-    if claims.is_lost(site, handler.type_name, resource_id, state.get(claims.CLAIM)):
+    if is_claim_lost(site, handler.type_name, resource_id, state.get(CLAIM)):
         return
     handler.delete(context, resource_id, state)
-    claims.give_up(site, handler.type_name, resource_id)
+    give_up_claim(site, handler.type_name, resource_id)
+
+
+# Messages to the engine, shown beside the resource that they are about.
+
+
+class EngineLog:
+    """Sends messages over the engine's Log call; a message that can't be sent is dropped.
+
+    Args:
+        address: the engine's address, as given on the plugin's command line.
+    """
+
+    def __init__(self, address: str) -> None:
+        self._engine = engine_pb2_grpc.EngineStub(grpc.insecure_channel(address))
+
+    def __call__(self, urn: str, message: str, passing: bool) -> None:
+        """Show `message` beside the resource; a passing one is replaced by the next."""
+        request = engine_pb2.LogRequest(
+            severity=engine_pb2.INFO, message=message, urn=urn, ephemeral=passing
+        )
+        # Progress must never make work fail: the engine may be on its way out.
+        with contextlib.suppress(grpc.RpcError):
+            self._engine.Log(request, timeout=5)
+
+
+# Runs the provider as a plugin process, and ends it when the engine is gone.
+
+VERSION: Final = "0.1.0"
+_ALIVE_EVERY_S: Final = 2.0
+_MISSED_LIMIT: Final = 3
+
+
+async def serve(engine_address: str, handlers: Sequence[Handler]) -> None:
+    """Serve until the engine ends the process, is gone itself, or a signal comes."""
+    servicer = LocalServicer(handlers, EngineLog(engine_address), VERSION)
+    # Work in threads sees the cancellation, stops its processes and keeps what it has.
+    await wire.serve(servicer, _wait_until_alone(engine_address), grace_s=60)
+
+
+async def _wait_until_alone(engine_address: str) -> None:
+    """Return when the engine no longer answers, or the parent process is gone.
+
+    An engine that was killed sends no Cancel; without this the training would go on unseen.
+    """
+    parent = os.getppid()
+    host, _, port = engine_address.rpartition(":")
+    missed = 0
+    while missed < _MISSED_LIMIT:
+        await asyncio.sleep(_ALIVE_EVERY_S)
+        if os.getppid() != parent:
+            return
+        try:
+            _, writer = await asyncio.wait_for(asyncio.open_connection(host, int(port)), 5)
+        except (OSError, TimeoutError):
+            missed += 1
+            continue
+        missed = 0
+        writer.close()

@@ -20,8 +20,8 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from falaj.components.local.machine import guard
-from falaj.components.local.machine.errors import LocalError, StoppedError
+from falaj.components.local.machine import LocalError, StoppedError
+from falaj.components.local.provider import guard
 from falaj.components.local.provider.handler import Context
 
 REFUSED: Final = 2

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from falaj.components.catalogue.clusters.load_balancers import GATEWAY_SCHEMES
+from falaj.components.catalogue.clusters import GATEWAY_SCHEMES
 from falaj.policies.model import (
     ABSENT,
     Context,

@@ -11,8 +11,13 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from falaj.components.catalogue.clusters.isolation import GPU_TAINT, SHARED_GPU, SYSTEM_TAINTS
-from falaj.components.catalogue.clusters.node_labels import REGION_KEYS, ZONE_KEYS
+from falaj.components.catalogue.clusters import (
+    GPU_TAINT,
+    REGION_KEYS,
+    SHARED_GPU,
+    SYSTEM_TAINTS,
+    ZONE_KEYS,
+)
 from falaj.components.catalogue.region_names import place_named
 from falaj.policies.model import (
     ABSENT,

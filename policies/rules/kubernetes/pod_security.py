@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from falaj.components.catalogue.clusters.pod_rules import APPARMOR_PROFILE, POD_RULES, Field
+from falaj.components.catalogue.pod_rules import APPARMOR_PROFILE, POD_RULES, Field
 from falaj.policies.model import (
     ABSENT,
     Context,

@@ -8,7 +8,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Final
 
-from falaj.components.catalogue.clusters.rights import ESCALATIONS, EVERYBODY, HARMLESS, READS
+from falaj.components.catalogue.clusters import (
+    ESCALATIONS,
+    EVERYBODY_NAMES,
+    PUBLIC_ROLES,
+    READ_VERBS,
+)
 from falaj.policies.model import (
     ABSENT,
     Context,
@@ -121,7 +126,7 @@ def secrets(resource: Resource, context: Context) -> Iterator[Finding]:
         yield from _hidden_rules(manifest)
         for index, each in enumerate(items(manifest.get("rules"))):
             names = get(each, "resourceNames")
-            verbs = {text(one).lower() for one in items(get(each, "verbs"))} & READS
+            verbs = {text(one).lower() for one in items(get(each, "verbs"))} & READ_VERBS
             if not verbs or is_unknown(names) or items(names):
                 continue
             for inner, one in enumerate(items(get(each, "resources"))):
@@ -175,7 +180,7 @@ def cluster_admin(resource: Resource, context: Context) -> Iterator[Finding]:
 def subjects(resource: Resource, context: Context) -> Iterator[Finding]:
     """Not to everybody, and not to a namespace's default service account."""
     for manifest in _bindings(resource):
-        if text(manifest.get("roleRef.name")) in HARMLESS:
+        if text(manifest.get("roleRef.name")) in PUBLIC_ROLES:
             continue
         for index, each in enumerate(items(manifest.get("subjects"))):
             path = f"subjects[{index}].name"
@@ -185,8 +190,8 @@ def subjects(resource: Resource, context: Context) -> Iterator[Finding]:
                 if not context.referred(resource, manifest.path(path)):
                     yield manifest.indeterminate(path, f"who it is {hidden.reason}")
                 continue
-            who = EVERYBODY.get(text(name)) or (
-                EVERYBODY["system:serviceaccounts"]
+            who = EVERYBODY_NAMES.get(text(name)) or (
+                EVERYBODY_NAMES["system:serviceaccounts"]
                 if text(name).startswith("system:serviceaccounts:")
                 else ""
             )

@@ -12,13 +12,13 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from falaj.components.catalogue.clusters.storage_drivers import (
-    COPIES,
-    DRIVERS,
-    GEO,
-    PLACES,
-    PROVIDERS_OWN,
-    Driver,
+from falaj.components.catalogue.clusters import (
+    GEO_REPLICATION,
+    PLACE_PARAMETERS,
+    PROVIDER_KEYS,
+    REPLICATION_PARAMETERS,
+    STORAGE_DRIVERS,
+    StorageDriver,
 )
 from falaj.components.catalogue.region_names import place_named, region_in
 from falaj.policies.model import (
@@ -74,7 +74,7 @@ def storage_class_key(resource: Resource, context: Context) -> Iterator[Finding]
         if is_unknown(provisioner):
             yield manifest.indeterminate("provisioner", f"which driver it is {provisioner.reason}")
             continue
-        driver = DRIVERS.get(text(provisioner))
+        driver = STORAGE_DRIVERS.get(text(provisioner))
         if driver is None or (manifest.is_patch and manifest.get("parameters") is ABSENT):
             continue
         if is_unknown(manifest.get("parameters")):
@@ -85,7 +85,7 @@ def storage_class_key(resource: Resource, context: Context) -> Iterator[Finding]
 
 
 def _demand(
-    manifest: Manifest, driver: Driver, resource: Resource, context: Context
+    manifest: Manifest, driver: StorageDriver, resource: Resource, context: Context
 ) -> Iterator[Finding]:
     parameters = _parameters(manifest)
     name = text(manifest.get("provisioner"))
@@ -112,7 +112,7 @@ def _demand(
             yield manifest.indeterminate(path, f"the key {value.reason}")
     elif not text(value):
         yield manifest.violation(path, f"{name} is given no key, so that the provider's is used")
-    elif any(each in text(value) for each in PROVIDERS_OWN):
+    elif any(each in text(value) for each in PROVIDER_KEYS):
         yield manifest.violation(path, f"{format_value(value)} is the provider's key")
 
 
@@ -172,12 +172,12 @@ def _parameter(
 ) -> Iterator[Finding]:
     allowed = context.settings.allowed_places
     paired = context.settings.geo_redundancy == "paired"
-    if key in COPIES:
+    if key in REPLICATION_PARAMETERS:
         if is_unknown(value):
             yield manifest.indeterminate(path, f"the redundancy {value.reason}")
-        elif text(value).upper().rpartition("_")[2] in GEO and not paired:
+        elif text(value).upper().rpartition("_")[2] in GEO_REPLICATION and not paired:
             yield manifest.violation(path, f"{format_value(value)} copies to another region")
-    elif key in PLACES:
+    elif key in PLACE_PARAMETERS:
         if is_unknown(value):
             yield manifest.indeterminate(path, f"the place {value.reason}")
             return

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from falaj.components.azure._egress import fqdn
 from falaj.components.azure.network import DELEGATIONS, FLOWS, OUTWARD, security_rules
 from falaj.components.specification.address_plan import SHARES, AddressPlan
-from falaj.components.specification.zones import REGIONAL
+from falaj.components.specification.placed import REGIONAL
 from tests.components.azure.conftest import PLACED, Deployed
 from tests.components.azure.conftest import deploy as deploy_now
 from tests.components.azure.estate import Estate

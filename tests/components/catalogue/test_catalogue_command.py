@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from falaj.components.catalogue.__main__ import main
-from falaj.components.catalogue.tables import Column, render
+from falaj.components.catalogue.reports import Column, render
 
 COMMANDS = [
     "places",

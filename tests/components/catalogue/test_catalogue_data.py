@@ -10,8 +10,7 @@ from typing import Any
 import pytest
 
 from falaj.components.catalogue import GPUS, SOURCES, CatalogueError, all_places
-from falaj.components.catalogue.data_files import REGION_FILES
-from falaj.components.catalogue.sources import source, sources_of
+from falaj.components.catalogue.sources import REGION_FILES, source, sources_of
 
 FOLDER = resources.files("falaj.components.catalogue.data")
 FILES = {

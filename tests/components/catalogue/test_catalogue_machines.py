@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from falaj.components import catalogue
-from falaj.components.catalogue.data_files import REGION_FILES
+from falaj.components.catalogue.sources import REGION_FILES
 
 
 def _data(file: str) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from falaj.components.kubernetes.addons.gpu_operator import sharing_profiles
 from falaj.components.kubernetes.addons.installation import installations, manifests
 from falaj.components.kubernetes.addons.kueue import kueue_configuration
 from falaj.components.kubernetes.bill_of_materials import charts, images
-from falaj.components.specification.gpu_sharing import LEAST_SLICES, MOST_SLICES, Sharing
+from falaj.components.specification.gpu_node_pool import LEAST_SLICES, MOST_SLICES, Sharing
 from tests.components.kubernetes.platforms import (
     DIGESTS,
     GOLDEN,

@@ -13,8 +13,8 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from falaj.components.catalogue.clusters.isolation import SYSTEM
-from falaj.components.catalogue.clusters.pod_rules import POD_RULES
+from falaj.components.catalogue.clusters import SYSTEM_NAMESPACES
+from falaj.components.catalogue.pod_rules import POD_RULES
 from falaj.components.kubernetes.addons import ADDONS
 from falaj.components.kubernetes.admission.policy import (
     AGENTS,
@@ -144,8 +144,8 @@ def test_exempt_are_the_privileged_namespaces_of_add_ons_alone() -> None:
     }
     assert privileged == AGENTS
     assert restricted <= OPERATORS
-    assert AGENTS | CLUSTER <= SYSTEM
-    assert not OPERATORS - {"istio-system"} & SYSTEM
+    assert AGENTS | CLUSTER <= SYSTEM_NAMESPACES
+    assert not OPERATORS - {"istio-system"} & SYSTEM_NAMESPACES
 
 
 def test_a_check_of_a_rule_stands_once() -> None:

@@ -11,11 +11,11 @@ from typing import Any
 
 import pytest
 
-from falaj.components.local.machine import processes
-from falaj.components.local.provider.leftovers import end_leftovers, holds_port
+from falaj.components.local import machine
+from falaj.components.local.provider.handler import Site
 from falaj.components.local.provider.resources import HANDLERS
 from falaj.components.local.provider.resources.model_package import ModelPackageHandler
-from falaj.components.local.provider.site import Site
+from falaj.components.local.provider.service import end_leftovers, holds_port
 from falaj.wire.values import UNKNOWN
 
 REPLACES: dict[str, set[str]] = {
@@ -118,10 +118,10 @@ def test_our_own_port_is_known(leftover: tuple[Site, Any]) -> None:
 def test_leftovers_are_ended(leftover: tuple[Site, Any]) -> None:
     site, process = leftover
     end_leftovers(site)
-    assert not processes.is_running(process.pid, ("falaj.workloads.inference",))
+    assert not machine.is_process_running(process.pid, ("falaj.workloads.inference",))
 
 
 def test_another_sites_leftovers_are_left_alone(leftover: tuple[Site, Any]) -> None:
     site, process = leftover
     end_leftovers(Site(site.path.with_name(site.path.name[:-1])))
-    assert processes.is_running(process.pid, ("falaj.workloads.inference",))
+    assert machine.is_process_running(process.pid, ("falaj.workloads.inference",))

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from falaj.components.local.machine.errors import InvalidInputsError
+from falaj.components.local.machine import InvalidInputsError
 from falaj.components.local.provider.fields import Field, check
 from falaj.components.local.provider.resources import HANDLERS
 from falaj.wire.values import UNKNOWN

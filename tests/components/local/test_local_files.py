@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from falaj.components.local.machine import files
-from falaj.components.local.machine.errors import LocalError
+from falaj.components.local import machine
+from falaj.components.local.machine import LocalError
 
 
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT, errno.EFBIG])
@@ -25,7 +25,7 @@ def test_a_full_disk_leaves_the_old_file_and_no_part(
 
     monkeypatch.setattr(os, "fsync", full)
     with pytest.raises(LocalError, match=r"no space left while writing .*; free space and run"):
-        files.write_file(path, b"new")
+        machine.write_file(path, b"new")
     assert [entry.name for entry in tmp_path.iterdir()] == ["service.json"]
     assert path.read_text() == "old"
 
@@ -33,18 +33,18 @@ def test_a_full_disk_leaves_the_old_file_and_no_part(
 def test_a_folder_in_the_way_is_a_plain_error(tmp_path: Path) -> None:
     (tmp_path / "a").mkdir()
     with pytest.raises(LocalError, match=r"writing .* failed"):
-        files.write_file(tmp_path / "a", b"x")
+        machine.write_file(tmp_path / "a", b"x")
 
 
 def test_a_file_in_the_way_of_a_folder_is_a_plain_error(tmp_path: Path) -> None:
     (tmp_path / "a").write_text("")
     with pytest.raises(LocalError, match="move it away"):
-        files.make_folder(tmp_path / "a")
+        machine.make_folder(tmp_path / "a")
 
 
 def test_files_and_folders_are_private(tmp_path: Path) -> None:
-    files.make_folder(tmp_path / "a")
-    files.write_file(tmp_path / "a" / "b", b"x")
+    machine.make_folder(tmp_path / "a")
+    machine.write_file(tmp_path / "a" / "b", b"x")
     assert stat.S_IMODE((tmp_path / "a").stat().st_mode) == 0o700
     assert stat.S_IMODE((tmp_path / "a" / "b").stat().st_mode) == 0o600
 
@@ -53,11 +53,11 @@ def test_shredding_overwrites_before_it_removes(tmp_path: Path) -> None:
     key, other = tmp_path / "x.key", tmp_path / "link"
     key.write_bytes(b"secret" * 100)
     os.link(key, other)  # shows what happened to the content
-    files.shred(key)
+    machine.shred(key)
     assert not key.exists()
     assert b"secret" not in other.read_bytes()
     assert len(other.read_bytes()) == 600
-    files.shred(key)  # gone is fine
+    machine.shred(key)  # gone is fine
 
 
 def test_a_link_is_removed_without_touching_its_target(tmp_path: Path) -> None:
@@ -65,7 +65,7 @@ def test_a_link_is_removed_without_touching_its_target(tmp_path: Path) -> None:
     target.write_text("keep")
     (tmp_path / "site").mkdir()
     (tmp_path / "site" / "x.key").symlink_to(target)
-    files.remove_tree(tmp_path / "site")
+    machine.remove_tree(tmp_path / "site")
     assert target.read_text() == "keep"
     assert not (tmp_path / "site").exists()
 
@@ -73,22 +73,22 @@ def test_a_link_is_removed_without_touching_its_target(tmp_path: Path) -> None:
 def test_a_tree_that_is_a_link_is_left_alone(tmp_path: Path) -> None:
     (tmp_path / "real").mkdir()
     (tmp_path / "site").symlink_to(tmp_path / "real")
-    files.remove_tree(tmp_path / "site")
+    machine.remove_tree(tmp_path / "site")
     assert (tmp_path / "real").is_dir()
 
 
 def test_a_damaged_json_file_counts_as_none(tmp_path: Path) -> None:
     (tmp_path / "a.json").write_text("{")
     (tmp_path / "b.json").write_text("[]")
-    assert files.read_json(tmp_path / "a.json") is None
-    assert files.read_json(tmp_path / "b.json") is None
-    assert files.read_json(tmp_path / "c.json") is None
+    assert machine.read_json(tmp_path / "a.json") is None
+    assert machine.read_json(tmp_path / "b.json") is None
+    assert machine.read_json(tmp_path / "c.json") is None
 
 
 def test_folders_above_are_closed_whatever_the_umask(tmp_path: Path) -> None:
     before = os.umask(0)
     try:
-        files.make_folder(tmp_path / "falaj" / "stacks" / "local")
+        machine.make_folder(tmp_path / "falaj" / "stacks" / "local")
     finally:
         os.umask(before)
     for folder in ("falaj", "falaj/stacks", "falaj/stacks/local"):

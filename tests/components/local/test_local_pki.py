@@ -14,25 +14,25 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID
 from cryptography.x509.verification import PolicyBuilder, Store, VerificationError
 
-from falaj.components.local.machine.errors import InvalidInputsError, LocalError
-from falaj.components.local.provider import pki
-from falaj.components.local.provider.resources.certificate import CertificateHandler
-from falaj.components.local.provider.resources.certificate_authority import (
+from falaj.components.local.machine import InvalidInputsError, LocalError
+from falaj.components.local.provider.resources import certificates
+from falaj.components.local.provider.resources.certificates import (
     CertificateAuthorityHandler,
+    CertificateHandler,
 )
 
 
-def leaf(folder: Path, **changes: Any) -> pki.Issued:
+def leaf(folder: Path, **changes: Any) -> certificates.Issued:
     settings: dict[str, Any] = {
         "usage": "server",
         "common_name": "localhost",
         "names": ["models.example.ae", "10.1.2.3"],
         "days": 90,
     }
-    return pki.make_leaf(folder, "server", **{**settings, **changes})
+    return certificates.make_leaf(folder, "server", **{**settings, **changes})
 
 
-def verify(folder: Path, issued: pki.Issued, name: str) -> None:
+def verify(folder: Path, issued: certificates.Issued, name: str) -> None:
     authority = x509.load_pem_x509_certificate((folder / "ca.crt").read_bytes())
     verifier = PolicyBuilder().store(Store([authority])).build_server_verifier(x509.DNSName(name))
     verifier.verify(issued.certificate, [])
@@ -44,28 +44,28 @@ def test_without_an_authority_there_is_no_leaf(site: Path) -> None:
 
 
 def test_another_authority_does_not_verify(site: Path, tmp_path: Path) -> None:
-    pki.make_authority(site, "ours", 10)
+    certificates.make_authority(site, "ours", 10)
     issued = leaf(site)
-    pki.make_authority(tmp_path / "theirs", "theirs", 10)
+    certificates.make_authority(tmp_path / "theirs", "theirs", 10)
     with pytest.raises(VerificationError):
         verify(tmp_path / "theirs", issued, "localhost")
 
 
 def test_a_foreign_name_does_not_verify(site: Path) -> None:
-    pki.make_authority(site, "ours", 10)
+    certificates.make_authority(site, "ours", 10)
     with pytest.raises(VerificationError):
         verify(site, leaf(site), "elsewhere.example.com")
 
 
 def test_the_chain_verifies(site: Path) -> None:
-    pki.make_authority(site, "ours", 10)
+    certificates.make_authority(site, "ours", 10)
     issued = leaf(site)
     verify(site, issued, "localhost")
     verify(site, issued, "models.example.ae")
 
 
 def test_a_server_always_has_the_local_names(site: Path) -> None:
-    pki.make_authority(site, "ours", 1000)
+    certificates.make_authority(site, "ours", 1000)
     names = leaf(site).certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName)
     assert names.value.get_values_for_type(x509.DNSName) == ["localhost", "models.example.ae"]
     assert names.value.get_values_for_type(x509.IPAddress) == [
@@ -74,7 +74,7 @@ def test_a_server_always_has_the_local_names(site: Path) -> None:
 
 
 def test_each_usage_is_good_for_its_side_only(site: Path) -> None:
-    pki.make_authority(site, "ours", 10)
+    certificates.make_authority(site, "ours", 10)
     for usage, purpose in (
         ("server", ExtendedKeyUsageOID.SERVER_AUTH),
         ("client", ExtendedKeyUsageOID.CLIENT_AUTH),
@@ -84,7 +84,7 @@ def test_each_usage_is_good_for_its_side_only(site: Path) -> None:
 
 
 def test_keys_are_p256_private_and_new_each_time(site: Path) -> None:
-    pki.make_authority(site, "ours", 10)
+    certificates.make_authority(site, "ours", 10)
     first, second = leaf(site), leaf(site)
     key = second.certificate.public_key()
     assert isinstance(key, ec.EllipticCurvePublicKey)
@@ -96,7 +96,7 @@ def test_keys_are_p256_private_and_new_each_time(site: Path) -> None:
 
 
 def test_a_leaf_lives_as_long_as_asked_but_not_longer_than_the_authority(site: Path) -> None:
-    authority = pki.make_authority(site, "ours", 30)
+    authority = certificates.make_authority(site, "ours", 30)
     short = leaf(site, days=7).certificate
     assert short.not_valid_after_utc - short.not_valid_before_utc == timedelta(days=7, minutes=5)
     long = leaf(site, days=90).certificate
@@ -106,16 +106,16 @@ def test_a_leaf_lives_as_long_as_asked_but_not_longer_than_the_authority(site: P
 def test_renewal_is_due_at_two_thirds() -> None:
     begin = datetime(2026, 1, 1, tzinfo=UTC)
     end = begin + timedelta(days=90)
-    assert not pki.is_due(begin, end, begin + timedelta(days=59, hours=23))
-    assert pki.is_due(begin, end, begin + timedelta(days=60))
+    assert not certificates.is_due(begin, end, begin + timedelta(days=59, hours=23))
+    assert certificates.is_due(begin, end, begin + timedelta(days=60))
 
 
 def test_a_key_of_another_pair_is_not_loaded(site: Path) -> None:
-    pki.make_authority(site, "ours", 10)
+    certificates.make_authority(site, "ours", 10)
     leaf(site)
-    assert pki.load(site / "server.crt", site / "ca.key") is None
+    assert certificates.load(site / "server.crt", site / "ca.key") is None
     (site / "server.key").write_bytes(b"damaged")
-    assert pki.load(site / "server.crt", site / "server.key") is None
+    assert certificates.load(site / "server.crt", site / "server.key") is None
 
 
 @pytest.fixture
@@ -161,9 +161,9 @@ def test_one_that_is_due_is_renewed_in_place(
     handler = (CertificateAuthorityHandler(), CertificateHandler())[which]
     state = made[which]
     inputs = inputs_of(handler, state)
-    real = pki.is_due
+    real = certificates.is_due
     later = datetime.now(UTC) + timedelta(days=1300 if which == 0 else 61)
-    monkeypatch.setattr(pki, "is_due", lambda begin, end: real(begin, end, later))  # pyright: ignore
+    monkeypatch.setattr(certificates, "is_due", lambda begin, end: real(begin, end, later))  # pyright: ignore
     changes = handler.diff(state, inputs)
     assert set(changes) == {"notAfter"}
     assert not changes["notAfter"].replaces

@@ -23,7 +23,7 @@ import pytest
 from onnx import TensorProto, helper
 from pulumi.runtime import proto
 
-from falaj.components.local.machine import processes
+from falaj.components.local import machine
 from falaj.components.local.provider.resources import KeyRingHandler
 from tests.ports import free_port
 
@@ -138,7 +138,7 @@ def stack(provider: Any, tmp_path: Path) -> Iterator[Stack]:
     yield Stack(site, keys, inputs)
     # Removing the workspace ends whatever a failed test has left running.
     provider.delete("Workspace", made, {**workspace, "claim": None, "retain": False})
-    leftovers = processes.find((str(site),))
+    leftovers = machine.find_processes((str(site),))
     assert leftovers == []
 
 
@@ -260,7 +260,7 @@ def test_a_service_serves_rolls_fails_well_and_leaves_nothing(provider: Any, sta
 
     provider.delete("InferenceService", made, limited)
     assert not (stack.site / "service" / "tiny").exists()
-    assert processes.find((str(stack.site / "service"),)) == []
+    assert machine.find_processes((str(stack.site / "service"),)) == []
     with socket.create_server(("127.0.0.1", inputs["port"])):
         pass
     provider.delete("InferenceService", made, limited)  # gone is fine
@@ -323,7 +323,7 @@ def test_a_service_comes_back_after_kills_and_moves_to_another_port(
     _, adopted = provider.create("InferenceService", {**inputs, "port": held})
     assert adopted["pid"] == moved["pid"]
     provider.delete("InferenceService", made, adopted)
-    assert processes.find((str(stack.site / "service"),)) == []
+    assert machine.find_processes((str(stack.site / "service"),)) == []
 
 
 @pytest.mark.slow
@@ -335,4 +335,4 @@ def test_a_first_version_that_cannot_be_served_leaves_nothing(provider: Any, sta
         provider.create("InferenceService", {**stack.inputs, "version": version})
     assert "Traceback" not in caught.value.details()
     assert "signature" in caught.value.details()
-    assert processes.find((str(stack.site / "service"),)) == []
+    assert machine.find_processes((str(stack.site / "service"),)) == []

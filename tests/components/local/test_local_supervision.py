@@ -12,12 +12,10 @@ from pathlib import Path
 import psutil
 import pytest
 
-from falaj.components.local.machine import processes
-from falaj.components.local.machine.errors import LocalError
-from falaj.components.local.supervision import launch, systemd
-from falaj.components.local.supervision.choice import choose
-from falaj.components.local.supervision.program import Program
-from falaj.components.local.supervision.supervisord import Supervisord
+from falaj.components.local import machine, supervision
+from falaj.components.local.machine import LocalError
+from falaj.components.local.provider import launch
+from falaj.components.local.supervision import Program, Supervisord, choose
 
 _TRACE = (
     "import sys, time, pathlib; log = pathlib.Path(sys.argv[1]); log.open('a').write('s\\n'); "
@@ -120,7 +118,7 @@ def test_remove_leaves_nothing(make: Callable[..., Program]) -> None:
     assert supervisor is not None
     Supervisord().remove(program)
     assert not psutil.pid_exists(child)
-    assert not processes.is_running(supervisor.pid, ("supervisord",))
+    assert not machine.is_process_running(supervisor.pid, ("supervisord",))
     assert not program.files.exists()
     Supervisord().remove(program)  # gone is fine
 
@@ -139,7 +137,7 @@ def test_an_orphan_of_a_killed_supervisor_is_ended_before_a_new_start(
     assert psutil.pid_exists(orphan)
     Supervisord().start(program)
     wait_for(lambda: begun(program) == 2, "the second start")
-    assert not processes.is_running(orphan, program.process_marks)
+    assert not machine.is_process_running(orphan, program.process_marks)
 
 
 def test_a_long_path_gets_a_short_socket(
@@ -171,7 +169,7 @@ def test_repeated_failures_wait_longer_and_longer() -> None:
 
 
 def test_a_stranger_is_never_ended() -> None:
-    processes.end(os.getpid(), ("no such words",), patience_s=0)
+    machine.end_process(os.getpid(), ("no such words",), patience_s=0)
     assert psutil.pid_exists(os.getpid())
 
 
@@ -207,7 +205,7 @@ def test_systemd_units_are_written_enabled_and_removed(
     supervisor.start(program)
     path = tmp_path / "config" / "systemd" / "user" / f"{program.label}.service"
     text = path.read_text()
-    assert text == systemd.unit(program)
+    assert text == supervision.systemd_unit(program)
     assert "RestartPreventExitStatus=2" in text
     assert "Restart=on-failure" in text
     assert supervisor.status(program).exit_status == 2
@@ -221,7 +219,9 @@ def test_systemd_units_are_written_enabled_and_removed(
 
 def test_systemd_commands_are_quoted(make: Callable[..., Program], tmp_path: Path) -> None:
     program = make("print('$HOME \"%h\"')", tmp_path / "odd")
-    line = next(x for x in systemd.unit(program).splitlines() if x.startswith("ExecStart="))
+    line = next(
+        x for x in supervision.systemd_unit(program).splitlines() if x.startswith("ExecStart=")
+    )
     assert "$$HOME" in line
     assert "%%h" in line
     assert '\\"' in line

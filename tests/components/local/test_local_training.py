@@ -14,8 +14,8 @@ import pytest
 from google.protobuf import empty_pb2
 from pulumi.runtime import proto
 
-from falaj.components.local.machine import processes
-from falaj.components.local.machine.errors import InvalidInputsError
+from falaj.components.local import machine
+from falaj.components.local.machine import InvalidInputsError
 from falaj.components.local.provider.resources.dataset import DatasetHandler
 from falaj.components.local.provider.resources.training_run import TrainingRunHandler, run_digest
 from falaj.wire.values import UNKNOWN, encode
@@ -198,7 +198,7 @@ def test_cancelling_leaves_a_checkpoint_that_the_next_run_goes_on_from(
     folder = site / "runs" / run_digest(checked)[:16]
     assert (folder / "checkpoint").is_file()
     assert not (folder / "record.json").exists()
-    assert processes.find(("falaj.workloads.training", str(site))) == []
+    assert machine.find_processes(("falaj.workloads.training", str(site))) == []
     assert not folder.with_name(f"{folder.name}.pid").exists()
 
     made, state = provider.create("TrainingRun", inputs)
@@ -233,11 +233,11 @@ def test_a_killed_provider_leaves_no_trainer(
         proto.CreateRequest(urn=own_provider.urn("TrainingRun"), properties=encode(checked))
     )
     words = ("falaj.workloads.training", str(site))
-    wait_for(lambda: processes.find(words), "the trainer")
+    wait_for(lambda: machine.find_processes(words), "the trainer")
     wait_for(lambda: any(own_provider.engine.messages), "the first word of the trainer")
-    (trainer, *_) = processes.find(words)
+    (trainer, *_) = machine.find_processes(words)
     own_provider.process.kill()
-    wait_for(lambda: not processes.is_running(trainer, words), "the trainer's end")
-    assert processes.find(words) == []
+    wait_for(lambda: not machine.is_process_running(trainer, words), "the trainer's end")
+    assert machine.find_processes(words) == []
     assert not psutil.pid_exists(trainer) or psutil.Process(trainer).status() == "zombie"
     call.cancel()

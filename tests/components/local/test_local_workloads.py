@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from falaj.components.local.machine import processes
-from falaj.components.local.machine.errors import LocalError, StoppedError
+from falaj.components.local import machine
+from falaj.components.local.machine import LocalError, StoppedError
 from falaj.components.local.provider import workloads
 from falaj.components.local.provider.handler import Context
 
@@ -103,7 +103,7 @@ def test_its_children_end_with_it(run: Any, tmp_path: Path) -> None:
     with pytest.raises(StoppedError):
         run(text, context=context, on_line=lambda _line: context.cancelled.set())
     deadline = time.monotonic() + 30
-    while processes.find(("time.sleep(600)", str(tmp_path))):
+    while machine.find_processes(("time.sleep(600)", str(tmp_path))):
         assert time.monotonic() < deadline
         time.sleep(0.05)
     assert context.cancelled.is_set()

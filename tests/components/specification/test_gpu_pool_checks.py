@@ -11,8 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from falaj.components import catalogue
-from falaj.components.specification.gpu_node_pool import GpuNodePoolSpec, check
-from falaj.components.specification.gpu_sharing import mig_profiles
+from falaj.components.specification.gpu_node_pool import GpuNodePoolSpec, check, mig_profiles
 
 SHARED = {
     "tenant": "acme",

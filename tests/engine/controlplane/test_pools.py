@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from falaj.components import catalogue
-from falaj.components.specification import gpu_sharing, node_labels
+from falaj.components.specification import gpu_node_pool, node_pools
 from falaj.engine.controlplane.machines import (
     DEAD,
     GPU_TAINT,
@@ -119,14 +119,14 @@ def test_only_gpu_nodes_are_tainted_and_labelled_so() -> None:
 
 def test_names_are_those_of_the_components() -> None:
     labels = node(_pool("h200:mig-1g.18gb"), 0, Site())["metadata"]["labels"]
-    assert labels[node_labels.POOL] == labels[node_labels.FLAVOR] == "h200-mig-1g.18gb"
-    assert labels[node_labels.GPU] == "h200"
-    assert labels[node_labels.CAPACITY] == "on-demand"
-    assert labels[node_labels.FABRIC] == "efa"
-    assert vars(node_labels.GPU_TAINT) == GPU_TAINT
-    assert PREFIX == node_labels.PREFIX
+    assert labels[node_pools.POOL] == labels[node_pools.FLAVOR] == "h200-mig-1g.18gb"
+    assert labels[node_pools.GPU] == "h200"
+    assert labels[node_pools.CAPACITY] == "on-demand"
+    assert labels[node_pools.FABRIC] == "efa"
+    assert vars(node_pools.GPU_TAINT) == GPU_TAINT
+    assert PREFIX == node_pools.PREFIX
     assert not DEAD.startswith(PREFIX)  # nothing that a real pool would set
-    sharing = gpu_sharing.Sharing("mig", "1g.18gb", 7)
+    sharing = gpu_node_pool.Sharing("mig", "1g.18gb", 7)
     assert labels["nvidia.com/mig.config"] == sharing.operator_labels["nvidia.com/mig.config"]
 
 

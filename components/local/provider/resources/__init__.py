@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Final
 
 from falaj.components.local.provider.handler import Handler
-from falaj.components.local.provider.resources.certificate import CertificateHandler
-from falaj.components.local.provider.resources.certificate_authority import (
+from falaj.components.local.provider.resources.certificates import (
     CertificateAuthorityHandler,
+    CertificateHandler,
 )
 from falaj.components.local.provider.resources.dataset import DatasetHandler
 from falaj.components.local.provider.resources.inference_service import InferenceServiceHandler

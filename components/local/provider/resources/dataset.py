@@ -7,10 +7,13 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, ClassVar, Final
 
-from falaj.components.local.machine import files
-from falaj.components.local.machine.errors import InvalidInput, InvalidInputsError
+from falaj.components.local import machine
+from falaj.components.local.machine import InvalidInput, InvalidInputsError
 from falaj.components.local.provider import workloads
 from falaj.components.local.provider.fields import (
+    KEYRING,
+    RETAIN,
+    SITE,
     Field,
     Table,
     bounded,
@@ -19,7 +22,6 @@ from falaj.components.local.provider.fields import (
     text,
 )
 from falaj.components.local.provider.handler import Change, Context, Handler
-from falaj.components.local.provider.resources.common import KEYRING, RETAIN, SITE
 from falaj.wire.values import UNKNOWN, Values, has_unknown
 
 #: The dataset that ships inside a Python package.
@@ -115,7 +117,7 @@ class DatasetHandler(Handler):
     def create(self, context: Context, inputs: Values) -> tuple[str, Values]:
         """Take the snapshot; the same one from before is adopted."""
         folder = self.site_of(inputs).datasets
-        files.make_folder(folder)
+        machine.make_folder(folder)
         context.status("reading and checking the rows")
         keyring = workloads.options({"keyring": optional(inputs, "keyring")})
         arguments = [*_options(inputs), "--output", str(folder), *keyring, "--json"]
@@ -128,7 +130,7 @@ class DatasetHandler(Handler):
 
     def read(self, resource_id: str, state: Values) -> Values | None:
         """Gone when the snapshot is."""
-        described = files.read_json(Path(text(state, "path")) / "dataset.json")
+        described = machine.read_json(Path(text(state, "path")) / "dataset.json")
         return None if described is None else {**state, **_outputs(described)}
 
     def update(self, context: Context, resource_id: str, state: Values, inputs: Values) -> Values:
@@ -140,7 +142,7 @@ class DatasetHandler(Handler):
         """Remove the snapshot, unless it is retained."""
         del context
         if not flag(state, "retain"):
-            files.remove_tree(Path(text(state, "path")))
+            machine.remove_tree(Path(text(state, "path")))
 
 
 def _digest(path: Path) -> str:

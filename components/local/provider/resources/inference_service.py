@@ -6,15 +6,21 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import ClassVar
 
-from falaj.components.local.machine import files, ports
-from falaj.components.local.provider.fields import Field, Table, bounded, text, whole
+from falaj.components.local import machine, supervision
+from falaj.components.local.provider.fields import (
+    KEYRING,
+    NAME_HINT,
+    NAME_PATTERN,
+    SITE,
+    Field,
+    Table,
+    bounded,
+    text,
+    whole,
+)
 from falaj.components.local.provider.handler import Change, Context, Handler
-from falaj.components.local.provider.resources.common import KEYRING, NAME_HINT, NAME_PATTERN, SITE
-from falaj.components.local.provider.rollout import Rollout, configuration, promoted
-from falaj.components.local.provider.service_process import ServiceFiles
-from falaj.components.local.supervision import systemd
-from falaj.components.local.supervision.choice import AUTO, KINDS, choose
-from falaj.components.local.supervision.program import Supervisor
+from falaj.components.local.provider.service import Rollout, ServiceFiles, configuration, promoted
+from falaj.components.local.supervision import AUTO, KINDS, Supervisor, choose
 from falaj.wire.values import UNKNOWN, Values
 
 _PORT_LIMIT_S = 15.0
@@ -98,7 +104,7 @@ class InferenceServiceHandler(Handler):
         service = self._files(inputs)
         if service.read_state().get("port") != inputs["port"] or service.master() is None:
             choose(text(inputs, "supervisor")).remove(service.program())
-            ports.require_free(text(inputs, "host"), whole(inputs, "port"))
+            machine.require_free_port(text(inputs, "host"), whole(inputs, "port"))
         return text(inputs, "name"), self._roll_out(context, inputs, None)
 
     def read(self, resource_id: str, state: Values) -> Values | None:
@@ -114,10 +120,10 @@ class InferenceServiceHandler(Handler):
         moved = any(inputs[key] != state.get(key) for key in ("host", "port"))
         if moved:
             # The port must be free for us before the old place is given up.
-            ports.require_free(text(inputs, "host"), whole(inputs, "port"))
+            machine.require_free_port(text(inputs, "host"), whole(inputs, "port"))
         outputs = self._roll_out(context, inputs, state)
         if moved:
-            ports.wait_until_free(text(state, "host"), whole(state, "port"), _PORT_LIMIT_S)
+            machine.wait_for_free_port(text(state, "host"), whole(state, "port"), _PORT_LIMIT_S)
         return outputs
 
     def delete(self, context: Context, resource_id: str, state: Values) -> None:
@@ -128,16 +134,16 @@ class InferenceServiceHandler(Handler):
         context.status("finishing requests and stopping")
         self._supervisor(state).remove(service.program())
         if ours:
-            ports.wait_until_free(host, port, _PORT_LIMIT_S)
-        files.remove_tree(service.folder)
+            machine.wait_for_free_port(host, port, _PORT_LIMIT_S)
+        machine.remove_tree(service.folder)
 
     def _roll_out(self, context: Context, inputs: Values, state: Values | None) -> Values:
         service = self._files(inputs)
         supervisor = choose(text(inputs, "supervisor"))
         if state is not None and text(state, "keptBy") != supervisor.kind:
             KINDS[text(state, "keptBy")]().remove(service.program())
-        files.make_folder(service.folder)
-        files.make_folder(service.logs)
+        machine.make_folder(service.folder)
+        machine.make_folder(service.logs)
         rollout = Rollout(service, supervisor, context)
         wanted = configuration(context, service, inputs, self.site_of(inputs))
         version = whole(inputs, "version")
@@ -145,7 +151,7 @@ class InferenceServiceHandler(Handler):
             # Nobody asked for another one: what a person has rolled back to stays.
             version = promoted(wanted) or version
         rollout.reach(wanted, version)
-        if supervisor.kind == "systemd" and not systemd.survives_logout():
+        if supervisor.kind == "systemd" and not supervision.survives_logout():
             context.say("it ends when you log out; `loginctl enable-linger` keeps it running")
         token_key = Path(text(inputs, "keyring")) / "tokens.pem"
         return {

@@ -6,13 +6,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, ClassVar
 
-from falaj.components.local.machine import files
-from falaj.components.local.machine.errors import InvalidInput, InvalidInputsError, LocalError
+from falaj.components.local import machine
+from falaj.components.local.machine import InvalidInput, InvalidInputsError, LocalError
 from falaj.components.local.provider import workloads
-from falaj.components.local.provider.fields import Field, Table, flag, whole
-from falaj.components.local.provider.handler import Change, Context, Handler
-from falaj.components.local.provider.resources.common import SITE
-from falaj.components.local.provider.site import Site
+from falaj.components.local.provider.fields import SITE, Field, Table, flag, whole
+from falaj.components.local.provider.handler import Change, Context, Handler, Site
 from falaj.wire.values import UNKNOWN, Values
 
 _MODULE = "falaj.workloads.registry"
@@ -105,8 +103,8 @@ class KeyRingHandler(Handler):
         del context
         if not flag(state, "retain"):
             for file in _key_files(Path(resource_id)):
-                files.shred(file)
-            files.remove_tree(Path(resource_id))
+                machine.shred(file)
+            machine.remove_tree(Path(resource_id))
 
 
 def _keyring(context: Context, command: str, site: Site, *more: str) -> dict[str, Any]:

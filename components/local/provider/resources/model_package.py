@@ -6,9 +6,14 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, ClassVar, Final
 
-from falaj.components.local.machine import files
+from falaj.components.local import machine
 from falaj.components.local.provider import workloads
 from falaj.components.local.provider.fields import (
+    KEYRING,
+    NAME_HINT,
+    NAME_PATTERN,
+    RETAIN,
+    SITE,
     Field,
     Table,
     bounded,
@@ -18,13 +23,6 @@ from falaj.components.local.provider.fields import (
     whole,
 )
 from falaj.components.local.provider.handler import Change, Context, Handler
-from falaj.components.local.provider.resources.common import (
-    KEYRING,
-    NAME_HINT,
-    NAME_PATTERN,
-    RETAIN,
-    SITE,
-)
 from falaj.wire.values import UNKNOWN, Values
 
 _OPTIMIZATION: Final = "falaj.workloads.optimization"
@@ -117,7 +115,7 @@ class ModelPackageHandler(Handler):
         """Remove all versions of the model, unless they are retained."""
         del context
         if not flag(state, "retain"):
-            files.remove_tree(self.site_of(state).registry / resource_id)
+            machine.remove_tree(self.site_of(state).registry / resource_id)
 
     def _makes_version(self, state: Values, inputs: Values) -> bool:
         changes = self.diff(state, inputs)
@@ -128,7 +126,7 @@ class ModelPackageHandler(Handler):
         run = Path(text(inputs, "run"))
         keyring = workloads.options({"keyring": optional(inputs, "keyring")})
         folder = run / "optimization" / _variant(inputs)
-        files.make_folder(folder)
+        machine.make_folder(folder)
         context.status("exporting, quantising and comparing with the float model")
         values = {
             "max-accuracy-drop": optional(inputs, "maxAccuracyDrop"),
@@ -143,7 +141,7 @@ class ModelPackageHandler(Handler):
         measured = workloads.run(context, _OPTIMIZATION, arguments, what="the optimisation")
         context.say(str(measured["reason"]))
         context.status("signing, encrypting and publishing")
-        files.make_folder(site.registry)
+        machine.make_folder(site.registry)
         arguments = [
             "publish", "--registry", str(site.registry), "--model", model, *keyring,
             "--from", str(folder), "--fields", str(measured["fields"]), "--json",

@@ -9,9 +9,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, ClassVar, Final
 
-from falaj.components.local.machine import files, processes
+from falaj.components.local import machine
 from falaj.components.local.provider import workloads
 from falaj.components.local.provider.fields import (
+    KEYRING,
+    RETAIN,
+    SITE,
     Field,
     Table,
     bounded,
@@ -20,7 +23,6 @@ from falaj.components.local.provider.fields import (
     text,
 )
 from falaj.components.local.provider.handler import Change, Context, Handler
-from falaj.components.local.provider.resources.common import KEYRING, RETAIN, SITE
 from falaj.wire.values import UNKNOWN, Values, has_unknown
 
 _MODULE: Final = "falaj.workloads.training"
@@ -106,7 +108,7 @@ class TrainingRunHandler(Handler):
     def create(self, context: Context, inputs: Values) -> tuple[str, Values]:
         """Train, or go on from the checkpoint of an interrupted run."""
         site, digest = self.site_of(inputs), run_digest(inputs)
-        files.make_folder(site.runs)
+        machine.make_folder(site.runs)
         folder = site.runs / digest[:16]
         pid_file = site.runs / f"{digest[:16]}.pid"
         _end_earlier(context, folder, pid_file)
@@ -126,12 +128,12 @@ class TrainingRunHandler(Handler):
             on_line=progress.show,
             pid_file=pid_file,
         )
-        record = files.read_json(folder / "record.json") or {}
+        record = machine.read_json(folder / "record.json") or {}
         return digest[:16], {**inputs, "path": str(folder), "digest": digest, **_outputs(record)}
 
     def read(self, resource_id: str, state: Values) -> Values | None:
         """Gone when the record is."""
-        record = files.read_json(Path(text(state, "path")) / "record.json")
+        record = machine.read_json(Path(text(state, "path")) / "record.json")
         return None if record is None else {**state, **_outputs(record)}
 
     def update(self, context: Context, resource_id: str, state: Values, inputs: Values) -> Values:
@@ -145,7 +147,7 @@ class TrainingRunHandler(Handler):
         pid_file = folder.with_name(f"{folder.name}.pid")
         _end_earlier(context, folder, pid_file)
         if not flag(state, "retain"):
-            files.remove_tree(folder)
+            machine.remove_tree(folder)
 
 
 def run_digest(inputs: Values) -> str:
@@ -198,10 +200,10 @@ class _Progress:
 def _end_earlier(context: Context, folder: Path, pid_file: Path) -> None:
     """End a trainer that a killed deployment has left; it writes a checkpoint first."""
     words = (_MODULE, str(folder))
-    pid = processes.read_pid(pid_file)
-    if processes.is_running(pid, words) and pid is not None:
+    pid = machine.read_pid(pid_file)
+    if machine.is_process_running(pid, words) and pid is not None:
         context.status("waiting for the training of an interrupted deployment to write its state")
-        processes.end(pid, words, patience_s=120, group=True)
+        machine.end_process(pid, words, patience_s=120, group=True)
     pid_file.unlink(missing_ok=True)
 
 

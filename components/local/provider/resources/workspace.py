@@ -6,11 +6,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import ClassVar
 
-from falaj.components.local.machine import files, ports
+from falaj.components.local import machine
 from falaj.components.local.provider.fields import Field, Table, flag, text
-from falaj.components.local.provider.handler import Change, Context, Handler
-from falaj.components.local.provider.leftovers import end_leftovers, holds_port
-from falaj.components.local.provider.site import Site
+from falaj.components.local.provider.handler import Change, Context, Handler, Site
+from falaj.components.local.provider.service import end_leftovers, holds_port
 from falaj.wire.values import Values, has_unknown
 
 
@@ -58,7 +57,7 @@ class WorkspaceHandler(Handler):
         del context
         self._require_ports(inputs, None)
         path = text(inputs, "path")
-        files.make_folder(Path(path))
+        machine.make_folder(Path(path))
         return path, dict(inputs)
 
     def read(self, resource_id: str, state: Values) -> Values | None:
@@ -69,7 +68,7 @@ class WorkspaceHandler(Handler):
         """Look at new ports, and make the folder again if it is gone."""
         del context
         self._require_ports(inputs, state)
-        files.make_folder(Path(resource_id))
+        machine.make_folder(Path(resource_id))
         return dict(inputs)
 
     def delete(self, context: Context, resource_id: str, state: Values) -> None:
@@ -77,7 +76,7 @@ class WorkspaceHandler(Handler):
         del context
         end_leftovers(Site(Path(resource_id)))
         if not flag(state, "retain"):
-            files.remove_tree(Path(resource_id))
+            machine.remove_tree(Path(resource_id))
 
     def _require_ports(self, inputs: Values, state: Values | None) -> None:
         site = self.site_of(inputs)
@@ -86,7 +85,7 @@ class WorkspaceHandler(Handler):
         for port in _ports(inputs):
             # A service of this site may hold it already: after an update, or an interrupted run.
             if port not in old and not holds_port(site, port):
-                ports.require_free(host, port)
+                machine.require_free_port(host, port)
 
 
 def _ports(values: Values) -> list[int]:

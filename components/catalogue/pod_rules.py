@@ -12,7 +12,7 @@ https://kubernetes.io/docs/concepts/security/pod-security-standards/
 from dataclasses import dataclass
 from typing import Final, Literal
 
-from falaj.components.catalogue.clusters.isolation import BASELINE_CAPABILITIES
+from falaj.components.catalogue.clusters import BASELINE_CAPABILITIES
 
 Value = str | int | bool
 Operator = Literal["In", "NotIn", "DoesNotExist"]
@@ -75,7 +75,7 @@ class PodRule:
     fields: tuple[Field, ...]
     standard: Literal["baseline", "restricted"]
     """Pods that must meet less aren't judged by the packs: system namespaces meet the baseline,
-    DaemonSets there nothing (`isolation.SYSTEM`)."""
+    DaemonSets there nothing (`clusters.SYSTEM_NAMESPACES`)."""
     admission: str = ""
     """The policy of admission that refuses it in the cluster as well; empty where the Pod Security
     Standard that its namespace enforces does, or nobody."""

@@ -1,23 +1,97 @@
-"""Brings a service to a version: promote, wait until it is served, go back when it isn't."""
+"""An inference service on the machine: its files, its process, and rolling it to a version."""
 
 from __future__ import annotations
 
 import contextlib
+import sys
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from falaj.components.local.machine import files
-from falaj.components.local.machine.errors import LocalError
+from falaj.components.local import machine
+from falaj.components.local.machine import LocalError
 from falaj.components.local.provider import workloads
 from falaj.components.local.provider.fields import text, texts, whole
-from falaj.components.local.provider.handler import Context
-from falaj.components.local.provider.service_process import ServiceFiles
-from falaj.components.local.provider.site import Site
-from falaj.components.local.supervision.program import Supervisor
+from falaj.components.local.provider.handler import Context, Site
+from falaj.components.local.supervision import KINDS, Program, Supervisor
 from falaj.wire.values import Values
+
+# An inference service as it is on the machine: its files, its process, what it says of itself.
+
+#: Time beyond the drain in which the master ends its workers and leaves.
+_LEAVE_S: Final = 10
+
+
+@dataclass(frozen=True)
+class ServiceFiles:
+    """Where the files of a service are.
+
+    Attributes:
+        folder: the service's own folder.
+    """
+
+    folder: Path
+
+    @property
+    def config(self) -> Path:
+        """What the server reads."""
+        return self.folder / "service.json"
+
+    @property
+    def state(self) -> Path:
+        """What the server says of itself."""
+        return self.folder / "state.json"
+
+    @property
+    def logs(self) -> Path:
+        """Folder of its logs."""
+        return self.folder / "logs"
+
+    def read_config(self) -> dict[str, Any]:
+        """The configuration as written; empty when there is none."""
+        return machine.read_json(self.config) or {}
+
+    def read_state(self) -> dict[str, Any]:
+        """What the server last said; empty when it never did."""
+        return machine.read_json(self.state) or {}
+
+    def master(self) -> int | None:
+        """Process id of the server, if it lives."""
+        pid = self.read_state().get("pid")
+        found = pid if isinstance(pid, int) else None
+        return found if machine.is_process_running(found, self.process_marks) else None
+
+    @property
+    def process_marks(self) -> tuple[str, ...]:
+        """What the server's command line holds."""
+        return ("falaj.workloads.inference", "serve", str(self.config))
+
+    def program(self) -> Program:
+        """What the supervisor is to keep running."""
+        limits = self.read_config().get("limits")
+        drain = limits.get("drain_seconds", 10) if isinstance(limits, Mapping) else 10
+        command = (sys.executable, "-P", "-m", "falaj.workloads.inference", "serve", "--config")
+        return Program(
+            name=self.folder.name,
+            folder=self.folder,
+            command=(*command, str(self.config)),
+            directory=self.folder,
+            stop_seconds=int(drain) + _LEAVE_S,
+            process_marks=self.process_marks,
+            environment=workloads.environment(),
+        )
+
+
+def services(site: Site) -> list[ServiceFiles]:
+    """Every service that has a folder in the site."""
+    if not site.services.is_dir():
+        return []
+    return [ServiceFiles(folder) for folder in sorted(site.services.iterdir()) if folder.is_dir()]
+
+
+# Brings a service to a version: promote, wait until it is served, go back when it isn't.
 
 ALIAS: Final = "production"
 _REGISTRY: Final = "falaj.workloads.registry"
@@ -81,7 +155,7 @@ class Rollout:
                 self.context.status(f"promoting version {version}")
                 self._promote(wanted, version)
             if before != wanted:
-                files.write_json(self.service.config, wanted)
+                machine.write_json(self.service.config, wanted)
             self._run()
             self._wait(wanted, version, started, workers)
         except BaseException:
@@ -173,7 +247,7 @@ class Rollout:
                 # context doesn't know.
                 back = Rollout(self.service, self.supervisor, Context(self.context.name))
                 back._turn_alias("rollback", wanted)
-            files.write_json(self.service.config, before)
+            machine.write_json(self.service.config, before)
             self._run()
 
     def _promote(self, wanted: Mapping[str, Any], version: int) -> None:
@@ -190,7 +264,7 @@ class Rollout:
 def promoted(config: Mapping[str, Any]) -> int | None:
     """The version that the alias of a service's model points to; None when there is none."""
     path = Path(str(config["registry"])) / str(config["model"]) / "aliases.json"
-    alias = (files.read_json(path) or {}).get(ALIAS)
+    alias = (machine.read_json(path) or {}).get(ALIAS)
     version = alias.get("version") if isinstance(alias, Mapping) else None
     return int(version) if version is not None else None
 
@@ -233,3 +307,29 @@ def configuration(
     arguments += [f"--client={name}={','.join(texts(granted, name))}" for name in granted]
     command = ["configure", *arguments, "--json"]
     return workloads.run(context, _INFERENCE, command, what="the service's configuration")
+
+
+# What an interrupted deployment has left running in a site.
+
+
+def end_leftovers(site: Site) -> None:
+    """End every service and every workload process of a site that is still there.
+
+    Raises:
+        LocalError: one doesn't end.
+    """
+    for service in services(site):
+        for make in KINDS.values():
+            make().remove(service.program())
+    # The separator keeps a site whose name only begins like this one's out of it.
+    words = ("workloads.", f"{site.path}/")
+    for pid in machine.find_processes(words):
+        machine.end_process(pid, words, patience_s=60)
+
+
+def holds_port(site: Site, port: int) -> bool:
+    """Whether a service of this very site listens on the port."""
+    return any(
+        service.read_state().get("port") == port and service.master() is not None
+        for service in services(site)
+    )

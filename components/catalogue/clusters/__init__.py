@@ -1,1 +1,0 @@
-"""Facts of Kubernetes that policy packs and the cluster's own admission judge by alike."""

@@ -1,1 +1,0 @@
-"""This machine: files, processes and ports, and errors in plain words."""

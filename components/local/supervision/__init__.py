@@ -1,1 +1,0 @@
-"""Keeps a program running after the deployment has ended: systemd user units, or supervisord."""
