@@ -103,6 +103,22 @@ APPARMOR_PROFILE: Final = Field(
 
 POD_RULES: Final = (
     PodRule(
+        "kubernetes-inline-csi",
+        "Volumes of CSI drivers are claimed, not described in the pod",
+        "high",
+        ("iso27001:A.8.12", "iso27001:A.8.22", "uae-ia:T5.2.2", "nist-800-207:2"),
+        "Claim it of a storage class (persistentVolumeClaim, or ephemeral), which says where it "
+        "is: a node mounts what a pod describes past every network policy.",
+        (
+            Field(
+                "volumes[].csi", "DoesNotExist", (), "the pod describes a volume of {value}",
+                "pod", detail="driver",
+            ),
+        ),
+        "restricted",
+        "host-access",
+    ),
+    PodRule(
         "kubernetes-host-namespaces",
         "Pods don't share their node's network, processes or memory",
         "high",

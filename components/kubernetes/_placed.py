@@ -26,6 +26,17 @@ ENVIRONMENT_LABEL: Final = f"{PREFIX}environment"
 OWNER_ANNOTATION: Final = f"{PREFIX}owner"
 MANAGED_BY: Final = "app.kubernetes.io/managed-by"
 
+#: How entries of the secret store are named after their tenant: what stands between the two, and
+#: the form of the rest. No ``..`` leads elsewhere, and no tenant's name is the beginning of
+#: another's: on AKS, whose vaults know no ``/``, tenants' names have no ``--``.
+#: https://learn.microsoft.com/en-us/azure/key-vault/general/about-keys-secrets-certificates
+_SEGMENT = r"[\w+=@-][\w+=@.-]*"
+SECRET_NAMES: Final[Mapping[str, tuple[str, str]]] = {
+    "eks": ("/", rf"^{_SEGMENT}(?:/{_SEGMENT})*$"),
+    "aks": ("--", r"^[A-Za-z0-9](?:[A-Za-z0-9-]{0,100}[A-Za-z0-9])?$"),
+    "existing": ("/", rf"^{_SEGMENT}(?:/{_SEGMENT})*$"),
+}
+
 
 @described
 class InClusterArgs(TypedDict):
@@ -113,6 +124,12 @@ def check_in_cluster(args: Mapping[str, Any], errors: ArgumentErrors) -> InClust
     for key, rule in (("tenant", TENANT), ("registry", REGISTRY)):
         if texts[key]:
             errors.form(key, texts[key], rule)
+    if texts["distribution"] == "aks" and "--" in texts["tenant"]:
+        errors.add(
+            "tenant",
+            texts["tenant"],
+            "no '--' on AKS, where it ends a tenant's name in those of its secrets",
+        )
     zones = errors.texts("zones", args["zones"]) if args.get("zones") is not None else ()
     _check_region(texts["distribution"], texts["region"], args, errors)
     if errors.count > before:

@@ -15,6 +15,7 @@ from falaj.components.kubernetes._placed import InCluster, InClusterArgs, check_
 from falaj.components.kubernetes.admission import access, network, placement, storage, workloads
 from falaj.components.kubernetes.admission.policy import OPERATORS, ClusterScope, Policy
 from falaj.components.kubernetes.admission.policy import manifests as rendered
+from falaj.components.kubernetes.gpu_queues.queues import PRIORITIES
 from falaj.components.specification.argument_errors import ArgumentErrors
 from falaj.components.specification.described import described
 from falaj.components.specification.property_names import engine_inputs
@@ -64,6 +65,9 @@ class ResidencyArgs(InClusterArgs):
     """Whom, besides the cluster and its cloud, tokens in pods may be for. Default: nobody."""
     runtime_classes: NotRequired[list[str]]
     """Runtime classes that pods may ask for. Default: those of NVIDIA's operator."""
+    priority_classes: NotRequired[list[str]]
+    """Classes of priority that pods outside of the system and the platform may name. Default:
+    those that `GpuQueues` makes; of these a tenant has the ones that its `priorities` list."""
     enforce: NotRequired[bool]
     """Whether what is wrong is denied. False only warns and writes it into the audit log, to see
     what an existing cluster would lose. Default: true."""
@@ -91,6 +95,7 @@ def check(name: str, args: Mapping[str, Any]) -> ResidencySpec:
     enforce = errors.flag("enforce", args["enforce"]) if "enforce" in args else True
     classes = _named(args, "storage_classes", errors)
     runtimes = _named(args, "runtime_classes", errors)
+    priorities = _named(args, "priority_classes", errors)
     registries = _hosts(args, "allowed_registries", errors)
     for position, each in enumerate(registries):
         if each.partition("/")[0] in PUBLIC_REGISTRIES:
@@ -109,6 +114,7 @@ def check(name: str, args: Mapping[str, Any]) -> ResidencySpec:
         DEFAULT_STORAGE_CLASSES if classes is None else classes,
         frozenset(agents), audiences,
         DEFAULT_RUNTIME_CLASSES if runtimes is None else runtimes,
+        tuple(PRIORITIES) if priorities is None else priorities,
     )  # fmt: skip
     return ResidencySpec(scope, enforce)
 

@@ -8,7 +8,7 @@ from typing import Any
 from falaj.components.kubernetes import federated_training, sweep
 from falaj.components.kubernetes._objects import Manifest
 from falaj.sandbox.charts import groups
-from falaj.sandbox.charts.groups import Surroundings
+from falaj.sandbox.charts.groups import Capabilities
 from falaj.sandbox.charts.library import short_name
 from tests.components.kubernetes.test_federated_training import COORDINATOR, SITE
 from tests.components.kubernetes.test_sweep import SEARCH
@@ -54,7 +54,7 @@ def contents(*stacks: str, definitions: bool = True) -> Contents:
         for each in declare(shipped(stack), stack).resources:
             if each.type == groups.CHART:
                 inputs = {**each.inputs, "skipCrds": not definitions}
-                made = groups.build(each.type, each.name, inputs, Surroundings())
+                made = groups.build(each.type, each.name, inputs, Capabilities())
                 children = [one.manifest for one in made.objects]
                 found.objects += [
                     one for one in children if definitions or one["kind"] != DEFINITION

@@ -169,18 +169,6 @@ def test_an_ephemeral_container_is_judged(plane: ControlPlane) -> None:
     plane.objects.request("PATCH", path, change, kind, dryRun="All")
 
 
-def test_what_is_older_than_the_policies_can_be_deleted(plane: ControlPlane) -> None:
-    """A finalizer is taken from an object that would be refused today."""
-    about = {"name": "old", "finalizers": ["example.ae/wait"]}
-    allowed = {"apiVersion": "v1", "kind": "Node", "metadata": about}
-    plane.apply([allowed])
-    plane.objects.delete("v1", "Node", "old")
-    labels = {"metadata": {"labels": {"topology.kubernetes.io/region": "eu-west-1"}}}
-    plane.objects.patch("v1", "Node", "old", labels)
-    plane.objects.patch("v1", "Node", "old", {"metadata": {"finalizers": None}})
-    assert plane.objects.get("v1", "Node", "old") is None
-
-
 def test_a_node_that_was_wrong_before_can_be_kept_free_and_drained(plane: ControlPlane) -> None:
     """As controllers do when it doesn't answer; but it says nothing else that is wrong."""
     plane.objects.delete("admissionregistration.k8s.io/v1", f"{POLICY[1]}Binding", "falaj-nodes")

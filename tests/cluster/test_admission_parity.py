@@ -212,7 +212,7 @@ _WRONG: dict[str, Value] = {
 #: What the API server wants beside a field, by the key of what holds it.
 _BESIDE: dict[str, dict[str, Any]] = {
     "httpGet": {"port": 80}, "tcpSocket": {"port": 80}, "ports": {"containerPort": 80},
-    "volumes": {"name": "v"}, "hostPath": {"path": "/etc"},
+    "volumes": {"name": "v"}, "hostPath": {"path": "/etc"}, "csi": {"driver": "x.example.ae"},
 }  # fmt: skip
 _NAMESPACE = "declared"
 

@@ -18,7 +18,7 @@ from falaj.policies.model.judge import Judge
 from falaj.policies.outcome import Decided, decide
 from falaj.policies.rules import all_rules
 from falaj.sandbox.charts import groups
-from falaj.sandbox.charts.groups import Surroundings
+from falaj.sandbox.charts.groups import Capabilities
 from tests.policies.shipped import stack_with
 from tests.stacks.in_mocks import ROOT, shipped
 
@@ -33,7 +33,7 @@ def children(stack: Stack) -> Iterator[Resource]:
     for each in stack.resources:
         if each.type == groups.CHART:
             inputs = {**each.properties, "skipCrds": True}
-            for one in groups.build(each.type, each.name, inputs, Surroundings()).objects:
+            for one in groups.build(each.type, each.name, inputs, Capabilities()).objects:
                 urn = f"urn:pulumi:dev::falaj::{_PLATFORM}${groups.CHART}${one.token}::{one.name}"
                 yield Resource(one.token, one.name, dict(one.manifest), urn=urn)
 

@@ -10,7 +10,7 @@ from falaj.components.catalogue.clusters import (
     PUBLIC_ROLES,
     READ_VERBS,
 )
-from falaj.components.kubernetes._placed import DATA_CLASS_LABEL, TENANT_LABEL
+from falaj.components.kubernetes._placed import DATA_CLASS_LABEL, SECRET_NAMES, TENANT_LABEL
 from falaj.components.kubernetes.admission.policy import (
     ACCOUNTS,
     ROLE_MAKERS,
@@ -227,8 +227,18 @@ def _secret_paths(scope: ClusterScope) -> tuple[Policy, ...]:
         "object.?spec.?dataFrom.orValue([]).filter(d, has(d.extract))"
         '.map(d, d.extract.?key.orValue(""))'
     )
-    own = 'k.startsWith(variables.tenant + "/") || k.startsWith(variables.tenant + "-")'
-    found = 'object.?spec.?dataFrom.orValue([]).filter(d, has(d.find)).map(d, "all that is found")'
+    separator, rest = SECRET_NAMES[scope.placed.distribution]
+    own = (
+        f"(k.startsWith(variables.tenant + {text(separator)}) && "
+        f"k.substring(size(variables.tenant) + {len(separator)}).matches({text(rest)}))"
+    )
+    found = (
+        'object.?spec.?dataFrom.orValue([]).filter(d, has(d.find)).map(d, "all that is found") + '
+        "(object.?spec.?data.orValue([]).map(d, d.?sourceRef) + "
+        "object.?spec.?dataFrom.orValue([]).map(d, d.?sourceRef))"
+        ".filter(s, s.?generatorRef.hasValue())"
+        '.map(s, "what a generator makes: " + s.?generatorRef.?name.orValue(""))'
+    )
     return (
         Policy(
             "external-secrets",
@@ -238,7 +248,7 @@ def _secret_paths(scope: ClusterScope) -> tuple[Policy, ...]:
                     "cluster-secret-path",
                     f'variables.tenant == "" ? [] : variables.keys.filter(k, !({own})) + {found}',
                     "secrets that aren't the tenant's are read",
-                    "<tenant>/… and <tenant>-…, each by its name",
+                    f"<tenant>{separator}…, each by its name",
                     "name secrets of one's own",
                 ),
             ),

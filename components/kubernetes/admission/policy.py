@@ -44,6 +44,19 @@ def texts(values: Iterable[str]) -> str:
     return "[" + ", ".join(text(each) for each in listed) + "]"
 
 
+def null_safe(expression: str) -> str:
+    """The same expression, for which a list or map that is null counts as left out.
+
+    The API server shows fields without ``omitempty`` as null where they are empty: a slice without
+    endpoints, a role without rules. Without this an expression on them is an error, which denies.
+    """
+    for empty in ("[]", "{}"):
+        expression = expression.replace(
+            f".orValue({empty})", f".optFlatMap(o, optional.ofNonZeroValue(o)).orValue({empty})"
+        )
+    return expression
+
+
 def each_container(wrong: str, said: str = "c.name") -> str:
     """What is wrong with containers ``c`` of every list, as a list of texts.
 
@@ -69,17 +82,15 @@ def is_own_address(address: str, own: Iterable[str] = ()) -> str:
 
 
 def is_own_host(host: str, pattern: str, own: Iterable[str] = ()) -> str:
-    """Whether a host may be reached: an own address, a name that ``pattern`` has, a service's.
+    """Whether a host may be reached: an own address, or a name that ``pattern`` has.
 
-    Two labels, of which the last isn't a domain that companies register names in, are a service
-    and its namespace.
+    A service is named with the cluster's domain, or with ``.svc`` at least: what is judged here is
+    looked up by a node, the API server or as an alias, none of which search in namespaces, so that
+    ``service.namespace`` is a host of the world's.
     """
-    service = text(r"^[^.]+\.[a-z](?:[a-z0-9-]*[a-z0-9])$")
-    domain = text(rf"\.(?:[a-z]{{2}}|{'|'.join(sorted(TOP_LEVEL_DOMAINS))})$")
     return (
-        f"({is_own_address(host, own)} || (!isIP({host}) && ({host}.lowerAscii().matches("
-        f"{text(pattern)}) || ({host}.lowerAscii().matches({service}) && "
-        f"!{host}.lowerAscii().matches({domain})))))"
+        f"({is_own_address(host, own)} || "
+        f"(!isIP({host}) && {host}.lowerAscii().matches({text(pattern)})))"
     )
 
 
@@ -91,7 +102,8 @@ def hosts_pattern(regions: Iterable[tuple[str, str]], listed: Iterable[str]) -> 
         listed: further hosts; ``*.example.ae`` with all below it.
     """
     private = "|".join(re.escape(each[1:]) for each in PRIVATE_SUFFIXES)
-    names = [r"[^.]+", rf".+\.(?:{private})"]
+    # A name without dots begins with a letter: 0x08080808 and 134744072 are addresses.
+    names = [r"[a-z](?:[a-z0-9-]*[a-z0-9])?", rf".+\.(?:{private})"]
     for cloud, region in regions:
         if cloud == "aws":
             names.append(rf"(?:.+\.)?{region}\.(?:[a-z]+\.)?(?:amazonaws\.com|api\.aws|on\.aws)")
@@ -130,8 +142,15 @@ API = "admissionregistration.k8s.io/v1"
 RULES_ANNOTATION = "falaj.io/policy-rules"
 """Ids of the rules of the policy packs that a policy enforces, separated by commas."""
 PREFIX = "falaj-"
-#: Objects that are being deleted may lose their finalizers, whatever they were made like.
-_NOT_DELETED = 'request.operation == "CREATE" || !has(oldObject.metadata.deletionTimestamp)'
+#: Objects that are being deleted may lose their finalizers, whatever they were made like; a change
+#: of anything else is judged: a finalizer of one's own keeps an object alive as long as one likes.
+_JUDGED_WHILE_DELETED = (
+    'request.operation == "CREATE" || !has(oldObject.metadata.deletionTimestamp) || '
+    'dyn(object).exists(k, !(k in ["metadata", "status"]) && '
+    "!(k in dyn(oldObject) && dyn(object)[k] == dyn(oldObject)[k])) || "
+    "object.metadata.?labels.orValue({}) != oldObject.metadata.?labels.orValue({}) || "
+    "object.metadata.?annotations.orValue({}) != oldObject.metadata.?annotations.orValue({})"
+)
 #: The API server's own objects: the service it is reached by, and the roles it starts with.
 _NOT_OF_THE_SERVER = 'request.userInfo.username != "system:apiserver"'
 _NAMESPACE = "kubernetes.io/metadata.name"
@@ -234,18 +253,19 @@ def manifests(
 
 def _spec(policy: Policy) -> dict[str, Any]:
     conditions = {
-        "not-being-deleted": _NOT_DELETED,
+        "not-only-being-deleted": _JUDGED_WHILE_DELETED,
         "not-of-the-server": _NOT_OF_THE_SERVER,
         **policy.conditions,
     }
     variables = [
-        {"name": name, "expression": expression} for name, expression in policy.variables.items()
+        {"name": name, "expression": null_safe(expression)}
+        for name, expression in policy.variables.items()
     ]
     validations: list[dict[str, Any]] = []
     annotations: list[dict[str, str]] = []
     for number, check in enumerate(policy.checks, 1):
         wrong = f"wrong{number}"
-        variables.append({"name": wrong, "expression": check.wrong})
+        variables.append({"name": wrong, "expression": null_safe(check.wrong)})
         hint = f"; allowed: {check.allowed}; {check.change} ({check.rule})"
         validations.append(
             {
@@ -275,7 +295,8 @@ def _spec(policy: Policy) -> dict[str, Any]:
             ],
         },
         "matchConditions": [
-            {"name": name, "expression": expression} for name, expression in conditions.items()
+            {"name": name, "expression": null_safe(expression)}
+            for name, expression in conditions.items()
         ],
         "variables": variables,
         "validations": validations,
@@ -317,6 +338,7 @@ class ClusterScope:
     agents: frozenset[str] = frozenset()
     audiences: tuple[str, ...] = ()
     runtime_classes: tuple[str, ...] = ()
+    priority_classes: tuple[str, ...] = ()
 
     @property
     def with_nodes(self) -> frozenset[str]:

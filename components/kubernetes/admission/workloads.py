@@ -205,7 +205,13 @@ CLUSTER_REGISTRIES = {"eks": (), "aks": ("mcr.microsoft.com",), "existing": ()}
 
 def policies(scope: ClusterScope) -> tuple[Policy, ...]:
     """Policies of pods, and of tokens as they are asked for."""
-    return (*_images(scope), *_host_access(scope), *_gpus(scope), *_tokens(scope))
+    return (
+        *_images(scope),
+        *_host_access(scope),
+        *_priorities(scope),
+        *_gpus(scope),
+        *_tokens(scope),
+    )
 
 
 def _images(scope: ClusterScope) -> tuple[Policy, ...]:
@@ -258,6 +264,20 @@ def _host_access(scope: ClusterScope) -> tuple[Policy, ...]:
     """The baseline of Pod Security, without the labels by which it is switched."""
     checks = refused("host-access")
     return PodPolicy("host-access", lambda _: checks, exempt=scope.with_nodes).policies()
+
+
+def _priorities(scope: ClusterScope) -> tuple[Policy, ...]:
+    """Classes of priority: who names a higher one drives others from their nodes."""
+    allowed = texts(("", *scope.priority_classes))
+    name = 'variables.pod.?priorityClassName.orValue("")'
+    check = Check(
+        "cluster-priority-class",
+        when(f"!({name} in {allowed})", name),
+        "the priority is the system's, or of nobody known",
+        ", ".join(scope.priority_classes),
+        "name one of these, or list it in priority_classes",
+    )
+    return PodPolicy("priorities", lambda _: (check,), exempt=scope.platform).policies()
 
 
 #: Operators of pods' resources that a GPU, or a part of one, is called by.

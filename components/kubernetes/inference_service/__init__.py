@@ -8,7 +8,7 @@ from typing import Any, Final, cast
 import pulumi
 
 from falaj.components.kubernetes._objects import Manifest, declare, token
-from falaj.components.kubernetes._placed import InCluster, check_in_cluster
+from falaj.components.kubernetes._placed import SECRET_NAMES, InCluster, check_in_cluster
 from falaj.components.kubernetes._validation import number, options
 from falaj.components.kubernetes.bill_of_materials import resolve
 from falaj.components.kubernetes.inference_service.arguments import (
@@ -155,7 +155,6 @@ _OBJECT: Final = re.compile(r"^[a-z0-9]([a-z0-9.-]{0,61}[a-z0-9])?$")
 _HOST: Final = re.compile(
     r"^(\*\.)?[a-z0-9]([a-z0-9-]*[a-z0-9])?(\.[a-z0-9]([a-z0-9-]*[a-z0-9])?)+$"
 )
-_SECRET: Final = re.compile(r"^[A-Za-z0-9][\w./-]{0,254}$")
 _KEYS: Final = {("OKP", "Ed25519"), ("EC", "P-256")}
 
 
@@ -184,12 +183,13 @@ def checked_access(
     if objects["overflow_from"] == name:
         errors.add("overflow_from", name, "the name of another InferenceService of the namespace")
     secret = errors.text(given, "key_secret")
-    if secret and not _SECRET.match(secret):
-        errors.add("key_secret", secret, "the name of an entry in the secret store")
-    tenant = placed.tenant if placed is not None else ""
-    if secret and tenant and not secret.startswith((f"{tenant}/", f"{tenant}-")):
+    if secret and placed is not None:
         # As the cluster's own admission says: one store has the secrets of every tenant.
-        errors.add("key_secret", secret, f"entries of the tenant: {tenant}/… and {tenant}-…")
+        separator, rest = SECRET_NAMES[placed.distribution]
+        own = f"{placed.tenant}{separator}"
+        if not (secret.startswith(own) and re.match(rest, secret.removeprefix(own))):
+            errors.add("key_secret", secret, f"entries of the tenant: {own}…")
+    tenant = placed.tenant if placed is not None else ""
     issuer = errors.text(given, "token_issuer")
     # Requests that another tier passes on carry the token that it was shown.
     known_as = objects["overflow_from"] or name

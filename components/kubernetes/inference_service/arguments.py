@@ -80,8 +80,8 @@ class InferenceServiceArgs(InClusterArgs):
     """Folder of the registry of models in the claim. Default: the claim's root."""
     key_secret: str
     """Entry of the secret store that holds the key ring, named after the tenant
-    (``<tenant>/model-keys``): the text that ``python -m falaj.workloads.registry keyring pack``
-    writes, which has no key that signs."""
+    (``<tenant>/model-keys``; on AKS ``<tenant>--model-keys``): the text that
+    ``python -m falaj.workloads.registry keyring pack`` writes, which has no key that signs."""
     secret_store: NotRequired[str]
     """Name of the `ClusterSecretStore` of External Secrets. Default: ``falaj``."""
     certificate_issuer: NotRequired[str]

@@ -226,6 +226,10 @@ def admission_policies(
         validations=[(
             f"!('{_PRIORITY}' in {labels}) || {labels}['{_PRIORITY}'] in {_list(priorities)}",
             f"{tenant} has the priorities {', '.join(priorities)} only",
+        ), (
+            "request.resource.resource != 'pods' || "
+            f"object.spec.?priorityClassName.orValue('') in {_list(['', *priorities])}",
+            f"pods of {tenant} have the priorities {', '.join(priorities)} only",
         )],
     )  # fmt: skip
     found += _admission_policy(

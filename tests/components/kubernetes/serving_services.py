@@ -35,6 +35,7 @@ PLACES: dict[str, dict[str, Any]] = {
     },
     "aks": {
         "distribution": "aks",
+        "key_secret": "acme--model-keys",
         "region": "uaenorth",
         "registry": "acmeuaenorth.azurecr.io/falaj",
     },

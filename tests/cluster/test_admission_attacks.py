@@ -1,0 +1,209 @@
+"""Ways round admission: nulls, deletion without end, paths; and what controllers need of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from kubernetes.client.exceptions import ApiException
+
+from falaj.components.kubernetes.residency import check, manifests
+from falaj.engine.controlplane import ControlPlane
+from falaj.engine.controlplane.objects import wait_for
+from tests.cluster.residency_cases import PLAIN, RESIDENCY, cases, in_kind, merged
+from tests.cluster.residency_cluster import install, refusal, residence
+
+pytestmark = pytest.mark.cluster
+
+SERVICE: dict[str, Any] = {
+    "apiVersion": "v1", "kind": "Service",
+    "metadata": {"name": "kept", "namespace": "acme-serving",
+                 "finalizers": ["example.ae/kept"]},
+    "spec": {"selector": {"app": "x"}, "ports": [{"port": 443}]},
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def plane() -> Iterator[ControlPlane]:
+    with residence(RESIDENCY, nodes="cpu=2") as found:
+        found.define("gateway-api", "external-secrets")
+        yield found
+
+
+@pytest.fixture
+def leaving(plane: ControlPlane) -> Iterator[str]:
+    """Path of a service that is being deleted, which its finalizer keeps."""
+    plane.apply([SERVICE])
+    plane.objects.delete("v1", "Service", "kept", "acme-serving")
+    path = "/api/v1/namespaces/acme-serving/services/kept"
+    assert plane.objects.request("GET", path)["metadata"]["deletionTimestamp"]
+    yield path
+    _patch(plane, path, {"metadata": {"finalizers": []}})
+
+
+def _patch(plane: ControlPlane, path: str, change: dict[str, Any], **query: str) -> str:
+    """What is said against a change; empty where it was made."""
+    try:
+        plane.objects.request("PATCH", path, change, "application/merge-patch+json", **query)
+    except ApiException as error:
+        return str(error.body)
+    return ""
+
+
+@pytest.mark.parametrize(
+    ("change", "by"),
+    [
+        ({"spec": {"externalIPs": ["8.8.8.8"]}}, "claims addresses of others"),
+        ({"spec": {"type": "NodePort"}}, "opens a port on every node"),
+        (
+            {"spec": {"type": "ExternalName", "externalName": "out.example.com", "selector": None,
+                      "clusterIP": None, "clusterIPs": None}},
+            "stands for a host elsewhere",
+        ),
+        ({"spec": {"type": "LoadBalancer"}}, "the load balancer would be public"),
+    ],
+    ids=["external-ips", "node-port", "external-name", "load-balancer"],
+)  # fmt: skip
+def test_what_is_being_deleted_is_judged_like_all_else(
+    plane: ControlPlane, leaving: str, change: dict[str, Any], by: str
+) -> None:
+    assert by in _patch(plane, leaving, change)
+
+
+def test_what_was_wrong_before_may_still_lose_its_finalizers(plane: ControlPlane) -> None:
+    """The policies must not keep alive what they would refuse today."""
+    old = {**SERVICE, "metadata": {**SERVICE["metadata"], "name": "old"}}
+    path = "/api/v1/namespaces/acme-serving/services/old"
+    for each in manifests(check("residency", RESIDENCY)):
+        if each["metadata"]["name"] == "falaj-services":
+            plane.objects.delete(each["apiVersion"], each["kind"], "falaj-services")
+    wrong = merged(old, {"spec": {"type": "NodePort"}})
+    wait_for(lambda: refusal(plane, wrong, real=True) == "", "the policy to be gone", 20)
+    install(plane, RESIDENCY)
+    wait_for(
+        lambda: refusal(plane, merged(wrong, {"metadata": {"name": "new"}})), "its return", 20
+    )
+    plane.objects.delete("v1", "Service", "old", "acme-serving")
+    assert "opens a port" in _patch(plane, path, {"metadata": {"labels": {"a": "b"}}})
+    assert _patch(plane, path, {"metadata": {"finalizers": []}}) == ""
+
+
+def test_a_service_scaled_to_zero_has_no_addresses(plane: ControlPlane) -> None:
+    """A slice without endpoints has null in their place, and the controller has to write it."""
+    made = in_kind(
+        "Deployment", "acme-serving", merged(PLAIN, {"serviceAccountName": "server"}), {}
+    )
+    account = {"apiVersion": "v1", "kind": "ServiceAccount",
+               "metadata": {"name": "server", "namespace": "acme-serving"}}  # fmt: skip
+    service = merged(SERVICE, {"metadata": {"name": "web", "finalizers": None}})
+    plane.apply([account, made, service])
+
+    def addresses() -> list[str]:
+        slices = plane.objects.list("discovery.k8s.io/v1", "EndpointSlice", "acme-serving")
+        return [
+            address
+            for each in slices
+            if each["metadata"].get("labels", {}).get("kubernetes.io/service-name") == "web"
+            for endpoint in each.get("endpoints") or []
+            for address in endpoint["addresses"]
+        ]
+
+    path = "/apis/apps/v1/namespaces/acme-serving/deployments/case"
+    wait_for(addresses, "an address behind the service", 60)
+    assert _patch(plane, path, {"spec": {"replicas": 0}}) == ""
+    wait_for(lambda: not addresses(), "the last address to go", 60)
+    for kind, name in (("Deployment", "case"), ("Service", "web")):
+        version = "v1" if kind == "Service" else "apps/v1"
+        plane.objects.delete(version, kind, name, "acme-serving")
+
+
+def _secret(**spec: Any) -> dict[str, Any]:
+    return {
+        "apiVersion": "external-secrets.io/v1", "kind": "ExternalSecret",
+        "metadata": {"name": "stolen", "namespace": "acme-serving"},
+        "spec": {"secretStoreRef": {"kind": "ClusterSecretStore", "name": "falaj"}, **spec},
+    }  # fmt: skip
+
+
+def _entry(key: str) -> dict[str, Any]:
+    return {"data": [{"secretKey": "k", "remoteRef": {"key": key}}]}
+
+
+GENERATOR = {"apiVersion": "generators.external-secrets.io/v1alpha1", "kind": "Webhook",
+             "name": "out"}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [
+        _entry("acme-bank/model-keys"),
+        _entry("acme/../bank/model-keys"),
+        _entry("acme/./model-keys"),
+        _entry("acme//model-keys"),
+        _entry("acme/"),
+        _entry("acme"),
+        _entry("/acme/model-keys"),
+        _entry("acme/model-keys/.."),
+        _entry("acme-model-keys"),
+        _entry("ACME/model-keys"),
+        {"dataFrom": [{"extract": {"key": "acme-bank/all"}}]},
+        {"dataFrom": [{"find": {"name": {"regexp": ".*"}}}]},
+        {"dataFrom": [{"sourceRef": {"generatorRef": GENERATOR}}]},
+        {"data": [{"secretKey": "k", "remoteRef": {"key": "acme/a"},
+                   "sourceRef": {"generatorRef": GENERATOR}}]},
+    ],
+    ids=str,
+)  # fmt: skip
+def test_secrets_of_others_by_their_paths(plane: ControlPlane, spec: dict[str, Any]) -> None:
+    assert "secrets that aren't the tenant's are read" in refusal(plane, _secret(**spec))
+
+
+@pytest.mark.parametrize("key", ["acme/a", "acme/models/credit.v2", "acme/model_keys@1"])
+def test_secrets_of_ones_own(plane: ControlPlane, key: str) -> None:
+    assert refusal(plane, _secret(**_entry(key))) == ""
+    assert refusal(plane, _secret(dataFrom=[{"extract": {"key": key}}])) == ""
+
+
+def _nulled(value: Any) -> Iterator[Any]:
+    """The same with one key at a time null, empty, or said twice, at any depth."""
+    if isinstance(value, dict):
+        for key, each in value.items():
+            for empty in (None, *((type(each)(),) if isinstance(each, dict | list | str) else ())):
+                yield {**value, key: empty}
+            for inner in _nulled(each):
+                yield {**value, key: inner}
+    elif isinstance(value, list):
+        yield [*value, *value]
+        for index, each in enumerate(value):
+            for inner in _nulled(each):
+                yield [*value[:index], inner, *value[index + 1 :]]
+
+
+#: What an expression that fails is told by; a clear refusal, or an invalid object's, is none.
+ERRORS = ("resulted in error", "no such overload", "no such key", "failed to evaluate")
+
+
+def test_no_expression_fails_on_what_is_null_or_empty(plane: ControlPlane) -> None:
+    failed: dict[str, str] = {}
+    seen = 0
+    for case in (*cases("forbidden/pods.yaml"), *cases("forbidden/objects.yaml"),
+                 *cases("permitted/tenants.yaml")):  # fmt: skip
+        about = {key: case.manifest[key] for key in ("apiVersion", "kind", "metadata")}
+        rest = {key: each for key, each in case.manifest.items() if key not in about}
+        for changed in _nulled(rest):
+            seen += 1
+            said = _created(plane, {**about, **changed})
+            if "ValidatingAdmissionPolicy" in said and any(each in said for each in ERRORS):
+                failed[str(case)] = said
+    assert seen > 500
+    assert not failed
+
+
+def _created(plane: ControlPlane, manifest: dict[str, Any]) -> str:
+    path = plane.objects.path_of(manifest).rpartition("/")[0]
+    try:
+        plane.objects.request("POST", path, manifest, dryRun="All")
+    except ApiException as error:
+        return str(error.body)
+    return ""
