@@ -37,6 +37,12 @@ SYSTEM_NAMESPACES: Final = frozenset({
     "amazon-cloudwatch", "gatekeeper-system", "aks-istio-system", "efa-device-plugin",
     "istio-nodes", "monitoring-nodes",
 })  # fmt: skip
+#: The platform's other add-ons: operators, which need rights and tokens but not their nodes.
+PLATFORM_NAMESPACES: Final = frozenset({
+    "kueue-system", "jobset-system", "kubeflow-system", "kserve", "keda", "cert-manager",
+    "envoy-gateway-system", "external-secrets", "opencost", "istio-system", "monitoring",
+    "velero", "falaj-system",
+})  # fmt: skip
 BASELINE_CAPABILITIES: Final = frozenset({
     "AUDIT_WRITE", "CHOWN", "DAC_OVERRIDE", "FOWNER", "FSETID", "KILL", "MKNOD",
     "NET_BIND_SERVICE", "SETFCAP", "SETGID", "SETPCAP", "SETUID", "SYS_CHROOT",
@@ -68,20 +74,6 @@ PRIVATE_SUFFIXES: Final = (
     ".internal", ".local", ".localhost", ".lan", ".home.arpa", ".svc", ".cluster.local", ".test",
     ".intranet", ".corp", ".private",
 )  # fmt: skip
-#: Domains of three letters and more that services are commonly found in
-#: (https://data.iana.org/TLD/tlds-alpha-by-domain.txt has all).
-TOP_LEVEL_DOMAINS: Final = frozenset({
-    "academy", "agency", "app", "art", "arpa", "biz", "blog", "bot", "box", "build", "capital",
-    "cat", "chat", "cloud", "club", "codes", "com", "community", "company", "computer",
-    "design", "dev", "digital", "dubai", "edu", "email", "energy", "engineer", "engineering",
-    "example", "exchange", "expert", "finance", "fun", "fund", "games", "global", "gov", "group",
-    "host", "hosting", "info", "ink", "int", "link", "live", "ltd", "mil", "mobi", "mov", "name",
-    "net", "network", "new", "news", "ninja", "one", "online", "onl", "org", "page", "plus",
-    "pro", "pub", "run", "science", "services", "shop", "site", "social", "software", "solutions",
-    "space", "store", "studio", "support", "systems", "tech", "technology", "today",
-    "top", "trade", "travel", "vip", "website", "work", "works", "world", "wtf",
-    "xxx", "xyz", "zip", "zone",
-})  # fmt: skip
 
 
 # What makes the load balancer of a service internal, cloud by cloud.

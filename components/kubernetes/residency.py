@@ -9,11 +9,12 @@ from typing import Any, NotRequired, cast
 
 import pulumi
 
+from falaj.components.catalogue.clusters import PLATFORM_NAMESPACES
 from falaj.components.catalogue.region_names import host_abroad, may_be_site, place_abroad
 from falaj.components.kubernetes._objects import Manifest, declare, token
 from falaj.components.kubernetes._placed import InCluster, InClusterArgs, check_in_cluster
 from falaj.components.kubernetes.admission import access, network, placement, storage, workloads
-from falaj.components.kubernetes.admission.policy import OPERATORS, ClusterScope, Policy
+from falaj.components.kubernetes.admission.policy import ClusterScope, Policy
 from falaj.components.kubernetes.admission.policy import manifests as rendered
 from falaj.components.kubernetes.gpu_queues.queues import PRIORITIES
 from falaj.components.specification.argument_errors import ArgumentErrors
@@ -252,7 +253,7 @@ def _networks(args: Mapping[str, Any], errors: ArgumentErrors) -> tuple[str, ...
 def _agents(args: Mapping[str, Any], errors: ArgumentErrors) -> tuple[str, ...]:
     given = _named(args, "system_namespaces", errors) or ()
     for position, each in enumerate(given):
-        if each == "default" or each.endswith(_TENANTS) or each in OPERATORS:
+        if each == "default" or each.endswith(_TENANTS) or each in PLATFORM_NAMESPACES:
             errors.add(
                 f"system_namespaces[{position}]", each,
                 "namespaces of agents that need their nodes",

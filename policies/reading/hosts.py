@@ -59,13 +59,17 @@ def host_of(value: object) -> str:
     return bare[1].lower() if bare else ""
 
 
+_NAME: Final = re.compile(r"[a-z_][\w-]*")
+
+
 @lru_cache(maxsize=4096)
 def is_private(host: str) -> bool:
     """Whether a host can be reached within one's own networks only."""
     try:
         address = ipaddress.ip_address(host.partition("%")[0])
     except ValueError:
-        return "." not in host or host.endswith(PRIVATE_SUFFIXES)
+        # A name without dots begins with a letter: 0x08080808 and 134744072 are addresses.
+        return bool(_NAME.fullmatch(host)) or host.endswith(PRIVATE_SUFFIXES)
     return address.is_private or address.is_loopback or address.is_link_local
 
 

@@ -21,10 +21,12 @@ from falaj.components.catalogue.clusters import (
     LOAD_BALANCER_SCHEMES,
     LOAD_BALANCER_SWITCHES,
     OWN_RANGES,
-    TOP_LEVEL_DOMAINS,
+    PLATFORM_NAMESPACES,
+    SYSTEM_NAMESPACES,
 )
 from falaj.policies.model import (
     ABSENT,
+    Context,
     Path,
     Resource,
     Settings,
@@ -38,7 +40,13 @@ from falaj.policies.model import (
 )
 from falaj.policies.reading.addresses import network
 from falaj.policies.reading.hosts import host_of, is_listed, may_talk_to
-from falaj.policies.reading.kubernetes import Manifest, is_bundle, join, manifests
+from falaj.policies.reading.kubernetes import (
+    Manifest,
+    is_bundle,
+    join,
+    manifests,
+    names_below,
+)
 
 _OWN: Final = tuple(ipaddress.ip_network(each) for each in OWN_RANGES)
 _LABEL: Final = re.compile(r"[a-z]([a-z0-9-]*[a-z0-9])?")
@@ -164,18 +172,32 @@ def may_reach(value: object, settings: Settings) -> bool:
         if address.prefixlen == address.max_prefixlen and address.network_address.is_unspecified:
             return True  # Where a program listens; called, it is the program's own host.
         return is_own_address(host) or is_listed(host, settings)
-    return may_talk_to(host, settings) or is_cluster_name(host)
+    return may_talk_to(host, settings)
 
 
-def is_cluster_name(host: str) -> bool:
-    """Whether a host is a service with its namespace, ``db.team``, as resolvers in pods find it.
+def may_reach_from_pods(value: object, manifest: Manifest, context: Context) -> bool | None:
+    """Whether programs in pods may send data to a URL, a host or an address.
 
-    Two labels, of which the last isn't a domain that companies register names in.
+    Resolvers in pods search among namespaces and services: ``db.team`` is the service ``db`` where
+    ``team`` is a namespace, a pod where it is a service of the pod's namespace, and a company's
+    host where it is neither. So it counts as the cluster's own where its last label is the
+    object's own namespace or name (a JobSet's pods are below its name), a namespace of the
+    platform or the system, or a namespace or service of the stack. Others are named in full,
+    ``db.team.svc``.
+
+    Args:
+        value: what is reached.
+        manifest: the object that says so.
+        context: with the whole stack, in the second look.
+
+    Returns:
+        None where it depends on the rest of the stack, which isn't known yet.
     """
-    name, _, last = host.partition(".")
-    return (
-        bool(name)
-        and bool(_LABEL.fullmatch(last))
-        and len(last) > 2
-        and last not in TOP_LEVEL_DOMAINS
-    )
+    if may_reach(value, context.settings):
+        return True
+    name, _, namespace = (host_of(value) or text(value).lower().rstrip(".")).partition(".")
+    if not (_LABEL.fullmatch(name) and _LABEL.fullmatch(namespace)):
+        return False
+    if namespace in SYSTEM_NAMESPACES | PLATFORM_NAMESPACES | {manifest.namespace, manifest.name}:
+        return True
+    return None if context.stack is None else namespace in names_below(context.stack)

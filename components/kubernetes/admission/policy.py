@@ -16,6 +16,7 @@ from typing import Any
 from falaj.components import catalogue
 from falaj.components.catalogue.clusters import (
     OWN_RANGES,
+    PLATFORM_NAMESPACES,
     PRIVATE_SUFFIXES,
     REGION_KEYS,
     ZONE_KEYS,
@@ -317,12 +318,6 @@ AGENTS = frozenset({
 #: ones, as `*` on nodes. The API server lets nobody give more than he has himself.
 #: https://kubernetes.io/docs/reference/access-authn-authz/rbac/#privilege-escalation-prevention-and-bootstrapping
 ROLE_MAKERS = frozenset({"gpu-operator", "network-operator"})
-#: The other add-ons of the platform: operators, which need rights and tokens but not their nodes.
-OPERATORS = frozenset({
-    "kueue-system", "jobset-system", "kubeflow-system", "kserve", "keda", "cert-manager",
-    "envoy-gateway-system", "external-secrets", "opencost", "istio-system", "monitoring",
-    "velero", "falaj-system",
-})  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -348,7 +343,7 @@ class ClusterScope:
     @property
     def platform(self) -> frozenset[str]:
         """Namespaces of the system and of every add-on."""
-        return self.with_nodes | OPERATORS
+        return self.with_nodes | PLATFORM_NAMESPACES
 
     @property
     def zones(self) -> str:

@@ -37,7 +37,7 @@ from falaj.policies.reading.kubernetes import (
     manifests,
 )
 from falaj.policies.reading.pods import Container, each_container, pods
-from falaj.policies.reading.services import may_reach
+from falaj.policies.reading.services import may_reach_from_pods
 
 # Where programs in a cluster are told to send or fetch data: settings, arguments, exporters.
 #
@@ -341,16 +341,28 @@ def _off_list(found: Destination, context: Context) -> Iterator[Finding]:
                 found.at, f"where the bucket {found.host} is isn't said: it is neither of this "
                 "stack nor one of allowedHosts"
             )  # fmt: skip
-    elif found.host and "$" not in found.host and not may_reach(found.host, context.settings):
-        if found.host.endswith(_PLACELESS) and not _is_of_stack(found.host.split(".")[0], context):
-            yield found.manifest.indeterminate(
-                found.at, f"where {found.host} is isn't said by its name, and this stack doesn't "
-                "make it"
-            )  # fmt: skip
-        elif not found.host.endswith(_PLACELESS):
-            yield found.manifest.violation(
-                found.at, f"{found.host} is neither in an allowed region nor one of allowedHosts"
-            )
+    elif found.host and "$" not in found.host:
+        yield from _unlisted_host(found, context)
+
+
+def _unlisted_host(found: Destination, context: Context) -> Iterator[Finding]:
+    allowed = may_reach_from_pods(found.host, found.manifest, context)
+    if allowed is None:
+        yield found.manifest.indeterminate(
+            found.at, f"whether {found.host} is a service and its namespace is seen in the whole "
+            "stack only"
+        )  # fmt: skip
+    elif allowed:
+        return
+    elif not found.host.endswith(_PLACELESS):
+        yield found.manifest.violation(
+            found.at, f"{found.host} is neither in an allowed region nor one of allowedHosts"
+        )
+    elif not _is_of_stack(found.host.split(".")[0], context):
+        yield found.manifest.indeterminate(
+            found.at, f"where {found.host} is isn't said by its name, and this stack doesn't make "
+            "it"
+        )  # fmt: skip
 
 
 #: Hosts of Azure whose first label is a resource that is somewhere.

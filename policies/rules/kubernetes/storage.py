@@ -38,7 +38,7 @@ from falaj.policies.model import (
     text,
 )
 from falaj.policies.reading.kubernetes import Manifest, is_bundle, kinds, manifests
-from falaj.policies.reading.services import may_reach
+from falaj.policies.reading.services import may_reach, may_reach_from_pods
 
 #: Types of keys, which have rules of their own.
 _KEY: Final = re.compile(r"kms/|DiskEncryptionSet|keyvault:Key")
@@ -268,7 +268,13 @@ def _place(
     elif is_unknown(url):
         yield manifest.indeterminate(f"{at}.config.{key}", f"the store {url.reason}")
     elif text(url):
-        if not may_reach(url, context.settings):
+        allowed = may_reach_from_pods(url, manifest, context)
+        if allowed is None:
+            yield manifest.indeterminate(
+                f"{at}.config.{key}",
+                "whether it is a service of the cluster is seen in the whole stack only",
+            )  # fmt: skip
+        elif not allowed:
             yield manifest.violation(
                 f"{at}.config.{key}",
                 f"{format_value(url)} is neither private, in an allowed region nor one of "

@@ -13,13 +13,12 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from falaj.components.catalogue.clusters import SYSTEM_NAMESPACES
+from falaj.components.catalogue.clusters import PLATFORM_NAMESPACES, SYSTEM_NAMESPACES
 from falaj.components.catalogue.pod_rules import POD_RULES
 from falaj.components.kubernetes.addons import ADDONS
 from falaj.components.kubernetes.admission.policy import (
     AGENTS,
     CLUSTER,
-    OPERATORS,
     RULES_ANNOTATION,
     Check,
     Policy,
@@ -143,9 +142,9 @@ def test_exempt_are_the_privileged_namespaces_of_add_ons_alone() -> None:
         if one.level == "restricted"
     }
     assert privileged == AGENTS
-    assert restricted <= OPERATORS
+    assert restricted <= PLATFORM_NAMESPACES
     assert AGENTS | CLUSTER <= SYSTEM_NAMESPACES
-    assert not OPERATORS - {"istio-system"} & SYSTEM_NAMESPACES
+    assert not PLATFORM_NAMESPACES - {"istio-system"} & SYSTEM_NAMESPACES
 
 
 def test_a_check_of_a_rule_stands_once() -> None:
