@@ -122,7 +122,7 @@ class Recipe:
     """Short name of the image that it runs on."""
 
 
-_COMMON: Final = ("__init__.py", "bounds.py", "errors.py", "files.py", "statuses.py", "registry")
+_COMMON: Final = ("__init__.py", "bounds.py", "errors.py", "files.py", "registry")
 #: Horovod's launcher is taken from the smallest image, for pods of a team's own.
 _SERVING: Final = (*_COMMON, "inference", "horovod")
 _TRAINING: Final = (*_SERVING, "federation", "optimization", "training")
